@@ -1,0 +1,97 @@
+package v1alpha1
+
+// Finalizer is on every PoolbootConfig whose removal has something to clean up: the machine's overlay, its join credential
+// and a Node whose kubelet never came.
+const Finalizer = "poolbootconfig.bootstrap.cluster.x-k8s.io"
+
+// Annotations of a PoolbootConfig by which the config server knows a host. They are metadata, not status, so that they
+// survive clusterctl move.
+const (
+	// PointerIDAnnotation is the last part of the URL in the host's pointer: the UID that the Machine had when its
+	// bootstrap Secret was made.
+	PointerIDAnnotation = "bootstrap.cluster.x-k8s.io/pointer-id"
+
+	// TokenHashAnnotation is the SHA-256 of the host's bearer token, in hex, or TokenRevoked.
+	TokenHashAnnotation = "bootstrap.cluster.x-k8s.io/token-sha256"
+
+	// TokenRevoked is the value of TokenHashAnnotation once the host's Node is Ready in its pool.
+	TokenRevoked = "revoked"
+)
+
+// Overlay Secrets: the configuration of one machine, made when its host asks, in the config server's own namespace.
+const (
+	// OverlayLabel is on every overlay Secret; its value is the UID of the PoolbootConfig.
+	OverlayLabel = "bootstrap.cluster.x-k8s.io/overlay-for"
+
+	// OverlayExpiresAnnotation is when the join credential in the overlay ends (RFC 3339).
+	OverlayExpiresAnnotation = "bootstrap.cluster.x-k8s.io/expires"
+
+	// OverlayConfigurationAnnotation names the rendered config that the host is to boot with.
+	OverlayConfigurationAnnotation = "bootstrap.cluster.x-k8s.io/configuration"
+
+	// OverlayKey is the key of the overlay's Ignition in the Secret.
+	OverlayKey = "ignition"
+)
+
+// Condition types of a PoolbootConfig.
+const (
+	// DataSecretAvailableCondition is true once the bootstrap Secret stands.
+	DataSecretAvailableCondition = "DataSecretAvailable"
+	// PoolDecidedCondition is true when it is clear which pool the Machine belongs to.
+	PoolDecidedCondition = "PoolDecided"
+	// BootPreparedCondition is true once the Node, the join credential and the overlay stood complete for a host that
+	// asked; unknown before the host asks; false when they can't be made.
+	BootPreparedCondition = "BootPrepared"
+	// NodeInPoolCondition is true when the Machine's Node is Ready and in the recorded pool.
+	NodeInPoolCondition = "NodeInPool"
+)
+
+// Reasons of the conditions of a PoolbootConfig.
+const (
+	WaitingForOwnerReason            = "WaitingForOwner"
+	WaitingForClusterReason          = "WaitingForCluster"
+	WaitingForInfrastructureReason   = "WaitingForClusterInfrastructure"
+	WaitingForControlPlaneReason     = "WaitingForControlPlane"
+	ControlPlaneNotSupportedReason   = "ControlPlaneNotSupported"
+	MachinePoolNotSupportedReason    = "MachinePoolNotSupported"
+	DataSecretCreatedReason          = "DataSecretCreated"
+	DataSecretFailedReason           = "DataSecretFailed"
+	DataSecretNotOwnedReason         = "DataSecretNotOwned"
+	PoolNotFoundReason               = "PoolNotFound"
+	PoolConflictReason               = "PoolConflict"
+	PoolNotRegistrableReason         = "PoolNotRegistrable"
+	PoolNotRenderedReason            = "PoolNotRendered"
+	PoolFromSpecReason               = "SpecifiedInConfig"
+	PoolFromLabelsReason             = "MachineLabels"
+	PoolDefaultedReason              = "DefaultedToWorker"
+	PoolRecordedReason               = "Recorded"
+	WaitingForHostReason             = "WaitingForHost"
+	HostNotReadyReason               = "HostNotReady"
+	LabelConflictReason              = "LabelConflict"
+	NodeNameTakenReason              = "NodeNameTaken"
+	WorkloadClusterUnreachableReason = "WorkloadClusterUnreachable"
+	ExtraConfigInvalidReason         = "ExtraConfigInvalid"
+	BootFailedReason                 = "BootFailed"
+	BootPreparedReason               = "BootPrepared"
+	WaitingForKubeletReason          = "WaitingForKubelet"
+	NodeReadyInPoolReason            = "NodeReadyInPool"
+	NodeNotReadyReason               = "NodeNotReady"
+	NodeOutsidePoolReason            = "NodeOutsidePool"
+	NodeMissingReason                = "NodeMissing"
+	NodeControlPlaneReason           = "ControlPlaneNode"
+	DeletingReason                   = "Deleting"
+)
+
+// Events of a PoolbootConfig, by reason.
+const (
+	EventPoolDecided       = "PoolDecided"
+	EventPoolChanged       = "PoolChanged"
+	EventDataSecretCreated = "DataSecretCreated"
+	EventBootPrepared      = "BootPrepared"
+	EventBootFailed        = "BootFailed"
+	EventNodeReady         = "NodeReady"
+	EventTokenRevoked      = "TokenRevoked"
+	EventLabelsRestored    = "LabelsRestored"
+	EventRequestApproved   = "CertificateRequestApproved"
+	EventRequestDenied     = "CertificateRequestDenied"
+)

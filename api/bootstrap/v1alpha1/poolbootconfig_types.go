@@ -1,0 +1,308 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// NodeNameSource says whose name a Node gets.
+//
+// +kubebuilder:validation:Enum=Machine;Host
+type NodeNameSource string
+
+const (
+	// NodeNameFromMachine names the Node after its Machine.
+	NodeNameFromMachine NodeNameSource = "Machine"
+	// NodeNameFromHost names the Node after its BareMetalHost.
+	NodeNameFromHost NodeNameSource = "Host"
+)
+
+// PoolbootConfigSpec says how one Machine boots into its pool.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.configSource.inline) && self.nodeName == 'Host')",message="nodeName: Host needs configSource.server: with configSource.inline the Node's name is fixed before a host is chosen"
+type PoolbootConfigSpec struct {
+	// pool is the role of the MachineConfigPool that the Machine boots into. Left out, the Machine's labels decide, and
+	// without a matching label it is worker.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Pool string `json:"pool,omitempty"`
+
+	// configSource says where the host gets its configuration from.
+	// +optional
+	// +kubebuilder:default={server: {}}
+	ConfigSource ConfigSource `json:"configSource,omitempty,omitzero"`
+
+	// join says how the host joins the cluster.
+	// +required
+	Join Join `json:"join"`
+
+	// nodeName says whose name the Node gets: the Machine's or the BareMetalHost's.
+	// +optional
+	// +kubebuilder:default=Machine
+	NodeName NodeNameSource `json:"nodeName,omitempty"`
+
+	// nodeLabels are put on the Node when it is registered, beside those of the pool and of the Machine. A key that has
+	// another value there is an error.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
+
+	// nodeTaints are put on the Node when it is registered, beside those of the pool.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	NodeTaints []corev1.Taint `json:"nodeTaints,omitempty"`
+
+	// extraConfig is merged over the pool's configuration, for this Machine only. The same entries are refused as in a
+	// MachineConfig.
+	// +optional
+	ExtraConfig *ExtraConfig `json:"extraConfig,omitempty"`
+}
+
+// ConfigSource is where a host gets its configuration from.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.server), has(self.inline)].filter(x, x).size() == 1",message="set exactly one of server, inline"
+type ConfigSource struct {
+	// server: the bootstrap Secret holds a pointer to Poolboot's config server, which makes the machine's configuration
+	// and its join credential when the host asks. The choice wherever hosts can reach the config server.
+	// +optional
+	Server *ServerSource `json:"server,omitempty"`
+
+	// inline: the bootstrap Secret holds the whole configuration and a join credential that is kept alive until the
+	// host has joined. For hosts that can't reach the config server.
+	// +optional
+	Inline *InlineSource `json:"inline,omitempty"`
+}
+
+// ServerSource is the config server as configuration source. Its address and CA are the manager's settings.
+type ServerSource struct{}
+
+// InlineSource is the bootstrap Secret itself as configuration source.
+type InlineSource struct{}
+
+// Join says how a host joins its cluster.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.kubelet), has(self.kubeadm)].filter(x, x).size() == 1",message="set exactly one of kubelet, kubeadm"
+type Join struct {
+	// kubelet: the kubelet joins by itself, by TLS bootstrap. Nothing but a kubelet and a container runtime is needed on
+	// the host.
+	// +optional
+	Kubelet *KubeletJoin `json:"kubelet,omitempty"`
+
+	// kubeadm: the host runs kubeadm join. The cluster must have been made by kubeadm.
+	// +optional
+	Kubeadm *KubeadmJoin `json:"kubeadm,omitempty"`
+}
+
+// KubeletJoin is a join by the kubelet's own TLS bootstrap.
+type KubeletJoin struct {
+	// kubeletPath is the kubelet's place on the host.
+	// +optional
+	// +kubebuilder:default=/usr/bin/kubelet
+	// +kubebuilder:validation:Pattern=`^/[A-Za-z0-9._/-]+$`
+	// +kubebuilder:validation:MaxLength=255
+	KubeletPath string `json:"kubeletPath,omitempty"`
+}
+
+// KubeadmJoin is a join by kubeadm join, with a JoinConfiguration of kubeadm.k8s.io/v1beta4.
+type KubeadmJoin struct {
+	// kubeadmPath is kubeadm's place on the host.
+	// +optional
+	// +kubebuilder:default=/usr/bin/kubeadm
+	// +kubebuilder:validation:Pattern=`^/[A-Za-z0-9._/-]+$`
+	// +kubebuilder:validation:MaxLength=255
+	KubeadmPath string `json:"kubeadmPath,omitempty"`
+
+	// criSocket is the container runtime's socket, for hosts on which kubeadm can't find it by itself.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	CRISocket string `json:"criSocket,omitempty"`
+
+	// ignorePreflightErrors are the names of kubeadm's preflight checks whose errors are shown as warnings.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=50
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	IgnorePreflightErrors []string `json:"ignorePreflightErrors,omitempty"`
+}
+
+// ExtraConfig is configuration for one Machine.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.config), has(self.butane)].filter(x, x).size() == 1",message="set exactly one of config (Ignition), butane"
+type ExtraConfig struct {
+	// config is an Ignition configuration, spec version 2.2 to 2.4 or 3.0 to 3.5.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	Config *runtime.RawExtension `json:"config,omitempty"`
+
+	// butane is a Butane configuration (YAML text) that is translated to Ignition.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=262144
+	Butane string `json:"butane,omitempty"`
+}
+
+// PoolbootConfigInitializationStatus provides observations of the initialization process, after the Cluster API
+// contract.
+//
+// +kubebuilder:validation:MinProperties=1
+type PoolbootConfigInitializationStatus struct {
+	// dataSecretCreated is true once the Machine's bootstrap Secret is complete.
+	// +optional
+	DataSecretCreated *bool `json:"dataSecretCreated,omitempty"`
+}
+
+// BootStatus follows the host's requests for its configuration.
+type BootStatus struct {
+	// requestedTime is when the host last asked while no fresh configuration stood for it. The config server writes it.
+	// +optional
+	RequestedTime *metav1.MicroTime `json:"requestedTime,omitempty"`
+
+	// servedTime is when the config server first handed out the configuration that stands. The config server writes it.
+	// +optional
+	ServedTime *metav1.MicroTime `json:"servedTime,omitempty"`
+
+	// preparedTime is when the Node, the join credential and the machine's overlay last stood complete.
+	// +optional
+	PreparedTime *metav1.MicroTime `json:"preparedTime,omitempty"`
+
+	// credentialID is the public half of the bootstrap token that the host joins with; empty once it is deleted.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]{6}$`
+	CredentialID string `json:"credentialID,omitempty"`
+
+	// credentialExpirationTime is when that token ends by itself.
+	// +optional
+	CredentialExpirationTime *metav1.Time `json:"credentialExpirationTime,omitempty"`
+}
+
+// HostReference names the BareMetalHost behind a Machine.
+type HostReference struct {
+	// name is the BareMetalHost's name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// namespace is the BareMetalHost's namespace.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// uid is the BareMetalHost's UID.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid"`
+}
+
+// NodeReference names a Node of the workload cluster.
+type NodeReference struct {
+	// name is the Node's name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// uid is the Node's UID. A Node of the same name and another UID was registered anew.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid"`
+}
+
+// PoolbootConfigStatus is what is known of a Machine's boot.
+type PoolbootConfigStatus struct {
+	// conditions are Ready, DataSecretAvailable, PoolDecided, BootPrepared, NodeInPool and Paused.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// initialization provides observations of the initialization process. Cluster API reads it.
+	// +optional
+	Initialization PoolbootConfigInitializationStatus `json:"initialization,omitempty,omitzero"`
+
+	// dataSecretName is the name of the Secret that holds the bootstrap data: that of the PoolbootConfig.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	DataSecretName string `json:"dataSecretName,omitempty"`
+
+	// observedGeneration is the generation of the spec that this status describes.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// pool is the role of the pool that the Machine is recorded in. A Node that registers anew gets this pool's labels.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Pool string `json:"pool,omitempty"`
+
+	// configuration is the rendered config that was handed to the host.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Configuration string `json:"configuration,omitempty"`
+
+	// host is the BareMetalHost that the Machine runs on.
+	// +optional
+	Host *HostReference `json:"host,omitempty"`
+
+	// node is the Node that was made for the Machine.
+	// +optional
+	Node *NodeReference `json:"node,omitempty"`
+
+	// boot follows the host's requests for its configuration.
+	// +optional
+	Boot BootStatus `json:"boot,omitempty,omitzero"`
+}
+
+// PoolbootConfig is the bootstrap config of one Machine: which pool it boots into, where its configuration comes from and
+// how it joins.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=poolbootconfigs,scope=Namespaced,categories=cluster-api
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1"}
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.metadata.labels.cluster\.x-k8s\.io/cluster-name`
+// +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.status.pool`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.host.name`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.node.name`
+// +kubebuilder:printcolumn:name="In pool",type=string,JSONPath=`.status.conditions[?(@.type=="NodeInPool")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type PoolbootConfig struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says how the Machine boots into its pool.
+	// +required
+	Spec PoolbootConfigSpec `json:"spec"`
+	// status is what is known of the Machine's boot.
+	// +optional
+	Status PoolbootConfigStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the config's conditions, for Cluster API's condition and patch libraries.
+func (c *PoolbootConfig) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// SetConditions replaces the config's conditions, for Cluster API's condition and patch libraries.
+func (c *PoolbootConfig) SetConditions(conditions []metav1.Condition) {
+	c.Status.Conditions = conditions
+}
+
+// PoolbootConfigList is a list of PoolbootConfigs.
+//
+// +kubebuilder:object:root=true
+type PoolbootConfigList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PoolbootConfig `json:"items"`
+}

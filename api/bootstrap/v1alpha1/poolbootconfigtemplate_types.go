@@ -1,0 +1,52 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// PoolbootConfigTemplateResource is the PoolbootConfig that a template makes.
+type PoolbootConfigTemplateResource struct {
+	// metadata is put on every PoolbootConfig that is made.
+	// +optional
+	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec is the spec of every PoolbootConfig that is made.
+	// +required
+	Spec PoolbootConfigSpec `json:"spec"`
+}
+
+// PoolbootConfigTemplateSpec holds the PoolbootConfig to make.
+type PoolbootConfigTemplateSpec struct {
+	// template is the PoolbootConfig to make. It is immutable: to change it, make a new template and point the
+	// MachineDeployment to it.
+	// +required
+	Template PoolbootConfigTemplateResource `json:"template"`
+}
+
+// PoolbootConfigTemplate is the PoolbootConfig of every Machine of a MachineDeployment or MachineSet.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=poolbootconfigtemplates,scope=Namespaced,categories=cluster-api
+// +kubebuilder:storageversion
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1"}
+// +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.template.spec.pool`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type PoolbootConfigTemplate struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec holds the PoolbootConfig to make.
+	// +required
+	Spec PoolbootConfigTemplateSpec `json:"spec"`
+}
+
+// PoolbootConfigTemplateList is a list of PoolbootConfigTemplates.
+//
+// +kubebuilder:object:root=true
+type PoolbootConfigTemplateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PoolbootConfigTemplate `json:"items"`
+}

@@ -1,0 +1,66 @@
+package v1alpha1
+
+// RoleWorker is the role of the pool that all other pools of a cluster inherit from.
+const RoleWorker = "worker"
+
+// Labels, taints and annotations on Nodes.
+const (
+	// NodeRoleLabelPrefix and a role make the label by which kubectl shows a Node's roles and, by default, a pool
+	// selects its Nodes.
+	NodeRoleLabelPrefix = "node-role.kubernetes.io/"
+
+	// NodePoolLabel names the role of the pool that a Node is in. Poolboot keeps it; no decision rests on it, because a
+	// kubelet may set it on its own Node.
+	NodePoolLabel = "node.cluster.x-k8s.io/pool"
+
+	// NodeUnassignedTaint (effect NoSchedule) stays on a Node until its kubelet is Ready and every label of its pool
+	// stands.
+	NodeUnassignedTaint = "pool.cluster.x-k8s.io/unassigned"
+
+	// NodeMetal3UUIDLabel holds the UID of the BareMetalHost behind a Node. Cluster API's Metal3 provider finds the
+	// Node of a Metal3Machine by it.
+	NodeMetal3UUIDLabel = "metal3.io/uuid"
+
+	// NodeConfigAnnotation names the PoolbootConfig that a Node was made for, as <namespace>/<name>. A Node without it
+	// is not Poolboot's.
+	NodeConfigAnnotation = "pool.cluster.x-k8s.io/poolbootconfig"
+
+	// NodeCurrentConfigAnnotation names the rendered config that a Node booted with.
+	NodeCurrentConfigAnnotation = "pool.cluster.x-k8s.io/current-config"
+
+	// NodeDesiredConfigAnnotation names the rendered config that a Node ought to run: that of its pool.
+	NodeDesiredConfigAnnotation = "pool.cluster.x-k8s.io/desired-config"
+)
+
+// RenderedForLabel is on every rendered MachineConfig and holds the name of the pool it was rendered for.
+const RenderedForLabel = "pool.cluster.x-k8s.io/rendered-for"
+
+// RenderedNamePrefix starts the names of rendered MachineConfigs and of no others.
+const RenderedNamePrefix = "rendered-"
+
+// Condition types of a MachineConfigPool, as OpenShift names them.
+const (
+	// UpdatedCondition is true when every Machine of the pool runs the pool's configuration.
+	UpdatedCondition = "Updated"
+	// UpdatingCondition is true when some Machine of the pool does not run the pool's configuration yet.
+	UpdatingCondition = "Updating"
+	// RenderDegradedCondition is true when the pool's MachineConfigs can't be rendered; the message names the
+	// MachineConfig and the place in it.
+	RenderDegradedCondition = "RenderDegraded"
+	// DegradedCondition is true when any of the more exact Degraded conditions is.
+	DegradedCondition = "Degraded"
+)
+
+// Reasons of the conditions of a MachineConfigPool.
+const (
+	AllMachinesUpdatedReason = "AllMachinesUpdated"
+	MachinesPendingReason    = "MachinesPending"
+	NothingRenderedReason    = "NothingRendered"
+	PausedReason             = "Paused"
+	RenderedReason           = "Rendered"
+	RenderFailedReason       = "RenderFailed"
+	ClusterNotFoundReason    = "ClusterNotFound"
+	WorkerPoolMissingReason  = "WorkerPoolMissing"
+	DuplicateRoleReason      = "DuplicateRole"
+	AsExpectedReason         = "AsExpected"
+)

@@ -1,0 +1,32 @@
+// Package v1alpha1 holds the kinds of the group pool.cluster.x-k8s.io: machine configs and the pools that collect
+// them, as OpenShift's Machine Config Operator knows them, for any Cluster API cluster. It holds types and constants
+// only: what they mean is decided in bootstrap/pool, what they cause in controllers.
+//
+// +kubebuilder:object:generate=true
+// +groupName=pool.cluster.x-k8s.io
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	// GroupVersion is the group and version of the kinds in this package.
+	GroupVersion = schema.GroupVersion{Group: "pool.cluster.x-k8s.io", Version: "v1alpha1"}
+
+	schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
+
+	// AddToScheme adds the kinds of this package to a scheme.
+	AddToScheme = schemeBuilder.AddToScheme
+)
+
+func addKnownTypes(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion,
+		&MachineConfig{}, &MachineConfigList{},
+		&MachineConfigPool{}, &MachineConfigPoolList{},
+	)
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}

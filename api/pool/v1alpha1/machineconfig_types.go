@@ -1,0 +1,94 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Kernel types of MachineConfigSpec.KernelType, as OpenShift names them.
+const (
+	KernelTypeDefault  = "default"
+	KernelTypeRealtime = "realtime"
+	KernelType64kPages = "64k-pages"
+)
+
+// MachineConfigSpec is what one MachineConfig adds to the machines of the pools that select it. The fields are those of
+// OpenShift's machineconfiguration.openshift.io/v1 MachineConfig, and butane beside config.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.config) && has(self.butane))",message="set config (Ignition) or butane, not both"
+type MachineConfigSpec struct {
+	// config is an Ignition configuration, spec version 2.2 to 2.4 or 3.0 to 3.5.
+	// Remote contents are refused in rendered configs only by what Ignition itself refuses.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	Config *runtime.RawExtension `json:"config,omitempty"`
+
+	// butane is a Butane configuration (YAML text) that is translated to Ignition. It may not read local files.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1048576
+	Butane string `json:"butane,omitempty"`
+
+	// kernelArguments are added to the kernel command line, in this order, after those of earlier MachineConfigs.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=2048
+	KernelArguments []string `json:"kernelArguments,omitempty"`
+
+	// extensions are operating system extensions to install, by name.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Extensions []string `json:"extensions,omitempty"`
+
+	// fips asks for FIPS mode. One MachineConfig that asks for it is enough.
+	// +optional
+	FIPS *bool `json:"fips,omitempty"`
+
+	// kernelType is the kernel to run. Of several MachineConfigs the last one wins; without any it is "default".
+	// +optional
+	// +kubebuilder:validation:Enum={"default","realtime","64k-pages"}
+	KernelType string `json:"kernelType,omitempty"`
+
+	// osImageURL is the operating system image to run. Of several MachineConfigs the last one wins.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	OSImageURL string `json:"osImageURL,omitempty"`
+}
+
+// MachineConfig is a piece of machine configuration: files, units, users, kernel arguments. MachineConfigPools select
+// MachineConfigs by label and render them, in the order of their names, into one configuration.
+//
+// A MachineConfig whose name starts with "rendered-" is such a rendered configuration: made by Poolboot, named by its
+// content, never changed.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=machineconfigs,scope=Namespaced,shortName=mconf,categories=cluster-api
+// +kubebuilder:storageversion
+// +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
+// +kubebuilder:printcolumn:name="Rendered for",type=string,JSONPath=`.metadata.labels.pool\.cluster\.x-k8s\.io/rendered-for`
+// +kubebuilder:printcolumn:name="Ignition",type=string,JSONPath=`.spec.config.ignition.version`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type MachineConfig struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what this MachineConfig adds.
+	// +optional
+	Spec MachineConfigSpec `json:"spec,omitempty"`
+}
+
+// MachineConfigList is a list of MachineConfigs.
+//
+// +kubebuilder:object:root=true
+type MachineConfigList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []MachineConfig `json:"items"`
+}

@@ -1,0 +1,161 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MachineConfigPoolSpec says which MachineConfigs a pool renders and which Nodes belong to it.
+//
+// +kubebuilder:validation:XValidation:rule="self.clusterName == oldSelf.clusterName",message="clusterName is immutable: make a new pool"
+// +kubebuilder:validation:XValidation:rule="self.role == oldSelf.role",message="role is immutable: make a new pool"
+// +kubebuilder:validation:XValidation:rule="!(self.role in ['master', 'control-plane'])",message="control plane machines can't be in a pool: role must not be master or control-plane"
+type MachineConfigPoolSpec struct {
+	// clusterName is the Cluster, in the same namespace, whose Machines and Nodes the pool is for.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ClusterName string `json:"clusterName"`
+
+	// role is the pool's name within its cluster: the word in node-role.kubernetes.io/<role>, in the Node label
+	// node.cluster.x-k8s.io/pool=<role>, and in PoolbootConfig's spec.pool. The role "worker" is the pool that every other
+	// pool of the cluster inherits from.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Role string `json:"role"`
+
+	// machineConfigSelector selects the MachineConfigs of the same namespace that the pool renders. A pool other than
+	// worker always renders those of the worker pool first. An empty selector selects nothing.
+	// +optional
+	MachineConfigSelector *metav1.LabelSelector `json:"machineConfigSelector,omitempty"`
+
+	// nodeSelector selects the Nodes of the pool. It must be registrable: every requirement is a matchLabels entry,
+	// Exists, or In with one value, so that the labels which put a Node in the pool can be derived from it.
+	// Defaults to node-role.kubernetes.io/<role>: "".
+	// +optional
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+
+	// nodeLabels are put on the pool's Nodes when they are registered. They are only ever added: a value that a person
+	// set on a Node stays.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
+
+	// nodeTaints are put on the pool's Nodes when they are registered.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	NodeTaints []corev1.Taint `json:"nodeTaints,omitempty"`
+
+	// paused keeps new rendered configs from being handed out: the pool goes on rendering, and new Machines boot with
+	// the config that the pool had when it was paused.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+}
+
+// MachineConfigSource names a MachineConfig that went into a rendered config.
+type MachineConfigSource struct {
+	// name is the MachineConfig's name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// PoolConfiguration is a rendered config and what it was made of.
+type PoolConfiguration struct {
+	// name is the rendered MachineConfig's name: rendered-<pool>-<hash of its content>.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// source lists the MachineConfigs that were merged, in the order in which they were.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10000
+	Source []MachineConfigSource `json:"source,omitempty"`
+}
+
+// MachineConfigPoolStatus is what is known of a pool.
+type MachineConfigPoolStatus struct {
+	// observedGeneration is the generation of the spec that this status describes.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// configuration is the rendered config that Machines of the pool boot with.
+	// +optional
+	Configuration *PoolConfiguration `json:"configuration,omitempty"`
+
+	// machineCount is the number of Machines recorded in the pool.
+	// +optional
+	MachineCount *int32 `json:"machineCount,omitempty"`
+
+	// updatedMachineCount is the number of those Machines whose Node runs the pool's configuration.
+	// +optional
+	UpdatedMachineCount *int32 `json:"updatedMachineCount,omitempty"`
+
+	// readyMachineCount is the number of those Machines whose Node is Ready, in the pool and runs its configuration.
+	// +optional
+	ReadyMachineCount *int32 `json:"readyMachineCount,omitempty"`
+
+	// unavailableMachineCount is the number of those Machines whose Node is not there or not Ready.
+	// +optional
+	UnavailableMachineCount *int32 `json:"unavailableMachineCount,omitempty"`
+
+	// conditions are Updated, Updating, Degraded and RenderDegraded.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// MachineConfigPool is a group of machines of one cluster that have one configuration. A custom pool, one whose role is
+// not worker, inherits every MachineConfig of the worker pool and adds its own.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=machineconfigpools,scope=Namespaced,shortName=pool,categories=cluster-api
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,priority=1
+// +kubebuilder:printcolumn:name="Role",type=string,JSONPath=`.spec.role`
+// +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.configuration.name`
+// +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].status`
+// +kubebuilder:printcolumn:name="Updating",type=string,JSONPath=`.status.conditions[?(@.type=="Updating")].status`
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
+// +kubebuilder:printcolumn:name="Machines",type=integer,JSONPath=`.status.machineCount`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyMachineCount`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type MachineConfigPool struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which MachineConfigs the pool renders and which Nodes belong to it.
+	// +required
+	Spec MachineConfigPoolSpec `json:"spec"`
+	// status is what is known of the pool.
+	// +optional
+	Status MachineConfigPoolStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the pool's conditions, for Cluster API's condition and patch libraries.
+func (p *MachineConfigPool) GetConditions() []metav1.Condition { return p.Status.Conditions }
+
+// SetConditions replaces the pool's conditions, for Cluster API's condition and patch libraries.
+func (p *MachineConfigPool) SetConditions(conditions []metav1.Condition) {
+	p.Status.Conditions = conditions
+}
+
+// MachineConfigPoolList is a list of MachineConfigPools.
+//
+// +kubebuilder:object:root=true
+type MachineConfigPoolList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []MachineConfigPool `json:"items"`
+}
