@@ -1,0 +1,114 @@
+# Poolboot. `make help` lists the targets; each does all its own set-up.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+BIN := $(CURDIR)/bin
+TOOLS := $(CURDIR)/hack/tools
+PROGRESS := $(CURDIR)/hack/progress.sh
+NETWORK := check that the Go module proxy is reachable (go env GOPROXY) and run the same command again
+
+KUBERNETES_VERSION := v1.36.3
+VERSION_PACKAGE := k8s.io/component-base/version
+KUBERNETES_LDFLAGS := -s -w -X $(VERSION_PACKAGE).gitVersion=$(KUBERNETES_VERSION) -X $(VERSION_PACKAGE).gitMajor=1 \
+	-X $(VERSION_PACKAGE).gitMinor=36 -X $(VERSION_PACKAGE).gitTreeState=clean
+KUBERNETES := kube-apiserver kube-controller-manager kubelet kubeadm kubectl
+PROVIDER := manager config-server kubectl-poolboot
+REAL_PARTS := $(addprefix $(BIN)/,$(KUBERNETES) etcd ignition)
+
+CONTROLLER_GEN := $(BIN)/controller-gen
+GOLANGCI_LINT := $(BIN)/golangci-lint
+CRD_REF_DOCS := $(BIN)/crd-ref-docs
+
+##@ The two commands
+
+.PHONY: demo
+demo: binaries ## Boot four machines into their pools on real parts and prove it. KEEP=1 leaves it running.
+	@$(PROGRESS) "build the demo" "see the compiler's message above" go build -o $(BIN)/demo ./test/demo
+	@$(BIN)/demo $(if $(KEEP),--keep)
+
+.PHONY: test
+test: binaries ## Run all tests: units, envtest with the real Cluster API, end to end with the real kubelet and Ignition.
+	@$(PROGRESS) "build the tests" "see the compiler's message above" go vet ./...
+	go test -p 1 -timeout 40m ./...
+
+##@ Development
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: test-race
+test-race: ## Run the tests of the concurrent packages with the race detector.
+	go test -race ./bootstrap/... ./controllers/...
+
+.PHONY: fuzz
+fuzz: ## Fuzz every parser for FUZZTIME each (default 20s).
+	@set -e; for package in $$(go list ./bootstrap/...); do \
+		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			echo "==> $$package $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),20s) $$package; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## Run the benchmarks; each prints its ratio to a peer measured in the same run.
+	go test -run '^$$' -bench . -benchmem ./test/bench/...
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Lint.
+	go vet ./...
+	$(GOLANGCI_LINT) run ./...
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, RBAC, webhooks and the API reference.
+	$(CONTROLLER_GEN) object paths=./api/...
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
+	$(CONTROLLER_GEN) rbac:roleName=manager paths=./controllers/... output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) webhook paths=./controllers/admission/... output:webhook:dir=config/webhook
+	$(CONTROLLER_GEN) crd paths=github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1 output:crd:dir=test/metal3/crds
+	$(CRD_REF_DOCS) --source-path=api --config=hack/api-reference.yaml --renderer=markdown --output-path=docs/reference.md
+
+.PHONY: verify
+verify: generate ## Fail when generated files are not fresh.
+	@git diff --exit-code -- api config docs/reference.md test/metal3/crds || \
+		{ echo "Generated files are stale. What to do: run 'make generate' and commit the result." >&2; exit 1; }
+	@test -z "$$(git status --porcelain -- api config docs/reference.md test/metal3/crds)" || \
+		{ git status --short -- api config docs test/metal3/crds; echo "Generated files are not committed: git add them." >&2; exit 1; }
+
+.PHONY: build
+build: $(addprefix build-,$(PROVIDER)) ## Build the manager, the config server and the kubectl plugin into bin/.
+
+.PHONY: $(addprefix build-,$(PROVIDER))
+$(addprefix build-,$(PROVIDER)): build-%:
+	@$(PROGRESS) "build $*" "see the compiler's message above" env CGO_ENABLED=0 go build -trimpath -o $(BIN)/$* ./cmd/$*
+
+.PHONY: binaries
+binaries: $(REAL_PARTS) build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition.
+
+.PHONY: clean
+clean: ## Remove everything that was built.
+	rm -rf $(BIN)
+
+##@ Tools and real parts, pinned in modules of their own under hack/tools
+
+$(addprefix $(BIN)/,$(KUBERNETES)): $(BIN)/%: $(TOOLS)/k8s/go.mod
+	@$(PROGRESS) "build $* $(KUBERNETES_VERSION) from source (once; minutes on a cold cache)" "$(NETWORK)" \
+		env CGO_ENABLED=0 go -C $(TOOLS)/k8s build -trimpath -ldflags "$(KUBERNETES_LDFLAGS)" -o $@ k8s.io/kubernetes/cmd/$*
+
+$(BIN)/etcd: $(TOOLS)/k8s/go.mod
+	@$(PROGRESS) "build etcd from source (once)" "$(NETWORK)" \
+		env CGO_ENABLED=0 go -C $(TOOLS)/k8s build -trimpath -ldflags "-s -w" -o $@ go.etcd.io/etcd/server/v3
+
+$(BIN)/ignition: $(TOOLS)/ignition/go.mod
+	@$(PROGRESS) "install the C library that Ignition needs" "install gcc and libblkid-dev yourself" hack/native-packages.sh
+	@$(PROGRESS) "build Ignition from source (once)" "$(NETWORK)" \
+		env CGO_ENABLED=1 go -C $(TOOLS)/ignition build -trimpath -o $@ github.com/coreos/ignition/v2/internal
+
+$(CONTROLLER_GEN): $(TOOLS)/controller-gen/go.mod
+	@$(PROGRESS) "build controller-gen (once)" "$(NETWORK)" go -C $(TOOLS)/controller-gen build -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+
+$(GOLANGCI_LINT): $(TOOLS)/golangci-lint/go.mod
+	@$(PROGRESS) "build golangci-lint (once; minutes on a cold cache)" "$(NETWORK)" go -C $(TOOLS)/golangci-lint build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(CRD_REF_DOCS): $(TOOLS)/crd-ref-docs/go.mod
+	@$(PROGRESS) "build crd-ref-docs (once)" "$(NETWORK)" go -C $(TOOLS)/crd-ref-docs build -o $@ github.com/elastic/crd-ref-docs

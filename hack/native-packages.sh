@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Makes sure that the C compiler and the one C library that the real Ignition links against are there.
+set -eu
+missing=
+for package in gcc libc6-dev libblkid-dev; do
+	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=" $package"
+done
+[ -z "$missing" ] && exit 0
+if [ "$(id -u)" = 0 ]; then as_root=; elif sudo -n true 2>/dev/null; then as_root=sudo; else
+	echo "Missing Debian packages:$missing. Install them: sudo apt-get install$missing" >&2
+	exit 1
+fi
+$as_root apt-get update -qq
+DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq $missing

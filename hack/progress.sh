@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# progress.sh WHAT CURE COMMAND...: runs a command quietly, says every ten seconds that it is still at it, and on failure
+# shows what it printed and what to do.
+set -u
+what=$1 cure=$2
+shift 2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+start=$SECONDS
+echo "==> $what"
+"$@" >"$log" 2>&1 &
+pid=$!
+trap 'kill "$pid" 2>/dev/null' INT TERM
+next=10
+while kill -0 "$pid" 2>/dev/null; do
+	sleep 0.2
+	if ((SECONDS - start >= next)); then
+		echo "    $what: still at it after $((SECONDS - start)) s"
+		next=$((next + 10))
+	fi
+done
+wait "$pid"
+code=$?
+if ((code != 0)); then
+	tail -n 60 "$log"
+	echo "==> $what: FAILED after $((SECONDS - start)) s. What to do: $cure" >&2
+fi
+exit "$code"
