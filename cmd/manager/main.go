@@ -1,0 +1,101 @@
+// manager runs Poolboot's reconcilers and webhooks in a management cluster. It only wires: what is decided is in
+// bootstrap/, what is done in controllers/.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register"
+	"k8s.io/component-base/version"
+	"k8s.io/component-base/version/verflag"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"sigs.k8s.io/cluster-api/util/apiwarnings"
+	"sigs.k8s.io/cluster-api/util/flags"
+)
+
+// name is the manager's name in user agents and in its lease.
+const name = "poolboot-manager"
+
+func main() {
+	var opts options
+	opts.addFlags(pflag.CommandLine)
+	verflag.AddFlags(pflag.CommandLine)
+	pflag.CommandLine.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	pflag.CommandLine.AddGoFlagSet(flag.CommandLine)
+	pflag.Parse()
+	verflag.PrintAndExitIfRequested()
+
+	if err := logsv1.ValidateAndApply(opts.logs, nil); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+	ctrl.SetLogger(klog.Background())
+	if err := run(ctrl.SetupSignalHandler(), &opts); err != nil {
+		klog.ErrorS(err, "The manager ended")
+		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+	}
+}
+
+// run starts the manager and returns when ctx ends or something fails for good.
+func run(ctx context.Context, opts *options) error {
+	syncedLabels, err := opts.validate()
+	if err != nil {
+		return err
+	}
+	if _, err := caFile(opts.configServerCAFile).read(); err != nil {
+		return err
+	}
+	tlsOptions, metricsOptions, err := flags.GetManagerOptions(opts.manager)
+	if err != nil {
+		return err
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	config.QPS, config.Burst = opts.kubeAPIQPS, opts.kubeAPIBurst
+	config.UserAgent = userAgent()
+	config.WarningHandler = apiwarnings.DefaultHandler(klog.Background().WithName("API Server Warning"))
+
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                     scheme,
+		Controller:                 controllerConfig(),
+		LeaderElection:             opts.leaderElect,
+		LeaderElectionID:           name,
+		LeaderElectionNamespace:    opts.overlayNamespace,
+		LeaderElectionResourceLock: resourcelock.LeasesResourceLock,
+		// The process ends with the lease: nothing of it runs on.
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &opts.leaderElectLeaseDuration,
+		RenewDeadline:                 &opts.leaderElectRenewDeadline,
+		RetryPeriod:                   &opts.leaderElectRetryPeriod,
+		HealthProbeBindAddress:        opts.healthAddr,
+		Metrics:                       *metricsOptions,
+		Cache:                         cacheOptions(opts),
+		Client:                        clientOptions(),
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Host: opts.webhookHost, Port: opts.webhookPort, CertDir: opts.webhookCertDir, TLSOpts: tlsOptions,
+		}),
+	})
+	if err != nil {
+		return err
+	}
+	if err := setupWebhooks(mgr); err != nil {
+		return err
+	}
+	if err := setupReconcilers(ctx, mgr, opts, syncedLabels); err != nil {
+		return err
+	}
+	klog.InfoS("Starting", "version", version.Get().GitVersion, "commit", version.Get().GitCommit)
+	return mgr.Start(ctx)
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/component-base/logs"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/flags"
+)
+
+// defaultNamespace is where config/ installs the manager and the config server.
+const defaultNamespace = "poolboot-system"
+
+// options are the manager's settings, one field a flag.
+type options struct {
+	leaderElect              bool
+	leaderElectLeaseDuration time.Duration
+	leaderElectRenewDeadline time.Duration
+	leaderElectRetryPeriod   time.Duration
+
+	namespace   string
+	watchFilter string
+	syncPeriod  time.Duration
+
+	webhookHost    string
+	webhookPort    int
+	webhookCertDir string
+	healthAddr     string
+
+	configServerURL    string
+	configServerCAFile string
+	overlayNamespace   string
+	syncedLabels       []string
+
+	kubeAPIQPS              float32
+	kubeAPIBurst            int
+	clusterCacheClientQPS   float32
+	clusterCacheClientBurst int
+
+	clusterCacheConcurrency      int
+	poolbootConfigConcurrency    int
+	bootConcurrency              int
+	nodeConcurrency              int
+	certificateConcurrency       int
+	machineConfigPoolConcurrency int
+
+	manager flags.ManagerOptions
+	logs    *logs.Options
+}
+
+// addFlags registers the flags. Those that Cluster API's own managers have too have its names and its meaning.
+func (o *options) addFlags(fs *pflag.FlagSet) {
+	o.logs = logs.NewOptions()
+	logsv1.AddFlags(o.logs, fs)
+	flags.AddManagerOptions(fs, &o.manager)
+
+	fs.BoolVar(&o.leaderElect, "leader-elect", false,
+		"Let one manager of several work at a time. The lease is in --overlay-namespace.")
+	fs.DurationVar(&o.leaderElectLeaseDuration, "leader-elect-lease-duration", 15*time.Second,
+		"How long the others wait for a leader that does not renew its lease.")
+	fs.DurationVar(&o.leaderElectRenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
+		"How long the leader tries to renew its lease before it gives up and exits.")
+	fs.DurationVar(&o.leaderElectRetryPeriod, "leader-elect-retry-period", 2*time.Second,
+		"How long to wait between two tries at the lease.")
+
+	fs.StringVar(&o.namespace, "namespace", "",
+		"Reconcile the objects of this namespace only; empty: of all namespaces.")
+	fs.StringVar(&o.watchFilter, "watch-filter", "",
+		fmt.Sprintf("Reconcile only objects whose label %s has this value; empty: all objects.", clusterv1.WatchLabel))
+	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute,
+		"How often every watched object is reconciled although nothing changed.")
+
+	fs.StringVar(&o.webhookHost, "webhook-host", "", "Address the webhook server listens on; empty: every address.")
+	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port the webhook server listens on.")
+	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/",
+		"Directory with the webhook server's tls.crt and tls.key.")
+	fs.StringVar(&o.healthAddr, "health-addr", ":9440", "Address that serves /healthz and /readyz.")
+
+	fs.StringVar(&o.configServerURL, "config-server-url", "",
+		"The config server's URL as hosts reach it, say https://poolboot.example.com:9444. Required.")
+	fs.StringVar(&o.configServerCAFile, "config-server-ca-file", "",
+		"File with the CA certificates (PEM, one or more) by which hosts trust the config server; read anew for every "+
+			"bootstrap Secret, so it may change. Empty: hosts use the certificates of their image.")
+	fs.StringVar(&o.overlayNamespace, "overlay-namespace", defaultNamespace,
+		"The config server's namespace: the machines' overlay Secrets are kept there.")
+	fs.StringSliceVar(&o.syncedLabels, "additional-sync-machine-labels", nil,
+		"Regular expressions of Machine labels that go on Nodes beside Cluster API's own prefixes. Set them as for Cluster API's core manager.")
+
+	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100, "Queries a second to the management cluster's API server.")
+	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200, "Queries to the management cluster's API server in one burst.")
+	fs.Float32Var(&o.clusterCacheClientQPS, "clustercache-client-qps", 20, "Queries a second to one workload cluster's API server.")
+	fs.IntVar(&o.clusterCacheClientBurst, "clustercache-client-burst", 30, "Queries to one workload cluster's API server in one burst.")
+
+	for _, c := range []struct {
+		value   *int
+		name    string
+		objects string
+	}{
+		{&o.clusterCacheConcurrency, "clustercache-concurrency", "Clusters connected to"},
+		{&o.poolbootConfigConcurrency, "poolbootconfig-concurrency", "PoolbootConfigs reconciled"},
+		{&o.bootConcurrency, "boot-concurrency", "hosts prepared for"},
+		{&o.nodeConcurrency, "node-concurrency", "Nodes compared with their record"},
+		{&o.certificateConcurrency, "certificate-concurrency", "certificate signing requests judged"},
+		{&o.machineConfigPoolConcurrency, "machineconfigpool-concurrency", "MachineConfigPools rendered"},
+	} {
+		fs.IntVar(c.value, c.name, 10, "Number of "+c.objects+" at the same time.")
+	}
+}
+
+// validate checks what a flag's type can't and returns the compiled --additional-sync-machine-labels.
+func (o *options) validate() ([]*regexp.Regexp, error) {
+	u, err := url.Parse(o.configServerURL)
+	if err != nil || u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("--config-server-url=%q: set it to the https URL at which hosts reach the config server", o.configServerURL)
+	}
+	if o.overlayNamespace == "" {
+		return nil, fmt.Errorf("--overlay-namespace is empty: set it to the config server's namespace")
+	}
+	synced := make([]*regexp.Regexp, 0, len(o.syncedLabels))
+	for _, expression := range o.syncedLabels {
+		re, err := regexp.Compile(expression)
+		if err != nil {
+			return nil, fmt.Errorf("--additional-sync-machine-labels: %q is no regular expression: %w", expression, err)
+		}
+		synced = append(synced, re)
+	}
+	return synced, nil
+}
