@@ -29,7 +29,6 @@ const name = "poolboot-manager"
 func main() {
 	var opts options
 	opts.addFlags(pflag.CommandLine)
-	verflag.AddFlags(pflag.CommandLine)
 	pflag.CommandLine.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	pflag.CommandLine.AddGoFlagSet(flag.CommandLine)
 	pflag.Parse()
