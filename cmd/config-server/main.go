@@ -1,0 +1,47 @@
+// Command config-server hands hosts their configuration when they boot: the pool's rendered config and what is their
+// machine's own. It reads Poolboot's kinds, patches the status of PoolbootConfigs, and reads the Secrets of its own
+// namespace; it knows nothing of workload clusters. What it answers is decided in bootstrap/server; here is how it
+// listens and where its knowledge comes from.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+func main() {
+	if err := newCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintln(os.Stderr, "config-server:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	o := newOptions()
+	cmd := &cobra.Command{
+		Use:           "config-server",
+		Short:         "Serve hosts their pool's configuration over HTTPS",
+		Args:          cobra.NoArgs,
+		Version:       version.Get().String(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if err := logsv1.ValidateAndApply(o.logs, nil); err != nil {
+				return err
+			}
+			ctrl.SetLogger(klog.Background())
+			return run(cmd.Context(), o)
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}

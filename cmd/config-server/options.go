@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+	"k8s.io/component-base/logs"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+)
+
+// Names of the files in --tls-cert-dir, as in a Secret of type kubernetes.io/tls.
+const (
+	certificateFile = "tls.crt"
+	keyFile         = "tls.key"
+)
+
+// options are the settings of the config server, each one a flag.
+type options struct {
+	kubeconfig         string
+	namespace          string
+	watchNamespace     string
+	bindAddress        string
+	tlsCertDir         string
+	externalURL        string
+	healthBindAddress  string
+	metricsBindAddress string
+	kubeAPIQPS         float32
+	kubeAPIBurst       int
+	logs               *logs.Options
+}
+
+func newOptions() *options { return &options{logs: logs.NewOptions()} }
+
+func (o *options) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"Kubeconfig of the management cluster. Without it: the Pod's service account, or $KUBECONFIG.")
+	fs.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"),
+		"Namespace in which the manager keeps the machines' overlay Secrets: the config server's own. Defaults to $POD_NAMESPACE.")
+	fs.StringVar(&o.watchNamespace, "watch-namespace", "",
+		"Namespace whose PoolbootConfigs and MachineConfigs are served. Without it: all.")
+	fs.StringVar(&o.bindAddress, "bind-address", ":8443",
+		"Address on which hosts are served, over TLS.")
+	fs.StringVar(&o.tlsCertDir, "tls-cert-dir", "/etc/poolboot/tls",
+		"Directory with "+certificateFile+" and "+keyFile+". Changes are taken up without a restart.")
+	fs.StringVar(&o.externalURL, "external-url", "",
+		"The URL by which hosts reach this server (https://host[:port][/prefix]); the same as the manager's. Required.")
+	fs.StringVar(&o.healthBindAddress, "health-bind-address", ":9440",
+		"Address of /healthz and /readyz, over plain HTTP. \"0\" turns it off.")
+	fs.StringVar(&o.metricsBindAddress, "metrics-bind-address", ":8080",
+		"Address of /metrics, over plain HTTP. \"0\" turns it off.")
+	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100,
+		"Requests per second to the management cluster's API server; one host's boot takes two.")
+	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200,
+		"Requests to the management cluster's API server that may go out in one burst.")
+	logsv1.AddFlags(o.logs, fs)
+}
+
+// validate tells what is wrong with the flags, and how to put it right.
+func (o *options) validate() error {
+	if o.namespace == "" {
+		return fmt.Errorf("--namespace is empty: name the namespace of the overlay Secrets, or set POD_NAMESPACE")
+	}
+	u, err := url.Parse(o.externalURL)
+	if err != nil {
+		return fmt.Errorf("--external-url: %w", err)
+	}
+	if u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return fmt.Errorf("--external-url %q: write https://host[:port][/prefix]", u.Redacted())
+	}
+	return nil
+}
+
+func (o *options) certificate() (crt, key string) {
+	return filepath.Join(o.tlsCertDir, certificateFile), filepath.Join(o.tlsCertDir, keyFile)
+}
