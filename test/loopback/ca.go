@@ -1,0 +1,108 @@
+// Package loopback makes what a server on 127.0.0.1 needs in a test: a free port, a certificate authority and certificates.
+// It knows nothing of Kubernetes.
+package loopback
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// lifetime is how long certificates are good for. The kube-controller-manager caps what it signs at its CA's end.
+const lifetime = 48 * time.Hour
+
+// Host is the address that every server of the tests listens on.
+const Host = "127.0.0.1"
+
+// CA is a certificate authority that lives as long as a test.
+type CA struct {
+	certificate *x509.Certificate
+	key         crypto.Signer
+}
+
+// Pair is a certificate and its private key, both PEM.
+type Pair struct {
+	Cert []byte
+	Key  []byte
+}
+
+// NewCA makes a self-signed certificate authority.
+func NewCA(commonName string) (*CA, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: commonName}, key)
+	if err != nil {
+		return nil, fmt.Errorf("sign CA %q: %w", commonName, err)
+	}
+	return &CA{certificate: certificate, key: key}, nil
+}
+
+// Pair returns the authority's own certificate and key, for programs that sign with it.
+func (ca *CA) Pair() (Pair, error) { return encode(ca.certificate.Raw, ca.key) }
+
+// PEM returns the authority's certificate, for those who trust it.
+func (ca *CA) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: ca.certificate.Raw})
+}
+
+// Server issues a certificate for servers on this machine that are reached as 127.0.0.1, localhost or one of names.
+func (ca *CA) Server(names ...string) (Pair, error) {
+	return ca.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: Host},
+		IPAddresses: []net.IP{net.ParseIP(Host)},
+		DNSNames:    append([]string{"localhost"}, names...),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+}
+
+// Client issues a client certificate. A Kubernetes API server takes its common name for the user and its organisations
+// for the user's groups.
+func (ca *CA) Client(user string, groups ...string) (Pair, error) {
+	return ca.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: user, Organization: groups},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+func (ca *CA) issue(template *x509.Certificate) (Pair, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return Pair{}, err
+	}
+	template.SerialNumber = serial
+	template.NotBefore = ca.certificate.NotBefore
+	template.NotAfter = time.Now().Add(lifetime)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	key, err := newKey()
+	if err != nil {
+		return Pair{}, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.certificate, key.Public(), ca.key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("sign certificate for %q: %w", template.Subject.CommonName, err)
+	}
+	return encode(der, key)
+}
+
+func newKey() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
+
+func encode(der []byte, key crypto.Signer) (Pair, error) {
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return Pair{}, err
+	}
+	return Pair{Cert: pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}), Key: keyPEM}, nil
+}
