@@ -1,0 +1,88 @@
+// Package workload is the way from the controllers into workload clusters, through Cluster API's cluster cache: clients,
+// watches that lead back to PoolbootConfigs, and what a host must know of its cluster. It decides nothing about Machines
+// or Nodes, and it may not import another controller.
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/controllers/remote"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ClientOptions are the options of the cluster cache's clients. Secrets are never cached: an informer on them would hold
+// every Secret of every workload cluster. userAgent is the manager's name; qps and burst of 0 mean the cluster cache's
+// own defaults.
+func ClientOptions(userAgent string, qps float32, burst int) clustercache.ClientOptions {
+	return clustercache.ClientOptions{
+		UserAgent: remote.DefaultClusterAPIUserAgent(userAgent),
+		QPS:       qps,
+		Burst:     burst,
+		Cache:     clustercache.ClientCacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}},
+	}
+}
+
+// CacheOptions are the options of the cluster cache's caches: Nodes without the lists of images and volumes that nobody
+// here reads, and of the certificate signing requests only those for kubelet client certificates.
+func CacheOptions() clustercache.CacheOptions {
+	return clustercache.CacheOptions{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}: {Transform: slimNode},
+			&certificatesv1.CertificateSigningRequest{}: {
+				Field: fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientKubeletSignerName),
+			},
+		},
+	}
+}
+
+func slimNode(object any) (any, error) {
+	if node, is := object.(*corev1.Node); is {
+		node.ManagedFields = nil
+		node.Status.Images, node.Status.VolumesAttached, node.Status.VolumesInUse = nil, nil, nil
+	}
+	return object, nil
+}
+
+// Client returns a client of a workload cluster. It reads Nodes and certificate signing requests from the cache and
+// everything of ClientOptions' DisableFor live. Its error satisfies IsUnreachable when there is no connection.
+func Client(ctx context.Context, clusters clustercache.ClusterCache, cluster client.ObjectKey) (client.Client, error) {
+	c, err := clusters.GetClient(ctx, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("Cluster %s: %w", cluster, err)
+	}
+	return c, nil
+}
+
+// LiveClient returns a client of a workload cluster that reads everything live: for decisions that a stale read would
+// spoil. Its error satisfies IsUnreachable when there is no connection.
+func LiveClient(ctx context.Context, clusters clustercache.ClusterCache, cluster client.ObjectKey) (client.Client, error) {
+	c, err := clusters.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("Cluster %s: %w", cluster, err)
+	}
+	return c, nil
+}
+
+// IsUnreachable says whether a call into a workload cluster failed because its API server can't be reached or can't
+// answer now: no connection in the cluster cache, a network error, a timeout, or a server that is starting or overloaded.
+// The cluster cache itself notices a lost connection only after several failed probes.
+func IsUnreachable(err error) bool {
+	var network net.Error
+	return errors.Is(err, clustercache.ErrClusterNotConnected) ||
+		errors.As(err, &network) ||
+		errors.Is(err, context.DeadlineExceeded) ||
+		apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsTimeout(err) ||
+		apierrors.IsServerTimeout(err) ||
+		apierrors.IsTooManyRequests(err)
+}
