@@ -14,7 +14,6 @@ import (
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register"
 	"k8s.io/component-base/version"
-	"k8s.io/component-base/version/verflag"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -28,12 +27,17 @@ const name = "poolboot-manager"
 
 func main() {
 	var opts options
-	opts.addFlags(pflag.CommandLine)
-	pflag.CommandLine.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
-	pflag.CommandLine.AddGoFlagSet(flag.CommandLine)
-	pflag.Parse()
-	verflag.PrintAndExitIfRequested()
+	fs := pflag.NewFlagSet(name, pflag.ExitOnError)
+	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	fs.AddGoFlagSet(flag.CommandLine) // --kubeconfig
+	opts.addFlags(fs)
+	showVersion := fs.Bool("version", false, "Print the version and exit.")
+	_ = fs.Parse(os.Args[1:]) // ExitOnError
 
+	if *showVersion {
+		fmt.Println(name, version.Get().GitVersion, version.Get().GitCommit)
+		return
+	}
 	if err := logsv1.ValidateAndApply(opts.logs, nil); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)

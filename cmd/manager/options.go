@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -116,9 +117,10 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 // validate checks what a flag's type can't and returns the compiled --additional-sync-machine-labels.
 func (o *options) validate() ([]*regexp.Regexp, error) {
 	u, err := url.Parse(o.configServerURL)
-	if err != nil || u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("--config-server-url=%q: set it to the https URL at which hosts reach the config server", o.configServerURL)
+	if err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+		return nil, fmt.Errorf("--config-server-url=%q: set it to the https URL, without a path, at which hosts reach the config server", o.configServerURL)
 	}
+	o.configServerURL = strings.TrimRight(o.configServerURL, "/")
 	if o.overlayNamespace == "" {
 		return nil, fmt.Errorf("--overlay-namespace is empty: set it to the config server's namespace")
 	}
