@@ -1,0 +1,86 @@
+// Package node says what a Node is registered with: name, labels, taints, annotations and provider ID, out of the pool,
+// the Machine, the PoolbootConfig and the host. It also knows which of that a kubelet may set by itself and which only
+// a privileged client can. It is pure: no client, no I/O.
+package node
+
+import (
+	"regexp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// WaitingForKubeletReason is the reason of the condition Ready=False that a Node has from the moment it is made
+// beforehand until its kubelet reports.
+const WaitingForKubeletReason = "PoolbootWaitingForKubelet"
+
+// Input is all that a registration depends on.
+type Input struct {
+	// NodeName is the Node's name: that of the Machine or of its host.
+	NodeName string
+
+	// ProviderID is the Node's spec.providerID. Empty while no host is known; the Node then gets none.
+	ProviderID string
+
+	// HostUID is the UID of the BareMetalHost, for the label metal3.io/uuid. Empty while no host is known; the Node then
+	// gets no such label.
+	HostUID string
+
+	// Pool is the pool that was decided for the Machine.
+	Pool poolv1.MachineConfigPool
+
+	// Pools are all pools of the Machine's cluster, Pool among them.
+	Pools []poolv1.MachineConfigPool
+
+	// MachineLabels are all labels of the Machine. Those that Cluster API would sync to the Node are taken.
+	MachineLabels map[string]string
+
+	// Config is the Machine's PoolbootConfig.
+	Config *bootstrapv1.PoolbootConfig
+
+	// RenderedConfig names the rendered config that the host boots with.
+	RenderedConfig string
+
+	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels: Machine labels
+	// whose keys match one of them are taken too.
+	SyncedLabels []*regexp.Regexp
+}
+
+// Registration is what a Node is registered with.
+type Registration struct {
+	// Name is the Node's name. It is a valid label value too, because the kubelet writes it to kubernetes.io/hostname.
+	Name string
+
+	// ProviderID is the Node's spec.providerID; empty while no host is known.
+	ProviderID string
+
+	// Labels are all labels, also those that a kubelet may not set.
+	Labels map[string]string
+
+	// Taints are all taints, sorted by key and effect.
+	Taints []corev1.Taint
+
+	// Annotations name the PoolbootConfig and the rendered config.
+	Annotations map[string]string
+}
+
+// Node returns the Node to make beforehand, before any kubelet asks for it. It is not Ready, for
+// WaitingForKubeletReason: an API server takes a Node's status on creation.
+func (r Registration) Node() *corev1.Node {
+	now := metav1.Now()
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: r.Name, Labels: r.Labels, Annotations: r.Annotations},
+		Spec:       corev1.NodeSpec{ProviderID: r.ProviderID, Taints: r.Taints},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
+			Type:               corev1.NodeReady,
+			Status:             corev1.ConditionFalse,
+			Reason:             WaitingForKubeletReason,
+			Message:            "Poolboot made this Node beforehand; its kubelet has not registered yet",
+			LastHeartbeatTime:  now,
+			LastTransitionTime: now,
+		}}},
+	}
+}
