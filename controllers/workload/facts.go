@@ -1,0 +1,42 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+)
+
+// Facts returns what a host must know to reach its cluster: the address in the Cluster's spec.controlPlaneEndpoint, which
+// is the one that hosts can reach, and the certificate authority of the manager's own connection. Its error satisfies
+// IsUnreachable when there is no connection.
+func Facts(ctx context.Context, clusters clustercache.ClusterCache, cluster *clusterv1.Cluster) (join.Cluster, error) {
+	key := client.ObjectKeyFromObject(cluster)
+	endpoint := cluster.Spec.ControlPlaneEndpoint
+	if !endpoint.IsValid() {
+		return join.Cluster{}, fmt.Errorf("Cluster %s: spec.controlPlaneEndpoint is not set: the infrastructure provider sets it once the cluster's address is known", key)
+	}
+	connection, err := clusters.GetRESTConfig(ctx, key)
+	if err != nil {
+		return join.Cluster{}, fmt.Errorf("Cluster %s: %w", key, err)
+	}
+	connection = rest.CopyConfig(connection)
+	if err := rest.LoadTLSFiles(connection); err != nil {
+		return join.Cluster{}, fmt.Errorf("Cluster %s: certificate authority of the connection: %w", key, err)
+	}
+	if len(connection.CAData) == 0 {
+		return join.Cluster{}, fmt.Errorf("Cluster %s: the Secret %s-kubeconfig has no certificate-authority-data: hosts can't verify the API server without it", key, key.Name)
+	}
+	return join.Cluster{
+		Server: "https://" + net.JoinHostPort(endpoint.Host, strconv.Itoa(int(endpoint.Port))),
+		CA:     connection.CAData,
+		Name:   cluster.Name,
+	}, nil
+}
