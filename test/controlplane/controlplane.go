@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
@@ -53,6 +55,7 @@ type ControlPlane struct {
 	binDir    string
 	log       logr.Logger
 	authority *loopback.CA
+	etcdURL   string
 
 	etcd              *process
 	apiServer         *process
@@ -121,5 +124,13 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	if c.apiServer.running() {
 		return nil
 	}
-	return c.startAPIServer(ctx)
+	_, text, err := net.SplitHostPort(c.Endpoint)
+	if err != nil {
+		return err
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return err
+	}
+	return c.startAPIServer(ctx, port)
 }

@@ -1,0 +1,61 @@
+package controlplane
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// Request is one request to the API server, as its audit log has it (audit.k8s.io/v1 Event).
+type Request struct {
+	Verb       string    `json:"verb"`
+	RequestURI string    `json:"requestURI"`
+	UserAgent  string    `json:"userAgent"`
+	Received   time.Time `json:"requestReceivedTimestamp"`
+	User       struct {
+		Name string `json:"username"`
+	} `json:"user"`
+	Object struct {
+		Resource    string `json:"resource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+		APIGroup    string `json:"apiGroup"`
+		Subresource string `json:"subresource"`
+	} `json:"objectRef"`
+	Response struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+}
+
+// Requests returns the requests that the API server has answered so far, in the order of their answers. It needs
+// Options.Audit.
+func (c *ControlPlane) Requests() ([]Request, error) {
+	if c.AuditLog == "" {
+		return nil, fmt.Errorf("control plane %q has no audit log: start it with Options.Audit", c.Name)
+	}
+	file, err := os.Open(c.AuditLog)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var requests []Request
+	reader := bufio.NewReader(file)
+	for {
+		line, err := reader.ReadBytes('\n')
+		if err != nil {
+			return requests, nil // the end, or a line that is still being written
+		}
+		var request Request
+		if err := json.Unmarshal(line, &request); err != nil {
+			return nil, fmt.Errorf("%s, line %d: %w", c.AuditLog, len(requests)+1, err)
+		}
+		requests = append(requests, request)
+	}
+}
