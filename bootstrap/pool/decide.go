@@ -1,0 +1,106 @@
+package pool
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// Decision is the pool that a set of labels belongs to.
+type Decision struct {
+	// Role is the pool's role; empty when no pool has a hold on a Node with these labels.
+	Role string
+	// ControlPlane is true when the labels are those of a control plane.
+	ControlPlane bool
+	// Unsupported are the roles of the custom pools that a control plane's labels ask for, in order. They have no hold on it.
+	Unsupported []string
+}
+
+// controlPlaneLabels make a Node a control plane, whatever their value.
+var controlPlaneLabels = []string{
+	poolv1.NodeRoleLabelPrefix + "control-plane",
+	poolv1.NodeRoleLabelPrefix + "master",
+}
+
+// Decide says which of a cluster's pools a set of labels belongs to. It is the only place where that is decided.
+//
+// Windows Nodes are unmanaged. A control plane is in no pool; the custom pools that its labels ask for are reported. Of the
+// others, one matching custom pool wins over worker; several are a *ConflictError. With no custom pool it is worker, if
+// that matches, and else none. A malformed selector is a *SelectorError.
+func Decide(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (Decision, error) {
+	if nodeLabels[corev1.LabelOSStable] == string(corev1.Windows) {
+		return Decision{}, nil
+	}
+	custom, worker, err := matching(nodeLabels, pools)
+	if err != nil {
+		return Decision{}, err
+	}
+	switch {
+	case isControlPlane(nodeLabels):
+		return Decision{ControlPlane: true, Unsupported: custom}, nil
+	case len(custom) > 1:
+		return Decision{}, &ConflictError{Roles: custom}
+	case len(custom) == 1:
+		return Decision{Role: custom[0]}, nil
+	case worker:
+		return Decision{Role: poolv1.RoleWorker}, nil
+	}
+	return Decision{}, nil
+}
+
+// matching returns the roles of the custom pools that select the labels, in order, and whether a worker pool does.
+func matching(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (custom []string, worker bool, err error) {
+	for _, p := range pools {
+		selector, err := nodeSelector(p)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case !selector.Matches(labels.Set(nodeLabels)):
+		case p.Spec.Role == poolv1.RoleWorker:
+			worker = true
+		default:
+			custom = append(custom, p.Spec.Role)
+		}
+	}
+	slices.Sort(custom)
+	return slices.Compact(custom), worker, nil
+}
+
+func isControlPlane(nodeLabels map[string]string) bool {
+	return slices.ContainsFunc(controlPlaneLabels, func(label string) bool {
+		_, has := nodeLabels[label]
+		return has
+	})
+}
+
+// WithDefaults returns the pool with the node selector that it has when none is written: node-role.kubernetes.io/<role>,
+// with an empty value.
+func WithDefaults(p poolv1.MachineConfigPool) poolv1.MachineConfigPool {
+	if p.Spec.NodeSelector == nil {
+		p.Spec.NodeSelector = &metav1.LabelSelector{
+			MatchLabels: map[string]string{poolv1.NodeRoleLabelPrefix + p.Spec.Role: ""},
+		}
+	}
+	return p
+}
+
+// nodeSelector is the pool's node selector, ready to be evaluated.
+func nodeSelector(p poolv1.MachineConfigPool) (labels.Selector, error) {
+	selector, err := selectorOf(WithDefaults(p).Spec.NodeSelector)
+	if err != nil {
+		return nil, &SelectorError{Pool: p.Name, Path: "spec.nodeSelector", Err: err}
+	}
+	return selector, nil
+}
+
+// selectorOf makes a selector that, unlike Kubernetes' own, matches nothing when it is empty.
+func selectorOf(selector *metav1.LabelSelector) (labels.Selector, error) {
+	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+		return labels.Nothing(), nil
+	}
+	return metav1.LabelSelectorAsSelector(selector)
+}

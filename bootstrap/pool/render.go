@@ -1,0 +1,194 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// Rendered is the one configuration that a pool's MachineConfigs make.
+type Rendered struct {
+	// Name is the rendered MachineConfig's name: see NameFor.
+	Name string
+	// Spec is the rendered MachineConfig's spec.
+	Spec poolv1.MachineConfigSpec
+	// Source are the names of the MachineConfigs that were merged, in the order in which they were.
+	Source []string
+}
+
+// Render merges the MachineConfigs of a pool: first those that the cluster's worker pool selects, then those that the
+// pool itself selects beyond them, both in the order of their names. So a pool has all of worker by construction, and
+// wins over it whatever the names are.
+//
+// Ignition is merged by ignition.Merge. kernelArguments and extensions concatenate, fips is true when any asks for it,
+// the last kernelType and osImageURL win. Rendered configs among configs are passed over. The same input gives the
+// same bytes and the same name.
+//
+// Errors: *NotFoundError and *DuplicateError for the pool or for worker, *SelectorError, *RenderError for a MachineConfig
+// that can't be used, *TooLargeError.
+func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (*Rendered, error) {
+	p, err := OfRole(pools, role)
+	if err != nil {
+		return nil, err
+	}
+	sources, err := sourcesOf(p, pools, configs)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := merge(sources)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSize(p.Name, spec, sources); err != nil {
+		return nil, err
+	}
+	name, err := NameFor(p.Name, spec)
+	if err != nil {
+		return nil, err
+	}
+	rendered := &Rendered{Name: name, Spec: spec}
+	for _, source := range sources {
+		rendered.Source = append(rendered.Source, source.Name)
+	}
+	return rendered, nil
+}
+
+// sourcesOf are the MachineConfigs that a pool renders, in the order in which they are merged.
+func sourcesOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) ([]poolv1.MachineConfig, error) {
+	worker, err := OfRole(pools, poolv1.RoleWorker)
+	if err != nil {
+		return nil, err
+	}
+	sources, err := selectedBy(worker, configs)
+	if err != nil || p.Spec.Role == poolv1.RoleWorker {
+		return sources, err
+	}
+	own, err := selectedBy(p, configs)
+	if err != nil {
+		return nil, err
+	}
+	inherited := map[string]bool{}
+	for _, source := range sources {
+		inherited[source.Name] = true
+	}
+	for _, config := range own {
+		if !inherited[config.Name] {
+			sources = append(sources, config)
+		}
+	}
+	return sources, nil
+}
+
+// selectedBy are the MachineConfigs that a pool's own machineConfigSelector selects, in the order of their names.
+func selectedBy(p *poolv1.MachineConfigPool, configs []poolv1.MachineConfig) ([]poolv1.MachineConfig, error) {
+	selector, err := selectorOf(p.Spec.MachineConfigSelector)
+	if err != nil {
+		return nil, &SelectorError{Pool: p.Name, Path: "spec.machineConfigSelector", Err: err}
+	}
+	var selected []poolv1.MachineConfig
+	for _, config := range configs {
+		if !isRendered(config) && selector.Matches(labels.Set(config.Labels)) {
+			selected = append(selected, config)
+		}
+	}
+	byName := func(a, b poolv1.MachineConfig) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(selected, byName)
+	for i := range len(selected) - 1 {
+		if selected[i].Name == selected[i+1].Name {
+			return nil, &RenderError{MachineConfig: selected[i].Name, Err: errors.New("is given twice: remove one")}
+		}
+	}
+	return selected, nil
+}
+
+// isRendered says whether a MachineConfig is a pool's rendered config rather than a piece of one.
+func isRendered(config poolv1.MachineConfig) bool {
+	_, labelled := config.Labels[poolv1.RenderedForLabel]
+	return labelled || strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix)
+}
+
+// merge makes one spec of many, the later over the earlier.
+func merge(sources []poolv1.MachineConfig) (poolv1.MachineConfigSpec, error) {
+	fips := false
+	out := poolv1.MachineConfigSpec{FIPS: &fips, KernelType: poolv1.KernelTypeDefault}
+	whole := ignition.New()
+	for _, source := range sources {
+		part, err := ignitionOf(source)
+		if err != nil {
+			return out, err
+		}
+		whole = ignition.Merge(whole, part)
+		out.KernelArguments = append(out.KernelArguments, source.Spec.KernelArguments...)
+		out.Extensions = append(out.Extensions, source.Spec.Extensions...)
+		fips = fips || source.Spec.FIPS != nil && *source.Spec.FIPS
+		if source.Spec.KernelType != "" {
+			out.KernelType = source.Spec.KernelType
+		}
+		if source.Spec.OSImageURL != "" {
+			out.OSImageURL = source.Spec.OSImageURL
+		}
+	}
+	if err := ignition.Validate(whole); err != nil {
+		return out, clash(sources, err)
+	}
+	raw, err := ignition.Marshal(whole)
+	if err != nil {
+		return out, fmt.Errorf("writing the rendered Ignition: %w", err)
+	}
+	out.Config = &runtime.RawExtension{Raw: raw}
+	return out, nil
+}
+
+// ignitionOf reads a MachineConfig's Ignition or Butane and makes sure that it takes over nothing of Poolboot's.
+func ignitionOf(source poolv1.MachineConfig) (ignition.Config, error) {
+	refuse := func(path string, err error) (ignition.Config, error) {
+		return ignition.Config{}, &RenderError{MachineConfig: source.Name, Path: path, Err: err}
+	}
+	hasConfig := source.Spec.Config != nil && len(source.Spec.Config.Raw) > 0
+	var config ignition.Config
+	var path string
+	var err error
+	switch {
+	case hasConfig && source.Spec.Butane != "":
+		return refuse("spec", errors.New("set config (Ignition) or butane, not both"))
+	case hasConfig:
+		path = "spec.config"
+		config, err = ignition.Parse(source.Spec.Config.Raw)
+	case source.Spec.Butane != "":
+		path = "spec.butane"
+		config, err = ignition.ParseButane(source.Spec.Butane)
+	default:
+		config = ignition.New()
+	}
+	if err == nil {
+		err = ignition.Guard(config)
+	}
+	if err != nil {
+		return refuse(path, err)
+	}
+	return config, nil
+}
+
+// clash finds the MachineConfig with which the merged Ignition stopped being valid.
+func clash(sources []poolv1.MachineConfig, err error) error {
+	whole := ignition.New()
+	for _, source := range sources {
+		part, partErr := ignitionOf(source)
+		if partErr != nil {
+			return partErr
+		}
+		whole = ignition.Merge(whole, part)
+		if first := ignition.Validate(whole); first != nil {
+			return &RenderError{MachineConfig: source.Name, Path: "spec.config",
+				Err: fmt.Errorf("together with the MachineConfigs before it: %w", first)}
+		}
+	}
+	return err
+}
