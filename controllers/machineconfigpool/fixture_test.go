@@ -1,0 +1,153 @@
+package machineconfigpool
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// site is a management cluster with one Cluster, c1, and the reconciler under test.
+type site struct {
+	client.Client
+	reconciler *Reconciler
+	events     *events.FakeRecorder
+	writes     int
+	// hidden keeps rendered configs from the reconciler's cache.
+	hidden bool
+}
+
+const namespace = "site"
+
+func newSite(objects ...client.Object) *site {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	s := &site{events: events.NewFakeRecorder(100)}
+	s.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&poolv1.MachineConfigPool{}, &bootstrapv1.PoolbootConfig{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				s.writes++
+				return c.Create(ctx, o, opts...)
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				s.writes++
+				return c.Patch(ctx, o, p, opts...)
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				s.writes++
+				return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			},
+		}).Build()
+	cached := interceptor.NewClient(s.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if s.hidden && strings.HasPrefix(key.Name, poolv1.RenderedNamePrefix) {
+				return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	s.reconciler = &Reconciler{Client: cached, APIReader: s.Client, Recorder: s.events}
+	return s
+}
+
+// reconcile reconciles pools and returns the last one as it then stands.
+func (s *site) reconcile(names ...string) *poolv1.MachineConfigPool {
+	GinkgoHelper()
+	for _, name := range names {
+		_, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+		Expect(err).NotTo(HaveOccurred())
+	}
+	return s.pool(names[len(names)-1])
+}
+
+func (s *site) pool(name string) *poolv1.MachineConfigPool {
+	GinkgoHelper()
+	p := &poolv1.MachineConfigPool{}
+	Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: name}, p)).To(Succeed())
+	return p
+}
+
+// rendered returns the rendered config that a pool hands out.
+func (s *site) rendered(p *poolv1.MachineConfigPool) *poolv1.MachineConfig {
+	GinkgoHelper()
+	Expect(p.Status.Configuration).NotTo(BeNil())
+	config := &poolv1.MachineConfig{}
+	Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: p.Status.Configuration.Name}, config)).To(Succeed())
+	return config
+}
+
+// set writes a file's content into a MachineConfig.
+func (s *site) set(config *poolv1.MachineConfig, content string) {
+	GinkgoHelper()
+	Expect(s.Get(ctx(), client.ObjectKeyFromObject(config), config)).To(Succeed())
+	config.Spec.Config = file("/etc/"+config.Name, content)
+	Expect(s.Update(ctx(), config)).To(Succeed())
+}
+
+func ctx() context.Context { return context.Background() }
+
+func cluster() *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Namespace: namespace, UID: "uid-c1"}}
+}
+
+// newPool returns a pool of the Cluster c1 that selects the MachineConfigs labelled role=<role>.
+func newPool(name, role string, age time.Duration) *poolv1.MachineConfigPool {
+	return &poolv1.MachineConfigPool{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: namespace, UID: types.UID("uid-" + name), Generation: 1,
+			CreationTimestamp: metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(-age)),
+		},
+		Spec: poolv1.MachineConfigPoolSpec{
+			ClusterName: "c1", Role: role,
+			MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": role}},
+		},
+	}
+}
+
+// config returns a MachineConfig labelled role=<role> that writes /etc/<name>.
+func config(name, role, content string) *poolv1.MachineConfig {
+	return &poolv1.MachineConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"role": role}},
+		Spec:       poolv1.MachineConfigSpec{Config: file("/etc/"+name, content)},
+	}
+}
+
+func file(path, content string) *runtime.RawExtension {
+	return &runtime.RawExtension{Raw: fmt.Appendf(nil,
+		`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":%q,"contents":{"source":"data:,%s"}}]}}`, path, content)}
+}
+
+// machine returns the PoolbootConfig of a Machine of c1 that is recorded in a pool.
+func machine(name, role, configuration string, inPool bool) *bootstrapv1.PoolbootConfig {
+	c := &bootstrapv1.PoolbootConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}},
+		Status:     bootstrapv1.PoolbootConfigStatus{Pool: role, Configuration: configuration},
+	}
+	if inPool {
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
+			Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.NodeReadyInPoolReason,
+		})
+	}
+	return c
+}

@@ -1,0 +1,133 @@
+// Package machineconfigpool renders the MachineConfigs of every pool into one immutable MachineConfig and keeps the pool's
+// status: which rendered config its Machines boot with, how many of them do, and what keeps it from being rendered. What a
+// pool renders is decided in bootstrap/pool. It never touches Machines or Nodes.
+package machineconfigpool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools/status,verbs=patch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools/finalizers,verbs=update
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigs,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconciler reconciles MachineConfigPools.
+type Reconciler struct {
+	// Client reads from the manager's cache and writes.
+	Client client.Client
+	// APIReader reads live: a rendered config that the cache does not know yet.
+	APIReader client.Reader
+	// Recorder takes events; left nil, SetupWithManager sets the manager's.
+	Recorder events.EventRecorder
+
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
+	WatchFilterValue string
+}
+
+// Reconcile renders one pool and brings its status up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	p := &poolv1.MachineConfigPool{}
+	if err := r.Client.Get(ctx, request.NamespacedName, p); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !p.DeletionTimestamp.IsZero() || (r.WatchFilterValue != "" && !labels.HasWatchLabel(p, r.WatchFilterValue)) {
+		return ctrl.Result{}, nil
+	}
+	s, err := r.gather(ctx, p)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if s.cluster != nil && annotations.IsPaused(s.cluster, p) {
+		ctrl.LoggerFrom(ctx).V(4).Info("Cluster or pool is paused for Cluster API: not reconciled")
+		return ctrl.Result{}, nil
+	}
+	before := p.DeepCopy()
+	s.render()
+	made, err := r.keepRendered(ctx, s)
+	s.adopt()
+	s.setStatus()
+	if err := errors.Join(err, r.write(ctx, before, p)); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.tell(before, s, made)
+	return ctrl.Result{}, nil
+}
+
+// adopt makes the pool the Cluster's, so that it moves and goes with it. It is no controller reference: many pools belong
+// to one Cluster.
+func (s *scope) adopt() {
+	if s.cluster == nil {
+		return
+	}
+	s.pool.OwnerReferences = util.EnsureOwnerRef(s.pool.OwnerReferences, metav1.OwnerReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: s.cluster.Name, UID: s.cluster.UID,
+	})
+	if s.pool.Labels[clusterv1.ClusterNameLabel] != s.cluster.Name {
+		metav1.SetMetaDataLabel(&s.pool.ObjectMeta, clusterv1.ClusterNameLabel, s.cluster.Name)
+	}
+}
+
+// write patches what differs from before, and nothing when nothing does. The status is this controller's alone; owner
+// references are not, so they are patched only as they were read.
+func (r *Reconciler) write(ctx context.Context, before, p *poolv1.MachineConfigPool) error {
+	if !equality.Semantic.DeepEqual(before.ObjectMeta, p.ObjectMeta) {
+		metadata := before.DeepCopy()
+		metadata.OwnerReferences, metadata.Labels = p.OwnerReferences, p.Labels
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := r.Client.Patch(ctx, metadata, patch); err != nil {
+			return fmt.Errorf("MachineConfigPool %s: %w", client.ObjectKeyFromObject(p), err)
+		}
+	}
+	if !equality.Semantic.DeepEqual(before.Status, p.Status) {
+		if err := r.Client.Status().Patch(ctx, p.DeepCopy(), client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("MachineConfigPool %s: status: %w", client.ObjectKeyFromObject(p), err)
+		}
+	}
+	return nil
+}
+
+// tell makes events of a failure that is new and of a configuration that is.
+func (r *Reconciler) tell(before *poolv1.MachineConfigPool, s *scope, made bool) {
+	if s.problem != nil {
+		if c := meta.FindStatusCondition(before.Status.Conditions, poolv1.RenderDegradedCondition); c == nil || c.Message != s.problem.message {
+			r.Recorder.Eventf(s.pool, nil, corev1.EventTypeWarning, s.problem.reason, "Render", "%s", s.problem.message)
+		}
+		return
+	}
+	if made || !equality.Semantic.DeepEqual(before.Status.Configuration, s.pool.Status.Configuration) {
+		r.Recorder.Eventf(s.pool, nil, corev1.EventTypeNormal, poolv1.RenderedReason, "Render", "%s", s.renderedMessage())
+	}
+}
+
+// clusterOf returns the pool's Cluster, or nil when there is none.
+func (r *Reconciler) clusterOf(ctx context.Context, p *poolv1.MachineConfigPool) (*clusterv1.Cluster, error) {
+	cluster := &clusterv1.Cluster{}
+	key := client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterName}
+	if err := r.Client.Get(ctx, key, cluster); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("Cluster %s: %w", key, err)
+	}
+	return cluster, nil
+}

@@ -1,0 +1,264 @@
+package machineconfigpool
+
+import (
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// haveCondition matches a pool whose condition has a status, a reason and each of some words in its message.
+func haveCondition(conditionType string, status metav1.ConditionStatus, reason string, words ...string) gomegatypes.GomegaMatcher {
+	of := func(p *poolv1.MachineConfigPool) metav1.Condition {
+		return ptr.Deref(meta.FindStatusCondition(p.Status.Conditions, conditionType), metav1.Condition{})
+	}
+	matchers := []gomegatypes.GomegaMatcher{
+		WithTransform(func(p *poolv1.MachineConfigPool) metav1.ConditionStatus { return of(p).Status }, Equal(status)),
+		WithTransform(func(p *poolv1.MachineConfigPool) string { return of(p).Reason }, Equal(reason)),
+	}
+	for _, word := range words {
+		matchers = append(matchers, WithTransform(func(p *poolv1.MachineConfigPool) string { return of(p).Message }, ContainSubstring(word)))
+	}
+	return And(matchers...)
+}
+
+const (
+	yes = metav1.ConditionTrue
+	no  = metav1.ConditionFalse
+)
+
+var _ = Describe("MachineConfigPool controller", func() {
+	var (
+		base, infra *poolv1.MachineConfig
+		s           *site
+	)
+	BeforeEach(func() {
+		base, infra = config("00-base", "worker", "base"), config("50-infra", "infra", "infra")
+		s = newSite(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour), base, infra)
+	})
+
+	It("renders the worker pool's MachineConfigs and then a custom pool's own into one that the pool controls", func() {
+		p := s.reconcile("infra")
+
+		Expect(p.Status.Configuration.Source).To(Equal([]poolv1.MachineConfigSource{{Name: "00-base"}, {Name: "50-infra"}}))
+		Expect(p.Status.ObservedGeneration).To(Equal(p.Generation))
+		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason, p.Status.Configuration.Name))
+		Expect(p).To(haveCondition(poolv1.DegradedCondition, no, poolv1.AsExpectedReason))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
+
+		rendered := s.rendered(p)
+		Expect(rendered.Name).To(HavePrefix("rendered-infra-"))
+		Expect(string(rendered.Spec.Config.Raw)).To(And(ContainSubstring("/etc/00-base"), ContainSubstring("/etc/50-infra")))
+		Expect(rendered.Labels).To(HaveKeyWithValue(poolv1.RenderedForLabel, "infra"))
+		Expect(metav1.IsControlledBy(rendered, p)).To(BeTrue())
+		Expect(s.events.Events).To(Receive(And(HavePrefix("Normal Rendered"), ContainSubstring(rendered.Name))))
+	})
+
+	It("belongs to its Cluster, so that it moves and goes with it", func() {
+		p := s.reconcile("infra")
+		Expect(p.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, "c1"))
+		Expect(p.OwnerReferences).To(ConsistOf(And(HaveField("Kind", "Cluster"), HaveField("Name", "c1"), HaveField("Controller", BeNil()))))
+	})
+
+	It("writes nothing when nothing changed", func() {
+		s.reconcile("worker", "infra")
+		before := s.writes
+		s.reconcile("worker", "infra", "worker", "infra")
+		Expect(s.writes).To(Equal(before))
+	})
+
+	It("hands a change of the worker pool on to the custom pool and leaves the old rendered config in place", func() {
+		old := s.rendered(s.reconcile("infra"))
+		s.set(base, "changed")
+		p := s.reconcile("infra")
+		Expect(p.Status.Configuration.Name).NotTo(Equal(old.Name))
+		Expect(string(s.rendered(p).Spec.Config.Raw)).To(ContainSubstring("data:,changed"))
+		Expect(s.Get(ctx(), client.ObjectKeyFromObject(old), old)).To(Succeed())
+	})
+
+	It("gives back the old name when a change is taken back", func() {
+		old := s.reconcile("infra").Status.Configuration.Name
+		s.set(base, "changed")
+		s.reconcile("infra")
+		s.set(base, "base")
+		Expect(s.reconcile("infra").Status.Configuration.Name).To(Equal(old))
+	})
+
+	It("makes a rendered config again that was deleted by hand", func() {
+		rendered := s.rendered(s.reconcile("infra"))
+		Expect(s.Delete(ctx(), rendered)).To(Succeed())
+		again := s.rendered(s.reconcile("infra"))
+		Expect(again.Name).To(Equal(rendered.Name))
+		Expect(again.Spec).To(Equal(rendered.Spec))
+	})
+
+	It("never takes a rendered config that holds something else than its name says", func() {
+		rendered := s.rendered(s.reconcile("infra"))
+		rendered.Spec.KernelArguments = []string{"quiet"}
+		Expect(s.Update(ctx(), rendered)).To(Succeed())
+
+		_, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: "infra"}})
+		Expect(err).To(MatchError(ContainSubstring("delete it")))
+		Expect(s.pool("infra")).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.RenderFailedReason, rendered.Name))
+	})
+
+	It("takes a rendered config that stands although the cache does not show it yet", func() {
+		s.rendered(s.reconcile("infra"))
+		p := s.pool("infra")
+		p.Status = poolv1.MachineConfigPoolStatus{}
+		Expect(s.Status().Update(ctx(), p)).To(Succeed())
+		s.hidden = true
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
+	})
+
+	Context("paused", func() {
+		pause := func(is bool) {
+			p := s.pool("infra")
+			p.Spec.Paused = is
+			Expect(s.Update(ctx(), p)).To(Succeed())
+		}
+
+		It("goes on rendering but hands out what it had, until it is no longer paused", func() {
+			old := s.reconcile("infra").Status.Configuration.Name
+			pause(true)
+			s.set(infra, "changed")
+
+			p := s.reconcile("infra")
+			Expect(p.Status.Configuration.Name).To(Equal(old))
+			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.PausedReason, "spec.paused", "rendered-infra-"))
+			Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.PausedReason))
+			rendered := &poolv1.MachineConfigList{}
+			Expect(s.List(ctx(), rendered, client.HasLabels{poolv1.RenderedForLabel})).To(Succeed())
+			Expect(rendered.Items).To(HaveLen(2))
+
+			pause(false)
+			Expect(s.reconcile("infra").Status.Configuration.Name).NotTo(Equal(old))
+		})
+
+		It("says so when what it hands out was deleted and can't be rendered any more", func() {
+			old := s.rendered(s.reconcile("infra"))
+			pause(true)
+			s.set(infra, "changed")
+			Expect(s.Delete(ctx(), old)).To(Succeed())
+			Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.RenderFailedReason, old.Name, "spec.paused"))
+		})
+
+		It("renders a first configuration all the same", func() {
+			pause(true)
+			Expect(s.reconcile("infra").Status.Configuration).NotTo(BeNil())
+		})
+	})
+
+	It("leaves a pool alone while Cluster API has its Cluster paused, as during a move", func() {
+		c := cluster()
+		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
+		c.Spec.Paused = ptr.To(true)
+		Expect(s.Update(ctx(), c)).To(Succeed())
+		Expect(s.reconcile("infra").Status).To(BeZero())
+		Expect(s.writes).To(BeZero())
+	})
+
+	It("leaves a pool alone that has not the watch filter's label", func() {
+		s.reconciler.WatchFilterValue = "other"
+		Expect(s.reconcile("infra").Status).To(BeZero())
+	})
+
+	DescribeTable("names what keeps it from rendering, keeps what it had, and tells once",
+		func(spoil func(), reason string, words ...string) {
+			old := s.reconcile("worker", "infra").Status.Configuration
+			for len(s.events.Events) > 0 {
+				<-s.events.Events
+			}
+			spoil()
+			p := s.reconcile("infra", "infra")
+			Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, yes, reason, words...))
+			Expect(p).To(haveCondition(poolv1.DegradedCondition, yes, reason, words...))
+			Expect(p.Status.Configuration).To(Equal(old))
+			Expect(s.events.Events).To(Receive(HavePrefix("Warning " + reason)))
+			Expect(s.events.Events).To(BeEmpty())
+		},
+		Entry("Ignition that does not parse", func() {
+			infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"etc/relative"}]}}`)
+			Expect(s.Update(ctx(), infra)).To(Succeed())
+		}, poolv1.RenderFailedReason, "50-infra", "storage.files[0].path"),
+		Entry("an unknown version of Ignition", func() {
+			infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.0.0"}}`)
+			Expect(s.Update(ctx(), infra)).To(Succeed())
+		}, poolv1.RenderFailedReason, "50-infra", "ignition.version"),
+		Entry("a path that is Poolboot's", func() {
+			infra.Spec.Config = file("/etc/hostname", "mine")
+			Expect(s.Update(ctx(), infra)).To(Succeed())
+		}, poolv1.RenderFailedReason, "50-infra", "/etc/hostname"),
+		Entry("more than etcd takes", func() {
+			s.set(infra, strings.Repeat("x", 1600000))
+		}, poolv1.RenderFailedReason, "50-infra", "bytes"),
+		Entry("a cluster without worker pool", func() {
+			Expect(s.Delete(ctx(), s.pool("worker"))).To(Succeed())
+		}, poolv1.WorkerPoolMissingReason, "c1", "worker"),
+		Entry("a Cluster that does not exist", func() {
+			Expect(s.Delete(ctx(), cluster())).To(Succeed())
+		}, poolv1.ClusterNotFoundReason, "site/c1"),
+	)
+
+	It("renders once the Cluster is there", func() {
+		Expect(s.Delete(ctx(), cluster())).To(Succeed())
+		Expect(s.reconcile("infra")).To(And(
+			haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.ClusterNotFoundReason),
+			haveCondition(poolv1.UpdatedCondition, no, poolv1.NothingRenderedReason),
+			haveCondition(poolv1.UpdatingCondition, no, poolv1.NothingRenderedReason)))
+		Expect(s.Create(ctx(), cluster())).To(Succeed())
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
+	})
+
+	It("leaves a role to the older of two pools and says so on the younger", func() {
+		Expect(s.Create(ctx(), newPool("infra-2", "infra", 0))).To(Succeed())
+		Expect(s.Create(ctx(), machine("m1", "infra", "", false))).To(Succeed())
+		younger := s.reconcile("infra-2")
+		Expect(younger).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.DuplicateRoleReason, "MachineConfigPool infra:", "delete"))
+		Expect(younger.Status.Configuration).To(BeNil())
+		Expect(younger.Status.MachineCount).To(HaveValue(BeEquivalentTo(0)))
+
+		older := s.reconcile("infra")
+		Expect(older).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
+		Expect(older.Status.MachineCount).To(HaveValue(BeEquivalentTo(1)))
+	})
+
+	It("counts the Machines that are recorded in it and says what the others wait for", func() {
+		name := s.reconcile("infra").Status.Configuration.Name
+		for _, m := range []client.Object{
+			machine("ready", "infra", name, true),
+			machine("on-its-way", "infra", name, false),
+			machine("not-booted", "infra", "", false),
+			machine("outdated", "infra", "rendered-infra-0", true),
+			machine("other", "worker", name, true),
+		} {
+			Expect(s.Create(ctx(), m)).To(Succeed())
+		}
+		p := s.reconcile("infra")
+		Expect(p.Status.MachineCount).To(HaveValue(BeEquivalentTo(4)))
+		Expect(p.Status.UpdatedMachineCount).To(HaveValue(BeEquivalentTo(2)))
+		Expect(p.Status.ReadyMachineCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p.Status.UnavailableMachineCount).To(HaveValue(BeEquivalentTo(2)))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason, "1 of 4 Machines have not booted yet", "roll out"))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason))
+	})
+
+	It("does nothing for a pool that is gone", func() {
+		_, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: "gone"}})
+		Expect(client.IgnoreNotFound(err)).To(Succeed())
+		Expect(apierrors.IsNotFound(err)).To(BeFalse())
+		Expect(s.writes).To(BeZero())
+	})
+})

@@ -1,0 +1,86 @@
+package machineconfigpool
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// keepRendered makes the rendered MachineConfig unless it stands, and says whether it did. One that stands must hold what
+// its name says; it is never changed. A write that fails is a problem of the pool and an error, so that it is tried again.
+func (r *Reconciler) keepRendered(ctx context.Context, s *scope) (made bool, err error) {
+	if s.rendered == nil {
+		return false, nil
+	}
+	stands, err := r.stands(ctx, r.Client, s, s.rendered.Name)
+	if err == nil && !stands {
+		if made, err = r.makeRendered(ctx, s); !made && err == nil {
+			_, err = r.stands(ctx, r.APIReader, s, s.rendered.Name)
+		}
+	}
+	if err != nil {
+		s.problem, s.rendered = &problem{poolv1.RenderFailedReason, err.Error()}, nil
+		return false, err
+	}
+	return made, r.findLost(ctx, s)
+}
+
+// stands says whether a rendered config of the pool exists. Its error tells of one whose content is not what its name says.
+func (r *Reconciler) stands(ctx context.Context, reader client.Reader, s *scope, name string) (bool, error) {
+	config := &poolv1.MachineConfig{}
+	key := client.ObjectKey{Namespace: s.pool.Namespace, Name: name}
+	if err := reader.Get(ctx, key, config); apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("MachineConfig %s: %w", key, err)
+	}
+	if fitting, err := pool.NameFor(s.pool.Name, config.Spec); err != nil || fitting != name {
+		return false, fmt.Errorf("MachineConfig %s holds something else than its name says: delete it, and it is rendered again", key)
+	}
+	return true, nil
+}
+
+// makeRendered makes the rendered config; false without an error when it exists although the cache does not know it.
+func (r *Reconciler) makeRendered(ctx context.Context, s *scope) (bool, error) {
+	config := &poolv1.MachineConfig{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      s.rendered.Name,
+			Namespace: s.pool.Namespace,
+			Labels:    map[string]string{poolv1.RenderedForLabel: s.pool.Name, clusterv1.ClusterNameLabel: s.cluster.Name},
+		},
+		Spec: s.rendered.Spec,
+	}
+	if err := controllerutil.SetControllerReference(s.pool, config, r.Client.Scheme()); err != nil {
+		return false, err
+	}
+	if err := r.Client.Create(ctx, config); apierrors.IsAlreadyExists(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("MachineConfig %s: %w", client.ObjectKeyFromObject(config), err)
+	}
+	return true, nil
+}
+
+// findLost notes that a paused pool's configuration was deleted while its MachineConfigs have changed: then it can't be
+// rendered again.
+func (r *Reconciler) findLost(ctx context.Context, s *scope) error {
+	if c := s.configuration(); c.Name != s.rendered.Name {
+		stands, err := r.stands(ctx, r.Client, s, c.Name)
+		if err != nil {
+			return err
+		}
+		if !stands {
+			s.problem = &problem{poolv1.RenderFailedReason, fmt.Sprintf(
+				"MachineConfig %s, which the paused pool hands out, was deleted and its sources have changed: set spec.paused to false, or apply it from a backup", c.Name)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package machineconfigpool
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// SetupWithManager adds the controller to a manager.
+func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.APIReader == nil {
+		return errors.New("machineconfigpool controller: Client and APIReader must be set")
+	}
+	if r.Recorder == nil {
+		r.Recorder = mgr.GetEventRecorder("machineconfigpool-controller")
+	}
+	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("machineconfigpool").
+		For(&poolv1.MachineConfigPool{}).
+		Owns(&poolv1.MachineConfig{}).
+		// Others of the cluster inherit from a pool, or have its role.
+		Watches(&poolv1.MachineConfigPool{}, r.requests(func(o client.Object) concern {
+			return ofCluster(o.(*poolv1.MachineConfigPool).Spec.ClusterName)
+		}), specChanged).
+		Watches(&poolv1.MachineConfig{}, r.requests(ofMachineConfig)).
+		Watches(&bootstrapv1.PoolbootConfig{}, r.requests(ofPoolbootConfig), builder.WithPredicates(predicate.Funcs{UpdateFunc: countsDiffer})).
+		Watches(&clusterv1.Cluster{}, r.requests(func(o client.Object) concern { return ofCluster(o.GetName()) }),
+			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		WithOptions(options).
+		Complete(r)
+}
+
+// concern says whether an event concerns a pool.
+type concern func(*poolv1.MachineConfigPool) bool
+
+func ofCluster(name string) concern {
+	return func(p *poolv1.MachineConfigPool) bool { return p.Spec.ClusterName == name }
+}
+
+// ofMachineConfig: any pool may select it, now or before its labels changed. Rendered ones concern their owner only.
+func ofMachineConfig(o client.Object) concern {
+	_, rendered := o.GetLabels()[poolv1.RenderedForLabel]
+	return func(*poolv1.MachineConfigPool) bool { return !rendered }
+}
+
+func ofPoolbootConfig(o client.Object) concern {
+	config := o.(*bootstrapv1.PoolbootConfig)
+	return func(p *poolv1.MachineConfigPool) bool {
+		return p.Spec.Role == config.Status.Pool && p.Spec.ClusterName == config.Labels[clusterv1.ClusterNameLabel]
+	}
+}
+
+// countsDiffer lets those changes of a PoolbootConfig through that its pool counts.
+func countsDiffer(e event.UpdateEvent) bool {
+	type counted struct {
+		cluster, pool, configuration string
+		inPool                       bool
+	}
+	of := func(o client.Object) counted {
+		c := o.(*bootstrapv1.PoolbootConfig)
+		return counted{c.Labels[clusterv1.ClusterNameLabel], c.Status.Pool, c.Status.Configuration,
+			meta.IsStatusConditionTrue(c.Status.Conditions, bootstrapv1.NodeInPoolCondition)}
+	}
+	return of(e.ObjectOld) != of(e.ObjectNew)
+}
+
+// requests sends the pools in an object's namespace that it concerns. On an update the old and the new object are asked.
+func (r *Reconciler) requests(concerns func(client.Object) concern) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) (requests []ctrl.Request) {
+		pools := &poolv1.MachineConfigPoolList{}
+		if err := r.Client.List(ctx, pools, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "MachineConfigPools can't be listed", "namespace", o.GetNamespace())
+			return nil
+		}
+		concerned := concerns(o)
+		for i := range pools.Items {
+			if concerned(&pools.Items[i]) {
+				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&pools.Items[i])})
+			}
+		}
+		return requests
+	})
+}
