@@ -1,0 +1,128 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// minCredentialLife is how long the join credential in an overlay must still live when it is handed out: the host has to
+// download, write its disk's files, boot on and start its kubelet with it.
+const minCredentialLife = 3 * time.Minute
+
+// boot is everything that a host's configuration is made of.
+type boot struct {
+	overlay *Overlay
+	pool    *poolBytes
+}
+
+// serveConfig answers a host that asks for its configuration: at once when it stands, else as soon as it does, else 503.
+func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.Request, record Record, pointerID, token string) error {
+	ready, err := s.waitForBoot(ctx, record)
+	if err != nil {
+		return err
+	}
+	body, err := ignition.Boot{
+		PoolURL:    renderedURL(s.opts.ExternalURL, record.Namespace, ready.overlay.Configuration, pointerID),
+		PoolSHA512: ready.pool.sha512,
+		Token:      token,
+		Overlay:    ready.overlay.Ignition,
+	}.Marshal()
+	if err != nil {
+		return unavailable(fmt.Errorf("writing the configuration of PoolbootConfig %s: %w", record.NamespacedName, err))
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/vnd.coreos.ignition+json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	if _, err := w.Write(body); err != nil {
+		return err // the host is gone, and will ask again
+	}
+	if r.Method == http.MethodGet && !record.servedBefore() {
+		s.writes.Go(func() {
+			if err := s.recording.serve(context.WithoutCancel(ctx), record, ready.overlay); err != nil {
+				s.opts.Metrics.recordErrors.Inc()
+				logr.FromContextOrDiscard(ctx).Error(err, "Could not record that the configuration was handed out")
+			}
+		})
+	}
+	return nil
+}
+
+// waitForBoot returns what stands for a machine. When it is not complete it asks for it, once, and waits for it.
+func (s *Server) waitForBoot(ctx context.Context, record Record) (*boot, error) {
+	changed := s.changes.subscribe()
+	defer changed.end()
+	ready, missing, err := s.lookForBoot(ctx, record, changed)
+	if ready != nil || err != nil {
+		return ready, err
+	}
+	if err := s.recording.request(ctx, record); err != nil {
+		s.opts.Metrics.recordErrors.Inc()
+		return nil, unavailable(fmt.Errorf("recording the boot request of PoolbootConfig %s: %w", record.NamespacedName, err))
+	}
+	s.opts.Metrics.waiting.Inc()
+	defer s.opts.Metrics.waiting.Dec()
+	start, result := time.Now(), "timeout"
+	defer func() { s.opts.Metrics.waitSeconds.WithLabelValues(result).Observe(time.Since(start).Seconds()) }()
+	timeout := time.NewTimer(s.opts.Wait)
+	defer timeout.Stop()
+	for {
+		select {
+		case <-changed.changed:
+			ready, missing, err = s.lookForBoot(ctx, record, changed)
+			if ready != nil {
+				result = "served"
+			}
+			if ready != nil || err != nil {
+				return ready, err
+			}
+		case <-ctx.Done():
+			result = "gone"
+			return nil, notReady("the host hung up: %s", missing)
+		case <-timeout.C:
+			if record.Pending != "" {
+				missing += "; " + record.Pending
+			}
+			return nil, notReady("not ready yet: %s. Try again", missing)
+		}
+	}
+}
+
+// lookForBoot returns what stands for a machine, or what is missing of it. It subscribes to all that it looks at.
+func (s *Server) lookForBoot(ctx context.Context, record Record, changed *subscription) (ready *boot, missing string, err error) {
+	changed.to(overlayKey(record.UID))
+	overlay, err := s.opts.Overlays.Get(ctx, record.UID)
+	if err != nil {
+		return nil, "", unavailable(fmt.Errorf("finding the overlay of PoolbootConfig %s: %w", record.NamespacedName, err))
+	}
+	if overlay == nil {
+		return nil, "the machine's overlay is not made", nil
+	}
+	if overlay.Expires.Sub(s.opts.Now()) <= minCredentialLife {
+		return nil, "the join credential in the machine's overlay is about to end and not renewed", nil
+	}
+	name := types.NamespacedName{Namespace: record.Namespace, Name: overlay.Configuration}
+	pool, err := s.lookForRendered(ctx, name, changed)
+	if err != nil || pool == nil {
+		return nil, fmt.Sprintf("rendered MachineConfig %s is not there", name), err
+	}
+	return &boot{overlay: overlay, pool: pool}, "", nil
+}
+
+// lookForRendered returns a rendered config's bytes, or nil when there is none of that name.
+func (s *Server) lookForRendered(ctx context.Context, name types.NamespacedName, changed *subscription) (*poolBytes, error) {
+	changed.to(renderedKey(name))
+	made, err := s.rendered.get(ctx, name)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return made, nil
+}

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are the config server's own figures. Their names start with poolboot_config_server_.
+type Metrics struct {
+	requests      *prometheus.CounterVec   // requests_total by path (config, rendered, health, unknown) and code
+	seconds       *prometheus.HistogramVec // request_seconds by path: from the request's header to the answer's last byte
+	waiting       prometheus.Gauge         // boots_waiting: hosts whose request is held open
+	waitSeconds   *prometheus.HistogramVec // boot_wait_seconds by result (served, timeout, gone): how long hosts were held
+	recordErrors  prometheus.Counter       // record_errors_total: boots that could not be written to a PoolbootConfig
+	renderedBytes prometheus.Gauge         // rendered_cached_bytes: compressed rendered configs kept ready
+}
+
+// NewMetrics makes the metrics and registers them.
+func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
+	const prefix = "poolboot_config_server_"
+	m := &Metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: prefix + "requests_total", Help: "Requests by kind of path and status code.",
+		}, []string{"path", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: prefix + "request_seconds", Help: "Seconds that requests took, waiting included, by kind of path.",
+			Buckets: []float64{.001, .005, .025, .1, .5, 1, 2.5, 5, 10, 30, 120},
+		}, []string{"path"}),
+		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: prefix + "boots_waiting", Help: "Requests of hosts that wait for their overlay now.",
+		}),
+		waitSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: prefix + "boot_wait_seconds", Help: "Seconds that hosts waited for their overlay, by result.",
+			Buckets: []float64{.01, .05, .1, .25, .5, 1, 2, 4, 6, 9},
+		}, []string{"result"}),
+		recordErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: prefix + "record_errors_total", Help: "Writes to the status of PoolbootConfigs that failed.",
+		}),
+		renderedBytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: prefix + "rendered_cached_bytes", Help: "Bytes of compressed rendered configs kept ready.",
+		}),
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.waiting, m.waitSeconds, m.recordErrors, m.renderedBytes} {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *Metrics) observe(kind string, code int, took time.Duration) {
+	m.requests.WithLabelValues(kind, strconv.Itoa(code)).Inc()
+	m.seconds.WithLabelValues(kind).Observe(took.Seconds())
+}
+
+// answer counts what a handler writes, for metrics and the access log.
+type answer struct {
+	http.ResponseWriter
+	code  int
+	bytes int64
+}
+
+func (a *answer) WriteHeader(code int) {
+	if a.code == 0 {
+		a.code = code
+	}
+	a.ResponseWriter.WriteHeader(code)
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	if a.code == 0 {
+		a.code = http.StatusOK
+	}
+	n, err := a.ResponseWriter.Write(p)
+	a.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

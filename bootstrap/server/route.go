@@ -1,0 +1,63 @@
+package server
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// Kinds of paths, as metrics and the access log name them.
+const (
+	kindConfig   = "config"
+	kindRendered = "rendered"
+	kindHealth   = "health"
+	kindUnknown  = "unknown"
+)
+
+// pointerParameter carries the pointer id in the URL of a rendered config, so that a wrong token (never succeeds) can be
+// told from an unknown machine (may still be restored).
+const pointerParameter = "pointer"
+
+// route is a parsed URL of the server.
+type route struct {
+	kind      string
+	pointerID string
+	namespace string // rendered configs only
+	name      string // rendered configs only
+}
+
+var (
+	labelPattern     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	renderedPattern  = regexp.MustCompile(`^` + poolv1.RenderedNamePrefix + `[a-z0-9]([-.a-z0-9]{0,242}[a-z0-9])?$`)
+	pointerIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,62}$`)
+)
+
+// parseRoute reads a URL. Nothing is cleaned or decoded on the way: a path that is not written exactly as the server
+// itself writes it is unknown.
+func parseRoute(u *url.URL) route {
+	if u.EscapedPath() != u.Path {
+		return route{kind: kindUnknown}
+	}
+	parts := strings.Split(u.Path, "/")
+	switch {
+	case u.Path == "/healthz" || u.Path == "/readyz":
+		return route{kind: kindHealth}
+	case len(parts) == 4 && parts[1] == kindConfig && labelPattern.MatchString(parts[2]) && pointerIDPattern.MatchString(parts[3]):
+		return route{kind: kindConfig, pointerID: parts[3]}
+	case len(parts) == 4 && parts[1] == kindRendered && labelPattern.MatchString(parts[2]) && renderedPattern.MatchString(parts[3]):
+		id := u.Query().Get(pointerParameter)
+		if pointerIDPattern.MatchString(id) {
+			return route{kind: kindRendered, namespace: parts[2], name: parts[3], pointerID: id}
+		}
+	}
+	return route{kind: kindUnknown}
+}
+
+// renderedURL is the URL of a rendered config for one machine, below the server's external URL.
+func renderedURL(external *url.URL, namespace, name, pointerID string) string {
+	u := external.JoinPath(kindRendered, namespace, name)
+	u.RawQuery = url.Values{pointerParameter: {pointerID}}.Encode()
+	return u.String()
+}

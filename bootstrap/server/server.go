@@ -1,0 +1,165 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// defaultWait is how long a request is held open for what is not there yet. Ignition gives up on a request whose response
+// headers take 10 seconds.
+const defaultWait = 9 * time.Second
+
+// Options are what a Server is made of. Wait and Now may be left out.
+type Options struct {
+	// ExternalURL is the URL by which hosts reach the server.
+	ExternalURL *url.URL
+
+	Records  Records
+	Overlays Overlays
+	Rendered RenderedConfigs
+	Boots    BootRecorder
+	Metrics  *Metrics
+	Log      logr.Logger
+
+	// Ready returns why the server is not ready to serve, or nil.
+	Ready func() error
+
+	// Wait is how long a request is held open for what is not there yet: 9 seconds, unless set.
+	Wait time.Duration
+
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Server answers hosts. It is an http.Handler; serve it with NewHTTPServer.
+type Server struct {
+	opts      Options
+	rendered  *renderedBytes
+	changes   *changes
+	recording *recording
+	writes    sync.WaitGroup // records still being written after their answer
+}
+
+// New returns a server.
+func New(o Options) *Server {
+	if o.Wait == 0 {
+		o.Wait = defaultWait
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Server{
+		opts:      o,
+		rendered:  newRenderedBytes(o.Rendered, o.Metrics),
+		changes:   newChanges(),
+		recording: newRecording(o.Boots, o.Now),
+	}
+}
+
+func overlayKey(config types.UID) string           { return "overlay/" + string(config) }
+func renderedKey(name types.NamespacedName) string { return "rendered/" + name.String() }
+
+// OverlayChanged tells the server that the overlay of a PoolbootConfig came, changed or went.
+func (s *Server) OverlayChanged(config types.UID) { s.changes.notify(overlayKey(config)) }
+
+// RenderedChanged tells the server that a rendered config came, changed or went.
+func (s *Server) RenderedChanged(name types.NamespacedName) {
+	s.rendered.drop(name)
+	s.changes.notify(renderedKey(name))
+}
+
+// Finish waits until every boot that was served is recorded. Call it after the HTTP server has shut down.
+func (s *Server) Finish() { s.writes.Wait() }
+
+// ServeHTTP answers one request, counts it and writes it to the access log.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	to, out := parseRoute(r.URL), &answer{ResponseWriter: w}
+	log := s.opts.Log.WithValues("method", r.Method, "kind", to.kind, "remote", r.RemoteAddr)
+	if to.pointerID != "" {
+		log = log.WithValues("pointer", to.pointerID)
+	}
+	err := s.answer(logr.NewContext(r.Context(), log), out, r, to)
+	var refused *refusal
+	if errors.As(err, &refused) {
+		refused.write(out)
+	}
+	took := time.Since(start)
+	s.opts.Metrics.observe(to.kind, out.code, took)
+	log = log.WithValues("code", out.code, "bytes", out.bytes, "seconds", took.Seconds())
+	switch {
+	case refused != nil && refused.cause != nil:
+		log.Error(refused.cause, "Request refused", "why", refused.Message)
+	case refused != nil:
+		log.Info("Request refused", "why", refused.Message)
+	case to.kind == kindHealth:
+		log.V(5).Info("Request answered")
+	default:
+		log.Info("Request answered")
+	}
+}
+
+// answer writes a success, or returns the refusal to write.
+func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, to route) error {
+	if to.kind == kindUnknown {
+		return &refusal{code: http.StatusNotFound, Word: "NotFound", Message: "no such path: hosts ask by the URL in their user data"}
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return &refusal{code: http.StatusMethodNotAllowed, Word: "MethodNotAllowed", Message: "use GET or HEAD"}
+	}
+	if to.kind == kindHealth {
+		return s.health(w, r)
+	}
+	token := bearerToken(r)
+	record, err := s.authenticate(ctx, to.pointerID, token)
+	if err != nil {
+		return err
+	}
+	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("PoolbootConfig", record.NamespacedName))
+	if to.kind == kindRendered {
+		return s.serveRendered(ctx, w, r, *record, to)
+	}
+	return s.serveConfig(ctx, w, r, *record, to.pointerID, token)
+}
+
+// authenticate finds the record of the host that holds a token. Only what can never succeed is 401.
+func (s *Server) authenticate(ctx context.Context, pointerID, token string) (*Record, error) {
+	if token == "" {
+		return nil, unauthorized("a bearer token is needed: hosts find theirs in their user data")
+	}
+	records, err := s.opts.Records.ByPointerID(ctx, pointerID)
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("finding the PoolbootConfig of pointer %s: %w", pointerID, err))
+	}
+	known := false
+	for i := range records {
+		if records[i].accepts(token) {
+			return &records[i], nil
+		}
+		known = known || records[i].TokenSHA256 != ""
+	}
+	if known {
+		return nil, unauthorized("the token is not this machine's, or was revoked once its Node was Ready: " +
+			"to boot the host anew, replace its Machine")
+	}
+	return nil, notReady("no PoolbootConfig has the pointer id %s: it may still be restored or moved here; if its Machine was deleted, power the host off", pointerID)
+}
+
+func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
+	if r.URL.Path == "/readyz" {
+		if err := s.opts.Ready(); err != nil {
+			return &refusal{code: http.StatusServiceUnavailable, Word: "NotReady", Message: err.Error()}
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, err := w.Write([]byte("ok"))
+	return err
+}

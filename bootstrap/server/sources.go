@@ -1,0 +1,67 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// Record is what the server needs to know of a PoolbootConfig.
+type Record struct {
+	types.NamespacedName
+	UID types.UID
+
+	// TokenSHA256 is the value of TokenHashAnnotation: the SHA-256 of the host's token in hex, or "revoked".
+	TokenSHA256 string
+
+	// RequestedTime, PreparedTime and ServedTime are those of status.boot; zero when not set.
+	RequestedTime, PreparedTime, ServedTime time.Time
+
+	// Pending says, for people, what the boot waits for; empty when nothing is known.
+	Pending string
+}
+
+// Records finds PoolbootConfigs.
+type Records interface {
+	// ByPointerID returns the PoolbootConfigs whose pointer has that id: one, or none. There are several where a backup
+	// was restored beside its original; the token then tells which of them a host belongs to.
+	ByPointerID(ctx context.Context, id string) ([]Record, error)
+}
+
+// Overlay is the configuration of one machine, made when its host asked.
+type Overlay struct {
+	// Ignition is the overlay as Ignition JSON. It holds the join credential.
+	Ignition []byte
+
+	// Configuration names the rendered config that the host is to boot with, in the PoolbootConfig's namespace.
+	Configuration string
+
+	// Expires is when the join credential in the overlay ends.
+	Expires time.Time
+
+	// Version changes whenever the overlay does.
+	Version string
+}
+
+// Overlays finds the overlays of machines. Whoever implements it calls Server.OverlayChanged after every change.
+type Overlays interface {
+	// Get returns the overlay that stands for the PoolbootConfig of that UID, or nil.
+	Get(ctx context.Context, config types.UID) (*Overlay, error)
+}
+
+// RenderedConfigs finds rendered MachineConfigs. Whoever implements it calls Server.RenderedChanged after every change.
+type RenderedConfigs interface {
+	// Get returns the rendered MachineConfig of that name, or nil.
+	Get(ctx context.Context, name types.NamespacedName) (*poolv1.MachineConfig, error)
+}
+
+// BootRecorder writes a host's requests into its PoolbootConfig. Both methods must touch no other field.
+type BootRecorder interface {
+	// Requested sets status.boot.requestedTime.
+	Requested(ctx context.Context, record Record, at time.Time) error
+	// Served sets status.boot.servedTime.
+	Served(ctx context.Context, record Record, at time.Time) error
+}

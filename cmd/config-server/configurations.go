@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
+)
+
+// overlays finds overlay Secrets in the informer's cache.
+type overlays struct {
+	cache     client.Reader
+	namespace string
+}
+
+func (o overlays) Get(ctx context.Context, config types.UID) (*server.Overlay, error) {
+	var secret corev1.Secret
+	err := o.cache.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: "overlay-" + string(config)}, &secret)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return overlayOf(&secret)
+}
+
+func overlayOf(secret *corev1.Secret) (*server.Overlay, error) {
+	expires, err := time.Parse(time.RFC3339, secret.Annotations[bootstrapv1.OverlayExpiresAnnotation])
+	if err != nil {
+		return nil, fmt.Errorf("overlay Secret %s/%s, annotation %s: %w. Delete the Secret; it is made anew",
+			secret.Namespace, secret.Name, bootstrapv1.OverlayExpiresAnnotation, err)
+	}
+	return &server.Overlay{
+		Ignition:      secret.Data[bootstrapv1.OverlayKey],
+		Configuration: secret.Annotations[bootstrapv1.OverlayConfigurationAnnotation],
+		Expires:       expires,
+		Version:       string(secret.UID) + "/" + secret.ResourceVersion,
+	}, nil
+}
+
+// renderedConfigs finds rendered MachineConfigs in the informer's cache.
+type renderedConfigs struct{ cache client.Reader }
+
+func (r renderedConfigs) Get(ctx context.Context, name types.NamespacedName) (*poolv1.MachineConfig, error) {
+	var rendered poolv1.MachineConfig
+	err := r.cache.Get(ctx, name, &rendered)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &rendered, nil
+}

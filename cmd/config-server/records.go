@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
+)
+
+// pointerIDIndex indexes PoolbootConfigs by their PointerIDAnnotation.
+const pointerIDIndex = "pointerID"
+
+func pointerID(object client.Object) []string {
+	if id := object.GetAnnotations()[bootstrapv1.PointerIDAnnotation]; id != "" {
+		return []string{id}
+	}
+	return nil
+}
+
+// records finds PoolbootConfigs in the informer's cache.
+type records struct{ cache client.Reader }
+
+func (r records) ByPointerID(ctx context.Context, id string) ([]server.Record, error) {
+	var configs bootstrapv1.PoolbootConfigList
+	if err := r.cache.List(ctx, &configs, client.MatchingFields{pointerIDIndex: id}); err != nil {
+		return nil, err
+	}
+	found := make([]server.Record, 0, len(configs.Items))
+	for i := range configs.Items {
+		found = append(found, recordOf(&configs.Items[i]))
+	}
+	return found, nil
+}
+
+func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
+	boot := config.Status.Boot
+	return server.Record{
+		NamespacedName: client.ObjectKeyFromObject(config),
+		UID:            config.UID,
+		TokenSHA256:    config.Annotations[bootstrapv1.TokenHashAnnotation],
+		RequestedTime:  timeOf(boot.RequestedTime),
+		PreparedTime:   timeOf(boot.PreparedTime),
+		ServedTime:     timeOf(boot.ServedTime),
+		Pending:        pending(config),
+	}
+}
+
+func timeOf(t *metav1.MicroTime) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
+
+// pending is why the boot is not prepared, as its controller tells it.
+func pending(config *bootstrapv1.PoolbootConfig) string {
+	for _, c := range config.Status.Conditions {
+		if c.Type == bootstrapv1.BootPreparedCondition && c.Status != metav1.ConditionTrue {
+			return fmt.Sprintf("%s: %s", c.Reason, c.Message)
+		}
+	}
+	return ""
+}
+
+// bootRecorder writes into the status of PoolbootConfigs. A merge patch that names one field takes no part in conflicts
+// with those who own the others; the UID in it makes the API server refuse it for another object of the same name.
+type bootRecorder struct{ client client.Client }
+
+func (b bootRecorder) Requested(ctx context.Context, record server.Record, at time.Time) error {
+	return b.patch(ctx, record, bootstrapv1.BootStatus{RequestedTime: &metav1.MicroTime{Time: at}})
+}
+
+func (b bootRecorder) Served(ctx context.Context, record server.Record, at time.Time) error {
+	return b.patch(ctx, record, bootstrapv1.BootStatus{ServedTime: &metav1.MicroTime{Time: at}})
+}
+
+func (b bootRecorder) patch(ctx context.Context, record server.Record, boot bootstrapv1.BootStatus) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]types.UID{"uid": record.UID},
+		"status":   map[string]bootstrapv1.BootStatus{"boot": boot},
+	})
+	if err != nil {
+		return err
+	}
+	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: record.Namespace, Name: record.Name}}
+	return b.client.Status().Patch(ctx, config, client.RawPatch(types.MergePatchType, patch))
+}

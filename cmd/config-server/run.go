@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
+)
+
+// shutdownTimeout is how long hosts that are being answered may take after the process is told to stop: longer than a
+// request is held open, shorter than a Pod's usual grace period.
+const shutdownTimeout = 20 * time.Second
+
+// disabled as a bind address turns a listener off, as controller-runtime has it.
+const disabled = "0"
+
+// process is the config server and what it stands on.
+type process struct {
+	options     *options
+	objects     cache.Cache
+	certificate *certwatcher.CertWatcher
+	metrics     metricsserver.Server
+	handler     *server.Server
+	serving     atomic.Bool
+}
+
+// run serves until ctx ends, and returns when every host that was being answered has its answer.
+func run(ctx context.Context, o *options) error {
+	p, err := newProcess(ctx, o)
+	if err != nil {
+		return err
+	}
+	return p.run(ctx)
+}
+
+func newProcess(ctx context.Context, o *options) (*process, error) {
+	p := &process{options: o}
+	config, err := restConfig(o)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	if p.objects, err = newCache(config, scheme, o); err != nil {
+		return nil, err
+	}
+	writer, err := client.New(config, client.Options{Scheme: scheme, FieldOwner: "poolboot-config-server"})
+	if err != nil {
+		return nil, err
+	}
+	if p.certificate, err = certwatcher.New(o.certificate()); err != nil {
+		return nil, fmt.Errorf("--tls-cert-dir: %w", err)
+	}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	if p.metrics, err = metricsserver.NewServer(metricsserver.Options{BindAddress: o.metricsBindAddress}, config, httpClient); err != nil {
+		return nil, fmt.Errorf("--metrics-bind-address: %w", err)
+	}
+	figures, err := server.NewMetrics(metrics.Registry)
+	if err != nil {
+		return nil, err
+	}
+	external, err := url.Parse(o.externalURL)
+	if err != nil {
+		return nil, fmt.Errorf("--external-url: %w", err)
+	}
+	p.handler = server.New(server.Options{
+		ExternalURL: external,
+		Records:     records{p.objects},
+		Overlays:    overlays{p.objects, o.namespace},
+		Rendered:    renderedConfigs{p.objects},
+		Boots:       bootRecorder{writer},
+		Metrics:     figures,
+		Log:         klog.Background().WithName("access"),
+		Ready:       p.ready,
+	})
+	return p, watchChanges(ctx, p.objects, p.handler)
+}
+
+func restConfig(o *options) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = o.kubeAPIQPS, o.kubeAPIBurst
+	config.UserAgent = "poolboot-config-server/" + version.Get().GitVersion
+	return config, nil
+}
+
+// ready tells why hosts are not served yet, or no more. The certificate is there from the start.
+func (p *process) ready() error {
+	if !p.serving.Load() {
+		return errors.New("the caches are not in sync, or the server is shutting down")
+	}
+	return nil
+}
+
+// run starts every part. Hosts come last and go first: while they are answered, the caches and the certificate live.
+func (p *process) run(ctx context.Context) error {
+	base, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	parts, base := errgroup.WithContext(base)
+	parts.Go(func() error { return p.objects.Start(base) })
+	parts.Go(func() error { return p.certificate.Start(base) })
+	if p.metrics != nil {
+		parts.Go(func() error { return p.metrics.Start(base) })
+	}
+	if p.options.healthBindAddress != disabled {
+		parts.Go(func() error { return p.serveHealth(base) })
+	}
+	parts.Go(func() error {
+		defer stop()
+		serving, end := context.WithCancel(ctx)
+		defer end()
+		defer context.AfterFunc(base, end)() // a part that fails ends the whole
+		return p.serveHosts(serving)
+	})
+	if err := parts.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+func (p *process) serveHosts(ctx context.Context) error {
+	if !p.objects.WaitForCacheSync(ctx) {
+		return ctx.Err()
+	}
+	listener, err := net.Listen("tcp", p.options.bindAddress)
+	if err != nil {
+		return fmt.Errorf("--bind-address: %w", err)
+	}
+	p.serving.Store(true)
+	defer context.AfterFunc(ctx, func() { p.serving.Store(false) })()
+	hosts := &manager.Server{
+		Name:            "hosts",
+		Server:          server.NewHTTPServer(p.handler, klog.NewStandardLogger("INFO")),
+		Listener:        tls.NewListener(listener, server.TLSConfig(p.certificate.GetCertificate)),
+		ShutdownTimeout: ptr.To(shutdownTimeout),
+	}
+	err = hosts.Start(ctx)
+	p.handler.Finish()
+	return err
+}
+
+func (p *process) serveHealth(ctx context.Context) error {
+	listener, err := net.Listen("tcp", p.options.healthBindAddress)
+	if err != nil {
+		return fmt.Errorf("--health-bind-address: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/healthz", healthz.CheckHandler{Checker: healthz.Ping})
+	mux.Handle("/readyz", healthz.CheckHandler{Checker: func(*http.Request) error { return p.ready() }})
+	health := &manager.Server{
+		Name:            "health",
+		Server:          server.NewHTTPServer(mux, klog.NewStandardLogger("INFO")),
+		Listener:        listener,
+		ShutdownTimeout: ptr.To(shutdownTimeout),
+	}
+	return health.Start(ctx)
+}
