@@ -7,15 +7,36 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/cluster-api/util/paused"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
+
+// conflictRetry is when to look again after another controller wrote the same PoolbootConfig first.
+const conflictRetry = 200 * time.Millisecond
+
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;update;patch
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status;poolbootconfigs/finalizers,verbs=get;update;patch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools;machineconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconciler reconciles PoolbootConfigs.
 type Reconciler struct {
@@ -30,7 +51,7 @@ type Reconciler struct {
 
 	// ServerURL is the config server's address as hosts reach it, https://host:port without a path.
 	ServerURL string
-	// ServerCA returns the PEM certificates by which hosts verify the config server.
+	// ServerCA returns the PEM certificates by which hosts verify the config server; nothing when hosts know them.
 	ServerCA func() ([]byte, error)
 	// OverlayNamespace is where overlay Secrets are kept: the config server's own namespace.
 	OverlayNamespace string
@@ -40,15 +61,111 @@ type Reconciler struct {
 	WatchFilterValue string
 }
 
-// SetupWithManager adds the controller to a manager.
-func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.ServerURL == "" || r.ServerCA == nil || r.OverlayNamespace == "" {
-		return errors.New("poolbootconfig controller: Client, APIReader, ClusterCache, ServerURL, ServerCA and OverlayNamespace must be set")
-	}
-	return ctrl.NewControllerManagedBy(mgr).For(&bootstrapv1.PoolbootConfig{}).WithOptions(options).Complete(r)
+// scope is what one Reconcile works on.
+type scope struct {
+	// config is the PoolbootConfig as it is to become, before as the API server has it.
+	config, before *bootstrapv1.PoolbootConfig
+	// machine is the owner; nil without one.
+	machine *clusterv1.Machine
+	// cluster is nil when it does not exist.
+	cluster *clusterv1.Cluster
+	// pools are those of the cluster.
+	pools []poolv1.MachineConfigPool
 }
 
 // Reconcile brings one PoolbootConfig forward.
-func (r *Reconciler) Reconcile(_ context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	return ctrl.Result{}, nil
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	config := &bootstrapv1.PoolbootConfig{}
+	if err := r.Client.Get(ctx, req.NamespacedName, config); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
+		return ctrl.Result{}, nil
+	}
+	machine, cluster, err := r.owners(ctx, config)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	log := ctrl.LoggerFrom(ctx).WithValues("Machine", klog.KObj(machine), "Cluster", klog.KObj(cluster))
+	ctx = ctrl.LoggerInto(ctx, log)
+
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, config, bootstrapv1.Finalizer); err != nil || added {
+		return ctrl.Result{}, err
+	}
+	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, config); err != nil || isPaused || requeue {
+		return ctrl.Result{}, err
+	}
+
+	s := &scope{config: config, before: config.DeepCopy(), machine: machine, cluster: cluster}
+	result, err := r.reconcile(ctx, s)
+	err = errors.Join(err, r.finish(ctx, s, err == nil))
+	if apierrors.IsConflict(err) {
+		log.V(4).Info("Another controller wrote the PoolbootConfig first, looking again", "error", err.Error())
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if !s.config.DeletionTimestamp.IsZero() {
+		return r.delete(ctx, s)
+	}
+	obstacle := obstacle(s.config, s.machine, s.cluster)
+	if obstacle != nil && (isTrouble(*obstacle) || !dataSecretMayStand(s)) {
+		r.report(s.config, *obstacle)
+		return ctrl.Result{}, nil
+	}
+	if err := r.decidePool(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	if dataSecretStands(s.config) {
+		r.recordDataSecret(s.config, s.config.Status.DataSecretName)
+		return ctrl.Result{}, nil
+	}
+	return r.ensureDataSecret(ctx, s, obstacle)
+}
+
+// owners returns the Machine that owns a config and its Cluster, each nil when there is none. A config whose Machine is
+// gone already still finds its Cluster, by its label.
+func (r *Reconciler) owners(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*clusterv1.Machine, *clusterv1.Cluster, error) {
+	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, nil, err
+	}
+	name := config.Labels[clusterv1.ClusterNameLabel]
+	if machine != nil {
+		name = machine.Spec.ClusterName
+	}
+	if name == "" {
+		return machine, nil, nil
+	}
+	cluster := &clusterv1.Cluster{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: name}, cluster); err != nil {
+		return machine, nil, client.IgnoreNotFound(err)
+	}
+	return machine, cluster, nil
+}
+
+// finish computes Ready and writes what changed in the status.
+func (r *Reconciler) finish(ctx context.Context, s *scope, observed bool) error {
+	if !slices.Contains(s.config.Finalizers, bootstrapv1.Finalizer) {
+		return nil // deleted
+	}
+	r.report(s.config, ready(s.config))
+	if observed {
+		s.config.Status.ObservedGeneration = s.config.Generation
+	}
+	return r.writeStatus(ctx, s)
+}
+
+// event puts an event on a config.
+func (r *Reconciler) event(config *bootstrapv1.PoolbootConfig, kind, reason, action, note string, args ...any) {
+	r.Recorder.Eventf(config, nil, kind, reason, action, note, args...)
+}
+
+// report sets a condition; one that says what is wrong is an event too, once.
+func (r *Reconciler) report(config *bootstrapv1.PoolbootConfig, condition metav1.Condition) {
+	if setCondition(config, condition) && isTrouble(condition) && condition.Type != clusterv1.ReadyCondition {
+		r.event(config, corev1.EventTypeWarning, condition.Reason, condition.Type, "%s", condition.Message)
+	}
 }

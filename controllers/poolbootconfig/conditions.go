@@ -1,0 +1,109 @@
+package poolbootconfig
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+// waiting are the reasons that say no more than that something has yet to come.
+var waiting = []string{
+	bootstrapv1.WaitingForOwnerReason,
+	bootstrapv1.WaitingForClusterReason,
+	bootstrapv1.WaitingForInfrastructureReason,
+	bootstrapv1.WaitingForControlPlaneReason,
+	bootstrapv1.WaitingForHostReason,
+	bootstrapv1.HostNotReadyReason,
+	bootstrapv1.WaitingForKubeletReason,
+}
+
+// obstacle returns the condition that says why no data Secret can be made yet or ever; nil when nothing is in the way.
+func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cluster *clusterv1.Cluster) *metav1.Condition {
+	no := func(reason, message string, args ...any) *metav1.Condition {
+		return ptr.To(dataSecretMissing(reason, message, args...))
+	}
+	switch {
+	case labels.IsMachinePoolOwned(config):
+		return no(bootstrapv1.MachinePoolNotSupportedReason,
+			"a MachinePool owns this PoolbootConfig: every machine is one of its own here, use a MachineDeployment")
+	case machine == nil:
+		return no(bootstrapv1.WaitingForOwnerReason, "no Machine owns this PoolbootConfig yet")
+	case util.IsControlPlaneMachine(machine):
+		return no(bootstrapv1.ControlPlaneNotSupportedReason,
+			"Machine %s is a control plane machine: those are in no machine config pool, use the control plane provider's own bootstrap provider", machine.Name)
+	case cluster == nil:
+		return no(bootstrapv1.WaitingForClusterReason, "Cluster %s does not exist", machine.Spec.ClusterName)
+	case !ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false):
+		return no(bootstrapv1.WaitingForInfrastructureReason, "infrastructure of Cluster %s is not provisioned yet", cluster.Name)
+	case !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition):
+		return no(bootstrapv1.WaitingForControlPlaneReason, "control plane of Cluster %s is not initialized yet", cluster.Name)
+	}
+	return nil
+}
+
+// ready computes the Ready condition from the others. Ready is never True before the data Secret and its name in the
+// status stand: Cluster API hands it on to the infrastructure provider.
+func ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
+	ready := metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse}
+	if !config.DeletionTimestamp.IsZero() {
+		ready.Reason, ready.Message = bootstrapv1.DeletingReason, "the PoolbootConfig is being deleted"
+		return ready
+	}
+	for _, check := range []struct {
+		condition string
+		blocks    func(*metav1.Condition) bool
+	}{
+		{bootstrapv1.PoolDecidedCondition, func(c *metav1.Condition) bool { return c != nil && isTrouble(*c) }},
+		{bootstrapv1.DataSecretAvailableCondition, isNotTrue},
+		{bootstrapv1.PoolDecidedCondition, isNotTrue},
+		{bootstrapv1.BootPreparedCondition, func(c *metav1.Condition) bool { return c != nil && isTrouble(*c) }},
+		{bootstrapv1.NodeInPoolCondition, func(c *metav1.Condition) bool { return c != nil && isTrouble(*c) }},
+	} {
+		c := conditions.Get(config, check.condition)
+		if !check.blocks(c) {
+			continue
+		}
+		ready.Reason, ready.Message = check.condition+"Unknown", check.condition+" is not known yet"
+		if c != nil {
+			ready.Reason, ready.Message = c.Reason, check.condition+": "+c.Message
+		}
+		return ready
+	}
+	if !ptr.Deref(config.Status.Initialization.DataSecretCreated, false) || config.Status.DataSecretName == "" {
+		ready.Reason, ready.Message = bootstrapv1.DataSecretFailedReason, "status.dataSecretName is not set yet"
+		return ready
+	}
+	ready.Status, ready.Reason = metav1.ConditionTrue, clusterv1.ReadyReason
+	return ready
+}
+
+func isNotTrue(c *metav1.Condition) bool { return c == nil || c.Status != metav1.ConditionTrue }
+
+// isTrouble says whether a condition is False for a reason other than that something has yet to come.
+func isTrouble(c metav1.Condition) bool {
+	return c.Status == metav1.ConditionFalse && !slices.Contains(waiting, c.Reason)
+}
+
+func dataSecretMissing(reason, message string, args ...any) metav1.Condition {
+	return metav1.Condition{
+		Type:    bootstrapv1.DataSecretAvailableCondition,
+		Status:  metav1.ConditionFalse,
+		Reason:  reason,
+		Message: fmt.Sprintf(message, args...),
+	}
+}
+
+// setCondition sets a condition and says whether it says anything new.
+func setCondition(config *bootstrapv1.PoolbootConfig, condition metav1.Condition) bool {
+	old := conditions.Get(config, condition.Type)
+	conditions.Set(config, condition)
+	return old == nil || old.Status != condition.Status || old.Reason != condition.Reason || old.Message != condition.Message
+}

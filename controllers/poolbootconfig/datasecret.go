@@ -1,0 +1,205 @@
+package poolbootconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// Keys of the data Secret, and the value of the second, after the Cluster API contract and what CAPM3 reads.
+const (
+	valueKey       = "value"
+	formatKey      = "format"
+	formatIgnition = "ignition"
+)
+
+// secretRetry is when to look again at a Secret that stands in the way: the garbage collector may be about to remove it.
+const secretRetry = 15 * time.Second
+
+// reasonError is something that a user or another controller has to mend, by the reason of the condition that says so.
+// A watch brings the config back when it is mended.
+type reasonError struct {
+	reason string
+	err    error
+}
+
+func (e *reasonError) Error() string { return e.err.Error() }
+func (e *reasonError) Unwrap() error { return e.err }
+
+// dataSecretStands says whether everything about the data Secret is on record.
+func dataSecretStands(config *bootstrapv1.PoolbootConfig) bool {
+	if config.Status.DataSecretName == "" || !ptr.Deref(config.Status.Initialization.DataSecretCreated, false) {
+		return false
+	}
+	return config.Spec.ConfigSource.Inline != nil ||
+		config.Annotations[bootstrapv1.PointerIDAnnotation] != "" && config.Annotations[bootstrapv1.TokenHashAnnotation] != ""
+}
+
+// dataSecretMayStand says whether there are signs of a data Secret from before: after clusterctl move the status is gone
+// and the Secret is not.
+func dataSecretMayStand(s *scope) bool {
+	return s.config.Status.DataSecretName != "" ||
+		s.config.Annotations[bootstrapv1.PointerIDAnnotation] != "" ||
+		s.machine != nil && s.machine.Spec.Bootstrap.DataSecretName != nil
+}
+
+// ensureDataSecret takes over the data Secret that stands, or makes it. It is only ever created: a host may hold what is in
+// it, so after a crash between any two writes the token is read back, never made anew.
+func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *metav1.Condition) (ctrl.Result, error) {
+	key := client.ObjectKeyFromObject(s.config)
+	secret := &corev1.Secret{}
+	err := r.APIReader.Get(ctx, key, secret)
+	switch {
+	case err == nil:
+		return r.adopt(ctx, s, secret)
+	case !apierrors.IsNotFound(err):
+		return ctrl.Result{}, err
+	case s.machine != nil && s.machine.Spec.Bootstrap.DataSecretName != nil:
+		r.report(s.config, lostDataSecret(s))
+		return ctrl.Result{}, nil
+	case obstacle != nil:
+		r.report(s.config, *obstacle)
+		return ctrl.Result{}, nil
+	case s.config.Status.Pool == "":
+		undecided := conditions.Get(s.config, bootstrapv1.PoolDecidedCondition)
+		setCondition(s.config, dataSecretMissing(undecided.Reason, "the pool is not decided: %s", undecided.Message))
+		return ctrl.Result{}, nil
+	}
+	secret, err = r.newDataSecret(ctx, s)
+	if err == nil {
+		err = r.Client.Create(ctx, secret)
+	}
+	var reason *reasonError
+	switch {
+	case err == nil:
+		r.event(s.config, corev1.EventTypeNormal, bootstrapv1.EventDataSecretCreated, "CreateSecret", "Secret %s holds the bootstrap data", key.Name)
+	case apierrors.IsAlreadyExists(err):
+		if err := r.APIReader.Get(ctx, key, secret); err != nil {
+			return ctrl.Result{}, err
+		}
+	case errors.As(err, &reason):
+		r.report(s.config, dataSecretMissing(reason.reason, "%s", reason.Error()))
+		return ctrl.Result{}, nil
+	default:
+		r.report(s.config, dataSecretMissing(bootstrapv1.DataSecretFailedReason, "Secret %s can't be made: %s", key.Name, err))
+		return ctrl.Result{}, err
+	}
+	return r.adopt(ctx, s, secret)
+}
+
+// newDataSecret makes the data Secret, with the pointer or with everything.
+func (r *Reconciler) newDataSecret(ctx context.Context, s *scope) (*corev1.Secret, error) {
+	data := r.pointer
+	if s.config.Spec.ConfigSource.Inline != nil {
+		data = r.inline
+	}
+	value, annotations, err := data(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        s.config.Name,
+			Namespace:   s.config.Namespace,
+			Labels:      map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
+			Annotations: annotations,
+		},
+		Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{valueKey: value, formatKey: []byte(formatIgnition)},
+	}
+	return secret, controllerutil.SetControllerReference(s.config, secret, r.Client.Scheme())
+}
+
+// pointer returns the Ignition that sends the host to the config server, with a new token.
+func (r *Reconciler) pointer(_ context.Context, s *scope) ([]byte, map[string]string, error) {
+	ca, err := r.ServerCA()
+	if err != nil {
+		return nil, nil, fmt.Errorf("CA of the config server: %w", err)
+	}
+	value, err := ignition.Pointer{
+		URL:   pointerURL(r.ServerURL, s.config.Status.Pool, string(s.machine.UID)),
+		Token: newToken(),
+		CA:    ca,
+	}.Marshal()
+	return value, nil, err
+}
+
+// adopt puts what the data Secret holds on record.
+func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret) (ctrl.Result, error) {
+	if !metav1.IsControlledBy(secret, s.config) {
+		r.report(s.config, dataSecretMissing(bootstrapv1.DataSecretNotOwnedReason,
+			"Secret %s exists and is not controlled by this PoolbootConfig: delete it or rename the Machine", secret.Name))
+		return ctrl.Result{RequeueAfter: secretRetry}, nil
+	}
+	if s.config.Spec.ConfigSource.Inline != nil {
+		readInline(s.config, secret)
+	} else {
+		marks, err := readPointer(s.config, secret)
+		if err != nil {
+			r.report(s.config, dataSecretMissing(bootstrapv1.DataSecretFailedReason,
+				"Secret %s does not hold what was put into it (%s): delete the Machine, its replacement gets a new one", secret.Name, err))
+			return ctrl.Result{}, nil
+		}
+		if err := r.annotate(ctx, s, marks); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	r.recordDataSecret(s.config, secret.Name)
+	return ctrl.Result{}, nil
+}
+
+func (r *Reconciler) recordDataSecret(config *bootstrapv1.PoolbootConfig, name string) {
+	config.Status.DataSecretName = name
+	config.Status.Initialization.DataSecretCreated = ptr.To(true)
+	r.report(config, metav1.Condition{
+		Type:    bootstrapv1.DataSecretAvailableCondition,
+		Status:  metav1.ConditionTrue,
+		Reason:  bootstrapv1.DataSecretCreatedReason,
+		Message: fmt.Sprintf("Secret %s holds the bootstrap data", name),
+	})
+}
+
+// readPointer returns the annotations by which the config server knows the host, read back from the pointer. Those that
+// stand are left out: a revoked token stays revoked.
+func readPointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (map[string]string, error) {
+	pointer, err := ignition.ParsePointer(secret.Data[valueKey])
+	if err != nil {
+		return nil, err
+	}
+	id, err := pointerID(pointer.URL)
+	if err != nil {
+		return nil, err
+	}
+	marks := map[string]string{}
+	for annotation, value := range map[string]string{
+		bootstrapv1.PointerIDAnnotation: id,
+		bootstrapv1.TokenHashAnnotation: tokenHash(pointer.Token),
+	} {
+		if config.Annotations[annotation] == "" {
+			marks[annotation] = value
+		}
+	}
+	return marks, nil
+}
+
+// lostDataSecret is about a Machine that has a data Secret on record which does not exist.
+func lostDataSecret(s *scope) metav1.Condition {
+	name := *s.machine.Spec.Bootstrap.DataSecretName
+	return dataSecretMissing(bootstrapv1.DataSecretFailedReason,
+		"Secret %s, which Machine %s names as its bootstrap data, does not exist: restore it or delete the Machine, its replacement gets a new one",
+		name, s.machine.Name)
+}

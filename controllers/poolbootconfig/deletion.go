@@ -1,0 +1,102 @@
+package poolbootconfig
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+)
+
+// A workload cluster that can't be reached holds a deletion up for unreachablePatience, looked at every unreachableRetry:
+// long enough for a manager that has just started to connect. After that the credential ends by itself.
+const (
+	unreachablePatience = time.Minute
+	unreachableRetry    = 10 * time.Second
+)
+
+// delete removes what the config left elsewhere and then its finalizer. The data Secret goes with its owner.
+func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) {
+	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: "overlay-" + string(s.config.UID)}}
+	if err := r.Client.Delete(ctx, overlay); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("overlay Secret %s/%s: %w", overlay.Namespace, overlay.Name, err)
+	}
+	if s.cluster != nil && s.cluster.DeletionTimestamp.IsZero() {
+		err := r.cleanWorkloadCluster(ctx, s)
+		if workload.IsUnreachable(err) {
+			if time.Since(s.config.DeletionTimestamp.Time) < unreachablePatience {
+				return ctrl.Result{RequeueAfter: unreachableRetry}, nil
+			}
+			r.event(s.config, corev1.EventTypeWarning, bootstrapv1.WorkloadClusterUnreachableReason, "Delete",
+				"Node and join credential may be left in the workload cluster: %s", err)
+			err = nil
+		}
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	before := s.config.DeepCopy()
+	controllerutil.RemoveFinalizer(s.config, bootstrapv1.Finalizer)
+	return ctrl.Result{}, client.IgnoreNotFound(r.Client.Patch(ctx, s.config, locked(before)))
+}
+
+// cleanWorkloadCluster deletes the join credential and a Node whose kubelet never came.
+func (r *Reconciler) cleanWorkloadCluster(ctx context.Context, s *scope) error {
+	w, err := workload.LiveClient(ctx, r.ClusterCache, client.ObjectKeyFromObject(s.cluster))
+	if err != nil {
+		return err
+	}
+	if err := join.DeleteCredential(ctx, w, s.config.Status.Boot.CredentialID); err != nil {
+		return err
+	}
+	name := nodeName(s.config)
+	if name == "" {
+		return nil
+	}
+	node := &corev1.Node{}
+	if err := w.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !neverJoined(s.config, node) {
+		return nil
+	}
+	return client.IgnoreNotFound(w.Delete(ctx, node, client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion}))
+}
+
+// nodeName returns the name of the Node that was made for a config, also when the manager ended between making the Node
+// and recording it; "" when there can't be one.
+func nodeName(config *bootstrapv1.PoolbootConfig) string {
+	if config.Status.Node != nil {
+		return config.Status.Node.Name
+	}
+	if config.Spec.NodeName == bootstrapv1.NodeNameFromHost {
+		if config.Status.Host != nil {
+			return config.Status.Host.Name
+		}
+		return ""
+	}
+	for _, owner := range config.OwnerReferences {
+		if owner.Kind == "Machine" {
+			return owner.Name
+		}
+	}
+	return ""
+}
+
+// neverJoined says whether a Node was made for a config and its kubelet never came, or never became Ready. Any other Node
+// is Cluster API's to drain and delete.
+func neverJoined(config *bootstrapv1.PoolbootConfig, node *corev1.Node) bool {
+	return node.Annotations[poolv1.NodeConfigAnnotation] == client.ObjectKeyFromObject(config).String() &&
+		config.Annotations[bootstrapv1.TokenHashAnnotation] != bootstrapv1.TokenRevoked &&
+		!util.IsNodeReady(node)
+}

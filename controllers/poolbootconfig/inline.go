@@ -1,0 +1,135 @@
+package poolbootconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+)
+
+// credentialTTL is how long a join credential lives that nobody extends.
+const credentialTTL = 15 * time.Minute
+
+// credentialIDAnnotation is on an inline data Secret and holds the ID of the join credential in it.
+const credentialIDAnnotation = "bootstrap.cluster.x-k8s.io/credential-id"
+
+// inline returns the machine's whole configuration with its join credential. The credential's ID is written to the status
+// before it is rendered: after a crash the next try renders the same one, and one that was never recorded ends by itself
+// after credentialTTL. The annotations let the record be read back from the Secret.
+func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]string, error) {
+	p, err := pool.OfRole(s.pools, s.config.Status.Pool)
+	if err != nil {
+		return nil, nil, &reasonError{poolErrorReason(err), err}
+	}
+	base, err := r.rendered(ctx, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	configuration := p.Status.Configuration.Name
+	registration, err := node.Register(node.Input{
+		NodeName:       s.machine.Name,
+		Pool:           *p,
+		Pools:          s.pools,
+		MachineLabels:  s.machine.Labels,
+		Config:         s.config,
+		RenderedConfig: configuration,
+		SyncedLabels:   r.SyncedLabels,
+	})
+	if err != nil {
+		return nil, nil, &reasonError{bootstrapv1.LabelConflictReason, err}
+	}
+	cluster, credential, err := r.joinFacts(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	overlay, err := join.Overlay(s.config, registration, cluster, credential)
+	if err != nil {
+		return nil, nil, overlayError(err)
+	}
+	value, err := ignition.Marshal(ignition.Merge(base, overlay))
+	return value, map[string]string{
+		bootstrapv1.OverlayConfigurationAnnotation: configuration,
+		credentialIDAnnotation:         credential.ID,
+		bootstrapv1.OverlayExpiresAnnotation:       credential.Expires.UTC().Format(time.RFC3339),
+	}, err
+}
+
+// rendered returns the configuration that a pool hands out.
+func (r *Reconciler) rendered(ctx context.Context, p *poolv1.MachineConfigPool) (ignition.Config, error) {
+	if p.Status.Configuration == nil {
+		return ignition.Config{}, &reasonError{bootstrapv1.PoolNotRenderedReason,
+			fmt.Errorf("MachineConfigPool %s is not rendered: see its conditions", p.Name)}
+	}
+	rendered := &poolv1.MachineConfig{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Status.Configuration.Name}, rendered); err != nil {
+		return ignition.Config{}, err
+	}
+	served, err := pool.Served(rendered.Name, rendered.Spec)
+	if err != nil {
+		return ignition.Config{}, err
+	}
+	return ignition.Parse(served)
+}
+
+// joinFacts returns how the host reaches its cluster, and its join credential, whose ID is on record then.
+func (r *Reconciler) joinFacts(ctx context.Context, s *scope) (join.Cluster, join.Credential, error) {
+	fail := func(err error) (join.Cluster, join.Credential, error) {
+		if workload.IsUnreachable(err) {
+			err = &reasonError{bootstrapv1.WorkloadClusterUnreachableReason, err}
+		}
+		return join.Cluster{}, join.Credential{}, err
+	}
+	cluster, err := workload.Facts(ctx, r.ClusterCache, s.cluster)
+	if err != nil {
+		return fail(err)
+	}
+	w, err := workload.Client(ctx, r.ClusterCache, client.ObjectKeyFromObject(s.cluster))
+	if err != nil {
+		return fail(err)
+	}
+	credential, err := join.EnsureCredential(ctx, w, client.ObjectKeyFromObject(s.config).String(), s.config.Status.Boot.CredentialID, credentialTTL)
+	if err != nil {
+		return fail(err)
+	}
+	recordCredential(s.config, credential.ID, credential.Expires)
+	if err := r.writeStatus(ctx, s); err != nil {
+		return fail(err)
+	}
+	return cluster, credential, nil
+}
+
+func recordCredential(config *bootstrapv1.PoolbootConfig, id string, expires time.Time) {
+	config.Status.Boot.CredentialID = id
+	config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expires}
+}
+
+// readInline puts on record what an inline data Secret says of itself, but for a credential that has had its day.
+func readInline(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
+	config.Status.Configuration = secret.Annotations[bootstrapv1.OverlayConfigurationAnnotation]
+	if config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked || config.Status.Boot.CredentialID != "" {
+		return
+	}
+	if expires, err := time.Parse(time.RFC3339, secret.Annotations[bootstrapv1.OverlayExpiresAnnotation]); err == nil {
+		recordCredential(config, secret.Annotations[credentialIDAnnotation], expires)
+	}
+}
+
+func overlayError(err error) error {
+	var extra *join.ExtraConfigError
+	if errors.As(err, &extra) {
+		return &reasonError{bootstrapv1.ExtraConfigInvalidReason, err}
+	}
+	return err
+}

@@ -1,0 +1,96 @@
+package poolbootconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// decidePool records the pool, or why there is none.
+func (r *Reconciler) decidePool(ctx context.Context, s *scope) error {
+	if s.cluster == nil || s.machine == nil {
+		return nil // only a config whose data Secret stands comes here without them
+	}
+	pools, err := poolsOf(ctx, r.Client, s.cluster)
+	if err != nil {
+		return err
+	}
+	s.pools = pools
+	role, condition := decide(s.config, s.machine.Labels, pools)
+	r.report(s.config, condition)
+	if old := s.config.Status.Pool; role != old {
+		s.config.Status.Pool = role
+		if role != "" {
+			r.event(s.config, corev1.EventTypeNormal, bootstrapv1.EventPoolDecided, "Decide", "%s", condition.Message)
+		}
+	}
+	return nil
+}
+
+// decide returns the role of the pool that a config's Machine belongs to, "" for none, and the condition that says why.
+// Once a Node was made, the record stands and the node controller keeps it.
+func decide(config *bootstrapv1.PoolbootConfig, machineLabels map[string]string, pools []poolv1.MachineConfigPool) (string, metav1.Condition) {
+	decided := metav1.Condition{Type: bootstrapv1.PoolDecidedCondition, Status: metav1.ConditionTrue}
+	if config.Status.Node != nil && config.Status.Pool != "" {
+		decided.Reason = bootstrapv1.PoolRecordedReason
+		decided.Message = fmt.Sprintf("pool %q is recorded for Node %s", config.Status.Pool, config.Status.Node.Name)
+		return config.Status.Pool, decided
+	}
+	labels := map[string]string{}
+	maps.Copy(labels, config.Labels)
+	maps.Copy(labels, machineLabels) // the Machine's are the truth
+	role, why, err := pool.ForMachine(config.Spec.Pool, labels, pools)
+	if err != nil {
+		decided.Status, decided.Reason, decided.Message = metav1.ConditionFalse, poolErrorReason(err), err.Error()
+		return "", decided
+	}
+	decided.Reason = string(why)
+	switch why {
+	case bootstrapv1.PoolFromSpecReason:
+		decided.Message = fmt.Sprintf("pool %q, by spec.pool", role)
+	case bootstrapv1.PoolFromLabelsReason:
+		decided.Message = fmt.Sprintf("pool %q, by the Machine's labels", role)
+	default:
+		decided.Message = fmt.Sprintf("pool %q, because no label of the Machine names another", role)
+	}
+	return role, decided
+}
+
+func poolErrorReason(err error) string {
+	var (
+		notFound       *pool.NotFoundError
+		notRegistrable *pool.NotRegistrableError
+	)
+	switch {
+	case errors.As(err, &notFound):
+		return bootstrapv1.PoolNotFoundReason
+	case errors.As(err, &notRegistrable):
+		return bootstrapv1.PoolNotRegistrableReason
+	}
+	return bootstrapv1.PoolConflictReason
+}
+
+// poolsOf lists the pools of a cluster.
+func poolsOf(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster) ([]poolv1.MachineConfigPool, error) {
+	list := &poolv1.MachineConfigPoolList{}
+	if err := c.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
+		return nil, err
+	}
+	var pools []poolv1.MachineConfigPool
+	for i := range list.Items {
+		if list.Items[i].Spec.ClusterName == cluster.Name {
+			pools = append(pools, list.Items[i])
+		}
+	}
+	return pools, nil
+}
