@@ -7,22 +7,39 @@ package boot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
+	"sync"
+	"time"
 
 	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
+
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconciler prepares the boots of PoolbootConfigs.
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
-	// APIReader reads live: a PoolbootConfig that changed under a write.
+	// APIReader reads live: the PoolbootConfig, because a stale one would cost a second join credential.
 	APIReader client.Reader
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
@@ -35,17 +52,132 @@ type Reconciler struct {
 	SyncedLabels []*regexp.Regexp
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
+
+	// rights remembers, as clusterRights, where this process has seen to the credentials' rights.
+	rights sync.Map
 }
 
-// SetupWithManager adds the controller to a manager.
-func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.OverlayNamespace == "" {
-		return errors.New("boot controller: Client, APIReader, ClusterCache and OverlayNamespace must be set")
+// Reconcile prepares the boot of one PoolbootConfig, as far as its host is.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	config := &bootstrapv1.PoolbootConfig{}
+	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil || needOf(config) == nothing || !r.watches(config) {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("boot").For(&bootstrapv1.PoolbootConfig{}).WithOptions(options).Complete(r)
+	config = &bootstrapv1.PoolbootConfig{}
+	if err := r.APIReader.Get(ctx, request.NamespacedName, config); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	need := needOf(config)
+	if need == nothing {
+		return ctrl.Result{}, nil
+	}
+	s, err := r.gather(ctx, config)
+	if err != nil || s == nil {
+		return ctrl.Result{}, err
+	}
+	switch need {
+	case announcement:
+		return ctrl.Result{}, r.setCondition(ctx, s, waiting(errors.New("no host has asked for its configuration yet")))
+	case preparation:
+		return r.settle(ctx, s, s.run(ctx, r.preparation()))
+	default:
+		return r.keepInline(ctx, s)
+	}
 }
 
-// Reconcile prepares the boot of one PoolbootConfig.
-func (r *Reconciler) Reconcile(_ context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	return ctrl.Result{}, nil
+// watches tells whether a config is one of those that this manager looks after.
+func (r *Reconciler) watches(config *bootstrapv1.PoolbootConfig) bool {
+	return r.WatchFilterValue == "" || labels.HasWatchLabel(config, r.WatchFilterValue)
 }
+
+// gather returns what a boot starts from, or nil when there is nothing to do: no Machine yet, one that is going, or pause.
+func (r *Reconciler) gather(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*scope, error) {
+	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
+	if err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if machine == nil || !machine.DeletionTimestamp.IsZero() || util.IsControlPlaneMachine(machine) {
+		return nil, nil
+	}
+	cluster := &clusterv1.Cluster{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster); err != nil {
+		return nil, fmt.Errorf("spec.clusterName of Machine %s/%s: %w", machine.Namespace, machine.Name, err)
+	}
+	if annotations.IsPaused(cluster, config) {
+		return nil, nil
+	}
+	return &scope{config: config, machine: machine, cluster: cluster}, nil
+}
+
+// need is what a PoolbootConfig wants of this controller.
+type need int
+
+const (
+	nothing      need = iota
+	announcement      // say that a host is waited for
+	preparation       // a host asked the config server
+	inlineUpkeep      // a host may boot at any time from its data Secret
+)
+
+// needOf reads from a PoolbootConfig alone what it wants.
+func needOf(config *bootstrapv1.PoolbootConfig) need {
+	boot := config.Status.Boot
+	switch {
+	case !config.DeletionTimestamp.IsZero(),
+		config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked,
+		conditions.IsTrue(config, bootstrapv1.NodeInPoolCondition),
+		config.Status.DataSecretName == "":
+		return nothing
+	case config.Spec.ConfigSource.Inline != nil:
+		if boot.CredentialID == "" {
+			return nothing
+		}
+		return inlineUpkeep
+	case boot.RequestedTime != nil && (boot.PreparedTime == nil || boot.RequestedTime.After(boot.PreparedTime.Time)):
+		return preparation
+	case boot.RequestedTime == nil && !conditions.Has(config, bootstrapv1.BootPreparedCondition):
+		return announcement
+	default:
+		return nothing
+	}
+}
+
+// preparation is what is done, in this order, for a host that asked the config server.
+func (r *Reconciler) preparation() []phase {
+	return []phase{
+		r.choosePool,
+		r.findHost,
+		r.register,
+		remote(r.connect),
+		remote(r.ensureRights),
+		remote(r.ensureNode),
+		remote(r.ensureCredential),
+		r.record,
+		r.storeOverlay,
+		r.finish,
+	}
+}
+
+// settle turns the outcome of a run into the condition, the event, the metric and the time of the next try.
+func (r *Reconciler) settle(ctx context.Context, s *scope, err error) (ctrl.Result, error) {
+	var failed *failure
+	switch {
+	case err == nil:
+		return ctrl.Result{}, nil
+	case errors.Is(err, errAbandoned):
+		return ctrl.Result{}, r.abandon(ctx, s)
+	default:
+		failed = failureOf(err)
+	}
+	bootsTotal.WithLabelValues(failed.reason).Inc()
+	if err := r.setCondition(ctx, s, failed); err != nil {
+		return ctrl.Result{}, errors.Join(failed, err)
+	}
+	if failed.retry > 0 {
+		return ctrl.Result{RequeueAfter: failed.retry}, nil
+	}
+	return ctrl.Result{}, failed
+}
+
+// retryInterval is how soon something that only has to be waited for is looked at again, beside the watches on it.
+const retryInterval = 5 * time.Second

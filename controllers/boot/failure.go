@@ -1,0 +1,86 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+)
+
+// failure is why a boot is not prepared, as the condition BootPrepared tells it.
+type failure struct {
+	// reason is the condition's reason.
+	reason string
+	// err is the condition's message: object, field and cure.
+	err error
+	// retry is when to look again at a state that only has to be waited for; 0 means a fault, which backs off.
+	retry time.Duration
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+
+func (f *failure) Unwrap() error { return f.err }
+
+// fault makes a failure that somebody has to cure.
+func fault(reason, format string, args ...any) error {
+	return &failure{reason: reason, err: fmt.Errorf(format, args...)}
+}
+
+// waiting makes the failure that is none: no host needs its configuration yet.
+func waiting(err error) *failure {
+	return &failure{reason: bootstrapv1.WaitingForHostReason, err: err, retry: retryInterval}
+}
+
+// failureOf gives an error of any package the reason that users know it by.
+func failureOf(err error) *failure {
+	var known *failure
+	if errors.As(err, &known) {
+		return &failure{reason: known.reason, err: err, retry: known.retry}
+	}
+	for _, kind := range []struct {
+		is     bool
+		reason string
+		retry  time.Duration
+	}{
+		{is: is[*host.NotReadyError](err), reason: bootstrapv1.HostNotReadyReason, retry: retryInterval},
+		{is: is[*pool.NotFoundError](err), reason: bootstrapv1.PoolNotFoundReason},
+		{is: is[*pool.ConflictError](err), reason: bootstrapv1.PoolConflictReason},
+		{is: is[*pool.DuplicateError](err), reason: bootstrapv1.PoolConflictReason},
+		{is: is[*pool.NotRegistrableError](err), reason: bootstrapv1.PoolNotRegistrableReason},
+		{is: is[*pool.SelectorError](err), reason: bootstrapv1.PoolNotRegistrableReason},
+		{is: is[*pool.ControlPlaneError](err), reason: bootstrapv1.ControlPlaneNotSupportedReason},
+		{is: is[*node.ConflictError](err), reason: bootstrapv1.LabelConflictReason},
+		{is: is[*node.OutsidePoolError](err), reason: bootstrapv1.LabelConflictReason},
+		{is: is[*join.ExtraConfigError](err), reason: bootstrapv1.ExtraConfigInvalidReason},
+	} {
+		if kind.is {
+			return &failure{reason: kind.reason, err: err, retry: kind.retry}
+		}
+	}
+	return &failure{reason: bootstrapv1.BootFailedReason, err: err}
+}
+
+func is[kind error](err error) bool {
+	_, found := errors.AsType[kind](err)
+	return found
+}
+
+// remote marks a phase that talks to the workload cluster: when it can't be reached, that is no fault of the boot.
+func remote(do phase) phase {
+	return func(ctx context.Context, s *scope) error {
+		err := do(ctx, s)
+		if workload.IsUnreachable(err) {
+			return &failure{reason: bootstrapv1.WorkloadClusterUnreachableReason, retry: retryInterval,
+				err: fmt.Errorf("the API server of the workload cluster can't be reached: %w", err)}
+		}
+		return err
+	}
+}

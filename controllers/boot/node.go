@@ -1,0 +1,126 @@
+package boot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+)
+
+// connect opens the way into the workload cluster.
+func (r *Reconciler) connect(ctx context.Context, s *scope) (err error) {
+	if s.workload, err = workload.LiveClient(ctx, r.ClusterCache, s.workloadKey()); err != nil {
+		return err
+	}
+	s.facts, err = workload.Facts(ctx, r.ClusterCache, s.cluster)
+	return err
+}
+
+// clusterRights is one cluster, and one way to join it, for which the credentials' rights have been seen to.
+type clusterRights struct {
+	cluster types.UID
+	kubeadm bool
+}
+
+// ensureRights gives join credentials their rights, once a cluster and process.
+func (r *Reconciler) ensureRights(ctx context.Context, s *scope) error {
+	seenTo := clusterRights{cluster: s.cluster.UID, kubeadm: s.config.Spec.Join.Kubeadm != nil}
+	if _, done := r.rights.Load(seenTo); done {
+		return nil
+	}
+	if err := join.EnsureRBAC(ctx, s.workload, seenTo.kubeadm); err != nil {
+		return err
+	}
+	r.rights.Store(seenTo, true)
+	return nil
+}
+
+// ensureNode makes the Node beforehand, or brings the one that was made for this Machine up to date as long as no kubelet
+// has come. The result is a Node in its pool.
+func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
+	s.node = s.registration.Node()
+	err := s.workload.Create(ctx, s.node)
+	if apierrors.IsAlreadyExists(err) {
+		err = s.adoptNode(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("Node %s: %w", s.registration.Name, err)
+	}
+	decision, err := pool.Decide(s.node.Labels, s.pools)
+	if err != nil {
+		return fault(bootstrapv1.LabelConflictReason, "Node %s: %w: change the Node's labels", s.node.Name, err)
+	}
+	if decision.Role != s.pool.Spec.Role {
+		return fault(bootstrapv1.LabelConflictReason, "the labels of Node %s name the pool %q, not %q: change them or delete the Node, which no kubelet uses yet",
+			s.node.Name, decision.Role, s.pool.Spec.Role)
+	}
+	return nil
+}
+
+func (s *scope) adoptNode(ctx context.Context) error {
+	wanted := s.registration
+	s.node, s.triedBefore = &corev1.Node{}, true
+	if err := s.workload.Get(ctx, client.ObjectKey{Name: wanted.Name}, s.node); err != nil {
+		return err
+	}
+	if made, ours := workload.ConfigOfNode(s.node); !ours || made != client.ObjectKeyFromObject(s.config) {
+		return fault(bootstrapv1.NodeNameTakenReason, "it stands already and was not made for PoolbootConfig %s: delete the Node, or give the Machine another name", s.owner())
+	}
+	if id := s.node.Spec.ProviderID; id != "" && id != wanted.ProviderID {
+		return fault(bootstrapv1.NodeNameTakenReason, "spec.providerID is %q, that of another host, and must be %q: delete the Node", id, wanted.ProviderID)
+	}
+	if kubeletCame(s.node) {
+		return nil
+	}
+	before := s.node.DeepCopy()
+	complete(s.node, wanted)
+	if equality.Semantic.DeepEqual(before, s.node) {
+		return nil
+	}
+	return s.workload.Patch(ctx, s.node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// complete adds what a Node that was made beforehand lacks. Labels and taints are only added, so that what a person set
+// stays; the annotations are Poolboot's own and name the config that the host boots with now.
+func complete(have *corev1.Node, wanted node.Registration) {
+	for key, value := range wanted.Labels {
+		if _, has := have.Labels[key]; !has {
+			have.Labels = set(have.Labels, key, value)
+		}
+	}
+	for key, value := range wanted.Annotations {
+		have.Annotations = set(have.Annotations, key, value)
+	}
+	for i := range wanted.Taints {
+		if !slices.ContainsFunc(have.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&wanted.Taints[i]) }) {
+			have.Spec.Taints = append(have.Spec.Taints, wanted.Taints[i])
+		}
+	}
+	if have.Spec.ProviderID == "" {
+		have.Spec.ProviderID = wanted.ProviderID
+	}
+}
+
+func set(values map[string]string, key, value string) map[string]string {
+	if values == nil {
+		values = map[string]string{}
+	}
+	values[key] = value
+	return values
+}
+
+// kubeletCame tells whether a kubelet has registered on a Node: only a kubelet reports its version.
+func kubeletCame(n *corev1.Node) bool {
+	return n.Status.NodeInfo.KubeletVersion != ""
+}

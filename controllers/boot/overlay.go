@@ -1,0 +1,48 @@
+package boot
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+)
+
+// fieldOwner is the field manager of server-side applies.
+const fieldOwner = client.FieldOwner("poolboot")
+
+// storeOverlay stores the part of the host's configuration that is for this machine alone where the config server looks
+// for it.
+func (r *Reconciler) storeOverlay(ctx context.Context, s *scope) error {
+	overlay, err := join.Overlay(s.config, s.registration, s.facts, s.credential)
+	if err != nil {
+		return err
+	}
+	content, err := ignition.Marshal(overlay)
+	if err != nil {
+		return err
+	}
+	key := r.overlayKey(s)
+	secret := corev1apply.Secret(key.Name, key.Namespace).
+		WithType(corev1.SecretTypeOpaque).
+		WithLabels(map[string]string{bootstrapv1.OverlayLabel: string(s.config.UID)}).
+		WithAnnotations(map[string]string{
+			bootstrapv1.OverlayExpiresAnnotation:       s.credential.Expires.UTC().Format(time.RFC3339),
+			bootstrapv1.OverlayConfigurationAnnotation: s.configuration,
+		}).
+		WithData(map[string][]byte{bootstrapv1.OverlayKey: content})
+	if err := r.Client.Apply(ctx, secret, fieldOwner, client.ForceOwnership); err != nil {
+		return fmt.Errorf("overlay Secret %s: %w", key, err)
+	}
+	return nil
+}
+
+func (r *Reconciler) overlayKey(s *scope) client.ObjectKey {
+	return client.ObjectKey{Namespace: r.OverlayNamespace, Name: "overlay-" + string(s.config.UID)}
+}

@@ -1,0 +1,84 @@
+package boot
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// choosePool finds the pool that the Machine boots into and what that pool hands out.
+func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
+	list := &poolv1.MachineConfigPoolList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(s.cluster.Namespace)); err != nil {
+		return err
+	}
+	for _, p := range list.Items {
+		if p.Spec.ClusterName == s.cluster.Name {
+			s.pools = append(s.pools, pool.WithDefaults(p))
+		}
+	}
+	role, err := s.role()
+	if err != nil {
+		return err
+	}
+	chosen, err := pool.OfRole(s.pools, role)
+	if err != nil {
+		return err
+	}
+	s.pool = *chosen
+	switch {
+	case s.config.Spec.ConfigSource.Inline != nil && s.config.Status.Configuration != "":
+		s.configuration = s.config.Status.Configuration
+	case s.pool.Status.Configuration != nil:
+		s.configuration = s.pool.Status.Configuration.Name
+	default:
+		return fault(bootstrapv1.PoolNotRenderedReason, "MachineConfigPool %s/%s has no status.configuration yet: see its condition RenderDegraded",
+			s.pool.Namespace, s.pool.Name)
+	}
+	return nil
+}
+
+// role is the recorded pool's once the Node stands, and with an inline source once the data Secret does, since that holds
+// the pool's configuration; before, the Machine as it is now decides.
+func (s *scope) role() (string, error) {
+	fixed := s.config.Status.Node != nil || s.config.Spec.ConfigSource.Inline != nil
+	if fixed && s.config.Status.Pool != "" {
+		return s.config.Status.Pool, nil
+	}
+	role, _, err := pool.ForMachine(s.config.Spec.Pool, s.machine.Labels, s.pools)
+	return role, err
+}
+
+// findHost finds the bare metal host behind the Machine.
+func (r *Reconciler) findHost(ctx context.Context, s *scope) error {
+	found, err := host.ForMachine(ctx, r.Client, s.machine)
+	s.host = found
+	return err
+}
+
+// register works out what the Node is registered with.
+func (r *Reconciler) register(_ context.Context, s *scope) error {
+	name := s.machine.Name
+	if s.config.Spec.NodeName == bootstrapv1.NodeNameFromHost {
+		name = s.host.Name
+	}
+	registration, err := node.Register(node.Input{
+		NodeName:       name,
+		ProviderID:     s.host.ProviderID,
+		HostUID:        s.host.UID,
+		Pool:           s.pool,
+		Pools:          s.pools,
+		MachineLabels:  s.machine.Labels,
+		Config:         s.config,
+		RenderedConfig: s.configuration,
+		SyncedLabels:   r.SyncedLabels,
+	})
+	s.registration = registration
+	return err
+}

@@ -1,0 +1,152 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+)
+
+// action is what events say this controller was doing.
+const action = "PrepareBoot"
+
+// errAbandoned says that the PoolbootConfig went while its boot was prepared.
+var errAbandoned = errors.New("the PoolbootConfig is being deleted")
+
+// record writes down what stands in the workload cluster before any host gets to know of it: the approver of certificates
+// and the clean-up of a deletion go by this record.
+func (r *Reconciler) record(ctx context.Context, s *scope) error {
+	var before string
+	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
+		status := &config.Status
+		before = status.Pool
+		status.Pool = s.pool.Spec.Role
+		status.Configuration = s.configuration
+		status.Host = &bootstrapv1.HostReference{Name: s.host.Name, Namespace: s.host.Namespace, UID: s.host.UID}
+		status.Node = &bootstrapv1.NodeReference{Name: s.node.Name, UID: string(s.node.UID)}
+		if s.credential.ID != "" {
+			status.Boot.CredentialID = s.credential.ID
+			status.Boot.CredentialExpirationTime = &metav1.Time{Time: s.credential.Expires}
+		}
+	})
+	if err == nil && before != "" && before != s.pool.Spec.Role {
+		r.Recorder.Eventf(s.config, s.machine, corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, action,
+			"The labels of Machine %s name the pool %s now, not %s", s.machine.Name, s.pool.Spec.Role, before)
+	}
+	return err
+}
+
+// finish says that everything stands.
+func (r *Reconciler) finish(ctx context.Context, s *scope) error {
+	now := time.Now()
+	if requested := s.config.Status.Boot.RequestedTime; requested != nil {
+		prepareSeconds.Observe(now.Sub(requested.Time).Seconds())
+		if now.Before(requested.Time) { // the config server's clock is ahead
+			now = requested.Time
+		}
+	}
+	message := fmt.Sprintf("Node %s stands in pool %s with configuration %s", s.node.Name, s.pool.Spec.Role, s.configuration)
+	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
+		config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: now}
+		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionTrue,
+			Reason: bootstrapv1.BootPreparedReason, Message: message})
+	})
+	if err != nil {
+		return err
+	}
+	bootsTotal.WithLabelValues(outcomePrepared).Inc()
+	r.Recorder.Eventf(s.config, s.machine, corev1.EventTypeNormal, bootstrapv1.EventBootPrepared, action, "%s for host %s", message, s.host.Name)
+	return nil
+}
+
+// setCondition tells why a boot is not prepared, by condition and event, unless that is said already.
+func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) error {
+	condition := metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionFalse, Reason: why.reason, Message: why.Error()}
+	if why.reason == bootstrapv1.WaitingForHostReason {
+		condition.Status = metav1.ConditionUnknown
+	}
+	was := conditions.Get(s.config, condition.Type)
+	if was != nil && was.Status == condition.Status && was.Reason == condition.Reason && was.Message == condition.Message {
+		return nil
+	}
+	if condition.Status == metav1.ConditionFalse {
+		r.Recorder.Eventf(s.config, s.machine, corev1.EventTypeWarning, bootstrapv1.EventBootFailed, action, "%s: %s", condition.Reason, condition.Message)
+	}
+	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) { conditions.Set(config, condition) })
+	if errors.Is(err, errAbandoned) {
+		return nil
+	}
+	return err
+}
+
+// patchStatus changes fields of the config's status, and when others changed the config meanwhile, changes them again in
+// what stands now: change must touch this controller's own fields only. The error is errAbandoned when the config is
+// going.
+func (r *Reconciler) patchStatus(ctx context.Context, s *scope, change func(*bootstrapv1.PoolbootConfig)) error {
+	key := client.ObjectKeyFromObject(s.config)
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if !s.config.DeletionTimestamp.IsZero() {
+			return errAbandoned
+		}
+		changed := s.config.DeepCopy()
+		change(changed)
+		if equality.Semantic.DeepEqual(s.config.Status, changed.Status) {
+			return nil
+		}
+		err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(s.config, client.MergeFromWithOptimisticLock{}))
+		if err == nil {
+			s.config = changed
+			return nil
+		}
+		if apierrors.IsConflict(err) {
+			current := &bootstrapv1.PoolbootConfig{}
+			if err := r.APIReader.Get(ctx, key, current); err != nil {
+				return err
+			}
+			s.config = current
+		}
+		return err
+	})
+	switch {
+	case err == nil, errors.Is(err, errAbandoned):
+		return err
+	case apierrors.IsNotFound(err):
+		return errAbandoned
+	default:
+		return fmt.Errorf("status of PoolbootConfig %s: %w", key, err)
+	}
+}
+
+// abandon takes back what was made for a config that went meanwhile: its own clean-up may have come before.
+func (r *Reconciler) abandon(ctx context.Context, s *scope) error {
+	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: r.overlayKey(s).Name}}
+	return errors.Join(
+		client.IgnoreNotFound(r.Client.Delete(ctx, overlay)),
+		join.DeleteCredential(ctx, s.workload, s.credential.ID),
+		s.deleteNode(ctx),
+	)
+}
+
+// deleteNode deletes the Node that was made beforehand, as long as no kubelet has come.
+func (s *scope) deleteNode(ctx context.Context) error {
+	current := &corev1.Node{}
+	if err := s.workload.Get(ctx, client.ObjectKey{Name: s.node.Name}, current); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if current.UID != s.node.UID || kubeletCame(current) {
+		return nil
+	}
+	return client.IgnoreNotFound(s.workload.Delete(ctx, current,
+		client.Preconditions{UID: &current.UID, ResourceVersion: &current.ResourceVersion}))
+}

@@ -1,0 +1,123 @@
+package boot
+
+import (
+	"context"
+	"errors"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+)
+
+// SetupWithManager adds the controller to a manager. Every object that a boot may wait for is watched.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.OverlayNamespace == "" {
+		return errors.New("boot controller: Client, APIReader, ClusterCache and OverlayNamespace must be set")
+	}
+	if r.Recorder == nil {
+		r.Recorder = mgr.GetEventRecorder("poolboot-boot")
+	}
+	logger := log.FromContext(ctx).WithValues("controller", "boot")
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("boot").
+		For(&bootstrapv1.PoolbootConfig{}, builder.WithPredicates(newNeed())).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToConfig)).
+		Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(r.hostToConfig)).
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.poolToConfigs)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToConfigs),
+			builder.WithPredicates(predicates.ClusterUnpaused(mgr.GetScheme(), logger))).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("boot", r.clusterToConfigs)).
+		WithOptions(options).
+		Complete(r)
+}
+
+// newNeed lets through the PoolbootConfigs that came to need something or whose host asked again; not those whose status
+// this controller wrote itself.
+func newNeed() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return needs(e.Object) },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, isConfig := e.ObjectOld.(*bootstrapv1.PoolbootConfig)
+			after, isToo := e.ObjectNew.(*bootstrapv1.PoolbootConfig)
+			return isConfig && isToo && needs(after) && (!needs(before) ||
+				before.ResourceVersion == after.ResourceVersion ||
+				before.Generation != after.Generation ||
+				annotations.HasPaused(before) != annotations.HasPaused(after) ||
+				len(before.OwnerReferences) != len(after.OwnerReferences) ||
+				!before.Status.Boot.RequestedTime.Equal(after.Status.Boot.RequestedTime))
+		},
+	}
+}
+
+func needs(object client.Object) bool {
+	config, is := object.(*bootstrapv1.PoolbootConfig)
+	return is && needOf(config) != nothing
+}
+
+func machineToConfig(_ context.Context, object client.Object) []ctrl.Request {
+	machine, is := object.(*clusterv1.Machine)
+	if !is {
+		return nil
+	}
+	ref := machine.Spec.Bootstrap.ConfigRef
+	if ref.APIGroup != bootstrapv1.GroupVersion.Group || ref.Kind != "PoolbootConfig" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
+}
+
+func (r *Reconciler) hostToConfig(ctx context.Context, object client.Object) []ctrl.Request {
+	bmh, is := object.(*bmov1alpha1.BareMetalHost)
+	if !is {
+		return nil
+	}
+	key, err := host.MachineOf(ctx, r.Client, bmh)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "The Machine of a BareMetalHost can't be read", "BareMetalHost", client.ObjectKeyFromObject(bmh))
+	}
+	if key.Name == "" {
+		return nil
+	}
+	machine := &clusterv1.Machine{}
+	if err := r.Client.Get(ctx, key, machine); err != nil {
+		return nil
+	}
+	return machineToConfig(ctx, machine)
+}
+
+func (r *Reconciler) poolToConfigs(ctx context.Context, object client.Object) []ctrl.Request {
+	pool, is := object.(*poolv1.MachineConfigPool)
+	if !is {
+		return nil
+	}
+	return r.needyConfigs(ctx, client.ObjectKey{Namespace: pool.Namespace, Name: pool.Spec.ClusterName})
+}
+
+func (r *Reconciler) clusterToConfigs(ctx context.Context, cluster client.Object) []ctrl.Request {
+	return r.needyConfigs(ctx, client.ObjectKeyFromObject(cluster))
+}
+
+func (r *Reconciler) needyConfigs(ctx context.Context, cluster client.ObjectKey) []ctrl.Request {
+	requests, err := workload.ConfigsOfCluster(ctx, r.Client, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
+		return needOf(config) != nothing
+	})
+	if err != nil {
+		log.FromContext(ctx).Error(err, "PoolbootConfigs can't be listed", "cluster", cluster)
+	}
+	return requests
+}
