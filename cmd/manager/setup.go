@@ -2,13 +2,35 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/admission"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/boot"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/certificate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfigpool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/poolbootconfig"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
-// setupWebhooks registers the webhooks and says that the manager is up once they are.
+// The cluster cache reads Clusters and their kubeconfig Secrets; the diagnostics endpoint asks who may read it.
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;clusters/status,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// setupWebhooks registers the webhooks; the manager is healthy and ready once they are served.
 func setupWebhooks(mgr ctrl.Manager) error {
+	if err := admission.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("webhooks: %w", err)
+	}
 	started := mgr.GetWebhookServer().StartedChecker()
 	if err := mgr.AddReadyzCheck("webhook", started); err != nil {
 		return err
@@ -16,7 +38,58 @@ func setupWebhooks(mgr ctrl.Manager) error {
 	return mgr.AddHealthzCheck("webhook", started)
 }
 
-// setupReconcilers registers the reconcilers.
-func setupReconcilers(_ context.Context, _ ctrl.Manager, _ *options, _ []*regexp.Regexp) error {
+// reconciler is what every reconciler of Poolboot is to the manager.
+type reconciler interface {
+	SetupWithManager(context.Context, ctrl.Manager, controller.Options) error
+}
+
+// setupReconcilers registers the cluster cache and all reconcilers.
+func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, syncedLabels []*regexp.Regexp) error {
+	secrets, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		Cache: &client.CacheOptions{Reader: mgr.GetCache()},
+	})
+	if err != nil {
+		return fmt.Errorf("client for kubeconfig Secrets: %w", err)
+	}
+	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
+		SecretClient:     secrets,
+		Cache:            workload.CacheOptions(),
+		Client:           workload.ClientOptions(name, opts.clusterCacheClientQPS, opts.clusterCacheClientBurst),
+		WatchFilterValue: opts.watchFilter,
+	}, controller.Options{MaxConcurrentReconciles: opts.clusterCacheConcurrency})
+	if err != nil {
+		return fmt.Errorf("cluster cache: %w", err)
+	}
+
+	cached, live := mgr.GetClient(), mgr.GetAPIReader()
+	for _, r := range []struct {
+		reconciler
+		concurrency int
+	}{
+		{&machineconfigpool.Reconciler{
+			Client: cached, APIReader: live, WatchFilterValue: opts.watchFilter,
+		}, opts.machineConfigPoolConcurrency},
+		{&poolbootconfig.Reconciler{
+			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
+			ServerURL: opts.configServerURL, ServerCA: caFile(opts.configServerCAFile).read,
+			OverlayNamespace: opts.overlayNamespace, SyncedLabels: syncedLabels,
+		}, opts.poolbootConfigConcurrency},
+		{&boot.Reconciler{
+			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
+			OverlayNamespace: opts.overlayNamespace, SyncedLabels: syncedLabels,
+		}, opts.bootConcurrency},
+		{&node.Reconciler{
+			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
+			OverlayNamespace: opts.overlayNamespace,
+		}, opts.nodeConcurrency},
+		{&certificate.Reconciler{
+			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
+		}, opts.certificateConcurrency},
+	} {
+		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: r.concurrency}); err != nil {
+			return fmt.Errorf("controllers: %w", err)
+		}
+	}
 	return nil
 }

@@ -1,0 +1,59 @@
+package admission
+
+import (
+	"errors"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// validateIgnition checks the config or the butane below parent: it must be readable and take over nothing of Poolboot's.
+func validateIgnition(config *runtime.RawExtension, butane string, parent *field.Path) field.ErrorList {
+	switch {
+	case config != nil && len(config.Raw) > 0:
+		parsed, err := ignition.Parse(config.Raw)
+		return ignitionErrors(parsed, err, parent.Child("config"))
+	case butane != "":
+		parsed, err := ignition.ParseButane(butane)
+		return ignitionErrors(parsed, err, parent.Child("butane"))
+	}
+	return nil
+}
+
+func ignitionErrors(parsed ignition.Config, err error, path *field.Path) field.ErrorList {
+	var malformed *ignition.ParseError
+	if errors.As(err, &malformed) {
+		var errs field.ErrorList
+		for _, problem := range malformed.Problems {
+			place := within(path, problem.Path)
+			problem.Path = ""
+			errs = append(errs, field.Invalid(place, field.OmitValueType{}, problem.String()))
+		}
+		return errs
+	}
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
+	}
+	var guarded *ignition.GuardError
+	if err := ignition.Guard(parsed); errors.As(err, &guarded) {
+		var errs field.ErrorList
+		for _, entry := range guarded.Entries {
+			// storage.files[2] (/etc/hostname)
+			place, what, _ := strings.Cut(entry.Path, " ")
+			errs = append(errs, field.Forbidden(within(path, place), strings.TrimSpace(what+" "+entry.Why)))
+		}
+		return errs
+	}
+	return nil
+}
+
+// within appends a place in a document to the document's field.
+func within(path *field.Path, place string) *field.Path {
+	if place == "" {
+		return path
+	}
+	return field.NewPath(path.String() + "." + place)
+}

@@ -1,0 +1,52 @@
+package admission
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// +kubebuilder:webhook:verbs=create;update,path=/validate-pool-cluster-x-k8s-io-v1alpha1-machineconfig,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=pool.cluster.x-k8s.io,resources=machineconfigs,versions=v1alpha1,name=validation.machineconfig.pool.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
+
+// MachineConfig validates MachineConfigs: they must be readable and take over nothing of Poolboot's, and a rendered one
+// must hold what its name says.
+type MachineConfig struct{}
+
+var _ admission.Validator[*poolv1.MachineConfig] = &MachineConfig{}
+
+// ValidateCreate refuses a MachineConfig that no pool could render, and a rendered one that no pool did.
+func (*MachineConfig) ValidateCreate(_ context.Context, config *poolv1.MachineConfig) (admission.Warnings, error) {
+	errs := validateIgnition(config.Spec.Config, config.Spec.Butane, field.NewPath("spec"))
+	return nil, invalid(poolv1.GroupVersion.WithKind("MachineConfig"), config, append(errs, validateRendered(config)...))
+}
+
+// ValidateUpdate holds a change to what ValidateCreate asks for. For a rendered config that leaves no change of its spec.
+func (w *MachineConfig) ValidateUpdate(ctx context.Context, before, config *poolv1.MachineConfig) (admission.Warnings, error) {
+	if settled(config, before.Spec, config.Spec) {
+		return nil, nil
+	}
+	return w.ValidateCreate(ctx, config)
+}
+
+// ValidateDelete lets everything be deleted: a rendered config that is in use is rendered again.
+func (*MachineConfig) ValidateDelete(context.Context, *poolv1.MachineConfig) (admission.Warnings, error) {
+	return nil, nil
+}
+
+// validateRendered checks that a config with the name of a rendered one is what the name says, which is a hash of it.
+func validateRendered(config *poolv1.MachineConfig) field.ErrorList {
+	if !strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix) {
+		return nil
+	}
+	if name, err := pool.NameFor(config.Labels[poolv1.RenderedForLabel], config.Spec); err == nil && name == config.Name {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), config.Name, "names that start with "+poolv1.RenderedNamePrefix+
+		" are those of rendered configs, which are named by their content and never change: "+
+		"use another name, or change the MachineConfigs that it was rendered from")}
+}

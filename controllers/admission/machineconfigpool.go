@@ -1,0 +1,173 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// +kubebuilder:webhook:verbs=create;update,path=/mutate-pool-cluster-x-k8s-io-v1alpha1-machineconfigpool,mutating=true,failurePolicy=fail,matchPolicy=Equivalent,groups=pool.cluster.x-k8s.io,resources=machineconfigpools,versions=v1alpha1,name=default.machineconfigpool.pool.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
+// +kubebuilder:webhook:verbs=create;update,path=/validate-pool-cluster-x-k8s-io-v1alpha1-machineconfigpool,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=pool.cluster.x-k8s.io,resources=machineconfigpools,versions=v1alpha1,name=validation.machineconfigpool.pool.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
+
+// MachineConfigPool defaults and validates MachineConfigPools: labels that put a Node in the pool, and in no other, must be
+// derivable, and a role belongs to one pool of a cluster.
+type MachineConfigPool struct {
+	// Reader reads pools and MachineConfigs live.
+	Reader client.Reader
+}
+
+var (
+	_ admission.Defaulter[*poolv1.MachineConfigPool] = &MachineConfigPool{}
+	_ admission.Validator[*poolv1.MachineConfigPool] = &MachineConfigPool{}
+)
+
+// Default writes the node selector that a pool has when none is given.
+func (*MachineConfigPool) Default(_ context.Context, p *poolv1.MachineConfigPool) error {
+	*p = pool.WithDefaults(*p)
+	return nil
+}
+
+// ValidateCreate refuses a pool that no Node could be registered in, and warns of one that is probably not meant so.
+func (w *MachineConfigPool) ValidateCreate(ctx context.Context, p *poolv1.MachineConfigPool) (admission.Warnings, error) {
+	pools := &poolv1.MachineConfigPoolList{}
+	if err := w.Reader.List(ctx, pools, client.InNamespace(p.Namespace)); err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("MachineConfigPools of namespace %s: %w", p.Namespace, err))
+	}
+	others := slices.DeleteFunc(pools.Items, func(other poolv1.MachineConfigPool) bool {
+		return other.Name == p.Name || other.Spec.ClusterName != p.Spec.ClusterName
+	})
+	if err := invalid(poolv1.GroupVersion.WithKind("MachineConfigPool"), p, validatePool(p, others)); err != nil {
+		return nil, err
+	}
+	return w.warnings(ctx, p)
+}
+
+// ValidateUpdate holds a change of the spec to what ValidateCreate asks for.
+func (w *MachineConfigPool) ValidateUpdate(ctx context.Context, before, p *poolv1.MachineConfigPool) (admission.Warnings, error) {
+	if settled(p, before.Spec, p.Spec) {
+		return nil, nil
+	}
+	return w.ValidateCreate(ctx, p)
+}
+
+// ValidateDelete lets every pool be deleted.
+func (*MachineConfigPool) ValidateDelete(context.Context, *poolv1.MachineConfigPool) (admission.Warnings, error) {
+	return nil, nil
+}
+
+// validatePool checks a pool by itself and among the others of its cluster.
+func validatePool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) field.ErrorList {
+	var errs field.ErrorList
+	if len(p.Name) > validation.LabelValueMaxLength {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), p.Name, fmt.Sprintf(
+			"a label of its rendered configs holds the name, which may have %d characters: use a shorter one", validation.LabelValueMaxLength)))
+	}
+	spec := field.NewPath("spec")
+	errs = append(errs, metav1validation.ValidateLabelSelector(p.Spec.MachineConfigSelector, metav1validation.LabelSelectorValidationOptions{},
+		spec.Child("machineConfigSelector"))...)
+	errs = append(errs, metav1validation.ValidateLabelSelector(p.Spec.NodeSelector, metav1validation.LabelSelectorValidationOptions{},
+		spec.Child("nodeSelector"))...)
+	errs = append(errs, validateNodeLabels(p.Spec.NodeLabels, p.Spec.Role, spec.Child("nodeLabels"))...)
+	errs = append(errs, validateTaints(p.Spec.NodeTaints, spec.Child("nodeTaints"))...)
+	for _, other := range others {
+		if other.Spec.Role == p.Spec.Role {
+			errs = append(errs, field.Invalid(spec.Child("role"), p.Spec.Role, fmt.Sprintf(
+				"it is that of MachineConfigPool %s of Cluster %s: change that one, or use another role", other.Name, p.Spec.ClusterName)))
+		}
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	return validateMembership(p, others)
+}
+
+// validateMembership checks that labels put a Node in the pool and in no other, and that the pool takes no Node of another.
+func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) field.ErrorList {
+	nodeSelector := field.NewPath("spec", "nodeSelector")
+	own, err := pool.Labels(*p)
+	var notRegistrable *pool.NotRegistrableError
+	switch {
+	case errors.As(err, &notRegistrable):
+		return field.ErrorList{field.Invalid(field.NewPath(notRegistrable.Path), field.OmitValueType{}, notRegistrable.Why)}
+	case err != nil:
+		return field.ErrorList{field.Invalid(nodeSelector, field.OmitValueType{}, err.Error())}
+	}
+	errs := validateNodeLabels(own, p.Spec.Role, nodeSelector)
+	all := append(slices.Clone(others), *p)
+	if decision, err := pool.Decide(own, all); err != nil {
+		errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, err.Error()))
+	} else if decision.Role != p.Spec.Role {
+		errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, fmt.Sprintf(
+			"Nodes with these labels are in the pool %q: select another label", decision.Role)))
+	}
+	for _, other := range others {
+		theirs, err := pool.Labels(other)
+		if err != nil {
+			continue // that pool's own mistake
+		}
+		var conflict *pool.ConflictError
+		decision, err := pool.Decide(theirs, all)
+		if decision.Role == p.Spec.Role || errors.As(err, &conflict) && slices.Contains(conflict.Roles, p.Spec.Role) {
+			errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, fmt.Sprintf(
+				"it also selects the Nodes of MachineConfigPool %s (role %s): select a label that they don't have", other.Name, other.Spec.Role)))
+		}
+	}
+	return errs
+}
+
+// warnings tells of what is allowed and seldom meant.
+func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfigPool) (admission.Warnings, error) {
+	var warnings admission.Warnings
+	selects, err := w.selectsAny(ctx, p)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("MachineConfigs of namespace %s: %w", p.Namespace, err))
+	}
+	if !selects {
+		warnings = append(warnings, fmt.Sprintf("spec.machineConfigSelector selects no MachineConfig of namespace %s now: "+
+			"the pool adds nothing until one has its labels", p.Namespace))
+	}
+	selectors := *p
+	selectors.Spec.NodeLabels = nil
+	asked, err := pool.Labels(selectors)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(asked)) {
+		if node.KubeletMaySet(key) {
+			warnings = append(warnings, fmt.Sprintf("spec.nodeSelector: a kubelet may set %s on its own Node, so whoever has a host could move it "+
+				"into this pool: select by a label that starts with node-role.kubernetes.io/ or node-restriction.kubernetes.io/", key))
+		}
+	}
+	return warnings, nil
+}
+
+// selectsAny says whether the pool's selector selects any MachineConfig. It reads their metadata only.
+func (w *MachineConfigPool) selectsAny(ctx context.Context, p *poolv1.MachineConfigPool) (bool, error) {
+	selector, err := metav1.LabelSelectorAsSelector(p.Spec.MachineConfigSelector)
+	if err != nil || selector.Empty() {
+		return false, err // an empty selector selects nothing
+	}
+	rendered, err := labels.NewRequirement(poolv1.RenderedForLabel, "!", nil)
+	if err != nil {
+		return false, err
+	}
+	configs := &metav1.PartialObjectMetadataList{}
+	configs.SetGroupVersionKind(poolv1.GroupVersion.WithKind("MachineConfigList"))
+	err = w.Reader.List(ctx, configs, client.InNamespace(p.Namespace), client.MatchingLabelsSelector{Selector: selector.Add(*rendered)}, client.Limit(1))
+	return len(configs.Items) > 0, err
+}

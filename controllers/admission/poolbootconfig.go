@@ -1,0 +1,81 @@
+package admission
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// +kubebuilder:webhook:verbs=create;update,path=/validate-bootstrap-cluster-x-k8s-io-v1alpha1-poolbootconfig,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,versions=v1alpha1,name=validation.poolbootconfig.bootstrap.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
+
+// PoolbootConfig validates PoolbootConfigs. Cluster API's contract wants fields that an in-place update may change to stay
+// mutable, and the bootstrap Secret is written once; so what went into the Secret or onto the Node is immutable:
+//
+//   - configSource, once the Secret stands;
+//   - with configSource.inline the whole spec, once the Secret stands, because it is all in there;
+//   - nodeName, once the Node stands.
+//
+// With configSource.server everything else stays mutable and counts the next time the host asks.
+type PoolbootConfig struct{}
+
+var _ admission.Validator[*bootstrapv1.PoolbootConfig] = &PoolbootConfig{}
+
+// ValidateCreate refuses a PoolbootConfig that no host could boot with.
+func (*PoolbootConfig) ValidateCreate(_ context.Context, config *bootstrapv1.PoolbootConfig) (admission.Warnings, error) {
+	return nil, invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), config, validateConfigSpec(&config.Spec, field.NewPath("spec")))
+}
+
+// ValidateUpdate refuses changes of what is written already and holds others to what ValidateCreate asks for.
+func (*PoolbootConfig) ValidateUpdate(_ context.Context, before, config *bootstrapv1.PoolbootConfig) (admission.Warnings, error) {
+	if settled(config, before.Spec, config.Spec) {
+		return nil, nil
+	}
+	spec := field.NewPath("spec")
+	errs := slices.Concat(validateConfigSpec(&config.Spec, spec), validateWritten(before, config, spec))
+	return nil, invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), config, errs)
+}
+
+// ValidateDelete lets every PoolbootConfig be deleted.
+func (*PoolbootConfig) ValidateDelete(context.Context, *bootstrapv1.PoolbootConfig) (admission.Warnings, error) {
+	return nil, nil
+}
+
+// validateWritten refuses a change of what is in the bootstrap Secret or on the Node.
+func validateWritten(before, config *bootstrapv1.PoolbootConfig, spec *field.Path) field.ErrorList {
+	const cure = ": make a new Machine (change the PoolbootConfigTemplate of its MachineDeployment)"
+	hasSecret := before.Status.DataSecretName != ""
+	switch {
+	case hasSecret && !equality.Semantic.DeepEqual(before.Spec.ConfigSource, config.Spec.ConfigSource):
+		return field.ErrorList{field.Forbidden(spec.Child("configSource"), "it can't change once the bootstrap Secret stands"+cure)}
+	case hasSecret && before.Spec.ConfigSource.Inline != nil:
+		return field.ErrorList{field.Forbidden(spec, "with configSource.inline it is all in the bootstrap Secret, which is written once"+cure)}
+	case before.Status.Node != nil && before.Spec.NodeName != config.Spec.NodeName:
+		return field.ErrorList{field.Forbidden(spec.Child("nodeName"), "it can't change once Node "+before.Status.Node.Name+" stands"+cure)}
+	}
+	return nil
+}
+
+// validateConfigSpec checks the spec of a PoolbootConfig or of a template's.
+func validateConfigSpec(config *bootstrapv1.PoolbootConfigSpec, spec *field.Path) field.ErrorList {
+	errs := slices.Concat(
+		validateNodeLabels(config.NodeLabels, config.Pool, spec.Child("nodeLabels")),
+		validateTaints(config.NodeTaints, spec.Child("nodeTaints")),
+	)
+	const controlPlane = "control plane machines can't boot into a pool: use the control plane provider's own bootstrap config"
+	if decision, err := pool.Decide(config.NodeLabels, nil); err == nil && decision.ControlPlane {
+		errs = append(errs, field.Forbidden(spec.Child("nodeLabels"), controlPlane))
+	}
+	if config.Pool == "master" || config.Pool == "control-plane" {
+		errs = append(errs, field.Invalid(spec.Child("pool"), config.Pool, controlPlane))
+	}
+	if extra := config.ExtraConfig; extra != nil {
+		errs = append(errs, validateIgnition(extra.Config, extra.Butane, spec.Child("extraConfig"))...)
+	}
+	return errs
+}

@@ -1,0 +1,49 @@
+package admission
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/cluster-api/util/topology"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+// +kubebuilder:webhook:verbs=create;update,path=/validate-bootstrap-cluster-x-k8s-io-v1alpha1-poolbootconfigtemplate,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigtemplates,versions=v1alpha1,name=validation.poolbootconfigtemplate.bootstrap.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
+
+// PoolbootConfigTemplate validates PoolbootConfigTemplates. Their spec is immutable, but for the dry runs by which Cluster
+// API's topology controller finds out what it would have to change.
+type PoolbootConfigTemplate struct{}
+
+var _ admission.Validator[*bootstrapv1.PoolbootConfigTemplate] = &PoolbootConfigTemplate{}
+
+// ValidateCreate refuses a template whose PoolbootConfigs would be refused.
+func (*PoolbootConfigTemplate) ValidateCreate(_ context.Context, template *bootstrapv1.PoolbootConfigTemplate) (admission.Warnings, error) {
+	resource := field.NewPath("spec", "template")
+	errs := append(template.Spec.Template.ObjectMeta.Validate(resource.Child("metadata")),
+		validateConfigSpec(&template.Spec.Template.Spec, resource.Child("spec"))...)
+	return nil, invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfigTemplate"), template, errs)
+}
+
+// ValidateUpdate refuses every change of the spec; on a dry run of the topology controller it only looks at the new spec.
+func (w *PoolbootConfigTemplate) ValidateUpdate(ctx context.Context, before, template *bootstrapv1.PoolbootConfigTemplate) (admission.Warnings, error) {
+	if settled(template, before.Spec, template.Spec) {
+		return nil, nil
+	}
+	request, err := admission.RequestFromContext(ctx)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	if topology.IsDryRunRequest(request, template) {
+		return w.ValidateCreate(ctx, template)
+	}
+	return nil, invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfigTemplate"), template, field.ErrorList{field.Forbidden(
+		field.NewPath("spec"), "it is immutable: make a new template and name it in the MachineDeployment")})
+}
+
+// ValidateDelete lets every template be deleted.
+func (*PoolbootConfigTemplate) ValidateDelete(context.Context, *bootstrapv1.PoolbootConfigTemplate) (admission.Warnings, error) {
+	return nil, nil
+}
