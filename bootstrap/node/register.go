@@ -1,9 +1,137 @@
 package node
 
-import "errors"
+import (
+	"fmt"
+	"regexp"
+	"strings"
 
-// Register works out what a Node is registered with. Errors are *ConflictError, *InvalidError, *OutsidePoolError, and
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/klog/v2"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// providerIDPattern leaves out what would need quoting in a systemd EnvironmentFile.
+var providerIDPattern = regexp.MustCompile(`^[A-Za-z0-9.-]+://[A-Za-z0-9._:/-]+$`)
+
+// Register works out what a Node is registered with. The labels it returns were run through pool.Decide and put the
+// Node in the pool that was decided. Errors are *ConflictError, *InvalidError, *OutsidePoolError, and
 // *pool.NotRegistrableError for a pool whose selector can't be turned into labels.
 func Register(in Input) (Registration, error) {
-	return Registration{}, errors.New("not yet")
+	if err := validate(in); err != nil {
+		return Registration{}, err
+	}
+	labels, err := nodeLabels(in)
+	if err != nil {
+		return Registration{}, err
+	}
+	if err := inPool(in, labels); err != nil {
+		return Registration{}, err
+	}
+	taints, err := nodeTaints(in)
+	if err != nil {
+		return Registration{}, err
+	}
+	return Registration{
+		Name:       in.NodeName,
+		ProviderID: in.ProviderID,
+		Labels:     labels,
+		Taints:     taints,
+		Annotations: map[string]string{
+			poolv1.NodeConfigAnnotation:        klog.KObj(in.Config).String(),
+			poolv1.NodeCurrentConfigAnnotation: in.RenderedConfig,
+			poolv1.NodeDesiredConfigAnnotation: in.RenderedConfig,
+		},
+	}, nil
+}
+
+// validate checks the names that the kubelet will use. A Node's name may be longer than a label value, but the kubelet
+// writes it to kubernetes.io/hostname and fails to register when it does not fit.
+func validate(in Input) error {
+	problems := append(validation.IsDNS1123Subdomain(in.NodeName), validation.IsValidLabelValue(in.NodeName)...)
+	if len(problems) > 0 {
+		return &InvalidError{Source: fmt.Sprintf("Node name %q", in.NodeName), Problem: strings.Join(problems, "; ")}
+	}
+	if in.ProviderID != "" && !providerIDPattern.MatchString(in.ProviderID) {
+		return &InvalidError{Source: fmt.Sprintf("providerID %q", in.ProviderID), Problem: "must match " + providerIDPattern.String()}
+	}
+	return nil
+}
+
+// nodeLabels joins the labels of all sources.
+func nodeLabels(in Input) (map[string]string, error) {
+	ofPool, err := pool.Labels(in.Pool)
+	if err != nil {
+		return nil, err
+	}
+	poolName := fmt.Sprintf("MachineConfigPool %s", klog.KObj(&in.Pool))
+	set := labelSet{}
+	for _, from := range []struct {
+		source string
+		labels map[string]string
+	}{
+		{poolName + " spec.nodeSelector and spec.nodeLabels", ofPool},
+		{poolName + " spec.role", map[string]string{poolv1.NodePoolLabel: in.Pool.Spec.Role}},
+		{"BareMetalHost metadata.uid", hostLabels(in.HostUID)},
+		{"Machine metadata.labels", labels.GetManagedLabels(in.MachineLabels, in.SyncedLabels...)},
+		{fmt.Sprintf("PoolbootConfig %s spec.nodeLabels", klog.KObj(in.Config)), in.Config.Spec.NodeLabels},
+	} {
+		if err := set.add(from.source, from.labels); err != nil {
+			return nil, err
+		}
+	}
+	return set.labels(), nil
+}
+
+func hostLabels(uid string) map[string]string {
+	if uid == "" {
+		return nil
+	}
+	return map[string]string{poolv1.NodeMetal3UUIDLabel: uid}
+}
+
+// nodeTaints joins the taints of all sources and the two that keep pods off the Node until Poolboot and Cluster API have
+// done their part.
+func nodeTaints(in Input) ([]corev1.Taint, error) {
+	set := taintSet{}
+	for _, from := range []struct {
+		source string
+		taints []corev1.Taint
+	}{
+		{"Poolboot", []corev1.Taint{
+			{Key: poolv1.NodeUnassignedTaint, Effect: corev1.TaintEffectNoSchedule},
+			clusterv1.NodeUninitializedTaint,
+		}},
+		{fmt.Sprintf("MachineConfigPool %s spec.nodeTaints", klog.KObj(&in.Pool)), in.Pool.Spec.NodeTaints},
+		{fmt.Sprintf("PoolbootConfig %s spec.nodeTaints", klog.KObj(in.Config)), in.Config.Spec.NodeTaints},
+	} {
+		if err := set.add(from.source, from.taints); err != nil {
+			return nil, err
+		}
+	}
+	return set.taints(), nil
+}
+
+// inPool makes sure that the labels put the Node where it was decided to be: labels of the Machine or the PoolbootConfig
+// may match another pool's selector too.
+func inPool(in Input, labels map[string]string) error {
+	outside := func(why string) error { return &OutsidePoolError{Role: in.Pool.Spec.Role, Why: why} }
+	decision, err := pool.Decide(labels, in.Pools)
+	switch {
+	case err != nil:
+		return outside(err.Error())
+	case decision.ControlPlane:
+		return outside("they are those of a control plane node")
+	case decision.Role == "":
+		return outside("no pool selects them")
+	case decision.Role != in.Pool.Spec.Role:
+		return outside(fmt.Sprintf("the pool %q selects them", decision.Role))
+	default:
+		return nil
+	}
 }

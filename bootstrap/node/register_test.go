@@ -1,0 +1,248 @@
+package node_test
+
+import (
+	"regexp"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+const hostUID = "3f2c9a54-5b1e-4d0c-9e51-6f9c0a2b7d11"
+
+func poolOf(role string) poolv1.MachineConfigPool {
+	return poolv1.MachineConfigPool{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "edge-" + role},
+		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: "edge", Role: role},
+	}
+}
+
+// infraInput is a Machine that boots into the pool infra and carries no labels of its own.
+func infraInput() *node.Input {
+	in := &node.Input{
+		NodeName:       "infra-x7k2p",
+		ProviderID:     "metal3://metal/rack1-u12/infra-m3m",
+		HostUID:        hostUID,
+		Pool:           poolOf("infra"),
+		Config:         &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "infra-boot"}},
+		RenderedConfig: "rendered-edge-infra-0123456789abcdef0123456789abcdef",
+	}
+	in.Pools = []poolv1.MachineConfigPool{poolOf("worker"), in.Pool}
+	return in
+}
+
+var _ = Describe("a Node's registration", func() {
+	var in *node.Input
+
+	BeforeEach(func() { in = infraInput() })
+
+	It("has the labels of its pool, its role and its host, and no others", func() {
+		registration, err := node.Register(*in)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(registration.Labels).To(Equal(map[string]string{
+			"node-role.kubernetes.io/infra": "",
+			"node.cluster.x-k8s.io/pool":    "infra",
+			"metal3.io/uuid":                hostUID,
+		}))
+	})
+
+	It("has the name, the providerID and the annotations that lead back to its PoolbootConfig", func() {
+		registration, err := node.Register(*in)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(registration.Name).To(Equal("infra-x7k2p"))
+		Expect(registration.ProviderID).To(Equal("metal3://metal/rack1-u12/infra-m3m"))
+		Expect(registration.Annotations).To(Equal(map[string]string{
+			"pool.cluster.x-k8s.io/poolbootconfig": "metal/infra-boot",
+			"pool.cluster.x-k8s.io/current-config": in.RenderedConfig,
+			"pool.cluster.x-k8s.io/desired-config": in.RenderedConfig,
+		}))
+	})
+
+	It("takes what the pool, the Machine and the PoolbootConfig say beside that", func() {
+		in.Pool.Spec.NodeLabels = map[string]string{"example.com/tier": "edge"}
+		in.Config.Spec.NodeLabels = map[string]string{"example.com/rack": "r1"}
+		in.MachineLabels = map[string]string{
+			"node-role.kubernetes.io/infra":             "", // the same value from two sources is fine
+			"node-role.kubernetes.io/worker":            "",
+			"node-restriction.kubernetes.io/tenant":     "a",
+			"sub.node-restriction.kubernetes.io/tenant": "b",
+			"node.cluster.x-k8s.io/zone":                "z1",
+			"sub.node.cluster.x-k8s.io/zone":            "z2",
+			"example.org/site":                          "s1",
+			"cluster.x-k8s.io/cluster-name":             "edge",
+			"not-node-role.kubernetes.io/x":             "",
+			"sub.node-role.kubernetes.io/x":             "",
+		}
+		in.SyncedLabels = []*regexp.Regexp{regexp.MustCompile(`^example\.org/`)}
+		registration, err := node.Register(*in)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(registration.Labels).To(Equal(map[string]string{
+			"node-role.kubernetes.io/infra":             "",
+			"node-role.kubernetes.io/worker":            "",
+			"node.cluster.x-k8s.io/pool":                "infra",
+			"metal3.io/uuid":                            hostUID,
+			"example.com/tier":                          "edge",
+			"example.com/rack":                          "r1",
+			"node-restriction.kubernetes.io/tenant":     "a",
+			"sub.node-restriction.kubernetes.io/tenant": "b",
+			"node.cluster.x-k8s.io/zone":                "z1",
+			"sub.node.cluster.x-k8s.io/zone":            "z2",
+			"example.org/site":                          "s1",
+		}))
+	})
+
+	It("leaves out what only a host can tell while there is none", func() {
+		in.HostUID, in.ProviderID = "", ""
+		registration, err := node.Register(*in)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(registration.Labels).NotTo(HaveKey("metal3.io/uuid"))
+		Expect(registration.KubeletArgs()).NotTo(ContainElement(HavePrefix("--provider-id")))
+	})
+
+	It("has the taints of pool and PoolbootConfig, and the two that Poolboot and Cluster API take away later", func() {
+		in.Pool.Spec.NodeTaints = []corev1.Taint{
+			{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule},
+			{Key: "infra", Value: "now", Effect: corev1.TaintEffectNoExecute},
+		}
+		added := metav1.Now()
+		in.Config.Spec.NodeTaints = []corev1.Taint{
+			{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule, TimeAdded: &added},
+			{Key: "burn-in", Effect: corev1.TaintEffectPreferNoSchedule},
+		}
+		registration, err := node.Register(*in)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(registration.Taints).To(Equal([]corev1.Taint{
+			{Key: "burn-in", Effect: corev1.TaintEffectPreferNoSchedule},
+			{Key: "infra", Value: "now", Effect: corev1.TaintEffectNoExecute},
+			{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule},
+			{Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule},
+			{Key: "pool.cluster.x-k8s.io/unassigned", Effect: corev1.TaintEffectNoSchedule},
+		}))
+	})
+
+	It("is made beforehand as a Node that is not Ready", func() {
+		registration, err := node.Register(*in)
+		Expect(err).NotTo(HaveOccurred())
+		made := registration.Node()
+		Expect(made.Name).To(Equal(registration.Name))
+		Expect(made.Labels).To(Equal(registration.Labels))
+		Expect(made.Annotations).To(Equal(registration.Annotations))
+		Expect(made.Spec).To(Equal(corev1.NodeSpec{ProviderID: registration.ProviderID, Taints: registration.Taints}))
+		Expect(made.Status.Conditions).To(ConsistOf(SatisfyAll(
+			HaveField("Type", corev1.NodeReady),
+			HaveField("Status", corev1.ConditionFalse),
+			HaveField("Reason", "PoolbootWaitingForKubelet"))))
+	})
+
+	DescribeTable("is refused when two sources disagree, and both are named,",
+		func(change func(), key, one, other string) {
+			change()
+			_, err := node.Register(*in)
+			Expect(err).To(BeAssignableToTypeOf(&node.ConflictError{}))
+			Expect(err).To(HaveField("Key", key))
+			Expect(err).To(HaveField("Sources", ConsistOf(one, other)))
+			Expect(err).To(MatchError(SatisfyAll(ContainSubstring(key), ContainSubstring(one), ContainSubstring(other))))
+		},
+		Entry("pool and PoolbootConfig",
+			func() {
+				in.Pool.Spec.NodeLabels = map[string]string{"example.com/tier": "edge"}
+				in.Config.Spec.NodeLabels = map[string]string{"example.com/tier": "core"}
+			}, "example.com/tier",
+			`MachineConfigPool metal/edge-infra spec.nodeSelector and spec.nodeLabels ("edge")`,
+			`PoolbootConfig metal/infra-boot spec.nodeLabels ("core")`),
+		Entry("Machine and the pool's role",
+			func() { in.MachineLabels = map[string]string{"node.cluster.x-k8s.io/pool": "worker"} },
+			"node.cluster.x-k8s.io/pool",
+			`MachineConfigPool metal/edge-infra spec.role ("infra")`, `Machine metadata.labels ("worker")`),
+		Entry("PoolbootConfig and the host's UID",
+			func() { in.Config.Spec.NodeLabels = map[string]string{"metal3.io/uuid": "another"} },
+			"metal3.io/uuid",
+			`BareMetalHost metadata.uid ("`+hostUID+`")`, `PoolbootConfig metal/infra-boot spec.nodeLabels ("another")`),
+		Entry("taints of pool and PoolbootConfig",
+			func() {
+				in.Pool.Spec.NodeTaints = []corev1.Taint{{Key: "infra", Value: "a", Effect: corev1.TaintEffectNoSchedule}}
+				in.Config.Spec.NodeTaints = []corev1.Taint{{Key: "infra", Value: "b", Effect: corev1.TaintEffectNoSchedule}}
+			}, "infra:NoSchedule",
+			`MachineConfigPool metal/edge-infra spec.nodeTaints ("a")`, `PoolbootConfig metal/infra-boot spec.nodeTaints ("b")`),
+		Entry("a taint that is Poolboot's own",
+			func() {
+				in.Pool.Spec.NodeTaints = []corev1.Taint{
+					{Key: poolv1.NodeUnassignedTaint, Value: "mine", Effect: corev1.TaintEffectNoSchedule}}
+			}, "pool.cluster.x-k8s.io/unassigned:NoSchedule",
+			`Poolboot ("")`, `MachineConfigPool metal/edge-infra spec.nodeTaints ("mine")`),
+	)
+
+	DescribeTable("is refused when its labels lead elsewhere than the pool that was decided",
+		func(change func(), why string) {
+			change()
+			_, err := node.Register(*in)
+			Expect(err).To(BeAssignableToTypeOf(&node.OutsidePoolError{}))
+			Expect(err).To(HaveField("Role", in.Pool.Spec.Role))
+			Expect(err).To(MatchError(ContainSubstring(why)))
+		},
+		Entry("a second custom pool matches too",
+			func() {
+				in.Pools = append(in.Pools, poolOf("gpu"))
+				in.MachineLabels = map[string]string{"node-role.kubernetes.io/gpu": ""}
+			}, "gpu and infra"),
+		Entry("a custom pool takes what was to be a worker",
+			func() {
+				in.Pool = poolOf("worker")
+				in.Config.Spec.NodeLabels = map[string]string{"node-role.kubernetes.io/infra": ""}
+			}, `the pool "infra" selects them`),
+		Entry("they are a control plane's",
+			func() { in.MachineLabels = map[string]string{"node-role.kubernetes.io/control-plane": ""} },
+			"they are those of a control plane node"),
+		Entry("the pool is none of the cluster's",
+			func() { in.Pools = in.Pools[:1] }, "no pool selects them"),
+	)
+
+	DescribeTable("is refused when no Node can have it, and the field is named,",
+		func(change func(), source, problem string) {
+			change()
+			_, err := node.Register(*in)
+			Expect(err).To(BeAssignableToTypeOf(&node.InvalidError{}))
+			Expect(err).To(HaveField("Source", source))
+			Expect(err).To(MatchError(ContainSubstring(problem)))
+		},
+		Entry("a label key",
+			func() { in.Config.Spec.NodeLabels = map[string]string{"no key": "x"} },
+			"PoolbootConfig metal/infra-boot spec.nodeLabels", `label key "no key"`),
+		Entry("a label value",
+			func() { in.Pool.Spec.NodeLabels = map[string]string{"example.com/tier": "$(reboot)"} },
+			"MachineConfigPool metal/edge-infra spec.nodeSelector and spec.nodeLabels", `example.com/tier: value "$(reboot)"`),
+		Entry("a taint's key",
+			func() { in.Config.Spec.NodeTaints = []corev1.Taint{{Effect: corev1.TaintEffectNoSchedule}} },
+			"PoolbootConfig metal/infra-boot spec.nodeTaints", "key: "),
+		Entry("a taint's value",
+			func() {
+				in.Config.Spec.NodeTaints = []corev1.Taint{{Key: "k", Value: "a b", Effect: corev1.TaintEffectNoSchedule}}
+			},
+			"PoolbootConfig metal/infra-boot spec.nodeTaints", "value: "),
+		Entry("a taint's effect",
+			func() { in.Pool.Spec.NodeTaints = []corev1.Taint{{Key: "k", Effect: "Never"}} },
+			"MachineConfigPool metal/edge-infra spec.nodeTaints", "effect: must be NoSchedule"),
+		Entry("a name with capitals",
+			func() { in.NodeName = "Infra" }, `Node name "Infra"`, "lowercase RFC 1123 subdomain"),
+		Entry("a name longer than the label kubernetes.io/hostname takes",
+			func() { in.NodeName = strings.Repeat("a", 64) },
+			`Node name "`+strings.Repeat("a", 64)+`"`, "must be no more than 63"),
+		Entry("a providerID that a unit's environment can't hold",
+			func() { in.ProviderID = "metal3://metal/rack1 --register-node=false" },
+			`providerID "metal3://metal/rack1 --register-node=false"`, "must match"),
+	)
+
+	It("is refused for a pool whose selector names no labels", func() {
+		in.Pool.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "example.com/tier", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"edge"}}}}
+		_, err := node.Register(*in)
+		Expect(err).To(BeAssignableToTypeOf(&pool.NotRegistrableError{}))
+	})
+})
