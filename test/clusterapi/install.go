@@ -4,15 +4,62 @@ package clusterapi
 
 import (
 	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/cluster-api/util/test/builder"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// Install installs the CustomResourceDefinitions of Cluster API (with its generic test providers), Metal3 and Poolboot, and
-// returns when the API server serves them all.
-func Install(ctx context.Context, cfg *rest.Config) error { return nil }
+const (
+	poolbootModule   = "github.com/poolboot/cluster-api-bootstrap-provider-poolboot"
+	clusterAPIModule = "sigs.k8s.io/cluster-api"
+)
 
-// InstallWebhooks installs the webhook configurations of a manifest, pointed at a server on loopback instead of a Service:
-// url is that server's, https://host:port, to which each webhook's path is added; ca is the PEM certificate that vouches
-// for it.
-func InstallWebhooks(ctx context.Context, cfg *rest.Config, manifestPath, url string, ca []byte) error { return nil }
+// Install installs the CustomResourceDefinitions of Cluster API (with the generic control plane and bootstrap provider of
+// its own tests), Metal3 and Poolboot, and returns when the API server serves them all. Definitions that are there already
+// are updated.
+func Install(ctx context.Context, cfg *rest.Config) error {
+	poolboot, err := moduleDir(ctx, poolbootModule)
+	if err != nil {
+		return err
+	}
+	clusterAPI, err := moduleDir(ctx, clusterAPIModule)
+	if err != nil {
+		return err
+	}
+	_, err = envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{
+		Paths: []string{
+			filepath.Join(clusterAPI, "core", "config", "crd", "bases"),
+			filepath.Join(poolboot, "config", "crd", "bases"),
+			filepath.Join(poolboot, "test", "metal3", "crds"),
+		},
+		CRDs: []*apiextensionsv1.CustomResourceDefinition{
+			builder.GenericControlPlaneCRD.DeepCopy(),
+			builder.GenericBootstrapConfigCRD.DeepCopy(),
+			builder.GenericBootstrapConfigTemplateCRD.DeepCopy(),
+		},
+		ErrorIfPathMissing: true,
+		MaxTime:            time.Minute,
+	})
+	return err
+}
+
+// moduleDir returns the folder of a module that this one requires, or of this one.
+func moduleDir(ctx context.Context, module string) (string, error) {
+	command := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
+	out, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("find module %s (run inside the repository, with Go on the PATH): %w", module, err)
+	}
+	dir := strings.TrimSpace(string(out))
+	if dir == "" {
+		return "", fmt.Errorf("module %s is not downloaded: run \"go mod download\"", module)
+	}
+	return dir, nil
+}

@@ -5,21 +5,37 @@ package metal3
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/manager"
+	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/metal3/v1beta2"
 )
 
-// Hardware is what BareMetalHosts stand for. Its methods may be called again after an error, and for a host that is on
-// (or off) already; they must not block longer than a power command does.
+// defaultRetryInterval is the real provider's.
+const defaultRetryInterval = 30 * time.Second
+
+// Hardware is what BareMetalHosts stand for. A call may be repeated after an error. The context is the command's, not the
+// host's: it ends when the simulator does. A call may take as long as a power command does, no longer.
 type Hardware interface {
-	// PowerOn boots a host. After a deployment userData is what the host finds on its config drive, and its disk holds a
-	// fresh image: whatever the host was before is gone. On a mere power cycle userData is nil and the host boots from the
-	// disk it had.
+	// PowerOn boots a host that is off. After a deployment userData is what the host finds on its config drive, and its
+	// disk holds a fresh image: whatever the host was before is gone. On a mere power cycle userData is nil and the host
+	// boots from the disk it had.
 	PowerOn(ctx context.Context, host *bmov1alpha1.BareMetalHost, userData []byte) error
-	// PowerOff ends a host at once, as pulling the plug does. Its disk stays.
+	// PowerOff ends a host at once, as pulling the plug does. Its disk stays. A host that is off already is no error.
 	PowerOff(ctx context.Context, host *bmov1alpha1.BareMetalHost) error
 }
 
@@ -34,15 +50,58 @@ type Options struct {
 	// RetryInterval is the wait between two looks for a free host, or for the Node of a provisioned host. Zero is what the
 	// real provider has: 30 seconds.
 	RetryInterval time.Duration
-	// Log is the simulator's logger. The zero value is silent.
+	// Log is the simulator's logger. The zero value is controller-runtime's global one.
 	Log logr.Logger
 }
 
 // Simulator is the running simulator.
-type Simulator struct{}
+type Simulator struct {
+	running *manager.Running
+}
 
 // Start starts the simulator for every namespace and returns when it reconciles.
-func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, error) { return nil, nil }
+func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, error) {
+	if options.Hardware == nil {
+		options.Hardware = idle{}
+	}
+	if options.RetryInterval == 0 {
+		options.RetryInterval = defaultRetryInterval
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
+		bmov1alpha1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme:     scheme,
+		Logger:     options.Log,
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	c, live := mgr.GetClient(), mgr.GetAPIReader()
+	if err := errors.Join(
+		(&clusterReconciler{Client: c}).setUp(mgr),
+		(&machineReconciler{Client: c, hosts: live, retryInterval: options.RetryInterval}).setUp(mgr),
+		(&hostReconciler{Client: c, hosts: live, options: options}).setUp(mgr),
+	); err != nil {
+		return nil, fmt.Errorf("set up the Metal3 simulator: %w", err)
+	}
+	running, err := manager.Start(ctx, mgr)
+	if err != nil {
+		return nil, fmt.Errorf("start the Metal3 simulator: %w", err)
+	}
+	return &Simulator{running: running}, nil
+}
 
 // Stop ends the simulator and returns when it has ended. It leaves the hosts' power as it is.
-func (s *Simulator) Stop() error { return nil }
+func (s *Simulator) Stop() error { return s.running.Stop() }
+
+// idle is hardware that does nothing.
+type idle struct{}
+
+func (idle) PowerOn(context.Context, *bmov1alpha1.BareMetalHost, []byte) error { return nil }
+func (idle) PowerOff(context.Context, *bmov1alpha1.BareMetalHost) error        { return nil }

@@ -1,0 +1,96 @@
+package clusterapi
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/core/reconcilers/cluster"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machine"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinedeployment"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinehealthcheck"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machineset"
+	"sigs.k8s.io/cluster-api/core/setup"
+	"sigs.k8s.io/cluster-api/core/webhooks/admission"
+	"sigs.k8s.io/cluster-api/core/webhooks/conversion"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+)
+
+const (
+	controllerName = "cluster-api"
+
+	// connectionGracePeriod is after how long without a connection a workload cluster counts as lost.
+	connectionGracePeriod = 50 * time.Second
+	// conditionsGracePeriod is after how long without a connection Node conditions turn Unknown.
+	conditionsGracePeriod = 5 * time.Minute
+	// connectionRetry is the wait between two tries to reach a workload cluster; Cluster API's own is 30 seconds.
+	connectionRetry = 2 * time.Second
+)
+
+var workers = controller.Options{MaxConcurrentReconciles: 2}
+
+func setUpClusterCache(ctx context.Context, mgr ctrl.Manager) (clustercache.ClusterCache, error) {
+	secrets, err := setup.CreateSecretCachingClient(mgr)
+	if err != nil {
+		return nil, err
+	}
+	clusterCache, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
+		SecretClient: secrets,
+		Cache:        setup.ClusterCacheCacheOptions(),
+		Client:       setup.ClusterCacheClientOptions(controllerName, 20, 30),
+	}, workers)
+	if err != nil {
+		return nil, err
+	}
+	HurryConnections(clusterCache)
+	return clusterCache, nil
+}
+
+// HurryConnections makes a cluster cache try again after two seconds, not thirty, when a workload cluster can't be reached.
+func HurryConnections(clusterCache clustercache.ClusterCache) {
+	if c, ok := clusterCache.(interface {
+		SetConnectionCreationRetryInterval(time.Duration)
+	}); ok {
+		c.SetConnectionCreationRetryInterval(connectionRetry)
+	}
+}
+
+func setUpReconcilers(ctx context.Context, mgr ctrl.Manager, clusterCache clustercache.ClusterCache, options Options) error {
+	c, reader := mgr.GetClient(), mgr.GetAPIReader()
+	return errors.Join(
+		(&cluster.Reconciler{
+			Client: c, APIReader: reader, ClusterCache: clusterCache,
+			RemoteConnectionGracePeriod: connectionGracePeriod,
+		}).SetupWithManager(ctx, mgr, workers),
+		(&machine.Reconciler{
+			Client: c, APIReader: reader, ClusterCache: clusterCache,
+			RemoteConditionsGracePeriod: conditionsGracePeriod,
+			AdditionalSyncMachineLabels: options.SyncedLabels,
+		}).SetupWithManager(ctx, mgr, workers),
+		(&machineset.Reconciler{
+			Client: c, APIReader: reader, ClusterCache: clusterCache,
+			PreflightChecks: sets.New[clusterv1.MachineSetPreflightCheck](),
+		}).SetupWithManager(ctx, mgr, workers),
+		(&machinedeployment.Reconciler{Client: c, APIReader: reader}).SetupWithManager(ctx, mgr, workers),
+		(&machinehealthcheck.Reconciler{Client: c, ClusterCache: clusterCache}).SetupWithManager(ctx, mgr, workers),
+	)
+}
+
+func setUpWebhooks(mgr ctrl.Manager, clusterCache clustercache.ClusterCache) error {
+	conversion.SetAPIVersionGetter(func(_ context.Context, kind schema.GroupKind) (string, error) {
+		return schema.GroupVersion{Group: kind.Group, Version: clusterv1.GroupVersion.Version}.String(), nil
+	})
+	return errors.Join(
+		(&admission.Cluster{Client: mgr.GetClient(), ClusterCacheReader: clusterCache}).SetupWebhookWithManager(mgr),
+		(&admission.ClusterClass{Client: mgr.GetClient()}).SetupWebhookWithManager(mgr),
+		(&admission.Machine{}).SetupWebhookWithManager(mgr),
+		(&admission.MachineSet{}).SetupWebhookWithManager(mgr),
+		(&admission.MachineDeployment{}).SetupWebhookWithManager(mgr),
+		(&admission.MachineHealthCheck{}).SetupWebhookWithManager(mgr),
+	)
+}

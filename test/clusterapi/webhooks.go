@@ -1,0 +1,74 @@
+package clusterapi
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// fieldOwner owns what this package applies.
+const fieldOwner = client.FieldOwner("poolboot-test")
+
+// InstallWebhooks installs the webhook configurations of a manifest, pointed at a server on loopback instead of a Service:
+// url is that server's, https://host:port, to which each webhook's path is added; ca is the PEM certificate that vouches
+// for it. The API server may take a second to heed them.
+func InstallWebhooks(ctx context.Context, cfg *rest.Config, manifestPath, url string, ca []byte) error {
+	c, err := client.New(cfg, client.Options{})
+	if err != nil {
+		return err
+	}
+	manifest, err := os.Open(manifestPath)
+	if err != nil {
+		return err
+	}
+	defer manifest.Close()
+	for documents := yaml.NewYAMLOrJSONDecoder(manifest, 4096); ; {
+		configuration := &unstructured.Unstructured{}
+		if err := documents.Decode(configuration); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("%s: %w", manifestPath, err)
+		}
+		if len(configuration.Object) == 0 {
+			continue
+		}
+		if err := pointTo(configuration, url, ca); err != nil {
+			return fmt.Errorf("%s: %w", manifestPath, err)
+		}
+		applied := client.ApplyConfigurationFromUnstructured(configuration)
+		if err := c.Apply(ctx, applied, fieldOwner, client.ForceOwnership); err != nil {
+			return fmt.Errorf("apply %s of %s: %w", configuration.GetName(), manifestPath, err)
+		}
+	}
+}
+
+// pointTo puts a URL in the place of the Service of every webhook of a configuration.
+func pointTo(configuration *unstructured.Unstructured, url string, ca []byte) error {
+	webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
+	if err != nil {
+		return err
+	}
+	for _, webhook := range webhooks {
+		webhook, ok := webhook.(map[string]any)
+		if !ok {
+			return fmt.Errorf("%s %s: a webhook is not an object", configuration.GetKind(), configuration.GetName())
+		}
+		path, found, err := unstructured.NestedString(webhook, "clientConfig", "service", "path")
+		if err != nil || !found {
+			return fmt.Errorf("webhook %v: clientConfig.service.path is missing: %w", webhook["name"], err)
+		}
+		webhook["clientConfig"] = map[string]any{
+			"url":      url + path,
+			"caBundle": base64.StdEncoding.EncodeToString(ca),
+		}
+	}
+	return unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks")
+}

@@ -1,0 +1,45 @@
+package metal3_test
+
+import (
+	"context"
+	"sync"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/metal3"
+)
+
+var _ metal3.Hardware = &powerLog{}
+
+// powerLog is hardware that only remembers what was done to it.
+type powerLog struct {
+	mu     sync.Mutex
+	events []string
+}
+
+func (p *powerLog) PowerOn(_ context.Context, host *bmov1alpha1.BareMetalHost, userData []byte) error {
+	if userData == nil {
+		p.add(host.Name + " boots again")
+	} else {
+		p.add(host.Name + " boots with " + string(userData))
+	}
+	return nil
+}
+
+func (p *powerLog) PowerOff(_ context.Context, host *bmov1alpha1.BareMetalHost) error {
+	p.add(host.Name + " is off")
+	return nil
+}
+
+func (p *powerLog) add(event string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.events = append(p.events, event)
+}
+
+// Events returns what was done so far.
+func (p *powerLog) Events() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string{}, p.events...)
+}
