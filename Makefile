@@ -99,10 +99,14 @@ $(BIN)/etcd: $(TOOLS)/k8s/go.mod
 	@$(PROGRESS) "build etcd from source (once)" "$(NETWORK)" \
 		env CGO_ENABLED=0 go -C $(TOOLS)/k8s build -trimpath -ldflags "-s -w" -o $@ go.etcd.io/etcd/server/v3
 
+# A distribution sets these when it builds Ignition; the simulated hosts' has no SELinux.
+IGNITION := github.com/coreos/ignition/v2/internal
+IGNITION_LDFLAGS := -s -w -X $(IGNITION)/distro.selinuxRelabel=false -X $(IGNITION)/version.Raw=v2.27.0
+
 $(BIN)/ignition: $(TOOLS)/ignition/go.mod
 	@$(PROGRESS) "install the C library that Ignition needs" "install gcc and libblkid-dev yourself" hack/native-packages.sh
 	@$(PROGRESS) "build Ignition from source (once)" "$(NETWORK)" \
-		env CGO_ENABLED=1 go -C $(TOOLS)/ignition build -trimpath -o $@ github.com/coreos/ignition/v2/internal
+		env CGO_ENABLED=1 go -C $(TOOLS)/ignition build -trimpath -ldflags "$(IGNITION_LDFLAGS)" -o $@ $(IGNITION)
 
 $(CONTROLLER_GEN): $(TOOLS)/controller-gen/go.mod
 	@$(PROGRESS) "build controller-gen (once)" "$(NETWORK)" go -C $(TOOLS)/controller-gen build -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
