@@ -3,18 +3,27 @@ package ignition
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
 
 	"github.com/coreos/ignition/v2/config/v3_1/types"
 	"github.com/vincent-petithory/dataurl"
 )
 
+const (
+	gzipCompression = "gzip"
+	sha512Prefix    = "sha512-"
+)
+
 // Boot is the config server's answer to a host that follows its pointer: first the pool's configuration, then the
 // machine's own part, which wins.
 //
-// How the pool's bytes travel was read in Ignition's source (internal/resource/url.go, internal/exec/config_fetcher.go of
-// v2.27.0): Ignition asks with "Accept-Encoding: identity", so nothing undoes a Content-Encoding for certain. What
-// undoes gzip is the entry's own "compression: gzip", and the entry's verification is then of the bytes that come out. So
-// the server sends the gzip file as the body, without Content-Encoding, and PoolSHA512 is the hash of what was packed.
+// How the pool's bytes travel was read in Ignition's source (v2.27.0, internal/resource/url.go and
+// internal/exec/config_fetcher.go). Ignition asks with "Accept-Encoding: identity" and undoes no Content-Encoding. It undoes
+// gzip when the merge entry says "compression: gzip", and the entry's verification is then of the bytes that come out. So
+// the server sends a gzip file as the body, without Content-Encoding, and PoolSHA512 is the hash of what was packed.
 type Boot struct {
 	// PoolURL is where the pool's configuration is, as a gzip file.
 	PoolURL string
@@ -26,15 +35,17 @@ type Boot struct {
 	Overlay []byte
 }
 
-const gzipCompression = "gzip"
-
-// Marshal writes the answer as Ignition of spec 3.1.
+// Marshal writes the answer as Ignition of spec 3.1. It fails when the overlay is no Ignition.
 func (b Boot) Marshal() ([]byte, error) {
-	overlay, err := packed(b.Overlay)
+	overlay, err := selfContained(b.Overlay)
+	if err != nil {
+		return nil, fmt.Errorf("the machine's overlay: %w", err)
+	}
+	source, err := packed(overlay)
 	if err != nil {
 		return nil, err
 	}
-	compression, hash := gzipCompression, "sha512-"+b.PoolSHA512
+	compression, hash := gzipCompression, sha512Prefix+b.PoolSHA512
 	return canonical(types.Config{Ignition: types.Ignition{
 		Version: pointerVersion,
 		Config: types.IgnitionConfig{Merge: []types.Resource{
@@ -45,11 +56,44 @@ func (b Boot) Marshal() ([]byte, error) {
 				Verification: types.Verification{Hash: &hash},
 			},
 			{
-				Source:      &overlay,
+				Source:      &source,
 				Compression: &compression,
 			},
 		}},
 	}})
+}
+
+// selfContained makes the contents of every file say how they are packed and what their hash is. On the host it is
+// Ignition's merge that lays the overlay over the pool, and what the overlay does not say it would take from a pool's file of
+// the same path (see Merge).
+func selfContained(overlay []byte) ([]byte, error) {
+	config, err := Parse(overlay)
+	if err != nil {
+		return nil, err
+	}
+	for i := range config.Storage.Files {
+		contents := &config.Storage.Files[i].Contents
+		if contents.Source == nil {
+			continue
+		}
+		if contents.Compression == nil {
+			none := ""
+			contents.Compression = &none
+		}
+		if contents.Verification.Hash == nil {
+			data, err := contentsOf(*contents, maxUnpacked)
+			if errors.Is(err, errRemote) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", config.Storage.Files[i].Path, err)
+			}
+			sum := sha512.Sum512(data)
+			hash := sha512Prefix + hex.EncodeToString(sum[:])
+			contents.Verification.Hash = &hash
+		}
+	}
+	return Marshal(config)
 }
 
 // packed is a data URL of the gzip file of data.

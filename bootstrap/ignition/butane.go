@@ -2,6 +2,7 @@ package ignition
 
 import (
 	"errors"
+	"fmt"
 
 	butane "github.com/coreos/butane/config"
 	"github.com/coreos/butane/config/common"
@@ -20,21 +21,21 @@ func ParseButane(text string) (Config, error) {
 	})
 	var problems []Problem
 	for _, entry := range entries.Entries {
-		problem := Problem{Path: pathString(entry.Context), Message: entry.Message}
-		if entry.Marker.StartP != nil {
-			problem.Line = entry.Marker.StartP.Line
-		}
-		problems = append(problems, problem)
+		problems = append(problems, problemOf(entry))
 	}
 	switch {
 	case len(problems) > 0:
 		return Config{}, &ParseError{Problems: problems}
 	case errors.Is(err, common.ErrNoVariant):
-		return Config{}, problem("variant", "missing: say which variant of Butane the text is, for example \"fcos\"")
+		return Config{}, problem("variant", "missing: say which variant of Butane the text is, for example fcos")
 	case errors.Is(err, common.ErrInvalidVersion):
-		return Config{}, problem("version", "missing, or no version")
+		return Config{}, problem("version", "missing, or no version: say which version of the variant the text is")
 	case err != nil:
 		return Config{}, problem("", err.Error())
 	}
-	return Parse(raw)
+	config, err := Parse(raw)
+	if err != nil {
+		return Config{}, problem("version", fmt.Sprintf("makes Ignition that can't be read, use an older version: %v", err))
+	}
+	return config, nil
 }

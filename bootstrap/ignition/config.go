@@ -22,7 +22,7 @@ func New() Config {
 // Validate returns a *ParseError when Ignition would refuse the configuration, and nil otherwise. A configuration that
 // Parse returned is valid; one that was merged need not be.
 func Validate(c Config) error {
-	if problems := problemsIn(validate.ValidateWithContext(c, nil), nil); len(problems) > 0 {
+	if problems := problemsIn(validate.ValidateWithContext(c, nil)); len(problems) > 0 {
 		return &ParseError{Problems: problems}
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	ignerrors "github.com/coreos/ignition/v2/config/shared/errors"
-	"github.com/coreos/ignition/v2/config/util"
 	"github.com/coreos/ignition/v2/config/v3_5"
 )
 
@@ -21,39 +20,47 @@ func Parse(raw []byte) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	if older, ok := parserOf2[version]; ok {
-		return older(raw)
+	if parse2, ok := parserOf2[version]; ok {
+		return parse2(raw)
 	}
-
-	config, entries, err := v3_5.ParseCompatibleVersion(raw)
-	switch {
-	case errors.Is(err, ignerrors.ErrUnknownVersion):
-		return Config{}, problem("ignition.version", fmt.Sprintf("unknown version %q: read are %s", version, VersionsRead))
-	case err != nil:
-		problems := problemsIn(entries, raw)
-		if len(problems) == 0 {
-			return Config{}, problem("", err.Error())
-		}
-		return Config{}, &ParseError{Problems: problems}
-	}
-	return config, nil
+	return parse3(raw, version)
 }
 
 // specVersion reads the version that a document says it is of.
 func specVersion(raw []byte) (string, error) {
-	version, entries, err := util.GetConfigVersion(raw)
+	if len(raw) == 0 {
+		return "", problem("", "the document is empty")
+	}
+	var stub struct {
+		Ignition struct {
+			Version string `json:"version"`
+		} `json:"ignition"`
+	}
+	if err := json.Unmarshal(raw, &stub); err != nil {
+		return "", decodeError(raw, err)
+	}
+	if stub.Ignition.Version == "" {
+		return "", problem("ignition.version", "missing: say which version the document is of; read are "+VersionsRead)
+	}
+	return stub.Ignition.Version, nil
+}
+
+// parse3 reads a document of spec 3.
+func parse3(raw []byte, version string) (Config, error) {
+	config, entries, err := v3_5.ParseCompatibleVersion(raw)
 	switch {
 	case err == nil:
-		return version.String(), nil
-	case errors.Is(err, ignerrors.ErrEmpty):
-		return "", problem("", "the document is empty")
-	case errors.Is(err, ignerrors.ErrInvalidVersion):
-		var stub struct{ Ignition struct{ Version string } }
-		_ = json.Unmarshal(raw, &stub) // it was read a moment ago
-		if stub.Ignition.Version == "" {
-			return "", problem("ignition.version", "missing: say which version the document is of; read are "+VersionsRead)
-		}
-		return "", problem("ignition.version", fmt.Sprintf("%q is no version: read are %s", stub.Ignition.Version, VersionsRead))
+		return config, nil
+	case errors.Is(err, ignerrors.ErrUnknownVersion), errors.Is(err, ignerrors.ErrInvalidVersion):
+		return Config{}, problem("ignition.version", fmt.Sprintf("version %q is not known: read are %s", version, VersionsRead))
 	}
-	return "", &ParseError{Problems: problemsIn(entries, raw)}
+	// The report has lost what a value of the wrong type was to be. The types of 3.5 hold every older spec.
+	var types Config
+	if typeErr := json.Unmarshal(raw, &types); typeErr != nil {
+		return Config{}, decodeError(raw, typeErr)
+	}
+	if problems := problemsIn(entries); len(problems) > 0 {
+		return Config{}, &ParseError{Problems: problems}
+	}
+	return Config{}, problem("", err.Error())
 }

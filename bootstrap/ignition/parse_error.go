@@ -1,19 +1,18 @@
 package ignition
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"strconv"
+	"reflect"
 	"strings"
 
-	"github.com/coreos/vcontext/path"
 	"github.com/coreos/vcontext/report"
 )
 
 // ParseError says what is wrong with a configuration.
 type ParseError struct {
-	// Problems are at least one, in the order of the document.
+	// Problems are at least one.
 	Problems []Problem
 }
 
@@ -54,91 +53,53 @@ func problem(path, message string) *ParseError {
 	return &ParseError{Problems: []Problem{{Path: path, Message: message}}}
 }
 
-// problemsIn turns the fatal entries of a report into problems. Entries without a path, those of the JSON decoder, get it
-// from the raw document.
-func problemsIn(entries report.Report, raw []byte) []Problem {
+// problemsIn turns the fatal entries of a report into problems.
+func problemsIn(entries report.Report) []Problem {
 	var problems []Problem
 	for _, entry := range entries.Entries {
-		if !entry.Kind.IsFatal() {
-			continue
+		if entry.Kind.IsFatal() {
+			problems = append(problems, problemOf(entry))
 		}
-		problem := Problem{Path: pathString(entry.Context), Message: entry.Message}
-		if start := entry.Marker.StartP; start != nil {
-			problem.Line = start.Line
-			if problem.Path == "" {
-				problem.Path = pathAt(raw, start.Index)
-			}
-		}
-		problems = append(problems, problem)
 	}
 	return problems
 }
 
-// pathString writes a path as people do: storage.files[2].mode.
-func pathString(context path.ContextPath) string {
-	return joinPath(context.Path)
+func problemOf(entry report.Entry) Problem {
+	problem := Problem{Path: joinPath(entry.Context.Path), Message: entry.Message}
+	if entry.Marker.StartP != nil {
+		problem.Line = entry.Marker.StartP.Line
+	}
+	return problem
 }
 
-func joinPath(elements []any) string {
-	var out strings.Builder
-	for _, element := range elements {
-		if index, ok := element.(int); ok {
-			out.WriteString("[" + strconv.Itoa(index) + "]")
-			continue
-		}
-		if out.Len() > 0 {
-			out.WriteByte('.')
-		}
-		fmt.Fprint(&out, element)
+// decodeError says where JSON is broken or has a value of the wrong type.
+func decodeError(raw []byte, err error) error {
+	var wrongType *json.UnmarshalTypeError
+	var broken *json.SyntaxError
+	at := func(offset int64, message string) error {
+		return &ParseError{Problems: []Problem{{Path: pathAt(raw, offset), Line: lineAt(raw, offset), Message: message}}}
 	}
-	return out.String()
+	switch {
+	case errors.As(err, &wrongType):
+		return at(wrongType.Offset, fmt.Sprintf("must be %s, is JSON %s", inWords(wrongType.Type), wrongType.Value))
+	case errors.As(err, &broken):
+		return at(broken.Offset, broken.Error())
+	}
+	return problem("", err.Error())
 }
 
-// pathAt returns the path of the value in a JSON document that ends at or spans the byte offset. In a document that is
-// broken it is the path of the last value before the break.
-func pathAt(raw []byte, offset int64) string {
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	var place []any     // keys and indices that lead to the current value
-	var isObject []bool // for every open container
-	for decoder.InputOffset() < offset {
-		depth := len(isObject)
-		inObject := depth > 0 && isObject[depth-1]
-		wantsKey := inObject && len(place) < depth
-		if depth > 0 && !inObject && decoder.More() { // the next element of an array
-			if len(place) < depth {
-				place = append(place, 0)
-			} else {
-				place[depth-1] = place[depth-1].(int) + 1
-			}
-		}
-		token, err := decoder.Token()
-		if err != nil {
-			break
-		}
-		if decoder.InputOffset() >= offset {
-			if key, ok := token.(string); ok && wantsKey {
-				place = append(place, key)
-			}
-			break
-		}
-		switch token {
-		case json.Delim('{'), json.Delim('['):
-			isObject = append(isObject, token == json.Delim('{'))
-			continue
-		case json.Delim('}'), json.Delim(']'):
-			isObject = isObject[:depth-1]
-			place = place[:min(len(place), depth-1)]
-		default:
-			if wantsKey {
-				place = append(place, token)
-				continue
-			}
-		}
-		// A value is complete: an object waits for its next key.
-		if depth = len(isObject); depth > 0 && isObject[depth-1] {
-			place = place[:depth-1]
-		}
+// inWords names the JSON that a type is read from.
+func inWords(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int:
+		return "a whole number (in JSON a file mode is decimal: 0644 is 420)"
+	default:
+		return "a " + t.Kind().String()
 	}
-	return joinPath(place)
 }

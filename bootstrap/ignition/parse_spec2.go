@@ -1,7 +1,6 @@
 package ignition
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"github.com/coreos/ignition/config/v2_4"
 	types2_4 "github.com/coreos/ignition/config/v2_4/types"
 	"github.com/coreos/ignition/config/validate/report"
-	"github.com/coreos/ignition/v2/config/v3_5"
 )
 
 // parserOf2 are the parsers of the spec versions 2.x that are read.
@@ -33,7 +31,7 @@ func parse2[Types any](raw []byte) (Config, error) {
 	// those make of it. So types are checked first.
 	var document Types
 	if err := json.Unmarshal(raw, &document); err != nil {
-		return Config{}, typeError(raw, err)
+		return Config{}, decodeError(raw, err)
 	}
 	config, entries, err := v2_4.Parse(raw)
 	if err != nil {
@@ -56,28 +54,7 @@ func parse2[Types any](raw []byte) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	out, entries3, err := v3_5.ParseCompatibleVersion(converted)
-	if err != nil {
-		return Config{}, &ParseError{Problems: problemsIn(entries3, converted)}
-	}
-	return out, nil
-}
-
-// typeError is a value of the wrong type, or JSON that is broken.
-func typeError(raw []byte, err error) error {
-	var wrongType *json.UnmarshalTypeError
-	if errors.As(err, &wrongType) {
-		return &ParseError{Problems: []Problem{{
-			Path:    pathAt(raw, wrongType.Offset),
-			Line:    lineAt(raw, wrongType.Offset),
-			Message: fmt.Sprintf("a JSON %s can't be read as %s", wrongType.Value, wrongType.Type),
-		}}}
-	}
-	return problem("", err.Error())
-}
-
-func lineAt(raw []byte, offset int64) int64 {
-	return 1 + int64(bytes.Count(raw[:min(offset, int64(len(raw)))], []byte("\n")))
+	return parse3(converted, config3_1.Ignition.Version)
 }
 
 // spec2Error turns the report of spec 2's parser, which knows lines and columns, into problems with paths.
@@ -85,7 +62,7 @@ func spec2Error(raw []byte, entries report.Report, err error) error {
 	var problems []Problem
 	for _, entry := range entries.Entries {
 		if entry.Kind == report.EntryError {
-			offset := offsetOf(raw, entry.Line, entry.Column)
+			offset := offsetAt(raw, entry.Line, entry.Column)
 			problems = append(problems, Problem{Path: pathAt(raw, offset), Line: int64(entry.Line), Message: entry.Message})
 		}
 	}
@@ -95,41 +72,32 @@ func spec2Error(raw []byte, entries report.Report, err error) error {
 	return &ParseError{Problems: problems}
 }
 
-// offsetOf is the byte offset of a line and a column, both counted from 1.
-func offsetOf(raw []byte, line, column int) int64 {
-	offset := 0
-	for ; line > 1; line-- {
-		next := bytes.IndexByte(raw[offset:], '\n')
-		if next < 0 {
-			break
-		}
-		offset += next + 1
-	}
-	return int64(min(offset+column, len(raw)))
+// entry is a file, directory or link, and its place in the document.
+type entry struct {
+	place string
+	types2_4.Node
 }
 
-// onlyRootFilesystem refuses entries on a named filesystem: the converter would put those silently on the root.
-func onlyRootFilesystem(config types2_4.Config) error {
-	check := func(list string, i int, node types2_4.Node) error {
-		if node.Filesystem == rootFilesystem {
-			return nil
-		}
-		return problem(fmt.Sprintf("storage.%s[%d].filesystem", list, i),
-			fmt.Sprintf("filesystem %q is not known: use %q and the whole path", node.Filesystem, rootFilesystem))
-	}
-	var all []error
+// entriesOf are all files, directories and links.
+func entriesOf(config types2_4.Config) (entries []entry) {
 	for i, file := range config.Storage.Files {
-		all = append(all, check("files", i, file.Node))
+		entries = append(entries, entry{fmt.Sprintf("storage.files[%d]", i), file.Node})
 	}
 	for i, directory := range config.Storage.Directories {
-		all = append(all, check("directories", i, directory.Node))
+		entries = append(entries, entry{fmt.Sprintf("storage.directories[%d]", i), directory.Node})
 	}
 	for i, link := range config.Storage.Links {
-		all = append(all, check("links", i, link.Node))
+		entries = append(entries, entry{fmt.Sprintf("storage.links[%d]", i), link.Node})
 	}
-	for _, err := range all {
-		if err != nil {
-			return err
+	return entries
+}
+
+// onlyRootFilesystem refuses entries on any other filesystem: the converter would put those silently on the root.
+func onlyRootFilesystem(config types2_4.Config) error {
+	for _, entry := range entriesOf(config) {
+		if entry.Filesystem != rootFilesystem {
+			return problem(entry.place+".filesystem", fmt.Sprintf("filesystem %q is not known: use %q and the whole path",
+				entry.Filesystem, rootFilesystem))
 		}
 	}
 	return nil
@@ -173,26 +141,12 @@ func unitPlace(config types2_4.Config, name string) string {
 // duplicatePlace is the first entry whose path an earlier entry has too.
 func duplicatePlace(config types2_4.Config) string {
 	seen := map[string]bool{}
-	isDuplicate := func(node types2_4.Node) bool {
-		clean := path.Join("/", node.Path)
-		duplicate := seen[clean]
+	for _, entry := range entriesOf(config) {
+		clean := path.Join("/", entry.Path)
+		if seen[clean] {
+			return entry.place + ".path"
+		}
 		seen[clean] = true
-		return duplicate
-	}
-	for i, file := range config.Storage.Files {
-		if isDuplicate(file.Node) {
-			return fmt.Sprintf("storage.files[%d].path", i)
-		}
-	}
-	for i, directory := range config.Storage.Directories {
-		if isDuplicate(directory.Node) {
-			return fmt.Sprintf("storage.directories[%d].path", i)
-		}
-	}
-	for i, link := range config.Storage.Links {
-		if isDuplicate(link.Node) {
-			return fmt.Sprintf("storage.links[%d].path", i)
-		}
 	}
 	return "storage"
 }

@@ -1,0 +1,128 @@
+package ignition_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/pem"
+	"io"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/vincent-petithory/dataurl"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+var _ = Describe("Pointer", func() {
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("first")})) +
+		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("second")}))
+	pointer := ignition.Pointer{
+		URL: "https://192.0.2.1:8443/config/infra/5b1e0a5c-0d7a-4c4e-9e9b-3a3b6f1c2d4e", Token: "dG9rZW4", CA: []byte(ca),
+	}
+
+	It("is Ignition of spec 3.1 with a token, one CA entry for each certificate, and nothing else", func() {
+		document, err := pointer.Marshal()
+		Expect(err).NotTo(HaveOccurred())
+		expectGolden("pointer.ign", document)
+	})
+
+	It("is read back as it was written", func() {
+		document, err := pointer.Marshal()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(ignition.ParsePointer(document)).To(Equal(pointer))
+	})
+
+	It("can do without a CA of its own", func() {
+		document, err := ignition.Pointer{URL: pointer.URL, Token: pointer.Token}.Marshal()
+		Expect(err).NotTo(HaveOccurred())
+		expectIgnitionReads(document)
+		Expect(string(document)).NotTo(ContainSubstring("security"))
+	})
+
+	It("refuses a CA that is not PEM", func() {
+		_, err := ignition.Pointer{URL: pointer.URL, Token: pointer.Token, CA: []byte("none")}.Marshal()
+		Expect(err).To(MatchError(ContainSubstring("not PEM")))
+	})
+
+	DescribeTable("is not read from another document",
+		func(document, message string) {
+			_, err := ignition.ParsePointer([]byte(document))
+			Expect(err).To(MatchError(ContainSubstring(message)))
+		},
+		Entry("nothing", ``, "empty"),
+		Entry("no reference", `{"ignition":{"version":"3.1.0"}}`, "ignition.config.merge"),
+		Entry("no token", `{"ignition":{"version":"3.1.0","config":{"merge":[{"source":"https://a"}]}}}`, "httpHeaders"),
+	)
+})
+
+var _ = Describe("Boot", func() {
+	pool := []byte(`{"ignition":{"version":"3.5.0"}}`)
+	sum := sha512.Sum512(pool)
+	boot := ignition.Boot{
+		PoolURL:    "https://192.0.2.1:8443/rendered/default/rendered-infra-6db67f47c0b205c26561b1c5ab74d79b",
+		PoolSHA512: hex.EncodeToString(sum[:]),
+		Token:      "dG9rZW4",
+		Overlay:    []byte(file(`"contents":{"source":"data:,hi"}`)),
+	}
+
+	It("merges the pool's configuration first, by hash and with the token, and the machine's own last", func() {
+		document, err := boot.Marshal()
+		Expect(err).NotTo(HaveOccurred())
+		expectIgnitionReads(document)
+
+		config := parse(string(document))
+		Expect(config.Ignition.Config.Merge).To(HaveLen(2))
+		first, last := config.Ignition.Config.Merge[0], config.Ignition.Config.Merge[1]
+		Expect(first.Source).To(HaveValue(Equal(boot.PoolURL)))
+		Expect(first.Compression).To(HaveValue(Equal("gzip")))
+		Expect(first.Verification.Hash).To(HaveValue(Equal("sha512-" + boot.PoolSHA512)))
+		Expect(first.HTTPHeaders).To(HaveLen(1))
+		Expect(first.HTTPHeaders[0].Name).To(Equal("Authorization"))
+		Expect(first.HTTPHeaders[0].Value).To(HaveValue(Equal("Bearer dG9rZW4")))
+		Expect(last.Compression).To(HaveValue(Equal("gzip")))
+		Expect(last.Verification.Hash).To(BeNil())
+	})
+
+	It("packs an overlay whose files say all about their contents, so that none of it comes from the pool", func() {
+		document, err := boot.Marshal()
+		Expect(err).NotTo(HaveOccurred())
+		overlay := parse(unpacked(*parse(string(document)).Ignition.Config.Merge[1].Source))
+		expectIgnitionReads([]byte(marshal(overlay)))
+		sum := sha512.Sum512([]byte("hi"))
+		contents := overlay.Storage.Files[0].Contents
+		Expect(contents.Compression).To(HaveValue(BeEmpty()))
+		Expect(contents.Verification.Hash).To(HaveValue(Equal("sha512-" + hex.EncodeToString(sum[:]))))
+	})
+
+	It("is the same every time", func() {
+		Expect(boot.Marshal()).To(Equal(must(boot.Marshal())))
+	})
+
+	It("refuses an overlay that is no Ignition", func() {
+		broken := boot
+		broken.Overlay = []byte("#!/bin/sh")
+		_, err := broken.Marshal()
+		Expect(err).To(MatchError(ContainSubstring("overlay")))
+	})
+})
+
+// unpacked is what a data URL of a gzip file holds.
+func unpacked(source string) string {
+	GinkgoHelper()
+	decoded, err := dataurl.DecodeString(source)
+	Expect(err).NotTo(HaveOccurred())
+	reader, err := gzip.NewReader(bytes.NewReader(decoded.Data))
+	Expect(err).NotTo(HaveOccurred())
+	data, err := io.ReadAll(reader)
+	Expect(err).NotTo(HaveOccurred())
+	return strings.TrimSpace(string(data))
+}
+
+func must(document []byte, err error) []byte {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return document
+}

@@ -1,0 +1,52 @@
+package ignition
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"net/url"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"github.com/vincent-petithory/dataurl"
+)
+
+var (
+	// errRemote says that contents are not in the document.
+	errRemote = errors.New("the contents are somewhere else and can't be checked: write them into the document")
+	// errTooLarge says that contents are larger than the reader was willing to unpack.
+	errTooLarge = errors.New("the contents are too large to be checked once unpacked: make them smaller")
+)
+
+// contentsOf returns what a resource holds, unpacked, at most limit bytes of it: errTooLarge beyond that, errRemote when
+// it would have to be fetched.
+func contentsOf(resource types.Resource, limit int64) ([]byte, error) {
+	if resource.Source == nil || *resource.Source == "" {
+		return nil, nil
+	}
+	source, err := url.Parse(*resource.Source)
+	if err != nil {
+		return nil, err
+	}
+	if source.Scheme != "data" {
+		return nil, errRemote
+	}
+	decoded, err := dataurl.DecodeString(source.String()) // as Ignition does
+	if err != nil {
+		return nil, err
+	}
+	var contents io.Reader = bytes.NewReader(decoded.Data)
+	if resource.Compression != nil && *resource.Compression == gzipCompression {
+		if contents, err = gzip.NewReader(contents); err != nil {
+			return nil, err
+		}
+	}
+	data, err := io.ReadAll(io.LimitReader(contents, limit+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(data)) > limit:
+		return nil, errTooLarge
+	}
+	return data, nil
+}

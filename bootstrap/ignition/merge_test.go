@@ -1,0 +1,72 @@
+package ignition_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// file is a document with one file.
+func file(body string) string {
+	return `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/motd",` + body + `}]}}`
+}
+
+var _ = Describe("Merge", func() {
+	DescribeTable("of one file",
+		func(base, over, merged string) {
+			Expect(marshal(ignition.Merge(parse(file(base)), parse(file(over))))).To(MatchJSON(file(merged)))
+		},
+		Entry("lets the later contents win", `"contents":{"source":"data:,a"}`, `"contents":{"source":"data:,b"}`,
+			`"contents":{"source":"data:,b"},"overwrite":true`),
+		Entry("keeps what the later one leaves out", `"mode":420,"contents":{"source":"data:,a"}`, `"mode":384`,
+			`"mode":384,"contents":{"source":"data:,a"},"overwrite":true`),
+		Entry("forgets the compression of contents that are replaced",
+			`"contents":{"compression":"gzip","source":"data:;base64,H4sI"}`, `"contents":{"source":"data:,b"}`,
+			`"contents":{"source":"data:,b"},"overwrite":true`),
+		Entry("keeps the compression of contents that stay",
+			`"contents":{"compression":"gzip","source":"data:;base64,H4sI"}`, `"mode":384`,
+			`"mode":384,"contents":{"compression":"gzip","source":"data:;base64,H4sI"},"overwrite":true`),
+		Entry("forgets the hash of contents that are replaced",
+			`"contents":{"source":"data:,a","verification":{"hash":"sha256-ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"}}`,
+			`"contents":{"source":"data:,b"}`, `"contents":{"source":"data:,b"},"overwrite":true`),
+		Entry("forgets the headers of contents that are replaced",
+			`"contents":{"source":"https://a","httpHeaders":[{"name":"X-Key","value":"k"}]}`,
+			`"contents":{"source":"https://b"}`, `"contents":{"source":"https://b"},"overwrite":true`),
+		Entry("leaves overwrite false where it is said", `"mode":420`, `"overwrite":false,"contents":{"source":"data:,b"}`,
+			`"mode":420,"contents":{"source":"data:,b"},"overwrite":false`),
+		Entry("does not overwrite with nothing", `"mode":420`, `"append":[{"source":"data:,b"}]`,
+			`"mode":420,"append":[{"source":"data:,b"}]`),
+	)
+
+	It("adds files, units and drop-ins, and lets a link take a file's place", func() {
+		base := parse(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a"},{"path":"/b"}]},
+			"systemd":{"units":[{"name":"a.service","dropins":[{"name":"1.conf","contents":"[Unit]"}]}]}}`)
+		over := parse(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/c"}],"links":[{"path":"/b","target":"/c"}]},
+			"systemd":{"units":[{"name":"a.service","enabled":true,"dropins":[{"name":"2.conf","contents":"[Unit]"}]},{"name":"b.service"}]}}`)
+		Expect(marshal(ignition.Merge(base, over))).To(MatchJSON(`{"ignition":{"version":"3.5.0"},
+			"storage":{"files":[{"path":"/a"},{"path":"/c"}],"links":[{"path":"/b","target":"/c"}]},
+			"systemd":{"units":[{"name":"a.service","enabled":true,"dropins":[
+				{"name":"1.conf","contents":"[Unit]"},{"name":"2.conf","contents":"[Unit]"}]},{"name":"b.service"}]}}`))
+	})
+
+	It("changes neither argument", func() {
+		base, over := parse(file(`"contents":{"compression":"gzip","source":"data:;base64,H4sI"}`)), parse(file(`"contents":{"source":"data:,b"}`))
+		before, beforeOver := marshal(base), marshal(over)
+		ignition.Merge(base, over)
+		Expect(marshal(base)).To(Equal(before))
+		Expect(marshal(over)).To(Equal(beforeOver))
+	})
+
+	It("keeps the version, also beside a configuration that has none", func() {
+		Expect(ignition.Merge(ignition.New(), ignition.Config{}).Ignition.Version).To(Equal("3.5.0"))
+	})
+
+	It("can make what Ignition refuses, and Validate says so", func() {
+		merged := ignition.Merge(
+			parse(`{"ignition":{"version":"3.5.0"},"storage":{"links":[{"path":"/etc/a","target":"/b"}]}}`),
+			parse(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a/b"}]}}`))
+		Expect(ignition.Validate(merged)).To(MatchError(ContainSubstring("storage.files[0]")))
+		Expect(ignition.Validate(ignition.New())).To(Succeed())
+	})
+})

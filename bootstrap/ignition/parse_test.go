@@ -1,0 +1,152 @@
+package ignition_test
+
+import (
+	"errors"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// infratest is the MachineConfig of the Machine Config Operator's documentation of custom pools.
+const infratest = `{"ignition":{"version":"2.2.0"},"storage":{"files":[
+  {"contents":{"source":"data:,infra"},"filesystem":"root","mode":420,"path":"/etc/infratest"}]}}`
+
+var _ = Describe("Parse", func() {
+	It("reads the MachineConfig of the custom pool documentation", func() {
+		expectGolden("infratest.ign", []byte(marshal(parse(infratest))))
+	})
+
+	DescribeTable("reads every version it names",
+		func(version string) {
+			filesystem := ""
+			if version[0] == '2' {
+				filesystem = `"filesystem":"root",`
+			}
+			config := parse(fmt.Sprintf(`{"ignition":{"version":%q},"storage":{"files":[
+				{"path":"/etc/motd",%s"contents":{"source":"data:,hi"}}]},"systemd":{"units":[{"name":"a.service","enabled":true}]}}`,
+				version, filesystem))
+			Expect(config.Ignition.Version).To(Equal(ignition.Version))
+			Expect(config.Storage.Files).To(HaveLen(1))
+			Expect(config.Storage.Files[0].Path).To(Equal("/etc/motd"))
+			Expect(config.Storage.Files[0].Contents.Source).To(HaveValue(Equal("data:,hi")))
+			Expect(config.Systemd.Units[0].Enabled).To(HaveValue(BeTrue()))
+		},
+		Entry(nil, "2.2.0"), Entry(nil, "2.3.0"), Entry(nil, "2.4.0"),
+		Entry(nil, "3.0.0"), Entry(nil, "3.1.0"), Entry(nil, "3.2.0"), Entry(nil, "3.3.0"), Entry(nil, "3.4.0"), Entry(nil, "3.5.0"),
+	)
+
+	It("reads enable, the old name of enabled", func() {
+		config := parse(`{"ignition":{"version":"2.2.0"},"systemd":{"units":[{"name":"a.service","enable":true},{"name":"b.service"}]}}`)
+		Expect(config.Systemd.Units[0].Enabled).To(HaveValue(BeTrue()))
+		Expect(config.Systemd.Units[1].Enabled).To(BeNil())
+	})
+
+	DescribeTable("says where a document is wrong",
+		func(document, path, message string) {
+			_, err := ignition.Parse([]byte(document))
+			var parseError *ignition.ParseError
+			Expect(errors.As(err, &parseError)).To(BeTrue(), "%v", err)
+			Expect(parseError.Problems[0].Path).To(Equal(path))
+			Expect(parseError.Error()).To(ContainSubstring(message))
+		},
+		Entry("nothing", ``, "", "the document is empty"),
+		Entry("no object", `[]`, "", "must be an object, is JSON array"),
+		Entry("cut off", `{"ignition":{"version":"3.1.0"}`, "ignition", "unexpected end of JSON input"),
+		Entry("broken", `{"ignition":{"version":"3.2.0"},"storage":}`, "storage", "invalid character"),
+		Entry("no version", `{"ignition":{}}`, "ignition.version", "missing"),
+		Entry("version that is none", `{"ignition":{"version":"new"}}`, "ignition.version", `"new" is not known: read are 2.2.0 to`),
+		Entry("version of the wrong type", `{"ignition":{"version":3}}`, "ignition.version", "must be a string"),
+		Entry("version too old", `{"ignition":{"version":"2.1.0"}}`, "ignition.version", "2.2.0 to 2.4.0 and 3.0.0 to 3.5.0"),
+		Entry("version too new", `{"ignition":{"version":"3.6.0"}}`, "ignition.version", "2.2.0 to 2.4.0 and 3.0.0 to 3.5.0"),
+		Entry("mode as a string", `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"},{"path":"/b","mode":"0644"}]}}`,
+			"storage.files[1].mode", "0644 is 420"),
+		Entry("mode as a string, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/b","mode":"0644"}]}}`,
+			"storage.files[0].mode", "must be a whole number"),
+		Entry("no list", `{"ignition":{"version":"3.4.0"},"storage":{"files":{"path":"/ok"}}}`, "storage.files", "must be a list"),
+		Entry("impossible mode", `{"ignition":{"version":"3.1.0"},"storage":{"files":[{"path":"/a","mode":99999}]}}`,
+			"storage.files[0].mode", "illegal file mode"),
+		Entry("impossible mode, spec 2", `{"ignition":{"version":"2.4.0"},"storage":{"files":[{"path":"/a","filesystem":"root","mode":99999}]}}`,
+			"storage.files[0].mode", "illegal file mode"),
+		Entry("relative path", `{"ignition":{"version":"3.1.0"},"storage":{"files":[{"path":"/a"},{"path":"b"}]}}`,
+			"storage.files[1].path", "path not absolute"),
+		Entry("path twice", `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a"},{"path":"/a"}]}}`,
+			"storage.files[1]", "duplicate"),
+		Entry("path twice, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{
+			"files":[{"path":"/a","filesystem":"root"}],"directories":[{"path":"/a","filesystem":"root"}]}}`,
+			"storage.directories[0].path", "conflicting"),
+		Entry("unit twice, spec 2", `{"ignition":{"version":"2.2.0"},"systemd":{"units":[{"name":"a.service"},{"name":"a.service"}]}}`,
+			"systemd.units[1]", "duplicate unit"),
+		Entry("drop-in twice, spec 2", `{"ignition":{"version":"2.2.0"},"systemd":{"units":[{"name":"a.service",
+			"dropins":[{"name":"b.conf"},{"name":"b.conf"}]}]}}`, "systemd.units[0].dropins", "duplicate dropin"),
+		Entry("broken unit", `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"a.service","contents":"[Unit"}]}}`,
+			"systemd.units[0].contents", "invalid unit content"),
+		Entry("broken unit, spec 2", `{"ignition":{"version":"2.3.0"},"systemd":{"units":[{"name":"b.service"},{"name":"a.service","contents":"[Unit"}]}}`,
+			"systemd.units[1].contents", "invalid unit content"),
+		Entry("other filesystem", `{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/a","filesystem":"data"}]}}`,
+			"storage.files[0].filesystem", `use "root"`),
+		Entry("filesystem by name", `{"ignition":{"version":"2.2.0"},"storage":{"filesystems":[{"name":"data","path":"/data"}]}}`,
+			"storage.filesystems[0].name", "data"),
+		Entry("networkd", `{"ignition":{"version":"2.2.0"},"networkd":{"units":[{"name":"a.network"}]}}`, "networkd.units", "networkd"),
+		Entry("file that appends and overwrites", `{"ignition":{"version":"2.3.0"},"storage":{"files":[
+			{"path":"/a","filesystem":"root","append":true,"overwrite":true}]}}`, "storage.files[0]", "append"),
+	)
+
+	It("names the line", func() {
+		_, err := ignition.Parse([]byte("{\"ignition\": {\"version\": \"3.5.0\"},\n \"storage\": {\"files\": [\n  {\"path\": \"a\"}\n]}}"))
+		Expect(err).To(MatchError("storage.files[0].path (line 3): path not absolute"))
+	})
+
+	It("writes the same bytes for the same configuration, whatever it was read from", func() {
+		once := marshal(parse(infratest))
+		Expect(marshal(parse(once))).To(Equal(once))
+		Expect(marshal(parse(`{"systemd":{},"storage":{"files":[{"path":"/etc/infratest","overwrite":true,"mode":420,"user":{},
+			"contents":{"source":"data:,infra","verification":{}}}]},"ignition":{"version":"3.5.0"}}`))).To(Equal(once))
+	})
+})
+
+var _ = Describe("ParseButane", func() {
+	It("reads Butane", func() {
+		config, err := ignition.ParseButane(`variant: fcos
+version: 1.5.0
+storage:
+  files:
+  - path: /etc/motd
+    mode: 0644
+    contents: {inline: "hello"}
+`)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(config.Storage.Files[0].Mode).To(HaveValue(Equal(0o644)))
+		expectIgnitionReads([]byte(marshal(config)))
+	})
+
+	It("reads the openshift variant without its MachineConfig", func() {
+		config, err := ignition.ParseButane("variant: openshift\nversion: 4.14.0\nmetadata:\n  name: a\n" +
+			"  labels: {machineconfiguration.openshift.io/role: infra}\nstorage:\n  files:\n  - path: /etc/motd\n    contents: {inline: hi}\n")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(config.Storage.Files).To(HaveLen(1))
+	})
+
+	DescribeTable("says where a text is wrong",
+		func(text, message string) {
+			_, err := ignition.ParseButane(text)
+			Expect(err).To(BeAssignableToTypeOf(&ignition.ParseError{}))
+			Expect(err).To(MatchError(ContainSubstring(message)))
+		},
+		Entry("nothing", "", "variant: missing"),
+		Entry("no variant", "version: 1.5.0", "variant: missing"),
+		Entry("no version", "variant: fcos", "version: missing"),
+		Entry("unknown variant", "variant: flat\nversion: 1.0.0", "variant flat"),
+		Entry("a version that makes newer Ignition", "variant: fcos\nversion: 1.7.0", `version: makes Ignition that can't be read, use an older version: ignition.version: version "3.6.0"`),
+		Entry("broken YAML", "variant: fcos\nversion: 1.5.0\nstorage: [\n", "line 3"),
+		Entry("wrong type", "variant: fcos\nversion: 1.5.0\nstorage:\n  files: none\n", "line 4"),
+		Entry("wrong value", "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: etc/x\n", "storage.files[0].path (line 5): path not absolute"),
+		Entry("unknown key", "variant: fcos\nversion: 1.5.0\nstorge: {}\n", "storge (line 3): unused key"),
+		Entry("local file", "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/x\n    contents: {local: passwd}\n",
+			"storage.files[0].contents.local (line 6)"),
+		Entry("a field of OpenShift's MachineConfig", "variant: openshift\nversion: 4.14.0\nmetadata:\n  name: a\n"+
+			"  labels: {machineconfiguration.openshift.io/role: infra}\nopenshift: {kernel_type: realtime}\n", "openshift.kernel_type (line 6)"),
+	)
+})
