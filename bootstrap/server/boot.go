@@ -35,8 +35,8 @@ func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http
 		Token:      token,
 		Overlay:    ready.overlay.Ignition,
 	}.Marshal()
-	if err != nil {
-		return unavailable(fmt.Errorf("writing the configuration of PoolbootConfig %s: %w", record.NamespacedName, err))
+	if err != nil { // not wrapped: it may quote the overlay
+		return unavailable(fmt.Errorf("the overlay of PoolbootConfig %s is no valid Ignition: delete its Secret; it is made anew", record.NamespacedName))
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/vnd.coreos.ignition+json")

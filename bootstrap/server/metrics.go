@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Metrics are the config server's own figures. Their names start with poolboot_config_server_.
@@ -56,11 +57,12 @@ func (m *Metrics) observe(kind string, code int, took time.Duration) {
 	m.seconds.WithLabelValues(kind).Observe(took.Seconds())
 }
 
-// answer counts what a handler writes, for metrics and the access log.
+// answer notes what a handler writes, for metrics and the access log.
 type answer struct {
 	http.ResponseWriter
-	code  int
-	bytes int64
+	config types.NamespacedName // the host's PoolbootConfig, once known
+	code   int
+	bytes  int64
 }
 
 func (a *answer) WriteHeader(code int) {

@@ -94,6 +94,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	took := time.Since(start)
 	s.opts.Metrics.observe(to.kind, out.code, took)
+	if out.config.Name != "" {
+		log = log.WithValues("PoolbootConfig", out.config)
+	}
 	log = log.WithValues("code", out.code, "bytes", out.bytes, "seconds", took.Seconds())
 	switch {
 	case refused != nil && refused.cause != nil:
@@ -108,7 +111,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // answer writes a success, or returns the refusal to write.
-func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, to route) error {
+func (s *Server) answer(ctx context.Context, w *answer, r *http.Request, to route) error {
 	if to.kind == kindUnknown {
 		return &refusal{code: http.StatusNotFound, Word: "NotFound", Message: "no such path: hosts ask by the URL in their user data"}
 	}
@@ -123,7 +126,8 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return err
 	}
-	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("PoolbootConfig", record.NamespacedName))
+	w.config = record.NamespacedName
+	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("PoolbootConfig", w.config))
 	if to.kind == kindRendered {
 		return s.serveRendered(ctx, w, r, *record, to)
 	}

@@ -1,0 +1,259 @@
+package server_test
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+const (
+	configPath = "/config/infra/" + pointerID
+	// short is a wait that a test sits out; long is one that it must not.
+	short = 200 * time.Millisecond
+	long  = time.Minute
+	life  = 15 * time.Minute
+)
+
+var _ = Describe("A host that asks for its configuration", func() {
+	var w *world
+	var name string
+	BeforeEach(func() {
+		w = newWorld()
+		name = w.addRendered("infra", "infra")
+		w.addRecord(pointerID, "machine-0", hashOf(token))
+	})
+
+	It("gets its pool's configuration, verified by hash, and its own overlay last", func() {
+		w.addOverlay("machine-0", name, life)
+		s := serve(w, long)
+		response, body := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+		Expect(response.Header.Get("Content-Type")).To(Equal("application/vnd.coreos.ignition+json"))
+		Expect(response.Header.Get("Cache-Control")).To(Equal("no-store"))
+		pool, overlay := parts(body)
+		Expect(parse(overlay).Storage.Files).To(ConsistOf(HaveField("Contents.Source", HaveValue(ContainSubstring(secretInOverlay)))))
+		config := parse(s.follow(pool))
+		Expect(config.KernelArguments.ShouldExist).To(ConsistOf(BeEquivalentTo("nosmt")))
+		Expect(config.Storage.Files).To(ContainElement(HaveField("Path", "/etc/infratest")))
+		Expect(w.requests()).To(BeZero(), "nothing was missing, so nothing is asked for")
+	})
+
+	It("is answered as soon as its overlay stands", func() {
+		s := serve(w, long)
+		w.onRequest = func() {
+			w.addOverlay("machine-0", name, life)
+			s.handler.OverlayChanged("machine-0")
+		}
+		response, body := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+		Expect(w.requests()).To(Equal(1))
+	})
+
+	It("is answered as soon as its rendered config stands", func() {
+		w.addOverlay("machine-0", name, life)
+		key := w.renderedNames()[0]
+		rendered := w.rendered[key]
+		w.set(func() { delete(w.rendered, key) })
+		s := serve(w, long)
+		w.onRequest = func() {
+			w.set(func() { w.rendered[key] = rendered })
+			s.handler.RenderedChanged(key)
+		}
+		response, body := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+	})
+
+	It("is told to try again when nothing stands in time, with the reason that its controller gave", func() {
+		w.set(func() { w.records[pointerID][0].Pending = "HostNotReady: no host is chosen yet" })
+		s := serve(w, short)
+		response, body := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+		Expect(strconv.Atoi(response.Header.Get("Retry-After"))).To(BeNumerically("~", 3, 2))
+		word, message := problem(body)
+		Expect(word).To(Equal("NotReady"))
+		Expect(message).To(And(ContainSubstring("overlay is not made"), ContainSubstring("no host is chosen yet")))
+	})
+
+	It("does not get a join credential that is about to end, but a new one", func() {
+		w.addOverlay("machine-0", name, 2*time.Minute)
+		s := serve(w, long)
+		w.onRequest = func() {
+			w.addOverlay("machine-0", name, life)
+			s.handler.OverlayChanged("machine-0")
+		}
+		response, body := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+		Expect(w.requests()).To(Equal(1))
+	})
+
+	It("is not served a rendered config whose content was changed under its name", func() {
+		w.addOverlay("machine-0", name, life)
+		w0 := w.renderedNames()[0]
+		w.set(func() { w.rendered[w0].Spec.KernelArguments = []string{"mitigations=off"} })
+		s := serve(w, short)
+		response, body := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
+		Expect(s.logged()).To(ContainSubstring("was changed: its content belongs to the name"))
+	})
+
+	It("is told to try again when its overlay is damaged, and the log does not show what is in it", func() {
+		w.addOverlay("machine-0", name, life)
+		w.set(func() {
+			damaged := w.overlays["machine-0"]
+			damaged.Ignition = []byte(`{"ignition":{"version":"` + secretInOverlay + `"}}`)
+			w.overlays["machine-0"] = damaged
+		})
+		s := serve(w, short)
+		response, _ := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+		Expect(s.logged()).To(And(ContainSubstring("is no valid Ignition"), Not(ContainSubstring(secretInOverlay))))
+	})
+
+	It("is told to try again when its request can't be recorded, and is then recorded", func() {
+		w.failWrites()
+		s := serve(w, short)
+		response, body := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+		Expect(string(body)).NotTo(ContainSubstring("API server"), "that is for the log")
+		Expect(s.logged()).To(ContainSubstring("the API server is down"))
+		w.set(func() { w.writeErr = nil })
+		s.get(configPath, token)
+		Expect(w.requests()).To(Equal(1))
+	})
+
+	It("makes one record however often it asks at a time", func() {
+		s := serve(w, short)
+		var hosts sync.WaitGroup
+		for range 20 {
+			hosts.Go(func() {
+				defer GinkgoRecover()
+				response, _ := s.get(configPath, token)
+				Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+			})
+		}
+		hosts.Wait()
+		Expect(w.requests()).To(Equal(1))
+	})
+
+	DescribeTable("whose request another replica recorded", func(ago time.Duration, records int) {
+		w.set(func() { w.records[pointerID][0].RequestedTime = time.Now().Add(-ago) })
+		serve(w, short).get(configPath, token)
+		Expect(w.requests()).To(Equal(records))
+	},
+		Entry("moments ago is not recorded again", time.Second, 0),
+		Entry("long ago is recorded again", time.Minute, 1),
+		Entry("with a clock that runs ahead is recorded again", -time.Hour, 1),
+	)
+
+	It("is recorded as served once for each overlay", func() {
+		w.addOverlay("machine-0", name, life)
+		s := serve(w, long)
+		s.get(configPath, token)
+		s.get(configPath, token)
+		s.handler.Finish()
+		Expect(w.servings()).To(Equal(1))
+		w.addOverlay("machine-0", name, life)
+		s.get(configPath, token)
+		s.handler.Finish()
+		Expect(w.servings()).To(Equal(2))
+	})
+
+	It("is answered the same by a server that was restarted, and recorded no second time", func() {
+		w.addOverlay("machine-0", name, life)
+		s := serve(w, long)
+		_, before := s.get(configPath, token)
+		s.stop()
+		w.set(func() {
+			w.records[pointerID][0].PreparedTime = time.Now().Add(-time.Minute)
+			w.records[pointerID][0].ServedTime = w.served[0]
+		})
+		restarted := serve(w, long)
+		_, after := restarted.get(configPath, token)
+		poolBefore, overlayBefore := parts(before)
+		poolAfter, overlayAfter := parts(after)
+		Expect(overlayAfter).To(Equal(overlayBefore))
+		Expect(poolAfter.Verification).To(Equal(poolBefore.Verification))
+		restarted.follow(poolAfter)
+		restarted.handler.Finish()
+		Expect(w.servings()).To(Equal(1))
+	})
+
+	It("may ask with HEAD first, which counts as no serving", func() {
+		w.addOverlay("machine-0", name, life)
+		s := serve(w, long)
+		response, body := s.ask(http.MethodHead, configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK))
+		Expect(response.ContentLength).To(BeNumerically(">", 0))
+		Expect(body).To(BeEmpty())
+		s.handler.Finish()
+		Expect(w.servings()).To(BeZero())
+	})
+})
+
+var _ = Describe("A request without the machine's own token", func() {
+	const otherPointer = "9f0c1c1e-5f0a-4c55-8f0e-000000000002"
+	var w *world
+	BeforeEach(func() {
+		w = newWorld()
+		name := w.addRendered("infra", "infra")
+		w.addRecord(pointerID, "machine-0", hashOf(token))
+		w.addRecord(otherPointer, "machine-1", hashOf("the other machine's token"))
+		w.addRecord("revoked-pointer", "machine-2", bootstrapv1.TokenRevoked)
+		w.addRecord("unfinished-pointer", "machine-3", "")
+		w.addOverlay("machine-0", name, life)
+		w.addOverlay("machine-2", name, life)
+	})
+
+	DescribeTable("is refused", func(path, bearer string, code int) {
+		s := serve(w, long)
+		response, body := s.get(path, bearer)
+		Expect(response.StatusCode).To(Equal(code), string(body))
+		_, message := problem(body)
+		Expect(message).NotTo(BeEmpty())
+		if code == http.StatusUnauthorized {
+			Expect(response.Header.Get("WWW-Authenticate")).To(HavePrefix("Bearer"))
+		}
+		Expect(string(body)).NotTo(ContainSubstring(secretInOverlay))
+		Expect(w.requests()).To(BeZero())
+		if bearer != "" && bearer != bootstrapv1.TokenRevoked {
+			Expect(s.logged()).NotTo(ContainSubstring(bearer))
+		}
+	},
+		Entry("401: none", configPath, "", http.StatusUnauthorized),
+		Entry("401: wrong", configPath, "guessed", http.StatusUnauthorized),
+		Entry("401: the hash in place of the token", configPath, hashOf(token), http.StatusUnauthorized),
+		Entry("401: another machine's", configPath, "the other machine's token", http.StatusUnauthorized),
+		Entry("401: revoked", "/config/infra/revoked-pointer", token, http.StatusUnauthorized),
+		Entry("401: the word that stands for revoked", "/config/infra/revoked-pointer", bootstrapv1.TokenRevoked, http.StatusUnauthorized),
+		Entry("401: none, for an unknown machine", "/config/infra/unknown", "", http.StatusUnauthorized),
+		Entry("503: unknown machine, which may still be restored or moved here", "/config/infra/unknown", token, http.StatusServiceUnavailable),
+		Entry("503: a machine whose token is not recorded yet", "/config/infra/unfinished-pointer", token, http.StatusServiceUnavailable),
+	)
+
+	It("finds the right one of two records that a restored backup made", func() {
+		w.addRecord(pointerID, "restored", hashOf("the restored machine's token"))
+		w.addOverlay("restored", w.renderedNames()[0].Name, life)
+		s := serve(w, long)
+		for _, bearer := range []string{token, "the restored machine's token"} {
+			response, body := s.get(configPath, bearer)
+			Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+		}
+	})
+
+	It("leaves no token and nothing of an overlay in the log", func() {
+		s := serve(w, short)
+		response, _ := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK))
+		s.get("/config/infra/revoked-pointer", token)
+		w.set(func() { clear(w.overlays) })
+		s.get(configPath, token)
+		Expect(s.logged()).To(ContainSubstring("machine-0"))
+		Expect(s.logged()).NotTo(Or(ContainSubstring(token), ContainSubstring(secretInOverlay), ContainSubstring(hashOf(token))))
+	})
+})

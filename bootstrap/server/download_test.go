@@ -1,0 +1,147 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var _ = Describe("A pool's configuration", func() {
+	var w *world
+	var mine, other string
+	path := func(namespace, name string) string {
+		return "/rendered/" + namespace + "/" + name + "?pointer=" + pointerID
+	}
+	BeforeEach(func() {
+		w = newWorld()
+		mine = w.addRendered("infra", "infra")
+		other = w.addRendered("worker", "worker")
+		w.addRecord(pointerID, "machine-0", hashOf(token))
+		w.addOverlay("machine-0", mine, life)
+	})
+
+	It("may be kept for ever by the host, and by no shared cache", func() {
+		s := serve(w, long)
+		response, body := s.get(path("default", mine), token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK))
+		Expect(response.Header.Get("Cache-Control")).To(And(ContainSubstring("immutable"), ContainSubstring("private")))
+		Expect(response.Header.Get("Content-Encoding")).To(BeEmpty(), "Ignition would not undo it")
+		Expect(response.ContentLength).To(BeEquivalentTo(len(body)))
+
+		request, err := http.NewRequest(http.MethodGet, s.URL+path("default", mine), nil)
+		Expect(err).NotTo(HaveOccurred())
+		request.Header.Set("Authorization", "Bearer "+token)
+		request.Header.Set("If-None-Match", response.Header.Get("ETag"))
+		again, err := s.Client().Do(request)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again.Body.Close()).To(Succeed())
+		Expect(again.StatusCode).To(Equal(http.StatusNotModified))
+	})
+
+	It("has the same bytes from every server", func() {
+		_, first := serve(w, long).get(path("default", mine), token)
+		_, second := serve(w, long).get(path("default", mine), token)
+		Expect(second).To(Equal(first))
+	})
+
+	It("is made once, however many hosts ask at a time", func() {
+		s := serve(w, long)
+		var hosts sync.WaitGroup
+		for range 20 {
+			hosts.Go(func() {
+				defer GinkgoRecover()
+				response, _ := s.get(path("default", mine), token)
+				Expect(response.StatusCode).To(Equal(http.StatusOK))
+			})
+		}
+		hosts.Wait()
+		Expect(w.renderedReads()).To(Equal(1))
+	})
+
+	It("is dropped when its object goes, and its bytes are counted no more", func() {
+		s := serve(w, short)
+		s.get(path("default", mine), token)
+		Expect(cachedBytes(s)).To(BeNumerically(">", 0))
+		key := types.NamespacedName{Namespace: "default", Name: mine}
+		w.set(func() { delete(w.rendered, key) })
+		s.handler.RenderedChanged(key)
+		Expect(cachedBytes(s)).To(BeZero())
+		response, _ := s.get(path("default", mine), token)
+		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+	})
+
+	It("is waited for when this replica hears of the host's overlay later than another", func() {
+		w.addOverlay("machine-0", other, life)
+		s := serve(w, long)
+		done := make(chan int)
+		go func() {
+			defer GinkgoRecover()
+			response, _ := s.get(path("default", mine), token)
+			done <- response.StatusCode
+		}()
+		w.addOverlay("machine-0", mine, life)
+		Eventually(func() int {
+			s.handler.OverlayChanged("machine-0")
+			select {
+			case code := <-done:
+				return code
+			default:
+				return 0
+			}
+		}).Should(Equal(http.StatusOK))
+	})
+
+	DescribeTable("is refused", func(target func() string, bearer string, code int) {
+		response, body := serve(w, short).get(target(), bearer)
+		Expect(response.StatusCode).To(Equal(code), string(body))
+	},
+		Entry("403: another pool's", func() string { return path("default", other) }, token, http.StatusForbidden),
+		Entry("403: of another namespace", func() string { return path("elsewhere", mine) }, token, http.StatusForbidden),
+		Entry("403: one that does not exist", func() string { return path("default", "rendered-infra-0") }, token, http.StatusForbidden),
+		Entry("401: without a token", func() string { return path("default", mine) }, "", http.StatusUnauthorized),
+		Entry("401: with a wrong token", func() string { return path("default", mine) }, "guessed", http.StatusUnauthorized),
+		Entry("404: without a pointer", func() string { return "/rendered/default/" + mine }, token, http.StatusNotFound),
+		Entry("503: before the machine has an overlay", func() string {
+			w.set(func() { clear(w.overlays) })
+			return path("default", mine)
+		}, token, http.StatusServiceUnavailable),
+	)
+})
+
+var _ = DescribeTable("A path that the server never wrote is not found", func(method, path string, code int) {
+	w := newWorld()
+	w.addRecord(pointerID, "machine-0", hashOf(token))
+	w.addOverlay("machine-0", w.addRendered("infra", "infra"), life)
+	s := serve(w, short)
+	request, err := http.NewRequest(method, s.URL, nil)
+	Expect(err).NotTo(HaveOccurred())
+	request.URL.Opaque = "//" + strings.TrimPrefix(s.URL, "https://") + path // sent as it is
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := s.Client().Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(response.Body.Close()).To(Succeed())
+	Expect(response.StatusCode).To(Equal(code))
+},
+	Entry("the root", "GET", "/", 404),
+	Entry("dots", "GET", "/config/infra/../infra/"+pointerID, 404),
+	Entry("escaped dots", "GET", "/config/%2e%2e/"+pointerID, 404),
+	Entry("double slash", "GET", "//config/infra/"+pointerID, 404),
+	Entry("escaped slash", "GET", "/config/infra%2f"+pointerID, 404),
+	Entry("escaped letter", "GET", "/config/%69nfra/"+pointerID, 404),
+	Entry("trailing slash", "GET", "/config/infra/"+pointerID+"/", 404),
+	Entry("no role", "GET", "/config//"+pointerID, 404),
+	Entry("capital role", "GET", "/config/Infra/"+pointerID, 404),
+	Entry("long pointer id", "GET", "/config/infra/"+strings.Repeat("a", 64), 404),
+	Entry("newline", "GET", "/config/infra/"+pointerID+"%0a", 404),
+	Entry("a MachineConfig that is not rendered", "GET", "/rendered/default/99-secret?pointer="+pointerID, 404),
+	Entry("a listing", "GET", "/rendered/default?pointer="+pointerID, 404),
+	Entry("metrics", "GET", "/metrics", 404),
+	Entry("writing", "POST", "/config/infra/"+pointerID, 405),
+	Entry("any role, which is for people only", "GET", "/config/anything/"+pointerID, 200),
+	Entry("health", "GET", "/healthz", 200),
+	Entry("readiness", "GET", "/readyz", 200),
+)

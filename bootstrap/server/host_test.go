@@ -1,0 +1,154 @@
+package server_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	ignitionconfig "github.com/coreos/ignition/v2/config/v3_5"
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/vincent-petithory/dataurl"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
+)
+
+// site is a running config server and what it wrote to its log.
+type site struct {
+	*httptest.Server
+	handler  *server.Server
+	registry *prometheus.Registry
+
+	mu  sync.Mutex
+	out strings.Builder
+}
+
+// serve starts a config server before a world; it stops with the test.
+func serve(w *world, wait time.Duration) *site {
+	GinkgoHelper()
+	s := &site{Server: httptest.NewUnstartedServer(nil), registry: prometheus.NewRegistry()}
+	metrics, err := server.NewMetrics(s.registry)
+	Expect(err).NotTo(HaveOccurred())
+	external, err := url.Parse("https://" + s.Listener.Addr().String())
+	Expect(err).NotTo(HaveOccurred())
+	s.handler = server.New(server.Options{
+		ExternalURL: external,
+		Records:     w,
+		Overlays:    overlaysOf{w},
+		Rendered:    renderedOf{w},
+		Boots:       w,
+		Metrics:     metrics,
+		Ready:       func() error { return nil },
+		Wait:        wait,
+		Log: funcr.New(func(prefix, args string) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.out.WriteString(prefix + " " + args + "\n")
+		}, funcr.Options{Verbosity: 10}),
+	})
+	s.Config = server.NewHTTPServer(s.handler, log.New(GinkgoWriter, "", 0))
+	s.TLS = server.TLSConfig(nil)
+	s.StartTLS()
+	DeferCleanup(s.stop)
+	return s
+}
+
+func (s *site) stop() {
+	s.Close()
+	s.handler.Finish()
+}
+
+func (s *site) logged() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.String()
+}
+
+// ask sends a request as Ignition does: gzip is not undone on the way.
+func (s *site) ask(method, target, bearer string) (*http.Response, []byte) {
+	GinkgoHelper()
+	if !strings.HasPrefix(target, "https://") {
+		target = s.URL + target
+	}
+	request, err := http.NewRequest(method, target, nil)
+	Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Accept-Encoding", "identity")
+	if bearer != "" {
+		request.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	response, err := s.Client().Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	return response, body
+}
+
+func (s *site) get(target, bearer string) (*http.Response, []byte) {
+	GinkgoHelper()
+	return s.ask(http.MethodGet, target, bearer)
+}
+
+// problem reads a refusal.
+func problem(body []byte) (word, message string) {
+	GinkgoHelper()
+	var refusal struct{ Error, Message string }
+	Expect(json.Unmarshal(body, &refusal)).To(Succeed(), string(body))
+	return refusal.Error, refusal.Message
+}
+
+// parse reads Ignition with Ignition's own parser.
+func parse(raw []byte) types.Config {
+	GinkgoHelper()
+	config, report, err := ignitionconfig.ParseCompatibleVersion(raw)
+	Expect(err).NotTo(HaveOccurred(), report.String())
+	return config
+}
+
+func unpack(packed []byte) []byte {
+	GinkgoHelper()
+	reader, err := gzip.NewReader(bytes.NewReader(packed))
+	Expect(err).NotTo(HaveOccurred())
+	plain, err := io.ReadAll(reader)
+	Expect(err).NotTo(HaveOccurred())
+	return plain
+}
+
+// parts are the two merge entries of an answer to /config.
+func parts(body []byte) (pool types.Resource, overlay []byte) {
+	GinkgoHelper()
+	merge := parse(body).Ignition.Config.Merge
+	Expect(merge).To(HaveLen(2))
+	Expect(merge[1].Compression).To(HaveValue(Equal("gzip")))
+	data, err := dataurl.DecodeString(*merge[1].Source)
+	Expect(err).NotTo(HaveOccurred())
+	return merge[0], unpack(data.Data)
+}
+
+// follow fetches a merge entry and verifies it, as Ignition does.
+func (s *site) follow(entry types.Resource) []byte {
+	GinkgoHelper()
+	Expect(entry.HTTPHeaders).To(HaveLen(1))
+	Expect(entry.HTTPHeaders[0].Name).To(Equal("Authorization"))
+	bearer := strings.TrimPrefix(*entry.HTTPHeaders[0].Value, "Bearer ")
+	response, body := s.get(*entry.Source, bearer)
+	Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+	Expect(entry.Compression).To(HaveValue(Equal("gzip")))
+	plain := unpack(body)
+	sum := sha512.Sum512(plain)
+	Expect(entry.Verification.Hash).To(HaveValue(Equal("sha512-" + hex.EncodeToString(sum[:]))))
+	return plain
+}

@@ -1,0 +1,180 @@
+package server_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
+)
+
+const (
+	pointerID = "0a6bd5b5-3d3c-4b66-8f0e-3c5f6a4f7f51"
+	token     = "a-token-that-nobody-guesses"
+	// secretInOverlay stands in for a join credential.
+	secretInOverlay = "abcdef.0123456789abcdef"
+	overlayJSON     = `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/poolboot/kubelet.env","contents":{"source":"data:,` + secretInOverlay + `"}}]}}`
+)
+
+func hashOf(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// world is the management cluster, in memory.
+type world struct {
+	mu        sync.Mutex
+	records   map[string][]server.Record // by pointer id
+	overlays  map[types.UID]server.Overlay
+	rendered  map[types.NamespacedName]*poolv1.MachineConfig
+	reads     int // of rendered configs
+	version   int
+	requested []time.Time
+	served    []time.Time
+	writeErr  error
+	onRequest func()
+}
+
+func newWorld() *world {
+	return &world{
+		records:  map[string][]server.Record{},
+		overlays: map[types.UID]server.Overlay{},
+		rendered: map[types.NamespacedName]*poolv1.MachineConfig{},
+	}
+}
+
+func (w *world) ByPointerID(_ context.Context, id string) ([]server.Record, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]server.Record(nil), w.records[id]...), nil
+}
+
+type overlaysOf struct{ *world }
+
+func (w overlaysOf) Get(_ context.Context, config types.UID) (*server.Overlay, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if overlay, ok := w.overlays[config]; ok {
+		return &overlay, nil
+	}
+	return nil, nil
+}
+
+type renderedOf struct{ *world }
+
+func (w renderedOf) Get(_ context.Context, name types.NamespacedName) (*poolv1.MachineConfig, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reads++
+	return w.rendered[name].DeepCopy(), nil
+}
+
+func (w *world) Requested(_ context.Context, record server.Record, at time.Time) error {
+	w.mu.Lock()
+	err, hook := w.writeErr, w.onRequest
+	if err == nil {
+		w.requested = append(w.requested, at)
+	}
+	w.mu.Unlock()
+	if err == nil && hook != nil {
+		hook()
+	}
+	return err
+}
+
+func (w *world) Served(_ context.Context, record server.Record, at time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.served = append(w.served, at)
+	return w.writeErr
+}
+
+func (w *world) requests() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.requested)
+}
+
+func (w *world) servings() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.served)
+}
+
+func (w *world) renderedReads() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reads
+}
+
+// set changes the world under its lock.
+func (w *world) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+func (w *world) failWrites() { w.set(func() { w.writeErr = errors.New("the API server is down") }) }
+
+// addRecord adds the PoolbootConfig default/<name>, whose UID is its name.
+func (w *world) addRecord(pointer, name, tokenHash string) server.Record {
+	record := server.Record{
+		NamespacedName: types.NamespacedName{Namespace: "default", Name: name},
+		UID:            types.UID(name),
+		TokenSHA256:    tokenHash,
+	}
+	w.set(func() { w.records[pointer] = append(w.records[pointer], record) })
+	return record
+}
+
+// addRendered adds a rendered config of a pool, which writes a file with that text, and returns its name.
+func (w *world) addRendered(poolName, text string) string {
+	GinkgoHelper()
+	spec := poolv1.MachineConfigSpec{
+		Config:          &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/infratest","contents":{"source":"data:,` + text + `"}}]}}`)},
+		KernelArguments: []string{"nosmt"},
+	}
+	name, err := pool.NameFor(poolName, spec)
+	Expect(err).NotTo(HaveOccurred())
+	rendered := &poolv1.MachineConfig{Spec: spec}
+	rendered.Namespace, rendered.Name = "default", name
+	rendered.Labels = map[string]string{poolv1.RenderedForLabel: poolName}
+	w.set(func() { w.rendered[types.NamespacedName{Namespace: "default", Name: name}] = rendered })
+	return name
+}
+
+// addOverlay adds or replaces a machine's overlay.
+func (w *world) addOverlay(config types.UID, rendered string, life time.Duration) {
+	w.set(func() {
+		w.version++
+		w.overlays[config] = server.Overlay{
+			Ignition:      []byte(overlayJSON),
+			Configuration: rendered,
+			Expires:       time.Now().Add(life),
+			Version:       strconv.Itoa(w.version),
+		}
+	})
+}
+
+// anyRendered returns the name of some rendered config.
+func (w *world) renderedNames() []types.NamespacedName {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var names []types.NamespacedName
+	for name := range maps.Keys(w.rendered) {
+		names = append(names, name)
+	}
+	return names
+}
