@@ -1,25 +1,45 @@
 // Package certificate approves the kubelet client certificates that hosts ask for with Poolboot's join credentials, each
-// for the one Node that was made beforehand for its Machine, and denies all others of that group.
+// for the one Node that was made beforehand for its Machine, and denies what else such a credential asks for.
 package certificate
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
-// Reconciler decides certificate signing requests of workload clusters.
+const (
+	// ApprovedReason and DeniedReason are the reasons of the conditions that Poolboot puts on certificate signing requests.
+	ApprovedReason = "PoolbootNodeInPool"
+	DeniedReason   = "PoolbootNodeNotAllowed"
+
+	// waitRetry is when to look again at a request that waits.
+	waitRetry = 5 * time.Second
+)
+
+// Reconciler decides certificate signing requests of workload clusters. Besides the manager's own rights it needs, in the
+// workload cluster, those of an approver for the signer kubernetes.io/kube-apiserver-client-kubelet; Cluster API's
+// kubeconfig has them.
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
-	// APIReader reads live.
+	// APIReader reads live: the PoolbootConfig whose record an approval rests on.
 	APIReader client.Reader
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
@@ -28,6 +48,9 @@ type Reconciler struct {
 
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
+
+	// controller is where the watches of workload clusters lead.
+	controller controller.Controller
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -35,10 +58,144 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil {
 		return errors.New("certificate controller: Client, APIReader and ClusterCache must be set")
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("certificate").For(&bootstrapv1.PoolbootConfig{}).WithOptions(options).Complete(r)
+	if r.Recorder == nil {
+		r.Recorder = mgr.GetEventRecorder("certificate-controller")
+	}
+	var err error
+	r.controller, err = ctrl.NewControllerManagedBy(mgr).
+		Named("certificate").
+		For(&bootstrapv1.PoolbootConfig{}).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("certificate", r.configsOf)).
+		WithOptions(options).
+		Build(r)
+	return err
 }
 
-// Reconcile decides the certificate signing requests of one PoolbootConfig's credential.
-func (r *Reconciler) Reconcile(_ context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	return ctrl.Result{}, nil
+func (r *Reconciler) configsOf(ctx context.Context, cluster client.Object) []ctrl.Request {
+	requests, err := workload.ConfigsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(cluster), hasCredential)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "PoolbootConfigs can't be listed", "cluster", client.ObjectKeyFromObject(cluster))
+	}
+	return requests
+}
+
+// hasCredential says whether a host may ask for a certificate with a config's credential.
+func hasCredential(config *bootstrapv1.PoolbootConfig) bool {
+	return config.Status.Boot.CredentialID != "" && config.DeletionTimestamp.IsZero()
+}
+
+// Reconcile decides the certificate signing requests made with one PoolbootConfig's credential, also while the Cluster is
+// paused: it changes no object of Cluster API's, and a host that has booted can't be told to wait.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	config := &bootstrapv1.PoolbootConfig{}
+	if err := r.Client.Get(ctx, req.NamespacedName, config); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !hasCredential(config) || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
+		return ctrl.Result{}, nil
+	}
+	cluster := client.ObjectKey{Namespace: config.Namespace, Name: config.Labels[clusterv1.ClusterNameLabel]}
+	result, err := r.decideAll(ctx, cluster, config)
+	if workload.IsUnreachable(err) {
+		ctrl.LoggerFrom(ctx).V(2).Info("Workload cluster can't be reached, waiting", "cluster", cluster, "error", err.Error())
+		return ctrl.Result{RequeueAfter: waitRetry}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, config *bootstrapv1.PoolbootConfig) (ctrl.Result, error) {
+	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.controller, Name: "certificate-requests", Configs: r.Client}
+	if err := watch.CertificateSigningRequests(ctx, cluster); err != nil {
+		return ctrl.Result{}, err
+	}
+	cached, err := workload.Client(ctx, r.ClusterCache, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	requests := &certificatesv1.CertificateSigningRequestList{}
+	if err := cached.List(ctx, requests, client.UnsafeDisableDeepCopy); err != nil {
+		return ctrl.Result{}, err
+	}
+	var (
+		result ctrl.Result
+		failed []error
+	)
+	for i := range requests.Items {
+		if !isOurs(&requests.Items[i], config.Status.Boot.CredentialID) {
+			continue
+		}
+		waits, err := r.decideOne(ctx, cluster, client.ObjectKeyFromObject(config), requests.Items[i].DeepCopy())
+		if waits {
+			result.RequeueAfter = waitRetry
+		}
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return result, errors.Join(failed...)
+}
+
+// decideOne decides one request on facts that are read live: an approval can't be taken back.
+func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKey, request *certificatesv1.CertificateSigningRequest) (waits bool, err error) {
+	live, err := workload.LiveClient(ctx, r.ClusterCache, cluster)
+	if err != nil {
+		return false, err
+	}
+	f, err := r.gather(ctx, live, cluster, key, request)
+	if err != nil || f == nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	verdict, why := decide(*f)
+	condition := certificatesv1.CertificateSigningRequestCondition{Status: corev1.ConditionTrue, Message: why}
+	event, kind := bootstrapv1.EventRequestApproved, corev1.EventTypeNormal
+	switch verdict {
+	case wait:
+		ctrl.LoggerFrom(ctx).V(2).Info("Certificate signing request waits", "certificateSigningRequest", request.Name, "reason", why)
+		return true, nil
+	case approve:
+		condition.Type, condition.Reason = certificatesv1.CertificateApproved, ApprovedReason
+	case deny:
+		condition.Type, condition.Reason = certificatesv1.CertificateDenied, DeniedReason
+		event, kind = bootstrapv1.EventRequestDenied, corev1.EventTypeWarning
+	}
+	request.Status.Conditions = append(request.Status.Conditions, condition)
+	if err := live.SubResource("approval").Update(ctx, request); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return false, nil // another approver was first, or it is gone: the watch tells
+		}
+		return false, fmt.Errorf("CertificateSigningRequest %s: %w", request.Name, err)
+	}
+	r.Recorder.Eventf(f.config, nil, kind, event, "Decide", "CertificateSigningRequest %s: %s", request.Name, why)
+	return false, nil
+}
+
+// gather reads what a verdict rests on; nil when the credential is no longer on record.
+func (r *Reconciler) gather(ctx context.Context, live client.Client, cluster, key client.ObjectKey, request *certificatesv1.CertificateSigningRequest) (*facts, error) {
+	f := &facts{request: request, config: &bootstrapv1.PoolbootConfig{}}
+	if err := r.APIReader.Get(ctx, key, f.config); err != nil {
+		return nil, err
+	}
+	if !hasCredential(f.config) || !isOurs(request, f.config.Status.Boot.CredentialID) {
+		return nil, nil
+	}
+	if recorded := f.config.Status.Node; recorded != nil {
+		node := &corev1.Node{}
+		err := live.Get(ctx, client.ObjectKey{Name: recorded.Name}, node)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if err == nil {
+			f.node = node
+		}
+	}
+	pools := &poolv1.MachineConfigPoolList{}
+	if err := r.Client.List(ctx, pools, client.InNamespace(cluster.Namespace)); err != nil {
+		return nil, err
+	}
+	for i := range pools.Items {
+		if pools.Items[i].Spec.ClusterName == cluster.Name {
+			f.pools = append(f.pools, pools.Items[i])
+		}
+	}
+	return f, nil
 }

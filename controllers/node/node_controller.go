@@ -1,18 +1,39 @@
 // Package node watches the Nodes that Poolboot made beforehand: it ends a boot once the kubelet is Ready in its pool, keeps
-// the record of the pool, and puts labels back on Nodes that registered anew.
+// the record of the pool, and puts labels back on Nodes that registered anew. It makes no Nodes and deletes none.
 package node
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util"
+	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+)
+
+const (
+	// action is what events say this controller was doing.
+	action = "CompareNode"
+
+	// conflictRetry is when to look again after somebody else wrote the Node or the PoolbootConfig first.
+	conflictRetry = 200 * time.Millisecond
 )
 
 // Reconciler reconciles the Nodes of PoolbootConfigs.
@@ -30,17 +51,140 @@ type Reconciler struct {
 	OverlayNamespace string
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
+
+	// controller is where the watches of workload clusters lead.
+	controller controller.Controller
 }
 
-// SetupWithManager adds the controller to a manager.
-func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.OverlayNamespace == "" {
-		return errors.New("node controller: Client, APIReader, ClusterCache and OverlayNamespace must be set")
+// Reconcile compares the Node of one PoolbootConfig with its record.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	config := &bootstrapv1.PoolbootConfig{}
+	if err := r.Client.Get(ctx, req.NamespacedName, config); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("node").For(&bootstrapv1.PoolbootConfig{}).WithOptions(options).Complete(r)
+	if !config.DeletionTimestamp.IsZero() || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
+		return ctrl.Result{}, nil
+	}
+	cluster := &clusterv1.Cluster{}
+	key := client.ObjectKey{Namespace: config.Namespace, Name: config.Labels[clusterv1.ClusterNameLabel]}
+	if err := r.Client.Get(ctx, key, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if capiannotations.IsPaused(cluster, config) || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
+		return ctrl.Result{}, nil
+	}
+	log := ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KObj(cluster))
+	err := r.reconcile(ctrl.LoggerInto(ctx, log), key, config)
+	switch {
+	case workload.IsUnreachable(err):
+		// The cluster source brings every config back once there is a connection; a call that failed without the
+		// connection being given up comes back by itself.
+		log.V(2).Info("Workload cluster can't be reached, waiting", "error", err.Error())
+		if errors.Is(err, clustercache.ErrClusterNotConnected) {
+			return ctrl.Result{}, nil
+		}
+	case apierrors.IsConflict(err):
+		log.V(4).Info("Somebody else wrote first, looking again", "error", err.Error())
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
+	return ctrl.Result{}, err
 }
 
-// Reconcile looks after the Node of one PoolbootConfig.
-func (r *Reconciler) Reconcile(_ context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	return ctrl.Result{}, nil
+func (r *Reconciler) reconcile(ctx context.Context, cluster client.ObjectKey, config *bootstrapv1.PoolbootConfig) error {
+	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.controller, Name: "node-nodes", Configs: r.Client}
+	if err := watch.Nodes(ctx, cluster, nodeChanged()); err != nil {
+		return err
+	}
+	w, err := workload.Client(ctx, r.ClusterCache, cluster)
+	if err != nil {
+		return err
+	}
+	f, err := r.gather(ctx, w, cluster, config)
+	if err != nil {
+		return err
+	}
+	return r.apply(ctx, w, f, judge(f))
+}
+
+// gather reads what a judgement rests on.
+func (r *Reconciler) gather(ctx context.Context, w client.Reader, cluster client.ObjectKey, config *bootstrapv1.PoolbootConfig) (facts, error) {
+	f := facts{config: config}
+	var err error
+	if f.machine, err = util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta); client.IgnoreNotFound(err) != nil {
+		return f, err
+	}
+	if name := nodeName(config, f.machine); name != "" {
+		node := &corev1.Node{}
+		err := w.Get(ctx, client.ObjectKey{Name: name}, node)
+		if client.IgnoreNotFound(err) != nil {
+			return f, err
+		}
+		if err == nil {
+			f.node = node
+		}
+	}
+	pools := &poolv1.MachineConfigPoolList{}
+	if err := r.Client.List(ctx, pools, client.InNamespace(cluster.Namespace)); err != nil {
+		return f, err
+	}
+	for i := range pools.Items {
+		if pools.Items[i].Spec.ClusterName == cluster.Name {
+			f.pools = append(f.pools, pools.Items[i])
+		}
+	}
+	return f, nil
+}
+
+// nodeName returns the name of a config's Node. Without a record, as after clusterctl move, it is the Machine's nodeRef or
+// what the Node would have been named; the annotation on the Node tells whether it is the right one.
+func nodeName(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine) string {
+	switch {
+	case config.Status.Node != nil:
+		return config.Status.Node.Name
+	case machine == nil:
+		return ""
+	case machine.Status.NodeRef.IsDefined():
+		return machine.Status.NodeRef.Name
+	case config.Spec.NodeName == bootstrapv1.NodeNameFromHost:
+		return ""
+	}
+	return machine.Name
+}
+
+// apply does what a judgement asks for: the Node first, then the end of the boot, the record last, so that after a crash
+// the next judgement asks for what is left.
+func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judgement) error {
+	if j.node != nil {
+		patch := client.MergeFromWithOptions(f.node.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		if err := w.Patch(ctx, j.node, patch); err != nil {
+			return fmt.Errorf("Node %s: %w", f.node.Name, err)
+		}
+	}
+	ended := false
+	if j.joined {
+		var err error
+		if ended, err = r.endBoot(ctx, w, f.config); err != nil {
+			return err
+		}
+	}
+	before := f.config.DeepCopy()
+	status := &f.config.Status
+	if ended {
+		status.Boot.CredentialID, status.Boot.CredentialExpirationTime = "", nil
+	}
+	if j.record != nil {
+		status.Pool, status.Node = j.record.pool, &j.record.node
+	}
+	if j.condition != nil {
+		conditions.Set(f.config, *j.condition)
+	}
+	if equality.Semantic.DeepEqual(before.Status, *status) {
+		return nil
+	}
+	// The lock keeps the list of conditions, which other controllers write too, from being set back.
+	if err := r.Client.Status().Patch(ctx, f.config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	r.tell(before, f.config)
+	return nil
 }

@@ -99,13 +99,19 @@ func (r *Reconciler) joinFacts(ctx context.Context, s *scope) (join.Cluster, joi
 	if err != nil {
 		return fail(err)
 	}
-	credential, err := join.EnsureCredential(ctx, w, client.ObjectKeyFromObject(s.config).String(), s.config.Status.Boot.CredentialID, credentialTTL)
+	old := s.config.Status.Boot.CredentialID
+	credential, err := join.EnsureCredential(ctx, w, client.ObjectKeyFromObject(s.config).String(), old, credentialTTL)
 	if err != nil {
 		return fail(err)
 	}
 	recordCredential(s.config, credential.ID, credential.Expires)
 	if err := r.writeStatus(ctx, s); err != nil {
 		return fail(err)
+	}
+	if old != credential.ID {
+		if err := join.DeleteCredential(ctx, w, old); err != nil {
+			return fail(err)
+		}
 	}
 	return cluster, credential, nil
 }

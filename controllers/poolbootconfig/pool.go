@@ -2,7 +2,6 @@ package poolbootconfig
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -67,15 +66,13 @@ func decide(config *bootstrapv1.PoolbootConfig, machineLabels map[string]string,
 }
 
 func poolErrorReason(err error) string {
-	var (
-		notFound       *pool.NotFoundError
-		notRegistrable *pool.NotRegistrableError
-	)
-	switch {
-	case errors.As(err, &notFound):
+	switch err.(type) {
+	case *pool.NotFoundError:
 		return bootstrapv1.PoolNotFoundReason
-	case errors.As(err, &notRegistrable):
+	case *pool.NotRegistrableError, *pool.SelectorError:
 		return bootstrapv1.PoolNotRegistrableReason
+	case *pool.ControlPlaneError:
+		return bootstrapv1.ControlPlaneNotSupportedReason
 	}
 	return bootstrapv1.PoolConflictReason
 }

@@ -1,0 +1,66 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+)
+
+// endBoot takes away what only a booting host needs: its token, its join credential and its overlay. It says whether there
+// was anything to take; the credential's ID stays on record until all is gone, so that a crash leaves nothing behind.
+func (r *Reconciler) endBoot(ctx context.Context, w client.Client, config *bootstrapv1.PoolbootConfig) (bool, error) {
+	revoked := config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked
+	if revoked && config.Status.Boot.CredentialID == "" {
+		return false, nil
+	}
+	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: "overlay-" + string(config.UID)}}
+	if err := r.Client.Delete(ctx, overlay); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("overlay Secret %s/%s: %w", overlay.Namespace, overlay.Name, err)
+	}
+	if err := join.DeleteCredential(ctx, w, config.Status.Boot.CredentialID); err != nil {
+		return false, err
+	}
+	if revoked {
+		return true, nil
+	}
+	marked := config.DeepCopy()
+	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenRevoked)
+	if err := r.Client.Patch(ctx, marked, client.MergeFromWithOptions(config.DeepCopy(), client.MergeFromWithOptimisticLock{})); err != nil {
+		return false, err
+	}
+	*config = *marked
+	r.Recorder.Eventf(config, nil, corev1.EventTypeNormal, bootstrapv1.EventTokenRevoked, action,
+		"The Node is Ready in its pool: the host's token is revoked, its join credential and overlay are deleted")
+	return true, nil
+}
+
+// tell says by events what changed on record.
+func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
+	event := func(kind, reason, note string, args ...any) {
+		r.Recorder.Eventf(after, nil, kind, reason, action, note, args...)
+	}
+	was, is := before.Status, after.Status
+	if was.Node != nil && is.Node != nil && was.Node.UID != is.Node.UID {
+		event(corev1.EventTypeNormal, bootstrapv1.EventLabelsRestored, "Node %s registered anew and has the labels of pool %q back", is.Node.Name, is.Pool)
+	}
+	if was.Node != nil && was.Pool != "" && was.Pool != is.Pool {
+		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, "The labels of Node %s name pool %q, no longer %q", is.Node.Name, is.Pool, was.Pool)
+	}
+	had, has := conditions.Get(before, bootstrapv1.NodeInPoolCondition), conditions.Get(after, bootstrapv1.NodeInPoolCondition)
+	if has == nil || had != nil && had.Status == has.Status && had.Reason == has.Reason {
+		return
+	}
+	switch {
+	case has.Status == metav1.ConditionTrue:
+		event(corev1.EventTypeNormal, bootstrapv1.EventNodeReady, "%s", has.Message)
+	case has.Reason != bootstrapv1.WaitingForKubeletReason:
+		event(corev1.EventTypeWarning, has.Reason, "%s", has.Message)
+	}
+}

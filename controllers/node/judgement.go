@@ -1,0 +1,262 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// facts is all that a judgement rests on.
+type facts struct {
+	config *bootstrapv1.PoolbootConfig
+	// machine is the config's owner; nil without one.
+	machine *clusterv1.Machine
+	// node is the Node of the recorded name; nil when it does not stand.
+	node *corev1.Node
+	// pools are those of the cluster.
+	pools []poolv1.MachineConfigPool
+}
+
+// judgement is what is to become of a Node and its record.
+type judgement struct {
+	// condition is NodeInPool; nil when there is nothing to say yet.
+	condition *metav1.Condition
+	// node is the Node as it is to be; nil leaves it alone.
+	node *corev1.Node
+	// record is the pool and Node to have on record; nil leaves the record alone.
+	record *record
+	// joined is true when the kubelet is Ready in its pool: the boot is over.
+	joined bool
+}
+
+// record is what a PoolbootConfig's status says of the Node.
+type record struct {
+	pool string
+	node bootstrapv1.NodeReference
+}
+
+// judge compares a Node with its record. On a Node with the recorded UID the labels are the truth and the record follows
+// them; one with another UID registered anew, has lost what was put on it, and gets the recorded pool's labels back.
+// Labels are only added.
+func judge(f facts) judgement {
+	recorded := f.config.Status.Node
+	switch {
+	case f.node == nil && recorded == nil:
+		return judgement{}
+	case f.node == nil:
+		return no(bootstrapv1.NodeMissingReason, "Node %s does not exist", recorded.Name)
+	case !isOf(f.node, f.config) && recorded == nil:
+		return judgement{}
+	}
+	if other := otherOwner(f); other != "" {
+		return no(bootstrapv1.NodeNameTakenReason, "Node %s is not this Machine's: %s", f.node.Name, other)
+	}
+	anew := recorded != nil && recorded.UID != string(f.node.UID)
+	wanted := f.node.DeepCopy()
+	if anew {
+		if trouble := restore(wanted, f); trouble != nil {
+			return *trouble
+		}
+	}
+	role, trouble := decideRole(wanted, f.pools)
+	if trouble != nil {
+		trouble.node = changed(f.node, wanted)
+		return *trouble
+	}
+	if anew && role != f.config.Status.Pool {
+		j := no(bootstrapv1.NodeOutsidePoolReason, "Node %s registered anew with labels of pool %q, on record is %q: remove the labels of pool %[2]q from the Node",
+			wanted.Name, role, f.config.Status.Pool)
+		j.node = changed(f.node, wanted)
+		return j
+	}
+	j := inPool(wanted, role, f)
+	if j.node != nil {
+		wanted = j.node
+	}
+	j.node = changed(f.node, wanted)
+	return j
+}
+
+// inPool judges a Node whose labels put it in a pool. The judgement's Node is nil when bringing it up to date would put it
+// elsewhere.
+func inPool(node *corev1.Node, role string, f facts) judgement {
+	wanted := node.DeepCopy()
+	p, err := pool.OfRole(f.pools, role)
+	if err != nil {
+		return no(bootstrapv1.NodeOutsidePoolReason, "Node %s: %s", wanted.Name, err)
+	}
+	declared, err := pool.Labels(*p)
+	if err != nil {
+		return no(bootstrapv1.NodeOutsidePoolReason, "Node %s: %s", wanted.Name, err)
+	}
+	addLabels(wanted, declared)
+	setPoolLabel(wanted, role, f.machine)
+	setAnnotation(wanted, poolv1.NodeConfigAnnotation, client.ObjectKeyFromObject(f.config).String())
+	if p.Status.Configuration != nil {
+		setAnnotation(wanted, poolv1.NodeDesiredConfigAnnotation, p.Status.Configuration.Name)
+	}
+	// What was added may have changed the decision.
+	if now, trouble := decideRole(wanted, f.pools); trouble != nil {
+		return *trouble
+	} else if now != role {
+		return no(bootstrapv1.NodeOutsidePoolReason, "the labels that pool %q declares put Node %s in pool %q: correct its nodeLabels", role, wanted.Name, now)
+	}
+
+	j := judgement{node: wanted, record: &record{pool: role, node: bootstrapv1.NodeReference{Name: wanted.Name, UID: string(wanted.UID)}}}
+	booted := f.config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked
+	switch {
+	case util.IsNodeReady(wanted):
+		wanted.Spec.Taints = slices.DeleteFunc(wanted.Spec.Taints, func(t corev1.Taint) bool { return t.Key == poolv1.NodeUnassignedTaint })
+		j.joined = true
+		j.condition = &metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue,
+			Reason: bootstrapv1.NodeReadyInPoolReason, Message: fmt.Sprintf("Node %s is Ready in pool %q%s", wanted.Name, role, pull(role, f))}
+	case booted:
+		j.condition = no(bootstrapv1.NodeNotReadyReason, "Node %s is in pool %q and not Ready", wanted.Name, role).condition
+	default:
+		j.condition = no(bootstrapv1.WaitingForKubeletReason, "Node %s stands in pool %q, its kubelet is not Ready yet", wanted.Name, role).condition
+	}
+	return j
+}
+
+// restore puts back on a Node that registered anew what was put on it before its first boot.
+func restore(wanted *corev1.Node, f facts) *judgement {
+	p, err := pool.OfRole(f.pools, f.config.Status.Pool)
+	var declared map[string]string
+	if err == nil {
+		declared, err = pool.Labels(*p)
+	}
+	if err != nil {
+		j := no(bootstrapv1.NodeOutsidePoolReason, "Node %s registered anew and can't get the labels of its pool back: %s", wanted.Name, err)
+		return &j
+	}
+	addLabels(wanted, declared)
+	setPoolLabel(wanted, p.Spec.Role, f.machine)
+	addLabels(wanted, f.config.Spec.NodeLabels)
+	if host := f.config.Status.Host; host != nil {
+		addLabels(wanted, map[string]string{poolv1.NodeMetal3UUIDLabel: host.UID})
+	}
+	addTaints(wanted, p.Spec.NodeTaints)
+	addTaints(wanted, f.config.Spec.NodeTaints)
+	setAnnotation(wanted, poolv1.NodeConfigAnnotation, client.ObjectKeyFromObject(f.config).String())
+	if booted := f.config.Status.Configuration; booted != "" && wanted.Annotations[poolv1.NodeCurrentConfigAnnotation] == "" {
+		setAnnotation(wanted, poolv1.NodeCurrentConfigAnnotation, booted)
+	}
+	return nil
+}
+
+// pull warns of Machine labels that name another pool than the Node's: Cluster API puts them back on the Node.
+func pull(role string, f facts) string {
+	if f.machine == nil || f.config.Spec.Pool != "" {
+		return ""
+	}
+	decision, err := pool.Decide(f.machine.Labels, f.pools)
+	if err != nil || decision.Role == "" || decision.Role == role {
+		return ""
+	}
+	return fmt.Sprintf("; the labels of Machine %s name pool %q and Cluster API puts those back: change them in the MachineDeployment",
+		f.machine.Name, decision.Role)
+}
+
+// decideRole returns the role that a Node's labels decide, or the judgement on labels that decide none.
+func decideRole(node *corev1.Node, pools []poolv1.MachineConfigPool) (string, *judgement) {
+	decision, err := pool.Decide(node.Labels, pools)
+	var j judgement
+	switch {
+	case err != nil:
+		j = no(bootstrapv1.PoolConflictReason, "Node %s: %s; Cluster API puts back labels that the Machine has: change those in its MachineDeployment", node.Name, err)
+	case decision.ControlPlane:
+		j = no(bootstrapv1.NodeControlPlaneReason, "the labels of Node %s are those of a control plane, which is in no pool: remove the control-plane label", node.Name)
+	case decision.Role == "":
+		j = no(bootstrapv1.NodeOutsidePoolReason, "the labels of Node %s are those of no pool: put the labels of a pool on it", node.Name)
+	default:
+		return decision.Role, nil
+	}
+	return "", &j
+}
+
+// otherOwner says why a Node of the recorded name is not the Machine's; "" when it is. A Node that registered anew has no
+// annotation.
+func otherOwner(f facts) string {
+	if made := f.node.Annotations[poolv1.NodeConfigAnnotation]; made != "" && !isOf(f.node, f.config) {
+		return "it was made for PoolbootConfig " + made
+	}
+	if f.machine == nil || f.machine.Spec.ProviderID == "" || f.node.Spec.ProviderID == "" || f.node.Spec.ProviderID == f.machine.Spec.ProviderID {
+		return ""
+	}
+	return fmt.Sprintf("its spec.providerID is %q, the Machine's is %q", f.node.Spec.ProviderID, f.machine.Spec.ProviderID)
+}
+
+func isOf(node *corev1.Node, config *bootstrapv1.PoolbootConfig) bool {
+	return node.Annotations[poolv1.NodeConfigAnnotation] == client.ObjectKeyFromObject(config).String()
+}
+
+func no(reason, message string, args ...any) judgement {
+	return judgement{condition: &metav1.Condition{
+		Type:    bootstrapv1.NodeInPoolCondition,
+		Status:  metav1.ConditionFalse,
+		Reason:  reason,
+		Message: fmt.Sprintf(message, args...),
+	}}
+}
+
+// changed returns the Node as it is to be, nil when it is so already.
+func changed(is, wanted *corev1.Node) *corev1.Node {
+	sameTaint := func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }
+	if maps.Equal(is.Labels, wanted.Labels) && maps.Equal(is.Annotations, wanted.Annotations) &&
+		slices.EqualFunc(is.Spec.Taints, wanted.Spec.Taints, sameTaint) {
+		return nil
+	}
+	return wanted
+}
+
+// addLabels adds the labels that a Node lacks. A value that stands, a person may have set.
+func addLabels(node *corev1.Node, labels map[string]string) {
+	for key, value := range labels {
+		if _, has := node.Labels[key]; !has {
+			setLabel(node, key, value)
+		}
+	}
+}
+
+func addTaints(node *corev1.Node, taints []corev1.Taint) {
+	for i := range taints {
+		if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taints[i]) }) {
+			node.Spec.Taints = append(node.Spec.Taints, taints[i])
+		}
+	}
+}
+
+// setPoolLabel sets the label that names the pool, which is Poolboot's own, unless the Machine has it: then Cluster API keeps
+// it and two writers would never agree.
+func setPoolLabel(node *corev1.Node, role string, machine *clusterv1.Machine) {
+	if machine != nil {
+		if _, has := machine.Labels[poolv1.NodePoolLabel]; has {
+			return
+		}
+	}
+	setLabel(node, poolv1.NodePoolLabel, role)
+}
+
+func setLabel(node *corev1.Node, key, value string) {
+	if node.Labels == nil {
+		node.Labels = map[string]string{}
+	}
+	node.Labels[key] = value
+}
+
+func setAnnotation(node *corev1.Node, key, value string) {
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
+	node.Annotations[key] = value
+}

@@ -1,0 +1,90 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+)
+
+// SetupWithManager adds the controller to a manager.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.OverlayNamespace == "" {
+		return errors.New("node controller: Client, APIReader, ClusterCache and OverlayNamespace must be set")
+	}
+	if r.Recorder == nil {
+		r.Recorder = mgr.GetEventRecorder("node-controller")
+	}
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", "node")
+	var err error
+	r.controller, err = ctrl.NewControllerManagedBy(mgr).
+		Named("node").
+		For(&bootstrapv1.PoolbootConfig{}).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.configsOfCluster),
+			builder.WithPredicates(predicates.Any(mgr.GetScheme(), log,
+				predicates.ClusterUnpaused(mgr.GetScheme(), log),
+				predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))).
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.configsOfPool),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: poolChanged})).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("node", r.configsOfCluster)).
+		WithOptions(options).
+		Build(r)
+	return err
+}
+
+func (r *Reconciler) configsOfCluster(ctx context.Context, cluster client.Object) []ctrl.Request {
+	return r.configs(ctx, client.ObjectKeyFromObject(cluster))
+}
+
+func (r *Reconciler) configsOfPool(ctx context.Context, object client.Object) []ctrl.Request {
+	pool, is := object.(*poolv1.MachineConfigPool)
+	if !is {
+		return nil
+	}
+	return r.configs(ctx, client.ObjectKey{Namespace: pool.Namespace, Name: pool.Spec.ClusterName})
+}
+
+func (r *Reconciler) configs(ctx context.Context, cluster client.ObjectKey) []ctrl.Request {
+	requests, err := workload.ConfigsOfCluster(ctx, r.Client, cluster, func(*bootstrapv1.PoolbootConfig) bool { return true })
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "PoolbootConfigs can't be listed", "cluster", cluster)
+	}
+	return requests
+}
+
+// poolChanged lets those changes of a pool through that its Nodes have to follow.
+func poolChanged(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*poolv1.MachineConfigPool), e.ObjectNew.(*poolv1.MachineConfigPool)
+	return before.Generation != after.Generation ||
+		!equality.Semantic.DeepEqual(before.Status.Configuration, after.Status.Configuration)
+}
+
+// nodeChanged lets those changes of a Node through that a judgement rests on; not the kubelet's heartbeats.
+func nodeChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, is := e.ObjectOld.(*corev1.Node)
+		after, isToo := e.ObjectNew.(*corev1.Node)
+		return is && isToo && (before.UID != after.UID ||
+			before.ResourceVersion == after.ResourceVersion ||
+			util.IsNodeReady(before) != util.IsNodeReady(after) ||
+			!maps.Equal(before.Labels, after.Labels) ||
+			!maps.Equal(before.Annotations, after.Annotations) ||
+			!equality.Semantic.DeepEqual(before.Spec, after.Spec))
+	}}
+}
