@@ -63,7 +63,7 @@ lint: $(GOLANGCI_LINT) ## Lint.
 generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, RBAC, webhooks and the API reference.
 	$(CONTROLLER_GEN) object paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
-	$(CONTROLLER_GEN) rbac:roleName=manager paths=./controllers/... output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) rbac:roleName=manager paths=./controllers/... paths=./cmd/manager/... output:rbac:dir=config/rbac
 	$(CONTROLLER_GEN) webhook paths=./controllers/admission/... output:webhook:dir=config/webhook
 	$(CONTROLLER_GEN) crd paths=github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1 output:crd:dir=test/metal3/crds
 	$(CRD_REF_DOCS) --source-path=api --config=hack/api-reference.yaml --renderer=markdown --output-path=docs/reference.md
