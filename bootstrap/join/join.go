@@ -4,14 +4,13 @@
 package join
 
 import (
-	"context"
 	"errors"
-	"time"
+	"fmt"
 
-	"github.com/coreos/ignition/v2/config/v3_5/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/klog/v2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 )
 
@@ -27,50 +26,76 @@ type Cluster struct {
 	Name string
 }
 
-// Credential is a bootstrap token of the workload cluster.
-type Credential struct {
-	// ID is the token's public half; the requests made with it come from system:bootstrap:<ID>.
-	ID string
+// ExtraConfigError is a PoolbootConfig whose spec.extraConfig can't be used.
+type ExtraConfigError struct {
+	// Field is the field at fault.
+	Field string
 
-	// Secret is the token's secret half.
-	Secret string `json:"-"`
-
-	// Expires is when the token ends by itself.
-	Expires time.Time
+	// Err says what is wrong with it, with the place in it.
+	Err error
 }
 
-// EnsureCredential returns the credential whose ID is current as long as it is the owner's and lives for MinLife at
-// least; else it makes a new one that lives for ttl. The old one then stays until it expires or is deleted: delete it once
-// the new ID is recorded. owner names the PoolbootConfig, as <namespace>/<name>.
-func EnsureCredential(ctx context.Context, w client.Client, owner, current string, ttl time.Duration) (Credential, error) {
-	return Credential{}, errors.New("not yet")
-}
+func (e *ExtraConfigError) Error() string { return e.Field + ": " + e.Err.Error() }
 
-// ExtendCredential lets a credential live for ttl from now and returns when it will end. The error is NotFound when the
-// credential is gone.
-func ExtendCredential(ctx context.Context, w client.Client, id string, ttl time.Duration) (time.Time, error) {
-	return time.Time{}, errors.New("not yet")
-}
-
-// DeleteCredential deletes a credential. One that is gone, or an empty ID, is fine.
-func DeleteCredential(ctx context.Context, w client.Client, id string) error {
-	return errors.New("not yet")
-}
-
-// EnsureRBAC gives the credentials' group the rights to join, and kubeadm's own needs only when kubeadm is set. It may be
-// called any number of times; once for every cluster and start of the manager is enough.
-func EnsureRBAC(ctx context.Context, w client.Client, kubeadm bool) error { return errors.New("not yet") }
+func (e *ExtraConfigError) Unwrap() error { return e.Err }
 
 // Overlay returns the part of a host's configuration that is for this machine alone: how it joins, as whom, and merged
 // under that, so that it can't take the join away, the PoolbootConfig's extraConfig. The error is an *ExtraConfigError
 // when that is at fault.
-func Overlay(cfg *bootstrapv1.PoolbootConfig, reg node.Registration, cl Cluster, cred Credential) (types.Config, error) {
-	return types.Config{}, errors.New("not yet")
+func Overlay(cfg *bootstrapv1.PoolbootConfig, reg node.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
+	extra, err := extraConfig(cfg.Spec.ExtraConfig)
+	if err != nil {
+		return ignition.Config{}, err
+	}
+	own, err := ownConfig(cfg, reg, cl, cred)
+	if err != nil {
+		return ignition.Config{}, fmt.Errorf("overlay of PoolbootConfig %s: %w", klog.KObj(cfg), err)
+	}
+	overlay := ignition.Merge(extra, own)
+	if err := ignition.Validate(overlay); err != nil {
+		return ignition.Config{}, &ExtraConfigError{Field: "spec.extraConfig", Err: err}
+	}
+	return overlay, nil
 }
 
-// ExtraConfigError is a PoolbootConfig whose spec.extraConfig can't be used.
-type ExtraConfigError struct{ Err error }
+// extraConfig reads a PoolbootConfig's spec.extraConfig, within what a user may set.
+func extraConfig(extra *bootstrapv1.ExtraConfig) (ignition.Config, error) {
+	var (
+		config = ignition.New()
+		field  string
+		err    error
+	)
+	switch {
+	case extra == nil:
+		return config, nil
+	case extra.Config != nil:
+		field = "spec.extraConfig.config"
+		config, err = ignition.Parse(extra.Config.Raw)
+	default:
+		field = "spec.extraConfig.butane"
+		config, err = ignition.ParseButane(extra.Butane)
+	}
+	if err == nil {
+		err = ignition.Guard(config)
+	}
+	if err != nil {
+		return ignition.Config{}, &ExtraConfigError{Field: field, Err: err}
+	}
+	return config, nil
+}
 
-func (e *ExtraConfigError) Error() string { return "spec.extraConfig: " + e.Err.Error() }
-
-func (e *ExtraConfigError) Unwrap() error { return e.Err }
+// ownConfig is the overlay without the extraConfig.
+func ownConfig(cfg *bootstrapv1.PoolbootConfig, reg node.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
+	switch {
+	case cl.Server == "":
+		return ignition.Config{}, errors.New("the cluster has no control plane endpoint yet")
+	case len(cl.CA) == 0:
+		return ignition.Config{}, errors.New("the cluster's certificate authority is missing")
+	case cfg.Spec.Join.Kubelet != nil:
+		return kubeletJoin(cfg.Spec.Join.Kubelet, reg, cl, cred)
+	case cfg.Spec.Join.Kubeadm != nil:
+		return kubeadmJoin(cfg.Spec.Join.Kubeadm, reg, cl, cred)
+	default:
+		return ignition.Config{}, errors.New("spec.join: set kubelet or kubeadm")
+	}
+}

@@ -1,0 +1,153 @@
+package join
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
+	bootstraputil "k8s.io/cluster-bootstrap/token/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// Group is the group of all that join with Poolboot's credentials. It has the right to ask for a certificate and none
+	// to get one by itself: Poolboot approves each request for the one Node it was made for.
+	Group = bootstrapapi.BootstrapDefaultGroup + ":poolboot"
+
+	// MinLife is the life that a credential must have left to be handed to a host.
+	MinLife = 8 * time.Minute
+)
+
+// Credential is a bootstrap token of the workload cluster.
+type Credential struct {
+	// ID is the token's public half; the requests made with it come from system:bootstrap:<ID>.
+	ID string
+
+	// Secret is the token's secret half.
+	Secret string `json:"-"`
+
+	// Expires is when the token ends by itself.
+	Expires time.Time
+}
+
+// Token returns the whole token, as a client presents it.
+func (c Credential) Token() string { return bootstraputil.TokenFromIDAndSecret(c.ID, c.Secret) }
+
+// String names the credential without its secret.
+func (c Credential) String() string {
+	return fmt.Sprintf("bootstrap token %s until %s", c.ID, c.Expires.UTC().Format(time.RFC3339))
+}
+
+// GoString names the credential without its secret.
+func (c Credential) GoString() string { return c.String() }
+
+// EnsureCredential returns the credential whose ID is current as long as it is the owner's and lives for MinLife at
+// least; else it makes a new one that lives for ttl. The old one then stays until it expires or is deleted: delete it once
+// the new ID is recorded. owner names the PoolbootConfig, as <namespace>/<name>.
+func EnsureCredential(ctx context.Context, w client.Client, owner, current string, ttl time.Duration) (Credential, error) {
+	if bootstraputil.IsValidBootstrapTokenID(current) {
+		secret := tokenSecret(current)
+		err := w.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+		if client.IgnoreNotFound(err) != nil {
+			return Credential{}, fmt.Errorf("join credential of PoolbootConfig %s: %w", owner, err)
+		}
+		if credential, ok := readCredential(secret, owner); err == nil && ok && time.Until(credential.Expires) >= MinLife {
+			return credential, nil
+		}
+	}
+	credential, err := newCredential(ttl)
+	if err != nil {
+		return Credential{}, fmt.Errorf("join credential of PoolbootConfig %s: %w", owner, err)
+	}
+	secret := tokenSecret(credential.ID)
+	secret.Data = map[string][]byte{
+		bootstrapapi.BootstrapTokenIDKey:               []byte(credential.ID),
+		bootstrapapi.BootstrapTokenSecretKey:           []byte(credential.Secret),
+		bootstrapapi.BootstrapTokenExpirationKey:       []byte(credential.Expires.Format(time.RFC3339)),
+		bootstrapapi.BootstrapTokenDescriptionKey:      []byte(description(owner)),
+		bootstrapapi.BootstrapTokenExtraGroupsKey:      []byte(Group),
+		bootstrapapi.BootstrapTokenUsageAuthentication: []byte("true"),
+	}
+	if err := w.Create(ctx, secret); err != nil {
+		return Credential{}, fmt.Errorf("join credential of PoolbootConfig %s: %w", owner, err)
+	}
+	return credential, nil
+}
+
+// ExtendCredential lets a credential live for ttl from now and returns when it will end. The error is NotFound when the
+// credential is gone.
+func ExtendCredential(ctx context.Context, w client.Client, id string, ttl time.Duration) (time.Time, error) {
+	if !bootstraputil.IsValidBootstrapTokenID(id) {
+		return time.Time{}, fmt.Errorf("join credential: %q is no ID of a bootstrap token", id)
+	}
+	expires := endOf(ttl)
+	patch, err := json.Marshal(map[string]any{"data": map[string][]byte{
+		bootstrapapi.BootstrapTokenExpirationKey: []byte(expires.Format(time.RFC3339)),
+	}})
+	if err != nil {
+		return time.Time{}, err
+	}
+	if err := w.Patch(ctx, tokenSecret(id), client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return time.Time{}, fmt.Errorf("extend join credential %s: %w", id, err)
+	}
+	return expires, nil
+}
+
+// DeleteCredential deletes a credential. One that is gone, or an empty ID, is fine.
+func DeleteCredential(ctx context.Context, w client.Client, id string) error {
+	if id == "" {
+		return nil
+	}
+	if err := w.Delete(ctx, tokenSecret(id)); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete join credential %s: %w", id, err)
+	}
+	return nil
+}
+
+// readCredential reads a bootstrap token Secret; ok is false when it is not the owner's or not whole.
+func readCredential(secret *corev1.Secret, owner string) (credential Credential, ok bool) {
+	if secret.Type != bootstrapapi.SecretTypeBootstrapToken ||
+		string(secret.Data[bootstrapapi.BootstrapTokenDescriptionKey]) != description(owner) {
+		return Credential{}, false
+	}
+	expires, err := time.Parse(time.RFC3339, string(secret.Data[bootstrapapi.BootstrapTokenExpirationKey]))
+	if err != nil {
+		return Credential{}, false
+	}
+	credential = Credential{
+		ID:      string(secret.Data[bootstrapapi.BootstrapTokenIDKey]),
+		Secret:  string(secret.Data[bootstrapapi.BootstrapTokenSecretKey]),
+		Expires: expires,
+	}
+	return credential, bootstraputil.IsValidBootstrapToken(credential.Token())
+}
+
+func newCredential(ttl time.Duration) (Credential, error) {
+	token, err := bootstraputil.GenerateBootstrapToken()
+	if err != nil {
+		return Credential{}, err
+	}
+	id, secret, _ := strings.Cut(token, ".")
+	return Credential{ID: id, Secret: secret, Expires: endOf(ttl)}, nil
+}
+
+// endOf returns when something that lives for ttl from now ends, in the whole seconds that a bootstrap token knows.
+func endOf(ttl time.Duration) time.Time { return time.Now().Add(ttl).UTC().Truncate(time.Second) }
+
+func tokenSecret(id string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: bootstraputil.BootstrapTokenSecretName(id)},
+		Type:       bootstrapapi.SecretTypeBootstrapToken,
+	}
+}
+
+func description(owner string) string {
+	return "Poolboot's join credential for PoolbootConfig " + owner
+}

@@ -1,0 +1,77 @@
+package join
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/unit"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	kubeadmv1beta4 "sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/types/upstreamv1beta4"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+)
+
+// discoveryPath is the kubeconfig that kubeadm joins with. It can't be one of the files that kubeadm writes itself:
+// its preflight checks refuse to go on when one of those, or the cluster's CA, is there already.
+const discoveryPath = ignition.OwnDirectory + "/discovery.conf"
+
+// kubeadmJoin configures a host that runs kubeadm join. The kubelet's unit and configuration are those of the image and
+// of the cluster's kubelet-config.
+func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg node.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
+	discovery, err := kubeconfig(cl, cred)
+	if err != nil {
+		return ignition.Config{}, err
+	}
+	joinConfig, err := yaml.Marshal(joinConfiguration(join, reg))
+	if err != nil {
+		return ignition.Config{}, err
+	}
+	config := ignition.New()
+	config.Storage.Files = append(config.Storage.Files,
+		file(ignition.KubeadmJoinPath, 0o600, joinConfig),
+		file(discoveryPath, 0o600, discovery))
+	config.Systemd.Units = append(config.Systemd.Units,
+		enabledUnit(ignition.KubeletUnit, nil), // kubeadm starts the kubelet, but only a unit that is enabled outlives a reboot
+		enabledUnit("poolboot-join.service", joinUnit(cmp.Or(join.KubeadmPath, "/usr/bin/kubeadm"))))
+	return config, nil
+}
+
+// joinConfiguration is kubeadm's own part. kubeadm makes the kubelet's flags for name and taints by itself; labels and
+// provider ID are handed through.
+func joinConfiguration(join *bootstrapv1.KubeadmJoin, reg node.Registration) *kubeadmv1beta4.JoinConfiguration {
+	var extraArgs []kubeadmv1beta4.Arg
+	for _, arg := range reg.KubeletArgs() {
+		name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		if name != "hostname-override" && name != "register-with-taints" {
+			extraArgs = append(extraArgs, kubeadmv1beta4.Arg{Name: name, Value: value})
+		}
+	}
+	return &kubeadmv1beta4.JoinConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: kubeadmv1beta4.GroupVersion.String(), Kind: "JoinConfiguration"},
+		NodeRegistration: kubeadmv1beta4.NodeRegistrationOptions{
+			Name:                  reg.Name,
+			CRISocket:             join.CRISocket,
+			Taints:                reg.Taints,
+			KubeletExtraArgs:      extraArgs,
+			IgnorePreflightErrors: join.IgnorePreflightErrors,
+		},
+		Discovery: kubeadmv1beta4.Discovery{File: &kubeadmv1beta4.FileDiscovery{KubeConfigPath: discoveryPath}},
+	}
+}
+
+// joinUnit runs kubeadm join and then writes Cluster API's sentinel; systemd leaves the rest of a oneshot out when one
+// command fails. While the cluster can't be reached kubeadm has written nothing, so it may try again.
+func joinUnit(kubeadmPath string) []*unit.UnitOption {
+	options := append(onlineUnit("Join the cluster with kubeadm"),
+		unit.NewUnitOption("Unit", "ConditionPathExists", "!"+ignition.KubeconfigPath),
+		unit.NewUnitOption("Service", "Type", "oneshot"),
+		unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
+		unit.NewUnitOption("Service", "Restart", "on-failure"),
+		unit.NewUnitOption("Service", "RestartSec", "10"),
+		unit.NewUnitOption("Service", "ExecStart", kubeadmPath+" join --config="+ignition.KubeadmJoinPath))
+	return append(append(options, writeSentinel()...), atBoot())
+}

@@ -1,0 +1,107 @@
+package join
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/unit"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+)
+
+const (
+	kubeletCertDirectory = "/var/lib/kubelet/pki"
+	staticPodDirectory   = "/etc/kubernetes/manifests"
+
+	// kubeletCertificate stands once the kubelet has its client certificate. Its kubeconfig says less: the kubelet writes
+	// that before it asks for the certificate.
+	kubeletCertificate = kubeletCertDirectory + "/kubelet-client-current.pem"
+)
+
+// kubeletJoin configures a kubelet that joins by its own TLS bootstrap. What is not a matter of joining (container runtime,
+// cluster DNS, reservations) is left to drop-ins of users in ignition.KubeletConfigDirectory.
+func kubeletJoin(join *bootstrapv1.KubeletJoin, reg node.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
+	bootstrapKubeconfig, err := kubeconfig(cl, cred)
+	if err != nil {
+		return ignition.Config{}, err
+	}
+	kubeletConfig, err := yaml.Marshal(kubeletConfiguration())
+	if err != nil {
+		return ignition.Config{}, err
+	}
+	env := ignition.KubeletArgsVariable + "=" + strings.Join(reg.KubeletArgs(), " ") + "\n"
+
+	config := ignition.New()
+	config.Storage.Directories = append(config.Storage.Directories,
+		directory(ignition.KubeletConfigDirectory), directory(staticPodDirectory))
+	config.Storage.Files = append(config.Storage.Files,
+		file(ignition.BootstrapKubeconfigPath, 0o600, bootstrapKubeconfig),
+		file(ignition.KubeletConfigPath, 0o644, kubeletConfig),
+		file(ignition.ClusterCAPath, 0o644, cl.CA),
+		file(ignition.KubeletEnvPath, 0o600, []byte(env)))
+	config.Systemd.Units = append(config.Systemd.Units,
+		enabledUnit(ignition.KubeletUnit, kubeletUnit(cmp.Or(join.KubeletPath, "/usr/bin/kubelet"))),
+		enabledUnit("poolboot-joined.path", joinedPath()),
+		systemdUnit("poolboot-joined.service", joinedService()))
+	return config, nil
+}
+
+// kubeletConfiguration is the kubelet's configuration as far as joining, and being reached by nobody but the API server,
+// is concerned. Every Ignition host runs systemd, so that is the cgroup driver of a kubelet whose runtime names none.
+func kubeletConfiguration() *kubeletv1beta1.KubeletConfiguration {
+	return &kubeletv1beta1.KubeletConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: kubeletv1beta1.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"},
+		Authentication: kubeletv1beta1.KubeletAuthentication{
+			X509:      kubeletv1beta1.KubeletX509Authentication{ClientCAFile: ignition.ClusterCAPath},
+			Webhook:   kubeletv1beta1.KubeletWebhookAuthentication{Enabled: ptr.To(true)},
+			Anonymous: kubeletv1beta1.KubeletAnonymousAuthentication{Enabled: ptr.To(false)},
+		},
+		Authorization:      kubeletv1beta1.KubeletAuthorization{Mode: kubeletv1beta1.KubeletAuthorizationModeWebhook},
+		CgroupDriver:       "systemd",
+		RotateCertificates: true,
+		StaticPodPath:      staticPodDirectory,
+	}
+}
+
+func kubeletUnit(kubeletPath string) []*unit.UnitOption {
+	command := strings.Join([]string{
+		kubeletPath,
+		"--config=" + ignition.KubeletConfigPath,
+		"--config-dir=" + ignition.KubeletConfigDirectory,
+		"--bootstrap-kubeconfig=" + ignition.BootstrapKubeconfigPath,
+		"--kubeconfig=" + ignition.KubeconfigPath,
+		"--cert-dir=" + kubeletCertDirectory,
+		"$" + ignition.KubeletArgsVariable,
+	}, " ")
+	return append(onlineUnit("Kubelet that joins by TLS bootstrap"),
+		unit.NewUnitOption("Service", "EnvironmentFile", ignition.KubeletEnvPath),
+		unit.NewUnitOption("Service", "ExecStart", command),
+		unit.NewUnitOption("Service", "Restart", "always"),
+		unit.NewUnitOption("Service", "RestartSec", "10"),
+		atBoot())
+}
+
+// joinedPath starts joinedService when the kubelet has its client certificate, at the first boot and at every later one.
+func joinedPath() []*unit.UnitOption {
+	return []*unit.UnitOption{
+		unit.NewUnitOption("Unit", "Description", "Wait for the kubelet's client certificate"),
+		unit.NewUnitOption("Path", "PathExists", kubeletCertificate),
+		atBoot(),
+	}
+}
+
+// joinedService writes the file by which Cluster API knows that the host has joined. It stays active, so that its path
+// unit does not start it over and over.
+func joinedService() []*unit.UnitOption {
+	return append([]*unit.UnitOption{
+		unit.NewUnitOption("Unit", "Description", "Tell Cluster API that this host has joined"),
+		unit.NewUnitOption("Service", "Type", "oneshot"),
+		unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
+	}, writeSentinel()...)
+}

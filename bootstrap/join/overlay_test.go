@@ -1,0 +1,285 @@
+package join_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	ignitionv35 "github.com/coreos/ignition/v2/config/v3_5"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/vincent-petithory/dataurl"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	kubeadmv1beta4 "sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/types/upstreamv1beta4"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const secret = "0123456789abcdef"
+
+var _ = Describe("the overlay of one machine", func() {
+	var (
+		cfg          *bootstrapv1.PoolbootConfig
+		registration node.Registration
+		cluster      join.Cluster
+		credential   join.Credential
+	)
+
+	BeforeEach(func() {
+		cfg = &bootstrapv1.PoolbootConfig{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "infra-boot"},
+			Spec:       bootstrapv1.PoolbootConfigSpec{Join: bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}}},
+		}
+		registration = node.Registration{
+			Name:       "infra-x7k2p",
+			ProviderID: "metal3://metal/rack1-u12/infra-m3m",
+			Labels: map[string]string{
+				"node-role.kubernetes.io/infra": "",
+				"node.cluster.x-k8s.io/pool":    "infra",
+				"metal3.io/uuid":                "3f2c9a54-5b1e-4d0c-9e51-6f9c0a2b7d11",
+			},
+			Taints: []corev1.Taint{
+				{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule},
+				{Key: "pool.cluster.x-k8s.io/unassigned", Effect: corev1.TaintEffectNoSchedule},
+			},
+		}
+		cluster = join.Cluster{Name: "edge", Server: "https://edge.example.com:6443", CA: []byte("the cluster's CA\n")}
+		credential = join.Credential{ID: "abc123", Secret: secret, Expires: time.Unix(1_800_000_000, 0)}
+	})
+
+	overlay := func() ignition.Config {
+		config, err := join.Overlay(cfg, registration, cluster, credential)
+		Expect(err).NotTo(HaveOccurred())
+		return config
+	}
+	useKubeadm := func() {
+		cfg.Spec.Join = bootstrapv1.Join{Kubeadm: &bootstrapv1.KubeadmJoin{
+			CRISocket:             "unix:///run/crio/crio.sock",
+			IgnorePreflightErrors: []string{"Swap"},
+		}}
+	}
+
+	DescribeTable("is the same, byte by byte, for the same input, and Ignition takes it",
+		func(golden string, choose func()) {
+			choose()
+			raw, err := ignition.Marshal(overlay())
+			Expect(err).NotTo(HaveOccurred())
+			_, report, err := ignitionv35.Parse(raw)
+			Expect(err).NotTo(HaveOccurred(), report.String())
+			Expect(report.Entries).To(BeEmpty(), report.String())
+
+			path := filepath.Join("testdata", golden)
+			if *update {
+				Expect(os.WriteFile(path, readable(raw), 0o644)).To(Succeed())
+			}
+			want, err := os.ReadFile(path)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(readable(raw))).To(Equal(string(want)))
+		},
+		Entry("joining by kubelet", "kubelet.json", func() {}),
+		Entry("joining by kubeadm", "kubeadm.json", useKubeadm),
+	)
+
+	It("keeps the credential to files that only root can read, and out of units", func() {
+		for _, choose := range []func(){func() {}, useKubeadm} {
+			choose()
+			config := overlay()
+			carriers := 0
+			for _, file := range config.Storage.Files {
+				if strings.Contains(contents(config, file.Path), secret) {
+					carriers++
+					Expect(file.Mode).To(HaveValue(Equal(0o600)), file.Path)
+				}
+			}
+			Expect(carriers).To(Equal(1))
+			units, err := json.Marshal(config.Systemd)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(units)).NotTo(ContainSubstring(secret))
+		}
+	})
+
+	It("replaces whatever the image has in its places", func() {
+		for _, choose := range []func(){func() {}, useKubeadm} {
+			choose()
+			for _, file := range overlay().Storage.Files {
+				Expect(file.Overwrite).To(HaveValue(BeTrue()), file.Path)
+			}
+		}
+	})
+
+	Describe("joining by kubelet", func() {
+		It("holds a kubeconfig that reaches the cluster with the credential", func() {
+			kubeconfig, err := clientcmd.RESTConfigFromKubeConfig([]byte(contents(overlay(), "/etc/kubernetes/bootstrap-kubelet.conf")))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(kubeconfig.Host).To(Equal("https://edge.example.com:6443"))
+			Expect(kubeconfig.CAData).To(Equal(cluster.CA))
+			Expect(kubeconfig.BearerToken).To(Equal("abc123." + secret))
+		})
+
+		It("lets nobody reach the kubelet but by the API server", func() {
+			kubelet := &kubeletv1beta1.KubeletConfiguration{}
+			Expect(yaml.UnmarshalStrict([]byte(contents(overlay(), "/etc/kubernetes/kubelet.yaml")), kubelet)).To(Succeed())
+			Expect(kubelet.Authentication.Anonymous.Enabled).To(HaveValue(BeFalse()))
+			Expect(kubelet.Authentication.Webhook.Enabled).To(HaveValue(BeTrue()))
+			Expect(kubelet.Authentication.X509.ClientCAFile).To(Equal("/etc/kubernetes/pki/ca.crt"))
+			Expect(kubelet.Authorization.Mode).To(Equal(kubeletv1beta1.KubeletAuthorizationModeWebhook))
+			Expect(contents(overlay(), "/etc/kubernetes/pki/ca.crt")).To(Equal(string(cluster.CA)))
+		})
+
+		It("hands the kubelet its part of the registration in one line", func() {
+			Expect(contents(overlay(), "/etc/poolboot/kubelet.env")).To(Equal(
+				"POOLBOOT_KUBELET_ARGS=" + strings.Join(registration.KubeletArgs(), " ") + "\n"))
+		})
+
+		It("runs the kubelet that the PoolbootConfig names", func() {
+			cfg.Spec.Join.Kubelet.KubeletPath = "/opt/bin/kubelet"
+			Expect(unitText(overlay(), "kubelet.service")).To(ContainSubstring("\nExecStart=/opt/bin/kubelet --config="))
+		})
+
+		It("tells Cluster API only when the kubelet has its certificate", func() {
+			Expect(unitText(overlay(), "poolboot-joined.path")).To(ContainSubstring("PathExists=/var/lib/kubelet/pki/kubelet-client-current.pem"))
+			Expect(unitText(overlay(), "poolboot-joined.service")).To(ContainSubstring("ExecStart=/usr/bin/touch /run/cluster-api/bootstrap-success.complete"))
+		})
+	})
+
+	Describe("joining by kubeadm", func() {
+		BeforeEach(useKubeadm)
+
+		It("registers as decided", func() {
+			joinConfig := &kubeadmv1beta4.JoinConfiguration{}
+			Expect(yaml.UnmarshalStrict([]byte(contents(overlay(), "/etc/kubernetes/poolboot-join.yaml")), joinConfig)).To(Succeed())
+			Expect(joinConfig.NodeRegistration).To(Equal(kubeadmv1beta4.NodeRegistrationOptions{
+				Name:      "infra-x7k2p",
+				CRISocket: "unix:///run/crio/crio.sock",
+				Taints:    registration.Taints,
+				KubeletExtraArgs: []kubeadmv1beta4.Arg{
+					{Name: "node-labels", Value: "metal3.io/uuid=3f2c9a54-5b1e-4d0c-9e51-6f9c0a2b7d11,node.cluster.x-k8s.io/pool=infra"},
+					{Name: "provider-id", Value: "metal3://metal/rack1-u12/infra-m3m"},
+				},
+				IgnorePreflightErrors: []string{"Swap"},
+			}))
+			kubeconfig, err := clientcmd.RESTConfigFromKubeConfig([]byte(contents(overlay(), joinConfig.Discovery.File.KubeConfigPath)))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(kubeconfig.BearerToken).To(Equal("abc123." + secret))
+		})
+
+		It("writes none of the files that kubeadm refuses to find", func() {
+			for _, file := range overlay().Storage.Files {
+				Expect(file.Path).NotTo(BeElementOf("/etc/kubernetes/kubelet.conf", "/etc/kubernetes/bootstrap-kubelet.conf", "/etc/kubernetes/pki/ca.crt"))
+			}
+		})
+
+		It("tells Cluster API only after kubeadm", func() {
+			text := unitText(overlay(), "poolboot-join.service")
+			Expect(text).To(ContainSubstring("Type=oneshot"))
+			Expect(strings.Index(text, "kubeadm join")).To(BeNumerically("<", strings.Index(text, "bootstrap-success.complete")))
+		})
+	})
+
+	Describe("with an extraConfig", func() {
+		It("has the user's entries under its own", func() {
+			cfg.Spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(
+				`{"ignition":{"version":"3.1.0"},"storage":{"files":[{"path":"/etc/rack","contents":{"source":"data:,r1"}}]},` +
+					`"systemd":{"units":[{"name":"kubelet.service","dropins":[{"name":"10-nice.conf","contents":"[Service]\nNice=-5\n"}]}]}}`)}}
+			config := overlay()
+			Expect(contents(config, "/etc/rack")).To(Equal("r1"))
+			Expect(unitText(config, "kubelet.service")).To(ContainSubstring("ExecStart=/usr/bin/kubelet"))
+			Expect(config.Systemd.Units).To(ContainElement(SatisfyAll(
+				HaveField("Name", "kubelet.service"), HaveField("Dropins", HaveLen(1)))))
+		})
+
+		It("takes Butane too", func() {
+			cfg.Spec.ExtraConfig = &bootstrapv1.ExtraConfig{Butane: "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/rack\n    contents: {inline: r1}\n"}
+			Expect(contents(overlay(), "/etc/rack")).To(Equal("r1"))
+		})
+
+		DescribeTable("refuses one that can't be used, and names the field",
+			func(extra bootstrapv1.ExtraConfig, field, message string) {
+				cfg.Spec.ExtraConfig = &extra
+				_, err := join.Overlay(cfg, registration, cluster, credential)
+				Expect(err).To(BeAssignableToTypeOf(&join.ExtraConfigError{}))
+				Expect(err).To(HaveField("Field", field))
+				Expect(err).To(MatchError(SatisfyAll(HavePrefix(field+": "), ContainSubstring(message), Not(ContainSubstring(secret)))))
+			},
+			Entry("because it is no Ignition",
+				bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"9.0.0"}}`)}},
+				"spec.extraConfig.config", "9.0.0"),
+			Entry("because it is no Butane",
+				bootstrapv1.ExtraConfig{Butane: "variant: nothing\nversion: 1.0.0\n"},
+				"spec.extraConfig.butane", "nothing"),
+			Entry("because it takes over what is Poolboot's",
+				bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(
+					`{"ignition":{"version":"3.1.0"},"storage":{"files":[{"path":"/etc/poolboot/kubelet.env"}]}}`)}},
+				"spec.extraConfig.config", "/etc/poolboot/kubelet.env"),
+		)
+	})
+
+	DescribeTable("is not made of half of what it needs",
+		func(change func(), message string) {
+			change()
+			_, err := join.Overlay(cfg, registration, cluster, credential)
+			Expect(err).To(MatchError("overlay of PoolbootConfig metal/infra-boot: " + message))
+		},
+		Entry("without an address", func() { cluster.Server = "" }, "the cluster has no control plane endpoint yet"),
+		Entry("without a CA", func() { cluster.CA = nil }, "the cluster's certificate authority is missing"),
+		Entry("without a join", func() { cfg.Spec.Join = bootstrapv1.Join{} }, "spec.join: set kubelet or kubeadm"),
+	)
+})
+
+// readable lays Ignition out for a reader of the golden files: indented, with the files' contents as text.
+func readable(raw []byte) []byte {
+	var tree map[string]any
+	Expect(json.Unmarshal(raw, &tree)).To(Succeed())
+	for _, file := range tree["storage"].(map[string]any)["files"].([]any) {
+		data := file.(map[string]any)["contents"].(map[string]any)
+		data["source"] = strings.Split(decode(data["source"].(string)), "\n")
+	}
+	for _, unit := range tree["systemd"].(map[string]any)["units"].([]any) {
+		if text, has := unit.(map[string]any)["contents"]; has {
+			unit.(map[string]any)["contents"] = strings.Split(text.(string), "\n")
+		}
+	}
+	text, err := json.MarshalIndent(tree, "", "  ")
+	Expect(err).NotTo(HaveOccurred())
+	return append(text, '\n')
+}
+
+func contents(config ignition.Config, path string) string {
+	for _, file := range config.Storage.Files {
+		if file.Path == path {
+			return decode(*file.Contents.Source)
+		}
+	}
+	Fail("the overlay has no file " + path)
+	return ""
+}
+
+func unitText(config ignition.Config, name string) string {
+	for _, unit := range config.Systemd.Units {
+		if unit.Name == name {
+			return *unit.Contents
+		}
+	}
+	Fail("the overlay has no unit " + name)
+	return ""
+}
+
+func decode(source string) string {
+	url, err := dataurl.DecodeString(source)
+	Expect(err).NotTo(HaveOccurred())
+	return string(url.Data)
+}
