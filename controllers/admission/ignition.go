@@ -2,7 +2,6 @@ package admission
 
 import (
 	"errors"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -41,9 +40,7 @@ func ignitionErrors(parsed ignition.Config, err error, path *field.Path) field.E
 	if err := ignition.Guard(parsed); errors.As(err, &guarded) {
 		var errs field.ErrorList
 		for _, entry := range guarded.Entries {
-			// storage.files[2] (/etc/hostname)
-			place, what, _ := strings.Cut(entry.Path, " ")
-			errs = append(errs, field.Forbidden(within(path, place), strings.TrimSpace(what+" "+entry.Why)))
+			errs = append(errs, field.Forbidden(within(path, entry.Path), entry.Why))
 		}
 		return errs
 	}

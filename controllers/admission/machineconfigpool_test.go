@@ -1,0 +1,173 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// aPool returns a pool of the Cluster c1 that selects the MachineConfigs labelled role=<role> and is changed by edits.
+func aPool(name, role string, edits ...func(*poolv1.MachineConfigPoolSpec)) *poolv1.MachineConfigPool {
+	p := &poolv1.MachineConfigPool{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "site"},
+		Spec: poolv1.MachineConfigPoolSpec{
+			ClusterName: "c1", Role: role,
+			MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": role}},
+		},
+	}
+	for _, edit := range edits {
+		edit(&p.Spec)
+	}
+	return p
+}
+
+func nodeSelector(labels map[string]string, expressions ...metav1.LabelSelectorRequirement) func(*poolv1.MachineConfigPoolSpec) {
+	return func(s *poolv1.MachineConfigPoolSpec) {
+		s.NodeSelector = &metav1.LabelSelector{MatchLabels: labels, MatchExpressions: expressions}
+	}
+}
+
+func nodeLabels(labels map[string]string) func(*poolv1.MachineConfigPoolSpec) {
+	return func(s *poolv1.MachineConfigPoolSpec) { s.NodeLabels = labels }
+}
+
+func nodeTaints(taints ...corev1.Taint) func(*poolv1.MachineConfigPoolSpec) {
+	return func(s *poolv1.MachineConfigPoolSpec) { s.NodeTaints = taints }
+}
+
+var _ = Describe("MachineConfigPool webhook", func() {
+	webhookWith := func(objects ...client.Object) *MachineConfigPool {
+		scheme := runtime.NewScheme()
+		Expect(poolv1.AddToScheme(scheme)).To(Succeed())
+		return &MachineConfigPool{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}
+	}
+	config := func(name string, labels map[string]string) *poolv1.MachineConfig {
+		return &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "site", Labels: labels}}
+	}
+
+	It("defaults the node selector to the role's label and leaves a given one", func() {
+		p := aPool("infra", "infra")
+		Expect(webhookWith().Default(ctx(), p)).To(Succeed())
+		Expect(p.Spec.NodeSelector.MatchLabels).To(Equal(map[string]string{"node-role.kubernetes.io/infra": ""}))
+
+		given := aPool("infra", "infra", nodeSelector(map[string]string{"example.com/site": "a"}))
+		Expect(webhookWith().Default(ctx(), given)).To(Succeed())
+		Expect(given.Spec.NodeSelector.MatchLabels).To(Equal(map[string]string{"example.com/site": "a"}))
+	})
+
+	DescribeTable("takes pools that Nodes can be registered in",
+		func(p *poolv1.MachineConfigPool) {
+			warnings, err := webhookWith(aPool("worker", "worker"), config("50-infra", map[string]string{"role": "infra"})).ValidateCreate(ctx(), p)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(warnings).To(BeEmpty())
+		},
+		Entry("by default", aPool("infra", "infra")),
+		Entry("with labels and taints", aPool("infra", "infra", nodeLabels(map[string]string{"node.cluster.x-k8s.io/pool": "infra", "example.com/rack": "r1"}),
+			nodeTaints(corev1.Taint{Key: "node-role.kubernetes.io/infra", Effect: corev1.TaintEffectNoSchedule}))),
+		Entry("Exists, and In with one value", aPool("infra", "infra", nodeSelector(nil,
+			metav1.LabelSelectorRequirement{Key: "node-role.kubernetes.io/infra", Operator: metav1.LabelSelectorOpExists},
+			metav1.LabelSelectorRequirement{Key: "node-restriction.kubernetes.io/site", Operator: metav1.LabelSelectorOpIn, Values: []string{"a"}}))),
+	)
+
+	DescribeTable("refuses pools that can't work and names the field and the cure",
+		func(p *poolv1.MachineConfigPool, fieldPath string, words ...string) {
+			others := []client.Object{aPool("worker", "worker"), aPool("gpu", "gpu", nodeLabels(map[string]string{"example.com/site": "a"}))}
+			_, err := webhookWith(others...).ValidateCreate(ctx(), p)
+			Expect(err).To(refuse(fieldPath, words...))
+		},
+		Entry("a selector that no labels can be derived from", aPool("infra", "infra", nodeSelector(nil,
+			metav1.LabelSelectorRequirement{Key: "node-role.kubernetes.io/infra", Operator: metav1.LabelSelectorOpDoesNotExist})),
+			"spec.nodeSelector.matchExpressions[0]", "Exists"),
+		Entry("In with two values", aPool("infra", "infra", nodeSelector(nil,
+			metav1.LabelSelectorRequirement{Key: "example.com/site", Operator: metav1.LabelSelectorOpIn, Values: []string{"a", "b"}})),
+			"spec.nodeSelector.matchExpressions[0]", "one value"),
+		Entry("an empty selector", aPool("infra", "infra", nodeSelector(nil)), "spec.nodeSelector", "leave it out"),
+		Entry("a malformed MachineConfig selector", aPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) {
+			s.MachineConfigSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "role", Operator: "Like"}}}
+		}), "spec.machineConfigSelector.matchExpressions[0].operator"),
+		Entry("labels that contradict the selector", aPool("infra", "infra", nodeLabels(map[string]string{"node-role.kubernetes.io/infra": "no"})),
+			"spec.nodeLabels", "nodeSelector"),
+		Entry("malformed labels", aPool("infra", "infra", nodeLabels(map[string]string{"a": "b c"})), "spec.nodeLabels"),
+		Entry("the label of the BareMetalHost", aPool("infra", "infra", nodeLabels(map[string]string{"metal3.io/uuid": "x"})),
+			"spec.nodeLabels[metal3.io/uuid]", "leave it out"),
+		Entry("the label of another pool", aPool("infra", "infra", nodeLabels(map[string]string{"node.cluster.x-k8s.io/pool": "gpu"})),
+			"spec.nodeLabels[node.cluster.x-k8s.io/pool]", "leave it out"),
+		Entry("selecting by the label of another pool", aPool("infra", "infra", nodeSelector(map[string]string{"node.cluster.x-k8s.io/pool": "gpu"})),
+			"spec.nodeSelector[node.cluster.x-k8s.io/pool]", "leave it out"),
+		Entry("a control plane's label", aPool("infra", "infra", nodeLabels(map[string]string{"node-role.kubernetes.io/control-plane": ""})),
+			"spec", "control plane"),
+		Entry("a role that is taken", aPool("gpu-2", "gpu"), "spec.role", "MachineConfigPool gpu", "another role"),
+		Entry("labels of another pool", aPool("infra", "infra", nodeSelector(map[string]string{"node-role.kubernetes.io/gpu": ""})),
+			"spec.nodeSelector", "gpu"),
+		Entry("labels that another pool's Nodes have", aPool("infra", "infra", nodeSelector(map[string]string{"example.com/site": "a"})),
+			"spec.nodeSelector", "MachineConfigPool gpu"),
+		Entry("a name that no label can hold", aPool(strings.Repeat("a", 64), "infra"), "metadata.name", "shorter"),
+		Entry("a taint without an effect", aPool("infra", "infra", nodeTaints(corev1.Taint{Key: "a"})), "spec.nodeTaints[0].effect"),
+		Entry("a malformed taint", aPool("infra", "infra", nodeTaints(corev1.Taint{Key: "a b", Value: "c d", Effect: corev1.TaintEffectNoSchedule})),
+			"spec.nodeTaints[0].key"),
+		Entry("a taint twice", aPool("infra", "infra", nodeTaints(corev1.Taint{Key: "a", Effect: corev1.TaintEffectNoSchedule},
+			corev1.Taint{Key: "a", Value: "b", Effect: corev1.TaintEffectNoSchedule})), "spec.nodeTaints[1]"),
+		Entry("a taint that Poolboot takes away", aPool("infra", "infra", nodeTaints(corev1.Taint{Key: poolv1.NodeUnassignedTaint, Effect: corev1.TaintEffectNoSchedule})),
+			"spec.nodeTaints[0].key", "leave it out"),
+	)
+
+	It("knows the pools of other Clusters and namespaces apart", func() {
+		elsewhere := aPool("infra-2", "infra", func(s *poolv1.MachineConfigPoolSpec) { s.ClusterName = "c2" })
+		otherNamespace := aPool("infra-3", "infra")
+		otherNamespace.Namespace = "other"
+		_, err := webhookWith(elsewhere, otherNamespace).ValidateCreate(ctx(), aPool("infra", "infra"))
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	DescribeTable("warns of what is seldom meant",
+		func(p *poolv1.MachineConfigPool, words ...string) {
+			rendered := config("rendered-infra-0", map[string]string{"role": "infra", poolv1.RenderedForLabel: "infra"})
+			warnings, err := webhookWith(config("50-gpu", map[string]string{"role": "gpu"}), rendered).ValidateCreate(ctx(), p)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(warnings).To(HaveLen(1))
+			for _, word := range words {
+				Expect(warnings[0]).To(ContainSubstring(word))
+			}
+		},
+		Entry("no MachineConfig is selected", aPool("infra", "infra"), "spec.machineConfigSelector", "site"),
+		Entry("no selector, which selects nothing", aPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) { s.MachineConfigSelector = nil }),
+			"spec.machineConfigSelector"),
+		Entry("a kubelet may set what selects its Node", aPool("gpu", "gpu", nodeSelector(map[string]string{"example.com/site": "a"})),
+			"spec.nodeSelector", "example.com/site", "node-restriction.kubernetes.io/"),
+	)
+
+	It("looks at an update only when the spec changed", func() {
+		webhook := webhookWith(aPool("gpu", "gpu"))
+		before := aPool("gpu-2", "gpu")
+		after := before.DeepCopy()
+		after.Labels = map[string]string{"a": "b"}
+		Expect(webhook.ValidateUpdate(ctx(), before, after)).Error().NotTo(HaveOccurred())
+		after.Spec.Paused = true
+		Expect(webhook.ValidateUpdate(ctx(), before, after)).Error().To(refuse("spec.role"))
+		Expect(webhook.ValidateDelete(ctx(), after)).Error().NotTo(HaveOccurred())
+	})
+
+	It("does not take a pool unseen when the others can't be read", func() {
+		scheme := runtime.NewScheme()
+		Expect(poolv1.AddToScheme(scheme)).To(Succeed())
+		broken := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				return errors.New("down")
+			},
+		}).Build()
+		_, err := (&MachineConfigPool{Reader: broken}).ValidateCreate(ctx(), aPool("infra", "infra"))
+		Expect(apierrors.IsInternalError(err)).To(BeTrue())
+	})
+})

@@ -1,0 +1,167 @@
+package admission
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+type configSpec = bootstrapv1.PoolbootConfigSpec
+
+// aSpec returns what the CRD's defaults make of a minimal spec, changed by edits.
+func aSpec(edits ...func(*configSpec)) configSpec {
+	spec := configSpec{
+		ConfigSource: bootstrapv1.ConfigSource{Server: &bootstrapv1.ServerSource{}},
+		Join:         bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{KubeletPath: "/usr/bin/kubelet"}},
+		NodeName:     bootstrapv1.NodeNameFromMachine,
+	}
+	for _, edit := range edits {
+		edit(&spec)
+	}
+	return spec
+}
+
+func aConfig(edits ...func(*configSpec)) *bootstrapv1.PoolbootConfig {
+	return &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "m1", Namespace: "site"}, Spec: aSpec(edits...)}
+}
+
+func aTemplate(edits ...func(*configSpec)) *bootstrapv1.PoolbootConfigTemplate {
+	t := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "t1", Namespace: "site"}}
+	t.Spec.Template.Spec = aSpec(edits...)
+	return t
+}
+
+func inline(s *configSpec) {
+	s.ConfigSource = bootstrapv1.ConfigSource{Inline: &bootstrapv1.InlineSource{}}
+}
+func nameOfHost(s *configSpec)   { s.NodeName = bootstrapv1.NodeNameFromHost }
+func otherKubelet(s *configSpec) { s.Join.Kubelet.KubeletPath = "/opt/bin/kubelet" }
+func withLabels(of map[string]string) func(*configSpec) {
+	return func(s *configSpec) { s.NodeLabels = of }
+}
+
+// badSpecs are specs that no host could boot with: an edit, the field below spec, and words of the message.
+var badSpecs = []TableEntry{
+	Entry("extra Ignition that does not parse", func(s *configSpec) {
+		s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"1.0.0"}}`)}
+	}, "extraConfig.config.ignition.version", "1.0.0"),
+	Entry("extra Butane that does not parse", func(s *configSpec) {
+		s.ExtraConfig = &bootstrapv1.ExtraConfig{Butane: "variant: fcos\nversion: 1.6.0\nfoo: bar\n"}
+	}, "extraConfig.butane.foo", "line 3"),
+	Entry("extra Ignition that takes what is Poolboot's", func(s *configSpec) {
+		s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/poolboot/kubelet.env"}]}}`)}
+	}, "extraConfig.config.storage.files[0].path", "/etc/poolboot/"),
+	Entry("malformed labels", withLabels(map[string]string{"-": "x"}), "nodeLabels", ""),
+	Entry("the label of the BareMetalHost", withLabels(map[string]string{poolv1.NodeMetal3UUIDLabel: "x"}), "nodeLabels[metal3.io/uuid]", "leave it out"),
+	Entry("the label of a pool", withLabels(map[string]string{poolv1.NodePoolLabel: "infra"}), "nodeLabels[node.cluster.x-k8s.io/pool]", "leave it out"),
+	Entry("a control plane's label", withLabels(map[string]string{"node-role.kubernetes.io/master": ""}), "nodeLabels", "control plane"),
+	Entry("a control plane's pool", func(s *configSpec) { s.Pool = "master" }, "pool", "control plane"),
+	Entry("a malformed taint", func(s *configSpec) { s.NodeTaints = []corev1.Taint{{Key: "a", Effect: "Never"}} }, "nodeTaints[0].effect", "NoSchedule"),
+	Entry("a taint of Cluster API", func(s *configSpec) { s.NodeTaints = []corev1.Taint{clusterv1.NodeUninitializedTaint} }, "nodeTaints[0].key", "leave it out"),
+}
+
+var _ = Describe("PoolbootConfig webhook", func() {
+	webhook := &PoolbootConfig{}
+	booted := func(c *bootstrapv1.PoolbootConfig) *bootstrapv1.PoolbootConfig {
+		c.Status.DataSecretName = c.Name
+		c.Status.Node = &bootstrapv1.NodeReference{Name: "n1", UID: "u1"}
+		return c
+	}
+
+	It("takes a spec that a host can boot with", func() {
+		_, err := webhook.ValidateCreate(ctx(), aConfig(withLabels(map[string]string{"example.com/rack": "r1"}), func(s *configSpec) {
+			s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"3.4.0"}}`)}
+		}))
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	DescribeTable("refuses what no host could boot with",
+		func(spoil func(*configSpec), fieldPath, word string) {
+			Expect(webhook.ValidateCreate(ctx(), aConfig(spoil))).Error().To(refuse("spec."+fieldPath, word))
+			Expect(webhook.ValidateUpdate(ctx(), aConfig(), aConfig(spoil))).Error().To(refuse("spec."+fieldPath, word))
+		}, badSpecs)
+
+	DescribeTable("refuses to change what is written already",
+		func(before, after *bootstrapv1.PoolbootConfig, fieldPath string) {
+			after.Status = before.Status
+			_, err := webhook.ValidateUpdate(ctx(), before, after)
+			Expect(err).To(refuse(fieldPath, "make a new Machine"))
+		},
+		Entry("where the configuration comes from", booted(aConfig()), aConfig(inline), "spec.configSource"),
+		Entry("whose name the Node has", booted(aConfig()), aConfig(nameOfHost), "spec.nodeName"),
+		Entry("anything of an inline one", booted(aConfig(inline)), aConfig(inline, otherKubelet), "spec"),
+	)
+
+	DescribeTable("lets the rest change, for in-place updates and for people who fix a boot that fails",
+		func(before, after *bootstrapv1.PoolbootConfig) {
+			after.Status = before.Status
+			Expect(webhook.ValidateUpdate(ctx(), before, after)).Error().NotTo(HaveOccurred())
+		},
+		Entry("how a host joins", booted(aConfig()), aConfig(otherKubelet)),
+		Entry("labels", booted(aConfig()), aConfig(withLabels(map[string]string{"example.com/rack": "r2"}))),
+		Entry("everything before the Secret stands", aConfig(), aConfig(inline, otherKubelet)),
+	)
+
+	It("lets a config that older rules took be labelled and deleted", func() {
+		before := aConfig(withLabels(map[string]string{"-": "x"}))
+		after := before.DeepCopy()
+		after.Finalizers = []string{bootstrapv1.Finalizer}
+		Expect(webhook.ValidateUpdate(ctx(), before, after)).Error().NotTo(HaveOccurred())
+		Expect(webhook.ValidateDelete(ctx(), after)).Error().NotTo(HaveOccurred())
+	})
+})
+
+var _ = Describe("PoolbootConfigTemplate webhook", func() {
+	webhook := &PoolbootConfigTemplate{}
+	request := func(dryRun bool) admission.Request {
+		return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{DryRun: ptr.To(dryRun)}}
+	}
+
+	It("takes a spec that hosts can boot with", func() {
+		Expect(webhook.ValidateCreate(ctx(), aTemplate())).Error().NotTo(HaveOccurred())
+	})
+
+	DescribeTable("refuses what no host could boot with",
+		func(spoil func(*configSpec), fieldPath, word string) {
+			Expect(webhook.ValidateCreate(ctx(), aTemplate(spoil))).Error().To(refuse("spec.template.spec."+fieldPath, word))
+		}, badSpecs)
+
+	It("refuses malformed metadata", func() {
+		t := aTemplate()
+		t.Spec.Template.ObjectMeta.Labels = map[string]string{"-": "x"}
+		Expect(webhook.ValidateCreate(ctx(), t)).Error().To(refuse("spec.template.metadata.labels"))
+	})
+
+	It("is immutable, also on a dry run by a person", func() {
+		for _, dryRun := range []bool{false, true} {
+			_, err := webhook.ValidateUpdate(admission.NewContextWithRequest(ctx(), request(dryRun)), aTemplate(), aTemplate(otherKubelet))
+			Expect(err).To(refuse("spec", "make a new template"))
+		}
+	})
+
+	It("takes the topology controller's dry run, and looks at what it would write", func() {
+		dryRun := func(edit func(*configSpec)) error {
+			t := aTemplate(edit)
+			t.Annotations = map[string]string{clusterv1.TopologyDryRunAnnotation: ""}
+			_, err := webhook.ValidateUpdate(admission.NewContextWithRequest(ctx(), request(true)), aTemplate(), t)
+			return err
+		}
+		Expect(dryRun(otherKubelet)).To(Succeed())
+		Expect(dryRun(withLabels(map[string]string{"-": "x"}))).To(refuse("spec.template.spec.nodeLabels"))
+	})
+
+	It("can be labelled and deleted", func() {
+		t := aTemplate()
+		t.Labels = map[string]string{"a": "b"}
+		Expect(webhook.ValidateUpdate(ctx(), aTemplate(), t)).Error().NotTo(HaveOccurred())
+		Expect(webhook.ValidateDelete(ctx(), t)).Error().NotTo(HaveOccurred())
+	})
+})
