@@ -28,6 +28,8 @@ type ClusterOptions struct {
 	Version string
 	// Workload is the control plane that the Cluster's Nodes are in.
 	Workload *controlplane.ControlPlane
+	// Uninitialized leaves the control plane object without a word that it is initialised, until InitializeControlPlane.
+	Uninitialized bool
 }
 
 // CreateCluster makes a Cluster whose control plane runs already: with its Metal3Cluster, a control plane object that says
@@ -77,7 +79,21 @@ func createControlPlane(ctx context.Context, c client.Client, options ClusterOpt
 	plane.SetNamespace(options.Namespace)
 	plane.SetName(options.Name)
 	plane.Object["spec"] = map[string]any{"version": version}
-	if err := c.Create(ctx, plane); err != nil {
+	if err := c.Create(ctx, plane); err != nil || options.Uninitialized {
+		return err
+	}
+	return InitializeControlPlane(ctx, c, client.ObjectKeyFromObject(plane))
+}
+
+// InitializeControlPlane has a Cluster's control plane object say that it is initialised.
+func InitializeControlPlane(ctx context.Context, c client.Client, cluster client.ObjectKey) error {
+	plane := &unstructured.Unstructured{}
+	plane.SetGroupVersionKind(builder.ControlPlaneGroupVersion.WithKind(builder.GenericControlPlaneKind))
+	if err := c.Get(ctx, cluster, plane); err != nil {
+		return err
+	}
+	version, _, err := unstructured.NestedString(plane.Object, "spec", "version")
+	if err != nil {
 		return err
 	}
 	plane.Object["status"] = map[string]any{

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+)
+
+// machines is how many machines the manifests ask for.
+const machines = 4
+
+// boot is one machine and what has become of it.
+type boot struct {
+	machine clusterv1.Machine
+	config  bootstrapv1.PoolbootConfig
+	node    *corev1.Node
+}
+
+// wanted is the role of the pool that a machine is meant for: the manifests name each MachineDeployment after it.
+func (b boot) wanted() string { return b.machine.Labels[clusterv1.MachineDeploymentNameLabel] }
+
+// done says whether nothing is left to do for the machine.
+func (b boot) done() bool {
+	return b.node != nil && site.Ready(b.node) &&
+		conditions.IsTrue(&b.config, bootstrapv1.NodeInPoolCondition) &&
+		b.config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked &&
+		b.machine.Status.NodeRef.IsDefined()
+}
+
+// boots reads all machines of the site, those of one pool together.
+func readBoots(ctx context.Context, s *site.Site) ([]boot, error) {
+	var list clusterv1.MachineList
+	if err := s.ManagementClient.List(ctx, &list, client.InNamespace(site.Namespace)); err != nil {
+		return nil, err
+	}
+	var boots []boot
+	for _, machine := range list.Items {
+		b := boot{machine: machine}
+		key := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}
+		if err := s.ManagementClient.Get(ctx, key, &b.config); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if b.config.Status.Node != nil {
+			node := &corev1.Node{}
+			err := s.WorkloadClient.Get(ctx, client.ObjectKey{Name: b.config.Status.Node.Name}, node)
+			if client.IgnoreNotFound(err) != nil {
+				return nil, err
+			}
+			if err == nil {
+				b.node = node
+			}
+		}
+		boots = append(boots, b)
+	}
+	slices.SortFunc(boots, func(a, b boot) int { return cmp.Compare(a.machine.Name, b.machine.Name) })
+	return boots, nil
+}
+
+// waitForBoots returns all machines once each is done, and says every few seconds how far they are.
+func waitForBoots(ctx context.Context, s *site.Site) (boots []boot, err error) {
+	fmt.Println("==> Waiting for the machines to boot: real Ignition, real kubelet")
+	began, said := time.Now(), time.Now()
+	err = wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, bootTimeout, true, func(ctx context.Context) (bool, error) {
+		if boots, err = readBoots(ctx, s); err != nil {
+			return false, err
+		}
+		count := map[string]int{}
+		for _, b := range boots {
+			count["host"] += one(b.config.Status.Host != nil)
+			count["served"] += one(b.config.Status.Boot.ServedTime != nil)
+			count["ready"] += one(b.node != nil && site.Ready(b.node))
+			count["done"] += one(b.done())
+		}
+		all := len(boots) == machines && count["done"] == machines
+		if all || time.Since(said) > 3*time.Second {
+			said = time.Now()
+			fmt.Printf("  %5.1f s  machines %d, hosts known %d, configs served %d, Nodes Ready %d, done %d\n",
+				time.Since(began).Seconds(), len(boots), count["host"], count["served"], count["ready"], count["done"])
+		}
+		return all, nil
+	})
+	if err != nil {
+		err = fmt.Errorf("the machines did not boot: %w", err)
+	}
+	return boots, err
+}
+
+func one(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// explain says, when machines do not boot, what each is waiting for.
+func explain(ctx context.Context, s *site.Site) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	var text strings.Builder
+	boots, err := readBoots(ctx, s)
+	if err != nil {
+		return err.Error()
+	}
+	for _, b := range boots {
+		fmt.Fprintf(&text, "Machine %s:\n", b.machine.Name)
+		for _, c := range b.config.Status.Conditions {
+			fmt.Fprintf(&text, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	for _, program := range []*site.Program{s.Manager, s.ConfigServer} {
+		log, err := program.Log()
+		if err != nil {
+			log = err.Error()
+		}
+		lines := strings.Split(strings.TrimSpace(log), "\n")
+		fmt.Fprintf(&text, "%s\n", strings.Join(lines[max(0, len(lines)-40):], "\n"))
+	}
+	return text.String()
+}
+
+// printTimeline prints when each machine took each step.
+func printTimeline(boots []boot, timeline *site.Timeline) {
+	fmt.Println("\n==> Timeline (seconds since the Machine was created)")
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprint(table, "MACHINE\tHOST\tPOOL")
+	for _, step := range site.Steps {
+		fmt.Fprintf(table, "\t%s", strings.ToUpper(string(step)))
+	}
+	fmt.Fprintln(table)
+	for _, b := range boots {
+		steps := timeline.Of(b.machine.Name)
+		fmt.Fprintf(table, "%s\t%s\t%s", b.machine.Name, b.config.Status.Host.Name, b.config.Status.Pool)
+		for _, step := range site.Steps {
+			if when, seen := steps[step]; seen {
+				fmt.Fprintf(table, "\t%.1f", when.Sub(steps[site.MachineCreated]).Seconds())
+			} else {
+				fmt.Fprint(table, "\t-")
+			}
+		}
+		fmt.Fprintln(table)
+	}
+	_ = table.Flush()
+}

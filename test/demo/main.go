@@ -1,0 +1,116 @@
+// Command demo runs Poolboot's main job for people to see: it sets up a site, applies what a user would, watches four
+// machines boot into their pools, and proves from what a watch saw that no Node was ever outside its pool. It counts every
+// figure it prints and fails when one is off.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+)
+
+// bootTimeout is how long all machines together may take; a minute is usual.
+const bootTimeout = 8 * time.Minute
+
+func main() {
+	keep := flag.Bool("keep", false, "leave everything running until the demo is interrupted")
+	flag.Parse()
+	klog.SetLogger(logr.Discard())
+	ctrl.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *keep); err != nil {
+		fmt.Fprintln(os.Stderr, "demo: FAILED:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the whole demo.
+func run(ctx context.Context, keep bool) (err error) {
+	began := time.Now()
+	fmt.Println("==> Setting up a site: two clusters, Cluster API, Poolboot, six servers")
+	s, err := site.Start(ctx, site.Options{Progress: os.Stdout})
+	if err != nil {
+		return fmt.Errorf("%w\nWhat to do: read the log that is shown above; `make clean` and the same command again rebuild every part", err)
+	}
+	defer func() {
+		if stopErr := s.Stop(); err == nil && stopErr != nil {
+			err = fmt.Errorf("clean up: %w", stopErr)
+		}
+	}()
+
+	nodes, err := site.RecordNodes(ctx, s.WorkloadClient)
+	if err != nil {
+		return err
+	}
+	timeline, err := site.RecordTimeline(ctx, s.ManagementClient, s.WorkloadClient)
+	if err != nil {
+		return err
+	}
+	if err := apply(ctx, s); err != nil {
+		return err
+	}
+	boots, waitErr := waitForBoots(ctx, s)
+	if waitErr != nil {
+		return fmt.Errorf("%w\n%s", waitErr, explain(ctx, s))
+	}
+
+	printTimeline(boots, timeline)
+	if err := printClusters(ctx, s); err != nil {
+		return err
+	}
+	result, err := prove(ctx, s, boots, nodes)
+	if err != nil {
+		return err
+	}
+	result.seconds = int(time.Since(began).Seconds())
+	if keep {
+		waitForInterrupt(ctx, s)
+	}
+	fmt.Println(result)
+	return result.check()
+}
+
+// apply makes what a user would: hosts, the Cluster, pools with their MachineConfigs, MachineDeployments.
+func apply(ctx context.Context, s *site.Site) error {
+	fmt.Println("==> Applying what a user would")
+	if err := s.CreateCluster(ctx); err != nil {
+		return err
+	}
+	bin, err := controlplane.BinDir()
+	if err != nil {
+		return err
+	}
+	manifests := filepath.Join(filepath.Dir(bin), "test", "demo", "manifests")
+	for _, file := range []string{"1-hosts.yaml", "2-pools.yaml", "3-machines.yaml"} {
+		output, err := s.Kubectl(ctx, s.Management, "apply", "-f", filepath.Join(manifests, file))
+		if err != nil {
+			return err
+		}
+		fmt.Printf("kubectl apply -f test/demo/manifests/%s\n%s", file, indent(output))
+	}
+	return nil
+}
+
+func waitForInterrupt(ctx context.Context, s *site.Site) {
+	fmt.Printf(`
+The site is running. Look around, in other terminals, with bin/kubectl:
+  export KUBECONFIG=%s   # management cluster
+  export KUBECONFIG=%s   # workload cluster
+Logs, and the hosts' disks, are in %s.
+Ctrl-C ends it and cleans up.
+`, s.Management.Kubeconfig, s.Workload.Kubeconfig, s.Dir())
+	<-ctx.Done()
+}

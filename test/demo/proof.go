@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+)
+
+// result is what the demo counted.
+type result struct {
+	machines, ready, bornInPool, poolChanges int
+	// outside is how many versions of Nodes were not in the Node's pool; filesOff how many hosts lack their pools' files.
+	outside, filesOff int
+	seconds           int
+}
+
+// String is the demo's last line.
+func (r result) String() string {
+	return fmt.Sprintf("demo: machines=%d ready=%d born-in-pool=%d pool-changes=%d seconds=%d", r.machines, r.ready, r.bornInPool, r.poolChanges, r.seconds)
+}
+
+// check returns an error when a figure is not what Poolboot promises.
+func (r result) check() error {
+	want := result{machines: machines, ready: machines, bornInPool: machines, seconds: r.seconds}
+	if r != want {
+		return fmt.Errorf("a figure is off: counted %+v, promised %+v", r, want)
+	}
+	return nil
+}
+
+// printClusters prints pools and Nodes as kubectl does.
+func printClusters(ctx context.Context, s *site.Site) error {
+	pools, err := s.Kubectl(ctx, s.Management, "get", "machineconfigpools")
+	if err != nil {
+		return err
+	}
+	nodes, err := s.Kubectl(ctx, s.Workload, "get", "nodes", "--label-columns", poolv1.NodePoolLabel+","+poolv1.NodeMetal3UUIDLabel)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\n==> kubectl get machineconfigpools (management cluster)\n%s\n==> kubectl get nodes (workload cluster)\n%s", pools, nodes)
+	return nil
+}
+
+// prove judges every version of every Node that the watch saw, and looks at the hosts' disks.
+func prove(ctx context.Context, s *site.Site, boots []boot, history *site.NodeHistory) (result, error) {
+	var pools poolv1.MachineConfigPoolList
+	if err := s.ManagementClient.List(ctx, &pools, client.InNamespace(site.Namespace)); err != nil {
+		return result{}, err
+	}
+	r := result{machines: len(boots)}
+	fmt.Println("\n==> Proof: every version of every Node that a watch on the workload cluster saw")
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NODE\tVERSION\tROLES\tPOOL\tREADY\tTAINTS\tIN ITS POOL")
+	for _, b := range boots {
+		versions := history.Of(b.node.Name)
+		for _, v := range versions {
+			verdict := site.Judge([]site.NodeVersion{v}, b.wanted(), pools.Items)
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%t\t%s\t%t\n", v.Node.Name, v.Node.ResourceVersion, roles(v.Node),
+				v.Node.Labels[poolv1.NodePoolLabel], site.Ready(v.Node), taints(v.Node), verdict.BornInPool)
+		}
+		verdict := site.Judge(versions, b.wanted(), pools.Items)
+		r.ready += one(site.Ready(b.node))
+		r.bornInPool += one(verdict.BornInPool)
+		r.poolChanges += verdict.Changes
+		r.outside += verdict.Outside
+		r.filesOff += one(!holdsFiles(s, b))
+	}
+	_ = table.Flush()
+	seen := len(history.Versions())
+	fmt.Printf("%d versions of Nodes, %d of them outside their pool; %d of %d hosts hold exactly their pools' files\n\n",
+		seen, r.outside, len(boots)-r.filesOff, len(boots))
+	return r, nil
+}
+
+// holdsFiles says whether a host's disk has the file of the worker pool, and that of the infra pool only if it is in it.
+func holdsFiles(s *site.Site, b boot) bool {
+	root := s.Hardware.Host(b.config.Status.Host.Name).Root()
+	worker, workerErr := os.ReadFile(filepath.Join(root, "etc", "workertest"))
+	infra, infraErr := os.ReadFile(filepath.Join(root, "etc", "infratest"))
+	inherited := workerErr == nil && string(worker) == "worker"
+	if b.wanted() == "infra" {
+		return inherited && infraErr == nil && string(infra) == "infra"
+	}
+	return inherited && os.IsNotExist(infraErr)
+}
+
+func roles(node *corev1.Node) string {
+	var names []string
+	for key := range node.Labels {
+		if role, is := strings.CutPrefix(key, poolv1.NodeRoleLabelPrefix); is {
+			names = append(names, role)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ",")
+}
+
+func taints(node *corev1.Node) string {
+	var names []string
+	for _, taint := range node.Spec.Taints {
+		names = append(names, taint.Key[strings.LastIndex(taint.Key, "/")+1:])
+	}
+	return strings.Join(names, ",")
+}
+
+func indent(text string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
+}

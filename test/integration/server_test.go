@@ -1,0 +1,111 @@
+package integration
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
+)
+
+var _ = Describe("The config server", func() {
+	It("answers a host by its own token only", func(ctx SpecContext) {
+		t := newTenant(ctx, 2)
+		t.deploy(ctx, "infra", 1, infraLabels, nil)
+		t.deploy(ctx, "plain", 1, nil, nil)
+		infra, plain := t.config(ctx, "infra"), t.config(ctx, "plain")
+		t.asking(ctx, infra)
+		t.asking(ctx, plain)
+
+		own := pointer(ctx, infra)
+		code, _, err := get(ctx, own, own.URL)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(Equal(http.StatusOK))
+		foreign, wrong, none := own, own, own
+		foreign.Token, wrong.Token, none.Token = pointer(ctx, plain).Token, strings.Repeat("A", len(own.Token)), ""
+		for what, asker := range map[string]func() (int, []byte, error){
+			"another machine's token": func() (int, []byte, error) { return get(ctx, foreign, own.URL) },
+			"a wrong token":           func() (int, []byte, error) { return get(ctx, wrong, own.URL) },
+			"no token":                func() (int, []byte, error) { return get(ctx, none, own.URL) },
+		} {
+			code, body, err := asker()
+			Expect(err).NotTo(HaveOccurred(), what)
+			Expect(code).To(Equal(http.StatusUnauthorized), what)
+			Expect(string(body)).NotTo(ContainSubstring("infratest"), what)
+		}
+	})
+
+	It("answers a revoked token with 401, and a machine that it does not know with 503", func(ctx SpecContext) {
+		t := newTenant(ctx, 0)
+		t.deploy(ctx, "infra", 1, infraLabels, nil)
+		config := t.config(ctx, "infra")
+		Eventually(ctx, condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		own := pointer(ctx, config)
+		code, _, err := get(ctx, own, own.URL[:strings.LastIndex(own.URL, "/")]+"/00000000-0000-0000-0000-000000000000")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(Equal(http.StatusServiceUnavailable))
+
+		before := config.DeepCopy()
+		config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+		Expect(lab.ManagementClient.Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
+		Eventually(ctx, func() (int, error) { code, _, err := get(ctx, own, own.URL); return code, err }).Should(Equal(http.StatusUnauthorized))
+	})
+
+	It("can read no Secret but those of its own namespace, with the rules that config/ installs", func(ctx SpecContext) {
+		t := newTenant(ctx, 0)
+		secret := &corev1.Secret{}
+		secret.Name = "of-a-user"
+		t.create(ctx, secret)
+		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(lab.Dir(), "config-server.kubeconfig"))
+		Expect(err).NotTo(HaveOccurred())
+		server, err := client.New(config, client.Options{Scheme: clusterapi.Scheme()})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(server.Get(ctx, client.ObjectKeyFromObject(secret), &corev1.Secret{})).To(Satisfy(apierrors.IsForbidden))
+		Expect(server.List(ctx, &corev1.SecretList{})).To(Satisfy(apierrors.IsForbidden))
+		Expect(server.List(ctx, &corev1.SecretList{}, client.InNamespace("poolboot-system"))).To(Succeed())
+		Expect(server.List(ctx, &bootstrapv1.PoolbootConfigList{})).To(Succeed())
+	})
+})
+
+var _ = Describe("A pool", func() {
+	It("has what changes in the worker pool roll into its rendered config", func(ctx SpecContext) {
+		t := newTenant(ctx, 0)
+		infra, worker := t.pool("infra"), t.pool("worker")
+		for _, pool := range []*poolv1.MachineConfigPool{infra, worker} {
+			Eventually(ctx, poolCondition(pool, poolv1.UpdatedCondition)).Should(HavePrefix("True"))
+		}
+		before := map[string]string{"infra": infra.Status.Configuration.Name, "worker": worker.Status.Configuration.Name}
+		Expect(infra.Status.Configuration.Source).To(HaveExactElements(HaveField("Name", "00-worker"), HaveField("Name", "51-infra")))
+
+		t.create(ctx, t.machineConfig("99-worker", "worker", "/etc/later", "later"))
+		for _, pool := range []*poolv1.MachineConfigPool{infra, worker} {
+			Eventually(ctx, func() (string, error) {
+				err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool)
+				return pool.Status.Configuration.Name, err
+			}).ShouldNot(Equal(before[pool.Name]))
+		}
+		Expect(infra.Status.Configuration.Source).To(HaveExactElements(HaveField("Name", "00-worker"), HaveField("Name", "99-worker"), HaveField("Name", "51-infra")))
+	})
+
+	It("is shown and explained by kubectl", func(ctx SpecContext) {
+		t := newTenant(ctx, 0)
+		Eventually(ctx, poolCondition(t.pool("infra"), poolv1.UpdatedCondition)).Should(HavePrefix("True"))
+		table, err := lab.Kubectl(ctx, lab.Management, "get", "pool", "--namespace", t.namespace)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(strings.Fields(strings.Split(table, "\n")[0])).To(Equal([]string{"NAME", "ROLE", "CONFIG", "UPDATED", "UPDATING", "DEGRADED", "MACHINES", "READY", "AGE"}))
+		for _, field := range []string{"poolbootconfig.spec.join.kubelet", "machineconfigpool.spec.nodeSelector", "machineconfig.spec.butane", "poolbootconfig.status.boot"} {
+			Eventually(ctx, func() (string, error) { return lab.Kubectl(ctx, lab.Management, "explain", field) }).
+				Should(And(ContainSubstring("DESCRIPTION"), Not(ContainSubstring("<empty>"))), field)
+		}
+	})
+})

@@ -1,0 +1,63 @@
+package site
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"sync"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/host"
+)
+
+// Hardware is the site's machines: a simulated host behind each BareMetalHost, made when it is first switched on.
+type Hardware struct {
+	ctx    context.Context
+	dir    string
+	binDir string
+	image  host.Image
+	log    io.Writer
+
+	mu    sync.Mutex
+	hosts map[string]*host.Host
+}
+
+// Host is the simulated host behind a BareMetalHost; nil while it was never on.
+func (h *Hardware) Host(name string) *host.Host {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.hosts[name]
+}
+
+// PowerOn boots the host behind a BareMetalHost: a fresh image with user data, the disk it had without.
+func (h *Hardware) PowerOn(_ context.Context, bmh *bmov1alpha1.BareMetalHost, userData []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	machine := h.hosts[bmh.Name]
+	if machine == nil {
+		machine = host.New(host.Options{Name: bmh.Name, Dir: filepath.Join(h.dir, bmh.Name), BinDir: h.binDir, Image: h.image, Log: h.log})
+		h.hosts[bmh.Name] = machine
+	}
+	if userData == nil {
+		return machine.Reboot(h.ctx)
+	}
+	machine.PowerOff()
+	return machine.PowerOn(h.ctx, userData)
+}
+
+// PowerOff pulls the plug of the host behind a BareMetalHost.
+func (h *Hardware) PowerOff(_ context.Context, bmh *bmov1alpha1.BareMetalHost) error {
+	if machine := h.Host(bmh.Name); machine != nil {
+		machine.PowerOff()
+	}
+	return nil
+}
+
+func (h *Hardware) powerOffAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, machine := range h.hosts {
+		machine.PowerOff()
+	}
+}

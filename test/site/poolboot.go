@@ -1,0 +1,198 @@
+package site
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+	"sigs.k8s.io/cluster-api/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
+)
+
+// namespace is where config/ installs Poolboot.
+const namespace = "poolboot-system"
+
+// Program is one of Poolboot's two programs, run as its own ServiceAccount with the very RBAC rules that config/ installs.
+type Program struct {
+	name, dir, path, health string
+	args                    []string
+	process                 *process.Process
+}
+
+// Start starts the program and returns when it is ready.
+func (p *Program) Start(ctx context.Context) error {
+	var err error
+	if p.process, err = process.Launch(p.dir, p.path, p.args...); err != nil {
+		return err
+	}
+	return p.process.WaitFor(ctx, func(ctx context.Context) error { return get(ctx, "http://"+p.health+"/readyz") })
+}
+
+// Kill ends the program as a crash does. Start starts it again.
+func (p *Program) Kill() error { return p.process.Kill() }
+
+// Stop ends the program and returns when it is gone.
+func (p *Program) Stop() error {
+	if p == nil {
+		return nil
+	}
+	return p.process.Stop()
+}
+
+// Log is what the program has printed in all its lives.
+func (p *Program) Log() (string, error) {
+	content, err := os.ReadFile(filepath.Join(p.dir, p.name+".log"))
+	return string(content), err
+}
+
+func get(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+		return fmt.Errorf("%s: %s: %s", url, response.Status, body)
+	}
+	return nil
+}
+
+// InstallSet returns the objects of config/default with clusterctl's variables filled in, as clusterctl would install them.
+func InstallSet(ctx context.Context, binDir string) ([]unstructured.Unstructured, error) {
+	kustomize := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl"), "kustomize", filepath.Join(filepath.Dir(binDir), "config", "default"))
+	var stderr bytes.Buffer
+	kustomize.Stderr = &stderr
+	raw, err := kustomize.Output()
+	if err != nil {
+		return nil, fmt.Errorf("kubectl kustomize config/default: %w: %s", err, stderr.Bytes())
+	}
+	unset := func(string) (string, error) { return "", fmt.Errorf("no variable is set") }
+	filled, err := yamlprocessor.NewSimpleProcessor().Process(raw, unset)
+	if err != nil {
+		return nil, fmt.Errorf("variables of config/default: %w", err)
+	}
+	return yaml.ToUnstructured(filled)
+}
+
+// startPoolboot installs Poolboot's namespace, ServiceAccounts, RBAC rules and webhooks, and starts its two programs.
+func startPoolboot(ctx context.Context, management *controlplane.ControlPlane, admin client.Client, binDir, dir string, flags Flags) (manager, configServer *Program, err error) {
+	objects, err := InstallSet(ctx, binDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	wanted := []string{"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+	for _, object := range objects {
+		if slices.Contains(wanted, object.GetKind()) {
+			if err := admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(&object), client.FieldOwner("site"), client.ForceOwnership); err != nil {
+				return nil, nil, fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
+			}
+		}
+	}
+	authority, err := loopback.NewCA("poolboot")
+	if err != nil {
+		return nil, nil, err
+	}
+	certDir, caFile := filepath.Join(dir, "serving"), filepath.Join(dir, "config-server-ca.crt")
+	if err := writeServingCertificate(authority, certDir, caFile); err != nil {
+		return nil, nil, err
+	}
+	ports := make([]string, 4)
+	for i := range ports {
+		port, err := loopback.FreePort()
+		if err != nil {
+			return nil, nil, err
+		}
+		ports[i] = loopback.Address(port)
+	}
+	webhook, managerHealth, config, configHealth := ports[0], ports[1], ports[2], ports[3]
+
+	manager = &Program{name: "manager", dir: dir, path: filepath.Join(binDir, "manager"), health: managerHealth, args: append([]string{
+		"--overlay-namespace=" + namespace,
+		"--config-server-url=https://" + config,
+		"--config-server-ca-file=" + caFile,
+		"--webhook-host=" + loopback.Host, "--webhook-port=" + portOf(webhook), "--webhook-cert-dir=" + certDir,
+		"--health-addr=" + managerHealth, "--diagnostics-address=0",
+	}, flags.Manager...)}
+	configServer = &Program{name: "config-server", dir: dir, path: filepath.Join(binDir, "config-server"), health: configHealth, args: append([]string{
+		"--namespace=" + namespace,
+		"--bind-address=" + config, "--external-url=https://" + config, "--tls-cert-dir=" + certDir,
+		"--health-bind-address=" + configHealth, "--metrics-bind-address=0",
+	}, flags.ConfigServer...)}
+	for program, account := range map[*Program]string{manager: "poolboot-manager", configServer: "poolboot-config-server"} {
+		kubeconfig := filepath.Join(dir, program.name+".kubeconfig")
+		if err := writeAccountKubeconfig(ctx, management, admin, account, kubeconfig); err != nil {
+			return nil, nil, err
+		}
+		program.args = append(program.args, "--kubeconfig="+kubeconfig)
+	}
+	if err := manager.Start(ctx); err != nil {
+		return manager, nil, err
+	}
+	manifests := filepath.Join(filepath.Dir(binDir), "config", "webhook", "manifests.yaml")
+	if err := clusterapi.InstallWebhooks(ctx, management.Config, manifests, "https://"+webhook, authority.PEM()); err != nil {
+		return manager, nil, err
+	}
+	return manager, configServer, configServer.Start(ctx)
+}
+
+func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }
+
+func writeServingCertificate(authority *loopback.CA, certDir, caFile string) error {
+	pair, err := authority.Server()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(certDir, 0o700); err != nil {
+		return err
+	}
+	for path, content := range map[string][]byte{
+		filepath.Join(certDir, "tls.crt"): pair.Cert,
+		filepath.Join(certDir, "tls.key"): pair.Key,
+		caFile:                            authority.PEM(),
+	} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeAccountKubeconfig writes a kubeconfig with a token of a ServiceAccount of Poolboot's namespace.
+func writeAccountKubeconfig(ctx context.Context, management *controlplane.ControlPlane, admin client.Client, account, path string) error {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 3600)}}
+	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: namespace}}
+	if err := admin.SubResource("token").Create(ctx, serviceAccount, request); err != nil {
+		return fmt.Errorf("token of ServiceAccount %s: %w", account, err)
+	}
+	return clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"management": {Server: management.Config.Host, CertificateAuthorityData: management.CA}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{account: {Token: request.Status.Token}},
+		Contexts:       map[string]*clientcmdapi.Context{"management": {Cluster: "management", AuthInfo: account}},
+		CurrentContext: "management",
+	}, path)
+}

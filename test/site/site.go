@@ -1,0 +1,192 @@
+// Package site sets up a whole site on one machine: a management cluster that runs the real Cluster API core and Poolboot's
+// two programs, a workload cluster, and hosts that boot with the real Ignition and the real kubelet. The demo shows it to
+// people; end-to-end tests hold it to its promises. Only hardware, Cluster API's Metal3 provider and the container runtime
+// are stand-ins.
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/metal3"
+)
+
+const (
+	// Namespace is the namespace of the site's Cluster and of all that belongs to it.
+	Namespace = "default"
+	// ClusterName is the name of the site's Cluster.
+	ClusterName = "edge"
+)
+
+// Flags are further flags of Poolboot's programs.
+type Flags struct {
+	Manager, ConfigServer []string
+}
+
+// Options says what site to set up.
+type Options struct {
+	// Hardware is what BareMetalHosts stand for. Nil: hosts that boot for real, with Image on their disks.
+	Hardware metal3.Hardware
+	// Image is on the disks of the hosts that boot for real.
+	Image host.Image
+	// Flags are further flags of Poolboot's programs.
+	Flags Flags
+	// Progress gets a line for each part that is up. Nil: nobody.
+	Progress io.Writer
+	// Consoles gets what the hosts print. Nil: nobody.
+	Consoles io.Writer
+}
+
+// Site is a running site.
+type Site struct {
+	// Management is the control plane of the management cluster, Workload the one that hosts join.
+	Management, Workload *controlplane.ControlPlane
+	// ManagementClient and WorkloadClient reach them as cluster-admin.
+	ManagementClient, WorkloadClient client.WithWatch
+	// Manager and ConfigServer are Poolboot.
+	Manager, ConfigServer *Program
+	// Hardware is the hosts that boot for real.
+	Hardware *Hardware
+
+	dir       string
+	binDir    string
+	core      *clusterapi.Core
+	simulator *metal3.Simulator
+	cancel    context.CancelFunc
+}
+
+// Start sets up a site. Whatever was started is stopped again on error; the error says what to do.
+func Start(ctx context.Context, options Options) (_ *Site, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &Site{cancel: cancel}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Stop())
+		}
+	}()
+	if s.binDir, err = controlplane.BinDir(); err != nil {
+		return nil, err
+	}
+	// Short, because sockets live below it and a socket's path has 108 bytes at most.
+	if s.dir, err = os.MkdirTemp("", "site-"); err != nil {
+		return nil, err
+	}
+	progress := options.Progress
+	if progress == nil {
+		progress = io.Discard
+	}
+	began := time.Now()
+	up := func(what string) { fmt.Fprintf(progress, "  %5.1f s  %s\n", time.Since(began).Seconds(), what) }
+
+	if err := s.startClusters(ctx, up); err != nil {
+		return nil, err
+	}
+	if s.core, err = clusterapi.Start(ctx, s.Management.Config, clusterapi.Options{}); err != nil {
+		return nil, fmt.Errorf("start Cluster API: %w", err)
+	}
+	up("Cluster API's core: reconcilers and webhooks")
+	s.Hardware = &Hardware{ctx: ctx, dir: s.dir, binDir: s.binDir, image: options.Image, log: options.Consoles, hosts: map[string]*host.Host{}}
+	hardware := options.Hardware
+	if hardware == nil {
+		hardware = s.Hardware
+	}
+	s.simulator, err = metal3.Start(ctx, s.Management.Config, metal3.Options{
+		Hardware: hardware, Provisioning: time.Second, Deprovisioning: time.Second, RetryInterval: time.Second,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start the Metal3 simulator: %w", err)
+	}
+	up("Metal3 simulator")
+	s.Manager, s.ConfigServer, err = startPoolboot(ctx, s.Management, s.ManagementClient, s.binDir, s.dir, options.Flags)
+	if err != nil {
+		return nil, fmt.Errorf("start Poolboot: %w", err)
+	}
+	up("Poolboot: manager with webhooks, config server with TLS, each as its own ServiceAccount")
+	return s, nil
+}
+
+func (s *Site) startClusters(ctx context.Context, up func(string)) error {
+	both, bothCtx := errgroup.WithContext(ctx)
+	both.Go(func() (err error) {
+		s.Management, err = controlplane.Start(bothCtx, controlplane.Options{
+			Name: "management", Dir: filepath.Join(s.dir, "management"), BinDir: s.binDir, Audit: true, Log: logr.Discard(),
+		})
+		return err
+	})
+	both.Go(func() (err error) {
+		s.Workload, err = controlplane.Start(bothCtx, controlplane.Options{
+			Name: ClusterName, Dir: filepath.Join(s.dir, "workload"), BinDir: s.binDir, ControllerManager: true, Audit: true, Log: logr.Discard(),
+		})
+		return err
+	})
+	if err := both.Wait(); err != nil {
+		return err
+	}
+	up("two control planes: management (etcd, kube-apiserver), workload (etcd, kube-apiserver, kube-controller-manager)")
+	if err := clusterapi.Install(ctx, s.Management.Config); err != nil {
+		return fmt.Errorf("install CRDs: %w", err)
+	}
+	var err error
+	if s.ManagementClient, err = client.NewWithWatch(s.Management.Config, client.Options{Scheme: clusterapi.Scheme()}); err != nil {
+		return err
+	}
+	s.WorkloadClient, err = client.NewWithWatch(s.Workload.Config, client.Options{Scheme: clusterapi.Scheme()})
+	return err
+}
+
+// CreateCluster makes the site's Cluster, which hosts of the workload control plane join.
+func (s *Site) CreateCluster(ctx context.Context) error {
+	_, err := clusterapi.CreateCluster(ctx, s.ManagementClient, clusterapi.ClusterOptions{Namespace: Namespace, Name: ClusterName, Workload: s.Workload})
+	return err
+}
+
+// Kubectl runs the real kubectl against a cluster and returns what it prints.
+func (s *Site) Kubectl(ctx context.Context, cluster *controlplane.ControlPlane, args ...string) (string, error) {
+	kubectl := exec.CommandContext(ctx, filepath.Join(s.binDir, "kubectl"), append([]string{"--kubeconfig", cluster.Kubeconfig}, args...)...)
+	output, err := kubectl.CombinedOutput()
+	if err != nil {
+		return string(output), fmt.Errorf("kubectl %v: %w: %s", args, err, output)
+	}
+	return string(output), nil
+}
+
+// Dir is where the site keeps its logs and disks until Stop removes it.
+func (s *Site) Dir() string { return s.dir }
+
+// Stop switches the hosts off, ends every program and removes the site's folder.
+func (s *Site) Stop() error {
+	var errs []error
+	if s.Hardware != nil {
+		s.Hardware.powerOffAll()
+	}
+	errs = append(errs, s.ConfigServer.Stop(), s.Manager.Stop())
+	if s.simulator != nil {
+		errs = append(errs, s.simulator.Stop())
+	}
+	if s.core != nil {
+		errs = append(errs, s.core.Stop())
+	}
+	s.cancel()
+	for _, cluster := range []*controlplane.ControlPlane{s.Management, s.Workload} {
+		if cluster != nil {
+			errs = append(errs, cluster.Stop())
+		}
+	}
+	if s.dir != "" {
+		errs = append(errs, os.RemoveAll(s.dir))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,152 @@
+package site
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// Step is a step on the way of a Machine to a Node in its pool.
+type Step string
+
+// Steps, in the order in which they happen.
+const (
+	MachineCreated    Step = "created"
+	DataSecretCreated Step = "data Secret"
+	HostChosen        Step = "host chosen"
+	BootRequested     Step = "boot request"
+	NodePreRegistered Step = "Node pre-registered"
+	ConfigServed      Step = "config served"
+	KubeletRegistered Step = "kubelet registered"
+	NodeReady         Step = "Ready"
+	TokenRevoked      Step = "token revoked"
+)
+
+// Steps are all steps after MachineCreated.
+var Steps = []Step{DataSecretCreated, HostChosen, BootRequested, NodePreRegistered, ConfigServed, KubeletRegistered, NodeReady, TokenRevoked}
+
+// Timeline is when each Machine took each step, as watches on both clusters saw it.
+type Timeline struct {
+	mu sync.Mutex
+	// machines is keyed by the name of the PoolbootConfig; Cluster API names it, the Machine and the data Secret alike.
+	machines map[string]map[Step]time.Time
+	nodes    map[string]map[Step]time.Time
+	nodeOf   map[string]string
+}
+
+// RecordTimeline starts a timeline. It ends with ctx.
+func RecordTimeline(ctx context.Context, management, workload client.WithWatch) (*Timeline, error) {
+	t := &Timeline{machines: map[string]map[Step]time.Time{}, nodes: map[string]map[Step]time.Time{}, nodeOf: map[string]string{}}
+	metal3Machines := &unstructured.UnstructuredList{}
+	metal3Machines.SetGroupVersionKind(schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "Metal3MachineList"})
+	for _, start := range []func() error{
+		func() error { return follow(ctx, management, &clusterv1.MachineList{}, t.sawMachine) },
+		func() error { return follow(ctx, management, &corev1.SecretList{}, t.sawSecret) },
+		func() error { return follow(ctx, management, metal3Machines, t.sawMetal3Machine) },
+		func() error { return follow(ctx, management, &bootstrapv1.PoolbootConfigList{}, t.sawConfig) },
+		func() error { return follow(ctx, workload, &corev1.NodeList{}, t.sawNode) },
+	} {
+		if err := start(); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// Of is when a Machine took the steps it has taken.
+func (t *Timeline) Of(machine string) map[Step]time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	steps := map[Step]time.Time{}
+	maps.Copy(steps, t.machines[machine])
+	maps.Copy(steps, t.nodes[t.nodeOf[machine]])
+	return steps
+}
+
+// mark notes a step the first time it is seen. The caller holds t.mu.
+func mark(of map[string]map[Step]time.Time, name string, step Step, when time.Time) {
+	if of[name] == nil {
+		of[name] = map[Step]time.Time{}
+	}
+	if of[name][step].IsZero() {
+		of[name][step] = when
+	}
+}
+
+func (t *Timeline) sawMachine(_ watch.EventType, m *clusterv1.Machine) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	mark(t.machines, m.Name, MachineCreated, time.Now())
+}
+
+func (t *Timeline) sawSecret(_ watch.EventType, s *corev1.Secret) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.Type == clusterv1.ClusterSecretType {
+		mark(t.machines, s.Name, DataSecretCreated, time.Now())
+	}
+}
+
+func (t *Timeline) sawMetal3Machine(_ watch.EventType, m *unstructured.Unstructured) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m.GetAnnotations()["metal3.io/BareMetalHost"] != "" {
+		for _, owner := range m.GetOwnerReferences() {
+			if owner.Kind == "Machine" {
+				mark(t.machines, owner.Name, HostChosen, time.Now())
+			}
+		}
+	}
+}
+
+func (t *Timeline) sawConfig(_ watch.EventType, c *bootstrapv1.PoolbootConfig) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c.Status.Boot.RequestedTime != nil {
+		mark(t.machines, c.Name, BootRequested, c.Status.Boot.RequestedTime.Time)
+	}
+	if c.Status.Boot.ServedTime != nil {
+		mark(t.machines, c.Name, ConfigServed, c.Status.Boot.ServedTime.Time)
+	}
+	if c.Status.Node != nil {
+		t.nodeOf[c.Name] = c.Status.Node.Name
+	}
+	if c.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked {
+		mark(t.machines, c.Name, TokenRevoked, time.Now())
+	}
+}
+
+func (t *Timeline) sawNode(_ watch.EventType, n *corev1.Node) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n.Annotations[poolv1.NodeConfigAnnotation] != "" && n.Status.NodeInfo.KubeletVersion == "" {
+		mark(t.nodes, n.Name, NodePreRegistered, time.Now())
+	}
+	if n.Status.NodeInfo.KubeletVersion != "" {
+		mark(t.nodes, n.Name, KubeletRegistered, time.Now())
+	}
+	if Ready(n) {
+		mark(t.nodes, n.Name, NodeReady, time.Now())
+	}
+}
+
+// Ready says whether a Node's kubelet says it is Ready.
+func Ready(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

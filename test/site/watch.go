@@ -1,0 +1,44 @@
+package site
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	toolswatch "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// kind is a kind of object to watch.
+type kind struct {
+	client client.WithWatch
+	list   client.ObjectList
+}
+
+// WatchWithContext starts a watch where options say.
+func (k kind) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	return k.client.Watch(ctx, k.list.DeepCopyObject().(client.ObjectList), &client.ListOptions{Raw: &options})
+}
+
+// follow calls seen for every version of every object of a kind, from now on and without a gap: a watch that breaks goes
+// on where it broke. It returns once it is known from where; it ends with ctx. One goroutine calls seen.
+func follow[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, seen func(watch.EventType, T)) error {
+	if err := c.List(ctx, list); err != nil {
+		return fmt.Errorf("list %T: %w", list, err)
+	}
+	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), kind{client: c, list: list})
+	if err != nil {
+		return fmt.Errorf("watch %T: %w", list, err)
+	}
+	go func() {
+		for event := range watcher.ResultChan() {
+			if object, ok := event.Object.(T); ok {
+				seen(event.Type, object)
+			} else if ctx.Err() == nil {
+				panic(fmt.Sprintf("the watch on %T has a gap: %v", list, event.Object))
+			}
+		}
+	}()
+	return nil
+}
