@@ -70,11 +70,19 @@ func (r *hostReconciler) Reconcile(ctx context.Context, request ctrl.Request) (_
 		host.Status.ErrorType = bmov1alpha1.ProvisioningError
 		host.Status.ErrorMessage = err.Error()
 	}
-	// These types lack fields of newer operators: a patch keeps them.
-	if patchErr := r.Status().Patch(ctx, host, client.MergeFrom(before)); patchErr != nil {
-		return ctrl.Result{}, patchErr
+	if writeErr := r.writeStatus(ctx, before, host); writeErr != nil {
+		return ctrl.Result{}, writeErr
 	}
 	return ctrl.Result{RequeueAfter: wait}, err
+}
+
+// writeStatus writes a host's status by a patch, which keeps the fields of newer operators that these types lack. The first
+// status is written whole, since a patch would leave out required fields that are empty.
+func (r *hostReconciler) writeStatus(ctx context.Context, before, host *bmov1alpha1.BareMetalHost) error {
+	if before.Status.OperationalStatus == "" {
+		return r.Status().Update(ctx, host)
+	}
+	return r.Status().Patch(ctx, host, client.MergeFrom(before))
 }
 
 // step does what a host's state asks for and writes the result in its status. It returns how long to wait for the next

@@ -79,12 +79,13 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 	})
 
 	It("then deploys a host that fits, and boots it with the bootstrap data", func(ctx SpecContext) {
+		// Named as the bootstrap config: the provider takes that name when it sees the Machine before its dataSecretName.
 		secret := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "boot-data"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name},
 			Data:       map[string][]byte{"value": []byte("the pointer")},
 		}
 		Expect(c.Create(ctx, secret)).To(Succeed())
-		bootstrap := generic(builder.GenericBootstrapConfigKind, machine.Spec.Bootstrap.ConfigRef.Name)
+		bootstrap := generic(builder.GenericBootstrapConfigKind, secret.Name)
 		Expect(get(ctx, bootstrap)).To(Succeed())
 		bootstrap.Object["status"] = map[string]any{
 			"dataSecretName": secret.Name, "initialization": map[string]any{"dataSecretCreated": true},
@@ -97,7 +98,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 		}).Should(Succeed())
 		Expect(host.Status.PoweredOn).To(BeTrue())
 		Expect(host.Spec.ConsumerRef.Name).To(Equal(metal3Machine.Name))
-		Expect(host.Spec.UserData.Name).To(Equal("boot-data"))
+		Expect(host.Spec.UserData.Name).To(Equal(machine.Spec.Bootstrap.ConfigRef.Name))
 		Expect(power.Events()).To(Equal([]string{"right boots with the pointer"}))
 		Eventually(func(g Gomega) {
 			g.Expect(get(ctx, metal3Machine)).To(Succeed())
