@@ -1,0 +1,93 @@
+package bench
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// BenchmarkRender renders a pool of 200 MachineConfigs with 1 MiB in all. The peer only decodes the same MachineConfigs
+// from JSON and encodes them again.
+func BenchmarkRender(b *testing.B) {
+	all, err := configs()
+	if err != nil {
+		b.Fatal(err)
+	}
+	of := pools()
+	size := 0
+	for i := range all {
+		size += len(all[i].Spec.Config.Raw)
+	}
+	b.SetBytes(int64(size))
+	sideBySide(b, func() error {
+		_, err := pool.Render("infra", of, all)
+		return err
+	}, func() error {
+		for i := range all {
+			if err := recode(all[i].Spec.Config.Raw); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// BenchmarkOverlay makes the overlay of one machine, from its registration to the bytes that are stored. The peer only
+// decodes the finished overlay from JSON and encodes it again.
+func BenchmarkOverlay(b *testing.B) {
+	finished, err := overlay()
+	if err != nil {
+		b.Fatal(err)
+	}
+	sideBySide(b, func() error {
+		_, err := overlay()
+		return err
+	}, func() error { return recode(finished) })
+}
+
+func overlay() ([]byte, error) {
+	of := pools()
+	config := &bootstrapv1.PoolbootConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "infra-0", UID: "7d8f3f0a-3a64-4c5c-9c51-2f3f4b1f0001"},
+		Spec: bootstrapv1.PoolbootConfigSpec{
+			Join:       bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{KubeletPath: "/usr/bin/kubelet"}},
+			NodeLabels: map[string]string{"example.com/rack": "r1"},
+		},
+	}
+	registration, err := node.Register(node.Input{
+		NodeName:       "infra-0",
+		ProviderID:     "metal3://default/host-0/infra-0",
+		HostUID:        "7d8f3f0a-3a64-4c5c-9c51-2f3f4b1f0002",
+		Pool:           of[1],
+		Pools:          of,
+		Config:         config,
+		RenderedConfig: "rendered-infra-00000000000000000000000000000000",
+	})
+	if err != nil {
+		return nil, err
+	}
+	made, err := join.Overlay(config, registration,
+		join.Cluster{Name: "bench", Server: "https://192.0.2.1:6443", CA: certificate().Certificate[0]},
+		join.Credential{ID: "abcdef", Secret: "0123456789abcdef", Expires: time.Now().Add(15 * time.Minute)})
+	if err != nil {
+		return nil, err
+	}
+	return ignition.Marshal(made)
+}
+
+func recode(raw []byte) error {
+	var content any
+	if err := json.Unmarshal(raw, &content); err != nil {
+		return err
+	}
+	_, err := json.Marshal(content)
+	return err
+}

@@ -1,0 +1,223 @@
+package bench
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
+)
+
+const (
+	benchToken   = "bench-token"
+	benchPointer = "7d8f3f0a-3a64-4c5c-9c51-2f3f4b1f0003"
+	// crowdSize is how many requests are timed together, and hostsAtOnce how many of them are open at a time.
+	crowdSize   = 64
+	hostsAtOnce = 16
+)
+
+// authority vouches for the servers that are measured.
+var authority = sync.OnceValue(func() *loopback.CA {
+	ca, err := loopback.NewCA("bench")
+	if err != nil {
+		panic(err)
+	}
+	return ca
+})
+
+// certificate is the one that every server shows.
+var certificate = sync.OnceValue(func() tls.Certificate {
+	pair, err := authority().Server()
+	if err != nil {
+		panic(err)
+	}
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		panic(err)
+	}
+	return certificate
+})
+
+// BenchmarkConfigServer asks a config server over TLS on loopback, for the bytes of a pool and for the configuration of a
+// machine that stands. The peer is net/http's file server with the same bytes behind the same TLS settings.
+func BenchmarkConfigServer(b *testing.B) {
+	ours, rendered := configServer(b)
+	for _, what := range []struct{ name, path string }{
+		{"pool", "/rendered/default/" + rendered + "?pointer=" + benchPointer},
+		{"overlay", "/config/infra/" + benchPointer},
+	} {
+		body, err := ask(client(true), ours+what.path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		peers := fileServer(b, body)
+		for _, connection := range []struct {
+			name string
+			keep bool
+		}{{"kept-alive", true}, {"new-connection", false}} {
+			b.Run(what.name+"/"+connection.name, func(b *testing.B) {
+				hosts := client(connection.keep)
+				defer hosts.CloseIdleConnections()
+				our, peer := sideBySide(b, crowd(hosts, ours+what.path), crowd(hosts, peers+"/body"))
+				b.ReportMetric(crowdSize/our.Seconds(), "req/s")
+				b.ReportMetric(crowdSize/peer.Seconds(), "peer-req/s")
+			})
+		}
+	}
+}
+
+// crowd returns one operation of the benchmark: a crowd of hosts asks for one URL.
+func crowd(hosts *http.Client, target string) func() error {
+	return func() error {
+		var asking errgroup.Group
+		asking.SetLimit(hostsAtOnce)
+		for range crowdSize {
+			asking.Go(func() error {
+				_, err := ask(hosts, target)
+				return err
+			})
+		}
+		return asking.Wait()
+	}
+}
+
+// client asks as Ignition does: HTTP/1.1, nothing undone on the way, no TLS session kept.
+func client(keep bool) *http.Client {
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(authority().PEM())
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig:     &tls.Config{RootCAs: trusted},
+		DisableKeepAlives:   !keep,
+		DisableCompression:  true,
+		MaxIdleConnsPerHost: 1024,
+	}}
+}
+
+func ask(hosts *http.Client, target string) ([]byte, error) {
+	request, err := http.NewRequest(http.MethodGet, target, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+benchToken)
+	response, err := hosts.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", target, response.Status, body)
+	}
+	return body, errors.Join(err, response.Body.Close())
+}
+
+// listen serves a handler over the config server's own TLS settings and returns its URL.
+func listen(b *testing.B, handler http.Handler) string {
+	s := httptest.NewUnstartedServer(nil)
+	s.Config = server.NewHTTPServer(handler, nil)
+	s.TLS = server.TLSConfig(nil)
+	s.TLS.Certificates = []tls.Certificate{certificate()}
+	s.StartTLS()
+	b.Cleanup(s.Close)
+	return s.URL
+}
+
+func fileServer(b *testing.B, body []byte) string {
+	dir := b.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "body"), body, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return listen(b, http.FileServer(http.Dir(dir)))
+}
+
+// configServer serves one machine of a rendered pool and returns its URL and the rendered config's name.
+func configServer(b *testing.B) (address, rendered string) {
+	machine, err := newMachine()
+	if err != nil {
+		b.Fatal(err)
+	}
+	metrics, err := server.NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		b.Fatal(err)
+	}
+	handler := server.New(server.Options{
+		ExternalURL: &url.URL{Scheme: "https", Host: "config-server.example:8443"},
+		Records:     machine, Overlays: machineOverlay{machine}, Rendered: machineConfig{machine}, Boots: machine,
+		Metrics: metrics, Log: logr.Discard(), Ready: func() error { return nil },
+	})
+	return listen(b, handler), machine.rendered.Name
+}
+
+// machine is a management cluster with one machine that may boot.
+type machine struct {
+	overlay  server.Overlay
+	rendered poolv1.MachineConfig
+}
+
+func newMachine() (*machine, error) {
+	all, err := configs()
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := pool.Render("infra", pools(), all)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := overlay()
+	if err != nil {
+		return nil, err
+	}
+	return &machine{
+		overlay: server.Overlay{Ignition: raw, Configuration: rendered.Name, Expires: time.Now().Add(24 * time.Hour), Version: "1"},
+		rendered: poolv1.MachineConfig{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: rendered.Name, Labels: map[string]string{poolv1.RenderedForLabel: "infra"}},
+			Spec:       rendered.Spec,
+		},
+	}, nil
+}
+
+func (m *machine) ByPointerID(context.Context, string) ([]server.Record, error) {
+	sum := sha256.Sum256([]byte(benchToken))
+	return []server.Record{{
+		NamespacedName: types.NamespacedName{Namespace: "default", Name: "infra-0"},
+		UID:            "infra-0",
+		TokenSHA256:    hex.EncodeToString(sum[:]),
+	}}, nil
+}
+
+func (m *machine) Requested(context.Context, server.Record, time.Time) error { return nil }
+
+func (m *machine) Served(context.Context, server.Record, time.Time) error { return nil }
+
+type machineOverlay struct{ *machine }
+
+func (m machineOverlay) Get(context.Context, types.UID) (*server.Overlay, error) {
+	return &m.overlay, nil
+}
+
+type machineConfig struct{ *machine }
+
+func (m machineConfig) Get(context.Context, types.NamespacedName) (*poolv1.MachineConfig, error) {
+	return &m.rendered, nil
+}
