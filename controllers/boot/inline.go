@@ -9,6 +9,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -20,7 +21,7 @@ import (
 // in its pool, and the Node is made beforehand as soon as the host is being provisioned.
 func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, error) {
 	phases := []phase{remote(r.connect), remote(r.extendCredential)}
-	if s.config.Status.Boot.PreparedTime == nil {
+	if !conditions.IsTrue(s.config, bootstrapv1.BootPreparedCondition) {
 		phases = append(phases,
 			r.choosePool,
 			r.findProvisioningHost,

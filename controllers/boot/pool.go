@@ -8,6 +8,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
@@ -79,6 +80,21 @@ func (r *Reconciler) register(_ context.Context, s *scope) error {
 		RenderedConfig: s.configuration,
 		SyncedLabels:   r.SyncedLabels,
 	})
+	if err != nil {
+		return err
+	}
 	s.registration = registration
-	return err
+	return s.checkExtraConfig()
+}
+
+// checkExtraConfig finds an extraConfig that can't be used before anything is made for it. Whose machine it will be merged
+// for makes no difference to that.
+func (s *scope) checkExtraConfig() error {
+	if s.config.Spec.ExtraConfig == nil {
+		return nil
+	}
+	if _, err := join.Overlay(s.config, s.registration, join.Cluster{}, join.Credential{}); is[*join.ExtraConfigError](err) {
+		return err
+	}
+	return nil
 }

@@ -83,7 +83,11 @@ func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) e
 	if condition.Status == metav1.ConditionFalse {
 		r.Recorder.Eventf(s.config, s.machine, corev1.EventTypeWarning, bootstrapv1.EventBootFailed, action, "%s: %s", condition.Reason, condition.Message)
 	}
-	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) { conditions.Set(config, condition) })
+	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
+		if needOf(config) != nothing { // else it was done, and only the answer was lost
+			conditions.Set(config, condition)
+		}
+	})
 	if errors.Is(err, errAbandoned) {
 		return nil
 	}
@@ -130,6 +134,9 @@ func (r *Reconciler) patchStatus(ctx context.Context, s *scope, change func(*boo
 
 // abandon takes back what was made for a config that went meanwhile: its own clean-up may have come before.
 func (r *Reconciler) abandon(ctx context.Context, s *scope) error {
+	if s.node == nil {
+		return nil
+	}
 	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: r.overlayKey(s).Name}}
 	return errors.Join(
 		client.IgnoreNotFound(r.Client.Delete(ctx, overlay)),

@@ -1,0 +1,115 @@
+package boot
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// writesOfFirstBoot is how many writes the first boot in a cluster takes: two for the rights of credentials, then the Node,
+// the credential, the record, the overlay, and that it is done.
+const writesOfFirstBoot = 7
+
+// writesOfRenewal is how many it takes when a host asks again and its credential is about to end: the credential, the
+// end of the old one, the record, the overlay, and that it is done, with a try to make the Node before them. A new
+// process sees to the rights again.
+const writesOfRenewal = 8
+
+var errCrash = errors.New("crash")
+
+// mishaps are what can become of the n-th write of a preparation.
+var mishaps = []struct {
+	name   string
+	befall func(w *world, n int)
+}{
+	{"the process ends before write", func(w *world, n int) {
+		w.before = func(at int) error {
+			if at == n {
+				w.dead = true
+				return errDead
+			}
+			return nil
+		}
+	}},
+	{"the process ends after write", func(w *world, n int) {
+		w.after = func(at int) error {
+			if at == n {
+				w.dead = true
+				return errDead
+			}
+			return nil
+		}
+	}},
+	{"the API server refuses write", func(w *world, n int) {
+		w.before = func(at int) error {
+			if at == n {
+				return errCrash
+			}
+			return nil
+		}
+	}},
+	{"the answer is lost to write", func(w *world, n int) {
+		w.after = func(at int) error {
+			if at == n {
+				return errCrash
+			}
+			return nil
+		}
+	}},
+}
+
+var _ = Describe("A preparation that is cut short", func() {
+	for _, mishap := range mishaps {
+		for n := 1; n <= writesOfFirstBoot; n++ {
+			It(fmt.Sprintf("is completed by the next try when %s %d", mishap.name, n), func(ctx SpecContext) {
+				w := newSetting().world()
+				mishap.befall(w, n)
+				_, err := w.ask(ctx)
+				Expect(err).To(HaveOccurred())
+				if w.dead {
+					w.restart()
+				}
+				w.before, w.after = nil, nil
+				Expect(w.reconcile(ctx)).To(BeZero())
+				expectPrepared(ctx, w, machineName)
+			})
+		}
+		for n := 1; n <= writesOfRenewal; n++ {
+			It(fmt.Sprintf("leaves one live credential when, as one is replaced, %s %d", mishap.name, n), func(ctx SpecContext) {
+				w := newSetting().world()
+				Expect(w.ask(ctx)).To(BeZero())
+				uid := w.node(ctx).UID
+				token := w.credentials(ctx)[0]
+				change(ctx, w.workload, &token, func(t *corev1.Secret) {
+					t.Data["expiration"] = []byte(time.Now().Add(2 * time.Minute).UTC().Format(time.RFC3339))
+				})
+				w.restart()
+				mishap.befall(w, n)
+				_, err := w.ask(ctx)
+				Expect(err).To(HaveOccurred())
+				if w.dead {
+					w.restart()
+				}
+				w.before, w.after = nil, nil
+				Expect(w.reconcile(ctx)).To(BeZero())
+				expectPrepared(ctx, w, machineName)
+				Expect(w.node(ctx).UID).To(Equal(uid))
+			})
+		}
+	}
+
+	It("has been cut short at every write there is", func(ctx SpecContext) {
+		w := newSetting().world()
+		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.writes).To(Equal(writesOfFirstBoot))
+		token := w.credentials(ctx)[0]
+		change(ctx, w.workload, &token, func(t *corev1.Secret) { t.Data["expiration"] = []byte("2026-01-01T00:00:00Z") })
+		w.restart()
+		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.writes).To(Equal(writesOfRenewal))
+	})
+})

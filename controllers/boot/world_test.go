@@ -1,0 +1,236 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// world is a management cluster, a workload cluster, and the reconciler between them. Its stores outlive a crash of the
+// reconciler.
+type world struct {
+	management, workload client.WithWatch
+	clusters             *clusters
+	events               *events.FakeRecorder
+	reconciler           *Reconciler
+
+	// writes counts the reconciler's writes; before is called ahead of each, with its number, and may refuse it, and
+	// after when it has taken effect, and may lose its answer.
+	writes        int
+	before, after func(n int) error
+	// dead makes every call of the reconciler fail, as in a process that is no more.
+	dead bool
+}
+
+var errDead = errors.New("this process is no more")
+
+// newWorld holds the objects; they are the setting that a test starts from.
+func newWorld(objects ...client.Object) *world {
+	GinkgoHelper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
+		clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme, bmov1alpha1.AddToScheme} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	w := &world{events: events.NewFakeRecorder(1000)}
+	w.management = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&bootstrapv1.PoolbootConfig{}, &poolv1.MachineConfigPool{}).Build()
+	nodes := 0
+	w.workload = fake.NewClientBuilder().WithScheme(scheme).
+		WithIndex(&corev1.Secret{}, "type", func(o client.Object) []string { return []string{string(o.(*corev1.Secret).Type)} }).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				nodes++
+				o.SetUID(types.UID(fmt.Sprintf("uid-%d", nodes)))
+				return c.Create(ctx, o, opts...)
+			},
+		}).Build()
+	w.restart()
+	return w
+}
+
+// restart starts a new process on the same stores.
+func (w *world) restart() {
+	w.dead, w.before, w.after, w.writes = false, nil, nil, 0
+	w.clusters = &clusters{ClusterCache: clustercache.NewFakeEmptyClusterCache(), workload: w.observed(w.workload)}
+	w.reconciler = &Reconciler{
+		Client:           w.observed(w.management),
+		APIReader:        w.observed(w.management),
+		ClusterCache:     w.clusters,
+		Recorder:         w.events,
+		OverlayNamespace: overlayNamespace,
+	}
+}
+
+// observed is a client of a store whose calls are counted and may be made to fail.
+func (w *world) observed(store client.WithWatch) client.WithWatch {
+	write := func(do func() error) error {
+		if w.dead {
+			return errDead
+		}
+		w.writes++
+		n := w.writes
+		if w.before != nil {
+			if err := w.before(n); err != nil {
+				return err
+			}
+		}
+		err := do()
+		if w.after != nil {
+			if lost := w.after(n); lost != nil {
+				return lost
+			}
+		}
+		return err
+	}
+	read := func(do func() error) error {
+		if w.dead {
+			return errDead
+		}
+		return do()
+	}
+	return interceptor.NewClient(store, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			return read(func() error { return c.Get(ctx, key, o, opts...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return read(func() error { return c.List(ctx, list, opts...) })
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return write(func() error { return c.Create(ctx, o, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return write(func() error { return c.Delete(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return write(func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return write(func() error { return c.Apply(ctx, o, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+		},
+	})
+}
+
+// clusters is a cluster cache with one workload cluster, which can be out of reach.
+type clusters struct {
+	clustercache.ClusterCache
+	workload client.Client
+	down     bool
+}
+
+func (c *clusters) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
+	if c.down {
+		return nil, clustercache.ErrClusterNotConnected
+	}
+	return c.workload, nil
+}
+
+func (c *clusters) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
+	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: []byte("the cluster's CA")}}, nil
+}
+
+// reconcile reconciles the config once.
+func (w *world) reconcile(ctx context.Context) (ctrl.Result, error) {
+	return w.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: machineName}})
+}
+
+// ask lets the host ask for its configuration, as the config server records it, and reconciles.
+func (w *world) ask(ctx context.Context) (ctrl.Result, error) {
+	GinkgoHelper()
+	change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
+		at := time.Now()
+		if prepared := c.Status.Boot.PreparedTime; prepared != nil && !at.After(prepared.Time) {
+			at = prepared.Add(time.Microsecond)
+		}
+		c.Status.Boot.RequestedTime = microTime(at)
+	})
+	return w.reconcile(ctx)
+}
+
+// config is the PoolbootConfig as it stands.
+func (w *world) config(ctx context.Context) *bootstrapv1.PoolbootConfig {
+	GinkgoHelper()
+	config := &bootstrapv1.PoolbootConfig{}
+	Expect(w.management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: machineName}, config)).To(Succeed())
+	return config
+}
+
+// nodes are the workload cluster's.
+func (w *world) nodes(ctx context.Context) []corev1.Node {
+	GinkgoHelper()
+	list := &corev1.NodeList{}
+	Expect(w.workload.List(ctx, list)).To(Succeed())
+	return list.Items
+}
+
+// node is the workload cluster's only Node.
+func (w *world) node(ctx context.Context) *corev1.Node {
+	GinkgoHelper()
+	nodes := w.nodes(ctx)
+	Expect(nodes).To(HaveLen(1))
+	return &nodes[0]
+}
+
+// credentials are the bootstrap tokens in the workload cluster.
+func (w *world) credentials(ctx context.Context) []corev1.Secret {
+	GinkgoHelper()
+	list := &corev1.SecretList{}
+	Expect(w.workload.List(ctx, list, client.InNamespace("kube-system"))).To(Succeed())
+	return list.Items
+}
+
+// overlays are the overlay Secrets.
+func (w *world) overlays(ctx context.Context) []corev1.Secret {
+	GinkgoHelper()
+	list := &corev1.SecretList{}
+	Expect(w.management.List(ctx, list, client.InNamespace(overlayNamespace))).To(Succeed())
+	return list.Items
+}
+
+// change changes an object and its status in a store, as somebody else would.
+func change[object client.Object](ctx context.Context, store client.Client, o object, do func(object)) {
+	GinkgoHelper()
+	before := o.DeepCopyObject().(client.Object)
+	do(o)
+	after := o.DeepCopyObject().(client.Object)
+	Expect(store.Patch(ctx, o, client.MergeFrom(before))).To(Succeed())
+	Expect(client.IgnoreNotFound( // a kind without the subresource
+		store.Status().Patch(ctx, after, client.MergeFrom(before)))).To(Succeed())
+}
+
+// told returns the events so far.
+func (w *world) told() []string {
+	var told []string
+	for {
+		select {
+		case e := <-w.events.Events:
+			told = append(told, e)
+		default:
+			return told
+		}
+	}
+}
