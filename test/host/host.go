@@ -29,27 +29,24 @@ const sentinel = "run/cluster-api/bootstrap-success.complete"
 
 // Options describe a host.
 type Options struct {
-	// Name is the host's name until /etc/hostname says otherwise; also the prefix of its log lines.
+	// Name is the host's name until /etc/hostname says otherwise; also the prefix of its lines in Log.
 	Name string
 
-	// Dir holds the host's disk and firmware files; it is made if it is missing and is the host's alone.
+	// Dir holds the host's disk and everything else of it; it is made if it is missing and is the host's alone.
 	Dir string
 
-	// BinDir holds ignition, kubelet and kubeadm. Empty: what BinDir returns.
+	// BinDir holds the real ignition, kubelet and kubeadm. Empty: what BinDir() finds.
 	BinDir string
 
-	// Image is what is on the disk besides the user data's files. Empty: KubeletImage.
+	// Image is what is on the disk besides what the user data brings. Empty: KubeletImage.
 	Image Image
 
-	// KubeletPort is the port of the kubelet's API, HealthzPort the one of its health check: hosts share the machine's
-	// network, so every host has its own. 0: a free one.
+	// KubeletPort is the port of the kubelet's API and HealthzPort the one of its health check. Hosts share the
+	// machine's network, so every host needs its own. 0: a free one; with KubeadmImage the health check's is 10248, where
+	// kubeadm looks for it, so that only one such host can join at a time.
 	KubeletPort, HealthzPort int
 
-	// NodeIP is the address that the kubelet reports. Empty: the kubelet's own choice.
-	NodeIP string
-
-	// Log gets what Ignition, the kubelet and the other units print, one line at a time. Nil: nowhere but to
-	// Dir/console.log.
+	// Log gets what Ignition and the units print, line by line, beside the file console.log in Dir. Nil: only the file.
 	Log io.Writer
 }
 
@@ -57,13 +54,16 @@ type Options struct {
 type Host struct {
 	options Options
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
 	events []Event
 	boot   *boot
 }
 
 // New describes a host; nothing happens before PowerOn.
 func New(options Options) *Host {
+	if options.Image == "" {
+		options.Image = KubeletImage
+	}
 	return &Host{options: options}
 }
 
@@ -75,23 +75,58 @@ func (h *Host) Root() string { return filepath.Join(h.options.Dir, "root") }
 
 // PowerOn puts a fresh image on the disk and boots it for the first time, with the user data as Ignition's
 // configuration. It returns once the host is on its way; Ignition asks for what it can't get yet until it gets it. The
-// host runs until ctx ends, PowerOff is called or something fails: see Done. A host that is on is an error.
-func (h *Host) PowerOn(ctx context.Context, userData []byte) error { return nil }
+// host runs until ctx ends, PowerOff is called or the boot fails: see Done. A host that is on is an error.
+func (h *Host) PowerOn(ctx context.Context, userData []byte) error {
+	return h.powerOn(ctx, func() error { return h.deploy(userData) }, true)
+}
 
-// Reboot boots the host again with the disk it has: no Ignition, an empty /run. A host that is on is switched off first.
-func (h *Host) Reboot(ctx context.Context) error { return nil }
+// Reboot boots the host again with the disk as it is: no Ignition, an empty /run. A host that is on loses its power
+// first.
+func (h *Host) Reboot(ctx context.Context) error {
+	h.PowerOff()
+	return h.powerOn(ctx, h.emptyRun, false)
+}
 
-// PowerOff ends all processes of the host at once and returns when they are gone. The disk stays as it is.
-func (h *Host) PowerOff() {}
+// PowerOff ends all processes of the host at once, as pulling the plug does, and returns when they are gone. The disk
+// stays as it is.
+func (h *Host) PowerOff() {
+	if b := h.current(); b != nil {
+		b.cancel()
+		<-b.done
+	}
+}
 
-// Done is closed when the host is off: after PowerOff, or when Ignition or a unit failed.
-func (h *Host) Done() <-chan struct{} { return nil }
+// Done is closed when the host goes off: after PowerOff, or when Ignition failed or a unit is not understood. A unit that
+// fails does not switch a host off; Events tell of it. Before the first PowerOn it is nil.
+func (h *Host) Done() <-chan struct{} {
+	if b := h.current(); b != nil {
+		return b.done
+	}
+	return nil
+}
 
-// Err says why the host went off by itself; nil while it is on and after PowerOff.
-func (h *Host) Err() error { return nil }
+// Err says why the boot failed; nil while the host is on and after PowerOff.
+func (h *Host) Err() error {
+	b := h.current()
+	if b == nil {
+		return nil
+	}
+	select {
+	case <-b.done:
+		return b.err
+	default:
+		return nil
+	}
+}
 
 // Joined says whether the sentinel file /run/cluster-api/bootstrap-success.complete stands.
 func (h *Host) Joined() bool {
 	_, err := os.Stat(filepath.Join(h.Root(), sentinel))
 	return err == nil
+}
+
+func (h *Host) current() *boot {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.boot
 }

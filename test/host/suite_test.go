@@ -1,0 +1,13 @@
+package host_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+func TestHost(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Simulated host")
+}
