@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net/url"
 
@@ -38,13 +39,13 @@ func contentsOf(resource types.Resource, limit int64) ([]byte, error) {
 	var contents io.Reader = bytes.NewReader(decoded.Data)
 	if resource.Compression != nil && *resource.Compression == gzipCompression {
 		if contents, err = gzip.NewReader(contents); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the contents are no gzip file, as compression says: %w", err)
 		}
 	}
 	data, err := io.ReadAll(io.LimitReader(contents, limit+1))
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, fmt.Errorf("the contents are a broken gzip file: %w", err)
 	case int64(len(data)) > limit:
 		return nil, errTooLarge
 	}

@@ -1,0 +1,134 @@
+package ignition_test
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/coreos/ignition/v2/config"
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// FuzzParse: what Parse takes, Ignition takes too, in bytes that do not change when they are read again; what it refuses is
+// a ParseError that says something.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(infratest))
+	f.Add([]byte(`{"ignition":{"version":"3.0.0"},"storage":{"files":[{"path":"/a","mode":"0644"}]}}`))
+	f.Add([]byte(`{"ignition":{"version":"2.4.0"},"storage":{"links":[{"path":"a","filesystem":"data"}]}}`))
+	f.Add([]byte("{\"ignition\":{\"version\":\"3.5.0\"},\n\"systemd\":{\"units\":[{\"name\":\"a\"},[]]}}"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		read, err := ignition.Parse(raw)
+		if err != nil {
+			expectParseError(t, err)
+			return
+		}
+		expectStable(t, read)
+	})
+}
+
+// FuzzParseButane: the same for Butane.
+func FuzzParseButane(f *testing.F) {
+	f.Add("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/motd\n    contents: {inline: hi}\n")
+	f.Add("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/motd\n    contents: {local: hi}\n")
+	f.Add("variant: openshift\nversion: 4.14.0\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		read, err := ignition.ParseButane(text)
+		if err != nil {
+			expectParseError(t, err)
+			return
+		}
+		expectStable(t, read)
+	})
+}
+
+// FuzzMerge: merging never fails, an empty configuration over the result changes nothing more,
+// and the later contents of a file are whole.
+func FuzzMerge(f *testing.F) {
+	f.Add([]byte(infratest), []byte(infratest))
+	f.Add([]byte(file(`"contents":{"compression":"gzip","source":"data:;base64,H4sI"}`)), []byte(file(`"contents":{"source":"data:,b"}`)))
+	f.Add([]byte(unit(`{"name":"a.service","contents":"[Unit]"}`)), []byte(unit(`{"name":"a.service","mask":true}`)))
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		base, err := ignition.Parse(first)
+		if err != nil {
+			return
+		}
+		over, err := ignition.Parse(second)
+		if err != nil {
+			return
+		}
+		merged := ignition.Merge(base, over)
+		if again := ignition.Merge(merged, ignition.New()); !bytes.Equal(bytesOf(t, again), bytesOf(t, merged)) {
+			t.Fatalf("%s\nbecame, under nothing,\n%s", bytesOf(t, merged), bytesOf(t, again))
+		}
+		contents := map[string]types.Resource{}
+		for _, file := range merged.Storage.Files {
+			contents[file.Path] = file.Contents
+		}
+		for _, file := range over.Storage.Files {
+			if file.Contents.Source != nil && !reflect.DeepEqual(contents[file.Path], file.Contents) {
+				t.Fatalf("%s: the contents are not those that were laid over", file.Path)
+			}
+		}
+	})
+}
+
+// FuzzGuard: a configuration that passes has no reserved path and, in plain text, no reserved flag.
+func FuzzGuard(f *testing.F) {
+	f.Add([]byte(infratest))
+	f.Add([]byte(fileWith("/etc/poolboot/kubelet.env", "A=b")))
+	f.Add([]byte(fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", "providerID: a")))
+	f.Add([]byte(dropin("kubelet.service", "[Service]\nExecStart=/bin/true")))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		read, err := ignition.Parse(raw)
+		if err != nil {
+			return
+		}
+		err = ignition.Guard(read)
+		var refused *ignition.GuardError
+		switch {
+		case err == nil:
+			for _, file := range read.Storage.Files {
+				if file.Path == ignition.HostnamePath || file.Path == ignition.KubeletEnvPath {
+					t.Fatalf("%s passed", file.Path)
+				}
+			}
+		case !errors.As(err, &refused), len(refused.Entries) == 0, err.Error() == "":
+			t.Fatalf("%#v says nothing", err)
+		}
+	})
+}
+
+func expectParseError(t *testing.T, err error) {
+	t.Helper()
+	var parseError *ignition.ParseError
+	if !errors.As(err, &parseError) || len(parseError.Problems) == 0 || parseError.Problems[0].Message == "" {
+		t.Fatalf("%#v says nothing", err)
+	}
+}
+
+func expectStable(t *testing.T, read ignition.Config) {
+	t.Helper()
+	written := bytesOf(t, read)
+	if _, report, err := config.Parse(written); err != nil {
+		t.Fatalf("Ignition refuses %s: %v %s", written, err, report)
+	}
+	again, err := ignition.Parse(written)
+	if err != nil {
+		t.Fatalf("%s: %v", written, err)
+	}
+	if rewritten := bytesOf(t, again); !bytes.Equal(written, rewritten) {
+		t.Fatalf("%s\nbecame\n%s", written, rewritten)
+	}
+}
+
+func bytesOf(t *testing.T, config ignition.Config) []byte {
+	t.Helper()
+	written, err := ignition.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return written
+}
