@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
 )
 
 // Options says what control plane to start.
@@ -57,9 +58,9 @@ type ControlPlane struct {
 	authority *loopback.CA
 	etcdURL   string
 
-	etcd              *process
-	apiServer         *process
-	controllerManager *process
+	etcd              *process.Process
+	apiServer         *process.Process
+	controllerManager *process.Process
 }
 
 // Start starts a control plane and returns when it is ready to serve: the API server is, and the controller manager, if
@@ -105,8 +106,8 @@ func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 // Stop ends every program of the control plane and removes its folder if that was a temporary one. It may be called twice.
 func (c *ControlPlane) Stop() error {
 	var errs []error
-	for _, p := range []*process{c.controllerManager, c.apiServer, c.etcd} {
-		errs = append(errs, p.stop())
+	for _, p := range []*process.Process{c.controllerManager, c.apiServer, c.etcd} {
+		errs = append(errs, p.Stop())
 	}
 	if c.temporary {
 		errs = append(errs, os.RemoveAll(c.dir))
@@ -116,12 +117,12 @@ func (c *ControlPlane) Stop() error {
 
 // StopAPIServer ends the API server only: clients find nobody at Endpoint until StartAPIServer.
 func (c *ControlPlane) StopAPIServer() error {
-	return c.apiServer.stop()
+	return c.apiServer.Stop()
 }
 
 // StartAPIServer starts the API server again, at the same Endpoint with the same data, and returns when it is ready.
 func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
-	if c.apiServer.running() {
+	if c.apiServer.Running() {
 		return nil
 	}
 	_, text, err := net.SplitHostPort(c.Endpoint)

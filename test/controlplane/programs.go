@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
 )
 
 // attempts is how often a program is started with another free port when somebody else took the one before.
@@ -20,7 +21,7 @@ const attempts = 5
 
 // startEtcd starts etcd without TLS and without syncing to disk: nothing outlives the test.
 func (c *ControlPlane) startEtcd(ctx context.Context) error {
-	return onFreePort(func(port int) (*process, error) {
+	return onFreePort(func(port int) (*process.Process, error) {
 		peer, err := loopback.FreePort()
 		if err != nil {
 			return nil, err
@@ -37,13 +38,13 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 		); err != nil {
 			return nil, err
 		}
-		return c.etcd, c.etcd.waitFor(ctx, func(ctx context.Context) error { return healthy(ctx, c.etcdURL+"/health") })
+		return c.etcd, c.etcd.WaitFor(ctx, func(ctx context.Context) error { return healthy(ctx, c.etcdURL+"/health") })
 	})
 }
 
 // startFirstAPIServer finds the API server's endpoint and starts it there.
 func (c *ControlPlane) startFirstAPIServer(ctx context.Context) error {
-	return onFreePort(func(port int) (*process, error) {
+	return onFreePort(func(port int) (*process.Process, error) {
 		c.Endpoint = loopback.Address(port)
 		if err := c.writeAdmin(); err != nil {
 			return nil, err
@@ -80,7 +81,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, port int) error {
 	if c.apiServer, err = c.launch("kube-apiserver", args...); err != nil {
 		return err
 	}
-	return c.apiServer.waitFor(ctx, func(ctx context.Context) error {
+	return c.apiServer.WaitFor(ctx, func(ctx context.Context) error {
 		return clients.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
 }
@@ -110,26 +111,26 @@ func (c *ControlPlane) startControllerManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.controllerManager.waitFor(ctx, func(ctx context.Context) error {
+	return c.controllerManager.WaitFor(ctx, func(ctx context.Context) error {
 		_, err := clients.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
 }
 
-func (c *ControlPlane) launch(program string, args ...string) (*process, error) {
+func (c *ControlPlane) launch(program string, args ...string) (*process.Process, error) {
 	c.log.Info("Starting", "program", program, "cluster", c.Name, "log", c.path(program+".log"))
-	return launch(c.dir, filepath.Join(c.binDir, program), args...)
+	return process.Launch(c.dir, filepath.Join(c.binDir, program), args...)
 }
 
 // onFreePort calls start with a free port, and again with another if the program found it taken.
-func onFreePort(start func(port int) (*process, error)) error {
+func onFreePort(start func(port int) (*process.Process, error)) error {
 	for attempt := 1; ; attempt++ {
 		port, err := loopback.FreePort()
 		if err != nil {
 			return err
 		}
 		p, err := start(port)
-		if err == nil || p == nil || attempt == attempts || !p.portTaken() {
+		if err == nil || p == nil || attempt == attempts || !p.PortTaken() {
 			return err
 		}
 	}

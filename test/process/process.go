@@ -31,7 +31,6 @@ type Process struct {
 	command *exec.Cmd
 	logPath string
 	exited  chan struct{} // closed when the program has ended
-	failure error         // how it ended; read it after exited is closed
 }
 
 // launcher starts programs on one operating system thread that lives as long as this program: a program with Pdeathsig
@@ -66,8 +65,8 @@ func Launch(dir, path string, args ...string) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		p.failure = p.command.Wait()
-		close(p.exited)
+		defer close(p.exited)
+		_ = p.command.Wait() // How it ended is in its ProcessState.
 	}()
 	return p, nil
 }
@@ -78,7 +77,7 @@ func (p *Process) WaitFor(ctx context.Context, ready func(context.Context) error
 	last := errors.New("not asked yet")
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
 		if !p.Running() {
-			return false, fmt.Errorf("it ended: %w", p.failure)
+			return false, fmt.Errorf("it ended: %s", p.command.ProcessState)
 		}
 		last = ready(ctx)
 		return last == nil, nil
