@@ -56,7 +56,8 @@ var _ = Describe("a program", func() {
 			started, err = strconv.Atoi(strings.TrimSpace(string(log)))
 			return err
 		}).Should(Succeed())
-		Expect(syscall.Kill(started, 0)).To(Succeed())
+		DeferCleanup(func() { _ = syscall.Kill(started, syscall.SIGKILL) })
+		Expect(running(started)).To(BeTrue())
 
 		Expect(starter.Process.Kill()).To(Succeed())
 		_ = starter.Wait()
