@@ -1,6 +1,10 @@
 // Package join makes what a host needs to join its cluster: the credential and the rights it has, in the workload
 // cluster, and the part of the host's Ignition that is for this one machine. It knows the two joins, by kubelet and by
 // kubeadm. Credentials and rights are written through the client it is given; Overlay is pure.
+//
+// Cluster API's sentinel file says that a host has joined. With kubelet, the pair poolboot-joined.path and
+// poolboot-joined.service writes it as soon as the kubelet's client certificate stands, at every boot. With kubeadm, it is
+// the last command of poolboot-join.service, which runs kubeadm join before.
 package join
 
 import (

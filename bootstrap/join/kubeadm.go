@@ -2,6 +2,7 @@ package join
 
 import (
 	"cmp"
+	"path"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
@@ -64,12 +65,14 @@ func joinConfiguration(join *bootstrapv1.KubeadmJoin, reg node.Registration) *ku
 }
 
 // joinUnit runs kubeadm join and then writes Cluster API's sentinel; systemd leaves the rest of a oneshot out when one
-// command fails. While the cluster can't be reached kubeadm has written nothing, so it may try again.
+// command fails. While the cluster can't be reached kubeadm has written nothing, so it may try again. kubeadm asks the
+// kubelet for its version and finds it by PATH: beside kubeadm, if it is in no usual place.
 func joinUnit(kubeadmPath string) []*unit.UnitOption {
 	options := append(onlineUnit("Join the cluster with kubeadm"),
 		unit.NewUnitOption("Unit", "ConditionPathExists", "!"+ignition.KubeconfigPath),
 		unit.NewUnitOption("Service", "Type", "oneshot"),
 		unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
+		unit.NewUnitOption("Service", "Environment", "PATH="+path.Dir(kubeadmPath)+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"),
 		unit.NewUnitOption("Service", "Restart", "on-failure"),
 		unit.NewUnitOption("Service", "RestartSec", "10"),
 		unit.NewUnitOption("Service", "ExecStart", kubeadmPath+" join --config="+ignition.KubeadmJoinPath))

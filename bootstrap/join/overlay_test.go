@@ -183,6 +183,13 @@ var _ = Describe("the overlay of one machine", func() {
 			}
 		})
 
+		It("runs the kubeadm that the PoolbootConfig names, and finds the kubelet beside it", func() {
+			cfg.Spec.Join.Kubeadm.KubeadmPath = "/opt/bin/kubeadm"
+			text := unitText(overlay(), "poolboot-join.service")
+			Expect(text).To(ContainSubstring("\nExecStart=/opt/bin/kubeadm join --config=/etc/kubernetes/poolboot-join.yaml\n"))
+			Expect(text).To(ContainSubstring("\nEnvironment=PATH=/opt/bin:"))
+		})
+
 		It("tells Cluster API only after kubeadm", func() {
 			text := unitText(overlay(), "poolboot-join.service")
 			Expect(text).To(ContainSubstring("Type=oneshot"))

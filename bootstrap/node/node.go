@@ -4,7 +4,9 @@
 package node
 
 import (
+	"maps"
 	"regexp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,12 +70,13 @@ type Registration struct {
 }
 
 // Node returns the Node to make beforehand, before any kubelet asks for it. It is not Ready, for
-// WaitingForKubeletReason: an API server takes a Node's status on creation.
+// WaitingForKubeletReason: an API server takes a Node's status on creation. It shares nothing with the registration, so a
+// client may write into it.
 func (r Registration) Node() *corev1.Node {
 	now := metav1.Now()
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: r.Name, Labels: r.Labels, Annotations: r.Annotations},
-		Spec:       corev1.NodeSpec{ProviderID: r.ProviderID, Taints: r.Taints},
+		ObjectMeta: metav1.ObjectMeta{Name: r.Name, Labels: maps.Clone(r.Labels), Annotations: maps.Clone(r.Annotations)},
+		Spec:       corev1.NodeSpec{ProviderID: r.ProviderID, Taints: slices.Clone(r.Taints)},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
 			Type:               corev1.NodeReady,
 			Status:             corev1.ConditionFalse,

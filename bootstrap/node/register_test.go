@@ -139,6 +139,11 @@ var _ = Describe("a Node's registration", func() {
 			HaveField("Type", corev1.NodeReady),
 			HaveField("Status", corev1.ConditionFalse),
 			HaveField("Reason", "PoolbootWaitingForKubelet"))))
+
+		made.Labels["written-by"] = "a client"
+		made.Spec.Taints[0].Key = "written-by-a-client"
+		Expect(registration.Labels).NotTo(HaveKey("written-by"))
+		Expect(registration.Taints).NotTo(ContainElement(HaveField("Key", "written-by-a-client")))
 	})
 
 	DescribeTable("is refused when two sources disagree, and both are named,",
