@@ -29,6 +29,9 @@ func ignitionErrors(parsed ignition.Config, err error, path *field.Path) field.E
 		for _, problem := range malformed.Problems {
 			place := within(path, problem.Path)
 			problem.Path = ""
+			if problem.Line == 1 {
+				problem.Line = 0 // an API server's JSON is one line
+			}
 			errs = append(errs, field.Invalid(place, field.OmitValueType{}, problem.String()))
 		}
 		return errs

@@ -33,6 +33,8 @@ type site struct {
 	writes     int
 	// hidden keeps rendered configs from the reconciler's cache.
 	hidden bool
+	// onPatch comes between what the reconciler read and its next patch of a status.
+	onPatch func()
 }
 
 const namespace = "site"
@@ -56,6 +58,9 @@ func newSite(objects ...client.Object) *site {
 			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 				s.writes++
+				if s.onPatch != nil {
+					s.onPatch()
+				}
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
 			},
 		}).Build()

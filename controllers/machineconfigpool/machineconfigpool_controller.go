@@ -67,7 +67,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	made, err := r.keepRendered(ctx, s)
 	s.adopt()
 	s.setStatus()
-	if err := errors.Join(err, r.write(ctx, before, p)); err != nil {
+	if err := errors.Join(err, r.write(ctx, before, p)); apierrors.IsConflict(err) {
+		return ctrl.Result{}, nil // the version that the cache lacks leads here again
+	} else if err != nil {
 		return ctrl.Result{}, err
 	}
 	r.tell(before, s, made)
@@ -88,19 +90,23 @@ func (s *scope) adopt() {
 	}
 }
 
-// write patches what differs from before, and nothing when nothing does. The status is this controller's alone; owner
-// references are not, so they are patched only as they were read.
+// write patches what differs from before, and nothing when nothing does. Its error is a conflict when before is not what
+// stands any more.
 func (r *Reconciler) write(ctx context.Context, before, p *poolv1.MachineConfigPool) error {
+	asRead := client.MergeFromWithOptimisticLock{}
+	base := before.DeepCopy()
 	if !equality.Semantic.DeepEqual(before.ObjectMeta, p.ObjectMeta) {
 		metadata := before.DeepCopy()
 		metadata.OwnerReferences, metadata.Labels = p.OwnerReferences, p.Labels
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := r.Client.Patch(ctx, metadata, patch); err != nil {
+		if err := r.Client.Patch(ctx, metadata, client.MergeFromWithOptions(before, asRead)); err != nil {
 			return fmt.Errorf("MachineConfigPool %s: %w", client.ObjectKeyFromObject(p), err)
 		}
+		base.ResourceVersion = metadata.ResourceVersion
 	}
 	if !equality.Semantic.DeepEqual(before.Status, p.Status) {
-		if err := r.Client.Status().Patch(ctx, p.DeepCopy(), client.MergeFrom(before)); err != nil {
+		status := base.DeepCopy()
+		status.Status = p.Status
+		if err := r.Client.Status().Patch(ctx, status, client.MergeFromWithOptions(base, asRead)); err != nil {
 			return fmt.Errorf("MachineConfigPool %s: status: %w", client.ObjectKeyFromObject(p), err)
 		}
 	}

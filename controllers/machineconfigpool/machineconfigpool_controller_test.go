@@ -123,6 +123,20 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 	})
 
+	It("leaves the pool to the next time when what it read is out of date", func() {
+		s.reconcile("infra")
+		s.set(infra, "changed")
+		s.onPatch = func() {
+			s.onPatch = nil
+			p := s.pool("infra")
+			p.Spec.Paused = true
+			Expect(s.Update(ctx(), p)).To(Succeed())
+		}
+		old := s.pool("infra").Status.Configuration
+		Expect(s.reconcile("infra").Status.Configuration).To(Equal(old))
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.PausedReason))
+	})
+
 	Context("paused", func() {
 		pause := func(is bool) {
 			p := s.pool("infra")

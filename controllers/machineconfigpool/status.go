@@ -115,7 +115,7 @@ func (s *scope) renderedMessage() string {
 	if len(s.rendered.Source) == 0 {
 		return s.rendered.Name + " is empty: no MachineConfig is selected"
 	}
-	return fmt.Sprintf("%s from %d MachineConfigs", s.rendered.Name, len(s.rendered.Source))
+	return fmt.Sprintf("%s from %d MachineConfig(s)", s.rendered.Name, len(s.rendered.Source))
 }
 
 func (s *scope) set(conditionType string, is bool, reason, message string) {
