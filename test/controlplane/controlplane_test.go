@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +47,20 @@ var _ = Describe("a control plane", Ordered, func() {
 		Expect(register("n2", nil)).To(Satisfy(apierrors.IsForbidden))
 		Expect(register("n1", map[string]string{"node-role.kubernetes.io/infra": ""})).To(Satisfy(apierrors.IsForbidden))
 		Expect(register("n1", nil)).To(Succeed())
+	})
+
+	It("signs the certificate of a kubelet that comes with a bootstrap token, once that is approved", func(ctx SpecContext) {
+		createBootstrapToken(ctx, admin)
+		var request *certificatesv1.CertificateSigningRequest
+		// The API server learns of the token and of the role a moment later.
+		Eventually(func(g Gomega) { request = requestCertificate(ctx, g, plane.Config, "n3") }).Should(Succeed())
+		approve(ctx, admin, request)
+		Eventually(func(g Gomega) {
+			request, err := admin.CertificatesV1().CertificateSigningRequests().Get(ctx, request.Name, metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(request.Status.Certificate).NotTo(BeEmpty())
+			g.Expect(vouchesFor(plane.CA, request.Status.Certificate)).To(Succeed())
+		}).Should(Succeed())
 	})
 
 	It("keeps its data and its endpoint when the API server is stopped and started", func(ctx SpecContext) {
