@@ -1,0 +1,195 @@
+package poolbootconfig
+
+import (
+	"context"
+	"encoding/base64"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+func reasonOf(config *bootstrapv1.PoolbootConfig, condition string) string {
+	if c := conditions.Get(config, condition); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
+func pointerIn(secret *corev1.Secret) ignition.Pointer {
+	GinkgoHelper()
+	pointer, err := ignition.ParsePointer(secret.Data[valueKey])
+	Expect(err).NotTo(HaveOccurred())
+	return pointer
+}
+
+var _ = Describe("The data Secret", func() {
+	var ctx context.Context
+	BeforeEach(func(c SpecContext) { ctx = c })
+
+	usual := func() *site {
+		return newSite(newCluster(), newMachine(role("infra")), newConfig(), newPool("worker"), newPool("infra"))
+	}
+
+	It("fulfils the contract and points the host to the config server", func() {
+		s := usual()
+		config := s.settle(ctx)
+		secret := s.secret(ctx)
+
+		Expect(string(secret.Type)).To(Equal("cluster.x-k8s.io/secret"))
+		Expect(secret.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, clusterName))
+		Expect(metav1.IsControlledBy(secret, config)).To(BeTrue())
+		Expect(secret.Data).To(HaveKeyWithValue(formatKey, []byte("ignition")))
+
+		pointer := pointerIn(secret)
+		Expect(pointer.URL).To(Equal(serverURL + "/config/infra/machine-uid"))
+		bits, err := base64.RawURLEncoding.DecodeString(pointer.Token)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(bits).To(HaveLen(32))
+
+		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.PointerIDAnnotation, "machine-uid"))
+		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, tokenHash(pointer.Token)))
+		Expect(config.Status.DataSecretName).To(Equal(config.Name))
+		Expect(config.Status.Initialization.DataSecretCreated).To(HaveValue(BeTrue()))
+		Expect(config.Status.Pool).To(Equal("infra"))
+		Expect(config.Status.ObservedGeneration).To(Equal(config.Generation))
+		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
+		Expect(conditions.IsFalse(config, clusterv1.PausedCondition)).To(BeTrue())
+		Expect(config.Finalizers).To(ContainElement(bootstrapv1.Finalizer))
+		told := strings.Join(s.told(), "\n")
+		Expect(told).To(ContainSubstring(bootstrapv1.EventPoolDecided))
+		Expect(told).To(ContainSubstring(bootstrapv1.EventDataSecretCreated))
+		Expect(told).NotTo(ContainSubstring(pointer.Token))
+	})
+
+	It("holds one token, whichever write fails, before or after it is done", func() {
+		for _, late := range []bool{false, true} {
+			for failing := 1; ; failing++ {
+				s := usual()
+				s.failing, s.late = failing, late
+				config := s.settle(ctx)
+				token := pointerIn(s.secret(ctx)).Token
+				Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, tokenHash(token)), "write %d", failing)
+				Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue(), "write %d", failing)
+				Expect(config.Status.DataSecretName).To(Equal(config.Name))
+				if s.writes < failing {
+					Expect(failing).To(BeNumerically(">", 5), "so many writes at least")
+					break
+				}
+			}
+		}
+	})
+
+	It("keeps its token when the status is lost and the Machine has another UID, as after clusterctl move", func() {
+		s := usual()
+		token := pointerIn(s.secretAfter(ctx)).Token
+		config := s.settle(ctx)
+
+		machine := newMachine(role("infra"))
+		machine.UID = "new-machine-uid"
+		machine.Spec.Bootstrap.DataSecretName = ptr.To(machineName)
+		fresh := newConfig(func(c *bootstrapv1.PoolbootConfig) {
+			c.Annotations = config.Annotations
+			c.UID = "new-config-uid"
+		})
+		secret := s.secret(ctx)
+		secret.ResourceVersion = ""
+		secret.OwnerReferences[0].UID = fresh.UID
+		cluster := newCluster()
+		cluster.Status = clusterv1.ClusterStatus{} // is lost too, and takes its time to come back
+		moved := newSite(cluster, machine, fresh, secret, newPool("worker"), newPool("infra"))
+		config = moved.settle(ctx)
+		Expect(pointerIn(moved.secret(ctx)).Token).To(Equal(token))
+		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.PointerIDAnnotation, "machine-uid"))
+		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, tokenHash(token)))
+		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
+	})
+
+	It("leaves a revoked token revoked", func() {
+		s := usual()
+		config := s.settle(ctx)
+		config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+		Expect(s.Update(ctx, config)).To(Succeed())
+		config.Status = bootstrapv1.PoolbootConfigStatus{}
+		Expect(s.Status().Update(ctx, config)).To(Succeed())
+		Expect(s.settle(ctx).Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenRevoked))
+	})
+
+	It("is never made anew for a Machine that names one which is lost", func() {
+		machine := newMachine(nil)
+		machine.Spec.Bootstrap.DataSecretName = ptr.To(machineName)
+		s := newSite(newCluster(), machine, newConfig(), newPool("worker"))
+		config := s.settle(ctx)
+		Expect(reasonOf(config, bootstrapv1.DataSecretAvailableCondition)).To(Equal(bootstrapv1.DataSecretFailedReason))
+		Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
+	})
+
+	It("is not taken from somebody else, who is named", func() {
+		foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machineName}}
+		s := newSite(newCluster(), newMachine(nil), newConfig(), newPool("worker"), foreign)
+		config := s.settle(ctx)
+		Expect(reasonOf(config, bootstrapv1.DataSecretAvailableCondition)).To(Equal(bootstrapv1.DataSecretNotOwnedReason))
+		Expect(conditions.Get(config, bootstrapv1.DataSecretAvailableCondition).Message).To(ContainSubstring(machineName))
+		Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.DataSecretNotOwnedReason))
+		Expect(config.Status.DataSecretName).To(BeEmpty())
+		Expect(s.told()).To(ContainElement(ContainSubstring(bootstrapv1.DataSecretNotOwnedReason)))
+	})
+
+	It("waits for a pool, and its pool is decided anew until a Node was made", func() {
+		s := newSite(newCluster(), newMachine(role("infra", "edge")), newConfig(), newPool("worker"), newPool("infra"), newPool("edge"))
+		config := s.settle(ctx)
+		Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.PoolConflictReason))
+		Expect(config.Status.DataSecretName).To(BeEmpty())
+		Expect(config.Status.Pool).To(BeEmpty())
+
+		relabel := func(labels map[string]string) {
+			machine := &clusterv1.Machine{}
+			Expect(s.Get(ctx, key, machine)).To(Succeed())
+			machine.Labels = labels
+			Expect(s.Update(ctx, machine)).To(Succeed())
+		}
+		relabel(role("infra"))
+		Expect(s.settle(ctx).Status.Pool).To(Equal("infra"))
+		relabel(role("edge"))
+		config = s.settle(ctx)
+		Expect(config.Status.Pool).To(Equal("edge"))
+
+		config.Status.Node = &bootstrapv1.NodeReference{Name: machineName, UID: "node-uid"}
+		Expect(s.Status().Update(ctx, config)).To(Succeed())
+		relabel(role("infra"))
+		config = s.settle(ctx)
+		Expect(config.Status.Pool).To(Equal("edge"))
+		Expect(reasonOf(config, bootstrapv1.PoolDecidedCondition)).To(Equal(bootstrapv1.PoolRecordedReason))
+	})
+
+	It("is not made while the Cluster is paused", func() {
+		cluster := newCluster()
+		cluster.Spec.Paused = ptr.To(true)
+		s := newSite(cluster, newMachine(nil), newConfig(), newPool("worker"))
+		config := s.settle(ctx)
+		Expect(conditions.IsTrue(config, clusterv1.PausedCondition)).To(BeTrue())
+		Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
+	})
+
+	It("is not made by a manager with another watch filter", func() {
+		s := usual()
+		s.reconciler.WatchFilterValue = "mine"
+		s.settle(ctx)
+		Expect(s.writes).To(BeZero())
+	})
+})
+
+// secretAfter is the data Secret once the reconciler has settled.
+func (s *site) secretAfter(ctx context.Context) *corev1.Secret {
+	GinkgoHelper()
+	s.settle(ctx)
+	return s.secret(ctx)
+}

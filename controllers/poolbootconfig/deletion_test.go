@@ -1,0 +1,130 @@
+package poolbootconfig
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+func newNode(owner string, ready corev1.ConditionStatus) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: machineName, UID: "node-uid", Annotations: map[string]string{poolv1.NodeConfigAnnotation: owner}},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+	}
+}
+
+var _ = Describe("A Node", func() {
+	ours := key.String()
+	revoked := func(config *bootstrapv1.PoolbootConfig) {
+		config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenRevoked}
+	}
+	DescribeTable("goes with its config only when its kubelet never came",
+		func(node *corev1.Node, goes bool, change ...func(*bootstrapv1.PoolbootConfig)) {
+			Expect(neverJoined(newConfig(change...), node)).To(Equal(goes))
+		},
+		Entry("made beforehand", newNode(ours, corev1.ConditionFalse), true),
+		Entry("made beforehand, and Kubernetes gave it up", newNode(ours, corev1.ConditionUnknown), true),
+		Entry("Ready", newNode(ours, corev1.ConditionTrue), false),
+		Entry("not Ready, once was", newNode(ours, corev1.ConditionUnknown), false, revoked),
+		Entry("made for another", newNode("site/other", corev1.ConditionFalse), false),
+		Entry("made by nobody", newNode("", corev1.ConditionFalse), false),
+	)
+	host := func(config *bootstrapv1.PoolbootConfig) { config.Spec.NodeName = bootstrapv1.NodeNameFromHost }
+	DescribeTable("is known by its name, also before it is on record",
+		func(name string, change ...func(*bootstrapv1.PoolbootConfig)) {
+			Expect(nodeName(newConfig(change...))).To(Equal(name))
+		},
+		Entry("on record", "recorded", func(config *bootstrapv1.PoolbootConfig) {
+			config.Status.Node = &bootstrapv1.NodeReference{Name: "recorded"}
+		}),
+		Entry("named after its Machine", machineName),
+		Entry("named after its host", "host-3", host, func(config *bootstrapv1.PoolbootConfig) {
+			config.Status.Host = &bootstrapv1.HostReference{Name: "host-3"}
+		}),
+		Entry("named after a host that is not known", "", host),
+		Entry("without a Machine", "", func(config *bootstrapv1.PoolbootConfig) { config.OwnerReferences = nil }),
+	)
+})
+
+var _ = Describe("Deleting a PoolbootConfig", func() {
+	var ctx context.Context
+	BeforeEach(func(c SpecContext) { ctx = c })
+
+	overlay := client.ObjectKey{Namespace: "poolboot-system", Name: "overlay-config-uid"}
+	token := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-abcdef"}
+	booting := func(config *bootstrapv1.PoolbootConfig) {
+		config.Status.Node = &bootstrapv1.NodeReference{Name: machineName, UID: "node-uid"}
+		config.Status.Boot.CredentialID = "abcdef"
+	}
+	// world is a booting Machine whose config is being deleted since some time.
+	world := func(cluster *clusterv1.Cluster, since time.Duration) *site {
+		s := newSite(cluster, newMachine(nil), newConfig(booting, deleted(since)),
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: overlay.Namespace, Name: overlay.Name}})
+		Expect(s.workload.Create(ctx, newNode(key.String(), corev1.ConditionFalse))).To(Succeed())
+		Expect(s.workload.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: token.Namespace, Name: token.Name}})).To(Succeed())
+		s.writes = 0
+		return s
+	}
+	gone := func(c client.Client, key client.ObjectKey, object client.Object) bool {
+		return apierrors.IsNotFound(c.Get(ctx, key, object))
+	}
+	node := client.ObjectKey{Name: machineName}
+
+	It("takes the overlay, the credential and the Node whose kubelet never came, whichever write fails", func() {
+		for _, late := range []bool{false, true} {
+			for failing := 1; ; failing++ {
+				s := world(newCluster(), 0)
+				s.failing, s.late = failing, late
+				s.settle(ctx)
+				Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeTrue(), "write %d", failing)
+				Expect(gone(s, overlay, &corev1.Secret{})).To(BeTrue(), "write %d", failing)
+				Expect(gone(s.workload, token, &corev1.Secret{})).To(BeTrue(), "write %d", failing)
+				Expect(gone(s.workload, node, &corev1.Node{})).To(BeTrue(), "write %d", failing)
+				if s.writes < failing {
+					break
+				}
+			}
+		}
+	})
+
+	It("waits a while for a workload cluster that can't be reached, not for ever", func() {
+		s := world(newCluster(), 0)
+		s.connected = false
+		result, err := s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})
+		for range 2 { // the first only says that it is not paused
+			Expect(err).NotTo(HaveOccurred())
+			result, err = s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})
+		}
+		Expect(result.RequeueAfter).To(Equal(unreachableRetry))
+		Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeFalse())
+
+		s = world(newCluster(), time.Hour)
+		s.connected = false
+		s.settle(ctx)
+		Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeTrue())
+		Expect(s.told()).To(ContainElement(ContainSubstring(bootstrapv1.WorkloadClusterUnreachableReason)))
+	})
+
+	It("does not go into a Cluster that is being deleted itself", func() {
+		cluster := newCluster()
+		cluster.Finalizers = []string{clusterv1.ClusterFinalizer}
+		cluster.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		s := world(cluster, 0)
+		s.connected = false
+		s.settle(ctx)
+		Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeTrue())
+		Expect(gone(s, overlay, &corev1.Secret{})).To(BeTrue())
+	})
+})

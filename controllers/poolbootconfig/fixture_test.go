@@ -1,0 +1,233 @@
+package poolbootconfig
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+const (
+	namespace   = "site"
+	clusterName = "c1"
+	machineName = "infra-x7k"
+	serverURL   = "https://poolboot.example.com:9444"
+)
+
+var key = client.ObjectKey{Namespace: namespace, Name: machineName}
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme,
+	} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	return scheme
+}
+
+// site is a management cluster with the Cluster c1, its workload cluster, and the reconciler under test.
+type site struct {
+	client.Client
+	workload client.WithWatch
+	// connected is whether the workload cluster can be reached.
+	connected  bool
+	events     *events.FakeRecorder
+	reconciler *Reconciler
+
+	// writes counts those of the reconciler in either cluster; the one of number failing fails, after it was done when
+	// late is set.
+	writes, failing int
+	late            bool
+}
+
+func newSite(objects ...client.Object) *site {
+	s := &site{connected: true, events: events.NewFakeRecorder(100)}
+	s.workload = interceptor.NewClient(fake.NewClientBuilder().WithScheme(newScheme()).Build(), s.faults())
+	s.Client = fake.NewClientBuilder().WithScheme(newScheme()).WithObjects(objects...).
+		WithStatusSubresource(&bootstrapv1.PoolbootConfig{}, &clusterv1.Cluster{}, &clusterv1.Machine{}, &poolv1.MachineConfigPool{}).
+		Build()
+	s.reconciler = &Reconciler{
+		Client:           interceptor.NewClient(s.Client.(client.WithWatch), s.faults()),
+		APIReader:        s.Client,
+		ClusterCache:     &connection{ClusterCache: clustercache.NewFakeClusterCache(s.workload, client.ObjectKey{Namespace: namespace, Name: clusterName}), site: s},
+		Recorder:         s.events,
+		ServerURL:        serverURL,
+		ServerCA:         func() ([]byte, error) { return nil, nil },
+		OverlayNamespace: "poolboot-system",
+	}
+	return s
+}
+
+var errBroken = errors.New("connection reset")
+
+// write does a write of the reconciler, unless it is the one that fails.
+func (s *site) write(do func() error) error {
+	s.writes++
+	if s.writes != s.failing {
+		return do()
+	}
+	if s.late {
+		_ = do()
+	}
+	return errBroken
+}
+
+func (s *site) faults() interceptor.Funcs {
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return s.write(func() error { return c.Create(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return s.write(func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return s.write(func() error { return c.Delete(ctx, o, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return s.write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+		},
+	}
+}
+
+// connection is a cluster cache with one connection that can be cut.
+type connection struct {
+	clustercache.ClusterCache
+	site *site
+}
+
+func (c *connection) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
+	if !c.site.connected {
+		return nil, clustercache.ErrClusterNotConnected
+	}
+	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: []byte("CA of c1")}}, nil
+}
+
+func (c *connection) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
+	if !c.site.connected {
+		return nil, clustercache.ErrClusterNotConnected
+	}
+	return c.ClusterCache.GetUncachedClient(ctx, cluster)
+}
+
+// settle reconciles until nothing changes any more.
+func (s *site) settle(ctx context.Context) *bootstrapv1.PoolbootConfig {
+	GinkgoHelper()
+	for range 20 {
+		before := s.writes
+		_, err := s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})
+		if err != nil {
+			Expect(err).To(MatchError(errBroken))
+		}
+		if err == nil && s.writes == before {
+			config := &bootstrapv1.PoolbootConfig{}
+			Expect(client.IgnoreNotFound(s.Get(ctx, key, config))).To(Succeed())
+			return config
+		}
+	}
+	Fail("the reconciler never settles")
+	return nil
+}
+
+func (s *site) secret(ctx context.Context) *corev1.Secret {
+	GinkgoHelper()
+	secret := &corev1.Secret{}
+	Expect(s.Get(ctx, key, secret)).To(Succeed())
+	return secret
+}
+
+func (s *site) told() (told []string) {
+	for {
+		select {
+		case event := <-s.events.Events:
+			told = append(told, event)
+		default:
+			return told
+		}
+	}
+}
+
+func newCluster() *clusterv1.Cluster {
+	cluster := &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterName, UID: "cluster-uid"},
+		Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "10.0.0.1", Port: 6443}},
+	}
+	cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+	conditions.Set(cluster, metav1.Condition{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: "Initialized"})
+	return cluster
+}
+
+func newMachine(labels map[string]string) *clusterv1.Machine {
+	return &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machineName, UID: "machine-uid", Labels: labels},
+		Spec:       clusterv1.MachineSpec{ClusterName: clusterName},
+	}
+}
+
+func newConfig(change ...func(*bootstrapv1.PoolbootConfig)) *bootstrapv1.PoolbootConfig {
+	config := &bootstrapv1.PoolbootConfig{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: machineName, UID: "config-uid", Generation: 1,
+			Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machineName, UID: "machine-uid", Controller: ptr.To(true),
+			}},
+		},
+		Spec: bootstrapv1.PoolbootConfigSpec{
+			ConfigSource: bootstrapv1.ConfigSource{Server: &bootstrapv1.ServerSource{}},
+			Join:         bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{KubeletPath: "/usr/bin/kubelet"}},
+			NodeName:     bootstrapv1.NodeNameFromMachine,
+		},
+	}
+	for _, c := range change {
+		c(config)
+	}
+	return config
+}
+
+func inlineSource(config *bootstrapv1.PoolbootConfig) {
+	config.Spec.ConfigSource = bootstrapv1.ConfigSource{Inline: &bootstrapv1.InlineSource{}}
+}
+
+// deleted makes a config one that is being deleted since a while ago.
+func deleted(since time.Duration) func(*bootstrapv1.PoolbootConfig) {
+	return func(config *bootstrapv1.PoolbootConfig) {
+		config.Finalizers = []string{bootstrapv1.Finalizer}
+		config.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-since)}
+	}
+}
+
+func newPool(role string) *poolv1.MachineConfigPool {
+	return &poolv1.MachineConfigPool{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role, UID: types.UID(role + "-uid")},
+		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: clusterName, Role: role},
+	}
+}
+
+func role(roles ...string) map[string]string {
+	labels := map[string]string{}
+	for _, r := range roles {
+		labels[poolv1.NodeRoleLabelPrefix+r] = ""
+	}
+	return labels
+}

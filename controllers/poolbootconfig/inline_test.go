@@ -1,0 +1,148 @@
+package poolbootconfig
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// renderedWorker is a worker pool with one file, and the config that is rendered for it.
+func renderedWorker() (*poolv1.MachineConfigPool, *poolv1.MachineConfig) {
+	GinkgoHelper()
+	worker := newPool("worker")
+	worker.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"role": "worker"}}
+	source := poolv1.MachineConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "50-worker", Labels: map[string]string{"role": "worker"}},
+		Spec: poolv1.MachineConfigSpec{Config: &runtime.RawExtension{Raw: []byte(
+			`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/etc/worker","contents":{"source":"data:,worker"}}]}}`)}},
+	}
+	rendered, err := pool.Render("worker", []poolv1.MachineConfigPool{*worker}, []poolv1.MachineConfig{source})
+	Expect(err).NotTo(HaveOccurred())
+	worker.Status.Configuration = &poolv1.PoolConfiguration{Name: rendered.Name}
+	return worker, &poolv1.MachineConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: rendered.Name, Labels: map[string]string{poolv1.RenderedForLabel: "worker"}},
+		Spec:       rendered.Spec,
+	}
+}
+
+func filesIn(secret *corev1.Secret) (paths []string) {
+	GinkgoHelper()
+	config, err := ignition.Parse(secret.Data[valueKey])
+	Expect(err).NotTo(HaveOccurred())
+	for _, file := range config.Storage.Files {
+		paths = append(paths, file.Path)
+	}
+	return paths
+}
+
+// tokens are the IDs of the bootstrap tokens that live in the workload cluster.
+func (s *site) tokens(ctx context.Context) (ids []string) {
+	GinkgoHelper()
+	secrets := &corev1.SecretList{}
+	Expect(s.workload.List(ctx, secrets, client.InNamespace(metav1.NamespaceSystem))).To(Succeed())
+	for _, secret := range secrets.Items {
+		ids = append(ids, strings.TrimPrefix(secret.Name, "bootstrap-token-"))
+	}
+	return ids
+}
+
+var _ = Describe("An inline data Secret", func() {
+	var (
+		ctx      context.Context
+		worker   *poolv1.MachineConfigPool
+		rendered *poolv1.MachineConfig
+	)
+	BeforeEach(func(c SpecContext) {
+		ctx = c
+		worker, rendered = renderedWorker()
+	})
+	usual := func(change ...func(*bootstrapv1.PoolbootConfig)) *site {
+		return newSite(newCluster(), newMachine(nil), newConfig(append(change, inlineSource)...), worker, rendered)
+	}
+
+	It("holds the pool's configuration, the machine's own, and a credential that is on record", func() {
+		s := usual()
+		config := s.settle(ctx)
+		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
+		Expect(filesIn(s.secret(ctx))).To(ContainElements("/etc/worker", "/etc/poolboot/kubelet.env", "/etc/kubernetes/bootstrap-kubelet.conf"))
+		Expect(config.Status.Configuration).To(Equal(rendered.Name))
+		Expect(config.Status.Boot.CredentialID).NotTo(BeEmpty())
+		Expect(config.Status.Boot.CredentialExpirationTime).NotTo(BeNil())
+		Expect(s.tokens(ctx)).To(ConsistOf(config.Status.Boot.CredentialID))
+		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.TokenHashAnnotation))
+	})
+
+	It("holds the credential that is on record, whichever write fails, and leaves one behind at most", func() {
+		for _, late := range []bool{false, true} {
+			for failing := 1; ; failing++ {
+				s := usual()
+				s.failing, s.late = failing, late
+				config := s.settle(ctx)
+				Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue(), "write %d", failing)
+				Expect(string(s.secret(ctx).Annotations[credentialIDAnnotation])).To(Equal(config.Status.Boot.CredentialID), "write %d", failing)
+				Expect(s.tokens(ctx)).To(ContainElement(config.Status.Boot.CredentialID), "write %d", failing)
+				Expect(len(s.tokens(ctx))).To(BeNumerically("<=", 2), "write %d", failing)
+				if s.writes < failing {
+					break
+				}
+			}
+		}
+	})
+
+	It("gives its record back when the status is lost", func() {
+		s := usual()
+		before := s.settle(ctx)
+		lost := before.DeepCopy()
+		lost.Status = bootstrapv1.PoolbootConfigStatus{}
+		Expect(s.Status().Update(ctx, lost)).To(Succeed())
+		after := s.settle(ctx)
+		Expect(after.Status.Boot.CredentialID).To(Equal(before.Status.Boot.CredentialID))
+		Expect(after.Status.Configuration).To(Equal(rendered.Name))
+		Expect(s.tokens(ctx)).To(HaveLen(1))
+	})
+
+	It("waits for what it is made of, and says for what", func() {
+		bare := worker.DeepCopy()
+		bare.Status.Configuration = nil
+		s := newSite(newCluster(), newMachine(nil), newConfig(inlineSource), bare, rendered)
+		s.connected = false
+		Expect(reasonOf(s.settle(ctx), bootstrapv1.DataSecretAvailableCondition)).To(Equal(bootstrapv1.PoolNotRenderedReason))
+
+		Expect(s.Get(ctx, client.ObjectKeyFromObject(bare), bare)).To(Succeed())
+		bare.Status.Configuration = worker.Status.Configuration
+		Expect(s.Status().Update(ctx, bare)).To(Succeed())
+		Expect(reasonOf(s.settle(ctx), bootstrapv1.DataSecretAvailableCondition)).To(Equal(bootstrapv1.WorkloadClusterUnreachableReason))
+
+		s.connected = true
+		Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
+	})
+
+	DescribeTable("is not made of what a user has to mend",
+		func(reason string, change func(*bootstrapv1.PoolbootConfig)) {
+			s := usual(change)
+			config := s.settle(ctx)
+			Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(reason))
+			Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
+			Expect(s.told()).To(ContainElement(ContainSubstring(reason)))
+		},
+		Entry("labels that contradict the pool's", bootstrapv1.LabelConflictReason, func(config *bootstrapv1.PoolbootConfig) {
+			config.Spec.NodeLabels = map[string]string{poolv1.NodeRoleLabelPrefix + "worker": "no"}
+		}),
+		Entry("an extraConfig that is no Ignition", bootstrapv1.ExtraConfigInvalidReason, func(config *bootstrapv1.PoolbootConfig) {
+			config.Spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"9.9.9"}}`)}}
+		}),
+	)
+})
