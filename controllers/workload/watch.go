@@ -25,9 +25,10 @@ import (
 type Watch struct {
 	// Clusters holds the connection.
 	Clusters clustercache.ClusterCache
-	// Controller gets a request for each PoolbootConfig concerned; Name tells its watches from those of others.
+	// Controller gets a request for each PoolbootConfig concerned.
 	Controller clustercache.SourceWatcher[ctrl.Request]
-	Name       string
+	// Name tells this watch from every other in the manager: of two with one name only the first is started.
+	Name string
 	// Configs reads PoolbootConfigs in the management cluster, best from a cache.
 	Configs client.Reader
 }

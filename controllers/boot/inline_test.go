@@ -1,0 +1,121 @@
+package boot
+
+import (
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var _ = Describe("A host that boots from its data Secret", func() {
+	var s *setting
+	BeforeEach(func() {
+		s = newSetting()
+		s.inline(time.Now().Add(credentialTTL))
+	})
+
+	// aboutToEnd lets the credential in the data Secret be one that ends soon.
+	aboutToEnd := func() *corev1.Secret {
+		expires := time.Now().Add(time.Minute)
+		s.inline(expires)
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"},
+			Type:       "bootstrap.kubernetes.io/token",
+			Data:       map[string][]byte{"token-id": []byte("abcdef"), "expiration": []byte(expires.UTC().Format(time.RFC3339))},
+		}
+	}
+	condition := func(ctx SpecContext, w *world) *metav1.Condition {
+		return conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)
+	}
+
+	DescribeTable("has no Node yet, and nothing is wrong,",
+		func(ctx SpecContext, while func()) {
+			while()
+			w := s.world()
+			result, err := w.reconcile(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(result.RequeueAfter).To(Equal(retryInterval))
+			Expect(w.nodes(ctx)).To(BeEmpty())
+			Expect(condition(ctx, w)).To(And(
+				HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
+			Expect(w.told()).To(BeEmpty())
+		},
+		Entry("while no host is chosen", func() { s.metal3Machine.SetAnnotations(nil) }),
+		Entry("while its host is available", func() { s.host.Status.Provisioning.State = bmov1alpha1.StateAvailable }),
+		Entry("while its host is cleaned", func() { s.host.Status.Provisioning.State = bmov1alpha1.StatePreparing }),
+	)
+
+	DescribeTable("finds its Node in its pool, and no overlay is made,",
+		func(ctx SpecContext, state bmov1alpha1.ProvisioningState) {
+			s.host.Status.Provisioning.State = state
+			s.infra.Status.Configuration.Name = "rendered-edge-infra-2"
+			w := s.world()
+			result, err := w.reconcile(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(result.RequeueAfter).To(BeNumerically("~", credentialTTL/2, 10*time.Second), "before the credential ends")
+			n, config := w.node(ctx), w.config(ctx)
+			Expect(n.Labels).To(And(HaveKey(infraLabel), HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "uid-of-the-host")))
+			Expect(n.Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-edge-infra-1"), "what its Secret holds")
+			Expect(config.Status.Node).To(HaveValue(Equal(bootstrapv1.NodeReference{Name: n.Name, UID: string(n.UID)})))
+			Expect(config.Status.Boot.CredentialID).To(Equal("abcdef"))
+			Expect(condition(ctx, w)).To(HaveField("Status", metav1.ConditionTrue))
+			Expect(w.overlays(ctx)).To(BeEmpty())
+
+			written := w.writes
+			_, err = w.reconcile(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(w.writes).To(Equal(written), "a second look costs none")
+		},
+		Entry("when its image is being written", bmov1alpha1.StateProvisioning),
+		Entry("when its image is written", bmov1alpha1.StateProvisioned),
+	)
+
+	It("finds its credential alive however long it takes", func(ctx SpecContext) {
+		token := aboutToEnd()
+		s.host.Status.Provisioning.State = bmov1alpha1.StatePreparing
+		w := s.world()
+		Expect(w.workload.Create(ctx, token)).To(Succeed())
+		_, err := w.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		expires, err := time.Parse(time.RFC3339, string(w.credentials(ctx)[0].Data["expiration"]))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(expires).To(BeTemporally("~", time.Now().Add(credentialTTL), 10*time.Second))
+		Expect(w.config(ctx).Status.Boot.CredentialExpirationTime.Time).To(BeTemporally("==", expires))
+	})
+
+	It("can't join when its credential has ended, and the condition names the cure", func(ctx SpecContext) {
+		aboutToEnd()
+		w := s.world()
+		_, err := w.reconcile(ctx)
+		Expect(err).To(HaveOccurred())
+		expectNotPrepared(ctx, w, bootstrapv1.BootFailedReason, "abcdef", "delete Machine "+machineName)
+	})
+
+	It("is prepared once a workload cluster that was down is up", func(ctx SpecContext) {
+		w := s.world()
+		w.clusters.down = true
+		result, err := w.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.RequeueAfter).To(Equal(retryInterval))
+		Expect(condition(ctx, w)).To(HaveField("Reason", bootstrapv1.WorkloadClusterUnreachableReason))
+		w.clusters.down = false
+		_, err = w.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(condition(ctx, w)).To(HaveField("Status", metav1.ConditionTrue))
+	})
+
+	It("is looked after no longer once its Node is in its pool", func(ctx SpecContext) {
+		aboutToEnd()
+		conditions.Set(s.config, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.NodeReadyInPoolReason})
+		w := s.world()
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.writes).To(BeZero())
+	})
+})

@@ -1,0 +1,90 @@
+package boot
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var _ = Describe("A Node that stands already", func() {
+	It("is never taken over when it was not made for this Machine", func(ctx SpecContext) {
+		w := newSetting().world()
+		foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machineName,
+			Annotations: map[string]string{poolv1.NodeConfigAnnotation: namespace + "/another"}}}
+		Expect(w.workload.Create(ctx, foreign)).To(Succeed())
+		_, err := w.ask(ctx)
+		Expect(err).To(HaveOccurred())
+		expectNotPrepared(ctx, w, bootstrapv1.NodeNameTakenReason, "Node "+machineName, "delete the Node")
+		Expect(w.node(ctx)).To(Equal(foreign))
+		Expect(w.config(ctx).Status.Node).To(BeNil())
+		Expect(w.workload.Delete(ctx, foreign)).To(Succeed())
+		Expect(w.reconcile(ctx)).To(BeZero())
+		expectPrepared(ctx, w, machineName)
+	})
+
+	It("is not given to a Machine on another host", func(ctx SpecContext) {
+		w := newSetting().world()
+		Expect(w.ask(ctx)).To(BeZero())
+		n := w.node(ctx)
+		change(ctx, w.workload, n, func(n *corev1.Node) { n.Spec.ProviderID = "metal3://metal/another/one" })
+		_, err := w.ask(ctx)
+		Expect(err).To(MatchError(ContainSubstring("spec.providerID")))
+		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.NodeNameTakenReason))
+	})
+
+	It("gets back what it lost before its kubelet came, and keeps what a person added or set", func(ctx SpecContext) {
+		w := newSetting().world()
+		Expect(w.ask(ctx)).To(BeZero())
+		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) {
+			delete(n.Labels, poolv1.NodePoolLabel)
+			n.Labels["example.com/owner"] = "ops"
+			n.Labels[poolv1.NodeMetal3UUIDLabel] = "set by a person"
+			delete(n.Annotations, poolv1.NodeDesiredConfigAnnotation)
+			n.Spec.Taints = []corev1.Taint{{Key: "example.com/mine", Effect: corev1.TaintEffectNoExecute}}
+			n.Spec.ProviderID = ""
+		})
+		Expect(w.ask(ctx)).To(BeZero())
+		n := w.node(ctx)
+		Expect(n.Labels).To(And(
+			HaveKeyWithValue(poolv1.NodePoolLabel, "infra"),
+			HaveKeyWithValue("example.com/owner", "ops"),
+			HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "set by a person"),
+		))
+		Expect(n.Annotations).To(HaveKey(poolv1.NodeDesiredConfigAnnotation))
+		Expect(n.Spec.ProviderID).NotTo(BeEmpty())
+		Expect(n.Spec.Taints).To(ContainElements(
+			HaveField("Key", "example.com/mine"),
+			HaveField("Key", poolv1.NodeUnassignedTaint),
+		))
+	})
+
+	It("is its kubelet's and its people's once the kubelet has come", func(ctx SpecContext) {
+		w := newSetting().world()
+		Expect(w.ask(ctx)).To(BeZero())
+		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) {
+			n.Spec.Taints = nil
+			n.Status.NodeInfo.KubeletVersion = "v1.36.3"
+		})
+		before := w.node(ctx)
+		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.node(ctx)).To(Equal(before))
+	})
+
+	It("keeps its host waiting while its labels name another pool", func(ctx SpecContext) {
+		w := newSetting().world()
+		Expect(w.ask(ctx)).To(BeZero())
+		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) {
+			delete(n.Labels, infraLabel)
+			n.Labels[poolv1.NodeRoleLabelPrefix+poolv1.RoleWorker] = ""
+			n.Status.NodeInfo.KubeletVersion = "v1.36.3"
+		})
+		_, err := w.ask(ctx)
+		Expect(err).To(MatchError(And(ContainSubstring(`"worker"`), ContainSubstring(`"infra"`))))
+		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.LabelConflictReason))
+	})
+})

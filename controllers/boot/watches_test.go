@@ -1,0 +1,96 @@
+package boot
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+var _ = Describe("A boot is looked at again", func() {
+	var (
+		s     *setting
+		wants []ctrl.Request
+	)
+	BeforeEach(func() {
+		s = newSetting()
+		s.config.Status.Boot.RequestedTime = microTime(time.Now())
+		wants = []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: namespace, Name: machineName}}}
+	})
+
+	It("when its Machine changes", func(ctx SpecContext) {
+		Expect(machineToConfig(ctx, s.machine)).To(Equal(wants))
+		s.machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
+			APIGroup: bootstrapv1.GroupVersion.Group, Kind: "KubeadmConfig", Name: machineName}
+		Expect(machineToConfig(ctx, s.machine)).To(BeEmpty())
+	})
+
+	It("when its host changes", func(ctx SpecContext) {
+		w := s.world()
+		Expect(w.reconciler.hostToConfig(ctx, s.host)).To(Equal(wants))
+		s.host.Spec.ConsumerRef = nil
+		Expect(w.reconciler.hostToConfig(ctx, s.host)).To(BeEmpty())
+	})
+
+	It("when a pool of its cluster changes, or its cluster does, as long as it needs something", func(ctx SpecContext) {
+		w := s.world()
+		Expect(w.reconciler.poolToConfigs(ctx, s.worker)).To(Equal(wants))
+		Expect(w.reconciler.clusterToConfigs(ctx, s.cluster)).To(Equal(wants))
+		s.worker.Spec.ClusterName = "another"
+		Expect(w.reconciler.poolToConfigs(ctx, s.worker)).To(BeEmpty())
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.reconciler.clusterToConfigs(ctx, s.cluster)).To(BeEmpty())
+	})
+
+	DescribeTable("when its config changes, but not for what was written here",
+		func(before, after func(c *bootstrapv1.PoolbootConfig), again bool) {
+			old := s.config
+			old.ResourceVersion, old.Generation = "1", 1
+			before(old)
+			now := old.DeepCopy()
+			now.ResourceVersion = "2"
+			after(now)
+			Expect(newNeed().Update(event.UpdateEvent{ObjectOld: old, ObjectNew: now})).To(Equal(again))
+		},
+		Entry("the host asked again",
+			asItIs, func(c *bootstrapv1.PoolbootConfig) {
+				c.Status.Boot.RequestedTime = microTime(time.Now().Add(time.Second))
+			}, true),
+		Entry("the data Secret came to stand",
+			func(c *bootstrapv1.PoolbootConfig) { c.Status.DataSecretName = "" },
+			func(c *bootstrapv1.PoolbootConfig) { c.Status.DataSecretName = machineName }, true),
+		Entry("the spec changed", asItIs, func(c *bootstrapv1.PoolbootConfig) { c.Generation++ }, true),
+		Entry("the pause ended",
+			func(c *bootstrapv1.PoolbootConfig) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} },
+			func(c *bootstrapv1.PoolbootConfig) { c.Annotations = nil }, true),
+		Entry("the informer resynced", asItIs, func(c *bootstrapv1.PoolbootConfig) { c.ResourceVersion = "1" }, true),
+		Entry("the Node was recorded",
+			asItIs, func(c *bootstrapv1.PoolbootConfig) {
+				c.Status.Node = &bootstrapv1.NodeReference{Name: machineName, UID: "1"}
+			}, false),
+		Entry("the condition was set", asItIs, func(c *bootstrapv1.PoolbootConfig) {
+			conditions.Set(c, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.BootFailedReason})
+		}, false),
+		Entry("the boot was prepared",
+			asItIs, func(c *bootstrapv1.PoolbootConfig) {
+				c.Status.Boot.PreparedTime = microTime(time.Now().Add(time.Second))
+			}, false),
+	)
+
+	It("when the manager starts, if it needs something", func() {
+		Expect(newNeed().Create(event.CreateEvent{Object: s.config})).To(BeTrue())
+		s.config.Status.Boot.PreparedTime = microTime(time.Now().Add(time.Second))
+		Expect(newNeed().Create(event.CreateEvent{Object: s.config})).To(BeFalse())
+		Expect(newNeed().Delete(event.DeleteEvent{Object: s.config})).To(BeFalse())
+	})
+})
+
+func asItIs(*bootstrapv1.PoolbootConfig) {}
