@@ -70,7 +70,7 @@ func pending(config *bootstrapv1.PoolbootConfig) string {
 }
 
 // bootRecorder writes into the status of PoolbootConfigs. A merge patch that names one field takes no part in conflicts
-// with those who own the others; the UID in it makes the API server refuse it for another object of the same name.
+// with those who own the others.
 type bootRecorder struct{ client client.Client }
 
 func (b bootRecorder) Requested(ctx context.Context, record server.Record, at time.Time) error {
@@ -82,10 +82,7 @@ func (b bootRecorder) Served(ctx context.Context, record server.Record, at time.
 }
 
 func (b bootRecorder) patch(ctx context.Context, record server.Record, boot bootstrapv1.BootStatus) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]types.UID{"uid": record.UID},
-		"status":   map[string]bootstrapv1.BootStatus{"boot": boot},
-	})
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"boot": boot}})
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,9 @@ import (
 // request is held open, shorter than a Pod's usual grace period.
 const shutdownTimeout = 20 * time.Second
 
+// fieldOwner is the field manager of what the config server writes, and its name to the API server.
+const fieldOwner = "poolboot-config-server"
+
 // disabled as a bind address turns a listener off, as controller-runtime has it.
 const disabled = "0"
 
@@ -67,7 +70,7 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 	if p.objects, err = newCache(config, scheme, o); err != nil {
 		return nil, err
 	}
-	writer, err := client.New(config, client.Options{Scheme: scheme, FieldOwner: "poolboot-config-server"})
+	writer, err := client.New(config, client.Options{Scheme: scheme, FieldOwner: fieldOwner})
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +113,7 @@ func restConfig(o *options) (*rest.Config, error) {
 		return nil, err
 	}
 	config.QPS, config.Burst = o.kubeAPIQPS, o.kubeAPIBurst
-	config.UserAgent = "poolboot-config-server/" + version.Get().GitVersion
+	config.UserAgent = fieldOwner + "/" + version.Get().GitVersion
 	return config, nil
 }
 

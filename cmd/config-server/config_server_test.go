@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/gexec"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// answer is what a host got.
+type answer struct {
+	code int
+	body []byte
+	err  error
+}
+
+// hold asks in the background, and returns when the request is recorded.
+func (s *configServer) hold(ctx context.Context, m *machine) <-chan answer {
+	GinkgoHelper()
+	got := make(chan answer, 1)
+	go func() {
+		code, body, err := s.ask(m.path(), m.token)
+		got <- answer{code, body, err}
+	}()
+	Eventually(requestedTime(ctx, m)).ShouldNot(BeNil())
+	return got
+}
+
+func requestedTime(ctx context.Context, m *machine) func() *metav1.MicroTime {
+	return func() *metav1.MicroTime {
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
+		return m.config.Status.Boot.RequestedTime
+	}
+}
+
+var _ = Describe("The config server, with the rights of config/rbac", func() {
+	It("records a host's request, and answers as soon as its overlay stands", func(ctx SpecContext) {
+		s, m := serve(), newMachine(ctx, "waits")
+		got := s.hold(ctx, m)
+		m.prepare(ctx)
+		var host answer
+		Eventually(got).Should(Receive(&host))
+		Expect(host.err).NotTo(HaveOccurred())
+		Expect(host.code).To(Equal(http.StatusOK), string(host.body))
+		code, body, err := s.ask(m.renderedPath(), m.token)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(Equal(http.StatusOK), string(body))
+
+		By("writing nothing but its two fields")
+		Eventually(func() *metav1.MicroTime {
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
+			return m.config.Status.Boot.ServedTime
+		}).ShouldNot(BeNil())
+		for _, entry := range m.config.ManagedFields {
+			if entry.Manager == fieldOwner {
+				Expect(entry.Subresource).To(Equal("status"))
+				Expect(entry.FieldsV1.GetRawString()).To(MatchJSON(
+					`{"f:status":{".":{},"f:boot":{".":{},"f:requestedTime":{},"f:servedTime":{}}}}`))
+			}
+		}
+		Expect(m.config.ManagedFields).To(ContainElement(HaveField("Manager", fieldOwner)))
+	})
+
+	It("goes on serving what it knows while the API server is down, and records again once it is back", func(ctx SpecContext) {
+		s, ready, waiting := serve(), newMachine(ctx, "outage-ready"), newMachine(ctx, "outage-waiting")
+		ready.prepare(ctx)
+		ask := func(m *machine, path string) func() (int, error) {
+			return func() (int, error) {
+				code, _, err := s.ask(path, m.token)
+				return code, err
+			}
+		}
+		Eventually(ask(ready, ready.path()), 30*time.Second).Should(Equal(http.StatusOK))
+		Expect(plane.StopAPIServer()).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) error { return plane.StartAPIServer(ctx) })
+		Expect(ask(ready, ready.path())()).To(Equal(http.StatusOK))
+		Expect(ask(ready, ready.renderedPath())()).To(Equal(http.StatusOK))
+		Expect(ask(waiting, waiting.path())()).To(Equal(http.StatusServiceUnavailable))
+		Expect(plane.StartAPIServer(ctx)).To(Succeed())
+		waiting.prepare(ctx)
+		Eventually(ask(waiting, waiting.path()), time.Minute).Should(Equal(http.StatusOK))
+	})
+
+	It("shows a renewed certificate without a restart", func(ctx SpecContext) {
+		s := serve()
+		serial := func() (string, error) {
+			connection, err := tls.Dial("tcp", s.url[len("https://"):], hostClient().Transport.(*http.Transport).TLSClientConfig)
+			if err != nil {
+				return "", err
+			}
+			defer connection.Close()
+			return connection.ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
+		}
+		before, err := serial()
+		Expect(err).NotTo(HaveOccurred())
+		writeCertificate(s.certDir)
+		Eventually(serial, 30*time.Second).ShouldNot(Equal(before))
+	})
+
+	It("takes no TLS older than 1.2", func(ctx SpecContext) {
+		s := serve()
+		settings := hostClient().Transport.(*http.Transport).TLSClientConfig
+		settings.MinVersion, settings.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+		_, err := tls.Dial("tcp", s.url[len("https://"):], settings)
+		Expect(err).To(MatchError(ContainSubstring("protocol version")))
+	})
+
+	It("answers the hosts that wait before it ends", func(ctx SpecContext) {
+		s, m := serve(), newMachine(ctx, "at-the-end")
+		got := s.hold(ctx, m)
+		s.session.Terminate()
+		Eventually(func() (int, error) { return status(s.health + "/readyz") }).ShouldNot(Equal(http.StatusOK))
+		m.prepare(ctx)
+		var host answer
+		Eventually(got, 10*time.Second).Should(Receive(&host))
+		Expect(host.err).NotTo(HaveOccurred())
+		Expect(host.code).To(Equal(http.StatusOK), string(host.body))
+		Eventually(s.session, 30*time.Second).Should(gexec.Exit(0))
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
+		Expect(m.config.Status.Boot.ServedTime).NotTo(BeNil(), "it was still recorded")
+	})
+
+	It("serves its figures", func(ctx SpecContext) {
+		s := serve()
+		_, _, err := s.ask("/nothing", "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(text(s.metrics + "/metrics")).To(ContainSubstring(`poolboot_config_server_requests_total{code="404",path="unknown"} 1`))
+	})
+})
+
+var _ = Describe("A config server that can't start", func() {
+	DescribeTable("ends and says why", func(why string, flags ...string) {
+		s := launch(flags...)
+		Eventually(s.session, 30*time.Second).Should(gexec.Exit(1))
+		Expect(s.session.Err).To(gbytes.Say(why))
+	},
+		Entry("without a certificate", "--tls-cert-dir", "--tls-cert-dir=/nonexistent"),
+		Entry("with a kubeconfig that is not there", "--kubeconfig", "--kubeconfig=/nonexistent"),
+		Entry("with an address that it can't listen on", "--bind-address", "--bind-address=192.0.2.1:1"),
+	)
+})

@@ -1,0 +1,21 @@
+package main
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+var _ = DescribeTable("Flags that can't work are refused with their cure", func(change func(*options), cure string) {
+	o := newOptions()
+	o.namespace, o.externalURL = "poolboot-system", "https://boot.example:8443/prefix"
+	Expect(o.validate()).To(Succeed())
+	change(o)
+	Expect(o.validate()).To(MatchError(ContainSubstring(cure)))
+},
+	Entry("no namespace", func(o *options) { o.namespace = "" }, "POD_NAMESPACE"),
+	Entry("no URL", func(o *options) { o.externalURL = "" }, "https://host"),
+	Entry("a URL without TLS", func(o *options) { o.externalURL = "http://boot.example" }, "https://host"),
+	Entry("a URL without a host", func(o *options) { o.externalURL = "https:///config" }, "https://host"),
+	Entry("a URL with a query", func(o *options) { o.externalURL = "https://boot.example/?a=b" }, "https://host"),
+	Entry("a URL that does not parse", func(o *options) { o.externalURL = "https://boot.example:port" }, "--external-url"),
+)

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
+)
+
+// configServer is a running config server.
+type configServer struct {
+	session *gexec.Session
+	url     string
+	health  string
+	metrics string
+	certDir string
+}
+
+func writeCertificate(dir string) {
+	GinkgoHelper()
+	pair, err := authority.Server()
+	Expect(err).NotTo(HaveOccurred())
+	for name, content := range map[string][]byte{certificateFile: pair.Cert, keyFile: pair.Key} {
+		Expect(os.WriteFile(filepath.Join(dir, name), content, 0o600)).To(Succeed())
+	}
+}
+
+func freeAddress() string {
+	GinkgoHelper()
+	port, err := loopback.FreePort()
+	Expect(err).NotTo(HaveOccurred())
+	return loopback.Address(port)
+}
+
+// launch starts a config server; it is ended with the test.
+func launch(extra ...string) *configServer {
+	GinkgoHelper()
+	hosts, health, metrics := freeAddress(), freeAddress(), freeAddress()
+	s := &configServer{url: "https://" + hosts, health: "http://" + health, metrics: "http://" + metrics, certDir: GinkgoT().TempDir()}
+	writeCertificate(s.certDir)
+	arguments := append([]string{
+		"--kubeconfig", kubeconfig, "--namespace", ownNamespace, "--external-url", s.url, "--tls-cert-dir", s.certDir,
+		"--bind-address", hosts, "--health-bind-address", health, "--metrics-bind-address", metrics,
+	}, extra...)
+	var err error
+	s.session, err = gexec.Start(exec.Command(program, arguments...), GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { s.session.Kill().Wait(10 * time.Second) })
+	return s
+}
+
+// serve starts a config server and returns when it is ready.
+func serve() *configServer {
+	GinkgoHelper()
+	s := launch()
+	Eventually(func() (int, error) { return status(s.health + "/readyz") }, time.Minute, 100*time.Millisecond).Should(Equal(http.StatusOK))
+	return s
+}
+
+func status(target string) (int, error) {
+	response, err := http.Get(target)
+	if err != nil {
+		return 0, err
+	}
+	return response.StatusCode, response.Body.Close()
+}
+
+func text(target string) (string, error) {
+	response, err := http.Get(target)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
+}
+
+// hostClient trusts the config server's CA and keeps no connection.
+func hostClient() *http.Client {
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(authority.PEM())
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, DisableKeepAlives: true}}
+}
+
+// ask asks once, as a host does.
+func (s *configServer) ask(path, token string) (code int, body []byte, err error) {
+	request, err := http.NewRequest(http.MethodGet, s.url+path, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := hostClient().Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	body, err = io.ReadAll(response.Body)
+	return response.StatusCode, body, err
+}
+
+// machine is a PoolbootConfig whose host may ask, and its rendered config.
+type machine struct {
+	config          *bootstrapv1.PoolbootConfig
+	rendered, token string
+}
+
+func newMachine(ctx context.Context, name string) *machine {
+	GinkgoHelper()
+	m := &machine{token: "token-of-" + name}
+	sum := sha256.Sum256([]byte(m.token))
+	m.config = &bootstrapv1.PoolbootConfig{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault, Name: name,
+			Annotations: map[string]string{
+				bootstrapv1.PointerIDAnnotation: name, bootstrapv1.TokenHashAnnotation: hex.EncodeToString(sum[:]),
+			},
+		},
+		Spec: bootstrapv1.PoolbootConfigSpec{Join: bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}}},
+	}
+	Expect(admin.Create(ctx, m.config)).To(Succeed())
+	spec := poolv1.MachineConfigSpec{
+		Config:          &runtime.RawExtension{Raw: []byte(`{"storage":{"files":[{"path":"/etc/of-` + name + `"}]},"ignition":{"version":"3.5.0"}}`)},
+		KernelArguments: []string{"nosmt"},
+	}
+	var err error
+	m.rendered, err = pool.NameFor("infra", spec)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(admin.Create(ctx, &poolv1.MachineConfig{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault, Name: m.rendered, Labels: map[string]string{poolv1.RenderedForLabel: "infra"},
+		},
+		Spec: spec,
+	})).To(Succeed())
+	return m
+}
+
+func (m *machine) path() string { return "/config/infra/" + m.config.Name }
+
+func (m *machine) renderedPath() string {
+	return "/rendered/" + m.config.Namespace + "/" + m.rendered + "?pointer=" + m.config.Name
+}
+
+// prepare makes the machine's overlay, as the manager does when its host has asked.
+func (m *machine) prepare(ctx context.Context) {
+	GinkgoHelper()
+	Expect(admin.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: ownNamespace, Name: "overlay-" + string(m.config.UID),
+			Labels: map[string]string{bootstrapv1.OverlayLabel: string(m.config.UID)},
+			Annotations: map[string]string{
+				bootstrapv1.OverlayExpiresAnnotation:       time.Now().Add(15 * time.Minute).UTC().Format(time.RFC3339),
+				bootstrapv1.OverlayConfigurationAnnotation: m.rendered,
+			},
+		},
+		Data: map[string][]byte{bootstrapv1.OverlayKey: []byte(`{"ignition":{"version":"3.5.0"}}`)},
+	})).To(Succeed())
+}
