@@ -3,6 +3,10 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
+# One setting for everything that is built, so that every package is compiled once. Only Ignition and the race detector
+# need cgo.
+export CGO_ENABLED := 0
+
 BIN := $(CURDIR)/bin
 TOOLS := $(CURDIR)/hack/tools
 PROGRESS := $(CURDIR)/hack/progress.sh
@@ -40,7 +44,7 @@ help: ## List the targets.
 
 .PHONY: test-race
 test-race: ## Run the tests of the concurrent packages with the race detector.
-	go test -race ./bootstrap/... ./controllers/...
+	CGO_ENABLED=1 go test -race ./bootstrap/... ./controllers/...
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for FUZZTIME each (default 20s).
@@ -80,7 +84,7 @@ build: $(addprefix build-,$(PROVIDER)) ## Build the manager, the config server a
 
 .PHONY: $(addprefix build-,$(PROVIDER))
 $(addprefix build-,$(PROVIDER)): build-%:
-	@$(PROGRESS) "build $*" "see the compiler's message above" env CGO_ENABLED=0 go build -trimpath -o $(BIN)/$* ./cmd/$*
+	@$(PROGRESS) "build $*" "see the compiler's message above" go build -o $(BIN)/$* ./cmd/$*
 
 .PHONY: binaries
 binaries: $(REAL_PARTS) build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition.
@@ -93,11 +97,11 @@ clean: ## Remove everything that was built.
 
 $(addprefix $(BIN)/,$(KUBERNETES)): $(BIN)/%: $(TOOLS)/k8s/go.mod
 	@$(PROGRESS) "build $* $(KUBERNETES_VERSION) from source (once; minutes on a cold cache)" "$(NETWORK)" \
-		env CGO_ENABLED=0 go -C $(TOOLS)/k8s build -trimpath -ldflags "$(KUBERNETES_LDFLAGS)" -o $@ k8s.io/kubernetes/cmd/$*
+		go -C $(TOOLS)/k8s build -ldflags "$(KUBERNETES_LDFLAGS)" -o $@ k8s.io/kubernetes/cmd/$*
 
 $(BIN)/etcd: $(TOOLS)/k8s/go.mod
 	@$(PROGRESS) "build etcd from source (once)" "$(NETWORK)" \
-		env CGO_ENABLED=0 go -C $(TOOLS)/k8s build -trimpath -ldflags "-s -w" -o $@ go.etcd.io/etcd/server/v3
+		go -C $(TOOLS)/k8s build -ldflags "-s -w" -o $@ go.etcd.io/etcd/server/v3
 
 # A distribution sets these when it builds Ignition; the simulated hosts' has no SELinux.
 IGNITION := github.com/coreos/ignition/v2/internal
@@ -106,7 +110,7 @@ IGNITION_LDFLAGS := -s -w -X $(IGNITION)/distro.selinuxRelabel=false -X $(IGNITI
 $(BIN)/ignition: $(TOOLS)/ignition/go.mod
 	@$(PROGRESS) "install the C library that Ignition needs" "install gcc and libblkid-dev yourself" hack/native-packages.sh
 	@$(PROGRESS) "build Ignition from source (once)" "$(NETWORK)" \
-		env CGO_ENABLED=1 go -C $(TOOLS)/ignition build -trimpath -ldflags "$(IGNITION_LDFLAGS)" -o $@ $(IGNITION)
+		env CGO_ENABLED=1 go -C $(TOOLS)/ignition build -ldflags "$(IGNITION_LDFLAGS)" -o $@ $(IGNITION)
 
 $(CONTROLLER_GEN): $(TOOLS)/controller-gen/go.mod
 	@$(PROGRESS) "build controller-gen (once)" "$(NETWORK)" go -C $(TOOLS)/controller-gen build -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
