@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/coreos/ignition/v2/config"
+	"github.com/coreos/ignition/v2/config/v3_5"
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -44,35 +46,51 @@ func FuzzParseButane(f *testing.F) {
 	})
 }
 
-// FuzzMerge: merging never fails, an empty configuration over the result changes nothing more,
-// and the later contents of a file are whole.
+// FuzzMerge: merging never fails, takes no account of how it is bracketed, and leaves the later contents of a file whole.
 func FuzzMerge(f *testing.F) {
-	f.Add([]byte(infratest), []byte(infratest))
-	f.Add([]byte(file(`"contents":{"compression":"gzip","source":"data:;base64,H4sI"}`)), []byte(file(`"contents":{"source":"data:,b"}`)))
-	f.Add([]byte(unit(`{"name":"a.service","contents":"[Unit]"}`)), []byte(unit(`{"name":"a.service","mask":true}`)))
-	f.Fuzz(func(t *testing.T, first, second []byte) {
-		base, err := ignition.Parse(first)
-		if err != nil {
-			return
+	f.Add([]byte(infratest), []byte(infratest), []byte(storage("links", `{"path":"/etc/infratest","target":"/a"}`)))
+	f.Add([]byte(file(`"contents":{"compression":"gzip","source":"data:;base64,H4sI"}`)), []byte(file(`"mode":384`)),
+		[]byte(file(`"overwrite":false,"contents":{"source":"data:,b"}`)))
+	f.Add([]byte(unit(`{"name":"a.service","contents":"[Unit]"}`)), []byte(unit(`{"name":"a.service","mask":true}`)), []byte(infratest))
+	f.Fuzz(func(t *testing.T, first, second, third []byte) {
+		var configs []ignition.Config
+		for _, raw := range [][]byte{first, second, third} {
+			config, err := ignition.Parse(raw)
+			if err != nil {
+				return
+			}
+			configs = append(configs, config)
 		}
-		over, err := ignition.Parse(second)
-		if err != nil {
-			return
+		merged := ignition.Merge(configs...)
+		if inTurn := mergedInTurn(configs); !bytes.Equal(bytesOf(t, inTurn), bytesOf(t, merged)) {
+			t.Fatalf("%s\nis, one after the other,\n%s", bytesOf(t, merged), bytesOf(t, inTurn))
 		}
-		merged := ignition.Merge(base, over)
-		if again := ignition.Merge(merged, ignition.New()); !bytes.Equal(bytesOf(t, again), bytesOf(t, merged)) {
-			t.Fatalf("%s\nbecame, under nothing,\n%s", bytesOf(t, merged), bytesOf(t, again))
-		}
-		contents := map[string]types.Resource{}
+		last := configs[len(configs)-1]
 		for _, file := range merged.Storage.Files {
-			contents[file.Path] = file.Contents
-		}
-		for _, file := range over.Storage.Files {
-			if file.Contents.Source != nil && !reflect.DeepEqual(contents[file.Path], file.Contents) {
-				t.Fatalf("%s: the contents are not those that were laid over", file.Path)
+			for _, laid := range last.Storage.Files {
+				if laid.Path == file.Path && laid.Contents.Source != nil && !reflect.DeepEqual(laid.Contents, file.Contents) {
+					t.Fatalf("%s: the contents are not those that were laid over", file.Path)
+				}
 			}
 		}
 	})
+}
+
+// mergedInTurn is Merge once more, in a row: the overwrite that is the default is added at the end only.
+func mergedInTurn(configs []ignition.Config) ignition.Config {
+	merged := ignition.New()
+	for _, over := range configs {
+		merged.Storage.Files = slices.Clone(merged.Storage.Files) // Ignition's merge may have left them the argument's
+		for _, file := range over.Storage.Files {
+			for i, earlier := range merged.Storage.Files {
+				if earlier.Path == file.Path && file.Contents.Source != nil {
+					merged.Storage.Files[i].Contents = types.Resource{}
+				}
+			}
+		}
+		merged = v3_5.Merge(merged, over)
+	}
+	return ignition.Merge(merged)
 }
 
 // FuzzGuard: a configuration that passes has no reserved path and, in plain text, no reserved flag.

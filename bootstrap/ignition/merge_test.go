@@ -58,6 +58,21 @@ var _ = Describe("Merge", func() {
 		Expect(marshal(over)).To(Equal(beforeOver))
 	})
 
+	It("lets a link that takes a file's place make an end of the file, also of many", func() {
+		link := parse(storage("links", `{"path":"/etc/motd","target":"/a"}`))
+		merged := ignition.Merge(parse(file(`"mode":384`)), link, parse(file(`"contents":{"source":"data:,b"}`)))
+		Expect(marshal(merged)).To(MatchJSON(file(`"contents":{"source":"data:,b"},"overwrite":true`)))
+	})
+
+	It("remembers that a file must not be overwritten", func() {
+		merged := ignition.Merge(parse(file(`"overwrite":false`)), parse(file(`"contents":{"source":"data:,b"}`)), parse(file(`"mode":384`)))
+		Expect(marshal(merged)).To(MatchJSON(file(`"mode":384,"contents":{"source":"data:,b"},"overwrite":false`)))
+	})
+
+	It("makes nothing of nothing", func() {
+		Expect(ignition.Merge()).To(Equal(ignition.New()))
+	})
+
 	It("keeps the version, also beside a configuration that has none", func() {
 		Expect(ignition.Merge(ignition.New(), ignition.Config{}).Ignition.Version).To(Equal("3.5.0"))
 	})

@@ -118,13 +118,13 @@ func isRendered(config poolv1.MachineConfig) bool {
 func merge(sources []poolv1.MachineConfig) (poolv1.MachineConfigSpec, error) {
 	fips := false
 	out := poolv1.MachineConfigSpec{FIPS: &fips, KernelType: poolv1.KernelTypeDefault}
-	whole := ignition.New()
+	var parts []ignition.Config
 	for _, source := range sources {
 		part, err := ignitionOf(source)
 		if err != nil {
 			return out, err
 		}
-		whole = ignition.Merge(whole, part)
+		parts = append(parts, part)
 		out.KernelArguments = append(out.KernelArguments, source.Spec.KernelArguments...)
 		out.Extensions = append(out.Extensions, source.Spec.Extensions...)
 		fips = fips || source.Spec.FIPS != nil && *source.Spec.FIPS
@@ -135,8 +135,9 @@ func merge(sources []poolv1.MachineConfig) (poolv1.MachineConfigSpec, error) {
 			out.OSImageURL = source.Spec.OSImageURL
 		}
 	}
+	whole := ignition.Merge(parts...)
 	if err := ignition.Validate(whole); err != nil {
-		return out, clash(sources, err)
+		return out, clash(sources, parts, err)
 	}
 	raw, err := ignition.Marshal(whole)
 	if err != nil {
@@ -176,17 +177,11 @@ func ignitionOf(source poolv1.MachineConfig) (ignition.Config, error) {
 	return config, nil
 }
 
-// clash finds the MachineConfig with which the merged Ignition stopped being valid.
-func clash(sources []poolv1.MachineConfig, err error) error {
-	whole := ignition.New()
-	for _, source := range sources {
-		part, partErr := ignitionOf(source)
-		if partErr != nil {
-			return partErr
-		}
-		whole = ignition.Merge(whole, part)
-		if first := ignition.Validate(whole); first != nil {
-			return &RenderError{MachineConfig: source.Name, Path: "spec.config",
+// clash names the MachineConfig with which the merged Ignition stopped being valid.
+func clash(sources []poolv1.MachineConfig, parts []ignition.Config, err error) error {
+	for i := range parts {
+		if first := ignition.Validate(ignition.Merge(parts[:i+1]...)); first != nil {
+			return &RenderError{MachineConfig: sources[i].Name, Path: "spec.config",
 				Err: fmt.Errorf("together with the MachineConfigs before it: %w", first)}
 		}
 	}

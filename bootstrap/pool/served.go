@@ -3,6 +3,8 @@ package pool
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/vincent-petithory/dataurl"
@@ -56,10 +58,14 @@ func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
 	return ignition.Marshal(ignition.Merge(config, own))
 }
 
-// distinct drops arguments that were named before: Ignition takes each once.
+// oneArgument is one argument of a kernel command line: no space outside of quotes.
+var oneArgument = regexp.MustCompile(`(?:[^\s"]|"[^"]*"?)+`)
+
+// distinct are the single arguments, each where it was first named: Ignition takes each once, and would take several in one
+// string for one.
 func distinct(arguments []string) (out []types.KernelArgument) {
 	seen := map[string]bool{}
-	for _, argument := range arguments {
+	for _, argument := range oneArgument.FindAllString(strings.Join(arguments, " "), -1) {
 		if !seen[argument] {
 			seen[argument] = true
 			out = append(out, types.KernelArgument(argument))
