@@ -62,8 +62,11 @@ func pointTo(configuration *unstructured.Unstructured, url string, ca []byte) er
 			return fmt.Errorf("%s %s: a webhook is not an object", configuration.GetKind(), configuration.GetName())
 		}
 		path, found, err := unstructured.NestedString(webhook, "clientConfig", "service", "path")
-		if err != nil || !found {
-			return fmt.Errorf("webhook %v: clientConfig.service.path is missing: %w", webhook["name"], err)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return fmt.Errorf("webhook %v: clientConfig.service.path is missing", webhook["name"])
 		}
 		webhook["clientConfig"] = map[string]any{
 			"url":      url + path,

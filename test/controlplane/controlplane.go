@@ -105,19 +105,17 @@ func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 
 // Stop ends every program of the control plane and removes its folder if that was a temporary one. It may be called twice.
 func (c *ControlPlane) Stop() error {
-	var errs []error
-	for _, p := range []*process.Process{c.controllerManager, c.apiServer, c.etcd} {
-		errs = append(errs, p.Stop())
-	}
+	// An API server that is asked to end waits for those who watch it.
+	errs := []error{c.controllerManager.Stop(), c.apiServer.Kill(), c.etcd.Stop()}
 	if c.temporary {
 		errs = append(errs, os.RemoveAll(c.dir))
 	}
 	return errors.Join(errs...)
 }
 
-// StopAPIServer ends the API server only: clients find nobody at Endpoint until StartAPIServer.
+// StopAPIServer ends the API server only, as a crash does: clients find nobody at Endpoint until StartAPIServer.
 func (c *ControlPlane) StopAPIServer() error {
-	return c.apiServer.Stop()
+	return c.apiServer.Kill()
 }
 
 // StartAPIServer starts the API server again, at the same Endpoint with the same data, and returns when it is ready.
