@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -16,8 +17,10 @@ import (
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/setup"
 	"sigs.k8s.io/cluster-api/util/apiwarnings"
 	"sigs.k8s.io/cluster-api/util/flags"
 )
@@ -67,12 +70,12 @@ func run(ctx context.Context, opts *options) error {
 		return err
 	}
 	config.QPS, config.Burst = opts.kubeAPIQPS, opts.kubeAPIBurst
-	config.UserAgent = userAgent()
+	config.UserAgent = fmt.Sprintf("%s/%s", name, version.Get().GitVersion)
 	config.WarningHandler = apiwarnings.DefaultHandler(klog.Background().WithName("API Server Warning"))
 
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                     scheme,
-		Controller:                 controllerConfig(),
+		Controller:                 ctrlconfig.Controller{CacheSyncTimeout: 5 * time.Minute}, // large sites take more than 2
 		LeaderElection:             opts.leaderElect,
 		LeaderElectionID:           name,
 		LeaderElectionNamespace:    opts.overlayNamespace,
@@ -84,8 +87,9 @@ func run(ctx context.Context, opts *options) error {
 		RetryPeriod:                   &opts.leaderElectRetryPeriod,
 		HealthProbeBindAddress:        opts.healthAddr,
 		Metrics:                       *metricsOptions,
-		Cache:                         cacheOptions(opts),
-		Client:                        clientOptions(),
+		// Of Secrets only kubeconfigs are cached with their data, and only the cluster cache reads them there.
+		Cache:  setup.ManagerCacheOptions(scheme, name, opts.namespace, opts.syncPeriod),
+		Client: setup.ManagerClientOptions(),
 		WebhookServer: webhook.NewServer(webhook.Options{
 			Host: opts.webhookHost, Port: opts.webhookPort, CertDir: opts.webhookCertDir, TLSOpts: tlsOptions,
 		}),

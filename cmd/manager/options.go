@@ -20,36 +20,23 @@ const defaultNamespace = "poolboot-system"
 
 // options are the manager's settings, one field a flag.
 type options struct {
-	leaderElect              bool
-	leaderElectLeaseDuration time.Duration
-	leaderElectRenewDeadline time.Duration
-	leaderElectRetryPeriod   time.Duration
+	leaderElect                                                                bool
+	leaderElectLeaseDuration, leaderElectRenewDeadline, leaderElectRetryPeriod time.Duration
 
-	namespace   string
-	watchFilter string
-	syncPeriod  time.Duration
+	namespace, watchFilter string
+	syncPeriod             time.Duration
 
-	webhookHost    string
-	webhookPort    int
-	webhookCertDir string
-	healthAddr     string
+	webhookHost, webhookCertDir, healthAddr string
+	webhookPort                             int
 
-	configServerURL    string
-	configServerCAFile string
-	overlayNamespace   string
-	syncedLabels       []string
+	configServerURL, configServerCAFile, overlayNamespace string
+	syncedLabels                                          []string
 
-	kubeAPIQPS              float32
-	kubeAPIBurst            int
-	clusterCacheClientQPS   float32
-	clusterCacheClientBurst int
+	kubeAPIQPS, clusterCacheClientQPS     float32
+	kubeAPIBurst, clusterCacheClientBurst int
 
-	clusterCacheConcurrency      int
-	poolbootConfigConcurrency    int
-	bootConcurrency              int
-	nodeConcurrency              int
-	certificateConcurrency       int
-	machineConfigPoolConcurrency int
+	clusterCacheConcurrency, poolbootConfigConcurrency, bootConcurrency   int
+	nodeConcurrency, certificateConcurrency, machineConfigPoolConcurrency int
 
 	manager flags.ManagerOptions
 	logs    *logs.Options

@@ -6,9 +6,9 @@ import (
 	"regexp"
 
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/setup"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/admission"
@@ -45,10 +45,7 @@ type reconciler interface {
 
 // setupReconcilers registers the cluster cache and all reconcilers.
 func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, syncedLabels []*regexp.Regexp) error {
-	secrets, err := client.New(mgr.GetConfig(), client.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		Cache: &client.CacheOptions{Reader: mgr.GetCache()},
-	})
+	secrets, err := setup.CreateSecretCachingClient(mgr)
 	if err != nil {
 		return fmt.Errorf("client for kubeconfig Secrets: %w", err)
 	}

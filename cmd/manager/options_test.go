@@ -1,0 +1,89 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/spf13/pflag"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
+)
+
+func TestManager(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Manager")
+}
+
+// parse returns the options that a command line sets, on top of the only flag that is required.
+func parse(args ...string) *options {
+	GinkgoHelper()
+	var o options
+	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	o.addFlags(fs)
+	Expect(fs.Parse(append([]string{"--config-server-url=https://poolboot.example.com:9444"}, args...))).To(Succeed())
+	return &o
+}
+
+var _ = Describe("Flags", func() {
+	It("need nothing but the config server's URL", func() {
+		o := parse()
+		Expect(o.validate()).To(BeEmpty())
+		Expect(o.overlayNamespace).To(Equal("poolboot-system"))
+	})
+
+	It("take a URL with a slash at its end", func() {
+		o := parse("--config-server-url=https://[::1]:9444/")
+		Expect(o.validate()).Error().NotTo(HaveOccurred())
+		Expect(o.configServerURL).To(Equal("https://[::1]:9444"))
+	})
+
+	It("compile the expressions of synced labels", func() {
+		synced, err := parse(`--additional-sync-machine-labels=example\.com/.*`, "--additional-sync-machine-labels=^rack$").validate()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(synced).To(HaveLen(2))
+		Expect(synced[1].MatchString("rack")).To(BeTrue())
+	})
+
+	DescribeTable("refuse what can't work and name the flag",
+		func(flag string, words ...string) {
+			_, err := parse(flag).validate()
+			for _, word := range words {
+				Expect(err).To(MatchError(ContainSubstring(word)))
+			}
+		},
+		Entry("no URL", "--config-server-url=", "--config-server-url", "https"),
+		Entry("a URL without TLS", "--config-server-url=http://poolboot:9444", "--config-server-url", "https"),
+		Entry("a URL with a path", "--config-server-url=https://poolboot/config", "--config-server-url", "without a path"),
+		Entry("no overlay namespace", "--overlay-namespace=", "--overlay-namespace"),
+		Entry("no regular expression", "--additional-sync-machine-labels=(", "--additional-sync-machine-labels", `"("`),
+	)
+})
+
+var _ = Describe("CA file", func() {
+	It("is read anew every time, with all its certificates", func() {
+		file := caFile(filepath.Join(GinkgoT().TempDir(), "ca.crt"))
+		for _, name := range []string{"old", "new"} {
+			ca, err := loopback.NewCA(name)
+			Expect(err).NotTo(HaveOccurred())
+			both := append(ca.PEM(), ca.PEM()...)
+			Expect(os.WriteFile(string(file), both, 0o600)).To(Succeed())
+			Expect(file.read()).To(Equal(both))
+		}
+	})
+
+	It("may be left out", func() {
+		Expect(caFile("").read()).To(BeEmpty())
+	})
+
+	It("is an error when it is missing or holds no certificate", func() {
+		missing := caFile(filepath.Join(GinkgoT().TempDir(), "ca.crt"))
+		_, err := missing.read()
+		Expect(err).To(MatchError(ContainSubstring("--config-server-ca-file")))
+		Expect(os.WriteFile(string(missing), []byte("no PEM"), 0o600)).To(Succeed())
+		_, err = missing.read()
+		Expect(err).To(MatchError(ContainSubstring("holds no PEM certificate")))
+	})
+})
