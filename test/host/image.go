@@ -183,7 +183,7 @@ evictionHard:
   imagefs.available: 0%
   nodefs.available: 0%
   nodefs.inodesFree: 0%
-# The kernel's settings are read-only here; with this gate the kubelet only warns of it.
+# A host that is not run by root lives in a user namespace.
 featureGates:
   KubeletInUserNamespace: true
 `
