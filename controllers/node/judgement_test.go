@@ -1,0 +1,255 @@
+package node
+
+import (
+	"maps"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+const (
+	namespace   = "site"
+	clusterName = "c1"
+	name        = "infra-x7k"
+	oldUID      = "node-uid"
+	newUID      = "new-node-uid"
+)
+
+var unassigned = corev1.Taint{Key: poolv1.NodeUnassignedTaint, Effect: corev1.TaintEffectNoSchedule}
+
+func newPool(role string, labels map[string]string) poolv1.MachineConfigPool {
+	return poolv1.MachineConfigPool{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role, UID: types.UID(role)},
+		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: clusterName, Role: role, NodeLabels: labels},
+		Status:     poolv1.MachineConfigPoolStatus{Configuration: &poolv1.PoolConfiguration{Name: "rendered-" + role + "-1"}},
+	}
+}
+
+// pools are those of the tests: worker, infra with a label and a taint of its own, and edge.
+func pools() []poolv1.MachineConfigPool {
+	infra := newPool("infra", map[string]string{"example.com/tier": "infra"})
+	infra.Spec.NodeTaints = []corev1.Taint{{Key: "example.com/infra", Effect: corev1.TaintEffectNoSchedule}}
+	return []poolv1.MachineConfigPool{newPool("worker", nil), infra, newPool("edge", nil)}
+}
+
+func role(roles ...string) map[string]string {
+	labels := map[string]string{}
+	for _, r := range roles {
+		labels[poolv1.NodeRoleLabelPrefix+r] = ""
+	}
+	return labels
+}
+
+func newConfig() *bootstrapv1.PoolbootConfig {
+	return &bootstrapv1.PoolbootConfig{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: "config-uid",
+			Labels:          map[string]string{clusterv1.ClusterNameLabel: clusterName},
+			Annotations:     map[string]string{bootstrapv1.TokenHashAnnotation: "abc"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: "machine-uid"}},
+		},
+		Spec: bootstrapv1.PoolbootConfigSpec{NodeLabels: map[string]string{"example.com/rack": "r1"}},
+		Status: bootstrapv1.PoolbootConfigStatus{
+			Pool:          "infra",
+			Configuration: "rendered-infra-0",
+			Host:          &bootstrapv1.HostReference{Name: "host-3", Namespace: namespace, UID: "host-uid"},
+			Node:          &bootstrapv1.NodeReference{Name: name, UID: oldUID},
+			Boot:          bootstrapv1.BootStatus{CredentialID: "abcdef"},
+		},
+	}
+}
+
+func newMachine() *clusterv1.Machine {
+	return &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "machine-uid", Labels: role("infra")},
+		Spec:       clusterv1.MachineSpec{ClusterName: clusterName, ProviderID: "metal3://site/host-3/m3"},
+	}
+}
+
+// newNode is the Node as it was made beforehand, in pool infra.
+func newNode() *corev1.Node {
+	labels := role("infra")
+	maps.Copy(labels, map[string]string{poolv1.NodePoolLabel: "infra", "example.com/tier": "infra", "example.com/rack": "r1"})
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: oldUID, Labels: labels,
+			Annotations: map[string]string{
+				poolv1.NodeConfigAnnotation:        namespace + "/" + name,
+				poolv1.NodeCurrentConfigAnnotation: "rendered-infra-0",
+				poolv1.NodeDesiredConfigAnnotation: "rendered-infra-1",
+			},
+		},
+		Spec:   corev1.NodeSpec{ProviderID: "metal3://site/host-3/m3", Taints: []corev1.Taint{unassigned}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}},
+	}
+}
+
+// bare is a Node that a kubelet registered anew: with what its flags may set, and no annotation.
+func bare(node *corev1.Node) {
+	node.UID = newUID
+	node.Labels = map[string]string{poolv1.NodePoolLabel: "worker"}
+	node.Annotations = nil
+}
+
+func ready(node *corev1.Node) {
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+}
+
+func revoked(config *bootstrapv1.PoolbootConfig) {
+	config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+}
+
+func labelled(labels map[string]string) func(*corev1.Node) {
+	return func(node *corev1.Node) { node.Labels = labels }
+}
+
+// situation changes the usual one, in which the Node stands as it was made beforehand.
+func situation(changes ...any) facts {
+	GinkgoHelper()
+	f := facts{config: newConfig(), machine: newMachine(), node: newNode(), pools: pools()}
+	for _, change := range changes {
+		switch change := change.(type) {
+		case func(*corev1.Node):
+			change(f.node)
+		case func(*bootstrapv1.PoolbootConfig):
+			change(f.config)
+		case func(*facts):
+			change(&f)
+		default:
+			Fail("a change of an unknown kind")
+		}
+	}
+	return f
+}
+
+var _ = Describe("A Node's place in its pool", func() {
+	noNode := func(f *facts) { f.node = nil }
+	noRecord := func(config *bootstrapv1.PoolbootConfig) { config.Status.Node = nil }
+	annotated := func(owner string) func(*corev1.Node) {
+		return func(node *corev1.Node) { node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: owner} }
+	}
+
+	DescribeTable("is told by its reason",
+		func(reason string, changes ...any) {
+			j := judge(situation(changes...))
+			if reason == "" {
+				Expect(j).To(BeZero())
+				return
+			}
+			Expect(j.condition).NotTo(BeNil())
+			Expect(j.condition.Reason).To(Equal(reason))
+			Expect(j.condition.Message).To(ContainSubstring(name))
+			Expect(j.condition.Status == metav1.ConditionTrue).To(Equal(reason == bootstrapv1.NodeReadyInPoolReason))
+			Expect(j.joined).To(Equal(reason == bootstrapv1.NodeReadyInPoolReason))
+		},
+		Entry("Ready in pool", bootstrapv1.NodeReadyInPoolReason, ready),
+		Entry("no kubelet yet", bootstrapv1.WaitingForKubeletReason),
+		Entry("not Ready any more", bootstrapv1.NodeNotReadyReason, revoked),
+		Entry("no Node", bootstrapv1.NodeMissingReason, noNode),
+		Entry("no Node was made yet", "", noNode, noRecord),
+		Entry("a Node that nobody made for the Machine", "", noRecord, annotated("")),
+		Entry("a Node made for another Machine", bootstrapv1.NodeNameTakenReason, annotated("site/other")),
+		Entry("a Node of another host", bootstrapv1.NodeNameTakenReason, bare, func(node *corev1.Node) { node.Spec.ProviderID = "metal3://site/host-4/m4" }),
+		Entry("labels of two pools", bootstrapv1.PoolConflictReason, labelled(role("infra", "edge"))),
+		Entry("labels of no pool", bootstrapv1.NodeOutsidePoolReason, labelled(nil)),
+		Entry("a Windows Node", bootstrapv1.NodeOutsidePoolReason, labelled(map[string]string{corev1.LabelOSStable: "windows"})),
+		Entry("labels of a control plane", bootstrapv1.NodeControlPlaneReason, labelled(role("control-plane", "infra"))),
+		Entry("a recorded pool that is gone, when the Node registers anew", bootstrapv1.NodeOutsidePoolReason, bare,
+			func(config *bootstrapv1.PoolbootConfig) { config.Status.Pool = "gone" }),
+	)
+
+	It("ends the boot only with the taint: gone when the kubelet is Ready and every label stands, not before", func() {
+		Expect(judge(situation()).node).To(BeNil())
+		j := judge(situation(ready))
+		Expect(j.node.Spec.Taints).NotTo(ContainElement(unassigned))
+		j = judge(situation(ready, labelled(role("infra"))))
+		Expect(j.node.Labels).To(HaveKeyWithValue("example.com/tier", "infra"))
+		Expect(j.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"))
+		Expect(j.node.Spec.Taints).NotTo(ContainElement(unassigned))
+		j = judge(situation(ready, labelled(role("infra", "edge"))))
+		Expect(j.node).To(BeNil())
+	})
+
+	It("follows the labels of a Node with the recorded UID, and the record follows too", func() {
+		j := judge(situation(ready, revoked, labelled(role("edge"))))
+		Expect(j.record).To(Equal(&record{pool: "edge", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
+		Expect(j.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "edge"))
+		Expect(j.node.Annotations).To(HaveKeyWithValue(poolv1.NodeDesiredConfigAnnotation, "rendered-edge-1"))
+		Expect(j.condition.Message).To(ContainSubstring("MachineDeployment"), "the Machine's labels say infra")
+	})
+
+	It("gives a Node that registered anew the recorded pool's labels, never those it was first built with", func() {
+		j := judge(situation(revoked, bare, ready))
+		Expect(j.record).To(Equal(&record{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: newUID}}))
+		Expect(j.node.Labels).To(Equal(map[string]string{
+			poolv1.NodeRoleLabelPrefix + "infra": "",
+			poolv1.NodePoolLabel:                 "infra",
+			"example.com/tier":                   "infra",
+			"example.com/rack":                   "r1",
+			poolv1.NodeMetal3UUIDLabel:           "host-uid",
+		}))
+		Expect(j.node.Annotations).To(Equal(map[string]string{
+			poolv1.NodeConfigAnnotation:        namespace + "/" + name,
+			poolv1.NodeCurrentConfigAnnotation: "rendered-infra-0",
+			poolv1.NodeDesiredConfigAnnotation: "rendered-infra-1",
+		}))
+		Expect(j.node.Spec.Taints).To(ConsistOf(HaveField("Key", "example.com/infra")))
+	})
+
+	It("keeps the record when a Node registered anew comes with another pool's labels by itself", func() {
+		f := situation(revoked, bare, ready, func(config *bootstrapv1.PoolbootConfig) { config.Status.Pool = "worker" },
+			func(node *corev1.Node) { node.Labels = role("edge") })
+		j := judge(f)
+		Expect(j.record).To(BeNil())
+		Expect(j.joined).To(BeFalse())
+		Expect(j.condition.Reason).To(Equal(bootstrapv1.NodeOutsidePoolReason))
+	})
+
+	It("never overwrites or removes what a person set", func() {
+		mine := func(node *corev1.Node) {
+			node.Labels["example.com/tier"] = "mine"
+			node.Labels["example.com/other"] = "mine"
+			node.Annotations["example.com/note"] = "mine"
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "example.com/mine", Effect: corev1.TaintEffectNoExecute})
+		}
+		j := judge(situation(mine, ready))
+		Expect(j.node.Labels).To(HaveKeyWithValue("example.com/tier", "mine"))
+		Expect(j.node.Labels).To(HaveKeyWithValue("example.com/other", "mine"))
+		Expect(j.node.Annotations).To(HaveKeyWithValue("example.com/note", "mine"))
+		Expect(j.node.Spec.Taints).To(ConsistOf(HaveField("Key", "example.com/mine")))
+	})
+
+	It("leaves a pool label alone that the Machine has: Cluster API keeps that one", func() {
+		j := judge(situation(ready, func(f *facts) { f.machine.Labels[poolv1.NodePoolLabel] = "mine" },
+			func(node *corev1.Node) { node.Labels[poolv1.NodePoolLabel] = "mine" }))
+		Expect(j.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "mine"))
+		Expect(j.joined).To(BeTrue())
+	})
+
+	It("adds no label that would put the Node in another pool", func() {
+		j := judge(situation(ready, labelled(role("infra")), func(f *facts) {
+			f.pools[1].Spec.NodeLabels = role("edge")
+		}))
+		Expect(j.condition.Reason).To(Equal(bootstrapv1.PoolConflictReason))
+		Expect(j.node).To(BeNil())
+		Expect(j.joined).To(BeFalse())
+	})
+
+	It("asks for nothing once all is as it should be", func() {
+		f := situation(ready, revoked)
+		f.node = judge(f).node
+		Expect(judge(f).node).To(BeNil())
+	})
+
+	It("is taken on record from the Node when the record is lost", func() {
+		j := judge(situation(ready, noRecord, func(config *bootstrapv1.PoolbootConfig) { config.Status.Pool = "worker" }))
+		Expect(j.record).To(Equal(&record{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
+	})
+})

@@ -1,0 +1,203 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var (
+	key     = client.ObjectKey{Namespace: namespace, Name: name}
+	overlay = client.ObjectKey{Namespace: "poolboot-system", Name: "overlay-config-uid"}
+	token   = client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-abcdef"}
+
+	errBroken = errors.New("connection reset")
+)
+
+// site is a management cluster, its workload cluster with the Node, and the reconciler under test.
+type site struct {
+	client.Client
+	workload   client.WithWatch
+	events     *events.FakeRecorder
+	reconciler *Reconciler
+
+	// writes counts the reconciler's; the one of number failing fails, after it was done when late is set.
+	writes, failing int
+	late            bool
+}
+
+func newSite(changes ...any) *site {
+	f := situation(changes...)
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterName}}
+	conditions.Set(cluster, metav1.Condition{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: "Initialized"})
+	objects := []client.Object{f.config, f.machine, cluster, secretAt(overlay)}
+	for i := range f.pools {
+		objects = append(objects, &f.pools[i])
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme,
+	} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	s := &site{events: events.NewFakeRecorder(100)}
+	s.workload = fake.NewClientBuilder().WithScheme(scheme).WithObjects(f.node, secretAt(token)).Build()
+	s.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).Build()
+	s.reconciler = &Reconciler{
+		Client:    interceptor.NewClient(s.Client.(client.WithWatch), s.faults()),
+		APIReader: s.Client,
+		ClusterCache: clustercache.NewFakeClusterCache(interceptor.NewClient(s.workload, s.faults()),
+			client.ObjectKey{Namespace: namespace, Name: clusterName}, "node-nodes"),
+		Recorder:         s.events,
+		OverlayNamespace: overlay.Namespace,
+	}
+	return s
+}
+
+func secretAt(key client.ObjectKey) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+}
+
+func (s *site) faults() interceptor.Funcs {
+	write := func(do func() error) error {
+		s.writes++
+		if s.writes != s.failing {
+			return do()
+		}
+		if s.late {
+			_ = do()
+		}
+		return errBroken
+	}
+	return interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return write(func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return write(func() error { return c.Delete(ctx, o, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+		},
+	}
+}
+
+// settle reconciles until nothing is written any more, and returns the config and the Node.
+func (s *site) settle(ctx context.Context) (*bootstrapv1.PoolbootConfig, *corev1.Node) {
+	GinkgoHelper()
+	for range 20 {
+		before := s.writes
+		_, err := s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})
+		if err != nil {
+			Expect(err).To(MatchError(errBroken))
+		}
+		if err == nil && s.writes == before {
+			config, node := &bootstrapv1.PoolbootConfig{}, &corev1.Node{}
+			Expect(s.Get(ctx, key, config)).To(Succeed())
+			Expect(s.workload.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+			return config, node
+		}
+	}
+	Fail("the reconciler never settles")
+	return nil, nil
+}
+
+func (s *site) told() string {
+	var told []string
+	for {
+		select {
+		case event := <-s.events.Events:
+			told = append(told, event)
+		default:
+			return strings.Join(told, "\n")
+		}
+	}
+}
+
+var _ = Describe("A boot", func() {
+	var ctx context.Context
+	BeforeEach(func(c SpecContext) { ctx = c })
+
+	stands := func(c client.Client, key client.ObjectKey) bool {
+		err := c.Get(ctx, key, &corev1.Secret{})
+		Expect(client.IgnoreNotFound(err)).To(Succeed())
+		return !apierrors.IsNotFound(err)
+	}
+
+	It("goes on while the kubelet is not Ready: token, credential and overlay stand", func() {
+		s := newSite()
+		config, node := s.settle(ctx)
+		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, "abc"))
+		Expect(config.Status.Boot.CredentialID).To(Equal("abcdef"))
+		Expect(stands(s, overlay)).To(BeTrue())
+		Expect(stands(s.workload, token)).To(BeTrue())
+		Expect(node.Spec.Taints).To(ContainElement(unassigned))
+	})
+
+	It("ends when the kubelet is Ready in its pool, whichever write fails: nothing is left of it", func() {
+		for _, late := range []bool{false, true} {
+			for failing := 1; ; failing++ {
+				s := newSite(ready)
+				s.failing, s.late = failing, late
+				config, node := s.settle(ctx)
+				Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenRevoked), "write %d", failing)
+				Expect(config.Status.Boot.CredentialID).To(BeEmpty(), "write %d", failing)
+				Expect(config.Status.Boot.CredentialExpirationTime).To(BeNil(), "write %d", failing)
+				Expect(conditions.IsTrue(config, bootstrapv1.NodeInPoolCondition)).To(BeTrue(), "write %d", failing)
+				Expect(stands(s, overlay)).To(BeFalse(), "write %d", failing)
+				Expect(stands(s.workload, token)).To(BeFalse(), "write %d", failing)
+				Expect(node.Spec.Taints).NotTo(ContainElement(unassigned), "write %d", failing)
+				if s.writes < failing {
+					Expect(s.told()).To(And(ContainSubstring(bootstrapv1.EventTokenRevoked), ContainSubstring(bootstrapv1.EventNodeReady)))
+					break
+				}
+			}
+		}
+	})
+
+	It("is over: a Node that registers anew gets its labels back and the record its UID", func() {
+		s := newSite(revoked, bare, ready)
+		config, node := s.settle(ctx)
+		Expect(config.Status.Node.UID).To(Equal(newUID))
+		Expect(config.Status.Pool).To(Equal("infra"))
+		Expect(node.Labels).To(HaveKeyWithValue(poolv1.NodeRoleLabelPrefix+"infra", ""))
+		Expect(s.told()).To(ContainSubstring(bootstrapv1.EventLabelsRestored))
+	})
+
+	It("is over: a relabelled Node moves, and a conflict is told once", func() {
+		s := newSite(revoked, ready, labelled(role("edge")))
+		config, _ := s.settle(ctx)
+		Expect(config.Status.Pool).To(Equal("edge"))
+		Expect(s.told()).To(ContainSubstring(bootstrapv1.EventPoolChanged))
+
+		s = newSite(revoked, ready, labelled(role("edge", "infra")))
+		config, _ = s.settle(ctx)
+		Expect(config.Status.Pool).To(Equal("infra"))
+		Expect(strings.Count(s.told(), bootstrapv1.PoolConflictReason)).To(Equal(1))
+	})
+
+	It("is left alone while its config is paused", func() {
+		s := newSite(ready, func(config *bootstrapv1.PoolbootConfig) { config.Annotations[clusterv1.PausedAnnotation] = "" })
+		s.settle(ctx)
+		Expect(s.writes).To(BeZero())
+	})
+})
