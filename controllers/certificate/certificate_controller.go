@@ -29,6 +29,9 @@ const (
 	ApprovedReason = "PoolbootNodeInPool"
 	DeniedReason   = "PoolbootNodeNotAllowed"
 
+	// watchName tells the watch on certificate signing requests from every other in the manager.
+	watchName = "certificate-requests"
+
 	// waitRetry is when to look again at a request that waits.
 	waitRetry = 5 * time.Second
 )
@@ -104,7 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, config *bootstrapv1.PoolbootConfig) (ctrl.Result, error) {
-	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.controller, Name: "certificate-requests", Configs: r.Client}
+	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.controller, Name: watchName, Configs: r.Client}
 	if err := watch.CertificateSigningRequests(ctx, cluster); err != nil {
 		return ctrl.Result{}, err
 	}

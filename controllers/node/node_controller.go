@@ -32,6 +32,9 @@ const (
 	// action is what events say this controller was doing.
 	action = "CompareNode"
 
+	// watchName tells the watch on Nodes from every other in the manager.
+	watchName = "node-nodes"
+
 	// conflictRetry is when to look again after somebody else wrote the Node or the PoolbootConfig first.
 	conflictRetry = 200 * time.Millisecond
 )
@@ -91,7 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, cluster client.ObjectKey, config *bootstrapv1.PoolbootConfig) error {
-	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.controller, Name: "node-nodes", Configs: r.Client}
+	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.controller, Name: watchName, Configs: r.Client}
 	if err := watch.Nodes(ctx, cluster, nodeChanged()); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func newSite(changes ...any) *site {
 		Client:    interceptor.NewClient(s.Client.(client.WithWatch), s.faults()),
 		APIReader: s.Client,
 		ClusterCache: clustercache.NewFakeClusterCache(interceptor.NewClient(s.workload, s.faults()),
-			client.ObjectKey{Namespace: namespace, Name: clusterName}, "node-nodes"),
+			client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName),
 		Recorder:         s.events,
 		OverlayNamespace: overlay.Namespace,
 	}

@@ -61,7 +61,7 @@ func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]s
 	value, err := ignition.Marshal(ignition.Merge(base, overlay))
 	return value, map[string]string{
 		bootstrapv1.OverlayConfigurationAnnotation: configuration,
-		credentialIDAnnotation:         credential.ID,
+		credentialIDAnnotation:                     credential.ID,
 		bootstrapv1.OverlayExpiresAnnotation:       credential.Expires.UTC().Format(time.RFC3339),
 	}, err
 }

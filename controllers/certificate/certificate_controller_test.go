@@ -1,0 +1,101 @@
+package certificate
+
+import (
+	"context"
+	"crypto/x509"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var _ = Describe("The approver", func() {
+	var (
+		ctx      context.Context
+		workload client.Client
+		told     *events.FakeRecorder
+		r        *Reconciler
+		config   = client.ObjectKey{Namespace: namespace, Name: name}
+	)
+	// world is a booting Machine and what is in its workload cluster.
+	world := func(objects ...client.Object) {
+		scheme := runtime.NewScheme()
+		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme} {
+			Expect(add(scheme)).To(Succeed())
+		}
+		management := fake.NewClientBuilder().WithScheme(scheme).WithObjects(newConfig())
+		for _, pool := range pools() {
+			management.WithObjects(&pool)
+		}
+		workload = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+		told = events.NewFakeRecorder(10)
+		c := management.Build()
+		r = &Reconciler{Client: c, APIReader: c, Recorder: told,
+			ClusterCache: clustercache.NewFakeClusterCache(workload, client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName)}
+	}
+	reconcile := func() ctrl.Result {
+		GinkgoHelper()
+		result, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: config})
+		Expect(err).NotTo(HaveOccurred())
+		return result
+	}
+	verdictOn := func(name string) certificatesv1.RequestConditionType {
+		GinkgoHelper()
+		request := &certificatesv1.CertificateSigningRequest{}
+		Expect(workload.Get(ctx, client.ObjectKey{Name: name}, request)).To(Succeed())
+		if len(request.Status.Conditions) == 0 {
+			return ""
+		}
+		Expect(request.Status.Conditions).To(HaveLen(1))
+		Expect(request.Status.Conditions[0].Status).To(Equal(corev1.ConditionTrue))
+		return request.Status.Conditions[0].Type
+	}
+	BeforeEach(func(c SpecContext) { ctx = c })
+
+	It("approves what its Node asks for and denies the rest, with an event for each", func() {
+		other := newRequest(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + "other" })
+		other.Name = "node-csr-2"
+		world(newNode(), newRequest(), other)
+		Expect(reconcile()).To(BeZero())
+		Expect(verdictOn("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
+		Expect(verdictOn("node-csr-2")).To(Equal(certificatesv1.CertificateDenied))
+		Expect(told.Events).To(Receive(ContainSubstring(bootstrapv1.EventRequestApproved)))
+		Expect(told.Events).To(Receive(ContainSubstring(bootstrapv1.EventRequestDenied)))
+		Expect(reconcile()).To(BeZero())
+		Expect(told.Events).NotTo(Receive())
+	})
+
+	It("waits for the Node and then approves", func() {
+		world(newRequest())
+		Expect(reconcile().RequeueAfter).To(Equal(waitRetry))
+		Expect(verdictOn("node-csr-1")).To(BeEmpty())
+		Expect(workload.Create(ctx, newNode())).To(Succeed())
+		reconcile()
+		Expect(verdictOn("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
+	})
+
+	It("leaves requests of other credentials alone", func() {
+		foreign := newRequest()
+		foreign.Spec.Username = "system:bootstrap:zzzzzz"
+		world(newNode(), foreign)
+		Expect(reconcile()).To(BeZero())
+		Expect(verdictOn("node-csr-1")).To(BeEmpty())
+	})
+
+	It("waits for a workload cluster that can't be reached", func() {
+		world()
+		r.ClusterCache = clustercache.NewFakeEmptyClusterCache()
+		Expect(reconcile().RequeueAfter).To(Equal(waitRetry))
+	})
+})
