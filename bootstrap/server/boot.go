@@ -64,30 +64,35 @@ func (s *Server) waitForBoot(ctx context.Context, record Record) (*boot, error) 
 	if ready != nil || err != nil {
 		return ready, err
 	}
-	if err := s.recording.request(ctx, record); err != nil {
+	start, result := time.Now(), "timeout"
+	s.opts.Metrics.waiting.Inc()
+	defer func() {
+		s.opts.Metrics.waiting.Dec()
+		s.opts.Metrics.waitSeconds.WithLabelValues(result).Observe(time.Since(start).Seconds())
+	}()
+	held, release := context.WithTimeout(ctx, s.opts.Wait)
+	defer release()
+	if err := s.recording.request(held, record); err != nil {
+		result = "error"
 		s.opts.Metrics.recordErrors.Inc()
 		return nil, unavailable(fmt.Errorf("recording the boot request of PoolbootConfig %s: %w", record.NamespacedName, err))
 	}
-	s.opts.Metrics.waiting.Inc()
-	defer s.opts.Metrics.waiting.Dec()
-	start, result := time.Now(), "timeout"
-	defer func() { s.opts.Metrics.waitSeconds.WithLabelValues(result).Observe(time.Since(start).Seconds()) }()
-	timeout := time.NewTimer(s.opts.Wait)
-	defer timeout.Stop()
 	for {
 		select {
 		case <-changed.changed:
 			ready, missing, err = s.lookForBoot(ctx, record, changed)
-			if ready != nil {
+			switch {
+			case err != nil:
+				result = "error"
+				return nil, err
+			case ready != nil:
 				result = "served"
+				return ready, nil
 			}
-			if ready != nil || err != nil {
-				return ready, err
+		case <-held.Done():
+			if ctx.Err() != nil {
+				result = "gone"
 			}
-		case <-ctx.Done():
-			result = "gone"
-			return nil, notReady("the host hung up: %s", missing)
-		case <-timeout.C:
 			if record.Pending != "" {
 				missing += "; " + record.Pending
 			}

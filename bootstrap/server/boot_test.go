@@ -127,6 +127,26 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.requests()).To(Equal(1))
 	})
 
+	It("is answered in time when recording its request takes too long", func() {
+		w.set(func() { w.stuck = true })
+		start := time.Now()
+		response, _ := serve(w, short).get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+		Expect(time.Since(start)).To(BeNumerically("<", 10*time.Second), "Ignition waits no longer")
+	})
+
+	It("is recorded as served also when the first write fails", func() {
+		w.addOverlay("machine-0", name, life)
+		w.failWrites()
+		s := serve(w, long)
+		response, _ := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK))
+		Eventually(w.failures).Should(Equal(1))
+		w.set(func() { w.writeErr = nil })
+		s.handler.Finish()
+		Expect(w.servings()).To(Equal(1))
+	})
+
 	It("makes one record however often it asks at a time", func() {
 		s := serve(w, short)
 		var hosts sync.WaitGroup

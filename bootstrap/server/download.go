@@ -31,8 +31,8 @@ func (s *Server) serveRendered(ctx context.Context, w http.ResponseWriter, r *ht
 func (s *Server) waitForRendered(ctx context.Context, record Record, name types.NamespacedName) (*poolBytes, error) {
 	changed := s.changes.subscribe()
 	defer changed.end()
-	timeout := time.NewTimer(s.opts.Wait)
-	defer timeout.Stop()
+	held, release := context.WithTimeout(ctx, s.opts.Wait)
+	defer release()
 	for {
 		pool, missing, err := s.lookForAllowed(ctx, record, name, changed)
 		if pool != nil || err != nil {
@@ -40,9 +40,7 @@ func (s *Server) waitForRendered(ctx context.Context, record Record, name types.
 		}
 		select {
 		case <-changed.changed:
-		case <-ctx.Done():
-			return nil, missing
-		case <-timeout.C:
+		case <-held.Done():
 			return nil, missing
 		}
 	}

@@ -14,7 +14,7 @@ type Metrics struct {
 	requests      *prometheus.CounterVec   // requests_total by path (config, rendered, health, unknown) and code
 	seconds       *prometheus.HistogramVec // request_seconds by path: from the request's header to the answer's last byte
 	waiting       prometheus.Gauge         // boots_waiting: hosts whose request is held open
-	waitSeconds   *prometheus.HistogramVec // boot_wait_seconds by result (served, timeout, gone): how long hosts were held
+	waitSeconds   *prometheus.HistogramVec // boot_wait_seconds by result (served, timeout, gone, error): how long hosts were held
 	recordErrors  prometheus.Counter       // record_errors_total: boots that could not be written to a PoolbootConfig
 	renderedBytes prometheus.Gauge         // rendered_cached_bytes: compressed rendered configs kept ready
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/lru"
 )
 
@@ -52,14 +53,21 @@ func (r *recording) request(ctx context.Context, record Record) error {
 	return err
 }
 
-// serve records that an overlay was handed out for the first time.
+// serve records that an overlay was handed out for the first time. A host seldom asks again once it was answered, so a
+// write that fails is tried again for some seconds.
 func (r *recording) serve(ctx context.Context, record Record, overlay *Overlay) error {
 	if !r.claim(r.served, record.UID, overlay.Version, func(last any) bool { return last == overlay.Version }) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
-	defer cancel()
-	err := r.to.Served(ctx, record, r.now())
+	at := r.now()
+	var err error
+	again := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 5}
+	_ = wait.ExponentialBackoffWithContext(ctx, again, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+		defer cancel()
+		err = r.to.Served(ctx, record, at)
+		return err == nil, nil
+	})
 	if err != nil {
 		r.served.Remove(record.UID)
 	}

@@ -44,6 +44,8 @@ type world struct {
 	requested []time.Time
 	served    []time.Time
 	writeErr  error
+	failed    int  // writes of Served
+	stuck     bool // writes take as long as they may
 	onRequest func()
 }
 
@@ -81,24 +83,32 @@ func (w renderedOf) Get(_ context.Context, name types.NamespacedName) (*poolv1.M
 	return w.rendered[name].DeepCopy(), nil
 }
 
-func (w *world) Requested(_ context.Context, record server.Record, at time.Time) error {
+func (w *world) Requested(ctx context.Context, _ server.Record, at time.Time) error {
 	w.mu.Lock()
-	err, hook := w.writeErr, w.onRequest
+	err, hook, stuck := w.writeErr, w.onRequest, w.stuck
 	if err == nil {
 		w.requested = append(w.requested, at)
 	}
 	w.mu.Unlock()
+	if stuck {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if err == nil && hook != nil {
 		hook()
 	}
 	return err
 }
 
-func (w *world) Served(_ context.Context, record server.Record, at time.Time) error {
+func (w *world) Served(_ context.Context, _ server.Record, at time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.writeErr != nil {
+		w.failed++
+		return w.writeErr
+	}
 	w.served = append(w.served, at)
-	return w.writeErr
+	return nil
 }
 
 func (w *world) requests() int {
@@ -111,6 +121,12 @@ func (w *world) servings() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.served)
+}
+
+func (w *world) failures() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed
 }
 
 func (w *world) renderedReads() int {
@@ -168,7 +184,7 @@ func (w *world) addOverlay(config types.UID, rendered string, life time.Duration
 	})
 }
 
-// anyRendered returns the name of some rendered config.
+// renderedNames returns the names of all rendered configs.
 func (w *world) renderedNames() []types.NamespacedName {
 	w.mu.Lock()
 	defer w.mu.Unlock()
