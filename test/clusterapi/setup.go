@@ -47,17 +47,12 @@ func setUpClusterCache(ctx context.Context, mgr ctrl.Manager) (clustercache.Clus
 	if err != nil {
 		return nil, err
 	}
-	HurryConnections(clusterCache)
-	return clusterCache, nil
-}
-
-// HurryConnections makes a cluster cache try again after two seconds, not thirty, when a workload cluster can't be reached.
-func HurryConnections(clusterCache clustercache.ClusterCache) {
-	if c, ok := clusterCache.(interface {
+	if hurried, ok := clusterCache.(interface {
 		SetConnectionCreationRetryInterval(time.Duration)
 	}); ok {
-		c.SetConnectionCreationRetryInterval(connectionRetry)
+		hurried.SetConnectionCreationRetryInterval(connectionRetry)
 	}
+	return clusterCache, nil
 }
 
 func setUpReconcilers(ctx context.Context, mgr ctrl.Manager, clusterCache clustercache.ClusterCache, options Options) error {

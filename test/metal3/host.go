@@ -136,7 +136,6 @@ func (r *hostReconciler) provision(ctx context.Context, host *bmov1alpha1.BareMe
 	if err := r.options.Hardware.PowerOn(ctx, host, deployment.userData); err != nil {
 		return 0, fmt.Errorf("power on: %w", err)
 	}
-	r.end(host)
 	status := &host.Status
 	status.PoweredOn = true
 	status.Provisioning.State = bmov1alpha1.StateProvisioned
@@ -161,7 +160,6 @@ func (r *hostReconciler) deprovision(ctx context.Context, host *bmov1alpha1.Bare
 	if left := r.options.Deprovisioning - time.Since(cleaning.started); left > 0 {
 		return left, nil
 	}
-	r.end(host)
 	status.Provisioning = bmov1alpha1.ProvisionStatus{State: bmov1alpha1.StateAvailable, ID: status.Provisioning.ID}
 	return 0, nil
 }
@@ -224,7 +222,9 @@ func (r *hostReconciler) delete(ctx context.Context, host *bmov1alpha1.BareMetal
 	if err := r.options.Hardware.PowerOff(ctx, host); err != nil {
 		return fmt.Errorf("power off: %w", err)
 	}
-	r.end(host)
+	r.mu.Lock()
+	delete(r.work, host.UID)
+	r.mu.Unlock()
 	data := &bmov1alpha1.HardwareData{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}}
 	if err := client.IgnoreNotFound(r.Delete(ctx, data)); err != nil {
 		return err
@@ -234,7 +234,8 @@ func (r *hostReconciler) delete(ctx context.Context, host *bmov1alpha1.BareMetal
 	return client.IgnoreNotFound(r.Patch(ctx, host, client.MergeFrom(before)))
 }
 
-// current returns the operation of the host's state, if it has begun.
+// current returns the operation of the host's state, if it has begun. That of an earlier state counts for nothing: between
+// two deployments there is always a cleaning.
 func (r *hostReconciler) current(host *bmov1alpha1.BareMetalHost) (work, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -248,10 +249,4 @@ func (r *hostReconciler) begin(host *bmov1alpha1.BareMetalHost, userData []byte)
 	w := work{state: host.Status.Provisioning.State, started: time.Now(), userData: userData}
 	r.work[host.UID] = w
 	return w
-}
-
-func (r *hostReconciler) end(host *bmov1alpha1.BareMetalHost) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.work, host.UID)
 }

@@ -99,7 +99,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 		Expect(host.Status.PoweredOn).To(BeTrue())
 		Expect(host.Spec.ConsumerRef.Name).To(Equal(metal3Machine.Name))
 		Expect(host.Spec.UserData.Name).To(Equal(machine.Spec.Bootstrap.ConfigRef.Name))
-		Expect(power.Events()).To(Equal([]string{"right boots with the pointer"}))
+		Expect(power.of(host)()).To(Equal([]string{"right boots with the pointer"}))
 		Eventually(func(g Gomega) {
 			g.Expect(get(ctx, metal3Machine)).To(Succeed())
 			g.Expect(metal3Machine.Annotations).To(HaveKeyWithValue(infrav1.HostAnnotation, namespace+"/right"))
@@ -122,7 +122,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 		before := host.DeepCopy()
 		metav1.SetMetaDataAnnotation(&host.ObjectMeta, bmov1alpha1.RebootAnnotationPrefix, "")
 		Expect(c.Patch(ctx, host, client.MergeFrom(before))).To(Succeed())
-		Eventually(power.Events).Should(Equal([]string{"right boots with the pointer", "right is off", "right boots again"}))
+		Eventually(power.of(host)).Should(Equal([]string{"right boots with the pointer", "right is off", "right boots again"}))
 		Expect(get(ctx, host)).To(Succeed())
 		Expect(host.Annotations).NotTo(HaveKey(bmov1alpha1.RebootAnnotationPrefix))
 	})
@@ -138,7 +138,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 			g.Expect(get(ctx, metal3Machine)).NotTo(Succeed())
 		}).Should(Succeed())
 		Expect(host.Status.PoweredOn).To(BeFalse())
-		Expect(power.Events()).To(HaveEach(HavePrefix("right ")), "the host that does not fit was left alone")
+		Expect(power.of(other)()).To(BeEmpty(), "the host that does not fit was left alone")
 	})
 })
 

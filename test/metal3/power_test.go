@@ -2,6 +2,7 @@ package metal3_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -37,9 +38,17 @@ func (p *powerLog) add(event string) {
 	p.events = append(p.events, event)
 }
 
-// Events returns what was done so far.
-func (p *powerLog) Events() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return append([]string{}, p.events...)
+// of returns a function that returns what was done to a host so far.
+func (p *powerLog) of(host *bmov1alpha1.BareMetalHost) func() []string {
+	return func() []string {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		var events []string
+		for _, event := range p.events {
+			if strings.HasPrefix(event, host.Name+" ") {
+				events = append(events, event)
+			}
+		}
+		return events
+	}
 }
