@@ -42,10 +42,21 @@ var _ = Describe("Pointer", func() {
 		Expect(string(document)).NotTo(ContainSubstring("security"))
 	})
 
-	It("refuses a CA that is not PEM", func() {
-		_, err := ignition.Pointer{URL: pointer.URL, Token: pointer.Token, CA: []byte("none")}.Marshal()
-		Expect(err).To(MatchError(ContainSubstring("not PEM")))
+	It("names a CA once that the bundle has twice, because Ignition refuses it twice", func() {
+		twice := pointer
+		twice.CA = []byte(ca + ca)
+		Expect(twice.Marshal()).To(Equal(must(pointer.Marshal())))
 	})
+
+	DescribeTable("refuses as CA what is not certificates",
+		func(bundle string) {
+			_, err := ignition.Pointer{URL: pointer.URL, Token: pointer.Token, CA: []byte(bundle)}.Marshal()
+			Expect(err).To(MatchError(ContainSubstring("certificates in PEM")))
+		},
+		Entry("no PEM", "none"),
+		Entry("something behind a certificate", ca+"none"),
+		Entry("a key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("key")}))),
+	)
 
 	DescribeTable("is not read from another document",
 		func(document, message string) {

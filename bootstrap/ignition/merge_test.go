@@ -1,6 +1,10 @@
 package ignition_test
 
 import (
+	"fmt"
+	"math/rand"
+	"strings"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -10,6 +14,42 @@ import (
 // file is a document with one file.
 func file(body string) string {
 	return `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/motd",` + body + `}]}}`
+}
+
+// anyConfig is a configuration of a few of the entries that have keys of their own, each with some of its fields.
+func anyConfig(random *rand.Rand) ignition.Config {
+	GinkgoHelper()
+	lists := []struct {
+		section, list string
+		keys, fields  []string
+	}{
+		{"storage", "files", []string{`"path":"/a"`, `"path":"/b"`, `"path":"/c"`}, []string{`"mode":420`, `"mode":384`, `"overwrite":false`,
+			`"contents":{"source":"data:,x"}`, `"contents":{"compression":"gzip","source":"data:,y"}`, `"append":[{"source":"data:,z"}]`, `"user":{"id":1}`}},
+		{"storage", "directories", []string{`"path":"/d"`, `"path":"/c"`}, []string{`"mode":493`, `"user":{"name":"a"}`}},
+		{"storage", "filesystems", []string{`"device":"/dev/a"`, `"device":"/dev/b"`}, []string{`"format":"xfs"`, `"format":"ext4","label":"l"`}},
+		{"storage", "disks", []string{`"device":"/dev/c"`}, []string{`"wipeTable":true`, `"partitions":[{"number":1,"label":"p"}]`, `"partitions":[{"number":2}]`}},
+		{"storage", "raid", []string{`"name":"r","level":"raid0","devices":["/dev/a"]`}, []string{`"spares":0`, `"options":["-v"]`}},
+		{"systemd", "units", []string{`"name":"a.service"`, `"name":"b.service"`}, []string{`"enabled":true`, `"mask":false`, `"contents":"[Unit]"`,
+			`"dropins":[{"name":"1.conf","contents":"[Unit]"}]`, `"dropins":[{"name":"2.conf"},{"name":"1.conf"}]`}},
+		{"passwd", "users", []string{`"name":"core"`, `"name":"admin"`}, []string{`"sshAuthorizedKeys":["k1"]`, `"sshAuthorizedKeys":["k2","k1"]`, `"uid":5`}},
+	}
+	document := map[string][]string{}
+	for _, list := range lists {
+		var entries []string
+		for _, key := range list.keys {
+			if random.Intn(2) == 0 {
+				entries = append(entries, "{"+key+","+list.fields[random.Intn(len(list.fields))]+"}")
+			}
+		}
+		document[list.section] = append(document[list.section], fmt.Sprintf("%q:[%s]", list.list, strings.Join(entries, ",")))
+	}
+	// What does not fit together, a file where another list has a directory, is thrown away.
+	config, err := ignition.Parse([]byte(fmt.Sprintf(`{"ignition":{"version":"3.5.0"},"storage":{%s},"systemd":{%s},"passwd":{%s}}`,
+		strings.Join(document["storage"], ","), strings.Join(document["systemd"], ","), strings.Join(document["passwd"], ","))))
+	if err != nil {
+		return anyConfig(random)
+	}
+	return config
 }
 
 var _ = Describe("Merge", func() {
@@ -67,6 +107,17 @@ var _ = Describe("Merge", func() {
 	It("remembers that a file must not be overwritten", func() {
 		merged := ignition.Merge(parse(file(`"overwrite":false`)), parse(file(`"contents":{"source":"data:,b"}`)), parse(file(`"mode":384`)))
 		Expect(marshal(merged)).To(MatchJSON(file(`"mode":384,"contents":{"source":"data:,b"},"overwrite":false`)))
+	})
+
+	It("makes the same of many as of one after the other", func() {
+		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
+		for range 300 {
+			var configs []ignition.Config
+			for range 2 + random.Intn(5) {
+				configs = append(configs, anyConfig(random))
+			}
+			Expect(marshal(ignition.Merge(configs...))).To(Equal(marshal(mergedInTurn(configs))))
+		}
 	})
 
 	It("makes nothing of nothing", func() {

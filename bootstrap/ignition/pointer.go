@@ -1,6 +1,7 @@
 package ignition
 
 import (
+	"bytes"
 	"encoding/pem"
 	"errors"
 	"strings"
@@ -31,25 +32,36 @@ type Pointer struct {
 
 // Marshal writes the pointer as Ignition of spec 3.1.
 func (p Pointer) Marshal() ([]byte, error) {
-	config := types.Config{Ignition: types.Ignition{
+	authorities, err := authoritiesIn(p.CA)
+	if err != nil {
+		return nil, err
+	}
+	return canonical(types.Config{Ignition: types.Ignition{
 		Version: pointerVersion,
 		Config: types.IgnitionConfig{Merge: []types.Resource{{
 			Source:      &p.URL,
 			HTTPHeaders: bearer(p.Token),
 		}}},
-	}}
-	authorities := &config.Ignition.Security.TLS.CertificateAuthorities
-	for rest := p.CA; len(strings.TrimSpace(string(rest))) > 0; {
-		block, after := pem.Decode(rest)
-		if block == nil {
-			return nil, errors.New("the config server's CA is not PEM")
+		Security: types.Security{TLS: types.TLS{CertificateAuthorities: authorities}},
+	}})
+}
+
+// authoritiesIn makes one entry of every certificate, once: an older Ignition reads only the first certificate of an entry,
+// and every Ignition refuses the same entry twice.
+func authoritiesIn(bundle []byte) (authorities []types.Resource, err error) {
+	seen := map[string]bool{}
+	for rest := bundle; len(bytes.TrimSpace(rest)) > 0; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil || block.Type != "CERTIFICATE" {
+			return nil, errors.New("the config server's CA must be certificates in PEM, and nothing else")
 		}
-		// One entry for each: an older Ignition reads only the first certificate of an entry.
 		source := dataurl.EncodeBytes(pem.EncodeToMemory(block))
-		*authorities = append(*authorities, types.Resource{Source: &source})
-		rest = after
+		if !seen[source] {
+			seen[source] = true
+			authorities = append(authorities, types.Resource{Source: &source})
+		}
 	}
-	return canonical(config)
+	return authorities, nil
 }
 
 // bearer is the HTTP header that carries a token.
