@@ -171,6 +171,13 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Entry("with a clock that runs ahead is recorded again", -time.Hour, 1),
 	)
 
+	It("is recorded as asking after what was prepared before, also when the manager's clock is ahead", func() {
+		prepared := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+		w.set(func() { w.records[pointerID][0].PreparedTime = prepared })
+		serve(w, short).get(configPath, token)
+		Expect(w.requested).To(HaveExactElements(BeTemporally(">", prepared)))
+	})
+
 	It("is recorded as served once for each overlay", func() {
 		w.addOverlay("machine-0", name, life)
 		s := serve(w, long)

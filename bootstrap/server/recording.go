@@ -46,7 +46,11 @@ func (r *recording) request(ctx context.Context, record Record) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	err := r.to.Requested(ctx, record, now)
+	at := now
+	if !at.After(record.PreparedTime) { // the manager's clock is ahead: the request came after what it prepared all the same
+		at = record.PreparedTime.Add(time.Microsecond)
+	}
+	err := r.to.Requested(ctx, record, at)
 	if err != nil {
 		r.requested.Remove(record.UID)
 	}
