@@ -133,7 +133,7 @@ func (r *Reconciler) clusterOf(ctx context.Context, p *poolv1.MachineConfigPool)
 	if err := r.Client.Get(ctx, key, cluster); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
-		return nil, fmt.Errorf("Cluster %s: %w", key, err)
+		return nil, fmt.Errorf("pool's Cluster %s: %w", key, err)
 	}
 	return cluster, nil
 }

@@ -26,18 +26,15 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("machineconfigpool-controller")
 	}
-	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machineconfigpool").
 		For(&poolv1.MachineConfigPool{}).
 		Owns(&poolv1.MachineConfig{}).
-		// Others of the cluster inherit from a pool, or have its role.
-		Watches(&poolv1.MachineConfigPool{}, r.requests(func(o client.Object) concern {
-			return ofCluster(o.(*poolv1.MachineConfigPool).Spec.ClusterName)
-		}), specChanged).
-		Watches(&poolv1.MachineConfig{}, r.requests(ofMachineConfig)).
-		Watches(&bootstrapv1.PoolbootConfig{}, r.requests(ofPoolbootConfig), builder.WithPredicates(predicate.Funcs{UpdateFunc: countsDiffer})).
-		Watches(&clusterv1.Cluster{}, r.requests(func(o client.Object) concern { return ofCluster(o.GetName()) }),
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofPool)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&poolv1.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofMachineConfig))).
+		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofPoolbootConfig)),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: countsDiffer})).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofCluster)),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		WithOptions(options).
 		Complete(r)
@@ -46,7 +43,13 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 // concern says whether an event concerns a pool.
 type concern func(*poolv1.MachineConfigPool) bool
 
-func ofCluster(name string) concern {
+func ofCluster(o client.Object) concern {
+	return func(p *poolv1.MachineConfigPool) bool { return p.Spec.ClusterName == o.GetName() }
+}
+
+// ofPool: others of the cluster inherit from a pool, or have its role.
+func ofPool(o client.Object) concern {
+	name := o.(*poolv1.MachineConfigPool).Spec.ClusterName
 	return func(p *poolv1.MachineConfigPool) bool { return p.Spec.ClusterName == name }
 }
 
@@ -77,9 +80,9 @@ func countsDiffer(e event.UpdateEvent) bool {
 	return of(e.ObjectOld) != of(e.ObjectNew)
 }
 
-// requests sends the pools in an object's namespace that it concerns. On an update the old and the new object are asked.
-func (r *Reconciler) requests(concerns func(client.Object) concern) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) (requests []ctrl.Request) {
+// pools sends the pools in an object's namespace that it concerns. On an update the old and the new object are asked.
+func (r *Reconciler) pools(concerns func(client.Object) concern) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) (requests []ctrl.Request) {
 		pools := &poolv1.MachineConfigPoolList{}
 		if err := r.Client.List(ctx, pools, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "MachineConfigPools can't be listed", "namespace", o.GetNamespace())
@@ -92,5 +95,5 @@ func (r *Reconciler) requests(concerns func(client.Object) concern) handler.Even
 			}
 		}
 		return requests
-	})
+	}
 }

@@ -1,0 +1,54 @@
+package machineconfigpool
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var _ = Describe("Watches", func() {
+	DescribeTable("lead to the pools that an object concerns",
+		func(o client.Object, concerns func(client.Object) concern, names ...string) {
+			otherCluster, otherNamespace := newPool("worker-c2", "worker", 0), newPool("elsewhere", "worker", 0)
+			otherCluster.Spec.ClusterName, otherNamespace.Namespace = "c2", "elsewhere"
+			s := newSite(newPool("worker", "worker", 0), newPool("infra", "infra", 0), otherCluster, otherNamespace)
+			var found []string
+			for _, request := range s.reconciler.pools(concerns)(ctx(), o) {
+				Expect(request.Namespace).To(Equal(namespace))
+				found = append(found, request.Name)
+			}
+			Expect(found).To(ConsistOf(names))
+		},
+		Entry("a Cluster: its pools", cluster(), ofCluster, "worker", "infra"),
+		Entry("a pool: those of its Cluster", newPool("worker", "worker", 0), ofPool, "worker", "infra"),
+		Entry("a MachineConfig: all that may select it", config("00-base", "worker", ""), ofMachineConfig, "worker", "infra", "worker-c2"),
+		Entry("a rendered config: its owner only, another way", rendered(), ofMachineConfig),
+		Entry("a PoolbootConfig: the pool that it is recorded in", machine("m1", "infra", "", false), ofPoolbootConfig, "infra"),
+		Entry("a PoolbootConfig without a pool yet: none", machine("m1", "", "", false), ofPoolbootConfig),
+	)
+
+	DescribeTable("pass over what a pool does not count",
+		func(change func(*bootstrapv1.PoolbootConfig), counts bool) {
+			before := machine("m1", "infra", "rendered-infra-0", false)
+			after := before.DeepCopy()
+			change(after)
+			Expect(countsDiffer(event.UpdateEvent{ObjectOld: before, ObjectNew: after})).To(Equal(counts))
+		},
+		Entry("a boot request", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.CredentialID = "abcdef" }, false),
+		Entry("a move to another pool", func(c *bootstrapv1.PoolbootConfig) { c.Status.Pool = "worker" }, true),
+		Entry("a boot", func(c *bootstrapv1.PoolbootConfig) { c.Status.Configuration = "rendered-infra-1" }, true),
+		Entry("a Node that is Ready", func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Conditions = machine("m1", "", "", true).Status.Conditions
+		}, true),
+	)
+})
+
+func rendered() *poolv1.MachineConfig {
+	c := config("rendered-infra-0", "worker", "")
+	c.Labels[poolv1.RenderedForLabel] = "infra"
+	return c
+}
