@@ -20,11 +20,9 @@ type Decision struct {
 	Unsupported []string
 }
 
-// controlPlaneLabels make a Node a control plane, whatever their value.
-var controlPlaneLabels = []string{
-	poolv1.NodeRoleLabelPrefix + "control-plane",
-	poolv1.NodeRoleLabelPrefix + "master",
-}
+// controlPlaneRoles are the words for a control plane. A Node with the role label of one is a control plane, whatever the
+// label's value; a pool of that role, as OpenShift has one, is no custom pool.
+var controlPlaneRoles = []string{"control-plane", "master"}
 
 // Decide says which of a cluster's pools a set of labels belongs to. It is the only place where that is decided.
 //
@@ -60,6 +58,7 @@ func matching(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (c
 		case err != nil:
 			return nil, false, err
 		case !selector.Matches(labels.Set(nodeLabels)):
+		case slices.Contains(controlPlaneRoles, p.Spec.Role):
 		case p.Spec.Role == poolv1.RoleWorker:
 			worker = true
 		default:
@@ -71,8 +70,8 @@ func matching(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (c
 }
 
 func isControlPlane(nodeLabels map[string]string) bool {
-	return slices.ContainsFunc(controlPlaneLabels, func(label string) bool {
-		_, has := nodeLabels[label]
+	return slices.ContainsFunc(controlPlaneRoles, func(role string) bool {
+		_, has := nodeLabels[poolv1.NodeRoleLabelPrefix+role]
 		return has
 	})
 }

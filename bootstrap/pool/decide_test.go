@@ -1,6 +1,7 @@
 package pool_test
 
 import (
+	"errors"
 	"math/rand"
 	"slices"
 	"testing"
@@ -19,7 +20,7 @@ var _ = Describe("Decide", func() {
 		newPool("worker"), newPool("infra"), newPool("storage"),
 		selecting(newPool("gpu"), nil, requirement("example.com/gpu", metav1.LabelSelectorOpIn, "a100", "h100"),
 			requirement("example.com/broken", metav1.LabelSelectorOpDoesNotExist)),
-		selecting(newPool("empty"), nil),
+		selecting(newPool("empty"), nil), newPool("master"),
 	}
 
 	DescribeTable("puts labels in one pool",
@@ -142,7 +143,8 @@ func expectAgreement(t testing.TB, random *rand.Rand) {
 	decision, err := pool.Decide(labels, pools)
 	switch {
 	case role == "conflict":
-		if conflict, ok := err.(*pool.ConflictError); !ok || !slices.Equal(conflict.Roles, custom) {
+		var conflict *pool.ConflictError
+		if !errors.As(err, &conflict) || !slices.Equal(conflict.Roles, custom) {
 			t.Fatalf("labels %v, pools %+v: want a conflict of %v, have %v, %v", labels, pools, custom, decision, err)
 		}
 	case err != nil, decision.Role != role, decision.ControlPlane != controlPlane, controlPlane && !slices.Equal(decision.Unsupported, custom):
