@@ -19,6 +19,7 @@ mount --bind "$root/proc/sys" "$root/proc/sys"
 mount -o remount,bind,ro "$root/proc/sys"
 # The kernel belongs to the machine, but the kubelet sets these and ends when it can't: it gets copies.
 mkdir -p "$root/run/kernel-settings"
+mount -t tmpfs tmpfs "$root/run/kernel-settings"
 for setting in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops \
 	kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
 	copy=$root/run/kernel-settings/$(basename "$setting")
