@@ -77,8 +77,15 @@ func (s *site) logged() string {
 	return s.out.String()
 }
 
+// reply is an answer whose body was read.
+type reply struct {
+	StatusCode    int
+	Header        http.Header
+	ContentLength int64
+}
+
 // ask sends a request as Ignition does: gzip is not undone on the way.
-func (s *site) ask(method, target, bearer string) (*http.Response, []byte) {
+func (s *site) ask(method, target, bearer string) (reply, []byte) {
 	GinkgoHelper()
 	if !strings.HasPrefix(target, "https://") {
 		target = s.URL + target
@@ -91,13 +98,13 @@ func (s *site) ask(method, target, bearer string) (*http.Response, []byte) {
 	}
 	response, err := s.Client().Do(request)
 	Expect(err).NotTo(HaveOccurred())
-	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	Expect(err).NotTo(HaveOccurred())
-	return response, body
+	Expect(response.Body.Close()).To(Succeed())
+	return reply{response.StatusCode, response.Header, response.ContentLength}, body
 }
 
-func (s *site) get(target, bearer string) (*http.Response, []byte) {
+func (s *site) get(target, bearer string) (reply, []byte) {
 	GinkgoHelper()
 	return s.ask(http.MethodGet, target, bearer)
 }

@@ -95,8 +95,8 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 			if err != nil {
 				return "", err
 			}
-			defer connection.Close()
-			return connection.ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
+			shown := connection.ConnectionState().PeerCertificates[0]
+			return shown.SerialNumber.String(), connection.Close()
 		}
 		before, err := serial()
 		Expect(err).NotTo(HaveOccurred())

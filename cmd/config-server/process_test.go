@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -89,9 +90,8 @@ func text(target string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	return string(body), err
+	return string(body), errors.Join(err, response.Body.Close())
 }
 
 // hostClient trusts the config server's CA and keeps no connection.
@@ -112,9 +112,8 @@ func (s *configServer) ask(path, token string) (code int, body []byte, err error
 	if err != nil {
 		return 0, nil, err
 	}
-	defer response.Body.Close()
 	body, err = io.ReadAll(response.Body)
-	return response.StatusCode, body, err
+	return response.StatusCode, body, errors.Join(err, response.Body.Close())
 }
 
 // machine is a PoolbootConfig whose host may ask, and its rendered config.
