@@ -25,9 +25,10 @@ import (
 )
 
 const (
-	// ApprovedReason and DeniedReason are the reasons of the conditions that Poolboot puts on certificate signing requests.
+	// ApprovedReason is the reason on a certificate signing request that Poolboot approves.
 	ApprovedReason = "PoolbootNodeInPool"
-	DeniedReason   = "PoolbootNodeNotAllowed"
+	// DeniedReason is the reason on one that it denies.
+	DeniedReason = "PoolbootNodeNotAllowed"
 
 	// watchName tells the watch on certificate signing requests from every other in the manager.
 	watchName = "certificate-requests"

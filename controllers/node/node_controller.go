@@ -160,7 +160,7 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 	if j.node != nil {
 		patch := client.MergeFromWithOptions(f.node.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		if err := w.Patch(ctx, j.node, patch); err != nil {
-			return fmt.Errorf("Node %s: %w", f.node.Name, err)
+			return fmt.Errorf("patch Node %s: %w", f.node.Name, err)
 		}
 	}
 	ended := false

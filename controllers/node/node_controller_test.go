@@ -40,9 +40,10 @@ type site struct {
 	events     *events.FakeRecorder
 	reconciler *Reconciler
 
-	// writes counts the reconciler's; the one of number failing fails, after it was done when late is set.
+	// writes counts the reconciler's; at the one of number failing it ends: before that is done or, when late is set, after
+	// it.
 	writes, failing int
-	late            bool
+	late, crashed   bool
 }
 
 func newSite(changes ...any) *site {
@@ -80,9 +81,13 @@ func secretAt(key client.ObjectKey) *corev1.Secret {
 func (s *site) faults() interceptor.Funcs {
 	write := func(do func() error) error {
 		s.writes++
+		if s.crashed {
+			return errBroken
+		}
 		if s.writes != s.failing {
 			return do()
 		}
+		s.crashed = true
 		if s.late {
 			_ = do()
 		}
@@ -106,6 +111,7 @@ func (s *site) settle(ctx context.Context) (*bootstrapv1.PoolbootConfig, *corev1
 	GinkgoHelper()
 	for range 20 {
 		before := s.writes
+		s.crashed = false
 		_, err := s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})
 		if err != nil {
 			Expect(err).To(MatchError(errBroken))

@@ -55,10 +55,11 @@ type site struct {
 	events     *events.FakeRecorder
 	reconciler *Reconciler
 
-	// writes counts those of the reconciler in either cluster; the one of number failing fails, after it was done when
-	// late is set.
+	// writes counts those of the reconciler in either cluster; at the one of number failing, or at each that crashesAt
+	// lets not pass, the reconciler ends: before that is done or, when late is set, after it.
 	writes, failing int
-	late            bool
+	crashesAt       func(client.Object) bool
+	late, crashed   bool
 }
 
 func newSite(objects ...client.Object) *site {
@@ -81,12 +82,16 @@ func newSite(objects ...client.Object) *site {
 
 var errBroken = errors.New("connection reset")
 
-// write does a write of the reconciler, unless it is the one that fails.
-func (s *site) write(do func() error) error {
+// write does a write of the reconciler, unless that has crashed: then nothing more is written in the same Reconcile.
+func (s *site) write(object client.Object, do func() error) error {
 	s.writes++
-	if s.writes != s.failing {
+	if s.crashed {
+		return errBroken
+	}
+	if s.writes != s.failing && (s.crashesAt == nil || !s.crashesAt(object)) {
 		return do()
 	}
+	s.crashed = true
 	if s.late {
 		_ = do()
 	}
@@ -96,16 +101,16 @@ func (s *site) write(do func() error) error {
 func (s *site) faults() interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return s.write(func() error { return c.Create(ctx, o, opts...) })
+			return s.write(o, func() error { return c.Create(ctx, o, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return s.write(func() error { return c.Patch(ctx, o, p, opts...) })
+			return s.write(o, func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return s.write(func() error { return c.Delete(ctx, o, opts...) })
+			return s.write(o, func() error { return c.Delete(ctx, o, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return s.write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+			return s.write(o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	}
 }
@@ -135,6 +140,7 @@ func (s *site) settle(ctx context.Context) *bootstrapv1.PoolbootConfig {
 	GinkgoHelper()
 	for range 20 {
 		before := s.writes
+		s.crashed = false
 		_, err := s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})
 		if err != nil {
 			Expect(err).To(MatchError(errBroken))

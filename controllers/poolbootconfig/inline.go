@@ -2,7 +2,6 @@ package poolbootconfig
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -133,8 +132,7 @@ func readInline(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
 }
 
 func overlayError(err error) error {
-	var extra *join.ExtraConfigError
-	if errors.As(err, &extra) {
+	if is[*join.ExtraConfigError](err) {
 		return &reasonError{bootstrapv1.ExtraConfigInvalidReason, err}
 	}
 	return err

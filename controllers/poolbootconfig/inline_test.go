@@ -92,7 +92,7 @@ var _ = Describe("An inline data Secret", func() {
 				s.failing, s.late = failing, late
 				config := s.settle(ctx)
 				Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue(), "write %d", failing)
-				Expect(string(s.secret(ctx).Annotations[credentialIDAnnotation])).To(Equal(config.Status.Boot.CredentialID), "write %d", failing)
+				Expect(s.secret(ctx).Annotations[credentialIDAnnotation]).To(Equal(config.Status.Boot.CredentialID), "write %d", failing)
 				Expect(s.tokens(ctx)).To(ContainElement(config.Status.Boot.CredentialID), "write %d", failing)
 				Expect(len(s.tokens(ctx))).To(BeNumerically("<=", 2), "write %d", failing)
 				if s.writes < failing {
@@ -100,6 +100,20 @@ var _ = Describe("An inline data Secret", func() {
 				}
 			}
 		}
+	})
+
+	It("makes no more credentials, however often the manager ends before the Secret is made", func() {
+		s, crashes := usual(), 0
+		s.crashesAt = func(o client.Object) bool {
+			if _, is := o.(*corev1.Secret); !is || o.GetName() != machineName || crashes == 3 {
+				return false
+			}
+			crashes++
+			return true
+		}
+		config := s.settle(ctx)
+		Expect(crashes).To(Equal(3))
+		Expect(s.tokens(ctx)).To(ConsistOf(config.Status.Boot.CredentialID))
 	})
 
 	It("gives its record back when the status is lost", func() {

@@ -2,6 +2,7 @@ package poolbootconfig
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -66,15 +67,21 @@ func decide(config *bootstrapv1.PoolbootConfig, machineLabels map[string]string,
 }
 
 func poolErrorReason(err error) string {
-	switch err.(type) {
-	case *pool.NotFoundError:
+	switch {
+	case is[*pool.NotFoundError](err):
 		return bootstrapv1.PoolNotFoundReason
-	case *pool.NotRegistrableError, *pool.SelectorError:
+	case is[*pool.NotRegistrableError](err), is[*pool.SelectorError](err):
 		return bootstrapv1.PoolNotRegistrableReason
-	case *pool.ControlPlaneError:
+	case is[*pool.ControlPlaneError](err):
 		return bootstrapv1.ControlPlaneNotSupportedReason
 	}
 	return bootstrapv1.PoolConflictReason
+}
+
+// is says whether an error is of a kind.
+func is[Kind error](err error) bool {
+	_, is := errors.AsType[Kind](err)
+	return is
 }
 
 // poolsOf lists the pools of a cluster.
