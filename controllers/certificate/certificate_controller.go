@@ -37,6 +37,11 @@ const (
 	waitRetry = 5 * time.Second
 )
 
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
 // Reconciler decides certificate signing requests of workload clusters. Besides the manager's own rights it needs, in the
 // workload cluster, those of an approver for the signer kubernetes.io/kube-apiserver-client-kubelet; Cluster API's
 // kubeconfig has them.
