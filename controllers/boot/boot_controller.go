@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"regexp"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -160,24 +159,21 @@ func (r *Reconciler) preparation() []phase {
 
 // settle turns the outcome of a run into the condition, the event, the metric and the time of the next try.
 func (r *Reconciler) settle(ctx context.Context, s *scope, err error) (ctrl.Result, error) {
-	var failed *failure
-	switch {
-	case err == nil:
+	if err == nil {
 		return ctrl.Result{}, nil
-	case errors.Is(err, errAbandoned):
-		return ctrl.Result{}, r.abandon(ctx, s)
-	default:
-		failed = failureOf(err)
 	}
-	bootsTotal.WithLabelValues(failed.reason).Inc()
+	if errors.Is(err, errAbandoned) {
+		return ctrl.Result{}, r.abandon(ctx, s)
+	}
+	failed := failureOf(err)
+	if failed.reason != bootstrapv1.WaitingForHostReason {
+		bootsTotal.WithLabelValues(failed.reason).Inc()
+	}
 	if err := r.setCondition(ctx, s, failed); err != nil {
 		return ctrl.Result{}, errors.Join(failed, err)
 	}
-	if failed.retry > 0 {
+	if failed.waits {
 		return ctrl.Result{RequeueAfter: failed.retry}, nil
 	}
 	return ctrl.Result{}, failed
 }
-
-// retryInterval is how soon something that only has to be waited for is looked at again, beside the watches on it.
-const retryInterval = 5 * time.Second

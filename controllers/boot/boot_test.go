@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -121,6 +122,20 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.writes).To(Equal(5))
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(w.writes).To(Equal(5), "a second look costs none")
+	})
+
+	It("is counted by what became of it", func(ctx SpecContext) {
+		count := func(outcome string) float64 { return testutil.ToFloat64(bootsTotal.WithLabelValues(outcome)) }
+		prepared, failed := count(outcomePrepared), count(bootstrapv1.PoolNotRenderedReason)
+		configuration := s.infra.Status.Configuration
+		s.infra.Status.Configuration = nil
+		w := s.world()
+		_, err := w.ask(ctx)
+		Expect(err).To(HaveOccurred())
+		change(ctx, w.management, s.infra, func(p *poolv1.MachineConfigPool) { p.Status.Configuration = configuration })
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(count(bootstrapv1.PoolNotRenderedReason) - failed).To(Equal(1.0))
+		Expect(count(outcomePrepared) - prepared).To(Equal(1.0))
 	})
 
 	It("is told apart by the name of its host where the config says so", func(ctx SpecContext) {
@@ -252,9 +267,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		consumer := s.host.Spec.ConsumerRef
 		s.host.Spec.ConsumerRef = nil
 		w := s.world()
-		result, err := w.ask(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(result.RequeueAfter).To(Equal(retryInterval))
+		Expect(w.ask(ctx)).To(BeZero(), "the watch on hosts tells")
 		expectNotPrepared(ctx, w, bootstrapv1.HostNotReadyReason, hostName)
 		change(ctx, w.management, s.host, func(h *hostObject) { h.Spec.ConsumerRef = consumer })
 		Expect(w.reconcile(ctx)).To(BeZero())

@@ -15,13 +15,19 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
+// retryInterval is how soon a workload cluster that can't be reached is tried again: the cluster cache tells of a connection
+// that is made, but not of one that it never saw broken.
+const retryInterval = 5 * time.Second
+
 // failure is why a boot is not prepared, as the condition BootPrepared tells it.
 type failure struct {
 	// reason is the condition's reason.
 	reason string
 	// err is the condition's message: object, field and cure.
 	err error
-	// retry is when to look again at a state that only has to be waited for; 0 means a fault, which backs off.
+	// waits is true for a state that ends by itself; everything else is a fault, which is tried again ever more seldom.
+	waits bool
+	// retry is when to look again at a state whose end no watch tells.
 	retry time.Duration
 }
 
@@ -36,21 +42,21 @@ func fault(reason, format string, args ...any) error {
 
 // waiting makes the failure that is none: no host needs its configuration yet.
 func waiting(err error) *failure {
-	return &failure{reason: bootstrapv1.WaitingForHostReason, err: err, retry: retryInterval}
+	return &failure{reason: bootstrapv1.WaitingForHostReason, err: err, waits: true}
 }
 
 // failureOf gives an error of any package the reason that users know it by.
 func failureOf(err error) *failure {
 	var known *failure
 	if errors.As(err, &known) {
-		return &failure{reason: known.reason, err: err, retry: known.retry}
+		return &failure{reason: known.reason, err: err, waits: known.waits, retry: known.retry}
 	}
 	for _, kind := range []struct {
 		is     bool
 		reason string
-		retry  time.Duration
+		waits  bool
 	}{
-		{is: is[*host.NotReadyError](err), reason: bootstrapv1.HostNotReadyReason, retry: retryInterval},
+		{is: is[*host.NotReadyError](err), reason: bootstrapv1.HostNotReadyReason, waits: true},
 		{is: is[*pool.NotFoundError](err), reason: bootstrapv1.PoolNotFoundReason},
 		{is: is[*pool.ConflictError](err), reason: bootstrapv1.PoolConflictReason},
 		{is: is[*pool.DuplicateError](err), reason: bootstrapv1.PoolConflictReason},
@@ -62,7 +68,7 @@ func failureOf(err error) *failure {
 		{is: is[*join.ExtraConfigError](err), reason: bootstrapv1.ExtraConfigInvalidReason},
 	} {
 		if kind.is {
-			return &failure{reason: kind.reason, err: err, retry: kind.retry}
+			return &failure{reason: kind.reason, err: err, waits: kind.waits}
 		}
 	}
 	return &failure{reason: bootstrapv1.BootFailedReason, err: err}
@@ -78,7 +84,7 @@ func remote(do phase) phase {
 	return func(ctx context.Context, s *scope) error {
 		err := do(ctx, s)
 		if workload.IsUnreachable(err) {
-			return &failure{reason: bootstrapv1.WorkloadClusterUnreachableReason, retry: retryInterval,
+			return &failure{reason: bootstrapv1.WorkloadClusterUnreachableReason, waits: true, retry: retryInterval,
 				err: fmt.Errorf("the API server of the workload cluster can't be reached: %w", err)}
 		}
 		return err

@@ -41,7 +41,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			w := s.world()
 			result, err := w.reconcile(ctx)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(result.RequeueAfter).To(Equal(retryInterval))
+			Expect(result.RequeueAfter).To(BeNumerically("~", credentialTTL/2, 10*time.Second), "the watch on hosts tells")
 			Expect(w.nodes(ctx)).To(BeEmpty())
 			Expect(condition(ctx, w)).To(And(
 				HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))

@@ -55,7 +55,7 @@ func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 		err = s.adoptNode(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("Node %s: %w", s.registration.Name, err)
+		return fmt.Errorf("making Node %s beforehand: %w", s.registration.Name, err)
 	}
 	decision, err := pool.Decide(s.node.Labels, s.pools)
 	if err != nil {

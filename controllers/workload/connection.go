@@ -58,7 +58,7 @@ func slimNode(object any) (any, error) {
 func Client(ctx context.Context, clusters clustercache.ClusterCache, cluster client.ObjectKey) (client.Client, error) {
 	c, err := clusters.GetClient(ctx, cluster)
 	if err != nil {
-		return nil, fmt.Errorf("Cluster %s: %w", cluster, err)
+		return nil, fmt.Errorf("cluster %s: %w", cluster, err)
 	}
 	return c, nil
 }
@@ -68,7 +68,7 @@ func Client(ctx context.Context, clusters clustercache.ClusterCache, cluster cli
 func LiveClient(ctx context.Context, clusters clustercache.ClusterCache, cluster client.ObjectKey) (client.Client, error) {
 	c, err := clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
-		return nil, fmt.Errorf("Cluster %s: %w", cluster, err)
+		return nil, fmt.Errorf("cluster %s: %w", cluster, err)
 	}
 	return c, nil
 }

@@ -21,18 +21,18 @@ func Facts(ctx context.Context, clusters clustercache.ClusterCache, cluster *clu
 	key := client.ObjectKeyFromObject(cluster)
 	endpoint := cluster.Spec.ControlPlaneEndpoint
 	if !endpoint.IsValid() {
-		return join.Cluster{}, fmt.Errorf("Cluster %s: spec.controlPlaneEndpoint is not set: the infrastructure provider sets it once the cluster's address is known", key)
+		return join.Cluster{}, fmt.Errorf("cluster %s: spec.controlPlaneEndpoint is not set: the infrastructure provider sets it once the cluster's address is known", key)
 	}
 	connection, err := clusters.GetRESTConfig(ctx, key)
 	if err != nil {
-		return join.Cluster{}, fmt.Errorf("Cluster %s: %w", key, err)
+		return join.Cluster{}, fmt.Errorf("cluster %s: %w", key, err)
 	}
 	connection = rest.CopyConfig(connection)
 	if err := rest.LoadTLSFiles(connection); err != nil {
-		return join.Cluster{}, fmt.Errorf("Cluster %s: certificate authority of the connection: %w", key, err)
+		return join.Cluster{}, fmt.Errorf("cluster %s: certificate authority of the connection: %w", key, err)
 	}
 	if len(connection.CAData) == 0 {
-		return join.Cluster{}, fmt.Errorf("Cluster %s: the Secret %s-kubeconfig has no certificate-authority-data: hosts can't verify the API server without it", key, key.Name)
+		return join.Cluster{}, fmt.Errorf("cluster %s: the Secret %s-kubeconfig has no certificate-authority-data: hosts can't verify the API server without it", key, key.Name)
 	}
 	return join.Cluster{
 		Server: "https://" + net.JoinHostPort(endpoint.Host, strconv.Itoa(int(endpoint.Port))),
