@@ -4,10 +4,10 @@ import (
 	"context"
 	"crypto/sha512"
 	"encoding/hex"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -157,19 +157,33 @@ var _ = Describe("A simulated host", func() {
 	}, SpecTimeout(time.Minute))
 
 	It("ends what its units started when it loses its power", func(ctx SpecContext) {
-		Expect(h.PowerOn(ctx, document(map[string]any{
-			"ignition": map[string]any{"version": "3.5.0"},
-			"systemd": map[string]any{"units": []any{unit("beat.service",
-				"[Service]\nExecStart=/bin/sh -c '(while :; do date +%%N >/run/beat; done) & wait'\n"+
-					"[Install]\nWantedBy=multi-user.target\n")}},
-		}))).To(Succeed())
-		Eventually(func() error { _, err := os.Stat(filepath.Join(h.Root(), "run/beat")); return err }).
-			WithTimeout(20 * time.Second).Should(Succeed())
+		Expect(h.PowerOn(ctx, beating())).To(Succeed())
+		Eventually(filepath.Join(h.Root(), "run/beat")).WithTimeout(20 * time.Second).Should(BeAnExistingFile())
 
 		h.PowerOff()
 		last := contents(h, "run/beat")
 		Consistently(func() string { return contents(h, "run/beat") }).WithTimeout(time.Second).Should(Equal(last))
 		Expect(os.RemoveAll(h.Root())).To(Succeed(), "no mount is left below the root")
+	}, SpecTimeout(time.Minute))
+
+	It("ends with the process that it lives in, even if that is killed", func(ctx SpecContext) {
+		self, err := os.Executable()
+		Expect(err).NotTo(HaveOccurred())
+		dir := GinkgoT().TempDir()
+		owner := exec.CommandContext(ctx, self)
+		owner.Env = append(os.Environ(), hostDirVariable+"="+dir)
+		Expect(owner.Start()).To(Succeed())
+		beat := filepath.Join(dir, "root/run/beat")
+		Eventually(beat).WithTimeout(20 * time.Second).Should(BeAnExistingFile())
+
+		Expect(owner.Process.Kill()).To(Succeed())
+		Expect(owner.Wait()).NotTo(Succeed())
+		stopped, err := os.Stat(beat)
+		Expect(err).NotTo(HaveOccurred())
+		Consistently(func() (time.Time, error) {
+			now, err := os.Stat(beat)
+			return now.ModTime(), err
+		}).WithTimeout(time.Second).Should(BeTemporally("~", stopped.ModTime(), 100*time.Millisecond))
 	}, SpecTimeout(time.Minute))
 
 	It("can't be powered on twice", func(ctx SpecContext) {
@@ -183,6 +197,16 @@ var _ = Describe("A simulated host", func() {
 		Expect(bare.PowerOn(ctx, nil)).To(MatchError(ContainSubstring("run make binaries")))
 	})
 })
+
+// beating is user data for a host whose unit keeps a program in the background busy.
+func beating() []byte {
+	return document(map[string]any{
+		"ignition": map[string]any{"version": "3.5.0"},
+		"systemd": map[string]any{"units": []any{unit("beat.service",
+			"[Service]\nExecStart=/bin/sh -c '(while sleep 0.05; do date +%%N >/run/beat; done) & wait'\n"+
+				"[Install]\nWantedBy=multi-user.target\n")}},
+	})
+}
 
 // steps are the steps that every host goes through, in the order in which they happened.
 func steps(h *host.Host) []host.Step {
@@ -207,19 +231,4 @@ func mode(h *host.Host, name string) os.FileMode {
 	info, err := os.Stat(filepath.Join(h.Root(), name))
 	Expect(err).NotTo(HaveOccurred())
 	return info.Mode().Perm()
-}
-
-func document(config map[string]any) []byte {
-	raw, err := json.Marshal(config)
-	Expect(err).NotTo(HaveOccurred())
-	return raw
-}
-
-func unit(name, contents string) map[string]any {
-	return map[string]any{"name": name, "enabled": true, "contents": contents}
-}
-
-func file(path string, mode int, text string) map[string]any {
-	return map[string]any{"path": path, "mode": mode, "overwrite": true,
-		"contents": map[string]any{"source": dataURL([]byte(text))}}
 }

@@ -14,7 +14,7 @@ mount --rbind /dev "$root/dev"
 mount --rbind /sys "$root/sys"
 mount -t proc proc "$root/proc"
 [ -s "$root/etc/hostname" ] && read -r name <"$root/etc/hostname"
-echo "$name" >/proc/sys/kernel/hostname
+hostname "$name"
 mount --bind "$root/proc/sys" "$root/proc/sys"
 mount -o remount,bind,ro "$root/proc/sys"
 # The kernel belongs to the machine, but the kubelet sets these and ends when it can't: it gets copies.

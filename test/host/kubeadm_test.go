@@ -79,6 +79,7 @@ func uploadKubeadmConfig(cluster *controlplane.ControlPlane) {
 	Expect(os.WriteFile(config, []byte(fmt.Sprintf(`apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 bootstrapTokens: [{token: %q}]
+localAPIEndpoint: {advertiseAddress: 192.0.2.1} # nobody asks it; without, a default route is needed
 nodeRegistration: {name: control-plane, criSocket: unix:///run/containerd/containerd.sock}
 ---
 apiVersion: kubeadm.k8s.io/v1beta4

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -10,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/host"
 )
 
@@ -29,15 +30,13 @@ var _ = Describe("The real kubelet on a simulated host", Ordered, func() {
 		kubeconfig []byte
 	)
 
-	BeforeAll(func() {
-		bin, err := host.BinDir()
+	BeforeAll(func(ctx SpecContext) {
+		cluster, err := controlplane.Start(ctx, controlplane.Options{Name: "hosts"})
 		Expect(err).NotTo(HaveOccurred())
-		cluster := &envtest.Environment{BinaryAssetsDirectory: bin}
-		config, err := cluster.Start()
-		Expect(err).NotTo(HaveOccurred(), "run make binaries")
 		DeferCleanup(cluster.Stop)
-		client = kubernetes.NewForConfigOrDie(config)
-		kubeconfig = cluster.KubeConfig
+		client = kubernetes.NewForConfigOrDie(cluster.Config)
+		kubeconfig, err = os.ReadFile(cluster.Kubeconfig)
+		Expect(err).NotTo(HaveOccurred())
 	})
 
 	// userData starts a kubelet with a kubeconfig that may do anything, so that this test is about the host alone.
