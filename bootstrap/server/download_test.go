@@ -49,9 +49,11 @@ var _ = Describe("A pool's configuration", func() {
 	})
 
 	It("is made once, however many hosts ask at a time", func() {
+		const crowd = 20
 		s := serve(w, long)
+		w.onRead = func() { Eventually(w.lookups).Should(Equal(crowd)) }
 		var hosts sync.WaitGroup
-		for range 20 {
+		for range crowd {
 			hosts.Go(func() {
 				defer GinkgoRecover()
 				response, _ := s.get(path("default", mine), token)

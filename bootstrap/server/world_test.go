@@ -39,7 +39,9 @@ type world struct {
 	records   map[string][]server.Record // by pointer id
 	overlays  map[types.UID]server.Overlay
 	rendered  map[types.NamespacedName]*poolv1.MachineConfig
+	asked     int // requests that came as far as looking for their record
 	reads     int // of rendered configs
+	onRead    func()
 	version   int
 	requested []time.Time
 	served    []time.Time
@@ -60,6 +62,7 @@ func newWorld() *world {
 func (w *world) ByPointerID(_ context.Context, id string) ([]server.Record, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.asked++
 	return append([]server.Record(nil), w.records[id]...), nil
 }
 
@@ -78,9 +81,13 @@ type renderedOf struct{ *world }
 
 func (w renderedOf) Get(_ context.Context, name types.NamespacedName) (*poolv1.MachineConfig, error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.reads++
-	return w.rendered[name].DeepCopy(), nil
+	hook, rendered := w.onRead, w.rendered[name].DeepCopy()
+	w.mu.Unlock()
+	if hook != nil {
+		hook()
+	}
+	return rendered, nil
 }
 
 func (w *world) Requested(ctx context.Context, _ server.Record, at time.Time) error {
@@ -121,6 +128,12 @@ func (w *world) servings() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.served)
+}
+
+func (w *world) lookups() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.asked
 }
 
 func (w *world) failures() int {
