@@ -77,6 +77,8 @@ var _ = Describe("A simulated host", func() {
 				file("/etc/infratest", 0o640, "infra"),
 				file("/etc/marks.env", 0o600, "MARKS=--one=1 --two=\"2 and more\"\n"),
 			}},
+			"passwd": map[string]any{"users": []any{
+				map[string]any{"name": "core", "sshAuthorizedKeys": []any{"ssh-ed25519 AAAA somebody"}}}},
 			"systemd": map[string]any{"units": []any{
 				unit("mark.service", "[Service]\nType=oneshot\nRemainAfterExit=yes\nEnvironmentFile=/etc/marks.env\n"+
 					"Environment=WHERE=/etc/infratest\n"+
@@ -100,6 +102,7 @@ var _ = Describe("A simulated host", func() {
 			Expect(contents(h, "etc/infratest")).To(Equal("infra"))
 			Expect(mode(h, "etc/infratest")).To(Equal(os.FileMode(0o640)))
 			Expect(mode(h, "etc/marks.env")).To(Equal(os.FileMode(0o600)))
+			Expect(contents(h, "home/core/.ssh/authorized_keys.d/ignition")).To(ContainSubstring("somebody"))
 			Expect(contents(h, "run/seen")).To(Equal("infra"), "the unit ran inside the host's root")
 			Expect(contents(h, "run/marks")).To(Equal("--one=1\n--two=2 and more\n"))
 			Eventually(h.Events).Should(ContainElement(HaveField("Step", host.BootstrapDone)))

@@ -36,10 +36,15 @@ func (b *boot) ignite() error {
 	return nil
 }
 
+// sysroot is where Ignition sees the host's root. It must be reachable for every user: Ignition writes a user's SSH keys
+// as that user, who may have no way to the host's folder.
+const sysroot = "/mnt"
+
 func (b *boot) ignition(stage string) *exec.Cmd {
 	dir := b.host.options.Dir
-	cmd := exec.CommandContext(b.ctx, filepath.Join(b.host.options.BinDir, "ignition"),
-		"-platform", "file", "-stage", stage, "-root", b.host.Root(), "-log-to-stdout",
+	cmd := exec.CommandContext(b.ctx, "/bin/sh", "-ec", `mount --bind "$1" "$2"; shift 2; exec "$@"`, "sh", b.host.Root(), sysroot,
+		filepath.Join(b.host.options.BinDir, "ignition"),
+		"-platform", "file", "-stage", stage, "-root", sysroot, "-log-to-stdout",
 		"-config-cache", filepath.Join(dir, "ignition.json"),
 		"-state-file", filepath.Join(dir, "state"),
 		"-neednet", filepath.Join(dir, "neednet"))

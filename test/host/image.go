@@ -30,7 +30,18 @@ var tools = []string{
 var folders = map[string]fs.FileMode{
 	"dev": 0o755, "proc": 0o755, "sys": 0o755, "run": 0o755, "tmp": 0o1777, "root": 0o700, "etc/selinux": 0o755,
 	"usr/bin": 0o755, "usr/sbin": 0o755, "usr/local/bin": 0o755, "var/lib": 0o755, "var/log": 0o755, "var/tmp": 0o1777,
-	"etc/kubernetes/kubelet.conf.d": 0o755, "run/containerd": 0o755,
+	"etc/kubernetes/kubelet.conf.d": 0o755, "run/containerd": 0o755, coreHome: 0o700,
+}
+
+// coreHome belongs to the user core, whose SSH keys machine configs bring.
+const coreHome = "home/core"
+
+// coreID is the number of that user and its group. A user namespace has no other user than root.
+func coreID() int {
+	if os.Geteuid() == 0 {
+		return 1000
+	}
+	return 0
 }
 
 // mountPoints are the empty files over which the real programs are mounted.
@@ -65,6 +76,8 @@ func (h *Host) writeImage() error {
 	}
 	for name, text := range map[string]string{
 		"etc/machine-id": machineID(h.options.Name) + "\n",
+		"etc/passwd":     fmt.Sprintf("root:x:0:0::/root:/bin/sh\ncore:x:%[1]d:%[1]d::/%[2]s:/bin/sh\n", coreID(), coreHome),
+		"etc/group":      fmt.Sprintf("root:x:0:\ncore:x:%d:\n", coreID()),
 		"etc/kubernetes/kubelet.conf.d/99-simulated-hardware.conf": h.kubeletDropIn(),
 	} {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
@@ -73,6 +86,11 @@ func (h *Host) writeImage() error {
 	}
 	for _, name := range mountPoints[h.options.Image] {
 		if err := os.WriteFile(filepath.Join(root, "usr/bin", name), nil, 0o755); err != nil {
+			return err
+		}
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(filepath.Join(root, coreHome), coreID(), coreID()); err != nil {
 			return err
 		}
 	}
