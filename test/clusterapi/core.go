@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/cluster-api/core/setup"
 	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/cluster-api/util/index"
+	"sigs.k8s.io/cluster-api/util/yaml"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -65,18 +67,30 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Core, error
 		return nil, fmt.Errorf("start Cluster API's core: %w", err)
 	}
 	core := &Core{running: running}
-	dir, err := moduleDir(ctx, clusterAPIModule)
-	if err != nil {
-		return nil, errors.Join(err, core.Stop())
-	}
-	manifest := filepath.Join(dir, "core", "config", "webhook", "manifests.yaml")
-	if err := InstallWebhooks(ctx, cfg, manifest, "https://"+loopback.Address(port), ca.PEM()); err != nil {
-		return nil, errors.Join(err, core.Stop())
-	}
-	if err := waitForDefaulting(ctx, cfg); err != nil {
+	if err := installOwnWebhooks(ctx, cfg, "https://"+loopback.Address(port), ca.PEM()); err != nil {
 		return nil, errors.Join(err, core.Stop())
 	}
 	return core, nil
+}
+
+// installOwnWebhooks installs Cluster API's webhooks and returns when the API server asks them.
+func installOwnWebhooks(ctx context.Context, cfg *rest.Config, url string, ca []byte) error {
+	dir, err := moduleDir(ctx, clusterAPIModule)
+	if err != nil {
+		return err
+	}
+	manifest, err := os.ReadFile(filepath.Join(dir, "core", "config", "webhook", "manifests.yaml"))
+	if err != nil {
+		return err
+	}
+	configurations, err := yaml.ToUnstructured(manifest)
+	if err != nil {
+		return fmt.Errorf("Cluster API's webhooks: %w", err)
+	}
+	if err := InstallWebhooks(ctx, cfg, configurations, url, ca); err != nil {
+		return err
+	}
+	return waitForDefaulting(ctx, cfg)
 }
 
 // Stop ends the core and returns when it has ended. Stop it before its control plane.

@@ -3,13 +3,9 @@ package clusterapi
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -17,37 +13,24 @@ import (
 // fieldOwner owns what this package applies.
 const fieldOwner = client.FieldOwner("poolboot-test")
 
-// InstallWebhooks installs the webhook configurations of a manifest, pointed at a server on loopback instead of a Service:
-// url is that server's, https://host:port, to which each webhook's path is added; ca is the PEM certificate that vouches
-// for it. The API server may take a second to heed them.
-func InstallWebhooks(ctx context.Context, cfg *rest.Config, manifestPath, url string, ca []byte) error {
+// InstallWebhooks installs webhook configurations, pointed at a server on loopback instead of a Service: url is that
+// server's, https://host:port, to which each webhook's path is added; ca is the PEM certificate that vouches for it. The
+// API server may take a second to heed them.
+func InstallWebhooks(ctx context.Context, cfg *rest.Config, configurations []unstructured.Unstructured, url string, ca []byte) error {
 	c, err := client.New(cfg, client.Options{})
 	if err != nil {
 		return err
 	}
-	manifest, err := os.Open(manifestPath)
-	if err != nil {
-		return err
-	}
-	defer manifest.Close()
-	for documents := yaml.NewYAMLOrJSONDecoder(manifest, 4096); ; {
-		configuration := &unstructured.Unstructured{}
-		if err := documents.Decode(configuration); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("%s: %w", manifestPath, err)
+	for _, configuration := range configurations {
+		if err := pointTo(&configuration, url, ca); err != nil {
+			return fmt.Errorf("%s %s: %w", configuration.GetKind(), configuration.GetName(), err)
 		}
-		if len(configuration.Object) == 0 {
-			continue
-		}
-		if err := pointTo(configuration, url, ca); err != nil {
-			return fmt.Errorf("%s: %w", manifestPath, err)
-		}
-		applied := client.ApplyConfigurationFromUnstructured(configuration)
+		applied := client.ApplyConfigurationFromUnstructured(&configuration)
 		if err := c.Apply(ctx, applied, fieldOwner, client.ForceOwnership); err != nil {
-			return fmt.Errorf("apply %s of %s: %w", configuration.GetName(), manifestPath, err)
+			return fmt.Errorf("apply %s %s: %w", configuration.GetKind(), configuration.GetName(), err)
 		}
 	}
+	return nil
 }
 
 // pointTo puts a URL in the place of the Service of every webhook of a configuration.

@@ -135,7 +135,9 @@ var _ = Describe("What can't be", func() {
 			config.Spec.Config, config.Spec.Butane = nil, "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - pathh: /etc/a\n"
 			return config
 		}, "butane", "pathh"),
-		Entry("a reserved path", func(t *tenant) client.Object { return t.machineConfig("bad", "infra", "/etc/poolboot/kubelet.env", "a") },
+		Entry("a reserved path", func(t *tenant) client.Object {
+			return t.machineConfig("bad", "infra", "/etc/poolboot/kubelet.env", "a")
+		},
 			"/etc/poolboot/kubelet.env"),
 		Entry("the kubelet's unit", func(t *tenant) client.Object {
 			return raw(t, `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"kubelet.service","contents":"[Service]\nExecStart=/usr/bin/kubelet"}]}}`)

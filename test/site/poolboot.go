@@ -105,9 +105,13 @@ func startPoolboot(ctx context.Context, management *controlplane.ControlPlane, a
 	if err != nil {
 		return nil, nil, err
 	}
-	wanted := []string{"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+	rights := []string{"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+	var webhooks []unstructured.Unstructured
 	for _, object := range objects {
-		if slices.Contains(wanted, object.GetKind()) {
+		if strings.HasSuffix(object.GetKind(), "WebhookConfiguration") {
+			webhooks = append(webhooks, object)
+		}
+		if slices.Contains(rights, object.GetKind()) {
 			if err := admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(&object), client.FieldOwner("site"), client.ForceOwnership); err != nil {
 				return nil, nil, fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
 			}
@@ -153,8 +157,7 @@ func startPoolboot(ctx context.Context, management *controlplane.ControlPlane, a
 	if err := manager.Start(ctx); err != nil {
 		return manager, nil, err
 	}
-	manifests := filepath.Join(filepath.Dir(binDir), "config", "webhook", "manifests.yaml")
-	if err := clusterapi.InstallWebhooks(ctx, management.Config, manifests, "https://"+webhook, authority.PEM()); err != nil {
+	if err := clusterapi.InstallWebhooks(ctx, management.Config, webhooks, "https://"+webhook, authority.PEM()); err != nil {
 		return manager, nil, err
 	}
 	return manager, configServer, configServer.Start(ctx)

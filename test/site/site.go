@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
@@ -94,7 +95,11 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	if err := s.startClusters(ctx, up); err != nil {
 		return nil, err
 	}
-	if s.core, err = clusterapi.Start(ctx, s.Management.Config, clusterapi.Options{}); err != nil {
+	standIns, err := s.logFile("cluster-api-and-metal3.log")
+	if err != nil {
+		return nil, err
+	}
+	if s.core, err = clusterapi.Start(ctx, s.Management.Config, clusterapi.Options{Log: standIns}); err != nil {
 		return nil, fmt.Errorf("start Cluster API: %w", err)
 	}
 	up("Cluster API's core: reconcilers and webhooks")
@@ -104,7 +109,7 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 		hardware = s.Hardware
 	}
 	s.simulator, err = metal3.Start(ctx, s.Management.Config, metal3.Options{
-		Hardware: hardware, Provisioning: time.Second, Deprovisioning: time.Second, RetryInterval: time.Second,
+		Hardware: hardware, Provisioning: time.Second, Deprovisioning: time.Second, RetryInterval: time.Second, Log: standIns,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start the Metal3 simulator: %w", err)
@@ -116,6 +121,15 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	}
 	up("Poolboot: manager with webhooks, config server with TLS, each as its own ServiceAccount")
 	return s, nil
+}
+
+// logFile returns a logger that writes to a file of the site's folder.
+func (s *Site) logFile(name string) (logr.Logger, error) {
+	file, err := os.Create(filepath.Join(s.dir, name))
+	if err != nil {
+		return logr.Discard(), err
+	}
+	return zap.New(zap.WriteTo(file)), nil
 }
 
 func (s *Site) startClusters(ctx context.Context, up func(string)) error {
