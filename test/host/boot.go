@@ -91,7 +91,7 @@ func (b *boot) run(first bool) error {
 }
 
 func (b *boot) unitChanged(unit string, state systemd.State, err error) {
-	fmt.Fprintln(b.console.of("systemd"), unit, state, errorText(err))
+	_, _ = fmt.Fprintln(b.console.of("systemd"), unit, state, errorText(err))
 	switch state {
 	case systemd.Active:
 		b.host.happened(UnitStarted, unit)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,7 +43,7 @@ func boot(root string) *changes {
 		Root: root,
 		Command: func(ctx context.Context, _ string, argv, env []string) *exec.Cmd {
 			cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-			cmd.Env = append(env, "ROOT="+root)
+			cmd.Env = slices.Concat(env, []string{"ROOT=" + root})
 			cmd.WaitDelay = time.Second
 			return cmd
 		},

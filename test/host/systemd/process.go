@@ -87,7 +87,7 @@ func listenNotify(path string) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }()
 	name := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path))
 	return net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
 }

@@ -49,7 +49,7 @@ var _ = Describe("Reading a unit", func() {
 		Expect(err).To(MatchError(ContainSubstring(why)))
 	},
 		Entry("a setting that is not known", "[Service]\nExecStart=/bin/a\nUser=core\n", "[Service] User=: not understood"),
-		Entry("a section that is not known", "[Sevice]\nExecStart=/bin/a\n", "[Sevice] ExecStart=: not understood"),
+		Entry("a section that is not known", "[Server]\nExecStart=/bin/a\n", "[Server] ExecStart=: not understood"),
 		Entry("a program without a path", "[Service]\nExecStart=kubelet\n", "not an absolute path"),
 		Entry("two main programs", "[Service]\nExecStart=/bin/a\nExecStart=/bin/b\n", "there 2 times"),
 		Entry("none", "[Service]\nType=simple\n", "there 0 times"),

@@ -177,7 +177,7 @@ func (m *Manager) activate(j *job, s *service) error {
 	if err != nil {
 		cancel()
 		if ended != nil {
-			<-ended
+			err = fmt.Errorf("%w; then %w", err, <-ended)
 		}
 		return err
 	}
