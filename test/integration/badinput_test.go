@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -85,7 +86,7 @@ var _ = Describe("What can't be", func() {
 		t.addHosts(ctx, 1)
 		Eventually(ctx, condition(config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("False NodeNameTaken"), ContainSubstring(foreign.Name)))
 		host := hosts.of(client.ObjectKey{Namespace: t.namespace, Name: "host-0"})
-		Expect(host.answered()).To(HaveEach(503))
+		Eventually(ctx, host.answered, 30*time.Second).Should(And(Not(BeEmpty()), HaveEach(503)))
 		Expect(lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
 		Expect(foreign.Labels).NotTo(HaveKey("node-role.kubernetes.io/infra"))
 		Expect(lab.WorkloadClient.Delete(ctx, foreign)).To(Succeed())

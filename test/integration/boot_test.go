@@ -93,7 +93,7 @@ var _ = Describe("A Machine that boots", func() {
 		Expect(metav1.IsControlledBy(secret, config)).To(BeTrue())
 		Expect(secret.Data).To(HaveKeyWithValue("format", []byte("ignition")))
 		Expect(string(secret.Data["value"])).NotTo(ContainSubstring("bootstrap-kubelet.conf"), "a pointer holds no join credential")
-		Expect(t.machine(ctx, config).Spec.Bootstrap.DataSecretName).To(Equal(ptr.To(config.Name)))
+		Eventually(ctx, func() *string { return t.machine(ctx, config).Spec.Bootstrap.DataSecretName }).Should(Equal(ptr.To(config.Name)))
 	})
 })
 

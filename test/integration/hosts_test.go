@@ -63,7 +63,7 @@ func (h *askingHosts) PowerOn(_ context.Context, bmh *bmov1alpha1.BareMetalHost,
 		return nil
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	*host = askingHost{cancel: cancel, userData: userData}
+	host.cancel, host.userData, host.codes, host.done = cancel, userData, nil, false
 	go host.ask(ctx, userData)
 	return nil
 }
