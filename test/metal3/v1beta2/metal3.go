@@ -39,6 +39,7 @@ const (
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&Metal3Cluster{}, &Metal3ClusterList{},
+		&Metal3ClusterTemplate{}, &Metal3ClusterTemplateList{},
 		&Metal3Machine{}, &Metal3MachineList{},
 		&Metal3MachineTemplate{}, &Metal3MachineTemplateList{},
 	)
@@ -99,6 +100,33 @@ func (c *Metal3Cluster) SetConditions(conditions []metav1.Condition) {
 	c.Status.Conditions = conditions
 }
 
+// Metal3ClusterTemplateResource is the Metal3Cluster that a template makes.
+type Metal3ClusterTemplateResource struct {
+	// +optional
+	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Spec Metal3ClusterSpec `json:"spec"`
+}
+
+// Metal3ClusterTemplateSpec holds the Metal3Cluster to make.
+type Metal3ClusterTemplateSpec struct {
+	// template is the Metal3Cluster to make.
+	Template Metal3ClusterTemplateResource `json:"template"`
+}
+
+// Metal3ClusterTemplate is the Metal3Cluster of every Cluster of a ClusterClass.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=metal3clustertemplates,scope=Namespaced,categories=cluster-api
+// +kubebuilder:storageversion
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1beta2"}
+type Metal3ClusterTemplate struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Spec Metal3ClusterTemplateSpec `json:"spec"`
+}
+
 // Image is what is written to a host's disk.
 type Image struct {
 	// url is where the image is.
@@ -110,9 +138,9 @@ type Image struct {
 	// checksumType is md5, sha256, sha512 or auto.
 	// +optional
 	ChecksumType string `json:"checksumType,omitempty"`
-	// format is raw, qcow2, vdi, vmdk or live-iso.
+	// diskFormat is raw, qcow2, vdi, vmdk or live-iso.
 	// +optional
-	DiskFormat string `json:"format,omitempty"`
+	DiskFormat string `json:"diskFormat,omitempty"`
 }
 
 // CustomDeploy is a deploy procedure of one's own.
@@ -217,6 +245,15 @@ type Metal3ClusterList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []Metal3Cluster `json:"items"`
+}
+
+// Metal3ClusterTemplateList is a list of Metal3ClusterTemplates.
+//
+// +kubebuilder:object:root=true
+type Metal3ClusterTemplateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Metal3ClusterTemplate `json:"items"`
 }
 
 // Metal3MachineList is a list of Metal3Machines.
