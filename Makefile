@@ -18,6 +18,11 @@ KUBERNETES_LDFLAGS := -s -w -X $(VERSION_PACKAGE).gitVersion=$(KUBERNETES_VERSIO
 	-X $(VERSION_PACKAGE).gitMinor=36 -X $(VERSION_PACKAGE).gitTreeState=clean
 KUBERNETES := kube-apiserver kube-controller-manager kubelet kubeadm kubectl
 PROVIDER := manager config-server kubectl-poolboot
+
+VERSION ?= v0.1.0
+OUT ?= $(CURDIR)/out
+# The layout that clusterctl asks of a folder of releases.
+RELEASE = $(OUT)/bootstrap-poolboot/$(VERSION)
 REAL_PARTS := $(addprefix $(BIN)/,$(KUBERNETES) etcd ignition)
 
 CONTROLLER_GEN := $(BIN)/controller-gen
@@ -89,9 +94,16 @@ $(addprefix build-,$(PROVIDER)): build-%:
 .PHONY: binaries
 binaries: $(REAL_PARTS) build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition.
 
+.PHONY: release
+release: $(BIN)/kubectl ## Write what clusterctl installs and generates clusters from into OUT/bootstrap-poolboot/VERSION.
+	@mkdir -p $(RELEASE)
+	@set -o pipefail; $(BIN)/kubectl kustomize config/default | sed 's|\(image: poolboot/.*\):v.*|\1:$(VERSION)|' > $(RELEASE)/bootstrap-components.yaml
+	@cp config/metadata.yaml templates/*.yaml $(RELEASE)/
+	@echo "$(RELEASE)"
+
 .PHONY: clean
 clean: ## Remove everything that was built.
-	rm -rf $(BIN)
+	rm -rf $(BIN) $(OUT)
 
 ##@ Tools and real parts, pinned in modules of their own under hack/tools
 
