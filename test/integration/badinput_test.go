@@ -16,146 +16,147 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
 
 var _ = Describe("What can't be", func() {
 	It("is said of a pool that does not exist, and heals when it does", func(ctx SpecContext) {
-		t := newTenant(ctx, 0)
-		t.deploy(ctx, "storage", 1, nil, func(spec *bootstrapv1.PoolbootConfigSpec) { spec.Pool = "storage" })
-		config := t.config(ctx, "storage")
-		Eventually(ctx, condition(config, bootstrapv1.PoolDecidedCondition)).Should(And(HavePrefix("False PoolNotFound"), ContainSubstring(`"storage"`)))
-		Expect(condition(config, clusterv1.ReadyCondition)(ctx)).To(HavePrefix("False PoolNotFound"))
-		t.create(ctx, t.pool("storage"))
-		Eventually(ctx, condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		t := tenant.New(ctx, lab, 0)
+		t.Deploy(ctx, tenant.Deployment{Name: "storage", Replicas: 1, Config: func(spec *bootstrapv1.PoolbootConfigSpec) { spec.Pool = "storage" }})
+		config := t.Config(ctx, "storage")
+		Eventually(ctx, t.Condition(config, bootstrapv1.PoolDecidedCondition)).Should(And(HavePrefix("False PoolNotFound"), ContainSubstring(`"storage"`)))
+		Expect(t.Condition(config, clusterv1.ReadyCondition)(ctx)).To(HavePrefix("False PoolNotFound"))
+		t.Create(ctx, t.Pool("storage"))
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 	})
 
 	It("is said of labels of two custom pools, and heals when one goes", func(ctx SpecContext) {
-		t := newTenant(ctx, 0)
-		t.create(ctx, t.pool("storage"))
-		deployment := t.deploy(ctx, "both", 1, map[string]string{"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/storage": ""}, nil)
-		config := t.config(ctx, "both")
-		Eventually(ctx, condition(config, bootstrapv1.PoolDecidedCondition)).Should(And(HavePrefix("False PoolConflict"), ContainSubstring("infra"), ContainSubstring("storage")))
+		t := tenant.New(ctx, lab, 0)
+		t.Create(ctx, t.Pool("storage"))
+		deployment := t.Deploy(ctx, tenant.Deployment{Name: "both", Replicas: 1, Labels: map[string]string{"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/storage": ""}})
+		config := t.Config(ctx, "both")
+		Eventually(ctx, t.Condition(config, bootstrapv1.PoolDecidedCondition)).Should(And(HavePrefix("False PoolConflict"), ContainSubstring("infra"), ContainSubstring("storage")))
 		before := deployment.DeepCopy()
 		delete(deployment.Spec.Template.Labels, "node-role.kubernetes.io/storage")
 		Expect(lab.ManagementClient.Patch(ctx, deployment, client.MergeFrom(before))).To(Succeed())
-		Eventually(ctx, condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 		Expect(config.Status.Pool).To(Equal("infra"))
 	})
 
 	It("is said of a control plane Machine", func(ctx SpecContext) {
-		t := newTenant(ctx, 0)
-		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "cp", Labels: map[string]string{clusterv1.ClusterNameLabel: t.namespace}}}
+		t := tenant.New(ctx, lab, 0)
+		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "cp", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}}}
 		config.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
-		t.create(ctx, config)
-		t.create(ctx, &clusterv1.Machine{
-			ObjectMeta: metav1.ObjectMeta{Name: "cp", Labels: map[string]string{clusterv1.ClusterNameLabel: t.namespace, clusterv1.MachineControlPlaneLabel: ""}},
-			Spec: clusterv1.MachineSpec{ClusterName: t.namespace,
+		t.Create(ctx, config)
+		t.Create(ctx, &clusterv1.Machine{
+			ObjectMeta: metav1.ObjectMeta{Name: "cp", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace, clusterv1.MachineControlPlaneLabel: ""}},
+			Spec: clusterv1.MachineSpec{ClusterName: t.Namespace,
 				Bootstrap:         clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{APIGroup: bootstrapv1.GroupVersion.Group, Kind: "PoolbootConfig", Name: "cp"}},
 				InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "Metal3Machine", Name: "cp"}},
 		})
-		Eventually(ctx, condition(config, bootstrapv1.DataSecretAvailableCondition)).Should(HavePrefix("False ControlPlaneNotSupported"))
-		Expect(condition(config, clusterv1.ReadyCondition)(ctx)).To(HavePrefix("False ControlPlaneNotSupported"))
+		Eventually(ctx, t.Condition(config, bootstrapv1.DataSecretAvailableCondition)).Should(HavePrefix("False ControlPlaneNotSupported"))
+		Expect(t.Condition(config, clusterv1.ReadyCondition)(ctx)).To(HavePrefix("False ControlPlaneNotSupported"))
 	})
 
 	It("is said of a Secret of the same name that is somebody else's, which stays as it is", func(ctx SpecContext) {
-		t := newTenant(ctx, 0)
-		t.pause(ctx, true)
-		t.deploy(ctx, "infra", 0, infraLabels, nil)
-		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "own", Labels: map[string]string{clusterv1.ClusterNameLabel: t.namespace}}}
+		t := tenant.New(ctx, lab, 0)
+		t.Pause(ctx, true)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Labels: infraLabels})
+		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "own", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}}}
 		config.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
 		taken := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "own"}, StringData: map[string]string{"value": "mine"}}
-		t.create(ctx, config, taken, &clusterv1.Machine{
-			ObjectMeta: metav1.ObjectMeta{Name: "own", Labels: map[string]string{clusterv1.ClusterNameLabel: t.namespace}},
-			Spec: clusterv1.MachineSpec{ClusterName: t.namespace,
+		t.Create(ctx, config, taken, &clusterv1.Machine{
+			ObjectMeta: metav1.ObjectMeta{Name: "own", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}},
+			Spec: clusterv1.MachineSpec{ClusterName: t.Namespace,
 				Bootstrap:         clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{APIGroup: bootstrapv1.GroupVersion.Group, Kind: "PoolbootConfig", Name: "own"}},
 				InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "Metal3Machine", Name: "own"}},
 		})
-		t.pause(ctx, false)
-		Eventually(ctx, condition(config, bootstrapv1.DataSecretAvailableCondition)).Should(And(HavePrefix("False DataSecretNotOwned"), ContainSubstring("Secret own")))
+		t.Pause(ctx, false)
+		Eventually(ctx, t.Condition(config, bootstrapv1.DataSecretAvailableCondition)).Should(And(HavePrefix("False DataSecretNotOwned"), ContainSubstring("Secret own")))
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(taken), taken)).To(Succeed())
 		Expect(taken.Data).To(Equal(map[string][]byte{"value": []byte("mine")}))
 	})
 
 	It("is said of a Node of the same name that is somebody else's, which stays as it is", func(ctx SpecContext) {
-		t := newTenant(ctx, 0)
-		t.deploy(ctx, "infra", 1, infraLabels, nil)
-		config := t.config(ctx, "infra")
-		Eventually(ctx, condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
-		foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: t.machine(ctx, config).Name, Labels: map[string]string{"example.com/mine": "yes"}}}
+		t := tenant.New(ctx, lab, 0)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: t.Machine(ctx, config).Name, Labels: map[string]string{"example.com/mine": "yes"}}}
 		Expect(lab.WorkloadClient.Create(ctx, foreign)).To(Succeed())
-		t.addHosts(ctx, 1)
-		Eventually(ctx, condition(config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("False NodeNameTaken"), ContainSubstring(foreign.Name)))
-		host := hosts.of(client.ObjectKey{Namespace: t.namespace, Name: "host-0"})
+		t.AddHosts(ctx, 1)
+		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("False NodeNameTaken"), ContainSubstring(foreign.Name)))
+		host := hosts.of(client.ObjectKey{Namespace: t.Namespace, Name: t.HostName(0)})
 		Eventually(ctx, host.answered, 30*time.Second).Should(And(Not(BeEmpty()), HaveEach(503)))
 		Expect(lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
 		Expect(foreign.Labels).NotTo(HaveKey("node-role.kubernetes.io/infra"))
 		Expect(lab.WorkloadClient.Delete(ctx, foreign)).To(Succeed())
-		t.asking(ctx, config)
+		asking(ctx, t, config)
 	})
 
 	It("is said of a pool for a Cluster that does not exist", func(ctx SpecContext) {
-		t := newEmptyTenant(ctx)
-		pool := t.pool("worker")
-		t.create(ctx, pool)
-		Eventually(ctx, poolCondition(pool, poolv1.RenderDegradedCondition)).Should(And(HavePrefix("True ClusterNotFound"), ContainSubstring(t.namespace)))
+		t := tenant.NewEmpty(ctx, lab)
+		pool := t.Pool("worker")
+		t.Create(ctx, pool)
+		Eventually(ctx, poolCondition(pool, poolv1.RenderDegradedCondition)).Should(And(HavePrefix("True ClusterNotFound"), ContainSubstring(t.Namespace)))
 	})
 
 	It("is said of a pool that would render more than etcd can store", func(ctx SpecContext) {
-		t := newTenant(ctx, 0)
+		t := tenant.New(ctx, lab, 0)
 		for _, name := range []string{"60-big", "61-big"} {
-			t.create(ctx, t.machineConfig(name, "infra", "/etc/"+name, strings.Repeat("x", 800_000)))
+			t.Create(ctx, t.MachineConfig(name, "infra", "/etc/"+name, strings.Repeat("x", 800_000)))
 		}
-		pool := t.pool("infra")
+		pool := t.Pool("infra")
 		Eventually(ctx, poolCondition(pool, poolv1.RenderDegradedCondition)).Should(And(HavePrefix("True RenderFailed"), ContainSubstring("60-big"), ContainSubstring("61-big")))
 		Expect(pool.Status.Configuration.Name).NotTo(BeEmpty(), "new Machines still boot, with what was rendered before")
 	})
 
 	DescribeTable("is refused when it is applied",
-		func(ctx SpecContext, object func(*tenant) client.Object, says ...string) {
-			t := newEmptyTenant(ctx)
+		func(ctx SpecContext, object func(*tenant.Tenant) client.Object, says ...string) {
+			t := tenant.NewEmpty(ctx, lab)
 			refused := object(t)
-			refused.SetNamespace(t.namespace)
+			refused.SetNamespace(t.Namespace)
 			err := lab.ManagementClient.Create(ctx, refused)
 			Expect(err).To(HaveOccurred())
 			for _, text := range says {
 				Expect(err.Error()).To(ContainSubstring(text))
 			}
 		},
-		Entry("a selector that can't be registered", func(t *tenant) client.Object {
-			pool := t.pool("infra")
+		Entry("a selector that can't be registered", func(t *tenant.Tenant) client.Object {
+			pool := t.Pool("infra")
 			pool.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 				{Key: "example.com/a", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"b"}}}}
 			return pool
 		}, "spec.nodeSelector.matchExpressions[0]", "NotIn"),
-		Entry("Ignition that does not parse", func(t *tenant) client.Object {
+		Entry("Ignition that does not parse", func(t *tenant.Tenant) client.Object {
 			return raw(t, `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/a","mode":"0644"}]}}`)
 		}, "storage.files[0].mode"),
-		Entry("Ignition of an unknown version", func(t *tenant) client.Object { return raw(t, `{"ignition":{"version":"9.9.0"}}`) }, "9.9.0"),
-		Entry("Butane with errors", func(t *tenant) client.Object {
-			config := t.machineConfig("bad", "infra", "/etc/a", "a")
+		Entry("Ignition of an unknown version", func(t *tenant.Tenant) client.Object { return raw(t, `{"ignition":{"version":"9.9.0"}}`) }, "9.9.0"),
+		Entry("Butane with errors", func(t *tenant.Tenant) client.Object {
+			config := t.MachineConfig("bad", "infra", "/etc/a", "a")
 			config.Spec.Config, config.Spec.Butane = nil, "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - pathh: /etc/a\n"
 			return config
 		}, "butane", "pathh"),
-		Entry("a reserved path", func(t *tenant) client.Object {
-			return t.machineConfig("bad", "infra", "/etc/poolboot/kubelet.env", "a")
+		Entry("a reserved path", func(t *tenant.Tenant) client.Object {
+			return t.MachineConfig("bad", "infra", "/etc/poolboot/kubelet.env", "a")
 		},
 			"/etc/poolboot/kubelet.env"),
-		Entry("the kubelet's unit", func(t *tenant) client.Object {
+		Entry("the kubelet's unit", func(t *tenant.Tenant) client.Object {
 			return raw(t, `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"kubelet.service","contents":"[Service]\nExecStart=/usr/bin/kubelet"}]}}`)
 		}, "kubelet.service"),
-		Entry("a kubelet flag for labels", func(t *tenant) client.Object {
+		Entry("a kubelet flag for labels", func(t *tenant.Tenant) client.Object {
 			return raw(t, `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"a.service","contents":"[Service]\nExecStart=/usr/bin/x --node-labels=a=b"}]}}`)
 		}, "a.service", "--node-labels"),
-		Entry("a rendered config that nobody rendered", func(t *tenant) client.Object {
-			return t.machineConfig("rendered-infra-00000000000000000000000000000000", "infra", "/etc/a", "a")
+		Entry("a rendered config that nobody rendered", func(t *tenant.Tenant) client.Object {
+			return t.MachineConfig("rendered-infra-00000000000000000000000000000000", "infra", "/etc/a", "a")
 		}, "rendered-"),
-		Entry("a control plane pool", func(t *tenant) client.Object { return t.pool("control-plane") }, "spec", "control-plane"),
-		Entry("a join by two ways", func(*tenant) client.Object {
+		Entry("a control plane pool", func(t *tenant.Tenant) client.Object { return t.Pool("control-plane") }, "spec", "control-plane"),
+		Entry("a join by two ways", func(*tenant.Tenant) client.Object {
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
 			config.Spec.Join = bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}, Kubeadm: &bootstrapv1.KubeadmJoin{}}
 			return config
 		}, "exactly one of kubelet, kubeadm"),
-		Entry("a host's name for a Node that is named before there is a host", func(*tenant) client.Object {
+		Entry("a host's name for a Node that is named before there is a host", func(*tenant.Tenant) client.Object {
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
 			config.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
 			config.Spec.ConfigSource.Inline, config.Spec.NodeName = &bootstrapv1.InlineSource{}, bootstrapv1.NodeNameFromHost
@@ -164,19 +165,19 @@ var _ = Describe("What can't be", func() {
 	)
 
 	It("can't be done to a rendered config", func(ctx SpecContext) {
-		t := newTenant(ctx, 0)
-		pool := t.pool("infra")
+		t := tenant.New(ctx, lab, 0)
+		pool := t.Pool("infra")
 		Eventually(ctx, poolCondition(pool, poolv1.RenderDegradedCondition)).Should(HavePrefix("False"))
 		rendered := &poolv1.MachineConfig{}
-		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: pool.Status.Configuration.Name}, rendered)).To(Succeed())
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: pool.Status.Configuration.Name}, rendered)).To(Succeed())
 		before := rendered.DeepCopy()
 		rendered.Spec.KernelArguments = []string{"changed"}
 		Expect(lab.ManagementClient.Patch(ctx, rendered, client.MergeFrom(before))).To(MatchError(ContainSubstring("rendered")))
 	})
 })
 
-func raw(t *tenant, ignition string) *poolv1.MachineConfig {
-	config := t.machineConfig("bad", "infra", "/etc/a", "a")
+func raw(t *tenant.Tenant, ignition string) *poolv1.MachineConfig {
+	config := t.MachineConfig("bad", "infra", "/etc/a", "a")
 	config.Spec.Config = &runtime.RawExtension{Raw: []byte(ignition)}
 	return config
 }

@@ -18,21 +18,22 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
 
 var infraLabels = map[string]string{"node-role.kubernetes.io/infra": "", "rack.node.cluster.x-k8s.io/id": "r7", "example.com/not-synced": "x"}
 
 var _ = Describe("A Machine that boots", func() {
 	It("has its MachineDeployment's labels on its Node before its host has any configuration", func(ctx SpecContext) {
-		t := newTenant(ctx, 1)
+		t := tenant.New(ctx, lab, 1)
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
-		t.deploy(ctx, "infra", 1, infraLabels, func(spec *bootstrapv1.PoolbootConfigSpec) {
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.PoolbootConfigSpec) {
 			spec.NodeLabels = map[string]string{"example.com/own": "yes"}
 			spec.NodeTaints = []corev1.Taint{{Key: "example.com/own", Effect: corev1.TaintEffectNoSchedule}}
-		})
-		config := t.config(ctx, "infra")
-		host := t.asking(ctx, config)
+		}})
+		config := t.Config(ctx, "infra")
+		host := asking(ctx, t, config)
 
 		Eventually(ctx, func() []site.NodeVersion { return history.Of(config.Status.Node.Name) }).ShouldNot(BeEmpty())
 		first := history.Of(config.Status.Node.Name)[0].Node
@@ -47,7 +48,7 @@ var _ = Describe("A Machine that boots", func() {
 		))
 		Expect(first.Spec.Taints).To(ContainElements(
 			HaveField("Key", poolv1.NodeUnassignedTaint), HaveField("Key", "example.com/own"), HaveField("Key", clusterv1.NodeUninitializedTaint.Key)))
-		Expect(first.Spec.ProviderID).To(Equal("metal3://" + t.namespace + "/host-0/" + t.machine(ctx, config).Spec.InfrastructureRef.Name))
+		Expect(first.Spec.ProviderID).To(Equal("metal3://" + t.Namespace + "/" + t.HostName(0) + "/" + t.Machine(ctx, config).Spec.InfrastructureRef.Name))
 		Expect(first.Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, HavePrefix("rendered-infra-")))
 
 		Expect(host.file("/etc/workertest")).To(Equal("worker"))
@@ -59,57 +60,57 @@ var _ = Describe("A Machine that boots", func() {
 	})
 
 	It("is in the worker pool when nothing says otherwise", func(ctx SpecContext) {
-		t := newTenant(ctx, 1)
-		t.deploy(ctx, "plain", 1, nil, nil)
-		config := t.config(ctx, "plain")
-		host := t.asking(ctx, config)
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "plain", Replicas: 1})
+		config := t.Config(ctx, "plain")
+		host := asking(ctx, t, config)
 		Expect(config.Status.Pool).To(Equal("worker"))
-		Expect(node(ctx, config).Labels).To(HaveKey("node-role.kubernetes.io/worker"))
+		Expect(t.Node(ctx, config).Labels).To(HaveKey("node-role.kubernetes.io/worker"))
 		_, err := host.file("/etc/infratest")
 		Expect(err).To(HaveOccurred())
 	})
 
 	It("is named after its host when asked to", func(ctx SpecContext) {
-		t := newTenant(ctx, 1)
-		t.deploy(ctx, "infra", 1, infraLabels, func(spec *bootstrapv1.PoolbootConfigSpec) { spec.NodeName = bootstrapv1.NodeNameFromHost })
-		config := t.config(ctx, "infra")
-		t.asking(ctx, config)
-		Expect(config.Status.Node.Name).To(Equal("host-0"))
-		Expect(lab.WorkloadClient.Delete(ctx, node(ctx, config))).To(Succeed())
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.PoolbootConfigSpec) { spec.NodeName = bootstrapv1.NodeNameFromHost }})
+		config := t.Config(ctx, "infra")
+		asking(ctx, t, config)
+		Expect(config.Status.Node.Name).To(Equal(t.HostName(0)))
+		Expect(lab.WorkloadClient.Delete(ctx, t.Node(ctx, config))).To(Succeed())
 	})
 
 	It("gets one Secret, one token and one Ready condition that comes after them", func(ctx SpecContext) {
-		t := newTenant(ctx, 0)
-		t.deploy(ctx, "infra", 1, infraLabels, nil)
-		config := t.config(ctx, "infra")
-		Eventually(ctx, condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		t := tenant.New(ctx, lab, 0)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 		Expect(config.Status.DataSecretName).To(Equal(config.Name))
 		Expect(config.Status.Initialization.DataSecretCreated).To(Equal(ptr.To(true)))
 
 		secret := &corev1.Secret{}
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), secret)).To(Succeed())
 		Expect(secret.Type).To(Equal(clusterv1.ClusterSecretType))
-		Expect(secret.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, t.namespace))
+		Expect(secret.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, t.Namespace))
 		Expect(metav1.IsControlledBy(secret, config)).To(BeTrue())
 		Expect(secret.Data).To(HaveKeyWithValue("format", []byte("ignition")))
 		Expect(string(secret.Data["value"])).NotTo(ContainSubstring("bootstrap-kubelet.conf"), "a pointer holds no join credential")
-		Eventually(ctx, func() *string { return t.machine(ctx, config).Spec.Bootstrap.DataSecretName }).Should(Equal(ptr.To(config.Name)))
+		Eventually(ctx, func() *string { return t.Machine(ctx, config).Spec.Bootstrap.DataSecretName }).Should(Equal(ptr.To(config.Name)))
 	})
 })
 
 var _ = Describe("A MachineDeployment that is scaled", func() {
 	It("gets what it needs for every Machine, and leaves nothing behind for one that goes before its kubelet came", func(ctx SpecContext) {
-		t := newTenant(ctx, 2)
-		deployment := t.deploy(ctx, "infra", 1, infraLabels, nil)
-		t.asking(ctx, t.config(ctx, "infra"))
-		t.scale(ctx, deployment, 2)
-		Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return t.configs(ctx, "infra") }).Should(HaveLen(2))
-		configs := t.configs(ctx, "infra")
+		t := tenant.New(ctx, lab, 2)
+		deployment := t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		asking(ctx, t, t.Config(ctx, "infra"))
+		t.Scale(ctx, deployment, 2)
+		Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return t.Configs(ctx, "infra") }).Should(HaveLen(2))
+		configs := t.Configs(ctx, "infra")
 		for i := range configs {
-			t.asking(ctx, &configs[i])
+			asking(ctx, t, &configs[i])
 		}
 
-		t.scale(ctx, deployment, 0)
+		t.Scale(ctx, deployment, 0)
 		for _, config := range configs {
 			Eventually(ctx, func() error { return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(&config), &config) }).
 				Should(Satisfy(apierrors.IsNotFound))
@@ -127,70 +128,70 @@ var _ = Describe("A MachineDeployment that is scaled", func() {
 
 var _ = Describe("A Cluster that is not there yet", func() {
 	It("has its Machines wait for its control plane, and goes on when it is initialized", func(ctx SpecContext) {
-		t := newEmptyTenant(ctx)
-		t.createCluster(ctx, clusterapi.ClusterOptions{Uninitialized: true})
-		t.create(ctx, t.pool("worker"), t.pool("infra"))
-		t.deploy(ctx, "infra", 1, infraLabels, nil)
-		config := t.config(ctx, "infra")
-		Eventually(ctx, condition(config, bootstrapv1.DataSecretAvailableCondition)).Should(HavePrefix("False WaitingForControlPlane"))
-		Expect(condition(config, clusterv1.ReadyCondition)(ctx)).To(HavePrefix("False"))
-		Expect(clusterapi.InitializeControlPlane(ctx, lab.ManagementClient, client.ObjectKeyFromObject(t.cluster))).To(Succeed())
-		Eventually(ctx, condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		t := tenant.NewEmpty(ctx, lab)
+		t.CreateCluster(ctx, clusterapi.ClusterOptions{Uninitialized: true})
+		t.Create(ctx, t.Pool("worker"), t.Pool("infra"))
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		Eventually(ctx, t.Condition(config, bootstrapv1.DataSecretAvailableCondition)).Should(HavePrefix("False WaitingForControlPlane"))
+		Expect(t.Condition(config, clusterv1.ReadyCondition)(ctx)).To(HavePrefix("False"))
+		Expect(clusterapi.InitializeControlPlane(ctx, lab.ManagementClient, client.ObjectKeyFromObject(t.Cluster))).To(Succeed())
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 	})
 
 	It("has nothing done for it while it is paused", func(ctx SpecContext) {
-		t := newTenant(ctx, 1)
-		t.deploy(ctx, "infra", 1, infraLabels, nil)
-		config := t.config(ctx, "infra")
-		t.asking(ctx, config)
-		t.pause(ctx, true)
-		Eventually(ctx, condition(config, clusterv1.PausedCondition)).Should(HavePrefix("True"))
-		Expect(lab.WorkloadClient.Delete(ctx, node(ctx, config))).To(Succeed())
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		asking(ctx, t, config)
+		t.Pause(ctx, true)
+		Eventually(ctx, t.Condition(config, clusterv1.PausedCondition)).Should(HavePrefix("True"))
+		Expect(lab.WorkloadClient.Delete(ctx, t.Node(ctx, config))).To(Succeed())
 		Consistently(ctx, func() error {
 			return lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: config.Status.Node.Name}, &corev1.Node{})
 		}).Should(Satisfy(apierrors.IsNotFound))
-		t.pause(ctx, false)
-		Eventually(ctx, condition(config, clusterv1.PausedCondition)).Should(HavePrefix("False"))
+		t.Pause(ctx, false)
+		Eventually(ctx, t.Condition(config, clusterv1.PausedCondition)).Should(HavePrefix("False"))
 	})
 })
 
 var _ = Describe("A PoolbootConfig whose status is gone, as after clusterctl move", func() {
 	It("gets it back from what stands, with the same Secret and the same token", func(ctx SpecContext) {
-		t := newTenant(ctx, 0)
-		t.deploy(ctx, "infra", 1, infraLabels, nil)
-		config := t.config(ctx, "infra")
-		Eventually(ctx, condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
-		before, hash := pointer(ctx, config), config.Annotations[bootstrapv1.TokenHashAnnotation]
+		t := tenant.New(ctx, lab, 0)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		before, hash := t.Pointer(ctx, config), config.Annotations[bootstrapv1.TokenHashAnnotation]
 
-		t.pause(ctx, true)
-		Eventually(ctx, condition(config, clusterv1.PausedCondition)).Should(HavePrefix("True"))
+		t.Pause(ctx, true)
+		Eventually(ctx, t.Condition(config, clusterv1.PausedCondition)).Should(HavePrefix("True"))
 		config.Status = bootstrapv1.PoolbootConfigStatus{}
 		Expect(lab.ManagementClient.Status().Update(ctx, config)).To(Succeed())
-		t.pause(ctx, false)
+		t.Pause(ctx, false)
 
-		Eventually(ctx, condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 		Expect(config.Status.DataSecretName).To(Equal(config.Name))
 		Expect(config.Status.Pool).To(Equal("infra"))
 		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, hash))
-		Expect(pointer(ctx, config)).To(Equal(before))
+		Expect(t.Pointer(ctx, config)).To(Equal(before))
 	})
 })
 
 var _ = Describe("The workload cluster's API server", func() {
 	It("may be away while a host asks: the host gets 503 until it is back, and then its configuration", func(ctx SpecContext) {
-		t := newTenant(ctx, 0)
-		t.deploy(ctx, "infra", 1, infraLabels, nil)
-		config := t.config(ctx, "infra")
-		Eventually(ctx, condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		t := tenant.New(ctx, lab, 0)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 		Expect(lab.Workload.StopAPIServer()).To(Succeed())
-		t.addHosts(ctx, 1)
-		host := hosts.of(client.ObjectKey{Namespace: t.namespace, Name: "host-0"})
+		t.AddHosts(ctx, 1)
+		host := hosts.of(client.ObjectKey{Namespace: t.Namespace, Name: t.HostName(0)})
 		Eventually(ctx, host.answered).Should(ContainElement(503))
 		Expect(host.answered()).To(HaveEach(503))
-		Eventually(ctx, condition(config, bootstrapv1.BootPreparedCondition)).Should(HavePrefix("False WorkloadClusterUnreachable"))
+		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(HavePrefix("False WorkloadClusterUnreachable"))
 		Expect(lab.Workload.StartAPIServer(context.WithoutCancel(ctx))).To(Succeed())
-		t.asking(ctx, config)
-		Expect(strings.Join(names(node(ctx, config).Spec.Taints), " ")).To(ContainSubstring(poolv1.NodeUnassignedTaint))
+		asking(ctx, t, config)
+		Expect(strings.Join(names(t.Node(ctx, config).Spec.Taints), " ")).To(ContainSubstring(poolv1.NodeUnassignedTaint))
 	}, SpecTimeout(4*time.Minute))
 })
 
@@ -200,4 +201,12 @@ func names(taints []corev1.Taint) []string {
 		keys = append(keys, taint.Key)
 	}
 	return keys
+}
+
+// asking waits until the host of a config has its whole configuration and returns the host.
+func asking(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) *askingHost {
+	EventuallyWithOffset(1, t.Condition(config, bootstrapv1.BootPreparedCondition)).WithContext(ctx).Should(HavePrefix("True"))
+	host := hosts.of(client.ObjectKey{Namespace: config.Status.Host.Namespace, Name: config.Status.Host.Name})
+	EventuallyWithOffset(1, func() error { _, err := host.got(); return err }).WithContext(ctx).Should(Succeed())
+	return host
 }

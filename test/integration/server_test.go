@@ -16,23 +16,24 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
 
 var _ = Describe("The config server", func() {
 	It("answers a host by its own token only", func(ctx SpecContext) {
-		t := newTenant(ctx, 2)
-		t.deploy(ctx, "infra", 1, infraLabels, nil)
-		t.deploy(ctx, "plain", 1, nil, nil)
-		infra, plain := t.config(ctx, "infra"), t.config(ctx, "plain")
-		t.asking(ctx, infra)
-		t.asking(ctx, plain)
+		t := tenant.New(ctx, lab, 2)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		t.Deploy(ctx, tenant.Deployment{Name: "plain", Replicas: 1})
+		infra, plain := t.Config(ctx, "infra"), t.Config(ctx, "plain")
+		asking(ctx, t, infra)
+		asking(ctx, t, plain)
 
-		own := pointer(ctx, infra)
+		own := t.Pointer(ctx, infra)
 		code, _, err := get(ctx, own, own.URL)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(Equal(http.StatusOK))
 		foreign, wrong, none := own, own, own
-		foreign.Token, wrong.Token, none.Token = pointer(ctx, plain).Token, strings.Repeat("A", len(own.Token)), ""
+		foreign.Token, wrong.Token, none.Token = t.Pointer(ctx, plain).Token, strings.Repeat("A", len(own.Token)), ""
 		for what, asker := range map[string]func() (int, []byte, error){
 			"another machine's token": func() (int, []byte, error) { return get(ctx, foreign, own.URL) },
 			"a wrong token":           func() (int, []byte, error) { return get(ctx, wrong, own.URL) },
@@ -46,11 +47,11 @@ var _ = Describe("The config server", func() {
 	})
 
 	It("answers a revoked token with 401, and a machine that it does not know with 503", func(ctx SpecContext) {
-		t := newTenant(ctx, 0)
-		t.deploy(ctx, "infra", 1, infraLabels, nil)
-		config := t.config(ctx, "infra")
-		Eventually(ctx, condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
-		own := pointer(ctx, config)
+		t := tenant.New(ctx, lab, 0)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		own := t.Pointer(ctx, config)
 		code, _, err := get(ctx, own, own.URL[:strings.LastIndex(own.URL, "/")]+"/00000000-0000-0000-0000-000000000000")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(Equal(http.StatusServiceUnavailable))
@@ -62,10 +63,10 @@ var _ = Describe("The config server", func() {
 	})
 
 	It("can read no Secret but those of its own namespace, with the rules that config/ installs", func(ctx SpecContext) {
-		t := newTenant(ctx, 0)
+		t := tenant.New(ctx, lab, 0)
 		secret := &corev1.Secret{}
 		secret.Name = "of-a-user"
-		t.create(ctx, secret)
+		t.Create(ctx, secret)
 		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(lab.Dir(), "config-server.kubeconfig"))
 		Expect(err).NotTo(HaveOccurred())
 		server, err := client.New(config, client.Options{Scheme: clusterapi.Scheme()})
@@ -79,15 +80,15 @@ var _ = Describe("The config server", func() {
 
 var _ = Describe("A pool", func() {
 	It("has what changes in the worker pool roll into its rendered config", func(ctx SpecContext) {
-		t := newTenant(ctx, 0)
-		infra, worker := t.pool("infra"), t.pool("worker")
+		t := tenant.New(ctx, lab, 0)
+		infra, worker := t.Pool("infra"), t.Pool("worker")
 		for _, pool := range []*poolv1.MachineConfigPool{infra, worker} {
 			Eventually(ctx, poolCondition(pool, poolv1.UpdatedCondition)).Should(HavePrefix("True"))
 		}
 		before := map[string]string{"infra": infra.Status.Configuration.Name, "worker": worker.Status.Configuration.Name}
 		Expect(infra.Status.Configuration.Source).To(HaveExactElements(HaveField("Name", "00-worker"), HaveField("Name", "51-infra")))
 
-		t.create(ctx, t.machineConfig("99-worker", "worker", "/etc/later", "later"))
+		t.Create(ctx, t.MachineConfig("99-worker", "worker", "/etc/later", "later"))
 		for _, pool := range []*poolv1.MachineConfigPool{infra, worker} {
 			Eventually(ctx, func() (string, error) {
 				err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool)
@@ -98,9 +99,9 @@ var _ = Describe("A pool", func() {
 	})
 
 	It("is shown and explained by kubectl", func(ctx SpecContext) {
-		t := newTenant(ctx, 0)
-		Eventually(ctx, poolCondition(t.pool("infra"), poolv1.UpdatedCondition)).Should(HavePrefix("True"))
-		table, err := lab.Kubectl(ctx, lab.Management, "get", "pool", "--namespace", t.namespace)
+		t := tenant.New(ctx, lab, 0)
+		Eventually(ctx, poolCondition(t.Pool("infra"), poolv1.UpdatedCondition)).Should(HavePrefix("True"))
+		table, err := lab.Kubectl(ctx, lab.Management, "get", "pool", "--namespace", t.Namespace)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.Fields(strings.Split(table, "\n")[0])).To(Equal([]string{"NAME", "ROLE", "CONFIG", "UPDATED", "UPDATING", "DEGRADED", "MACHINES", "READY", "AGE"}))
 		for _, field := range []string{"poolbootconfig.spec.join.kubelet", "machineconfigpool.spec.nodeSelector", "machineconfig.spec.butane", "poolbootconfig.status.boot"} {

@@ -11,12 +11,17 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/host"
 )
 
+// URLs of the images that a Metal3Machine can ask for, and what the hosts then find on their disks.
+const (
+	KubeletImageURL = "http://images.example.com/kubelet.qcow2"
+	KubeadmImageURL = "http://images.example.com/kubeadm.qcow2"
+)
+
 // Hardware is the site's machines: a simulated host behind each BareMetalHost, made when it is first switched on.
 type Hardware struct {
 	ctx    context.Context
 	dir    string
 	binDir string
-	image  host.Image
 	log    io.Writer
 
 	mu    sync.Mutex
@@ -35,14 +40,20 @@ func (h *Hardware) PowerOn(_ context.Context, bmh *bmov1alpha1.BareMetalHost, us
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	machine := h.hosts[bmh.Name]
-	if machine == nil {
-		machine = host.New(host.Options{Name: bmh.Name, Dir: filepath.Join(h.dir, bmh.Name), BinDir: h.binDir, Image: h.image, Log: h.log})
-		h.hosts[bmh.Name] = machine
-	}
-	if userData == nil {
+	switch {
+	case machine == nil && userData == nil:
+		return nil // Nothing was ever deployed: there is no disk to boot from.
+	case userData == nil:
 		return machine.Reboot(h.ctx)
+	case machine != nil:
+		machine.PowerOff()
 	}
-	machine.PowerOff()
+	image := host.KubeletImage
+	if bmh.Spec.Image != nil && bmh.Spec.Image.URL == KubeadmImageURL {
+		image = host.KubeadmImage
+	}
+	machine = host.New(host.Options{Name: bmh.Name, Dir: filepath.Join(h.dir, bmh.Name), BinDir: h.binDir, Image: image, Log: h.log})
+	h.hosts[bmh.Name] = machine
 	return machine.PowerOn(h.ctx, userData)
 }
 

@@ -39,10 +39,8 @@ type Flags struct {
 
 // Options says what site to set up.
 type Options struct {
-	// Hardware is what BareMetalHosts stand for. Nil: hosts that boot for real, with Image on their disks.
+	// Hardware is what BareMetalHosts stand for. Nil: hosts that boot for real.
 	Hardware metal3.Hardware
-	// Image is on the disks of the hosts that boot for real.
-	Image host.Image
 	// Flags are further flags of Poolboot's programs.
 	Flags Flags
 	// Progress gets a line for each part that is up. Nil: nobody.
@@ -103,7 +101,7 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 		return nil, fmt.Errorf("start Cluster API: %w", err)
 	}
 	up("Cluster API's core: reconcilers and webhooks")
-	s.Hardware = &Hardware{ctx: ctx, dir: s.dir, binDir: s.binDir, image: options.Image, log: options.Consoles, hosts: map[string]*host.Host{}}
+	s.Hardware = &Hardware{ctx: ctx, dir: s.dir, binDir: s.binDir, log: options.Consoles, hosts: map[string]*host.Host{}}
 	hardware := options.Hardware
 	if hardware == nil {
 		hardware = s.Hardware

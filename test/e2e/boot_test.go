@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
+)
+
+var infraLabels = map[string]string{"node-role.kubernetes.io/infra": ""}
+
+var _ = Describe("Machines of two pools", func() {
+	It("boot straight into their pools: no version of their Nodes was ever outside", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 5)
+		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
+		Expect(err).NotTo(HaveOccurred())
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 2, Labels: infraLabels})
+		t.Deploy(ctx, tenant.Deployment{Name: "worker", Replicas: 2})
+		for _, role := range []string{"infra", "worker"} {
+			Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return t.Configs(ctx, role) }).Should(HaveLen(2))
+			for _, config := range t.Configs(ctx, role) {
+				joined(ctx, t, &config)
+				Expect(config.Status.Pool).To(Equal(role))
+				verdict := site.Judge(history.Of(config.Status.Node.Name), role, pools(ctx, t))
+				Expect(verdict.Versions).To(BeNumerically(">", 1))
+				Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
+				Expect(onDisk(&config, "/etc/workertest")).To(Equal("worker"))
+				if role == "infra" {
+					Expect(onDisk(&config, "/etc/infratest")).To(Equal("infra"))
+				}
+			}
+		}
+	})
+})
+
+// joined waits until a config's Node is Ready in its pool, works, and nothing by which its host could join again is left.
+func joined(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
+	EventuallyWithOffset(1, t.Condition(config, bootstrapv1.NodeInPoolCondition)).WithContext(ctx).Should(HavePrefix("True"))
+	EventuallyWithOffset(1, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).WithContext(ctx).
+		ShouldNot(ContainElement(HaveField("Key", poolv1.NodeUnassignedTaint)))
+	EventuallyWithOffset(1, func() (string, error) {
+		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
+		return config.Annotations[bootstrapv1.TokenHashAnnotation] + config.Status.Boot.CredentialID, err
+	}).WithContext(ctx).Should(Equal(bootstrapv1.TokenRevoked))
+	EventuallyWithOffset(1, lab.Hardware.Host(config.Status.Host.Name).Joined).WithContext(ctx).Should(BeTrue(), "the sentinel file")
+}
+
+func pools(ctx context.Context, t *tenant.Tenant) []poolv1.MachineConfigPool {
+	var list poolv1.MachineConfigPoolList
+	Expect(lab.ManagementClient.List(ctx, &list, client.InNamespace(t.Namespace))).To(Succeed())
+	return list.Items
+}
+
+// onDisk reads a file of the disk of a config's host.
+func onDisk(config *bootstrapv1.PoolbootConfig, path string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(lab.Hardware.Host(config.Status.Host.Name).Root(), path))
+	return string(content), err
+}

@@ -1,0 +1,114 @@
+// Package tenant makes what a user of a site makes: a namespace with a Cluster, pools, MachineConfigs, servers and
+// MachineDeployments. It is for ginkgo suites: what can't be made or read fails the spec.
+package tenant
+
+import (
+	"context"
+	"fmt"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+)
+
+// Tenant is a namespace of a site's management cluster with at most one Cluster in it, named as the namespace. All tenants
+// of a site share its workload control plane.
+type Tenant struct {
+	// Namespace is the name of the namespace and of the Cluster.
+	Namespace string
+	// Cluster is nil until CreateCluster.
+	Cluster *clusterv1.Cluster
+
+	site *site.Site
+}
+
+// New makes a namespace with a Cluster, a worker and an infra pool with a MachineConfig each, and as many free hosts as
+// asked for.
+func New(ctx context.Context, s *site.Site, freeHosts int) *Tenant {
+	t := NewEmpty(ctx, s)
+	t.CreateCluster(ctx, clusterapi.ClusterOptions{})
+	t.Create(ctx, t.Pool("worker"), t.Pool("infra"),
+		t.MachineConfig("00-worker", "worker", "/etc/workertest", "worker"), t.MachineConfig("51-infra", "infra", "/etc/infratest", "infra"))
+	t.AddHosts(ctx, freeHosts)
+	return t
+}
+
+// NewEmpty makes a namespace with nothing in it.
+func NewEmpty(ctx context.Context, s *site.Site) *Tenant {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
+	ExpectWithOffset(1, s.ManagementClient.Create(ctx, namespace)).To(Succeed())
+	return &Tenant{Namespace: namespace.Name, site: s}
+}
+
+// CreateCluster makes the tenant's Cluster.
+func (t *Tenant) CreateCluster(ctx context.Context, options clusterapi.ClusterOptions) {
+	options.Namespace, options.Name, options.Workload = t.Namespace, t.Namespace, t.site.Workload
+	var err error
+	t.Cluster, err = clusterapi.CreateCluster(ctx, t.site.ManagementClient, options)
+	ExpectWithOffset(1, err).NotTo(HaveOccurred())
+}
+
+// Create makes objects in the tenant's namespace.
+func (t *Tenant) Create(ctx context.Context, objects ...client.Object) {
+	for _, object := range objects {
+		object.SetNamespace(t.Namespace)
+		ExpectWithOffset(1, t.site.ManagementClient.Create(ctx, object)).To(Succeed(), object.GetName())
+	}
+}
+
+// AddHosts makes n free servers. Their names, <namespace>-host-<i>, are their own in the whole site.
+func (t *Tenant) AddHosts(ctx context.Context, n int) {
+	for i := range n {
+		t.Create(ctx, &bmov1alpha1.BareMetalHost{
+			ObjectMeta: metav1.ObjectMeta{Name: t.HostName(i)},
+			Spec: bmov1alpha1.BareMetalHostSpec{Online: true, BootMACAddress: "52:54:00:00:00:01",
+				BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
+		})
+	}
+}
+
+// HostName is the name of a server of AddHosts.
+func (t *Tenant) HostName(i int) string { return fmt.Sprintf("%s-host-%d", t.Namespace, i) }
+
+// Pool is a pool of a role that selects the MachineConfigs of that role.
+func (t *Tenant) Pool(role string) *poolv1.MachineConfigPool {
+	return &poolv1.MachineConfigPool{
+		ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: t.Namespace},
+		Spec: poolv1.MachineConfigPoolSpec{
+			ClusterName: t.Namespace, Role: role,
+			MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": role}},
+		},
+	}
+}
+
+// MachineConfig is a MachineConfig of a role that writes one file.
+func (t *Tenant) MachineConfig(name, role, path, content string) *poolv1.MachineConfig {
+	return &poolv1.MachineConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: t.Namespace, Labels: map[string]string{"role": role}},
+		Spec: poolv1.MachineConfigSpec{Config: &runtime.RawExtension{Raw: fmt.Appendf(nil,
+			`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":%q,"mode":420,"contents":{"source":"data:,%s"}}]}}`, path, content)}},
+	}
+}
+
+// Scale changes the replicas of a MachineDeployment.
+func (t *Tenant) Scale(ctx context.Context, deployment *clusterv1.MachineDeployment, replicas int32) {
+	before := deployment.DeepCopy()
+	deployment.Spec.Replicas = ptr.To(replicas)
+	ExpectWithOffset(1, t.site.ManagementClient.Patch(ctx, deployment, client.MergeFrom(before))).To(Succeed())
+}
+
+// Pause pauses the tenant's Cluster or ends its pause.
+func (t *Tenant) Pause(ctx context.Context, paused bool) {
+	before := t.Cluster.DeepCopy()
+	t.Cluster.Spec.Paused = ptr.To(paused)
+	ExpectWithOffset(1, t.site.ManagementClient.Patch(ctx, t.Cluster, client.MergeFrom(before))).To(Succeed())
+}
