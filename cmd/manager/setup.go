@@ -77,7 +77,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 			OverlayNamespace: opts.overlayNamespace, SyncedLabels: syncedLabels,
 		}, opts.bootConcurrency},
 		{&node.Reconciler{
-			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
+			Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
 			OverlayNamespace: opts.overlayNamespace,
 		}, opts.nodeConcurrency},
 		{&certificate.Reconciler{

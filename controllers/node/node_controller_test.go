@@ -64,8 +64,7 @@ func newSite(changes ...any) *site {
 	s.workload = fake.NewClientBuilder().WithScheme(scheme).WithObjects(f.node, secretAt(token)).Build()
 	s.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).Build()
 	s.reconciler = &Reconciler{
-		Client:    interceptor.NewClient(s.Client.(client.WithWatch), s.faults()),
-		APIReader: s.Client,
+		Client: interceptor.NewClient(s.Client.(client.WithWatch), s.faults()),
 		ClusterCache: clustercache.NewFakeClusterCache(interceptor.NewClient(s.workload, s.faults()),
 			client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName),
 		Recorder:         s.events,

@@ -25,8 +25,8 @@ import (
 
 // SetupWithManager adds the controller to a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.OverlayNamespace == "" {
-		return errors.New("node controller: Client, APIReader, ClusterCache and OverlayNamespace must be set")
+	if r.Client == nil || r.ClusterCache == nil || r.OverlayNamespace == "" {
+		return errors.New("node controller: Client, ClusterCache and OverlayNamespace must be set")
 	}
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("node-controller")
