@@ -85,7 +85,7 @@ func installOwnWebhooks(ctx context.Context, cfg *rest.Config, url string, ca []
 	}
 	configurations, err := yaml.ToUnstructured(manifest)
 	if err != nil {
-		return fmt.Errorf("Cluster API's webhooks: %w", err)
+		return fmt.Errorf("webhooks of Cluster API: %w", err)
 	}
 	if err := InstallWebhooks(ctx, cfg, configurations, url, ca); err != nil {
 		return err

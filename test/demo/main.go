@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
 )
 
@@ -30,8 +30,9 @@ func main() {
 	klog.SetLogger(logr.Discard())
 	ctrl.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *keep); err != nil {
+	err := run(ctx, *keep)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo: FAILED:", err)
 		os.Exit(1)
 	}
@@ -59,7 +60,8 @@ func run(ctx context.Context, keep bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := apply(ctx, s); err != nil {
+	asked, err := apply(ctx, s)
+	if err != nil {
 		return err
 	}
 	boots, waitErr := waitForBoots(ctx, s)
@@ -68,6 +70,9 @@ func run(ctx context.Context, keep bool) (err error) {
 	}
 
 	printTimeline(boots, timeline)
+	if err := printRequests(s, asked, boots); err != nil {
+		return err
+	}
 	if err := printClusters(ctx, s); err != nil {
 		return err
 	}
@@ -83,25 +88,27 @@ func run(ctx context.Context, keep bool) (err error) {
 	return result.check()
 }
 
-// apply makes what a user would: hosts, the Cluster, pools with their MachineConfigs, MachineDeployments.
-func apply(ctx context.Context, s *site.Site) error {
+// apply makes what a user would: hosts, the Cluster, pools with their MachineConfigs, MachineDeployments. It returns when
+// it asked for the last.
+func apply(ctx context.Context, s *site.Site) (asked time.Time, err error) {
 	fmt.Println("==> Applying what a user would")
 	if err := s.CreateCluster(ctx); err != nil {
-		return err
+		return asked, err
 	}
-	bin, err := controlplane.BinDir()
+	bin, err := process.BinDir()
 	if err != nil {
-		return err
+		return asked, err
 	}
 	manifests := filepath.Join(filepath.Dir(bin), "test", "demo", "manifests")
 	for _, file := range []string{"1-hosts.yaml", "2-pools.yaml", "3-machines.yaml"} {
+		asked = time.Now()
 		output, err := s.Kubectl(ctx, s.Management, "apply", "-f", filepath.Join(manifests, file))
 		if err != nil {
-			return err
+			return asked, err
 		}
 		fmt.Printf("kubectl apply -f test/demo/manifests/%s\n%s", file, indent(output))
 	}
-	return nil
+	return asked, nil
 }
 
 func waitForInterrupt(ctx context.Context, s *site.Site) {

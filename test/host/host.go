@@ -35,7 +35,7 @@ type Options struct {
 	// Dir holds the host's disk and everything else of it; it is made if it is missing and is the host's alone.
 	Dir string
 
-	// BinDir holds the real ignition, kubelet and kubeadm. Empty: what BinDir() finds.
+	// BinDir holds the real ignition, kubelet and kubeadm. Empty: what process.BinDir finds.
 	BinDir string
 
 	// Image is what is on the disk besides what the user data brings. Empty: KubeletImage.

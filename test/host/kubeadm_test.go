@@ -15,6 +15,7 @@ import (
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
 )
 
 const joinToken = "abcdef.0123456789abcdef"
@@ -73,7 +74,7 @@ var _ = Describe("The real kubeadm on a simulated host", func() {
 
 // uploadKubeadmConfig makes a cluster look as if kubeadm init had made it, by the phases of the real kubeadm init.
 func uploadKubeadmConfig(cluster *controlplane.ControlPlane) {
-	bin, err := host.BinDir()
+	bin, err := process.BinDir()
 	Expect(err).NotTo(HaveOccurred())
 	config := filepath.Join(GinkgoT().TempDir(), "init.yaml")
 	Expect(os.WriteFile(config, []byte(fmt.Sprintf(`apiVersion: kubeadm.k8s.io/v1beta4

@@ -5,10 +5,11 @@ import (
 	_ "embed"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
 )
 
 // inRoot is a shell script that mounts what a program needs and changes into the root.
@@ -44,12 +45,10 @@ func (b *boot) command(ctx context.Context, unit string, argv, env []string) *ex
 	return cmd
 }
 
-// run runs a command to its end. The kernel kills a child when the thread that made it ends, so the thread is kept.
+// run runs a command to its end.
 func run(cmd *exec.Cmd, started func()) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
+	if err := process.Start(cmd); err != nil {
 		return err
 	}
 	started()

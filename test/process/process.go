@@ -33,8 +33,15 @@ type Process struct {
 	exited  chan struct{} // closed when the program has ended
 }
 
-// launcher starts programs on one operating system thread that lives as long as this program: a program with Pdeathsig
-// is killed when the thread that started it ends, which for any other thread of a Go program may be at any time.
+// Start starts a command that may have Pdeathsig set, from one operating system thread that lives as long as this program:
+// the kernel sends that signal when the thread that started the command ends, which for any other thread of a Go program
+// may be at any time.
+func Start(command *exec.Cmd) error {
+	started := make(chan error)
+	launcher() <- func() { started <- command.Start() }
+	return <-started
+}
+
 var launcher = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -59,9 +66,7 @@ func Launch(dir, path string, args ...string) (*Process, error) {
 	p.command.Dir, p.command.Stdout, p.command.Stderr = dir, log, log
 	// Its own process group keeps the terminal's Ctrl-C from ending it before those who use it.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	started := make(chan error)
-	launcher() <- func() { started <- p.command.Start() }
-	if err := <-started; err != nil {
+	if err := Start(p.command); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {

@@ -23,6 +23,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/metal3"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
 )
 
 const (
@@ -76,7 +77,7 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 			err = errors.Join(err, s.Stop())
 		}
 	}()
-	if s.binDir, err = controlplane.BinDir(); err != nil {
+	if s.binDir, err = process.BinDir(); err != nil {
 		return nil, err
 	}
 	// Short, because sockets live below it and a socket's path has 108 bytes at most.

@@ -1,0 +1,163 @@
+package install_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// certificate has the fields of cert-manager's Certificate that the set uses.
+type certificate struct {
+	Metadata struct{ Name, Namespace string }
+	Spec     struct {
+		SecretName  string
+		DNSNames    []string
+		IPAddresses []string
+	}
+}
+
+var deployments = []TableEntry{
+	Entry("of the manager", "poolboot-controller-manager"),
+	Entry("of the config server", "poolboot-config-server"),
+}
+
+var _ = Describe("the Pods", func() {
+	DescribeTable("are restricted as their namespace demands", func(ctx SpecContext, deployment string) {
+		Expect(c.Create(ctx, podOf(deployment), client.DryRunAll)).To(Succeed())
+
+		By("while others are refused")
+		careless := podOf(deployment)
+		careless.Spec.Containers[0].SecurityContext = nil
+		Expect(c.Create(ctx, careless, client.DryRunAll)).To(MatchError(ContainSubstring("PodSecurity")))
+	}, deployments)
+
+	DescribeTable("name every port that their program listens on", func(ctx SpecContext, deployment string) {
+		container := podOf(deployment).Spec.Containers[0]
+		var named []int
+		for _, port := range container.Ports {
+			named = append(named, int(port.ContainerPort))
+		}
+		Expect(listens(ctx, container)).To(ConsistOf(named))
+		for _, probe := range []*corev1.Probe{container.ReadinessProbe, container.LivenessProbe} {
+			Expect(container.Ports).To(ContainElement(HaveField("Name", probe.HTTPGet.Port.StrVal)))
+		}
+	}, deployments)
+
+	DescribeTable("mount the Secrets of Certificates only, where their program looks for them", func(deployment string) {
+		pod := podOf(deployment)
+		container := pod.Spec.Containers[0]
+		for _, volume := range pod.Spec.Volumes {
+			if volume.Secret == nil {
+				continue
+			}
+			Expect(ofKind[certificate](components.Objs(), "Certificate")).To(ContainElement(And(
+				HaveField("Spec.SecretName", volume.Secret.SecretName), HaveField("Metadata.Namespace", pod.Namespace))))
+			var mounts []corev1.VolumeMount
+			Expect(container.VolumeMounts).To(ContainElement(HaveField("Name", volume.Name), &mounts))
+			Expect(container.Args).To(ContainElement(MatchRegexp(`^--[a-z-]+=%s(/ca\.crt)?$`, regexp.QuoteMeta(mounts[0].MountPath))))
+		}
+	}, deployments)
+})
+
+// listens returns the ports of a container's program: those that its arguments say, else those that its help says.
+func listens(ctx SpecContext, container corev1.Container) []int {
+	GinkgoHelper()
+	help, err := exec.CommandContext(ctx, filepath.Join(binDir, filepath.Base(container.Command[0])), "--help").CombinedOutput()
+	Expect(err).NotTo(HaveOccurred())
+	flags := map[string]string{}
+	for _, flag := range regexp.MustCompile(`(?m)^ +--([a-z-]+-(?:addr|address|port)) .*\(default "?:?(\d+)"?\)$`).FindAllStringSubmatch(string(help), -1) {
+		flags[flag[1]] = flag[2]
+	}
+	for _, arg := range container.Args {
+		if flag := regexp.MustCompile(`^--([a-z-]+-(?:addr|address|port))=.*?:?(\d+)$`).FindStringSubmatch(arg); flag != nil {
+			flags[flag[1]] = flag[2]
+		}
+	}
+	var ports []int
+	for _, text := range flags {
+		port, err := strconv.Atoi(text)
+		Expect(err).NotTo(HaveOccurred())
+		ports = append(ports, port)
+	}
+	return ports
+}
+
+var _ = Describe("the Services", func() {
+	DescribeTable("lead to a port of the Pods", func(service, deployment, port string) {
+		found := serviceNamed(service)
+		pod := podOf(deployment)
+		Expect(labels.SelectorFromSet(found.Spec.Selector).Matches(labels.Set(pod.Labels))).To(BeTrue())
+		Expect(found.Spec.Ports).To(ConsistOf(HaveField("TargetPort", intstr.FromString(port))))
+		Expect(pod.Spec.Containers[0].Ports).To(ContainElement(HaveField("Name", port)))
+
+		By("and to no other")
+		for _, other := range ofKind[appsv1.Deployment](components.Objs(), "Deployment") {
+			if other.Name != deployment {
+				Expect(labels.SelectorFromSet(found.Spec.Selector).Matches(labels.Set(other.Spec.Template.Labels))).To(BeFalse())
+			}
+		}
+	},
+		Entry("of the manager", "poolboot-webhook-service", "poolboot-controller-manager", "webhook-server"),
+		Entry("of the config server", "poolboot-config-server", "poolboot-config-server", "config"),
+	)
+})
+
+var _ = Describe("the webhooks", func() {
+	It("ask a Service that is there, with a certificate that the API server gets to trust", func() {
+		validating := ofKind[admissionregistrationv1.ValidatingWebhookConfiguration](components.Objs(), "ValidatingWebhookConfiguration")[0]
+		mutating := ofKind[admissionregistrationv1.MutatingWebhookConfiguration](components.Objs(), "MutatingWebhookConfiguration")[0]
+		clients := map[string][]admissionregistrationv1.WebhookClientConfig{}
+		for _, webhook := range validating.Webhooks {
+			from := validating.Annotations["cert-manager.io/inject-ca-from"]
+			clients[from] = append(clients[from], webhook.ClientConfig)
+		}
+		for _, webhook := range mutating.Webhooks {
+			from := mutating.Annotations["cert-manager.io/inject-ca-from"]
+			clients[from] = append(clients[from], webhook.ClientConfig)
+		}
+		Expect(clients).To(HaveLen(1))
+		serving := certificateNamed("poolboot-webhook")
+		for _, client := range clients[serving.Metadata.Namespace+"/"+serving.Metadata.Name] {
+			service := serviceNamed(client.Service.Name)
+			Expect(client.Service.Namespace).To(Equal(service.Namespace))
+			Expect(client.Service.Port).To(BeNil(), "443 by default")
+			Expect(service.Spec.Ports).To(ConsistOf(HaveField("Port", int32(443))))
+			Expect(serving.Spec.DNSNames).To(ContainElement(service.Name + "." + service.Namespace + ".svc"))
+		}
+		Expect(podOf("poolboot-controller-manager").Spec.Volumes).To(ContainElement(HaveField("Secret.SecretName", serving.Spec.SecretName)))
+	})
+})
+
+var _ = Describe("the config server's address", func() {
+	It("is the same to hosts, to its certificate, to its Service and to the manager", func() {
+		url := "https://" + serverHost + ":9444"
+		Expect(podOf("poolboot-config-server").Spec.Containers[0].Args).To(ContainElement("--external-url=" + url))
+		Expect(podOf("poolboot-controller-manager").Spec.Containers[0].Args).To(ContainElement("--config-server-url=" + url))
+		Expect(serviceNamed("poolboot-config-server").Spec.Ports).To(ConsistOf(HaveField("Port", int32(9444))))
+		Expect(certificateNamed("poolboot-config-server").Spec.DNSNames).To(ContainElement(serverHost))
+	})
+})
+
+func serviceNamed(name string) corev1.Service {
+	GinkgoHelper()
+	var found []corev1.Service
+	Expect(ofKind[corev1.Service](components.Objs(), "Service")).To(ContainElement(HaveField("Name", name), &found))
+	return found[0]
+}
+
+func certificateNamed(name string) certificate {
+	GinkgoHelper()
+	var found []certificate
+	Expect(ofKind[certificate](components.Objs(), "Certificate")).To(ContainElement(HaveField("Metadata.Name", name), &found))
+	return found[0]
+}

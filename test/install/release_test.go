@@ -1,0 +1,84 @@
+package install_test
+
+import (
+	"os/exec"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/version"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
+)
+
+const (
+	releaseVersion = "v0.1.3"
+	registry       = "registry.example.com/provisioning"
+	serverHost     = "boot.example.com"
+)
+
+// settings is what a clusterctl.yaml and clusterctl's arguments would set.
+var settings = config.NewMemoryReader()
+
+// readRelease has make release write a release and opens it as clusterctl does.
+func readRelease(ctx SpecContext) repository.Client {
+	GinkgoHelper()
+	out := GinkgoT().TempDir()
+	output, err := exec.CommandContext(ctx, "make", "-C", root, "release",
+		"VERSION="+releaseVersion, "REGISTRY="+registry, "OUT="+out).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", output)
+
+	url := "file://" + filepath.Join(out, "bootstrap-poolboot", releaseVersion, "bootstrap-components.yaml")
+	_, err = settings.AddProvider("poolboot", clusterctlv1.BootstrapProviderType, url)
+	Expect(err).NotTo(HaveOccurred())
+	for name, value := range variables {
+		settings.Set(name, value)
+	}
+	settings.Set("POOLBOOT_CONFIG_SERVER_HOST", serverHost)
+	settings.Set("POOLBOOT_CONFIG_SERVER_NAME", serverHost)
+	clusterctl, err := config.New(ctx, "", config.InjectReader(settings))
+	Expect(err).NotTo(HaveOccurred())
+	provider, err := clusterctl.Providers().Get("poolboot", clusterctlv1.BootstrapProviderType)
+	Expect(err).NotTo(HaveOccurred())
+	client, err := repository.New(ctx, provider, clusterctl)
+	Expect(err).NotTo(HaveOccurred())
+	return client
+}
+
+var _ = Describe("a release", func() {
+	It("is a bootstrap provider to clusterctl, in a namespace of its own", func() {
+		Expect(components.ManifestLabel()).To(Equal("bootstrap-poolboot"))
+		Expect(components.Version()).To(Equal(releaseVersion))
+		Expect(components.TargetNamespace()).To(Equal("poolboot-system"))
+		for _, object := range components.Objs() {
+			Expect(object.GetLabels()).To(HaveKeyWithValue(clusterv1.ProviderNameLabel, "bootstrap-poolboot"), object.GetName())
+		}
+	})
+
+	It("says which contract its series keeps", func(ctx SpecContext) {
+		metadata, err := release.Metadata(releaseVersion).Get(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		series := metadata.GetReleaseSeriesForVersion(version.MustParseSemantic(releaseVersion))
+		Expect(series).To(HaveField("Contract", clusterv1.GroupVersion.Version))
+	})
+
+	It("names its images by registry and version", func() {
+		Expect(components.Images()).To(ConsistOf(
+			registry+"/manager:"+releaseVersion, registry+"/config-server:"+releaseVersion))
+	})
+
+	It("asks for no other variables than docs/install.md explains", func() {
+		Expect(components.Variables()).To(ConsistOf(
+			"POOLBOOT_CONFIG_SERVER_HOST", "POOLBOOT_CONFIG_SERVER_IP", "POOLBOOT_CONFIG_SERVER_NAME",
+			"POOLBOOT_CONFIG_SERVER_PORT", "POOLBOOT_CONFIG_SERVER_SERVICE_TYPE",
+			"POOLBOOT_DIAGNOSTICS_ADDRESS", "POOLBOOT_INSECURE_DIAGNOSTICS"))
+	})
+
+	It("can be installed in another namespace", func(ctx SpecContext) {
+		moved, err := release.Components().Get(ctx, repository.ComponentsOptions{TargetNamespace: "elsewhere"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(moved.Yaml()).NotTo(ContainSubstring("poolboot-system"))
+	})
+})
