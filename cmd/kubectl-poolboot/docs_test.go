@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// block matches a fenced block of a document: its language and its text.
+var block = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
+
+// shell runs command lines of kubectl poolboot as a shell would, with < FILE and > FILE.
+type shell struct{ code int }
+
+// run returns what a terminal would show.
+func (s *shell) run(line string) string {
+	GinkgoHelper()
+	if line == "echo $?" {
+		return strconv.Itoa(s.code) + "\n"
+	}
+	command, isOurs := strings.CutPrefix(line, "kubectl poolboot ")
+	Expect(isOurs).To(BeTrue(), line)
+	command, _, _ = strings.Cut(command, " > ")
+	command, input, _ := strings.Cut(command, " < ")
+	var stdin []byte
+	if input != "" {
+		var err error
+		stdin, err = os.ReadFile(input)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	var terminal bytes.Buffer
+	s.code = run(genericiooptions.IOStreams{In: bytes.NewReader(stdin), Out: &terminal, ErrOut: &terminal}, strings.Fields(command)...)
+	return terminal.String()
+}
+
+var _ = Describe("The documentation", Ordered, func() {
+	var blocks [][]string
+
+	BeforeAll(func() {
+		document, err := os.ReadFile("../../docs/kubectl-poolboot.md")
+		Expect(err).NotTo(HaveOccurred())
+		blocks = block.FindAllStringSubmatch(string(document), -1)
+	})
+
+	// Files of the document, each named by its first line.
+	BeforeEach(func() {
+		GinkgoT().Chdir(GinkgoT().TempDir())
+		for _, b := range blocks {
+			if name, contents, named := strings.Cut(strings.TrimPrefix(b[2], "# "), "\n"); b[1] == "yaml" {
+				Expect(named).To(BeTrue())
+				fileIn(".", name, contents)
+			}
+		}
+	})
+
+	It("shows what the commands print", func() {
+		commands := 0
+		for _, b := range blocks {
+			if b[1] != "console" {
+				continue
+			}
+			terminal := &shell{}
+			for _, shown := range strings.Split(strings.TrimPrefix(b[2], "$ "), "\n$ ") {
+				line, output, _ := strings.Cut(shown, "\n")
+				Expect(strings.TrimSuffix(terminal.run(line), "\n")).To(Equal(strings.TrimSuffix(output, "\n")), line)
+				commands++
+			}
+		}
+		Expect(commands).To(BeNumerically(">=", 10))
+	})
+
+	DescribeTable("has files with which the examples of the help run",
+		func(name string) {
+			var of *cobra.Command
+			for _, cmd := range newRoot(genericiooptions.IOStreams{}).Commands() {
+				if cmd.Name() == name {
+					of = cmd
+				}
+			}
+			examples := 0
+			for line := range strings.Lines(of.Example) {
+				if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+					terminal := &shell{}
+					Expect(terminal.run(line)).To(ContainSubstring("infra"), line)
+					Expect(terminal.code).To(BeZero(), line)
+					examples++
+				}
+			}
+			Expect(examples).To(BeNumerically(">=", 3))
+		},
+		Entry("which", "which"), Entry("render", "render"),
+	)
+})
+
+var _ = Describe("The plugin", func() {
+	It("shows its commands as kubectl's", func() {
+		Expect(answered(poolboot())).To(And(ContainSubstring("kubectl poolboot [command]"), ContainSubstring("which"), ContainSubstring("render")))
+		Expect(answered(poolboot("which", "--help"))).To(ContainSubstring("kubectl poolboot which --pools FILE..."))
+	})
+
+	It("says its version", func() {
+		Expect(answered(poolboot("version"))).To(Equal(version() + "\n"))
+		Expect(answered(poolboot("--version"))).To(ContainSubstring(version()))
+	})
+
+	It("refuses an unknown command", func() {
+		refused(poolboot("witch"), 1, `unknown command "witch"`)
+	})
+
+	It("completes its flags", func() {
+		Expect(poolboot("__complete", "render", "-o", "").out).To(HavePrefix("json\nyaml\nignition\n"))
+		Expect(poolboot("__complete", "which", "--po").out).To(HavePrefix("--pools\t"))
+	})
+})

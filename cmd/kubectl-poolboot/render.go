@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// render prints what a pool renders.
+type render struct {
+	reader
+	files   []string
+	role    string
+	cluster string
+	output  string
+}
+
+// rendered is what render prints: a rendered config without Kubernetes' metadata. Lists are never null.
+type rendered struct {
+	// Name is the rendered config's name, which holds a hash of its content.
+	Name            string          `json:"name"`
+	Ignition        json.RawMessage `json:"ignition"`
+	KernelArguments []string        `json:"kernelArguments"`
+	Extensions      []string        `json:"extensions"`
+	FIPS            bool            `json:"fips"`
+	KernelType      string          `json:"kernelType"`
+	// OSImageURL is there only when a MachineConfig sets it.
+	OSImageURL string `json:"osImageURL,omitempty"`
+}
+
+func newRender(streams genericiooptions.IOStreams) *cobra.Command {
+	r := &render{reader: reader{streams: streams}, output: "json"}
+	cmd := &cobra.Command{
+		Use:   "render -f FILE... --pool ROLE",
+		Short: "Print what a pool renders",
+		Long: `Print what a pool renders from its MachineConfigs, as the controllers do.
+
+First come the MachineConfigs that the pool "worker" selects, then those that the pool itself selects beyond them, each in
+the order of their names; what comes later wins. Ignition 2.2 to 2.4 and 3.0 to 3.5 and Butane are read. The same content
+has the same name.`,
+		Example: `  # Everything that machines of the pool infra would get
+  kubectl poolboot render -f pools.yaml -f machineconfigs --pool infra
+
+  # The same as YAML
+  kubectl poolboot render -f pools.yaml,machineconfigs --pool infra -o yaml
+
+  # Only the Ignition document
+  kubectl poolboot render -f pools.yaml -f machineconfigs --pool infra -o ignition > infra.ign`,
+		DisableFlagsInUseLine: true,
+		RunE:                  func(_ *cobra.Command, args []string) error { return r.run(args) },
+	}
+	r.offerFiles(cmd, &r.files, "filename", "f", "where the MachineConfigPools and MachineConfigs are")
+	cmd.Flags().StringVar(&r.role, "pool", "", "the pool's role; of OpenShift's pools that is their name")
+	must(cmd.MarkFlagRequired("pool"))
+	offerCluster(cmd, &r.cluster)
+	offerOutputs(cmd, &r.output, "json, yaml, or ignition for only the Ignition document", "json", "yaml", "ignition")
+	return cmd
+}
+
+func (r *render) run(args []string) error {
+	write, known := map[string]func(rendered) ([]byte, error){"json": asJSON, "yaml": asYAML, "ignition": asIgnition}[r.output]
+	if !known {
+		return fmt.Errorf("--output %s is not known: use json, yaml or ignition", r.output)
+	}
+	if isControlPlane(r.role) {
+		return fmt.Errorf("--pool %s: control plane machines are in no pool, and nothing is rendered for them: name another pool", r.role)
+	}
+	found, err := r.read(append(r.files, args...)...)
+	if err != nil {
+		return err
+	}
+	if err := found.ofCluster(r.cluster); err != nil {
+		return err
+	}
+	config, err := pool.Render(r.role, found.pools, found.configs)
+	if err != nil {
+		return err
+	}
+	document, err := write(rendered{
+		Name:            config.Name,
+		Ignition:        config.Spec.Config.Raw,
+		KernelArguments: append([]string{}, config.Spec.KernelArguments...),
+		Extensions:      append([]string{}, config.Spec.Extensions...),
+		FIPS:            *config.Spec.FIPS,
+		KernelType:      config.Spec.KernelType,
+		OSImageURL:      config.Spec.OSImageURL,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = r.streams.Out.Write(document)
+	return err
+}
+
+func asJSON(config rendered) ([]byte, error) {
+	var document bytes.Buffer
+	encoder := json.NewEncoder(&document)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(config)
+	return document.Bytes(), err
+}
+
+func asYAML(config rendered) ([]byte, error) { return yaml.Marshal(config) }
+
+// asIgnition is the Ignition as it is stored and served, byte for byte, and a line's end.
+func asIgnition(config rendered) ([]byte, error) { return append(config.Ignition, '\n'), nil }

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kubectl-poolboot",
+		Short: "Ask files what Poolboot would do, without a cluster",
+		Long: `Ask files what Poolboot would do, without a cluster.
+
+Files hold MachineConfigPools and MachineConfigs of pool.cluster.x-k8s.io/v1alpha1, of
+machineconfiguration.openshift.io/v1, or of both, as YAML or JSON, with any number of documents and lists. Objects of
+other kinds are ignored with a note. OpenShift's pools "master" and "control-plane" are left out: control plane machines
+are in no pool of Poolboot's.`,
+		Version:       version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl poolboot"},
+	}
+	cmd.SetIn(streams.In)
+	cmd.SetOut(streams.Out)
+	cmd.SetErr(streams.ErrOut)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath())
+	})
+	cmd.AddCommand(newWhich(streams), newRender(streams), newVersion())
+	return cmd
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this plugin",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), cmd.Root().Version)
+			return err
+		},
+	}
+}
+
+// version is that of the module as the Go toolchain knows it: a release's tag, or the commit.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+// offerOutputs defines --output, with the default that it has now, and what the shell completes it to.
+func offerOutputs(cmd *cobra.Command, output *string, usage string, outputs ...string) {
+	cmd.Flags().StringVarP(output, "output", "o", *output, usage)
+	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp)))
+}
+
+// must panics on what can go wrong only when this program is put together wrongly.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
