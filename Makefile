@@ -20,6 +20,8 @@ KUBERNETES := kube-apiserver kube-controller-manager kubelet kubeadm kubectl
 PROVIDER := manager config-server kubectl-poolboot
 
 VERSION ?= v0.1.0
+# Where a management cluster gets the images from. "localhost" is where they are when nobody has pushed them.
+REGISTRY ?= localhost/poolboot
 OUT ?= $(CURDIR)/out
 # The layout that clusterctl asks of a folder of releases.
 RELEASE = $(OUT)/bootstrap-poolboot/$(VERSION)
@@ -97,7 +99,7 @@ binaries: $(REAL_PARTS) build ## Build the real parts that tests and the demo ru
 .PHONY: release
 release: $(BIN)/kubectl ## Write what clusterctl installs and generates clusters from into OUT/bootstrap-poolboot/VERSION.
 	@mkdir -p $(RELEASE)
-	@set -o pipefail; $(BIN)/kubectl kustomize config/default | sed 's|\(image: poolboot/.*\):v.*|\1:$(VERSION)|' > $(RELEASE)/bootstrap-components.yaml
+	@set -o pipefail; $(BIN)/kubectl kustomize config/default | sed 's|image: localhost/poolboot/\(.*\):.*|image: $(REGISTRY)/\1:$(VERSION)|' > $(RELEASE)/bootstrap-components.yaml
 	@cp config/metadata.yaml templates/*.yaml $(RELEASE)/
 	@echo "$(RELEASE)"
 

@@ -11,19 +11,19 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// certificate has the fields of cert-manager's Certificate that the set uses.
+// certificate has the fields of cert-manager's Certificate that are looked at.
 type certificate struct {
-	Metadata struct{ Name, Namespace string }
-	Spec     struct {
-		SecretName  string
-		DNSNames    []string
-		IPAddresses []string
-	}
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		SecretName string   `json:"secretName"`
+		DNSNames   []string `json:"dnsNames"`
+	} `json:"spec"`
 }
 
 var deployments = []TableEntry{
@@ -61,7 +61,7 @@ var _ = Describe("the Pods", func() {
 				continue
 			}
 			Expect(ofKind[certificate](components.Objs(), "Certificate")).To(ContainElement(And(
-				HaveField("Spec.SecretName", volume.Secret.SecretName), HaveField("Metadata.Namespace", pod.Namespace))))
+				HaveField("Spec.SecretName", volume.Secret.SecretName), HaveField("Namespace", pod.Namespace))))
 			var mounts []corev1.VolumeMount
 			Expect(container.VolumeMounts).To(ContainElement(HaveField("Name", volume.Name), &mounts))
 			Expect(container.Args).To(ContainElement(MatchRegexp(`^--[a-z-]+=%s(/ca\.crt)?$`, regexp.QuoteMeta(mounts[0].MountPath))))
@@ -127,7 +127,7 @@ var _ = Describe("the webhooks", func() {
 		}
 		Expect(clients).To(HaveLen(1))
 		serving := certificateNamed("poolboot-webhook")
-		for _, client := range clients[serving.Metadata.Namespace+"/"+serving.Metadata.Name] {
+		for _, client := range clients[serving.Namespace+"/"+serving.Name] {
 			service := serviceNamed(client.Service.Name)
 			Expect(client.Service.Namespace).To(Equal(service.Namespace))
 			Expect(client.Service.Port).To(BeNil(), "443 by default")
@@ -158,6 +158,6 @@ func serviceNamed(name string) corev1.Service {
 func certificateNamed(name string) certificate {
 	GinkgoHelper()
 	var found []certificate
-	Expect(ofKind[certificate](components.Objs(), "Certificate")).To(ContainElement(HaveField("Metadata.Name", name), &found))
+	Expect(ofKind[certificate](components.Objs(), "Certificate")).To(ContainElement(HaveField("Name", name), &found))
 	return found[0]
 }

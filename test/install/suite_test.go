@@ -111,7 +111,7 @@ func ofKind[T any](objects []unstructured.Unstructured, kind string) []T {
 			continue
 		}
 		var typed T
-		Expect(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &typed, true)).To(Succeed())
+		Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed)).To(Succeed())
 		found = append(found, typed)
 	}
 	Expect(found).NotTo(BeEmpty(), kind)

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/ptr"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/core/reconcilers/clusterclass"
 	topologycluster "sigs.k8s.io/cluster-api/core/reconcilers/topology/cluster"
@@ -27,6 +28,7 @@ func startTopology(ctx context.Context) {
 	const name = "cluster-topology"
 	one := controller.Options{MaxConcurrentReconciles: 1}
 	scheme := clusterapi.Scheme()
+	Expect(runtimev1.AddToScheme(scheme)).To(Succeed())
 	mgr, err := ctrl.NewManager(plane.Config, ctrl.Options{
 		Scheme:     scheme,
 		Controller: config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true)},
