@@ -63,9 +63,29 @@ func EnsureCredential(ctx context.Context, w client.Client, owner, current strin
 		}
 	}
 	credential, err := newCredential(ttl)
+	if err == nil {
+		err = create(ctx, w, owner, credential)
+	}
 	if err != nil {
 		return Credential{}, fmt.Errorf("join credential of PoolbootConfig %s: %w", owner, err)
 	}
+	return credential, nil
+}
+
+// RestoreCredential makes a credential that has ended anew, with the ID and the secret that a host has in hand, to live for
+// ttl. It returns when it will end. The error is AlreadyExists when it has not ended.
+func RestoreCredential(ctx context.Context, w client.Client, owner string, credential Credential, ttl time.Duration) (time.Time, error) {
+	if !bootstraputil.IsValidBootstrapToken(credential.Token()) {
+		return time.Time{}, fmt.Errorf("join credential of PoolbootConfig %s: it is no bootstrap token", owner)
+	}
+	credential.Expires = endOf(ttl)
+	if err := create(ctx, w, owner, credential); err != nil {
+		return time.Time{}, fmt.Errorf("restore join credential %s of PoolbootConfig %s: %w", credential.ID, owner, err)
+	}
+	return credential.Expires, nil
+}
+
+func create(ctx context.Context, w client.Client, owner string, credential Credential) error {
 	secret := tokenSecret(credential.ID)
 	secret.Data = map[string][]byte{
 		bootstrapapi.BootstrapTokenIDKey:               []byte(credential.ID),
@@ -75,10 +95,7 @@ func EnsureCredential(ctx context.Context, w client.Client, owner, current strin
 		bootstrapapi.BootstrapTokenExtraGroupsKey:      []byte(Group),
 		bootstrapapi.BootstrapTokenUsageAuthentication: []byte("true"),
 	}
-	if err := w.Create(ctx, secret); err != nil {
-		return Credential{}, fmt.Errorf("join credential of PoolbootConfig %s: %w", owner, err)
-	}
-	return credential, nil
+	return w.Create(ctx, secret)
 }
 
 // ExtendCredential lets a credential live for ttl from now and returns when it will end. The error is NotFound when the
@@ -111,10 +128,15 @@ func DeleteCredential(ctx context.Context, w client.Client, id string) error {
 	return nil
 }
 
+// IsCredentialOf says whether a Secret is a bootstrap token that was made for a PoolbootConfig, named <namespace>/<name>.
+func IsCredentialOf(secret *corev1.Secret, owner string) bool {
+	return secret.Type == bootstrapapi.SecretTypeBootstrapToken &&
+		string(secret.Data[bootstrapapi.BootstrapTokenDescriptionKey]) == description(owner)
+}
+
 // readCredential reads a bootstrap token Secret; ok is false when it is not the owner's or not whole.
 func readCredential(secret *corev1.Secret, owner string) (credential Credential, ok bool) {
-	if secret.Type != bootstrapapi.SecretTypeBootstrapToken ||
-		string(secret.Data[bootstrapapi.BootstrapTokenDescriptionKey]) != description(owner) {
+	if !IsCredentialOf(secret, owner) {
 		return Credential{}, false
 	}
 	expires, err := time.Parse(time.RFC3339, string(secret.Data[bootstrapapi.BootstrapTokenExpirationKey]))

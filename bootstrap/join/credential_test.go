@@ -105,6 +105,33 @@ var _ = Describe("the join credential", func() {
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "got %v", err)
 	})
 
+	It("can be made anew as it was once it is gone, and not before", func() {
+		first := ensure("")
+		_, err := join.RestoreCredential(ctx, workload, owner, first, ttl)
+		Expect(apierrors.IsAlreadyExists(err)).To(BeTrue(), "got %v", err)
+		was := tokenOf(first.ID).Data
+		Expect(join.DeleteCredential(ctx, workload, first.ID)).To(Succeed())
+		expires, err := join.RestoreCredential(ctx, workload, owner, first, time.Hour)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(expires).To(BeTemporally("~", time.Now().Add(time.Hour), 2*time.Second))
+		was["expiration"] = []byte(expires.Format(time.RFC3339))
+		Expect(tokenOf(first.ID).Data).To(Equal(was))
+	})
+
+	It("is never made of what is none", func() {
+		_, err := join.RestoreCredential(ctx, workload, owner, join.Credential{ID: "abc123"}, ttl)
+		Expect(err).To(MatchError("join credential of PoolbootConfig metal/infra-boot: it is no bootstrap token"))
+	})
+
+	It("is known as its owner's, and as nobody else's", func() {
+		token := tokenOf(ensure("").ID)
+		Expect(join.IsCredentialOf(token, owner)).To(BeTrue())
+		Expect(join.IsCredentialOf(token, "boot")).To(BeFalse())
+		Expect(join.IsCredentialOf(token, "metal/infra-boot-2")).To(BeFalse())
+		token.Type = corev1.SecretTypeOpaque
+		Expect(join.IsCredentialOf(token, owner)).To(BeFalse())
+	})
+
 	It("can't be extended without an ID", func() {
 		_, err := join.ExtendCredential(ctx, workload, "", ttl)
 		Expect(err).To(MatchError(ContainSubstring("no ID of a bootstrap token")))

@@ -3,7 +3,6 @@ package join
 import (
 	"encoding/base64"
 	"io"
-	"path"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
@@ -11,8 +10,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
-
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 // kubeconfig returns a kubeconfig that carries everything in itself: the server, its CA and the credential.
@@ -67,11 +64,3 @@ func onlineUnit(description string) []*unit.UnitOption {
 }
 
 func atBoot() *unit.UnitOption { return unit.NewUnitOption("Install", "WantedBy", "multi-user.target") }
-
-// writeSentinel are the last commands of a oneshot: they run only when all before them succeeded.
-func writeSentinel() []*unit.UnitOption {
-	return []*unit.UnitOption{
-		unit.NewUnitOption("Service", "ExecStart", "/usr/bin/mkdir -p "+path.Dir(ignition.SentinelPath)),
-		unit.NewUnitOption("Service", "ExecStart", "/usr/bin/touch "+ignition.SentinelPath),
-	}
-}

@@ -2,16 +2,21 @@
 // cluster, and the part of the host's Ignition that is for this one machine. It knows the two joins, by kubelet and by
 // kubeadm. Credentials and rights are written through the client it is given; Overlay is pure.
 //
-// Cluster API's sentinel file says that a host has joined. With kubelet, the pair poolboot-joined.path and
-// poolboot-joined.service writes it as soon as the kubelet's client certificate stands, at every boot. With kubeadm, it is
-// the last command of poolboot-join.service, which runs kubeadm join before.
+// Cluster API's sentinel file says that a host has joined: the pair poolboot-joined.path and poolboot-joined.service writes
+// it as soon as the kubelet's client certificate stands, at every boot. With kubeadm too: what poolboot-join.service gets
+// done by kubeadm join is that certificate, and until it stands kubeadm join is run again.
 package join
 
 import (
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/vincent-petithory/dataurl"
+	"k8s.io/client-go/tools/clientcmd"
+	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -60,6 +65,29 @@ func Overlay(cfg *bootstrapv1.PoolbootConfig, reg node.Registration, cl Cluster,
 		return ignition.Config{}, &ExtraConfigError{Field: "spec.extraConfig", Err: err}
 	}
 	return overlay, nil
+}
+
+// CredentialIn reads back, without its end, the credential that Overlay put into a configuration.
+func CredentialIn(config ignition.Config) (Credential, error) {
+	for _, f := range config.Storage.Files {
+		if f.Path != ignition.BootstrapKubeconfigPath && f.Path != discoveryPath {
+			continue
+		}
+		contents, err := dataurl.DecodeString(ptr.Deref(f.Contents.Source, ""))
+		if err != nil {
+			return Credential{}, fmt.Errorf("%s: %w", f.Path, err)
+		}
+		kubeconfig, err := clientcmd.RESTConfigFromKubeConfig(contents.Data)
+		if err != nil {
+			return Credential{}, fmt.Errorf("%s: %w", f.Path, err)
+		}
+		if !bootstraputil.IsValidBootstrapToken(kubeconfig.BearerToken) {
+			return Credential{}, fmt.Errorf("%s: it holds no bootstrap token", f.Path)
+		}
+		id, secret, _ := strings.Cut(kubeconfig.BearerToken, ".")
+		return Credential{ID: id, Secret: secret}, nil
+	}
+	return Credential{}, errors.New("there is no join credential")
 }
 
 // extraConfig reads a PoolbootConfig's spec.extraConfig, within what a user may set.

@@ -3,6 +3,7 @@ package join
 import (
 	"cmp"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
@@ -38,6 +39,7 @@ func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg node.Registration, cl Cluste
 	config.Systemd.Units = append(config.Systemd.Units,
 		enabledUnit(ignition.KubeletUnit, nil), // kubeadm starts the kubelet, but only a unit that is enabled outlives a reboot
 		enabledUnit("poolboot-join.service", joinUnit(cmp.Or(join.KubeadmPath, "/usr/bin/kubeadm"))))
+	config.Systemd.Units = append(config.Systemd.Units, joinedUnits()...)
 	return config, nil
 }
 
@@ -58,23 +60,46 @@ func joinConfiguration(join *bootstrapv1.KubeadmJoin, reg node.Registration) *ku
 			CRISocket:             join.CRISocket,
 			Taints:                reg.Taints,
 			KubeletExtraArgs:      extraArgs,
-			IgnorePreflightErrors: join.IgnorePreflightErrors,
+			IgnorePreflightErrors: ignoredPreflightErrors(join.IgnorePreflightErrors),
 		},
 		Discovery: kubeadmv1beta4.Discovery{File: &kubeadmv1beta4.FileDiscovery{KubeConfigPath: discoveryPath}},
 	}
 }
 
-// joinUnit runs kubeadm join and then writes Cluster API's sentinel; systemd leaves the rest of a oneshot out when one
-// command fails. While the cluster can't be reached kubeadm has written nothing, so it may try again. kubeadm asks the
-// kubelet for its version and finds it by PATH: beside kubeadm, if it is in no usual place.
+// triedBefore are the preflight checks that a host fails on which kubeadm join was run before and did not come to its end:
+// the power went, or the kubelet or the approval of its certificate took longer than kubeadm waits. kubeadm writes the files
+// and starts the kubelet anew.
+var triedBefore = []string{
+	preflightOfFile(ignition.BootstrapKubeconfigPath),
+	preflightOfFile(ignition.KubeconfigPath),
+	preflightOfFile(ignition.ClusterCAPath),
+	"Port-10250", // the kubelet's
+}
+
+// preflightOfFile is kubeadm's name for the check that a file is not there yet.
+func preflightOfFile(name string) string {
+	return "FileAvailable-" + strings.ReplaceAll(name, "/", "-")
+}
+
+// ignoredPreflightErrors adds those of a second try to what a user ignores. kubeadm takes "all" only alone.
+func ignoredPreflightErrors(byUser []string) []string {
+	if slices.ContainsFunc(byUser, func(name string) bool { return strings.EqualFold(name, "all") }) {
+		return byUser
+	}
+	return append(slices.Clone(byUser), triedBefore...)
+}
+
+// joinUnit runs kubeadm join, again and again until the kubelet has its certificate. After that it must not: kubeadm refuses
+// to join as a Node that is Ready. kubeadm asks the kubelet for its version and finds it by PATH: beside kubeadm, if it is
+// in no usual place.
 func joinUnit(kubeadmPath string) []*unit.UnitOption {
-	options := append(onlineUnit("Join the cluster with kubeadm"),
-		unit.NewUnitOption("Unit", "ConditionPathExists", "!"+ignition.KubeconfigPath),
+	return append(onlineUnit("Join the cluster with kubeadm"),
+		unit.NewUnitOption("Unit", "ConditionPathExists", "!"+kubeletCertificate),
 		unit.NewUnitOption("Service", "Type", "oneshot"),
 		unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
 		unit.NewUnitOption("Service", "Environment", "PATH="+path.Dir(kubeadmPath)+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"),
 		unit.NewUnitOption("Service", "Restart", "on-failure"),
 		unit.NewUnitOption("Service", "RestartSec", "10"),
-		unit.NewUnitOption("Service", "ExecStart", kubeadmPath+" join --config="+ignition.KubeadmJoinPath))
-	return append(append(options, writeSentinel()...), atBoot())
+		unit.NewUnitOption("Service", "ExecStart", kubeadmPath+" join --config="+ignition.KubeadmJoinPath),
+		atBoot())
 }

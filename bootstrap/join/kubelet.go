@@ -15,14 +15,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 )
 
-const (
-	kubeletCertDirectory = "/var/lib/kubelet/pki"
-	staticPodDirectory   = "/etc/kubernetes/manifests"
-
-	// kubeletCertificate stands once the kubelet has its client certificate. Its kubeconfig says less: the kubelet writes
-	// that before it asks for the certificate.
-	kubeletCertificate = kubeletCertDirectory + "/kubelet-client-current.pem"
-)
+const staticPodDirectory = "/etc/kubernetes/manifests"
 
 // kubeletJoin configures a kubelet that joins by its own TLS bootstrap. What is not a matter of joining (container runtime,
 // cluster DNS, reservations) is left to drop-ins of users in ignition.KubeletConfigDirectory.
@@ -46,9 +39,8 @@ func kubeletJoin(join *bootstrapv1.KubeletJoin, reg node.Registration, cl Cluste
 		file(ignition.ClusterCAPath, 0o644, cl.CA),
 		file(ignition.KubeletEnvPath, 0o600, []byte(env)))
 	config.Systemd.Units = append(config.Systemd.Units,
-		enabledUnit(ignition.KubeletUnit, kubeletUnit(cmp.Or(join.KubeletPath, "/usr/bin/kubelet"))),
-		enabledUnit("poolboot-joined.path", joinedPath()),
-		systemdUnit("poolboot-joined.service", joinedService()))
+		enabledUnit(ignition.KubeletUnit, kubeletUnit(cmp.Or(join.KubeletPath, "/usr/bin/kubelet"))))
+	config.Systemd.Units = append(config.Systemd.Units, joinedUnits()...)
 	return config, nil
 }
 
@@ -76,7 +68,7 @@ func kubeletUnit(kubeletPath string) []*unit.UnitOption {
 		"--config-dir=" + ignition.KubeletConfigDirectory,
 		"--bootstrap-kubeconfig=" + ignition.BootstrapKubeconfigPath,
 		"--kubeconfig=" + ignition.KubeconfigPath,
-		"--cert-dir=" + kubeletCertDirectory,
+		"--cert-dir=" + ignition.KubeletPKIDirectory,
 		"$" + ignition.KubeletArgsVariable,
 	}, " ")
 	return append(onlineUnit("Kubelet that joins by TLS bootstrap"),
@@ -85,23 +77,4 @@ func kubeletUnit(kubeletPath string) []*unit.UnitOption {
 		unit.NewUnitOption("Service", "Restart", "always"),
 		unit.NewUnitOption("Service", "RestartSec", "10"),
 		atBoot())
-}
-
-// joinedPath starts joinedService when the kubelet has its client certificate, at the first boot and at every later one.
-func joinedPath() []*unit.UnitOption {
-	return []*unit.UnitOption{
-		unit.NewUnitOption("Unit", "Description", "Wait for the kubelet's client certificate"),
-		unit.NewUnitOption("Path", "PathExists", kubeletCertificate),
-		atBoot(),
-	}
-}
-
-// joinedService writes the file by which Cluster API knows that the host has joined. It stays active, so that its path
-// unit does not start it over and over.
-func joinedService() []*unit.UnitOption {
-	return append([]*unit.UnitOption{
-		unit.NewUnitOption("Unit", "Description", "Tell Cluster API that this host has joined"),
-		unit.NewUnitOption("Service", "Type", "oneshot"),
-		unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
-	}, writeSentinel()...)
 }

@@ -3,6 +3,7 @@ package join_test
 import (
 	"encoding/json"
 	"flag"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,6 +113,31 @@ var _ = Describe("the overlay of one machine", func() {
 		}
 	})
 
+	It("gives its credential back, after other configuration was merged with it", func() {
+		for _, choose := range []func(){func() {}, useKubeadm} {
+			choose()
+			raw, err := ignition.Marshal(ignition.Merge(ignition.New(), overlay()))
+			Expect(err).NotTo(HaveOccurred())
+			config, err := ignition.Parse(raw)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(join.CredentialIn(config)).To(Equal(join.Credential{ID: "abc123", Secret: secret}))
+		}
+	})
+
+	DescribeTable("gives no credential back that is none",
+		func(change func(ignition.Config) ignition.Config, message string) {
+			_, err := join.CredentialIn(change(overlay()))
+			Expect(err).To(MatchError(SatisfyAll(ContainSubstring(message), Not(ContainSubstring(secret)))))
+		},
+		Entry("because it is not there", func(ignition.Config) ignition.Config { return ignition.New() }, "there is no join credential"),
+		Entry("because it is not in the document", sourceOfKubeconfig("https://example.com/kubelet.conf"), "/etc/kubernetes/bootstrap-kubelet.conf: "),
+		Entry("because it is no kubeconfig", sourceOfKubeconfig("data:,{"), "/etc/kubernetes/bootstrap-kubelet.conf: "),
+		Entry("because its kubeconfig has another token", sourceOfKubeconfig("data:,"+url.PathEscape(
+			`{"clusters":[{"name":"edge","cluster":{"server":"https://edge.example.com:6443"}}],"contexts":[{"name":"a","context":{"cluster":"edge","user":"a"}}],`+
+				`"current-context":"a","users":[{"name":"a","user":{"token":"`+secret+`"}}]}`)),
+			"/etc/kubernetes/bootstrap-kubelet.conf: it holds no bootstrap token"),
+	)
+
 	It("replaces whatever the image has in its places", func() {
 		for _, choose := range []func(){func() {}, useKubeadm} {
 			choose()
@@ -159,6 +185,15 @@ var _ = Describe("the overlay of one machine", func() {
 	Describe("joining by kubeadm", func() {
 		BeforeEach(useKubeadm)
 
+		// secondTry are the checks that fail on a host where kubeadm was cut short.
+		secondTry := []string{"FileAvailable--etc-kubernetes-bootstrap-kubelet.conf", "FileAvailable--etc-kubernetes-kubelet.conf",
+			"FileAvailable--etc-kubernetes-pki-ca.crt", "Port-10250"}
+		ignored := func() []string {
+			joinConfig := &kubeadmv1beta4.JoinConfiguration{}
+			Expect(yaml.UnmarshalStrict([]byte(contents(overlay(), "/etc/kubernetes/poolboot-join.yaml")), joinConfig)).To(Succeed())
+			return joinConfig.NodeRegistration.IgnorePreflightErrors
+		}
+
 		It("registers as decided", func() {
 			joinConfig := &kubeadmv1beta4.JoinConfiguration{}
 			Expect(yaml.UnmarshalStrict([]byte(contents(overlay(), "/etc/kubernetes/poolboot-join.yaml")), joinConfig)).To(Succeed())
@@ -170,7 +205,7 @@ var _ = Describe("the overlay of one machine", func() {
 					{Name: "node-labels", Value: "metal3.io/uuid=3f2c9a54-5b1e-4d0c-9e51-6f9c0a2b7d11,node.cluster.x-k8s.io/pool=infra"},
 					{Name: "provider-id", Value: "metal3://metal/rack1-u12/infra-m3m"},
 				},
-				IgnorePreflightErrors: []string{"Swap"},
+				IgnorePreflightErrors: append([]string{"Swap"}, secondTry...),
 			}))
 			kubeconfig, err := clientcmd.RESTConfigFromKubeConfig([]byte(contents(overlay(), joinConfig.Discovery.File.KubeConfigPath)))
 			Expect(err).NotTo(HaveOccurred())
@@ -190,10 +225,23 @@ var _ = Describe("the overlay of one machine", func() {
 			Expect(text).To(ContainSubstring("\nEnvironment=PATH=/opt/bin:"))
 		})
 
-		It("tells Cluster API only after kubeadm", func() {
+		It("may be tried again until the kubelet has its certificate, and no longer", func() {
 			text := unitText(overlay(), "poolboot-join.service")
-			Expect(text).To(ContainSubstring("Type=oneshot"))
-			Expect(strings.Index(text, "kubeadm join")).To(BeNumerically("<", strings.Index(text, "bootstrap-success.complete")))
+			Expect(text).To(SatisfyAll(ContainSubstring("Type=oneshot"), ContainSubstring("Restart=on-failure"),
+				ContainSubstring("ConditionPathExists=!/var/lib/kubelet/pki/kubelet-client-current.pem")))
+			Expect(ignored()).To(ContainElements(secondTry))
+		})
+
+		It("ignores what the user ignores, and only that when it is all", func() {
+			cfg.Spec.Join.Kubeadm.IgnorePreflightErrors = nil
+			Expect(ignored()).To(Equal(secondTry))
+			cfg.Spec.Join.Kubeadm.IgnorePreflightErrors = []string{"all"}
+			Expect(ignored()).To(Equal([]string{"all"}), "kubeadm refuses all with another")
+		})
+
+		It("tells Cluster API only when the kubelet has its certificate, at every boot", func() {
+			Expect(unitText(overlay(), "poolboot-joined.path")).To(ContainSubstring("PathExists=/var/lib/kubelet/pki/kubelet-client-current.pem"))
+			Expect(unitText(overlay(), "poolboot-joined.service")).To(ContainSubstring("ExecStart=/usr/bin/touch /run/cluster-api/bootstrap-success.complete"))
 		})
 	})
 
@@ -263,6 +311,18 @@ func readable(raw []byte) []byte {
 	text, err := json.MarshalIndent(tree, "", "  ")
 	Expect(err).NotTo(HaveOccurred())
 	return append(text, '\n')
+}
+
+// sourceOfKubeconfig lets the kubeconfig with the credential have another source.
+func sourceOfKubeconfig(source string) func(ignition.Config) ignition.Config {
+	return func(config ignition.Config) ignition.Config {
+		for i := range config.Storage.Files {
+			if config.Storage.Files[i].Path == ignition.BootstrapKubeconfigPath {
+				config.Storage.Files[i].Contents.Source = &source
+			}
+		}
+		return config
+	}
 }
 
 func contents(config ignition.Config, path string) string {

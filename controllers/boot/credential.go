@@ -3,7 +3,6 @@ package boot
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,10 +37,9 @@ func (s *scope) deleteOtherCredentials(ctx context.Context) error {
 		return err
 	}
 	var failed []error
-	for _, token := range tokens.Items {
-		id := string(token.Data[bootstrapapi.BootstrapTokenIDKey])
-		ours := strings.HasSuffix(string(token.Data[bootstrapapi.BootstrapTokenDescriptionKey]), " PoolbootConfig "+s.owner())
-		if ours && id != s.credential.ID {
+	for i := range tokens.Items {
+		id := string(tokens.Items[i].Data[bootstrapapi.BootstrapTokenIDKey])
+		if id != s.credential.ID && join.IsCredentialOf(&tokens.Items[i], s.owner()) {
 			failed = append(failed, join.DeleteCredential(ctx, s.workload, id))
 		}
 	}

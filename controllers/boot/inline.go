@@ -7,13 +7,16 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
@@ -55,15 +58,51 @@ func (r *Reconciler) extendCredential(ctx context.Context, s *scope) error {
 	}
 	expires, err := join.ExtendCredential(ctx, s.workload, boot.CredentialID, credentialTTL)
 	if apierrors.IsNotFound(err) {
-		return fault(bootstrapv1.BootFailedReason, "the join credential %s in Secret %s/%s has ended: delete Machine %s, so that another one takes its place",
-			boot.CredentialID, s.config.Namespace, s.config.Status.DataSecretName, s.machine.Name)
+		expires, err = r.restoreCredential(ctx, s)
 	}
 	if err != nil {
-		return fmt.Errorf("join credential %s: %w", boot.CredentialID, err)
+		return err
 	}
-	return r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
-		config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expires}
+	wanted := false
+	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
+		if wanted = config.Status.Boot.CredentialID == boot.CredentialID; wanted {
+			config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expires}
+		}
 	})
+	if errors.Is(err, errAbandoned) || err == nil && !wanted { // meanwhile the host has joined, or the config is going
+		return errors.Join(err, join.DeleteCredential(ctx, s.workload, boot.CredentialID))
+	}
+	return err
+}
+
+// restoreCredential makes the credential anew from the data Secret, which a host may boot with at any time, when it ended
+// because nobody extended it: the manager, or the way to the workload cluster, was down for too long. One that went before
+// its time was deleted by somebody, and stays so.
+func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time, error) {
+	boot, secret := s.config.Status.Boot, &corev1.Secret{}
+	key := client.ObjectKey{Namespace: s.config.Namespace, Name: s.config.Status.DataSecretName}
+	lost := func(format string, args ...any) (time.Time, error) {
+		return time.Time{}, fault(bootstrapv1.BootFailedReason, "the join credential %s in Secret %s %w: delete Machine %s, so that another one takes its place",
+			boot.CredentialID, key, fmt.Errorf(format, args...), s.machine.Name)
+	}
+	if expires := boot.CredentialExpirationTime; expires != nil && time.Now().Before(expires.Time) {
+		return lost("was deleted before its time")
+	}
+	if err := r.APIReader.Get(ctx, key, secret); err != nil {
+		return time.Time{}, err
+	}
+	config, err := ignition.Parse(secret.Data["value"])
+	if err != nil {
+		return lost("can't be read: %w", err)
+	}
+	credential, err := join.CredentialIn(config)
+	if err != nil {
+		return lost("can't be read: %w", err)
+	}
+	if credential.ID != boot.CredentialID {
+		return lost("is not the one there, %s", credential.ID)
+	}
+	return join.RestoreCredential(ctx, s.workload, s.owner(), credential, credentialTTL)
 }
 
 // findProvisioningHost finds the host behind the Machine once it may boot from the data Secret. Until then there is

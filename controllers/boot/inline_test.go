@@ -12,6 +12,9 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 )
 
 var _ = Describe("A host that boots from its data Secret", func() {
@@ -90,12 +93,89 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		Expect(w.config(ctx).Status.Boot.CredentialExpirationTime.Time).To(BeTemporally("==", expires))
 	})
 
-	It("can't join when its credential has ended, and the condition names the cure", func(ctx SpecContext) {
+	Describe("whose credential nobody extended until it ended", func() {
+		const value = "abcdef.0123456789abcdef"
+		secret := func(token string) *corev1.Secret {
+			overlay, err := join.Overlay(s.config, node.Registration{Name: machineName},
+				join.Cluster{Server: "https://192.0.2.10:6443", CA: []byte("the cluster's CA")}, join.Credential{ID: token[:6], Secret: token[7:]})
+			Expect(err).NotTo(HaveOccurred())
+			raw, err := ignition.Marshal(overlay)
+			Expect(err).NotTo(HaveOccurred())
+			return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machineName}, Data: map[string][]byte{"value": raw}}
+		}
+		BeforeEach(func() { s.inline(time.Now().Add(-time.Hour)) })
+
+		It("finds it alive again, as its data Secret has it", func(ctx SpecContext) {
+			w := s.world(secret(value))
+			_, err := w.reconcile(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			token := w.credentials(ctx)[0]
+			Expect(token.Name).To(Equal("bootstrap-token-abcdef"))
+			Expect(string(token.Data["token-secret"])).To(Equal("0123456789abcdef"))
+			Expect(join.IsCredentialOf(&token, namespace+"/"+machineName)).To(BeTrue())
+			Expect(w.config(ctx).Status.Boot.CredentialExpirationTime.Time).To(BeTemporally("~", time.Now().Add(credentialTTL), 10*time.Second))
+			Expect(condition(ctx, w)).To(HaveField("Status", metav1.ConditionTrue))
+		})
+
+		It("finds it alive again, whichever write fails", func(ctx SpecContext) {
+			for failing := 1; failing <= 2; failing++ {
+				w := s.world(secret(value))
+				w.after = func(n int) error {
+					if n == failing {
+						return errDead
+					}
+					return nil
+				}
+				_, err := w.reconcile(ctx)
+				Expect(err).To(HaveOccurred())
+				w.restart()
+				_, err = w.reconcile(ctx)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(w.credentials(ctx)).To(HaveLen(1))
+				Expect(w.config(ctx).Status.Boot.CredentialExpirationTime.Time).To(BeTemporally(">", time.Now()))
+			}
+		})
+
+		It("has none left when it joined in that very moment", func(ctx SpecContext) {
+			w := s.world(secret(value))
+			w.before = func(n int) error {
+				if n == 2 { // of the extension, the token and its record; the node controller comes in between
+					change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.CredentialID = "" })
+				}
+				return nil
+			}
+			_, _ = w.reconcile(ctx)
+			Expect(w.credentials(ctx)).To(BeEmpty())
+		})
+
+		DescribeTable("can't join when it can't be had, and the condition names the cure,",
+			func(ctx SpecContext, make func() *corev1.Secret, why string) {
+				w := s.world(make())
+				_, err := w.reconcile(ctx)
+				Expect(err).To(HaveOccurred())
+				expectNotPrepared(ctx, w, bootstrapv1.BootFailedReason, "abcdef", why, "delete Machine "+machineName)
+				Expect(w.credentials(ctx)).To(BeEmpty())
+			},
+			Entry("because another one is in the data Secret", func() *corev1.Secret { return secret("fedcba.0123456789abcdef") }, "fedcba"),
+			Entry("because the data Secret is no Ignition", func() *corev1.Secret {
+				other := secret(value)
+				other.Data["value"] = []byte("{")
+				return other
+			}, "can't be read"),
+			Entry("because the data Secret has none", func() *corev1.Secret {
+				other := secret(value)
+				other.Data["value"] = []byte(`{"ignition":{"version":"3.5.0"}}`)
+				return other
+			}, "there is no join credential"),
+		)
+	})
+
+	It("can't join when its credential was deleted before its time, and the condition names the cure", func(ctx SpecContext) {
 		aboutToEnd()
 		w := s.world()
 		_, err := w.reconcile(ctx)
 		Expect(err).To(HaveOccurred())
-		expectNotPrepared(ctx, w, bootstrapv1.BootFailedReason, "abcdef", "delete Machine "+machineName)
+		expectNotPrepared(ctx, w, bootstrapv1.BootFailedReason, "abcdef", "deleted", "delete Machine "+machineName)
 	})
 
 	It("is prepared once a workload cluster that was down is up", func(ctx SpecContext) {
