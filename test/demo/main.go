@@ -81,10 +81,10 @@ func run(ctx context.Context, keep bool) (err error) {
 		return err
 	}
 	result.seconds = int(time.Since(began).Seconds())
+	fmt.Println(result)
 	if keep {
 		waitForInterrupt(ctx, s)
 	}
-	fmt.Println(result)
 	return result.check()
 }
 
