@@ -6,23 +6,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 // choosePool finds the pool that the Machine boots into and what that pool hands out.
 func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
-	list := &poolv1.MachineConfigPoolList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(s.cluster.Namespace)); err != nil {
+	pools, err := workload.PoolsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))
+	if err != nil {
 		return err
 	}
-	for _, p := range list.Items {
-		if p.Spec.ClusterName == s.cluster.Name {
-			s.pools = append(s.pools, pool.WithDefaults(p))
-		}
+	for _, p := range pools {
+		s.pools = append(s.pools, pool.WithDefaults(p))
 	}
 	role, err := s.role()
 	if err != nil {

@@ -35,7 +35,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("boot").
 		For(&bootstrapv1.PoolbootConfig{}, builder.WithPredicates(newNeed())).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToConfig)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(workload.ConfigOfMachine)).
 		Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(r.hostToConfig)).
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.poolToConfigs)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToConfigs),
@@ -69,18 +69,6 @@ func needs(object client.Object) bool {
 	return is && needOf(config) != nothing
 }
 
-func machineToConfig(_ context.Context, object client.Object) []ctrl.Request {
-	machine, is := object.(*clusterv1.Machine)
-	if !is {
-		return nil
-	}
-	ref := machine.Spec.Bootstrap.ConfigRef
-	if ref.APIGroup != bootstrapv1.GroupVersion.Group || ref.Kind != "PoolbootConfig" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
-}
-
 func (r *Reconciler) hostToConfig(ctx context.Context, object client.Object) []ctrl.Request {
 	bmh, is := object.(*bmov1alpha1.BareMetalHost)
 	if !is {
@@ -97,15 +85,11 @@ func (r *Reconciler) hostToConfig(ctx context.Context, object client.Object) []c
 	if err := r.Client.Get(ctx, key, machine); err != nil {
 		return nil
 	}
-	return machineToConfig(ctx, machine)
+	return workload.ConfigOfMachine(ctx, machine)
 }
 
-func (r *Reconciler) poolToConfigs(ctx context.Context, object client.Object) []ctrl.Request {
-	pool, is := object.(*poolv1.MachineConfigPool)
-	if !is {
-		return nil
-	}
-	return r.needyConfigs(ctx, client.ObjectKey{Namespace: pool.Namespace, Name: pool.Spec.ClusterName})
+func (r *Reconciler) poolToConfigs(ctx context.Context, pool client.Object) []ctrl.Request {
+	return r.needyConfigs(ctx, workload.ClusterOfPool(pool))
 }
 
 func (r *Reconciler) clusterToConfigs(ctx context.Context, cluster client.Object) []ctrl.Request {
@@ -113,11 +97,7 @@ func (r *Reconciler) clusterToConfigs(ctx context.Context, cluster client.Object
 }
 
 func (r *Reconciler) needyConfigs(ctx context.Context, cluster client.ObjectKey) []ctrl.Request {
-	requests, err := workload.ConfigsOfCluster(ctx, r.Client, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
+	return workload.ConfigsOfCluster(ctx, r.Client, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
 		return needOf(config) != nothing
 	})
-	if err != nil {
-		log.FromContext(ctx).Error(err, "PoolbootConfigs can't be listed", "cluster", cluster)
-	}
-	return requests
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 var _ = Describe("A boot is looked at again", func() {
@@ -27,10 +28,10 @@ var _ = Describe("A boot is looked at again", func() {
 	})
 
 	It("when its Machine changes", func(ctx SpecContext) {
-		Expect(machineToConfig(ctx, s.machine)).To(Equal(wants))
+		Expect(workload.ConfigOfMachine(ctx, s.machine)).To(Equal(wants))
 		s.machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
 			APIGroup: bootstrapv1.GroupVersion.Group, Kind: "KubeadmConfig", Name: machineName}
-		Expect(machineToConfig(ctx, s.machine)).To(BeEmpty())
+		Expect(workload.ConfigOfMachine(ctx, s.machine)).To(BeEmpty())
 	})
 
 	It("when its host changes", func(ctx SpecContext) {

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
@@ -81,11 +80,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 }
 
 func (r *Reconciler) configsOf(ctx context.Context, cluster client.Object) []ctrl.Request {
-	requests, err := workload.ConfigsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(cluster), hasCredential)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "PoolbootConfigs can't be listed", "cluster", client.ObjectKeyFromObject(cluster))
-	}
-	return requests
+	return workload.ConfigsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(cluster), hasCredential)
 }
 
 // hasCredential says whether a host may ask for a certificate with a config's credential.
@@ -197,14 +192,7 @@ func (r *Reconciler) gather(ctx context.Context, live client.Client, cluster, ke
 			f.node = node
 		}
 	}
-	pools := &poolv1.MachineConfigPoolList{}
-	if err := r.Client.List(ctx, pools, client.InNamespace(cluster.Namespace)); err != nil {
-		return nil, err
-	}
-	for i := range pools.Items {
-		if pools.Items[i].Spec.ClusterName == cluster.Name {
-			f.pools = append(f.pools, pools.Items[i])
-		}
-	}
-	return f, nil
+	var err error
+	f.pools, err = workload.PoolsOfCluster(ctx, r.Client, cluster)
+	return f, err
 }

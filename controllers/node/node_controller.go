@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
@@ -130,16 +129,8 @@ func (r *Reconciler) gather(ctx context.Context, w client.Reader, cluster client
 			f.node = node
 		}
 	}
-	pools := &poolv1.MachineConfigPoolList{}
-	if err := r.Client.List(ctx, pools, client.InNamespace(cluster.Namespace)); err != nil {
-		return f, err
-	}
-	for i := range pools.Items {
-		if pools.Items[i].Spec.ClusterName == cluster.Name {
-			f.pools = append(f.pools, pools.Items[i])
-		}
-	}
-	return f, nil
+	f.pools, err = workload.PoolsOfCluster(ctx, r.Client, cluster)
+	return f, err
 }
 
 // nodeName returns the name of a config's Node. Without a record, as after clusterctl move, it is the Machine's nodeRef or

@@ -41,7 +41,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 				predicates.ClusterUnpaused(mgr.GetScheme(), log),
 				predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))).
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.configsOfPool),
-			builder.WithPredicates(predicate.Funcs{UpdateFunc: poolChanged})).
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("node", r.configsOfCluster)).
 		WithOptions(options).
 		Build(r)
@@ -52,27 +52,12 @@ func (r *Reconciler) configsOfCluster(ctx context.Context, cluster client.Object
 	return r.configs(ctx, client.ObjectKeyFromObject(cluster))
 }
 
-func (r *Reconciler) configsOfPool(ctx context.Context, object client.Object) []ctrl.Request {
-	pool, is := object.(*poolv1.MachineConfigPool)
-	if !is {
-		return nil
-	}
-	return r.configs(ctx, client.ObjectKey{Namespace: pool.Namespace, Name: pool.Spec.ClusterName})
+func (r *Reconciler) configsOfPool(ctx context.Context, pool client.Object) []ctrl.Request {
+	return r.configs(ctx, workload.ClusterOfPool(pool))
 }
 
 func (r *Reconciler) configs(ctx context.Context, cluster client.ObjectKey) []ctrl.Request {
-	requests, err := workload.ConfigsOfCluster(ctx, r.Client, cluster, func(*bootstrapv1.PoolbootConfig) bool { return true })
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "PoolbootConfigs can't be listed", "cluster", cluster)
-	}
-	return requests
-}
-
-// poolChanged lets those changes of a pool through that its Nodes have to follow.
-func poolChanged(e event.UpdateEvent) bool {
-	before, after := e.ObjectOld.(*poolv1.MachineConfigPool), e.ObjectNew.(*poolv1.MachineConfigPool)
-	return before.Generation != after.Generation ||
-		!equality.Semantic.DeepEqual(before.Status.Configuration, after.Status.Configuration)
+	return workload.ConfigsOfCluster(ctx, r.Client, cluster, func(*bootstrapv1.PoolbootConfig) bool { return true })
 }
 
 // nodeChanged lets those changes of a Node through that a judgement rests on; not the kubelet's heartbeats.

@@ -8,12 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 // decidePool records the pool, or why there is none.
@@ -21,7 +21,7 @@ func (r *Reconciler) decidePool(ctx context.Context, s *scope) error {
 	if s.cluster == nil || s.machine == nil {
 		return nil // only a config whose data Secret stands comes here without them
 	}
-	pools, err := poolsOf(ctx, r.Client, s.cluster)
+	pools, err := workload.PoolsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))
 	if err != nil {
 		return err
 	}
@@ -82,19 +82,4 @@ func poolErrorReason(err error) string {
 func is[Kind error](err error) bool {
 	_, is := errors.AsType[Kind](err)
 	return is
-}
-
-// poolsOf lists the pools of a cluster.
-func poolsOf(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster) ([]poolv1.MachineConfigPool, error) {
-	list := &poolv1.MachineConfigPoolList{}
-	if err := c.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
-		return nil, err
-	}
-	var pools []poolv1.MachineConfigPool
-	for i := range list.Items {
-		if list.Items[i].Spec.ClusterName == cluster.Name {
-			pools = append(pools, list.Items[i])
-		}
-	}
-	return pools, nil
 }

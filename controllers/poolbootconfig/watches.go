@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -32,40 +30,23 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("poolbootconfig").
 		For(&bootstrapv1.PoolbootConfig{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(configOfMachine),
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(workload.ConfigOfMachine),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&clusterv1.Cluster{}, r.configsOf(clusterOf, anyConfig),
 			builder.WithPredicates(predicates.Any(mgr.GetScheme(), log,
 				predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log),
 				predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))).
-		Watches(&poolv1.MachineConfigPool{}, r.configsOf(clusterOfPool, notBooted),
-			builder.WithPredicates(predicate.Funcs{UpdateFunc: poolChanged})).
+		Watches(&poolv1.MachineConfigPool{}, r.configsOf(workload.ClusterOfPool, notBooted),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("poolbootconfig", r.mapTo(clusterOf, waitsForConnection))).
 		WithOptions(options).
 		Complete(r)
 }
 
-// configOfMachine sends the config that a Machine boots with.
-func configOfMachine(_ context.Context, o client.Object) []ctrl.Request {
-	machine, is := o.(*clusterv1.Machine)
-	if !is {
-		return nil
-	}
-	ref := machine.Spec.Bootstrap.ConfigRef
-	if ref.APIGroup != bootstrapv1.GroupVersion.Group || ref.Kind != "PoolbootConfig" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
-}
-
 // mapTo sends those configs of the cluster behind an object that the object concerns.
 func (r *Reconciler) mapTo(cluster func(client.Object) client.ObjectKey, concerned func(*bootstrapv1.PoolbootConfig) bool) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []ctrl.Request {
-		requests, err := workload.ConfigsOfCluster(ctx, r.Client, cluster(o), concerned)
-		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "PoolbootConfigs can't be listed", "cluster", cluster(o))
-		}
-		return requests
+		return workload.ConfigsOfCluster(ctx, r.Client, cluster(o), concerned)
 	}
 }
 
@@ -75,10 +56,6 @@ func (r *Reconciler) configsOf(cluster func(client.Object) client.ObjectKey, con
 
 func clusterOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
 
-func clusterOfPool(o client.Object) client.ObjectKey {
-	return client.ObjectKey{Namespace: o.GetNamespace(), Name: o.(*poolv1.MachineConfigPool).Spec.ClusterName}
-}
-
 func anyConfig(*bootstrapv1.PoolbootConfig) bool { return true }
 
 // notBooted says whether pools still have a say about a config.
@@ -87,11 +64,4 @@ func notBooted(config *bootstrapv1.PoolbootConfig) bool { return config.Status.N
 // waitsForConnection says whether a config has something to do in its workload cluster.
 func waitsForConnection(config *bootstrapv1.PoolbootConfig) bool {
 	return !config.DeletionTimestamp.IsZero() || config.Spec.ConfigSource.Inline != nil && config.Status.DataSecretName == ""
-}
-
-// poolChanged lets those changes of a pool through on which decisions and inline configurations rest.
-func poolChanged(e event.UpdateEvent) bool {
-	before, after := e.ObjectOld.(*poolv1.MachineConfigPool), e.ObjectNew.(*poolv1.MachineConfigPool)
-	return before.Generation != after.Generation ||
-		!equality.Semantic.DeepEqual(before.Status.Configuration, after.Status.Configuration)
 }

@@ -6,18 +6,14 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
 // Watch is one controller's interest in the objects of a workload cluster. The cluster cache adds it once a connection,
@@ -40,7 +36,7 @@ func (w Watch) Nodes(ctx context.Context, cluster client.ObjectKey, predicates .
 		if config, made := ConfigOfNode(node); made {
 			return []ctrl.Request{{NamespacedName: config}}
 		}
-		return w.configs(ctx, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
+		return ConfigsOfCluster(ctx, w.Configs, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
 			return config.Status.Node != nil && config.Status.Node.Name == node.GetName()
 		})
 	}, predicates...)
@@ -57,7 +53,7 @@ func (w Watch) CertificateSigningRequests(ctx context.Context, cluster client.Ob
 		if !byToken {
 			return nil
 		}
-		return w.configs(ctx, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
+		return ConfigsOfCluster(ctx, w.Configs, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
 			return config.Status.Boot.CredentialID == id
 		})
 	}, predicates...)
@@ -71,38 +67,4 @@ func (w Watch) start(ctx context.Context, cluster client.ObjectKey, kind client.
 		EventHandler: handler.EnqueueRequestsFromMapFunc(configs),
 		Predicates:   predicates,
 	}))
-}
-
-func (w Watch) configs(ctx context.Context, cluster client.ObjectKey, concerned func(*bootstrapv1.PoolbootConfig) bool) []ctrl.Request {
-	requests, err := ConfigsOfCluster(ctx, w.Configs, cluster, concerned)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "PoolbootConfigs can't be listed", "cluster", cluster)
-	}
-	return requests
-}
-
-// ConfigsOfCluster returns a request for each PoolbootConfig of a Cluster that is concerned. It must not change the config
-// it is shown: that may be the cache's own.
-func ConfigsOfCluster(ctx context.Context, configs client.Reader, cluster client.ObjectKey, concerned func(*bootstrapv1.PoolbootConfig) bool) ([]ctrl.Request, error) {
-	list := &bootstrapv1.PoolbootConfigList{}
-	if err := configs.List(ctx, list, client.InNamespace(cluster.Namespace),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	var requests []ctrl.Request
-	for i := range list.Items {
-		if concerned(&list.Items[i]) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return requests, nil
-}
-
-// ConfigOfNode returns the PoolbootConfig that a Node was made for, by its annotation; false when it was made by others.
-func ConfigOfNode(node client.Object) (types.NamespacedName, bool) {
-	namespace, name, found := strings.Cut(node.GetAnnotations()[poolv1.NodeConfigAnnotation], "/")
-	if !found || namespace == "" || name == "" {
-		return types.NamespacedName{}, false
-	}
-	return types.NamespacedName{Namespace: namespace, Name: name}, true
 }

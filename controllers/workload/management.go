@@ -1,0 +1,83 @@
+package workload
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// PoolsOfCluster lists the pools of a Cluster, as they are in the management cluster.
+func PoolsOfCluster(ctx context.Context, c client.Reader, cluster client.ObjectKey) ([]poolv1.MachineConfigPool, error) {
+	list := &poolv1.MachineConfigPoolList{}
+	if err := c.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
+		return nil, err
+	}
+	var pools []poolv1.MachineConfigPool
+	for i := range list.Items {
+		if list.Items[i].Spec.ClusterName == cluster.Name {
+			pools = append(pools, list.Items[i])
+		}
+	}
+	return pools, nil
+}
+
+// PoolChanged lets those updates of a pool through on which decisions about its Machines and Nodes rest.
+func PoolChanged(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*poolv1.MachineConfigPool), e.ObjectNew.(*poolv1.MachineConfigPool)
+	return before.Generation != after.Generation ||
+		!equality.Semantic.DeepEqual(before.Status.Configuration, after.Status.Configuration)
+}
+
+// ClusterOfPool returns the key of a pool's Cluster.
+func ClusterOfPool(pool client.Object) client.ObjectKey {
+	return client.ObjectKey{Namespace: pool.GetNamespace(), Name: pool.(*poolv1.MachineConfigPool).Spec.ClusterName}
+}
+
+// ConfigsOfCluster returns a request for each PoolbootConfig of a Cluster that is concerned, for the use in event handlers:
+// a failure is logged. It must not change the config it is shown: that may be the cache's own.
+func ConfigsOfCluster(ctx context.Context, configs client.Reader, cluster client.ObjectKey, concerned func(*bootstrapv1.PoolbootConfig) bool) []ctrl.Request {
+	list := &bootstrapv1.PoolbootConfigList{}
+	if err := configs.List(ctx, list, client.InNamespace(cluster.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "PoolbootConfigs can't be listed", "cluster", cluster)
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range list.Items {
+		if concerned(&list.Items[i]) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+// ConfigOfMachine returns a request for the PoolbootConfig that a Machine boots with; none when it boots by other means.
+func ConfigOfMachine(_ context.Context, object client.Object) []ctrl.Request {
+	machine, is := object.(*clusterv1.Machine)
+	if !is {
+		return nil
+	}
+	ref := machine.Spec.Bootstrap.ConfigRef
+	if ref.APIGroup != bootstrapv1.GroupVersion.Group || ref.Kind != "PoolbootConfig" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
+}
+
+// ConfigOfNode returns the PoolbootConfig that a Node was made for, by its annotation; false when it was made by others.
+func ConfigOfNode(node client.Object) (types.NamespacedName, bool) {
+	namespace, name, found := strings.Cut(node.GetAnnotations()[poolv1.NodeConfigAnnotation], "/")
+	if !found || namespace == "" || name == "" {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, true
+}
