@@ -107,6 +107,7 @@ var _ = Describe("Files", func() {
 		Entry("a separator with a document behind it", "--- kind\n", "separator"),
 		Entry("a text", "just words\n", "is no Kubernetes object"),
 		Entry("no kind", "metadata: {name: a}\n", "apiVersion or kind is missing"),
+		Entry("no name", strings.Replace(openshiftInfra, "name: infra", "", 1), "MachineConfigPool: metadata.name: is missing"),
 		Entry("an unknown field of Poolboot's kinds", infra+"  nodeSelektor: {}\n", `MachineConfigPool "infra": strict decoding error: unknown field "spec.nodeSelektor"`),
 		Entry("an unknown field in an item", "{apiVersion: v1, kind: List, items: ["+`{apiVersion: pool.cluster.x-k8s.io/v1alpha1, kind: MachineConfig, metadata: {name: a}, spec: {fip: true}}]}`,
 			`item 1: MachineConfig "a": strict decoding error: unknown field "spec.fip"`),
@@ -132,6 +133,10 @@ var _ = Describe("Files", func() {
 			path := file("a.yaml", inNamespace("east", infra), inNamespace("west", worker))
 			refused(role(path, "--cluster", "edge"), 1, "east/edge and west/edge")
 			Expect(answered(role(path, "--cluster", "east/edge"))).To(Equal("infra\n"))
+		})
+
+		It("need nothing when one object leaves the namespace of the same cluster out", func() {
+			Expect(answered(role(file("a.yaml", inNamespace("east", worker), infra)))).To(Equal("infra\n"))
 		})
 
 		It("take MachineConfigs of the cluster's namespace, and those that name none", func() {

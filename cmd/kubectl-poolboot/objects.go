@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +49,9 @@ var (
 	openshiftPoolKind   = openshift.WithKind("MachineConfigPool")
 	openshiftConfigKind = openshift.WithKind("MachineConfig")
 	nodeKind            = corev1.SchemeGroupVersion.WithKind("Node")
+
+	// named are the kinds whose names count: in the order of a render, or as a role.
+	named = []schema.GroupVersionKind{poolKind, configKind, openshiftPoolKind, openshiftConfigKind}
 )
 
 // strict decodes Poolboot's own kinds and takes no field that they don't have.
@@ -83,6 +87,8 @@ func (o *objects) addOf(kind schema.GroupVersionKind, at place, raw []byte) erro
 		err = errors.New("is no Kubernetes object: apiVersion or kind is missing")
 	case strings.HasSuffix(kind.Kind, "List") && head.Items != nil:
 		return o.addItems(kind, at, head.Items)
+	case head.Metadata.Name == "" && slices.Contains(named, kind):
+		err = fmt.Errorf("%s: metadata.name: is missing", kind.Kind)
 	case kind == poolKind, kind == configKind:
 		err = o.addOwn(kind, raw)
 	case kind == openshiftPoolKind:

@@ -20,7 +20,7 @@ func isControlPlane(role string) bool {
 }
 
 // addOpenShiftPool adds OpenShift's MachineConfigPool. Its role is its name, it is of whichever cluster is asked about, and
-// without a node selector it matches nothing. The control plane's is left out.
+// without a node selector it matches nothing. The control plane's has no hold on a Node: see pool.Decide.
 func (o *objects) addOpenShiftPool(raw []byte) error {
 	var theirs struct {
 		metav1.ObjectMeta `json:"metadata"`
@@ -29,7 +29,7 @@ func (o *objects) addOpenShiftPool(raw []byte) error {
 			NodeSelector          *metav1.LabelSelector `json:"nodeSelector"`
 		} `json:"spec"`
 	}
-	if err := kjson.Unmarshal(raw, &theirs); err != nil || isControlPlane(theirs.Name) {
+	if err := kjson.Unmarshal(raw, &theirs); err != nil {
 		return err
 	}
 	ours := poolv1.MachineConfigPool{ObjectMeta: theirs.ObjectMeta}
