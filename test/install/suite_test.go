@@ -6,7 +6,9 @@ package install_test
 
 import (
 	"bytes"
+	"io/fs"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -51,6 +53,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	binDir, err = process.BinDir()
 	Expect(err).NotTo(HaveOccurred())
+	heed(filepath.Join(root, "Makefile"), filepath.Join(root, "config"), filepath.Join(root, "templates"), filepath.Join(root, "hack", "tools"),
+		filepath.Join(root, "test", "metal3", "crds"), filepath.Join(binDir, "manager"), filepath.Join(binDir, "config-server"))
 	plane, err = controlplane.Start(ctx, controlplane.Options{Name: "install", Audit: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
@@ -91,6 +95,19 @@ var _ = AfterSuite(func() {
 	Expect(asked).NotTo(BeZero())
 	Expect(refused).To(BeEmpty())
 })
+
+// heed has go test run this suite again, and not report a cached result, when what its programs read has changed.
+func heed(paths ...string) {
+	GinkgoHelper()
+	for _, path := range paths {
+		Expect(filepath.WalkDir(path, func(path string, _ fs.DirEntry, err error) error {
+			if err == nil {
+				_, err = os.Stat(path)
+			}
+			return err
+		})).To(Succeed())
+	}
+}
 
 // apply applies a manifest as a careful person would: server-side, with every unknown or doubled field refused.
 func apply(ctx SpecContext, manifest []byte) {
