@@ -48,9 +48,9 @@ var _ = Describe("Poolboot that is killed", func() {
 		}
 		kill(lab.Manager, lab.ConfigServer)
 		start(ctx, lab.Manager, lab.ConfigServer)
-		for _, config := range configs {
-			Eventually(ctx, func() *string { return t.Machine(ctx, config).Spec.Bootstrap.DataSecretName }).Should(Equal(ptr.To(config.Name)))
-		}
+		eventually("the data Secret known to the Machine", func(c *bootstrapv1.PoolbootConfig) bool {
+			return ptr.Deref(t.Machine(ctx, c).Spec.Bootstrap.DataSecretName, "") == c.Name
+		})
 
 		kill(lab.Manager)
 		t.AddHosts(ctx, 2)
