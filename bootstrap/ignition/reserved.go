@@ -17,7 +17,8 @@ const (
 
 	// BootstrapKubeconfigPath is the kubeconfig with the join credential.
 	BootstrapKubeconfigPath = "/etc/kubernetes/bootstrap-kubelet.conf"
-	// KubeconfigPath is the kubeconfig that the kubelet writes once it has its certificate.
+	// KubeconfigPath is the kubelet's own kubeconfig. The kubelet writes it before it asks for its certificate, so it says
+	// nothing about whether the host has joined.
 	KubeconfigPath = "/etc/kubernetes/kubelet.conf"
 	// ClusterCAPath is the certificate authority of the cluster.
 	ClusterCAPath = "/etc/kubernetes/pki/ca.crt"

@@ -18,7 +18,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!(has(self.config) && has(self.butane))",message="set config (Ignition) or butane, not both"
 type MachineConfigSpec struct {
 	// config is an Ignition configuration, spec version 2.2 to 2.4 or 3.0 to 3.5.
-	// Remote contents are refused in rendered configs only by what Ignition itself refuses.
+	// It must be whole: references to other configurations (ignition.config) are refused, and so are remote contents of
+	// files that may carry the kubelet's flags or settings: units, drop-ins, environment files, kubelet configurations.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
