@@ -1,0 +1,166 @@
+package e2e
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
+)
+
+const (
+	edgeRole    = "node-role.kubernetes.io/edge"
+	storageRole = "node-role.kubernetes.io/storage"
+	infraRole   = "node-role.kubernetes.io/infra"
+
+	tierLabel  = "example.com/tier"
+	disksLabel = "example.com/disks"
+)
+
+var _ = Describe("A Node after its boot", Ordered, func() {
+	var (
+		t *tenant.Tenant
+		// edge boots by spec.pool: no label of its Machine has a say. infra boots by its Machine's labels.
+		edge, infra *bootstrapv1.PoolbootConfig
+		deployment  *clusterv1.MachineDeployment
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		t = tenant.New(ctx, lab, 2)
+		edges, storage := t.Pool("edge"), t.Pool("storage")
+		edges.Spec.NodeLabels = map[string]string{tierLabel: "gold"}
+		storage.Spec.NodeLabels = map[string]string{disksLabel: "many", tierLabel: "silver"}
+		t.Create(ctx, edges, storage)
+		t.Deploy(ctx, tenant.Deployment{Name: "edge", Replicas: 1, Config: func(spec *bootstrapv1.PoolbootConfigSpec) { spec.Pool = "edge" }})
+		deployment = t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		edge, infra = t.Config(ctx, "edge"), t.Config(ctx, "infra")
+		joined(ctx, t, edge)
+		joined(ctx, t, infra)
+	}, NodeTimeout(3*time.Minute))
+
+	It("comes back in its pool when it is deleted and its kubelet starts again", func(ctx SpecContext) {
+		anew(ctx, t, edge)
+		Expect(edge.Status.Pool).To(Equal("edge"))
+		Expect(t.Node(ctx, edge).Labels).To(And(
+			HaveKey(edgeRole), HaveKeyWithValue(tierLabel, "gold"), HaveKeyWithValue(poolv1.NodePoolLabel, "edge")))
+	})
+
+	It("moves with its labels: the record, the counts of both pools and an event follow, and what a person set stays", func(ctx SpecContext) {
+		before := t.Node(ctx, edge)
+		relabel(ctx, before, map[string]*string{edgeRole: nil, storageRole: ptr.To(""), disksLabel: ptr.To("few")})
+		Eventually(ctx, func() (string, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(edge), edge)
+			return edge.Status.Pool, err
+		}).Should(Equal("storage"))
+		Eventually(ctx, eventsOf(ctx, edge, bootstrapv1.EventPoolChanged)).Should(ConsistOf(And(
+			ContainSubstring(before.Name), ContainSubstring(`"storage"`), ContainSubstring(`"edge"`))))
+		Expect(t.Condition(edge, bootstrapv1.NodeInPoolCondition)(ctx)).To(And(HavePrefix("True"), ContainSubstring(`"storage"`)))
+		Eventually(ctx, machines(ctx, t)).Should(And(HaveKeyWithValue("storage", int32(1)), HaveKeyWithValue("edge", int32(0))))
+
+		labels := HaveField("Labels", And(Not(HaveKey(edgeRole)), HaveKey(storageRole), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"),
+			HaveKeyWithValue(disksLabel, "few"), HaveKeyWithValue(tierLabel, "gold")))
+		Expect(t.Node(ctx, edge)).To(And(HaveField("UID", before.UID), labels))
+		Consistently(ctx, func() *corev1.Node { return t.Node(ctx, edge) }).Should(labels)
+	})
+
+	It("comes back in the pool that it moved to, never in the one that it was built for", func(ctx SpecContext) {
+		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
+		Expect(err).NotTo(HaveOccurred())
+		anew(ctx, t, edge)
+		Expect(edge.Status.Pool).To(Equal("storage"))
+		Expect(t.Node(ctx, edge).Labels).To(And(Not(HaveKey(edgeRole)), HaveKey(storageRole),
+			HaveKeyWithValue(poolv1.NodePoolLabel, "storage"), HaveKeyWithValue(disksLabel, "many")))
+		Eventually(ctx, eventsOf(ctx, edge, bootstrapv1.EventLabelsRestored)).Should(ContainElement(ContainSubstring(`"storage"`)))
+
+		usable := 0
+		for _, version := range history.Of(edge.Status.Node.Name) {
+			node := version.Node
+			if string(node.UID) != edge.Status.Node.UID {
+				continue
+			}
+			Expect(node.Labels).NotTo(HaveKey(edgeRole), "not for a moment")
+			if !unassigned(node) {
+				usable++
+				Expect(site.Judge([]site.NodeVersion{version}, "storage", pools(ctx, t)).Outside).To(BeZero(), "open to Pods only in its pool")
+				Expect(node.Labels).To(And(HaveKey(disksLabel), HaveKey(tierLabel), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"),
+					HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, edge.Status.Host.UID)))
+				Expect(site.Ready(node)).To(BeTrue())
+			}
+		}
+		Expect(usable).NotTo(BeZero())
+	})
+
+	It("is in two pools when its Machine's labels pull it back: that is said, with the cure, and the cure works", func(ctx SpecContext) {
+		relabel(ctx, t.Node(ctx, infra), map[string]*string{infraRole: nil, storageRole: ptr.To("")})
+		Eventually(ctx, t.Condition(infra, bootstrapv1.NodeInPoolCondition)).Should(And(
+			HavePrefix("False "+bootstrapv1.PoolConflictReason), ContainSubstring("infra"), ContainSubstring("storage"), ContainSubstring("MachineDeployment")))
+		Eventually(ctx, t.Condition(infra, clusterv1.ReadyCondition)).Should(HavePrefix("False " + bootstrapv1.PoolConflictReason))
+		Expect(t.Node(ctx, infra).Labels).To(And(HaveKey(infraRole), HaveKey(storageRole)))
+
+		before := deployment.DeepCopy()
+		delete(deployment.Spec.Template.Labels, infraRole)
+		deployment.Spec.Template.Labels[storageRole] = ""
+		Expect(lab.ManagementClient.Patch(ctx, deployment, client.MergeFrom(before))).To(Succeed())
+		Eventually(ctx, t.Condition(infra, bootstrapv1.NodeInPoolCondition)).Should(And(HavePrefix("True"), ContainSubstring(`"storage"`)))
+		Eventually(ctx, t.Condition(infra, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		Expect(infra.Status.Pool).To(Equal("storage"))
+		Expect(t.Node(ctx, infra).Labels).To(And(Not(HaveKey(infraRole)), HaveKey(storageRole)))
+	})
+})
+
+// anew deletes the Node of a config, starts its host again and waits until another Node of the name is open to Pods.
+func anew(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
+	GinkgoHelper()
+	before := t.Node(ctx, config)
+	Expect(lab.WorkloadClient.Delete(ctx, before)).To(Succeed())
+	Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False " + bootstrapv1.NodeMissingReason))
+	// The host is the site's, not the spec's.
+	Expect(lab.Hardware.Host(config.Status.Host.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
+	Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
+	Eventually(ctx, func() *corev1.Node { return t.Node(ctx, config) }).ShouldNot(Satisfy(unassigned))
+	Expect(t.Node(ctx, config).UID).NotTo(Equal(before.UID))
+	Expect(config.Status.Node.UID).To(BeEquivalentTo(t.Node(ctx, config).UID))
+}
+
+// relabel does what a person does with kubectl label: a nil value removes a label.
+func relabel(ctx context.Context, node *corev1.Node, labels map[string]*string) {
+	GinkgoHelper()
+	before := node.DeepCopy()
+	for key, value := range labels {
+		delete(node.Labels, key)
+		if value != nil {
+			node.Labels[key] = *value
+		}
+	}
+	Expect(lab.WorkloadClient.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
+}
+
+// unassigned says whether a Node is closed to Pods until it is in its pool.
+func unassigned(node *corev1.Node) bool {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == poolv1.NodeUnassignedTaint && taint.Effect == corev1.TaintEffectNoSchedule {
+			return true
+		}
+	}
+	return false
+}
+
+// machines are the counts of Machines of a tenant's pools, by role.
+func machines(ctx context.Context, t *tenant.Tenant) func() map[string]int32 {
+	return func() map[string]int32 {
+		counts := map[string]int32{}
+		for _, pool := range pools(ctx, t) {
+			counts[pool.Spec.Role] = ptr.Deref(pool.Status.MachineCount, -1)
+		}
+		return counts
+	}
+}
