@@ -20,9 +20,12 @@ KUBERNETES := kube-apiserver kube-controller-manager kubelet kubeadm kubectl
 PROVIDER := manager config-server kubectl-poolboot
 
 VERSION ?= v0.1.0
+PROVIDER_LDFLAGS = -X $(VERSION_PACKAGE).gitVersion=$(VERSION) -X $(VERSION_PACKAGE).gitCommit=$(shell git rev-parse --short HEAD)
 # Where a management cluster gets the images from. "localhost" is where they are when nobody has pushed them.
 REGISTRY ?= localhost/poolboot
 OUT ?= $(CURDIR)/out
+ARCHITECTURES ?= amd64 arm64
+RELEASE_LDFLAGS := -s -w -X $(VERSION_PACKAGE).gitVersion=$(VERSION)
 # The layout that clusterctl asks of a folder of releases.
 RELEASE = $(OUT)/bootstrap-poolboot/$(VERSION)
 REAL_PARTS := $(addprefix $(BIN)/,$(KUBERNETES) etcd ignition)
@@ -58,7 +61,7 @@ test-race: ## Run the tests of the concurrent packages with the race detector.
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for FUZZTIME each (default 20s).
-	@set -e; for package in $$(go list ./bootstrap/...); do \
+	@set -e; for package in $$(go list ./bootstrap/... ./cmd/...); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
 			echo "==> $$package $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),20s) $$package; \
 		done; \
@@ -94,7 +97,7 @@ build: $(addprefix build-,$(PROVIDER)) ## Build the manager, the config server a
 
 .PHONY: $(addprefix build-,$(PROVIDER))
 $(addprefix build-,$(PROVIDER)): build-%:
-	@$(PROGRESS) "build $*" "see the compiler's message above" go build -o $(BIN)/$* ./cmd/$*
+	@$(PROGRESS) "build $*" "see the compiler's message above" go build -ldflags "$(PROVIDER_LDFLAGS)" -o $(BIN)/$* ./cmd/$*
 
 .PHONY: binaries
 binaries: $(REAL_PARTS) build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition.
@@ -105,6 +108,16 @@ release: $(BIN)/kubectl ## Write what clusterctl installs and generates clusters
 	@set -o pipefail; $(BIN)/kubectl kustomize config/default | sed 's|image: localhost/poolboot/\(.*\):.*|image: $(REGISTRY)/\1:$(VERSION)|' > $(RELEASE)/bootstrap-components.yaml
 	@cp config/metadata.yaml templates/*.yaml $(RELEASE)/
 	@echo "$(RELEASE)"
+
+.PHONY: images
+images: $(BIN)/image ## Write the images of the manager and the config server, a file for each architecture, into OUT/images.
+	@mkdir -p $(OUT)/images
+	@set -e; for architecture in $(ARCHITECTURES); do for program in manager config-server; do \
+		$(PROGRESS) "build $$program for $$architecture" "see the compiler's message above" env GOOS=linux GOARCH=$$architecture \
+			go build -ldflags "$(RELEASE_LDFLAGS)" -o $(OUT)/images/$$architecture/$$program ./cmd/$$program; \
+		$(BIN)/image -program $(OUT)/images/$$architecture/$$program -architecture $$architecture \
+			-tag $(REGISTRY)/$$program:$(VERSION) -output $(OUT)/images/$$program-$$architecture.tar; \
+	done; done
 
 .PHONY: clean
 clean: ## Remove everything that was built.
@@ -131,6 +144,9 @@ $(BIN)/ignition: $(TOOLS)/ignition/go.mod
 
 $(CONTROLLER_GEN): $(TOOLS)/controller-gen/go.mod
 	@$(PROGRESS) "build controller-gen (once)" "$(NETWORK)" go -C $(TOOLS)/controller-gen build -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+
+$(BIN)/image: $(TOOLS)/image/go.mod $(TOOLS)/image/main.go
+	@$(PROGRESS) "build image (once)" "$(NETWORK)" go -C $(TOOLS)/image build -o $@ .
 
 $(GOLANGCI_LINT): $(TOOLS)/golangci-lint/go.mod
 	@$(PROGRESS) "build golangci-lint (once; minutes on a cold cache)" "$(NETWORK)" go -C $(TOOLS)/golangci-lint build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/component-base/version"
 )
 
 // block matches a fenced block of a document: its language and its text.
@@ -106,8 +107,8 @@ var _ = Describe("The plugin", func() {
 	})
 
 	It("says its version", func() {
-		Expect(answered(poolboot("version"))).To(Equal(version() + "\n"))
-		Expect(answered(poolboot("--version"))).To(ContainSubstring(version()))
+		Expect(answered(poolboot("version"))).To(Equal(version.Get().GitVersion + "\n"))
+		Expect(answered(poolboot("--version"))).To(ContainSubstring(version.Get().GitVersion))
 	})
 
 	It("refuses an unknown command", func() {

@@ -2,10 +2,10 @@ package main
 
 import (
 	"fmt"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/component-base/version"
 )
 
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
@@ -18,7 +18,7 @@ Files hold MachineConfigPools and MachineConfigs of pool.cluster.x-k8s.io/v1alph
 machineconfiguration.openshift.io/v1, or of both, as YAML or JSON, with any number of documents and lists. Objects of
 other kinds are ignored with a note. OpenShift's pools "master" and "control-plane" are left out: control plane machines
 are in no pool of Poolboot's.`,
-		Version:       version(),
+		Version:       version.Get().GitVersion,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl poolboot"},
@@ -43,14 +43,6 @@ func newVersion() *cobra.Command {
 			return err
 		},
 	}
-}
-
-// version is that of the module as the Go toolchain knows it: a release's tag, or the commit.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }
 
 // offerOutputs defines --output, with the default that it has now, and what the shell completes it to.
