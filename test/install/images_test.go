@@ -1,0 +1,87 @@
+package install_test
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+var _ = Describe("the images", Ordered, func() {
+	var out string
+
+	BeforeAll(func(ctx SpecContext) {
+		out = GinkgoT().TempDir()
+		output, err := exec.CommandContext(ctx, "make", "-C", root, "images", "VERSION="+releaseVersion, "REGISTRY="+registry,
+			"OUT="+out, "ARCHITECTURES="+runtime.GOARCH).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", output)
+	})
+
+	DescribeTable("hold their program alone, run it as nobody, and have the name that the Deployment asks for",
+		func(ctx SpecContext, program, deployment string) {
+			var manifest []struct {
+				Config           string
+				RepoTags, Layers []string
+			}
+			var config struct {
+				OS           string `json:"os"`
+				Architecture string `json:"architecture"`
+				Config       struct {
+					User       string
+					Entrypoint []string
+				} `json:"config"`
+			}
+			files := readTar(filepath.Join(out, "images", program+"-"+runtime.GOARCH+".tar"))
+			Expect(json.Unmarshal(files["manifest.json"], &manifest)).To(Succeed())
+			Expect(manifest).To(HaveLen(1))
+			Expect(json.Unmarshal(files[manifest[0].Config], &config)).To(Succeed())
+			container := podOf(deployment).Spec.Containers[0]
+			Expect(manifest[0].RepoTags).To(Equal([]string{container.Image}))
+			Expect(config.OS + "/" + config.Architecture).To(Equal("linux/" + runtime.GOARCH))
+			Expect(config.Config.Entrypoint).To(Equal(container.Command))
+			Expect(config.Config.User).To(Equal("65532:65532"))
+
+			Expect(manifest[0].Layers).To(HaveLen(1))
+			layer := filepath.Join(out, program+".tar.gz")
+			Expect(os.WriteFile(layer, files[manifest[0].Layers[0]], 0o600)).To(Succeed())
+			inside := readTar(layer)
+			Expect(inside).To(HaveLen(1))
+			copied := filepath.Join(out, program)
+			Expect(os.WriteFile(copied, inside[program], 0o700)).To(Succeed())
+			Expect(exec.CommandContext(ctx, copied, "--version").Output()).To(ContainSubstring(releaseVersion))
+		},
+		Entry(nil, "manager", "poolboot-controller-manager"),
+		Entry(nil, "config-server", "poolboot-config-server"),
+	)
+})
+
+// readTar returns the files of an archive, compressed or not.
+func readTar(path string) map[string][]byte {
+	GinkgoHelper()
+	file, err := os.Open(path)
+	Expect(err).NotTo(HaveOccurred())
+	defer file.Close()
+	var stream io.Reader = file
+	if filepath.Ext(path) == ".gz" {
+		stream, err = gzip.NewReader(file)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	files := map[string][]byte{}
+	for archive := tar.NewReader(stream); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		Expect(err).NotTo(HaveOccurred())
+		files[header.Name], err = io.ReadAll(archive)
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
