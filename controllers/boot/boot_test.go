@@ -60,7 +60,7 @@ func expectPrepared(ctx context.Context, w *world, nodeName string) {
 	Expect(credentials).To(HaveLen(1), "one live credential")
 	token := credentials[0]
 	Expect(string(token.Data["token-id"])).To(Equal(status.Boot.CredentialID))
-	Expect(status.Boot.CredentialExpirationTime.Time).To(BeTemporally("~", time.Now().Add(credentialTTL), time.Minute))
+	Expect(status.Boot.CredentialExpirationTime.Time).To(BeTemporally("~", time.Now().Add(15*time.Minute), time.Minute))
 
 	overlays := w.overlays(ctx)
 	Expect(overlays).To(HaveLen(1))

@@ -3,6 +3,7 @@ package poolbootconfig
 import (
 	"context"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -80,7 +81,7 @@ var _ = Describe("An inline data Secret", func() {
 		Expect(filesIn(s.secret(ctx))).To(ContainElements("/etc/worker", "/etc/poolboot/kubelet.env", "/etc/kubernetes/bootstrap-kubelet.conf"))
 		Expect(config.Status.Configuration).To(Equal(rendered.Name))
 		Expect(config.Status.Boot.CredentialID).NotTo(BeEmpty())
-		Expect(config.Status.Boot.CredentialExpirationTime).NotTo(BeNil())
+		Expect(config.Status.Boot.CredentialExpirationTime.Time).To(BeTemporally("~", time.Now().Add(15*time.Minute), time.Minute))
 		Expect(s.tokens(ctx)).To(ConsistOf(config.Status.Boot.CredentialID))
 		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.TokenHashAnnotation))
 	})
