@@ -194,7 +194,7 @@ var _ = Describe("A Node's place in its pool", func() {
 	It("leaves the labels of the pool that a Node comes from on it", func() {
 		j := judge(situation(ready, revoked, func(config *bootstrapv1.PoolbootConfig) { config.Status.Pool = "worker" },
 			func(node *corev1.Node) { maps.Copy(node.Labels, role("worker")) }))
-		Expect(j.record).To(HaveField("pool", "infra"))
+		Expect(j.record).To(Equal(&record{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
 		Expect(j.node.Labels).To(HaveKey(poolv1.NodeRoleLabelPrefix + "worker"))
 	})
 
