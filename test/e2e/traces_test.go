@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"strings"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
 
@@ -31,7 +31,7 @@ func joinTokens(ctx context.Context, config *bootstrapv1.PoolbootConfig) []corev
 		client.MatchingFields{"type": string(bootstrapapi.SecretTypeBootstrapToken)})).To(Succeed())
 	var own []corev1.Secret
 	for _, secret := range list.Items {
-		if strings.HasSuffix(string(secret.Data[bootstrapapi.BootstrapTokenDescriptionKey]), " "+client.ObjectKeyFromObject(config).String()) {
+		if join.IsCredentialOf(&secret, client.ObjectKeyFromObject(config).String()) {
 			own = append(own, secret)
 		}
 	}

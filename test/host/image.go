@@ -22,7 +22,7 @@ var imageFiles embed.FS
 // tools are the programs of a minimal system that units and scripts may call. They are copies of this machine's own.
 var tools = []string{
 	"sh", "bash", "cat", "chmod", "chown", "cp", "cut", "date", "dirname", "basename", "echo", "env", "false", "find",
-	"grep", "head", "hostname", "id", "install", "ln", "ls", "mkdir", "mktemp", "mount", "mv", "printf", "readlink", "rm",
+	"grep", "head", "hostname", "id", "install", "ln", "losetup", "ls", "mkdir", "mktemp", "mount", "mv", "printf", "readlink", "rm",
 	"rmdir", "sed", "seq", "sleep", "sort", "stat", "tail", "tee", "test", "touch", "tr", "true", "umount", "uname", "wc",
 }
 

@@ -2,9 +2,6 @@ package host_test
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -15,7 +12,7 @@ import (
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/kubeadm"
 )
 
 const joinToken = "abcdef.0123456789abcdef"
@@ -34,7 +31,7 @@ var _ = Describe("The real kubeadm on a simulated host", func() {
 		cluster, err := controlplane.Start(ctx, controlplane.Options{Name: "kubeadm", ControllerManager: true})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(cluster.Stop)
-		uploadKubeadmConfig(cluster)
+		Expect(kubeadm.Init(ctx, cluster, joinToken)).To(Succeed())
 
 		h := host.New(host.Options{
 			Name: "kubeadm-0", Dir: GinkgoT().TempDir(), Image: host.KubeadmImage, Log: GinkgoWriter,
@@ -71,28 +68,3 @@ var _ = Describe("The real kubeadm on a simulated host", func() {
 		AddReportEntry("seconds from power on to a Ready Node", time.Since(h.When(host.PoweredOn)).Seconds())
 	}, SpecTimeout(3*time.Minute))
 })
-
-// uploadKubeadmConfig makes a cluster look as if kubeadm init had made it, by the phases of the real kubeadm init.
-func uploadKubeadmConfig(cluster *controlplane.ControlPlane) {
-	bin, err := process.BinDir()
-	Expect(err).NotTo(HaveOccurred())
-	config := filepath.Join(GinkgoT().TempDir(), "init.yaml")
-	Expect(os.WriteFile(config, []byte(fmt.Sprintf(`apiVersion: kubeadm.k8s.io/v1beta4
-kind: InitConfiguration
-bootstrapTokens: [{token: %q}]
-localAPIEndpoint: {advertiseAddress: 192.0.2.1} # nobody asks it; without, a default route is needed
-nodeRegistration: {name: control-plane, criSocket: unix:///run/containerd/containerd.sock}
----
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: ClusterConfiguration
-kubernetesVersion: v1.36.3
-controlPlaneEndpoint: %q
-`, joinToken, cluster.Endpoint)), 0o600)).To(Succeed())
-	for _, phase := range [][]string{{"upload-config", "kubeadm"}, {"upload-config", "kubelet"}, {"bootstrap-token"}} {
-		arguments := append([]string{"init", "phase"}, phase...)
-		kubeadm := exec.Command(filepath.Join(bin, "kubeadm"),
-			append(arguments, "--config", config, "--kubeconfig", cluster.Kubeconfig)...)
-		output, err := kubeadm.CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), string(output))
-	}
-}

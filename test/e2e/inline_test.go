@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/kubeadm"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
+)
+
+func inline(spec *bootstrapv1.PoolbootConfigSpec) {
+	spec.ConfigSource = bootstrapv1.ConfigSource{Inline: &bootstrapv1.InlineSource{}}
+}
+
+var _ = Describe("A host that can't reach the config server", func() {
+	BeforeEach(func(ctx SpecContext) { without(ctx, lab.ConfigServer) })
+
+	It("is born in its pool with what is in the data Secret, however long it takes to get one", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 0)
+		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
+		Expect(err).NotTo(HaveOccurred())
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: inline})
+		config := t.Config(ctx, "infra")
+		content, credential := inlined(ctx, t, config)
+		Expect(content.Ignition.Config.Merge).To(BeEmpty(), "nothing is fetched")
+		Expect(pathsIn(content)).To(ContainElements("/etc/workertest", "/etc/infratest", "/etc/kubernetes/bootstrap-kubelet.conf", "/etc/poolboot/kubelet.env"))
+		Expect(joinTokens(ctx, config)).To(ConsistOf(HaveField("Name", "bootstrap-token-"+credential.ID)))
+		err = lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: t.Machine(ctx, config).Name}, &corev1.Node{})
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "no Node is made while there is no host: %v", err)
+
+		By("the credential about to end")
+		back := without(ctx, lab.Manager)
+		endsAt(ctx, config, time.Now().Add(time.Minute))
+		back()
+		Eventually(ctx, func() time.Time { return endOf(ctx, config) }).Should(BeTemporally(">", time.Now().Add(10*time.Minute)))
+
+		t.AddHosts(ctx, 1)
+		joined(ctx, t, config)
+		expectBornInPool(ctx, t, config, history)
+		node := t.Node(ctx, config)
+		Expect(node.Labels).To(HaveKeyWithValue("metal3.io/uuid", config.Status.Host.UID))
+		Expect(node.Spec.ProviderID).To(HavePrefix("metal3://" + t.Namespace + "/" + config.Status.Host.Name + "/"))
+		Expect(onDisk(config, "/etc/infratest")).To(Equal("infra"))
+	})
+
+	It("joins with kubeadm, although the manager was gone until the credential had ended and the host had booted", func(ctx SpecContext) {
+		Expect(kubeadm.Init(ctx, lab.Workload, kubeadmToken)).To(Succeed())
+		t := tenant.New(ctx, lab, 0)
+		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
+		Expect(err).NotTo(HaveOccurred())
+		config := deployKubeadm(ctx, t, inline)
+		_, credential := inlined(ctx, t, config)
+
+		back := without(ctx, lab.Manager)
+		endsAt(ctx, config, time.Now().Add(-time.Minute))
+		Eventually(ctx, func() []corev1.Secret { return joinTokens(ctx, config) }).Should(BeEmpty(), "Kubernetes cleans up")
+		t.AddHosts(ctx, 1)
+		Eventually(ctx, func() bool {
+			machine := lab.Hardware.Host(t.HostName(0))
+			return machine != nil && !machine.When(host.UnitsStarted).IsZero()
+		}).Should(BeTrue(), "the host boots by itself")
+		back()
+		Eventually(ctx, func() []corev1.Secret { return joinTokens(ctx, config) }).Should(ConsistOf(
+			HaveField("Data", HaveKeyWithValue("token-secret", []byte(credential.Secret)))))
+		joined(ctx, t, config)
+		expectBornInPool(ctx, t, config, history)
+	})
+
+	It("can't name its Node after itself: the name is fixed before it is chosen", func(ctx SpecContext) {
+		t := tenant.NewEmpty(ctx, lab)
+		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "infra"}}
+		template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+		template.Spec.Template.Spec.NodeName = bootstrapv1.NodeNameFromHost
+		inline(&template.Spec.Template.Spec)
+		Expect(lab.ManagementClient.Create(ctx, template)).To(MatchError(ContainSubstring("nodeName: Host needs configSource.server")))
+	})
+})
+
+// inlined waits for a config's data Secret and returns what is in it.
+func inlined(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) (ignition.Config, join.Credential) {
+	GinkgoHelper()
+	Eventually(t.Condition(config, clusterv1.ReadyCondition)).WithContext(ctx).Should(HavePrefix("True"))
+	secret := &corev1.Secret{}
+	Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), secret)).To(Succeed())
+	content, err := ignition.Parse(secret.Data["value"])
+	Expect(err).NotTo(HaveOccurred())
+	credential, err := join.CredentialIn(content)
+	Expect(err).NotTo(HaveOccurred())
+	return content, credential
+}
+
+func pathsIn(config ignition.Config) (paths []string) {
+	for _, file := range config.Storage.Files {
+		paths = append(paths, file.Path)
+	}
+	return paths
+}
+
+// endsAt lets time pass by for a config's join credential: on record and in the workload cluster.
+func endsAt(ctx context.Context, config *bootstrapv1.PoolbootConfig, end time.Time) {
+	GinkgoHelper()
+	token := joinTokens(ctx, config)[0]
+	token.Data["expiration"] = []byte(end.UTC().Format(time.RFC3339))
+	Expect(lab.WorkloadClient.Update(ctx, &token)).To(Succeed())
+	Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
+	before := config.DeepCopy()
+	config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: end}
+	Expect(lab.ManagementClient.Status().Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
+}
+
+// endOf is when a config's only join credential ends.
+func endOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) time.Time {
+	GinkgoHelper()
+	tokens := joinTokens(ctx, config)
+	Expect(tokens).To(HaveLen(1))
+	end, err := time.Parse(time.RFC3339, string(tokens[0].Data["expiration"]))
+	Expect(err).NotTo(HaveOccurred())
+	return end
+}
