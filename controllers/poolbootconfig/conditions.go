@@ -100,10 +100,3 @@ func dataSecretMissing(reason, message string, args ...any) metav1.Condition {
 		Message: fmt.Sprintf(message, args...),
 	}
 }
-
-// setCondition sets a condition and says whether it says anything new.
-func setCondition(config *bootstrapv1.PoolbootConfig, condition metav1.Condition) bool {
-	old := conditions.Get(config, condition.Type)
-	conditions.Set(config, condition)
-	return old == nil || old.Status != condition.Status || old.Reason != condition.Reason || old.Message != condition.Message
-}

@@ -69,14 +69,14 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 	case !apierrors.IsNotFound(err):
 		return ctrl.Result{}, err
 	case s.machine != nil && s.machine.Spec.Bootstrap.DataSecretName != nil:
-		r.report(s.config, lostDataSecret(s))
+		conditions.Set(s.config, lostDataSecret(s))
 		return ctrl.Result{}, nil
 	case obstacle != nil:
-		r.report(s.config, *obstacle)
+		conditions.Set(s.config, *obstacle)
 		return ctrl.Result{}, nil
 	case s.config.Status.Pool == "":
 		undecided := conditions.Get(s.config, bootstrapv1.PoolDecidedCondition)
-		setCondition(s.config, dataSecretMissing(undecided.Reason, "the pool is not decided: %s", undecided.Message))
+		conditions.Set(s.config, dataSecretMissing(undecided.Reason, "the pool is not decided: %s", undecided.Message))
 		return ctrl.Result{}, nil
 	}
 	secret, err = r.newDataSecret(ctx, s)
@@ -92,10 +92,10 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 			return ctrl.Result{}, err
 		}
 	case errors.As(err, &reason):
-		r.report(s.config, dataSecretMissing(reason.reason, "%s", reason.Error()))
+		conditions.Set(s.config, dataSecretMissing(reason.reason, "%s", reason.Error()))
 		return ctrl.Result{}, nil
 	default:
-		r.report(s.config, dataSecretMissing(bootstrapv1.DataSecretFailedReason, "Secret %s can't be made: %s", key.Name, err))
+		conditions.Set(s.config, dataSecretMissing(bootstrapv1.DataSecretFailedReason, "Secret %s can't be made: %s", key.Name, err))
 		return ctrl.Result{}, err
 	}
 	return r.adopt(ctx, s, secret)
@@ -141,7 +141,7 @@ func (r *Reconciler) pointer(_ context.Context, s *scope) ([]byte, map[string]st
 // adopt puts what the data Secret holds on record.
 func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret) (ctrl.Result, error) {
 	if !metav1.IsControlledBy(secret, s.config) {
-		r.report(s.config, dataSecretMissing(bootstrapv1.DataSecretNotOwnedReason,
+		conditions.Set(s.config, dataSecretMissing(bootstrapv1.DataSecretNotOwnedReason,
 			"Secret %s exists and is not controlled by this PoolbootConfig: delete it or rename the Machine", secret.Name))
 		return ctrl.Result{RequeueAfter: secretRetry}, nil
 	}
@@ -150,7 +150,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret)
 	} else {
 		marks, err := readPointer(s.config, secret)
 		if err != nil {
-			r.report(s.config, dataSecretMissing(bootstrapv1.DataSecretFailedReason,
+			conditions.Set(s.config, dataSecretMissing(bootstrapv1.DataSecretFailedReason,
 				"Secret %s does not hold what was put into it (%s): delete the Machine, its replacement gets a new one", secret.Name, err))
 			return ctrl.Result{}, nil
 		}
@@ -158,14 +158,14 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret)
 			return ctrl.Result{}, err
 		}
 	}
-	r.recordDataSecret(s.config, secret.Name)
+	recordDataSecret(s.config, secret.Name)
 	return ctrl.Result{}, nil
 }
 
-func (r *Reconciler) recordDataSecret(config *bootstrapv1.PoolbootConfig, name string) {
+func recordDataSecret(config *bootstrapv1.PoolbootConfig, name string) {
 	config.Status.DataSecretName = name
 	config.Status.Initialization.DataSecretCreated = ptr.To(true)
-	r.report(config, metav1.Condition{
+	conditions.Set(config, metav1.Condition{
 		Type:    bootstrapv1.DataSecretAvailableCondition,
 		Status:  metav1.ConditionTrue,
 		Reason:  bootstrapv1.DataSecretCreatedReason,

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"maps"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -27,13 +27,8 @@ func (r *Reconciler) decidePool(ctx context.Context, s *scope) error {
 	}
 	s.pools = pools
 	role, condition := decide(s.config, s.machine.Labels, pools)
-	r.report(s.config, condition)
-	if old := s.config.Status.Pool; role != old {
-		s.config.Status.Pool = role
-		if role != "" {
-			r.event(s.config, corev1.EventTypeNormal, bootstrapv1.EventPoolDecided, "Decide", "%s", condition.Message)
-		}
-	}
+	s.config.Status.Pool = role
+	conditions.Set(s.config, condition)
 	return nil
 }
 

@@ -12,12 +12,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/paused"
@@ -113,14 +113,14 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	}
 	obstacle := obstacle(s.config, s.machine, s.cluster)
 	if obstacle != nil && (isTrouble(*obstacle) || !dataSecretMayStand(s)) {
-		r.report(s.config, *obstacle)
+		conditions.Set(s.config, *obstacle)
 		return ctrl.Result{}, nil
 	}
 	if err := r.decidePool(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
 	if dataSecretStands(s.config) {
-		r.recordDataSecret(s.config, s.config.Status.DataSecretName)
+		recordDataSecret(s.config, s.config.Status.DataSecretName)
 		return ctrl.Result{}, nil
 	}
 	return r.ensureDataSecret(ctx, s, obstacle)
@@ -152,11 +152,16 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, observed bool) error 
 	if !slices.Contains(s.config.Finalizers, bootstrapv1.Finalizer) {
 		return nil // deleted
 	}
-	r.report(s.config, ready(s.config))
+	conditions.Set(s.config, ready(s.config))
 	if observed {
 		s.config.Status.ObservedGeneration = s.config.Generation
 	}
-	return r.writeStatus(ctx, s)
+	before := s.before
+	if err := r.writeStatus(ctx, s); err != nil {
+		return err
+	}
+	r.tell(before, s.config)
+	return nil
 }
 
 // event puts an event on a config.
@@ -164,9 +169,15 @@ func (r *Reconciler) event(config *bootstrapv1.PoolbootConfig, kind, reason, act
 	r.Recorder.Eventf(config, nil, kind, reason, action, note, args...)
 }
 
-// report sets a condition; one that says what is wrong is an event too, once.
-func (r *Reconciler) report(config *bootstrapv1.PoolbootConfig, condition metav1.Condition) {
-	if setCondition(config, condition) && isTrouble(condition) && condition.Type != clusterv1.ReadyCondition {
-		r.event(config, corev1.EventTypeWarning, condition.Reason, condition.Type, "%s", condition.Message)
+// tell says by events what is new in the status: which pool was decided, and what this controller finds wrong.
+func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
+	if role := after.Status.Pool; role != "" && role != before.Status.Pool {
+		r.event(after, corev1.EventTypeNormal, bootstrapv1.EventPoolDecided, "Decide", "%s", conditions.GetMessage(after, bootstrapv1.PoolDecidedCondition))
+	}
+	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.DataSecretAvailableCondition} {
+		was, is := conditions.Get(before, kind), conditions.Get(after, kind)
+		if is != nil && isTrouble(*is) && (was == nil || was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message) {
+			r.event(after, corev1.EventTypeWarning, is.Reason, kind, "%s", is.Message)
+		}
 	}
 }
