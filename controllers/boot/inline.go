@@ -20,16 +20,15 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
-// keepInline looks after a host that boots from its data Secret alone: the credential in it is kept alive until the Node is
-// in its pool, and the Node is made beforehand as soon as the host is being provisioned.
+// keepInline looks after a host that boots from its data Secret alone: the credential in it has its rights at once and is
+// kept alive until the Node is in its pool, and the Node is made beforehand as soon as the host is being provisioned.
 func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, error) {
-	phases := []phase{remote(r.connect), remote(r.extendCredential)}
+	phases := []phase{remote(r.connect), remote(r.ensureRights), remote(r.extendCredential)}
 	if !conditions.IsTrue(s.config, bootstrapv1.BootPreparedCondition) {
 		phases = append(phases,
 			r.choosePool,
 			r.findProvisioningHost,
 			r.register,
-			remote(r.ensureRights),
 			remote(r.ensureNode),
 			r.record,
 			r.finish,

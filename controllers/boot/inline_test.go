@@ -7,8 +7,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -79,6 +81,16 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		Entry("when its image is being written", bmov1alpha1.StateProvisioning),
 		Entry("when its image is written", bmov1alpha1.StateProvisioned),
 	)
+
+	It("may ask for its certificate whenever it boots", func(ctx SpecContext) {
+		s.metal3Machine.SetAnnotations(nil)
+		w := s.world()
+		_, err := w.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		binding := &rbacv1.ClusterRoleBinding{}
+		Expect(w.workload.Get(ctx, client.ObjectKey{Name: "poolboot:node-bootstrapper"}, binding)).To(Succeed())
+		Expect(binding.Subjects).To(ConsistOf(HaveField("Name", join.Group)))
+	})
 
 	It("finds its credential alive however long it takes", func(ctx SpecContext) {
 		token := aboutToEnd()
