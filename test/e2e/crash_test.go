@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -57,7 +58,9 @@ var _ = Describe("Poolboot that is killed", func() {
 		eventually("the boot request, while nobody prepares", func(c *bootstrapv1.PoolbootConfig) bool { return c.Status.Boot.RequestedTime != nil })
 		kill(lab.ConfigServer)
 		start(ctx, lab.Manager)
-		Eventually(ctx, history.Versions).WithPolling(promptly).ShouldNot(BeEmpty(), "the first Node")
+		Eventually(ctx, func() []corev1.Node {
+			return slices.Concat(nodes(ctx, configs["infra"]), nodes(ctx, configs["worker"]))
+		}).WithPolling(promptly).ShouldNot(BeEmpty(), "the first Node")
 		kill(lab.Manager)
 		start(ctx, lab.Manager)
 		eventually("the pre-registration, while nobody serves", func(c *bootstrapv1.PoolbootConfig) bool { return c.Status.Boot.PreparedTime != nil })

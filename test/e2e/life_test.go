@@ -126,7 +126,7 @@ func anew(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootCon
 	// The host is the site's, not the spec's.
 	Expect(lab.Hardware.Host(config.Status.Host.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
 	Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
-	Eventually(ctx, func() *corev1.Node { return t.Node(ctx, config) }).ShouldNot(Satisfy(unassigned))
+	Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).Should(BeEmpty())
 	Expect(t.Node(ctx, config).UID).NotTo(Equal(before.UID))
 	Expect(config.Status.Node.UID).To(BeEquivalentTo(t.Node(ctx, config).UID))
 }
