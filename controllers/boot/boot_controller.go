@@ -114,7 +114,7 @@ type need int
 const (
 	nothing      need = iota
 	announcement      // say that a host is waited for
-	preparation       // a host asked the config server
+	preparation       // a host asked the config server, or the Node that was made for it is gone before its kubelet came
 	inlineUpkeep      // a host may boot at any time from its data Secret
 )
 
@@ -133,6 +133,8 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 		}
 		return inlineUpkeep
 	case boot.RequestedTime != nil && (boot.PreparedTime == nil || boot.RequestedTime.After(boot.PreparedTime.Time)):
+		return preparation
+	case boot.PreparedTime != nil && conditions.GetReason(config, bootstrapv1.NodeInPoolCondition) == bootstrapv1.NodeMissingReason:
 		return preparation
 	case boot.RequestedTime == nil && !conditions.Has(config, bootstrapv1.BootPreparedCondition):
 		return announcement

@@ -75,8 +75,8 @@ func (r *Reconciler) extendCredential(ctx context.Context, s *scope) error {
 }
 
 // restoreCredential makes the credential anew from the data Secret, which a host may boot with at any time, when it ended
-// because nobody extended it: the manager, or the way to the workload cluster, was down for too long. One that went before
-// its time was deleted by somebody, and stays so.
+// because nobody extended it: the manager, or the way to the workload cluster, was down for too long. One that is found
+// gone before its time was deleted by somebody, and stays so.
 func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time, error) {
 	boot, secret := s.config.Status.Boot, &corev1.Secret{}
 	key := client.ObjectKey{Namespace: s.config.Namespace, Name: s.config.Status.DataSecretName}
@@ -85,6 +85,10 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 			boot.CredentialID, key, fmt.Errorf(format, args...), s.machine.Name)
 	}
 	if expires := boot.CredentialExpirationTime; expires != nil && time.Now().Before(expires.Time) {
+		// Without an end on record it is still known as deleted when its time is over.
+		if err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) { config.Status.Boot.CredentialExpirationTime = nil }); err != nil {
+			return time.Time{}, err
+		}
 		return lost("was deleted before its time")
 	}
 	if err := r.APIReader.Get(ctx, key, secret); err != nil {

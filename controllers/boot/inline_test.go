@@ -160,6 +160,18 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			Expect(w.credentials(ctx)).To(BeEmpty())
 		})
 
+		It("can't join when it was deleted before its time, and the condition names the cure", func(ctx SpecContext) {
+			aboutToEnd()
+			w := s.world(secret(value))
+			_, err := w.reconcile(ctx)
+			Expect(err).To(HaveOccurred())
+			expectNotPrepared(ctx, w, bootstrapv1.BootFailedReason, "abcdef", "deleted", "delete Machine "+machineName)
+			Expect(w.config(ctx).Status.Boot.CredentialExpirationTime).To(BeNil(), "so that it stays deleted when its time is over")
+			_, err = w.reconcile(ctx)
+			Expect(err).To(HaveOccurred())
+			Expect(w.credentials(ctx)).To(BeEmpty())
+		})
+
 		DescribeTable("can't join when it can't be had, and the condition names the cure,",
 			func(ctx SpecContext, make func() *corev1.Secret, why string) {
 				w := s.world(make())
@@ -180,14 +192,6 @@ var _ = Describe("A host that boots from its data Secret", func() {
 				return other
 			}, "there is no join credential"),
 		)
-	})
-
-	It("can't join when its credential was deleted before its time, and the condition names the cure", func(ctx SpecContext) {
-		aboutToEnd()
-		w := s.world()
-		_, err := w.reconcile(ctx)
-		Expect(err).To(HaveOccurred())
-		expectNotPrepared(ctx, w, bootstrapv1.BootFailedReason, "abcdef", "deleted", "delete Machine "+machineName)
 	})
 
 	It("is prepared once a workload cluster that was down is up", func(ctx SpecContext) {

@@ -70,6 +70,25 @@ var _ = Describe("A Machine that boots", func() {
 		Expect(err).To(HaveOccurred())
 	})
 
+	It("gets its Node again, in its pool, when somebody deletes it before the kubelet came", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		asking(ctx, t, config)
+		first := t.Node(ctx, config)
+		Expect(lab.WorkloadClient.Delete(ctx, first)).To(Succeed())
+		again := &corev1.Node{}
+		Eventually(ctx, func() error { return lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(first), again) }).Should(Succeed())
+		Expect(again.UID).NotTo(Equal(first.UID))
+		Expect(again.Labels).To(HaveKey("node-role.kubernetes.io/infra"))
+		Expect(names(again.Spec.Taints)).To(ContainElement(poolv1.NodeUnassignedTaint))
+		Eventually(ctx, func() (string, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
+			return config.Status.Node.UID, err
+		}).Should(Equal(string(again.UID)))
+		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False WaitingForKubelet"))
+	})
+
 	It("is named after its host when asked to", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.PoolbootConfigSpec) { spec.NodeName = bootstrapv1.NodeNameFromHost }})
