@@ -84,7 +84,7 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 		return time.Time{}, fault(bootstrapv1.BootFailedReason, "the join credential %s in Secret %s %w: delete Machine %s, so that another one takes its place",
 			boot.CredentialID, key, fmt.Errorf(format, args...), s.machine.Name)
 	}
-	if expires := boot.CredentialExpirationTime; expires != nil && time.Now().Before(expires.Time) {
+	if expires := boot.CredentialExpirationTime; expires == nil || time.Now().Before(expires.Time) {
 		// Without an end on record it is still known as deleted when its time is over.
 		if err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) { config.Status.Boot.CredentialExpirationTime = nil }); err != nil {
 			return time.Time{}, err
