@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	registration "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
@@ -139,6 +141,9 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 		j := no(bootstrapv1.NodeOutsidePoolReason, "Node %s registered anew and can't get the labels of its pool back: %s", wanted.Name, err)
 		return &j
 	}
+	if !isOf(wanted, f.config) {
+		dropFlags(wanted, declared, f)
+	}
 	addLabels(wanted, declared)
 	setPoolLabel(wanted, p.Spec.Role, f.machine)
 	addLabels(wanted, f.config.Spec.NodeLabels)
@@ -152,6 +157,33 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 		setAnnotation(wanted, poolv1.NodeCurrentConfigAnnotation, booted)
 	}
 	return nil
+}
+
+// dropFlags takes off what a kubelet that registered just now brought along from the pool that its host booted into, where
+// the recorded pool has something else to say: those labels are in the kubelet's flags, and nobody set them on this Node.
+func dropFlags(wanted *corev1.Node, declared map[string]string, f facts) {
+	booted := slices.IndexFunc(f.pools, func(p poolv1.MachineConfigPool) bool {
+		hash, is := strings.CutPrefix(f.config.Status.Configuration, poolv1.RenderedNamePrefix+p.Name+"-")
+		return is && !strings.Contains(hash, "-")
+	})
+	if booted < 0 || f.pools[booted].Spec.Role == f.config.Status.Pool {
+		return
+	}
+	flags, err := pool.Labels(f.pools[booted])
+	if err != nil {
+		return // nothing boots into such a pool
+	}
+	for key, value := range flags {
+		is, wants := declared[key]
+		_, ofConfig := f.config.Spec.NodeLabels[key]
+		ofMachine := f.machine != nil && metav1.HasLabel(f.machine.ObjectMeta, key) // Cluster API's to keep
+		if wants && is == value || ofConfig || ofMachine || !registration.KubeletMaySet(key) {
+			continue
+		}
+		if wanted.Labels[key] == value {
+			delete(wanted.Labels, key)
+		}
+	}
 }
 
 // pull warns of Machine labels that name another pool than the Node's: Cluster API puts them back on the Node.

@@ -216,6 +216,23 @@ var _ = Describe("A Node's place in its pool", func() {
 		Expect(j.node.Spec.Taints).To(ConsistOf(HaveField("Key", "example.com/infra")))
 	})
 
+	It("drops, once, what the flags of a kubelet that registered anew bring along from the pool that its host booted into", func() {
+		moved := []any{revoked, bare, ready, func(f *facts) {
+			f.config.Status.Configuration = "rendered-edge-0"
+			f.pools[2].Spec.NodeLabels = map[string]string{"example.com/tier": "edge", "example.com/disks": "", "example.com/rack": "r1"}
+			f.node.Labels = map[string]string{poolv1.NodePoolLabel: "edge", "example.com/tier": "edge", "example.com/disks": "", "example.com/rack": "r1"}
+		}}
+		Expect(judge(situation(moved...)).node.Labels).To(Equal(map[string]string{
+			poolv1.NodeRoleLabelPrefix + "infra": "",
+			poolv1.NodePoolLabel:                 "infra",
+			"example.com/tier":                   "infra",
+			"example.com/rack":                   "r1",
+			poolv1.NodeMetal3UUIDLabel:           "host-uid",
+		}))
+		Expect(judge(situation(append(moved, annotated(namespace+"/"+name))...)).node.Labels).To(And(
+			HaveKeyWithValue("example.com/tier", "edge"), HaveKey("example.com/disks")), "by now a person may have set them")
+	})
+
 	It("keeps the record when a Node registered anew comes with another pool's labels by itself", func() {
 		f := situation(revoked, bare, ready, func(config *bootstrapv1.PoolbootConfig) { config.Status.Pool = "worker" },
 			func(node *corev1.Node) { node.Labels = role("edge") })

@@ -24,6 +24,7 @@ const (
 
 	tierLabel  = "example.com/tier"
 	disksLabel = "example.com/disks"
+	rackLabel  = "example.com/rack"
 )
 
 var _ = Describe("A Node after its boot", Ordered, func() {
@@ -37,7 +38,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		t = tenant.New(ctx, lab, 2)
 		edges, storage := t.Pool("edge"), t.Pool("storage")
-		edges.Spec.NodeLabels = map[string]string{tierLabel: "gold"}
+		edges.Spec.NodeLabels = map[string]string{tierLabel: "gold", rackLabel: "r7"}
 		storage.Spec.NodeLabels = map[string]string{disksLabel: "many", tierLabel: "silver"}
 		t.Create(ctx, edges, storage)
 		t.Deploy(ctx, tenant.Deployment{Name: "edge", Replicas: 1, Config: func(spec *bootstrapv1.PoolbootConfigSpec) { spec.Pool = "edge" }})
@@ -77,8 +78,8 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		anew(ctx, t, edge)
 		Expect(edge.Status.Pool).To(Equal("storage"))
-		Expect(t.Node(ctx, edge).Labels).To(And(Not(HaveKey(edgeRole)), HaveKey(storageRole),
-			HaveKeyWithValue(poolv1.NodePoolLabel, "storage"), HaveKeyWithValue(disksLabel, "many")))
+		Expect(t.Node(ctx, edge).Labels).To(And(Not(HaveKey(edgeRole)), HaveKey(storageRole), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"),
+			HaveKeyWithValue(disksLabel, "many"), HaveKeyWithValue(tierLabel, "silver"), Not(HaveKey(rackLabel))))
 		Eventually(ctx, eventsOf(ctx, edge, bootstrapv1.EventLabelsRestored)).Should(ContainElement(ContainSubstring(`"storage"`)))
 
 		usable := 0
@@ -91,7 +92,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 			if !unassigned(node) {
 				usable++
 				Expect(site.Judge([]site.NodeVersion{version}, "storage", pools(ctx, t)).Outside).To(BeZero(), "open to Pods only in its pool")
-				Expect(node.Labels).To(And(HaveKey(disksLabel), HaveKey(tierLabel), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"),
+				Expect(node.Labels).To(And(HaveKey(disksLabel), HaveKeyWithValue(tierLabel, "silver"), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"),
 					HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, edge.Status.Host.UID)))
 				Expect(site.Ready(node)).To(BeTrue())
 			}
