@@ -54,6 +54,19 @@ var _ = Describe("A Machine that goes", func() {
 		Consistently(ctx, traces(ctx, t, config)).Should(BeEmpty())
 		Expect(lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: config.Status.Node.Name}, &corev1.Node{})).NotTo(Succeed())
 	}, SpecTimeout(3*time.Minute))
+
+	It("before Cluster API knows its Node leaves no Node either", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 0)
+		deployment := t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		switchedOff(ctx, t, config)
+		Eventually(ctx, answer).WithArguments(t.Pointer(ctx, config)).Should(Equal(200), "somebody asks in the host's place")
+		Expect(nodes(ctx, config)).To(HaveLen(1))
+		Expect(t.Machine(ctx, config).Status.NodeRef.IsDefined()).To(BeFalse())
+		t.Scale(ctx, deployment, 0)
+		Eventually(ctx, traces(ctx, t, config)).Should(BeEmpty())
+	})
 })
 
 // free are the names of a tenant's hosts that another Machine may have.
