@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"regexp"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -79,6 +80,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, r.setCondition(ctx, s, waiting(errors.New("no host has asked for its configuration yet")))
 	case preparation:
 		return r.settle(ctx, s, s.run(ctx, r.preparation()))
+	case upkeep:
+		return r.keepServed(ctx, s)
 	default:
 		return r.keepInline(ctx, s)
 	}
@@ -115,6 +118,7 @@ const (
 	nothing      need = iota
 	announcement      // say that a host is waited for
 	preparation       // a host asked the config server, or the Node that was made for it is gone before its kubelet came
+	upkeep            // a host has its configuration and has not joined yet
 	inlineUpkeep      // a host may boot at any time from its data Secret
 )
 
@@ -134,13 +138,20 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 		return inlineUpkeep
 	case boot.RequestedTime != nil && (boot.PreparedTime == nil || boot.RequestedTime.After(boot.PreparedTime.Time)):
 		return preparation
-	case boot.PreparedTime != nil && conditions.GetReason(config, bootstrapv1.NodeInPoolCondition) == bootstrapv1.NodeMissingReason:
+	case boot.PreparedTime != nil && nodeIsGone(config):
 		return preparation
+	case boot.CredentialID != "" && boot.ServedTime != nil && time.Since(boot.ServedTime.Time) < joinPatience:
+		return upkeep
 	case boot.RequestedTime == nil && !conditions.Has(config, bootstrapv1.BootPreparedCondition):
 		return announcement
 	default:
 		return nothing
 	}
+}
+
+// nodeIsGone says whether the Node that was made for a config does not exist any more.
+func nodeIsGone(config *bootstrapv1.PoolbootConfig) bool {
+	return conditions.GetReason(config, bootstrapv1.NodeInPoolCondition) == bootstrapv1.NodeMissingReason
 }
 
 // preparation is what is done, in this order, for a host that asked the config server.

@@ -8,8 +8,6 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +22,7 @@ import (
 // kept alive until the Node is in its pool, and the Node is made beforehand as soon as the host is being provisioned.
 func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, error) {
 	phases := []phase{remote(r.connect), remote(r.ensureRights), remote(r.extendCredential)}
-	if !conditions.IsTrue(s.config, bootstrapv1.BootPreparedCondition) {
+	if !conditions.IsTrue(s.config, bootstrapv1.BootPreparedCondition) || nodeIsGone(s.config) {
 		phases = append(phases,
 			r.choosePool,
 			r.findProvisioningHost,
@@ -35,43 +33,10 @@ func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, err
 		)
 	}
 	result, err := r.settle(ctx, s, s.run(ctx, phases))
-	if err != nil || s.config.Status.Boot.CredentialExpirationTime == nil {
+	if err != nil {
 		return result, err
 	}
-	if next := time.Until(extensionDue(s.config)); result.RequeueAfter == 0 || next < result.RequeueAfter {
-		result.RequeueAfter = max(next, retryInterval)
-	}
-	return result, nil
-}
-
-// extensionDue is when the credential's life has to be extended: when half of it is over.
-func extensionDue(config *bootstrapv1.PoolbootConfig) time.Time {
-	return config.Status.Boot.CredentialExpirationTime.Add(-credentialTTL / 2)
-}
-
-// extendCredential keeps the credential in the data Secret alive.
-func (r *Reconciler) extendCredential(ctx context.Context, s *scope) error {
-	boot := s.config.Status.Boot
-	if boot.CredentialExpirationTime != nil && time.Now().Before(extensionDue(s.config)) {
-		return nil
-	}
-	expires, err := join.ExtendCredential(ctx, s.workload, boot.CredentialID, credentialTTL)
-	if apierrors.IsNotFound(err) {
-		expires, err = r.restoreCredential(ctx, s)
-	}
-	if err != nil {
-		return err
-	}
-	wanted := false
-	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
-		if wanted = config.Status.Boot.CredentialID == boot.CredentialID; wanted {
-			config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expires}
-		}
-	})
-	if errors.Is(err, errAbandoned) || err == nil && !wanted { // meanwhile the host has joined, or the config is going
-		return errors.Join(err, join.DeleteCredential(ctx, s.workload, boot.CredentialID))
-	}
-	return err
+	return comeBack(s, result), nil
 }
 
 // restoreCredential makes the credential anew from the data Secret, which a host may boot with at any time, when it ended

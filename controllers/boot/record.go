@@ -84,7 +84,7 @@ func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) e
 		r.Recorder.Eventf(s.config, s.machine, corev1.EventTypeWarning, bootstrapv1.EventBootFailed, action, "%s: %s", condition.Reason, condition.Message)
 	}
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
-		if needOf(config) != nothing { // else it was done, and only the answer was lost
+		if need := needOf(config); need != nothing && need != upkeep { // else it was done, and only the answer was lost
 			conditions.Set(config, condition)
 		}
 	})

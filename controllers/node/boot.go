@@ -20,6 +20,15 @@ func (r *Reconciler) endBoot(ctx context.Context, w client.Client, config *boots
 	if revoked && config.Status.Boot.CredentialID == "" {
 		return false, nil
 	}
+	// First of all, so that nobody extends a credential that is being deleted.
+	if !revoked {
+		marked := config.DeepCopy()
+		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenRevoked)
+		if err := r.Client.Patch(ctx, marked, client.MergeFromWithOptions(config.DeepCopy(), client.MergeFromWithOptimisticLock{})); err != nil {
+			return false, err
+		}
+		*config = *marked
+	}
 	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: "overlay-" + string(config.UID)}}
 	if err := r.Client.Delete(ctx, overlay); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("overlay Secret %s/%s: %w", overlay.Namespace, overlay.Name, err)
@@ -27,17 +36,10 @@ func (r *Reconciler) endBoot(ctx context.Context, w client.Client, config *boots
 	if err := join.DeleteCredential(ctx, w, config.Status.Boot.CredentialID); err != nil {
 		return false, err
 	}
-	if revoked {
-		return true, nil
+	if !revoked {
+		r.Recorder.Eventf(config, nil, corev1.EventTypeNormal, bootstrapv1.EventTokenRevoked, action,
+			"The Node is Ready in its pool: the host's token is revoked, its join credential and overlay are deleted")
 	}
-	marked := config.DeepCopy()
-	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenRevoked)
-	if err := r.Client.Patch(ctx, marked, client.MergeFromWithOptions(config.DeepCopy(), client.MergeFromWithOptimisticLock{})); err != nil {
-		return false, err
-	}
-	*config = *marked
-	r.Recorder.Eventf(config, nil, corev1.EventTypeNormal, bootstrapv1.EventTokenRevoked, action,
-		"The Node is Ready in its pool: the host's token is revoked, its join credential and overlay are deleted")
 	return true, nil
 }
 

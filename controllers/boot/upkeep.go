@@ -1,0 +1,77 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+)
+
+// joinPatience is how long after its configuration was handed out a host's join credential is kept alive: images that
+// write themselves anew, firmware that checks memory and two reboots of slow hardware fit in.
+const joinPatience = 2 * time.Hour
+
+// keepServed keeps the join credential of a host that has its configuration alive until it has joined: it does not ask
+// again when it reboots in between. The boot stays prepared when that fails; it is tried again.
+func (r *Reconciler) keepServed(ctx context.Context, s *scope) (ctrl.Result, error) {
+	err := s.run(ctx, []phase{remote(r.connect), remote(r.extendCredential)})
+	switch failed := failureOf(err); {
+	case err == nil:
+		return comeBack(s, ctrl.Result{}), nil
+	case errors.Is(err, errAbandoned):
+		return ctrl.Result{}, nil
+	case failed.waits:
+		return ctrl.Result{RequeueAfter: failed.retry}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+// comeBack returns a result that is no later than when the credential's life has to be extended.
+func comeBack(s *scope, result ctrl.Result) ctrl.Result {
+	if s.config.Status.Boot.CredentialExpirationTime == nil {
+		return result
+	}
+	if next := time.Until(extensionDue(s.config)); result.RequeueAfter == 0 || next < result.RequeueAfter {
+		result.RequeueAfter = max(next, retryInterval)
+	}
+	return result
+}
+
+// extensionDue is when the credential's life has to be extended: when half of it is over.
+func extensionDue(config *bootstrapv1.PoolbootConfig) time.Time {
+	return config.Status.Boot.CredentialExpirationTime.Add(-credentialTTL / 2)
+}
+
+// extendCredential keeps the credential that a host has alive.
+func (r *Reconciler) extendCredential(ctx context.Context, s *scope) error {
+	boot := s.config.Status.Boot
+	if boot.CredentialExpirationTime != nil && time.Now().Before(extensionDue(s.config)) {
+		return nil
+	}
+	expires, err := join.ExtendCredential(ctx, s.workload, boot.CredentialID, credentialTTL)
+	switch {
+	case apierrors.IsNotFound(err) && s.config.Spec.ConfigSource.Inline != nil:
+		expires, err = r.restoreCredential(ctx, s)
+	case apierrors.IsNotFound(err): // what ended stays ended: the host gets another one when it asks again
+		return r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) { config.Status.Boot.CredentialExpirationTime = nil })
+	}
+	if err != nil {
+		return err
+	}
+	wanted := false
+	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
+		if wanted = config.Status.Boot.CredentialID == boot.CredentialID; wanted {
+			config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expires}
+		}
+	})
+	if errors.Is(err, errAbandoned) || err == nil && !wanted { // meanwhile the host has joined, or the config is going
+		return errors.Join(err, join.DeleteCredential(ctx, s.workload, boot.CredentialID))
+	}
+	return err
+}

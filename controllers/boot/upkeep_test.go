@@ -1,0 +1,83 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+var _ = Describe("A host that has its configuration", func() {
+	var w *world
+
+	// served has the host's configuration prepared, and handed out for some time, with a credential that ends so soon.
+	served := func(ctx context.Context, ago, ends time.Duration) {
+		GinkgoHelper()
+		w = newSetting().world()
+		Expect(w.ask(ctx)).To(BeZero())
+		token := w.credentials(ctx)[0]
+		token.Data["expiration"] = []byte(time.Now().Add(ends).UTC().Format(time.RFC3339))
+		Expect(w.workload.Update(ctx, &token)).To(Succeed())
+		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Boot.ServedTime = microTime(time.Now().Add(-ago))
+			c.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: time.Now().Add(ends)}
+		})
+	}
+	ends := func(ctx context.Context) time.Time {
+		GinkgoHelper()
+		expires, err := time.Parse(time.RFC3339, string(w.credentials(ctx)[0].Data["expiration"]))
+		Expect(err).NotTo(HaveOccurred())
+		return expires
+	}
+
+	It("finds its credential alive when it takes long to join", func(ctx SpecContext) {
+		served(ctx, time.Hour, time.Minute)
+		result, err := w.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(credentialTTL), 10*time.Second))
+		Expect(result.RequeueAfter).To(BeNumerically("~", credentialTTL/2, 10*time.Second))
+		Expect(w.credentials(ctx)).To(HaveLen(1))
+	})
+
+	It("costs nothing while its credential lives long enough", func(ctx SpecContext) {
+		served(ctx, time.Minute, credentialTTL)
+		written := w.writes
+		result, err := w.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.writes).To(Equal(written))
+		Expect(result.RequeueAfter).To(BeNumerically("~", credentialTTL/2, 10*time.Second))
+	})
+
+	It("is given up when it takes longer than any host does", func(ctx SpecContext) {
+		served(ctx, joinPatience+time.Minute, time.Minute)
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(time.Minute), 10*time.Second))
+	})
+
+	It("gets no other credential by itself when its own ended", func(ctx SpecContext) {
+		served(ctx, time.Hour, -time.Minute)
+		token := w.credentials(ctx)[0]
+		Expect(w.workload.Delete(ctx, &token)).To(Succeed())
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.credentials(ctx)).To(BeEmpty())
+		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
+	})
+
+	It("stays prepared when its credential can't be extended, and that is tried again", func(ctx SpecContext) {
+		served(ctx, time.Hour, time.Minute)
+		w.before = func(int) error { return errors.New("not now") }
+		_, err := w.reconcile(ctx)
+		Expect(err).To(HaveOccurred())
+		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
+		w.before = nil
+		_, err = w.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(credentialTTL), 10*time.Second))
+	})
+})
