@@ -21,6 +21,9 @@ const (
 	// to get one by itself: Poolboot approves each request for the one Node it was made for.
 	Group = bootstrapapi.BootstrapDefaultGroup + ":poolboot"
 
+	// Life is how long a credential lives that nobody extends: long enough to download a configuration, restart and
+	// register.
+	Life = 15 * time.Minute
 	// MinLife is the life that a credential must have left to be handed to a host.
 	MinLife = 8 * time.Minute
 )

@@ -23,7 +23,7 @@ type overlays struct {
 
 func (o overlays) Get(ctx context.Context, config types.UID) (*server.Overlay, error) {
 	var secret corev1.Secret
-	err := o.cache.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: "overlay-" + string(config)}, &secret)
+	err := o.cache.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: bootstrapv1.OverlayNamePrefix + string(config)}, &secret)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -3,7 +3,6 @@ package boot
 import (
 	"context"
 	"errors"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,14 +12,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
-// credentialTTL is how long a join credential lives: long enough to download a configuration, restart and register.
-const credentialTTL = 15 * time.Minute
-
 // ensureCredential makes the host's join credential, or takes the one that lives. The record follows it, so one that a
 // crash kept from being recorded has to go, and the one that is replaced with it: a host that asks anew uses neither.
 func (r *Reconciler) ensureCredential(ctx context.Context, s *scope) (err error) {
 	recorded := s.config.Status.Boot.CredentialID
-	if s.credential, err = join.EnsureCredential(ctx, s.workload, s.owner(), recorded, credentialTTL); err != nil {
+	if s.credential, err = join.EnsureCredential(ctx, s.workload, s.owner(), recorded, join.Life); err != nil {
 		return err
 	}
 	if s.credential.ID == recorded || !s.triedBefore {

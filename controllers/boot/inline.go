@@ -70,7 +70,7 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 	if credential.ID != boot.CredentialID {
 		return lost("is not the one there, %s", credential.ID)
 	}
-	return join.RestoreCredential(ctx, s.workload, s.owner(), credential, credentialTTL)
+	return join.RestoreCredential(ctx, s.workload, s.owner(), credential, join.Life)
 }
 
 // findProvisioningHost finds the host behind the Machine once it may boot from the data Secret. Until then there is

@@ -44,5 +44,5 @@ func (r *Reconciler) storeOverlay(ctx context.Context, s *scope) error {
 }
 
 func (r *Reconciler) overlayKey(s *scope) client.ObjectKey {
-	return client.ObjectKey{Namespace: r.OverlayNamespace, Name: "overlay-" + string(s.config.UID)}
+	return client.ObjectKey{Namespace: r.OverlayNamespace, Name: bootstrapv1.OverlayNamePrefix + string(s.config.UID)}
 }

@@ -45,7 +45,7 @@ func comeBack(s *scope, result ctrl.Result) ctrl.Result {
 
 // extensionDue is when the credential's life has to be extended: when half of it is over.
 func extensionDue(config *bootstrapv1.PoolbootConfig) time.Time {
-	return config.Status.Boot.CredentialExpirationTime.Add(-credentialTTL / 2)
+	return config.Status.Boot.CredentialExpirationTime.Add(-join.Life / 2)
 }
 
 // extendCredential keeps the credential that a host has alive.
@@ -54,7 +54,7 @@ func (r *Reconciler) extendCredential(ctx context.Context, s *scope) error {
 	if boot.CredentialExpirationTime != nil && time.Now().Before(extensionDue(s.config)) {
 		return nil
 	}
-	expires, err := join.ExtendCredential(ctx, s.workload, boot.CredentialID, credentialTTL)
+	expires, err := join.ExtendCredential(ctx, s.workload, boot.CredentialID, join.Life)
 	switch {
 	case apierrors.IsNotFound(err) && s.config.Spec.ConfigSource.Inline != nil:
 		expires, err = r.restoreCredential(ctx, s)

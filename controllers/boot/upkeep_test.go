@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
 var _ = Describe("A host that has its configuration", func() {
@@ -40,18 +41,18 @@ var _ = Describe("A host that has its configuration", func() {
 		served(ctx, time.Hour, time.Minute)
 		result, err := w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(credentialTTL), 10*time.Second))
-		Expect(result.RequeueAfter).To(BeNumerically("~", credentialTTL/2, 10*time.Second))
+		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
+		Expect(result.RequeueAfter).To(BeNumerically("~", join.Life/2, 10*time.Second))
 		Expect(w.credentials(ctx)).To(HaveLen(1))
 	})
 
 	It("costs nothing while its credential lives long enough", func(ctx SpecContext) {
-		served(ctx, time.Minute, credentialTTL)
+		served(ctx, time.Minute, join.Life)
 		written := w.writes
 		result, err := w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(w.writes).To(Equal(written))
-		Expect(result.RequeueAfter).To(BeNumerically("~", credentialTTL/2, 10*time.Second))
+		Expect(result.RequeueAfter).To(BeNumerically("~", join.Life/2, 10*time.Second))
 	})
 
 	It("is given up when it takes longer than any host does", func(ctx SpecContext) {
@@ -78,6 +79,6 @@ var _ = Describe("A host that has its configuration", func() {
 		w.before = nil
 		_, err = w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(credentialTTL), 10*time.Second))
+		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
 	})
 })

@@ -29,7 +29,7 @@ func (r *Reconciler) endBoot(ctx context.Context, w client.Client, config *boots
 		}
 		*config = *marked
 	}
-	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: "overlay-" + string(config.UID)}}
+	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: bootstrapv1.OverlayNamePrefix + string(config.UID)}}
 	if err := r.Client.Delete(ctx, overlay); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("overlay Secret %s/%s: %w", overlay.Namespace, overlay.Name, err)
 	}

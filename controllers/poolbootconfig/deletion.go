@@ -27,7 +27,7 @@ const (
 
 // delete removes what the config left elsewhere and then its finalizer. The data Secret goes with its owner.
 func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) {
-	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: "overlay-" + string(s.config.UID)}}
+	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: bootstrapv1.OverlayNamePrefix + string(s.config.UID)}}
 	if err := r.Client.Delete(ctx, overlay); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("overlay Secret %s/%s: %w", overlay.Namespace, overlay.Name, err)
 	}

@@ -18,15 +18,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
-// credentialTTL is how long a join credential lives that nobody extends.
-const credentialTTL = 15 * time.Minute
-
-// credentialIDAnnotation is on an inline data Secret and holds the ID of the join credential in it.
-const credentialIDAnnotation = "bootstrap.cluster.x-k8s.io/credential-id"
-
 // inline returns the machine's whole configuration with its join credential. The credential's ID is written to the status
 // before it is rendered: after a crash the next try renders the same one, and one that was never recorded ends by itself
-// after credentialTTL. The annotations let the record be read back from the Secret.
+// after join.Life. The annotations let the record be read back from the Secret.
 func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]string, error) {
 	p, err := pool.OfRole(s.pools, s.config.Status.Pool)
 	if err != nil {
@@ -60,7 +54,7 @@ func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]s
 	value, err := ignition.Marshal(ignition.Merge(base, overlay))
 	return value, map[string]string{
 		bootstrapv1.OverlayConfigurationAnnotation: configuration,
-		credentialIDAnnotation:                     credential.ID,
+		bootstrapv1.CredentialIDAnnotation:         credential.ID,
 		bootstrapv1.OverlayExpiresAnnotation:       credential.Expires.UTC().Format(time.RFC3339),
 	}, err
 }
@@ -99,7 +93,7 @@ func (r *Reconciler) joinFacts(ctx context.Context, s *scope) (join.Cluster, joi
 		return fail(err)
 	}
 	old := s.config.Status.Boot.CredentialID
-	credential, err := join.EnsureCredential(ctx, w, client.ObjectKeyFromObject(s.config).String(), old, credentialTTL)
+	credential, err := join.EnsureCredential(ctx, w, client.ObjectKeyFromObject(s.config).String(), old, join.Life)
 	if err != nil {
 		return fail(err)
 	}
@@ -127,7 +121,7 @@ func readInline(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
 		return
 	}
 	if expires, err := time.Parse(time.RFC3339, secret.Annotations[bootstrapv1.OverlayExpiresAnnotation]); err == nil {
-		recordCredential(config, secret.Annotations[credentialIDAnnotation], expires)
+		recordCredential(config, secret.Annotations[bootstrapv1.CredentialIDAnnotation], expires)
 	}
 }
 

@@ -93,7 +93,7 @@ var _ = Describe("An inline data Secret", func() {
 				s.failing, s.late = failing, late
 				config := s.settle(ctx)
 				Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue(), "write %d", failing)
-				Expect(s.secret(ctx).Annotations[credentialIDAnnotation]).To(Equal(config.Status.Boot.CredentialID), "write %d", failing)
+				Expect(s.secret(ctx).Annotations[bootstrapv1.CredentialIDAnnotation]).To(Equal(config.Status.Boot.CredentialID), "write %d", failing)
 				Expect(s.tokens(ctx)).To(ContainElement(config.Status.Boot.CredentialID), "write %d", failing)
 				Expect(len(s.tokens(ctx))).To(BeNumerically("<=", 2), "write %d", failing)
 				if s.writes < failing {

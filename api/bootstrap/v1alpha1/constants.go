@@ -18,8 +18,14 @@ const (
 	TokenRevoked = "revoked"
 )
 
+// CredentialIDAnnotation is on an inline data Secret and holds the ID of the join credential in it.
+const CredentialIDAnnotation = "bootstrap.cluster.x-k8s.io/credential-id"
+
 // Overlay Secrets: the configuration of one machine, made when its host asks, in the config server's own namespace.
 const (
+	// OverlayNamePrefix and the UID of the PoolbootConfig make the name of an overlay Secret.
+	OverlayNamePrefix = "overlay-"
+
 	// OverlayLabel is on every overlay Secret; its value is the UID of the PoolbootConfig.
 	OverlayLabel = "bootstrap.cluster.x-k8s.io/overlay-for"
 
