@@ -31,6 +31,7 @@ type options struct {
 
 	configServerURL, configServerCAFile, overlayNamespace string
 	syncedLabels                                          []string
+	renderedConfigHistory                                 int
 
 	kubeAPIQPS, clusterCacheClientQPS     float32
 	kubeAPIBurst, clusterCacheClientBurst int
@@ -79,6 +80,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"The config server's namespace: the machines' overlay Secrets are kept there.")
 	fs.StringSliceVar(&o.syncedLabels, "additional-sync-machine-labels", nil,
 		"Regular expressions of Machine labels that go on Nodes beside Cluster API's own prefixes. Set them as for Cluster API's core manager.")
+	fs.IntVar(&o.renderedConfigHistory, "rendered-config-history", 5,
+		"How many rendered configs of each pool to keep although nothing uses them any more: the newest of those.")
 
 	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100, "Queries a second to the management cluster's API server.")
 	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200, "Queries to the management cluster's API server in one burst.")
@@ -110,6 +113,9 @@ func (o *options) validate() ([]*regexp.Regexp, error) {
 	o.configServerURL = strings.TrimRight(o.configServerURL, "/")
 	if o.overlayNamespace == "" {
 		return nil, fmt.Errorf("--overlay-namespace is empty: set it to the config server's namespace")
+	}
+	if o.renderedConfigHistory < 0 {
+		return nil, fmt.Errorf("--rendered-config-history=%d: set it to 0 or more", o.renderedConfigHistory)
 	}
 	synced := make([]*regexp.Regexp, 0, len(o.syncedLabels))
 	for _, expression := range o.syncedLabels {

@@ -32,6 +32,7 @@ var _ = Describe("Flags", func() {
 		o := parse()
 		Expect(o.validate()).To(BeEmpty())
 		Expect(o.overlayNamespace).To(Equal("poolboot-system"))
+		Expect(o.renderedConfigHistory).To(Equal(5))
 	})
 
 	It("take a URL with a slash at its end", func() {
@@ -58,6 +59,7 @@ var _ = Describe("Flags", func() {
 		Entry("a URL without TLS", "--config-server-url=http://poolboot:9444", "--config-server-url", "https"),
 		Entry("a URL with a path", "--config-server-url=https://poolboot/config", "--config-server-url", "without a path"),
 		Entry("no overlay namespace", "--overlay-namespace=", "--overlay-namespace"),
+		Entry("a negative history", "--rendered-config-history=-1", "--rendered-config-history", "0 or more"),
 		Entry("no regular expression", "--additional-sync-machine-labels=(", "--additional-sync-machine-labels", `"("`),
 	)
 })

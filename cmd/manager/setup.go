@@ -66,6 +66,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 	}{
 		{&machineconfigpool.Reconciler{
 			Client: cached, APIReader: live, WatchFilterValue: opts.watchFilter,
+			OverlayNamespace: opts.overlayNamespace, RenderedHistory: opts.renderedConfigHistory,
 		}, opts.machineConfigPoolConcurrency},
 		{&poolbootconfig.Reconciler{
 			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,

@@ -2,12 +2,14 @@ package machineconfigpool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,18 +35,24 @@ type site struct {
 	writes     int
 	// hidden keeps rendered configs from the reconciler's cache.
 	hidden bool
+	// blind keeps PoolbootConfigs from the reconciler's cache.
+	blind bool
+	// crash ends the reconciler at a write: before the first deletion or status patch for which it is true.
+	crash func(verb string) bool
 	// onPatch comes between what the reconciler read and its next patch of a status.
 	onPatch func()
 }
 
 const namespace = "site"
 
+var errCrash = errors.New("connection reset")
+
 func newSite(objects ...client.Object) *site {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme} {
 		Expect(add(scheme)).To(Succeed())
 	}
-	s := &site{events: events.NewFakeRecorder(100)}
+	s := &site{events: events.NewFakeRecorder(100), crash: func(string) bool { return false }}
 	s.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&poolv1.MachineConfigPool{}, &bootstrapv1.PoolbootConfig{}).
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -52,12 +60,21 @@ func newSite(objects ...client.Object) *site {
 				s.writes++
 				return c.Create(ctx, o, opts...)
 			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				if s.crash("delete") {
+					return errCrash
+				}
+				return c.Delete(ctx, o, opts...)
+			},
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 				s.writes++
 				return c.Patch(ctx, o, p, opts...)
 			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 				s.writes++
+				if s.crash("patch status") {
+					return errCrash
+				}
 				if s.onPatch != nil {
 					s.onPatch()
 				}
@@ -71,8 +88,14 @@ func newSite(objects ...client.Object) *site {
 			}
 			return c.Get(ctx, key, o, opts...)
 		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, is := list.(*bootstrapv1.PoolbootConfigList); is && s.blind {
+				return nil
+			}
+			return c.List(ctx, list, opts...)
+		},
 	})
-	s.reconciler = &Reconciler{Client: cached, APIReader: s.Client, Recorder: s.events}
+	s.reconciler = &Reconciler{Client: cached, APIReader: s.Client, Recorder: s.events, OverlayNamespace: "poolboot-system", RenderedHistory: 5}
 	return s
 }
 

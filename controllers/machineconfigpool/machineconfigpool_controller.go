@@ -1,6 +1,7 @@
 // Package machineconfigpool renders the MachineConfigs of every pool into one immutable MachineConfig and keeps the pool's
-// status: which rendered config its Machines boot with, how many of them do, and what keeps it from being rendered. What a
-// pool renders is decided in bootstrap/pool. It never touches Machines or Nodes.
+// status: which rendered config its Machines boot with, how many of them do, and what keeps it from being rendered. It
+// deletes rendered configs that nothing uses any more. What a pool renders is decided in bootstrap/pool. It never touches
+// Machines or Nodes.
 package machineconfigpool
 
 import (
@@ -27,20 +28,25 @@ import (
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools/status,verbs=patch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools/finalizers,verbs=update
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigs,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconciler reconciles MachineConfigPools.
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
-	// APIReader reads live: a rendered config that the cache does not know yet.
+	// APIReader reads live: a rendered config that the cache does not know yet, and who uses one that is to be deleted.
 	APIReader client.Reader
 	// Recorder takes events; left nil, SetupWithManager sets the manager's.
 	Recorder events.EventRecorder
 
+	// OverlayNamespace is where overlay Secrets are kept: the config server's own namespace.
+	OverlayNamespace string
+	// RenderedHistory is how many rendered configs of a pool are kept although nothing uses them.
+	RenderedHistory int
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
 }
@@ -73,7 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	r.tell(before, s, made)
-	return ctrl.Result{}, nil
+	return ctrl.Result{}, r.collect(ctx, s)
 }
 
 // adopt makes the pool the Cluster's, so that it moves and goes with it. It is no controller reference: many pools belong

@@ -20,8 +20,8 @@ import (
 
 // SetupWithManager adds the controller to a manager.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil {
-		return errors.New("machineconfigpool controller: Client and APIReader must be set")
+	if r.Client == nil || r.APIReader == nil || r.OverlayNamespace == "" {
+		return errors.New("machineconfigpool controller: Client, APIReader and OverlayNamespace must be set")
 	}
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("machineconfigpool-controller")

@@ -1,0 +1,134 @@
+package machineconfigpool
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// collect deletes the pool's rendered configs that nothing uses, but for the RenderedHistory newest of them. It comes after
+// everything else is written: a crash before leaves too many, never too few. The cache says which may go, and the API server
+// whether they still may.
+func (r *Reconciler) collect(ctx context.Context, s *scope) error {
+	if s.problem != nil {
+		return nil // what the pool is going to need is not known
+	}
+	cached, err := users(ctx, r.Client, s)
+	if err != nil {
+		return err
+	}
+	inUse, known := cached.inUse(s)
+	surplus := s.surplus(inUse, r.RenderedHistory)
+	if !known || len(surplus) == 0 {
+		return nil
+	}
+	live, err := users(ctx, r.APIReader, s)
+	if err != nil {
+		return err
+	}
+	booting, err := r.booting(ctx, s, live)
+	if err != nil {
+		return err
+	}
+	if inUse, known = live.inUse(s); !known {
+		return nil
+	}
+	for _, config := range surplus {
+		if inUse[config.Name] || booting[config.Name] {
+			continue
+		}
+		if err := r.Client.Delete(ctx, config, client.Preconditions{UID: &config.UID}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("MachineConfig %s, which nothing uses any more: %w", client.ObjectKeyFromObject(config), err)
+		}
+		ctrl.LoggerFrom(ctx).V(2).Info("Deleted a rendered config that nothing uses any more", "MachineConfig", config.Name)
+	}
+	return nil
+}
+
+// surplus returns the pool's own rendered configs that are not in use, without the history newest of them.
+func (s *scope) surplus(inUse map[string]bool, history int) []*poolv1.MachineConfig {
+	var unused []*poolv1.MachineConfig
+	for i := range s.configs {
+		c := &s.configs[i]
+		if metav1.IsControlledBy(c, s.pool) && c.Labels[poolv1.RenderedForLabel] == s.pool.Name && c.Name != s.rendered.Name && !inUse[c.Name] {
+			unused = append(unused, c)
+		}
+	}
+	slices.SortFunc(unused, func(a, b *poolv1.MachineConfig) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return unused[min(history, len(unused)):]
+}
+
+// possibleUsers are all objects of a namespace that may refer to a rendered config.
+type possibleUsers struct {
+	pools    poolv1.MachineConfigPoolList
+	machines bootstrapv1.PoolbootConfigList
+}
+
+func users(ctx context.Context, reader client.Reader, s *scope) (*possibleUsers, error) {
+	u, namespace := &possibleUsers{}, client.InNamespace(s.pool.Namespace)
+	if err := reader.List(ctx, &u.pools, namespace, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("MachineConfigPools of namespace %s: %w", s.pool.Namespace, err)
+	}
+	if err := reader.List(ctx, &u.machines, namespace, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("PoolbootConfigs of namespace %s: %w", s.pool.Namespace, err)
+	}
+	return u, nil
+}
+
+// inUse returns the names of the rendered configs that pools hand out and that Machines booted with, which are also what
+// their Nodes' annotations name. They are not known when a Machine that has joined has none on record, as just after
+// clusterctl move: then each may be its.
+func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
+	names = map[string]bool{s.pool.Status.Configuration.Name: true}
+	for i := range u.pools.Items {
+		if c := u.pools.Items[i].Status.Configuration; c != nil {
+			names[c.Name] = true
+		}
+	}
+	for i := range u.machines.Items {
+		c := &u.machines.Items[i]
+		if c.Status.Configuration == "" && c.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked {
+			return nil, false
+		}
+		names[c.Status.Configuration] = true
+	}
+	return names, true
+}
+
+// booting returns the names of the rendered configs that hosts may still be sent to: those in overlays, and those in inline
+// bootstrap Secrets, which stand before they are on record.
+func (r *Reconciler) booting(ctx context.Context, s *scope, u *possibleUsers) (map[string]bool, error) {
+	ours := map[string]bool{"": true} // inline Secrets have no such label
+	for i := range u.machines.Items {
+		ours[string(u.machines.Items[i].UID)] = true
+	}
+	names := map[string]bool{}
+	for _, options := range [][]client.ListOption{
+		{client.InNamespace(r.OverlayNamespace), client.HasLabels{bootstrapv1.OverlayLabel}},
+		{client.InNamespace(s.pool.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.pool.Spec.ClusterName}},
+	} {
+		secrets := &metav1.PartialObjectMetadataList{}
+		secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+		if err := r.APIReader.List(ctx, secrets, options...); err != nil {
+			return nil, fmt.Errorf("reading the Secrets of booting hosts: %w", err)
+		}
+		for i := range secrets.Items {
+			if ours[secrets.Items[i].Labels[bootstrapv1.OverlayLabel]] {
+				names[secrets.Items[i].Annotations[bootstrapv1.OverlayConfigurationAnnotation]] = true
+			}
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,202 @@
+package machineconfigpool
+
+import (
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// overlay is what a host is told that boots with a rendered config.
+func overlay(uid, configuration string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "poolboot-system", Name: bootstrapv1.OverlayNamePrefix + uid,
+		Labels:      map[string]string{bootstrapv1.OverlayLabel: uid},
+		Annotations: map[string]string{bootstrapv1.OverlayConfigurationAnnotation: configuration}}}
+}
+
+var _ = Describe("Rendered configs", func() {
+	var (
+		infra *poolv1.MachineConfig
+		s     *site
+		made  []string // the names of what the pool infra rendered, in order
+	)
+	// render changes the pool's MachineConfig and returns the name of what the pool then hands out.
+	render := func(content string) string {
+		GinkgoHelper()
+		s.set(infra, content)
+		return s.reconcile("infra").Status.Configuration.Name
+	}
+	left := func() []string {
+		GinkgoHelper()
+		list := &poolv1.MachineConfigList{}
+		Expect(s.List(ctx(), list, client.MatchingLabels{poolv1.RenderedForLabel: "infra"})).To(Succeed())
+		var names []string
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		return names
+	}
+	reconcile := func() error {
+		_, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: "infra"}})
+		return err
+	}
+
+	BeforeEach(func() {
+		infra = config("50-infra", "infra", "0")
+		s = newSite(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour), infra)
+		// Eight, of which the last is the pool's; a minute lies between each and the next.
+		made = nil
+		s.reconciler.RenderedHistory = 100
+		for i := range 8 {
+			name := render(fmt.Sprint(i))
+			rendered := &poolv1.MachineConfig{}
+			Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: name}, rendered)).To(Succeed())
+			rendered.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC))
+			Expect(s.Update(ctx(), rendered)).To(Succeed())
+			made = append(made, name)
+		}
+		s.reconciler.RenderedHistory = 2
+	})
+
+	It("that nothing uses go, but for the newest of them", func() {
+		s.reconcile("infra")
+		Expect(left()).To(ConsistOf(made[5:]))
+		s.reconciler.RenderedHistory = 0
+		s.reconcile("infra")
+		Expect(left()).To(ConsistOf(made[7]))
+	})
+
+	DescribeTable("stay while something refers to them",
+		func(refers func(name string)) {
+			refers(made[1])
+			s.reconcile("infra")
+			Expect(left()).To(ConsistOf(made[1], made[5], made[6], made[7]))
+		},
+		Entry("a Machine that booted with it, and so its Node", func(name string) {
+			Expect(s.Create(ctx(), machine("m1", "infra", name, true))).To(Succeed())
+		}),
+		Entry("a Machine that booted with it and is recorded in another pool now", func(name string) {
+			Expect(s.Create(ctx(), machine("m1", "worker", name, true))).To(Succeed())
+		}),
+		Entry("a Machine that is being deleted", func(name string) {
+			m := machine("m1", "infra", name, true)
+			m.Finalizers = []string{bootstrapv1.Finalizer}
+			Expect(s.Create(ctx(), m)).To(Succeed())
+			Expect(s.Delete(ctx(), m)).To(Succeed())
+		}),
+		Entry("the overlay of a host that may be asking for it now", func(name string) {
+			m := machine("m1", "infra", made[7], false)
+			m.UID = "m1"
+			Expect(s.Create(ctx(), m)).To(Succeed())
+			Expect(s.Create(ctx(), overlay("m1", name))).To(Succeed())
+		}),
+		Entry("an inline bootstrap Secret that is not on record yet", func(name string) {
+			Expect(s.Create(ctx(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m1",
+				Labels:      map[string]string{clusterv1.ClusterNameLabel: "c1"},
+				Annotations: map[string]string{bootstrapv1.OverlayConfigurationAnnotation: name}}})).To(Succeed())
+		}),
+		Entry("a pool that hands it out", func(name string) {
+			p := newPool("other", "other", 0)
+			p.Status.Configuration = &poolv1.PoolConfiguration{Name: name}
+			Expect(s.Create(ctx(), p)).To(Succeed())
+		}),
+	)
+
+	It("stay while their own pool is paused on them, and so does what waits", func() {
+		p := s.pool("infra")
+		p.Spec.Paused = true
+		Expect(s.Update(ctx(), p)).To(Succeed())
+		s.set(infra, "waits")
+		s.reconciler.RenderedHistory = 0
+		s.reconcile("infra", "infra")
+		Expect(left()).To(ConsistOf(made[7], HavePrefix("rendered-infra-")))
+		Expect(s.pool("infra").Status.Configuration.Name).To(Equal(made[7]))
+	})
+
+	It("all stay while it is not known what a Machine that has joined runs, as just after a move", func() {
+		moved := machine("m1", "infra", "", false)
+		moved.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenRevoked}
+		Expect(s.Create(ctx(), moved)).To(Succeed())
+		s.reconcile("infra")
+		Expect(left()).To(ConsistOf(made))
+		moved.Status.Configuration = made[0]
+		Expect(s.Status().Update(ctx(), moved)).To(Succeed())
+		s.reconcile("infra")
+		Expect(left()).To(ConsistOf(made[0], made[5], made[6], made[7]))
+	})
+
+	It("all stay while the pool can't be rendered", func() {
+		infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.0.0"}}`)
+		Expect(s.Update(ctx(), infra)).To(Succeed())
+		s.reconcile("infra")
+		Expect(left()).To(ConsistOf(made))
+	})
+
+	It("go when only a Machine elsewhere has one of that name", func() {
+		elsewhere := machine("m1", "infra", made[1], true)
+		elsewhere.Namespace, elsewhere.UID = "elsewhere", "m2"
+		Expect(s.Create(ctx(), elsewhere)).To(Succeed())
+		Expect(s.Create(ctx(), overlay("m2", made[1]))).To(Succeed())
+		s.reconcile("infra")
+		Expect(left()).To(ConsistOf(made[5:]))
+	})
+
+	It("of other pools, and MachineConfigs of people, are none of its business", func() {
+		foreign := config("rendered-like", "gpu", "")
+		foreign.Labels[poolv1.RenderedForLabel] = "infra"
+		Expect(s.Create(ctx(), foreign)).To(Succeed())
+		worker := s.reconcile("worker").Status.Configuration.Name
+		s.reconciler.RenderedHistory = 0
+		s.reconcile("infra")
+		Expect(left()).To(ConsistOf(made[7], foreign.Name))
+		Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: worker}, &poolv1.MachineConfig{})).To(Succeed())
+	})
+
+	It("come back under their name, byte for byte, when a change is taken back after they went", func() {
+		first := &poolv1.MachineConfig{}
+		Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: made[0]}, first)).To(Succeed())
+		s.reconcile("infra")
+		Expect(left()).NotTo(ContainElement(made[0]))
+		Expect(render("0")).To(Equal(made[0]))
+		again := &poolv1.MachineConfig{}
+		Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: made[0]}, again)).To(Succeed())
+		Expect(again.Spec).To(Equal(first.Spec))
+		Expect(s.pool("infra")).To(haveCondition(poolv1.DegradedCondition, no, poolv1.AsExpectedReason))
+	})
+
+	It("are not deleted before the status is written, and all of the surplus is in the end, whichever write fails", func() {
+		s.set(infra, "8")
+		s.crash = func(verb string) bool { return verb == "patch status" }
+		Expect(reconcile()).To(MatchError(errCrash))
+		Expect(left()).To(HaveLen(9))
+
+		deletions := 0
+		s.crash = func(verb string) bool {
+			if verb == "delete" {
+				deletions++
+			}
+			return deletions == 3
+		}
+		Expect(reconcile()).To(MatchError(errCrash))
+		Expect(left()).To(HaveLen(7))
+		Expect(reconcile()).To(Succeed())
+		Expect(left()).To(ConsistOf(made[6], made[7], s.pool("infra").Status.Configuration.Name))
+	})
+
+	It("are not deleted when the cache has not seen yet who uses them", func() {
+		Expect(s.Create(ctx(), machine("m1", "infra", made[1], true))).To(Succeed())
+		s.blind = true
+		s.reconcile("infra")
+		Expect(left()).To(ConsistOf(made[1], made[5], made[6], made[7]))
+	})
+})
