@@ -84,6 +84,17 @@ func (s taintSet) taints() []corev1.Taint {
 	return taints
 }
 
+// AppliedTaints is the value of the annotation pool.cluster.x-k8s.io/applied-taints for the taints that a pool declares, ""
+// for none.
+func AppliedTaints(declared []corev1.Taint) string {
+	words := make([]string, 0, len(declared))
+	for i := range declared {
+		words = append(words, declared[i].ToString())
+	}
+	slices.Sort(words)
+	return strings.Join(words, ",")
+}
+
 func taintProblem(taint corev1.Taint) string {
 	if problems := validation.IsQualifiedName(taint.Key); problems != nil {
 		return "key: " + strings.Join(problems, "; ")

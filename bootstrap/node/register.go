@@ -37,17 +37,15 @@ func Register(in Input) (Registration, error) {
 	if err != nil {
 		return Registration{}, err
 	}
-	return Registration{
-		Name:       in.NodeName,
-		ProviderID: in.ProviderID,
-		Labels:     labels,
-		Taints:     taints,
-		Annotations: map[string]string{
-			poolv1.NodeConfigAnnotation:        klog.KObj(in.Config).String(),
-			poolv1.NodeCurrentConfigAnnotation: in.RenderedConfig,
-			poolv1.NodeDesiredConfigAnnotation: in.RenderedConfig,
-		},
-	}, nil
+	annotations := map[string]string{
+		poolv1.NodeConfigAnnotation:        klog.KObj(in.Config).String(),
+		poolv1.NodeCurrentConfigAnnotation: in.RenderedConfig,
+		poolv1.NodeDesiredConfigAnnotation: in.RenderedConfig,
+	}
+	if applied := AppliedTaints(in.Pool.Spec.NodeTaints); applied != "" {
+		annotations[poolv1.NodeAppliedTaintsAnnotation] = applied
+	}
+	return Registration{Name: in.NodeName, ProviderID: in.ProviderID, Labels: labels, Taints: taints, Annotations: annotations}, nil
 }
 
 // validate checks the names that the kubelet will use. A Node's name may be longer than a label value, but the kubelet

@@ -125,6 +125,7 @@ var _ = Describe("a Node's registration", func() {
 			{Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule},
 			{Key: "pool.cluster.x-k8s.io/unassigned", Effect: corev1.TaintEffectNoSchedule},
 		}))
+		Expect(registration.Annotations).To(HaveKeyWithValue("pool.cluster.x-k8s.io/applied-taints", node.AppliedTaints(in.Pool.Spec.NodeTaints)))
 	})
 
 	It("is made beforehand as a Node that is not Ready", func() {

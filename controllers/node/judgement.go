@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,6 +46,8 @@ type judgement struct {
 type record struct {
 	pool string
 	node bootstrapv1.NodeReference
+	// configuration is the rendered config that the Node booted with, when the record has lost it; else "".
+	configuration string
 }
 
 // judge compares a Node with its record. On a Node with the recorded UID the labels are the truth and the record follows
@@ -102,6 +105,7 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 		return no(bootstrapv1.NodeOutsidePoolReason, "Node %s: %s", wanted.Name, err)
 	}
 	addLabels(wanted, declared)
+	declareTaints(wanted, p.Spec.NodeTaints)
 	setPoolLabel(wanted, role, f.machine)
 	setAnnotation(wanted, poolv1.NodeConfigAnnotation, client.ObjectKeyFromObject(f.config).String())
 	if p.Status.Configuration != nil {
@@ -115,6 +119,9 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 	}
 
 	j := judgement{node: wanted, record: &record{pool: role, node: bootstrapv1.NodeReference{Name: wanted.Name, UID: string(wanted.UID)}}}
+	if f.config.Status.Configuration == "" {
+		j.record.configuration = bootedWith(wanted)
+	}
 	booted := f.config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked
 	switch {
 	case util.IsNodeReady(wanted):
@@ -150,7 +157,7 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 	if host := f.config.Status.Host; host != nil {
 		addLabels(wanted, map[string]string{poolv1.NodeMetal3UUIDLabel: host.UID})
 	}
-	addTaints(wanted, p.Spec.NodeTaints)
+	declareTaints(wanted, p.Spec.NodeTaints)
 	addTaints(wanted, f.config.Spec.NodeTaints)
 	setAnnotation(wanted, poolv1.NodeConfigAnnotation, client.ObjectKeyFromObject(f.config).String())
 	if booted := f.config.Status.Configuration; booted != "" && wanted.Annotations[poolv1.NodeCurrentConfigAnnotation] == "" {
@@ -266,6 +273,29 @@ func addTaints(node *corev1.Node, taints []corev1.Taint) {
 			node.Spec.Taints = append(node.Spec.Taints, taints[i])
 		}
 	}
+}
+
+// declareTaints adds the taints that a Node's pool declares, each once: one that is listed as applied and is not there, a
+// person removed. The list follows the declaration, so that what is declared anew, or by the pool that a Node moves to, is
+// added again.
+func declareTaints(node *corev1.Node, declared []corev1.Taint) {
+	applied := strings.Split(node.Annotations[poolv1.NodeAppliedTaintsAnnotation], ",")
+	addTaints(node, slices.DeleteFunc(slices.Clone(declared), func(t corev1.Taint) bool { return slices.Contains(applied, t.ToString()) }))
+	if list := registration.AppliedTaints(declared); list != "" {
+		setAnnotation(node, poolv1.NodeAppliedTaintsAnnotation, list)
+	} else {
+		delete(node.Annotations, poolv1.NodeAppliedTaintsAnnotation)
+	}
+}
+
+// bootedWith returns the rendered config that a Node's annotation names, "" when it names none. A kubelet may write
+// annotations of its own Node, so what can't be a name is passed over.
+func bootedWith(node *corev1.Node) string {
+	name := node.Annotations[poolv1.NodeCurrentConfigAnnotation]
+	if !strings.HasPrefix(name, poolv1.RenderedNamePrefix) || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return ""
+	}
+	return name
 }
 
 // setPoolLabel sets the label that names the pool, which is Poolboot's own, unless the Machine has it: then Cluster API keeps

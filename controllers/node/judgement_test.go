@@ -22,7 +22,10 @@ const (
 	newUID      = "new-node-uid"
 )
 
-var unassigned = corev1.Taint{Key: poolv1.NodeUnassignedTaint, Effect: corev1.TaintEffectNoSchedule}
+var (
+	unassigned = corev1.Taint{Key: poolv1.NodeUnassignedTaint, Effect: corev1.TaintEffectNoSchedule}
+	infraTaint = corev1.Taint{Key: "example.com/infra", Effect: corev1.TaintEffectNoSchedule}
+)
 
 func newPool(role string, labels map[string]string) poolv1.MachineConfigPool {
 	return poolv1.MachineConfigPool{
@@ -35,7 +38,7 @@ func newPool(role string, labels map[string]string) poolv1.MachineConfigPool {
 // pools are those of the tests: worker, infra with a label and a taint of its own, and edge.
 func pools() []poolv1.MachineConfigPool {
 	infra := newPool("infra", map[string]string{"example.com/tier": "infra"})
-	infra.Spec.NodeTaints = []corev1.Taint{{Key: "example.com/infra", Effect: corev1.TaintEffectNoSchedule}}
+	infra.Spec.NodeTaints = []corev1.Taint{infraTaint}
 	return []poolv1.MachineConfigPool{newPool("worker", nil), infra, newPool("edge", nil)}
 }
 
@@ -84,9 +87,10 @@ func newNode() *corev1.Node {
 				poolv1.NodeConfigAnnotation:        namespace + "/" + name,
 				poolv1.NodeCurrentConfigAnnotation: "rendered-infra-0",
 				poolv1.NodeDesiredConfigAnnotation: "rendered-infra-1",
+				poolv1.NodeAppliedTaintsAnnotation: "example.com/infra:NoSchedule",
 			},
 		},
-		Spec:   corev1.NodeSpec{ProviderID: "metal3://site/host-3/m3", Taints: []corev1.Taint{unassigned}},
+		Spec:   corev1.NodeSpec{ProviderID: "metal3://site/host-3/m3", Taints: []corev1.Taint{unassigned, infraTaint}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}},
 	}
 }
@@ -96,6 +100,7 @@ func bare(node *corev1.Node) {
 	node.UID = newUID
 	node.Labels = map[string]string{poolv1.NodePoolLabel: "worker"}
 	node.Annotations = nil
+	node.Spec.Taints = []corev1.Taint{unassigned}
 }
 
 func ready(node *corev1.Node) {
@@ -212,8 +217,9 @@ var _ = Describe("A Node's place in its pool", func() {
 			poolv1.NodeConfigAnnotation:        namespace + "/" + name,
 			poolv1.NodeCurrentConfigAnnotation: "rendered-infra-0",
 			poolv1.NodeDesiredConfigAnnotation: "rendered-infra-1",
+			poolv1.NodeAppliedTaintsAnnotation: "example.com/infra:NoSchedule",
 		}))
-		Expect(j.node.Spec.Taints).To(ConsistOf(HaveField("Key", "example.com/infra")))
+		Expect(j.node.Spec.Taints).To(ConsistOf(infraTaint))
 	})
 
 	It("drops, once, what the flags of a kubelet that registered anew bring along from the pool that its host booted into", func() {
@@ -253,7 +259,7 @@ var _ = Describe("A Node's place in its pool", func() {
 		Expect(j.node.Labels).To(HaveKeyWithValue("example.com/tier", "mine"))
 		Expect(j.node.Labels).To(HaveKeyWithValue("example.com/other", "mine"))
 		Expect(j.node.Annotations).To(HaveKeyWithValue("example.com/note", "mine"))
-		Expect(j.node.Spec.Taints).To(ConsistOf(HaveField("Key", "example.com/mine")))
+		Expect(j.node.Spec.Taints).To(ConsistOf(infraTaint, HaveField("Key", "example.com/mine")))
 	})
 
 	It("leaves a pool label alone that the Machine has: Cluster API keeps that one", func() {
@@ -279,7 +285,12 @@ var _ = Describe("A Node's place in its pool", func() {
 	})
 
 	It("is taken on record from the Node when the record is lost", func() {
-		j := judge(situation(ready, noRecord, func(config *bootstrapv1.PoolbootConfig) { config.Status.Pool = "worker" }))
-		Expect(j.record).To(Equal(&record{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
+		lost := func(config *bootstrapv1.PoolbootConfig) {
+			config.Status.Pool, config.Status.Configuration = "worker", ""
+		}
+		j := judge(situation(ready, noRecord, lost))
+		Expect(j.record).To(Equal(&record{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}, configuration: "rendered-infra-0"}))
+		j = judge(situation(ready, noRecord, lost, func(node *corev1.Node) { node.Annotations[poolv1.NodeCurrentConfigAnnotation] = "of/a/kubelet" }))
+		Expect(j.record.configuration).To(BeEmpty())
 	})
 })

@@ -172,6 +172,9 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 	}
 	if j.record != nil {
 		status.Pool, status.Node = j.record.pool, &j.record.node
+		if j.record.configuration != "" {
+			status.Configuration = j.record.configuration
+		}
 	}
 	if j.condition != nil {
 		conditions.Set(f.config, *j.condition)

@@ -30,6 +30,10 @@ const (
 
 	// NodeDesiredConfigAnnotation names the rendered config that a Node ought to run: that of its pool.
 	NodeDesiredConfigAnnotation = "pool.cluster.x-k8s.io/desired-config"
+
+	// NodeAppliedTaintsAnnotation lists the taints of its pool that were put on a Node, as <key>=<value>:<effect> with commas
+	// between them. Each is put on a Node once: one that is listed and not there was removed by a person.
+	NodeAppliedTaintsAnnotation = "pool.cluster.x-k8s.io/applied-taints"
 )
 
 // RenderedForLabel is on every rendered MachineConfig and holds the name of the pool it was rendered for.

@@ -37,13 +37,14 @@ type MachineConfigPoolSpec struct {
 	// +optional
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
-	// nodeLabels are put on the pool's Nodes when they are registered. They are only ever added: a value that a person
-	// set on a Node stays.
+	// nodeLabels are put on the pool's Nodes when they are registered, and on those that stand and lack them. They are only
+	// ever added: a value that a person set on a Node stays.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 
-	// nodeTaints are put on the pool's Nodes when they are registered.
+	// nodeTaints are put on the pool's Nodes when they are registered, and once on those that stand and lack them. They are
+	// only ever added: a taint that a person changed stays, and one that a person removed does not come back.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
