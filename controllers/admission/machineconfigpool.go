@@ -22,12 +22,12 @@ import (
 )
 
 // +kubebuilder:webhook:verbs=create;update,path=/mutate-pool-cluster-x-k8s-io-v1alpha1-machineconfigpool,mutating=true,failurePolicy=fail,matchPolicy=Equivalent,groups=pool.cluster.x-k8s.io,resources=machineconfigpools,versions=v1alpha1,name=default.machineconfigpool.pool.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
-// +kubebuilder:webhook:verbs=create;update,path=/validate-pool-cluster-x-k8s-io-v1alpha1-machineconfigpool,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=pool.cluster.x-k8s.io,resources=machineconfigpools,versions=v1alpha1,name=validation.machineconfigpool.pool.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
+// +kubebuilder:webhook:verbs=create;update;delete,path=/validate-pool-cluster-x-k8s-io-v1alpha1-machineconfigpool,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=pool.cluster.x-k8s.io,resources=machineconfigpools,versions=v1alpha1,name=validation.machineconfigpool.pool.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
 
 // MachineConfigPool defaults and validates MachineConfigPools: labels that put a Node in the pool, and in no other, must be
-// derivable, and a role belongs to one pool of a cluster.
+// derivable, and a role belongs to one pool of a cluster. A pool that is needed is not deleted.
 type MachineConfigPool struct {
-	// Reader reads pools and MachineConfigs live.
+	// Reader reads pools, MachineConfigs, PoolbootConfigs and Clusters live.
 	Reader client.Reader
 }
 
@@ -44,17 +44,25 @@ func (*MachineConfigPool) Default(_ context.Context, p *poolv1.MachineConfigPool
 
 // ValidateCreate refuses a pool that no Node could be registered in, and warns of one that is probably not meant so.
 func (w *MachineConfigPool) ValidateCreate(ctx context.Context, p *poolv1.MachineConfigPool) (admission.Warnings, error) {
-	pools := &poolv1.MachineConfigPoolList{}
-	if err := w.Reader.List(ctx, pools, client.InNamespace(p.Namespace)); err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("MachineConfigPools of namespace %s: %w", p.Namespace, err))
+	others, err := w.others(ctx, p)
+	if err != nil {
+		return nil, err
 	}
-	others := slices.DeleteFunc(pools.Items, func(other poolv1.MachineConfigPool) bool {
-		return other.Name == p.Name || other.Spec.ClusterName != p.Spec.ClusterName
-	})
 	if err := invalid(poolv1.GroupVersion.WithKind("MachineConfigPool"), p, validatePool(p, others)); err != nil {
 		return nil, err
 	}
 	return w.warnings(ctx, p)
+}
+
+// others returns the other pools of a pool's Cluster.
+func (w *MachineConfigPool) others(ctx context.Context, p *poolv1.MachineConfigPool) ([]poolv1.MachineConfigPool, error) {
+	pools := &poolv1.MachineConfigPoolList{}
+	if err := w.Reader.List(ctx, pools, client.InNamespace(p.Namespace)); err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("MachineConfigPools of namespace %s: %w", p.Namespace, err))
+	}
+	return slices.DeleteFunc(pools.Items, func(other poolv1.MachineConfigPool) bool {
+		return other.Name == p.Name || other.Spec.ClusterName != p.Spec.ClusterName
+	}), nil
 }
 
 // ValidateUpdate holds a change of the spec to what ValidateCreate asks for.
@@ -63,11 +71,6 @@ func (w *MachineConfigPool) ValidateUpdate(ctx context.Context, before, p *poolv
 		return nil, nil
 	}
 	return w.ValidateCreate(ctx, p)
-}
-
-// ValidateDelete lets every pool be deleted.
-func (*MachineConfigPool) ValidateDelete(context.Context, *poolv1.MachineConfigPool) (admission.Warnings, error) {
-	return nil, nil
 }
 
 // validatePool checks a pool by itself and among the others of its cluster.

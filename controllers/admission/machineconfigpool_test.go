@@ -113,6 +113,12 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			"spec.nodeSelector", "gpu"),
 		Entry("labels that another pool's Nodes have", aPool("infra", "infra", nodeSelector(map[string]string{"example.com/site": "a"})),
 			"spec.nodeSelector", "MachineConfigPool gpu"),
+		Entry("labels of another pool and one more", aPool("infra", "infra", nodeSelector(map[string]string{"node-role.kubernetes.io/gpu": "", "example.com/x": ""})),
+			"spec.nodeSelector", "gpu"),
+		Entry("some of the labels that another pool selects by", aPool("infra", "infra", nodeSelector(nil,
+			metav1.LabelSelectorRequirement{Key: "example.com/site", Operator: metav1.LabelSelectorOpExists})), "spec.nodeSelector", "MachineConfigPool gpu"),
+		Entry("labels of the worker pool's Nodes", aPool("infra", "infra", nodeSelector(map[string]string{"node-role.kubernetes.io/worker": ""})),
+			"spec.nodeSelector", "MachineConfigPool worker"),
 		Entry("a name that no label can hold", aPool(strings.Repeat("a", 64), "infra"), "metadata.name", "shorter"),
 		Entry("a taint without an effect", aPool("infra", "infra", nodeTaints(corev1.Taint{Key: "a"})), "spec.nodeTaints[0].effect"),
 		Entry("a malformed taint", aPool("infra", "infra", nodeTaints(corev1.Taint{Key: "a b", Value: "c d", Effect: corev1.TaintEffectNoSchedule})),
@@ -156,7 +162,6 @@ var _ = Describe("MachineConfigPool webhook", func() {
 		Expect(webhook.ValidateUpdate(ctx(), before, after)).Error().NotTo(HaveOccurred())
 		after.Spec.Paused = true
 		Expect(webhook.ValidateUpdate(ctx(), before, after)).Error().To(refuse("spec.role"))
-		Expect(webhook.ValidateDelete(ctx(), after)).Error().NotTo(HaveOccurred())
 	})
 
 	It("does not take a pool unseen when the others can't be read", func() {

@@ -45,7 +45,7 @@ var _ = Describe("the ServiceAccounts", func() {
 		Entry(nil, "poolboot-manager", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", subresource: "status", verbs: []string{"patch"}}),
 		Entry(nil, "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigpools", verbs: append(read, "patch")}),
 		Entry(nil, "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigpools", subresource: "status", verbs: []string{"patch"}}),
-		Entry(nil, "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigs", verbs: append(read, "create")}),
+		Entry(nil, "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigs", verbs: append(read, "create", "delete")}),
 		Entry(nil, "poolboot-manager", right{group: "cluster.x-k8s.io", resource: "clusters", verbs: read}),
 		Entry(nil, "poolboot-manager", right{group: "cluster.x-k8s.io", resource: "machines", verbs: read}),
 		Entry(nil, "poolboot-manager", right{group: "infrastructure.cluster.x-k8s.io", resource: "metal3machines", verbs: read}),

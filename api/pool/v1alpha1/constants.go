@@ -36,6 +36,11 @@ const (
 	NodeAppliedTaintsAnnotation = "pool.cluster.x-k8s.io/applied-taints"
 )
 
+// ForceDeleteAnnotation with the value "true" lets a MachineConfigPool be deleted although Machines are recorded in it or other
+// pools inherit from it. Machines that have not booted then wait for a pool; Nodes keep their labels and are in the pool
+// that those name now.
+const ForceDeleteAnnotation = "pool.cluster.x-k8s.io/force-delete"
+
 // RenderedForLabel is on every rendered MachineConfig and holds the name of the pool it was rendered for.
 const RenderedForLabel = "pool.cluster.x-k8s.io/rendered-for"
 

@@ -1,0 +1,109 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// maxNames is how many names an answer lists.
+const maxNames = 10
+
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools;machineconfigs,verbs=list
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=list
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get
+
+// ValidateDelete refuses to delete a pool that Machines are recorded in, and the worker pool while others inherit from it,
+// unless the annotation ForceDeleteAnnotation is on it. A pool that goes with its Cluster, or moves with it, may always go,
+// and so may one of two with the same role.
+func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.MachineConfigPool) (admission.Warnings, error) {
+	if _, moves := p.Annotations[clusterctlv1.DeleteForMoveAnnotation]; moves || p.Annotations[poolv1.ForceDeleteAnnotation] == "true" {
+		return nil, nil
+	}
+	if goes, err := w.clusterGoes(ctx, p); err != nil || goes {
+		return nil, err
+	}
+	others, err := w.others(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	others = slices.DeleteFunc(others, func(other poolv1.MachineConfigPool) bool { return !other.DeletionTimestamp.IsZero() })
+	if slices.ContainsFunc(others, func(other poolv1.MachineConfigPool) bool { return other.Spec.Role == p.Spec.Role }) {
+		return nil, nil
+	}
+	machines, err := w.machines(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	const force = "annotate the pool with " + poolv1.ForceDeleteAnnotation + "=true to delete it all the same"
+	var why []string
+	if len(machines) > 0 {
+		why = append(why, fmt.Sprintf("%d Machine(s) are recorded in it: %s; give their Nodes the labels of another pool, or delete the Machines",
+			len(machines), list(machines)))
+	}
+	if p.Spec.Role == poolv1.RoleWorker && len(others) > 0 {
+		var names []string
+		for i := range others {
+			names = append(names, others[i].Name)
+		}
+		why = append(why, fmt.Sprintf("%d pool(s) of Cluster %s inherit from it: %s; delete those first", len(names), p.Spec.ClusterName, list(names)))
+	}
+	if len(why) == 0 {
+		return nil, nil
+	}
+	return nil, apierrors.NewForbidden(poolv1.GroupVersion.WithResource("machineconfigpools").GroupResource(), p.Name,
+		fmt.Errorf("%s; or %s", strings.Join(why, "; "), force))
+}
+
+// clusterGoes says whether a pool's Cluster is gone or going: what belongs to it goes with it.
+func (w *MachineConfigPool) clusterGoes(ctx context.Context, p *poolv1.MachineConfigPool) (bool, error) {
+	cluster := &clusterv1.Cluster{}
+	key := client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterName}
+	if err := w.Reader.Get(ctx, key, cluster); apierrors.IsNotFound(err) {
+		return true, nil
+	} else if err != nil {
+		return false, apierrors.NewInternalError(fmt.Errorf("pool's Cluster %s: %w", key, err))
+	}
+	return !cluster.DeletionTimestamp.IsZero(), nil
+}
+
+// machines returns the names of the Machines that are recorded in a pool.
+func (w *MachineConfigPool) machines(ctx context.Context, p *poolv1.MachineConfigPool) ([]string, error) {
+	configs := &bootstrapv1.PoolbootConfigList{}
+	if err := w.Reader.List(ctx, configs, client.InNamespace(p.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterName}); err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("PoolbootConfigs of Cluster %s/%s: %w", p.Namespace, p.Spec.ClusterName, err))
+	}
+	var names []string
+	for i := range configs.Items {
+		c := &configs.Items[i]
+		if c.Status.Pool != p.Spec.Role {
+			continue
+		}
+		name := c.Name
+		if owner := slices.IndexFunc(c.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Machine" }); owner >= 0 {
+			name = c.OwnerReferences[owner].Name
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// list writes the first of some names, sorted, and says when there are more.
+func list(names []string) string {
+	slices.Sort(names)
+	if len(names) <= maxNames {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
+}

@@ -1,0 +1,123 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var _ = Describe("Deletion of a MachineConfigPool", func() {
+	now := metav1.Now()
+	cluster := func() *clusterv1.Cluster {
+		return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Namespace: "site"}}
+	}
+	// machine returns the PoolbootConfig <name>-boot of the Machine <name>, recorded in a pool of a Cluster.
+	machine := func(name, clusterName, role string) *bootstrapv1.PoolbootConfig {
+		return &bootstrapv1.PoolbootConfig{
+			ObjectMeta: metav1.ObjectMeta{Name: name + "-boot", Namespace: "site", Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name}}},
+			Status: bootstrapv1.PoolbootConfigStatus{Pool: role},
+		}
+	}
+	builder := func(objects ...client.Object) *fake.ClientBuilder {
+		scheme := runtime.NewScheme()
+		for _, add := range []func(*runtime.Scheme) error{poolv1.AddToScheme, bootstrapv1.AddToScheme, clusterv1.AddToScheme} {
+			Expect(add(scheme)).To(Succeed())
+		}
+		return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
+	}
+	deletion := func(p *poolv1.MachineConfigPool, objects ...client.Object) error {
+		_, err := (&MachineConfigPool{Reader: builder(objects...).Build()}).ValidateDelete(ctx(), p)
+		return err
+	}
+
+	It("is refused while Machines are recorded in it, and names them and the cures", func() {
+		err := deletion(aPool("infra", "infra"), cluster(), machine("infra-b", "c1", "infra"), machine("infra-a", "c1", "infra"), machine("plain", "c1", "worker"))
+		Expect(apierrors.IsForbidden(err)).To(BeTrue())
+		Expect(err).To(MatchError(And(ContainSubstring("2 Machine(s)"), ContainSubstring("infra-a, infra-b;"), Not(ContainSubstring("plain")),
+			ContainSubstring("labels of another pool"), ContainSubstring("pool.cluster.x-k8s.io/force-delete=true"))))
+	})
+
+	It("names ten Machines and counts the others", func() {
+		objects := []client.Object{cluster()}
+		for i := range 13 {
+			objects = append(objects, machine(fmt.Sprintf("infra-%02d", i), "c1", "infra"))
+		}
+		Expect(deletion(aPool("infra", "infra"), objects...)).To(MatchError(And(ContainSubstring("13 Machine(s)"),
+			ContainSubstring("infra-00"), ContainSubstring("infra-09 and 3 more"), Not(ContainSubstring("infra-10")))))
+	})
+
+	It("is refused for the worker pool while others inherit from it", func() {
+		Expect(deletion(aPool("worker", "worker"), cluster(), aPool("worker", "worker"), aPool("infra", "infra"), aPool("gpu", "gpu"))).To(
+			MatchError(And(ContainSubstring("2 pool(s)"), ContainSubstring("gpu, infra"), ContainSubstring("delete those first"))))
+	})
+
+	DescribeTable("is free",
+		func(p *poolv1.MachineConfigPool, objects ...client.Object) {
+			Expect(deletion(p, objects...)).To(Succeed())
+		},
+		Entry("without Machines", aPool("infra", "infra"), cluster(), aPool("worker", "worker"), machine("plain", "c1", "worker")),
+		Entry("for the last pool, the worker pool", aPool("worker", "worker"), cluster(), aPool("worker", "worker")),
+		Entry("with Machines of another Cluster only", aPool("infra", "infra"), cluster(), machine("other", "c2", "infra")),
+		Entry("for the worker pool with pools of another Cluster only", aPool("worker", "worker"), cluster(),
+			aPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) { s.ClusterName = "c2" })),
+		Entry("when another pool has its role", aPool("infra-2", "infra"), cluster(), aPool("infra", "infra"), machine("infra-a", "c1", "infra")),
+		Entry("when the Cluster is gone", aPool("infra", "infra"), machine("infra-a", "c1", "infra")),
+		Entry("when the Cluster is being deleted", aPool("worker", "worker"), func() client.Object {
+			c := cluster()
+			c.DeletionTimestamp, c.Finalizers = &now, []string{clusterv1.ClusterFinalizer}
+			return c
+		}(), aPool("infra", "infra"), machine("plain", "c1", "worker")),
+		Entry("when it is forced", annotated(aPool("worker", "worker"), poolv1.ForceDeleteAnnotation, "true"), cluster(),
+			aPool("infra", "infra"), machine("plain", "c1", "worker")),
+		Entry("when clusterctl has moved it", annotated(aPool("worker", "worker"), "clusterctl.cluster.x-k8s.io/delete-for-move", ""), cluster(),
+			aPool("infra", "infra"), machine("plain", "c1", "worker")),
+	)
+
+	It("is not forced by another value of the annotation", func() {
+		p := annotated(aPool("infra", "infra"), poolv1.ForceDeleteAnnotation, "false")
+		Expect(deletion(p, cluster(), machine("infra-a", "c1", "infra"))).NotTo(Succeed())
+	})
+
+	DescribeTable("is not let through unseen when something can't be read",
+		func(broken any) {
+			failing := func(o any) error {
+				if fmt.Sprintf("%T", o) == fmt.Sprintf("%T", broken) {
+					return errors.New("down")
+				}
+				return nil
+			}
+			reader := builder(cluster()).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+					return errors.Join(failing(o), c.Get(ctx, key, o, opts...))
+				},
+				List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+					return errors.Join(failing(l), c.List(ctx, l, opts...))
+				},
+			}).Build()
+			_, err := (&MachineConfigPool{Reader: reader}).ValidateDelete(ctx(), aPool("infra", "infra"))
+			Expect(apierrors.IsInternalError(err)).To(BeTrue())
+		},
+		Entry("the Cluster", &clusterv1.Cluster{}),
+		Entry("the pools", &poolv1.MachineConfigPoolList{}),
+		Entry("the Machines", &bootstrapv1.PoolbootConfigList{}),
+	)
+})
+
+func annotated(p *poolv1.MachineConfigPool, key, value string) *poolv1.MachineConfigPool {
+	p.Annotations = map[string]string{key: value}
+	return p
+}
