@@ -54,7 +54,7 @@ var _ = Describe("The documentation", Ordered, func() {
 	BeforeEach(func() {
 		GinkgoT().Chdir(GinkgoT().TempDir())
 		for _, b := range blocks {
-			if name, contents, named := strings.Cut(strings.TrimPrefix(b[2], "# "), "\n"); b[1] == "yaml" {
+			if name, contents, named := strings.Cut(strings.TrimPrefix(b[2], "# "), "\n"); b[1] != "console" && b[1] != "sh" {
 				Expect(named).To(BeTrue())
 				fileIn(".", name, contents)
 			}
@@ -96,7 +96,7 @@ var _ = Describe("The documentation", Ordered, func() {
 			}
 			Expect(examples).To(BeNumerically(">=", 3))
 		},
-		Entry("which", "which"), Entry("render", "render"),
+		Entry("which", "which"), Entry("render", "render"), Entry("convert", "convert"),
 	)
 })
 

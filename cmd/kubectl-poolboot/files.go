@@ -32,13 +32,18 @@ type reader struct {
 	stdinRead bool
 }
 
-// offerFiles defines the flag by which files and directories are named, and --recursive.
+// offerFiles defines the flag by which files and directories must be named, and --recursive.
 func (r *reader) offerFiles(cmd *cobra.Command, names *[]string, flag, shorthand, usage string) {
+	r.offerOptionalFiles(cmd, names, flag, shorthand, usage)
+	must(cmd.MarkFlagRequired(flag))
+}
+
+// offerOptionalFiles is offerFiles for a command that can do without.
+func (r *reader) offerOptionalFiles(cmd *cobra.Command, names *[]string, flag, shorthand, usage string) {
 	cmd.Flags().StringSliceVarP(names, flag, shorthand, nil, usage+
 		": file, directory (its *.yaml, *.yml and *.json), or - for standard input; may be repeated, and arguments are files too")
 	cmd.Flags().BoolVarP(&r.recursive, "recursive", "R", false, "read directories with all that is below them")
 	must(cmd.MarkFlagFilename(flag, "json", "yaml", "yml"))
-	must(cmd.MarkFlagRequired(flag))
 }
 
 // read reads all objects in files and directories.

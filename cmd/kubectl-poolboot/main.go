@@ -1,13 +1,16 @@
 // Command kubectl-poolboot is a kubectl plugin that answers from files, without a cluster, what Poolboot would do: which
-// pool a Node is in, and what a pool renders. It reads Poolboot's kinds and OpenShift's alike. The answers are those of
-// bootstrap/pool, by which the controllers go too; here is only how files are read and answers are written.
+// pool a Node is in, and what a pool renders. It turns OpenShift's kinds into Poolboot's, and against a cluster it shows what
+// files would change. The answers are those of bootstrap/pool, by which the controllers go too; here is only how files are
+// read and answers are written.
 package main
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
+	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -17,6 +20,9 @@ import (
 const (
 	exitError    = 1
 	exitConflict = 2 // labels that belong to several custom pools
+
+	exitDifferent = 1 // diff found a difference, as kubectl diff says it
+	exitDiffError = 2 // diff failed: for it, 1 is taken
 )
 
 func main() {
@@ -25,15 +31,25 @@ func main() {
 
 // run runs the command line and returns the exit code.
 func run(streams genericiooptions.IOStreams, args ...string) int {
-	cmd := newRoot(streams)
+	return execute(newRoot(streams), streams.ErrOut, args)
+}
+
+// execute runs a command, says what went wrong and returns the exit code.
+func execute(cmd *cobra.Command, errOut io.Writer, args []string) int {
 	cmd.SetArgs(args)
-	err := cmd.Execute()
-	if err == nil {
+	ran, err := cmd.ExecuteC()
+	switch {
+	case err == nil:
 		return 0
+	case errors.Is(err, errDifferent):
+		return exitDifferent
 	}
-	fmt.Fprintln(streams.ErrOut, "error:", err)
+	fmt.Fprintln(errOut, "error:", err)
 	if conflict := (*pool.ConflictError)(nil); errors.As(err, &conflict) {
 		return exitConflict
+	}
+	if ran.Name() == diffName {
+		return exitDiffError
 	}
 	return exitError
 }

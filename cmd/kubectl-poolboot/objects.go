@@ -24,6 +24,9 @@ type objects struct {
 	configs []poolv1.MachineConfig
 	nodes   []metav1.PartialObjectMetadata
 
+	// dropped are the fields of OpenShift's objects that Poolboot has no place for.
+	dropped []droppedField
+
 	// notes is where objects that are not read are mentioned.
 	notes io.Writer
 }

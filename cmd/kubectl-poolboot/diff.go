@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// diffName is the command's name; its exit codes are kubectl diff's.
+const diffName = "diff"
+
+// errDifferent says that diff found what it looks for. It is no message: the difference is on standard output.
+var errDifferent = errors.New("the files would change what a pool renders")
+
+// diff shows what files would change of what live pools render.
+type diff struct {
+	reader
+	files   []string
+	cluster string
+	connection
+}
+
+// connection leads to the management cluster.
+type connection interface {
+	// offer defines the flags by which the cluster and the namespace are chosen.
+	offer(*pflag.FlagSet)
+	// open returns a reader of live objects, the namespace of objects that name none, and whether --namespace chose it.
+	open() (live client.Reader, namespace string, chosen bool, err error)
+}
+
+func newDiff(streams genericiooptions.IOStreams, to connection) *cobra.Command {
+	d := &diff{reader: reader{streams: streams}, connection: to}
+	cmd := &cobra.Command{
+		Use:   diffName + " -f FILE...",
+		Short: "Show what files would change of what live pools render",
+		Long: `Show what MachineConfigPools and MachineConfigs in files would change of what live pools render, before they are applied.
+
+For each pool whose rendered config would be another one: the Machines and Nodes that are in it, whether a host must reboot to
+take it up, and what changes of kernel arguments, extensions, files, units, drop-ins and users. Contents of files that not
+everybody on the host may read, and passwords, are not shown.
+
+Objects in files take the place of live ones of the same kind, namespace and name. Nothing is written.
+
+Exit codes: 0 without a difference, 1 with one, 2 for an error.`,
+		Example: `  # What would this MachineConfig change?
+  kubectl poolboot diff -f machineconfigs/51-infra.yaml
+
+  # For one cluster only
+  kubectl poolboot diff -f machineconfigs -n edge --cluster infra-1
+
+  # Apply only what changes nothing
+  kubectl poolboot diff -f machineconfigs && kubectl apply -f machineconfigs`,
+		DisableFlagsInUseLine: true,
+		RunE:                  func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), args) },
+	}
+	d.offerFiles(cmd, &d.files, "filename", "f", "where Poolboot's MachineConfigPools and MachineConfigs are")
+	cmd.Flags().StringVar(&d.cluster, "cluster", "", "only the pools of this Cluster, as NAME or NAMESPACE/NAME")
+	to.offer(cmd.Flags())
+	return cmd
+}
+
+func (d *diff) run(ctx context.Context, args []string) error {
+	found, err := d.read(append(d.files, args...)...)
+	if err != nil {
+		return err
+	}
+	live, namespace, chosen, err := d.open()
+	if err != nil {
+		return err
+	}
+	if err := found.settle(namespace, chosen); err != nil {
+		return err
+	}
+	differences, notes, err := found.against(ctx, live, d.cluster)
+	for _, note := range notes {
+		fmt.Fprintln(d.streams.ErrOut, "note:", note)
+	}
+	if err != nil {
+		return err
+	}
+	for i, difference := range differences {
+		if i > 0 {
+			fmt.Fprintln(d.streams.Out)
+		}
+		if err := difference.print(d.streams.Out); err != nil {
+			return err
+		}
+	}
+	if len(differences) > 0 {
+		return errDifferent
+	}
+	return nil
+}
+
+// settle gives every object its namespace, as kubectl does, and refuses what is not Poolboot's own.
+func (o *objects) settle(namespace string, chosen bool) error {
+	settle := func(kind, name, own string, theirs bool) (string, error) {
+		switch {
+		case theirs:
+			return "", fmt.Errorf("%s %q is OpenShift's: convert it first, with kubectl poolboot convert", kind, name)
+		case own == "":
+			return namespace, nil
+		case chosen && own != namespace:
+			return "", fmt.Errorf("%s %q is of the namespace %s, and --namespace is %s: leave out the one that is wrong", kind, name, own, namespace)
+		}
+		return own, nil
+	}
+	var err error
+	for i := range o.pools {
+		p := &o.pools[i]
+		if p.Namespace, err = settle("MachineConfigPool", p.Name, p.Namespace, isOpenShift(p.TypeMeta)); err != nil {
+			return err
+		}
+	}
+	for i := range o.configs {
+		c := &o.configs[i]
+		if c.Namespace, err = settle("MachineConfig", c.Name, c.Namespace, isOpenShift(c.TypeMeta)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kubeconfig is the connection by kubectl's own files and flags.
+type kubeconfig struct {
+	files     *clientcmd.ClientConfigLoadingRules
+	overrides clientcmd.ConfigOverrides
+}
+
+func byKubeconfig() connection {
+	return &kubeconfig{files: clientcmd.NewDefaultClientConfigLoadingRules()}
+}
+
+func (k *kubeconfig) offer(flags *pflag.FlagSet) {
+	flags.StringVar(&k.files.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "path to the kubeconfig file of the management cluster")
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.ContextOverrideFlags.ClusterName.LongName = "" // --cluster is a Cluster of Cluster API here
+	clientcmd.BindOverrideFlags(&k.overrides, flags, names)
+}
+
+func (k *kubeconfig) open() (client.Reader, string, bool, error) {
+	chosen := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(k.files, &k.overrides)
+	namespace, isChosen, err := chosen.Namespace()
+	if err != nil {
+		return nil, "", false, err
+	}
+	config, err := chosen.ClientConfig()
+	if err != nil {
+		return nil, "", false, err
+	}
+	live, err := client.New(config, client.Options{Scheme: liveScheme()})
+	return live, namespace, isChosen, err
+}
+
+// liveScheme knows the kinds that are read from a cluster.
+func liveScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	must(poolv1.AddToScheme(scheme))
+	must(bootstrapv1.AddToScheme(scheme))
+	return scheme
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pmezard/go-difflib/difflib"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+// print writes the difference for people: the pool, whom it concerns, what changes.
+func (d difference) print(to io.Writer) error {
+	out := &strings.Builder{}
+	fmt.Fprintf(out, "MachineConfigPool %s/%s (Cluster %s)\n", d.pool.Namespace, d.pool.Name, d.pool.Spec.ClusterName)
+	was := cmp.Or(d.before, "nothing")
+	if d.isNew {
+		was = "new, compared with " + was
+	}
+	fmt.Fprintf(out, "  config:   %s -> %s\n", was, d.after)
+	if d.pool.Spec.Paused {
+		out.WriteString("  paused:   yes: the config is rendered, and handed out when the pause ends\n")
+	}
+	fmt.Fprintf(out, "  reboot:   %s\n", reboot(d.changes))
+	fmt.Fprintf(out, "  machines: %d\n", len(d.machines))
+	for _, machine := range d.machines {
+		fmt.Fprintf(out, "    %s\n", who(machine))
+	}
+	if len(d.changes) == 0 {
+		out.WriteString("  no change: only how it is written, or the name\n")
+	}
+	for _, c := range d.changes {
+		c.print(out)
+	}
+	_, err := io.WriteString(to, out.String())
+	return err
+}
+
+// who names a Machine and its Node.
+func who(config bootstrapv1.PoolbootConfig) string {
+	name := "PoolbootConfig " + config.Name
+	for _, owner := range config.OwnerReferences {
+		if owner.Kind == "Machine" {
+			name = "Machine " + owner.Name
+		}
+	}
+	if config.Status.Node != nil {
+		name += ", Node " + config.Status.Node.Name
+	}
+	return name
+}
+
+func (c change) print(out *strings.Builder) {
+	switch {
+	case c.after == nil:
+		fmt.Fprintf(out, "  - %s\n", c.item)
+		if _, isField := c.before[""]; !isField {
+			return // that it goes is all that there is to say
+		}
+	case c.before == nil:
+		fmt.Fprintf(out, "  + %s\n", c.item)
+	default:
+		fmt.Fprintf(out, "  ~ %s\n", c.item)
+	}
+	names := maps.Clone(c.before)
+	if names == nil {
+		names = properties{}
+	}
+	maps.Copy(names, c.after)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		printProperty(out, name, c.before, c.after)
+	}
+}
+
+// printProperty writes one property, if it changes.
+func printProperty(out *strings.Builder, name string, of, to properties) {
+	before, was := of[name]
+	after, is := to[name]
+	title := "      "
+	if name != "" {
+		title += name + ": "
+	}
+	switch {
+	case was && is && before.value == after.value:
+	case (before.isText || !was) && (after.isText || !is):
+		if name != "" {
+			out.WriteString("      " + name + ":\n")
+		}
+		printLines(out, before.value, after.value)
+	case !was:
+		out.WriteString(title + after.shown + "\n")
+	case !is:
+		out.WriteString(title + before.shown + " -> none\n")
+	default:
+		out.WriteString(title + before.shown + " -> " + after.shown + "\n")
+	}
+}
+
+// printLines writes a unified diff of two texts.
+func printLines(out *strings.Builder, before, after string) {
+	unified, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: lines(before), B: lines(after), Context: 3})
+	must(err)
+	for line := range strings.Lines(unified) {
+		out.WriteString("        " + line)
+	}
+}
+
+// lines are the lines of a text. What has no end of line is marked as diff does.
+func lines(text string) []string {
+	split := slices.Collect(strings.Lines(text))
+	if n := len(split); n > 0 && !strings.HasSuffix(split[n-1], "\n") {
+		split[n-1] += "\n\\ No newline at end of file\n"
+	}
+	return split
+}

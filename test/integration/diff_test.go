@@ -1,0 +1,138 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
+)
+
+var (
+	liveBlock = regexp.MustCompile("(?ms)^```console live\n(.*?)^```")
+	namedFile = regexp.MustCompile("(?ms)^```\\w+\n# ([\\w./-]+)\n(.*?)^```")
+)
+
+// terminal runs command lines in a folder, with the real kubectl, its plugin, and the management cluster.
+type terminal struct {
+	dir  string
+	code int
+}
+
+func (t *terminal) run(ctx context.Context, line string) string {
+	if line == "echo $?" {
+		return strconv.Itoa(t.code) + "\n"
+	}
+	binDir, err := process.BinDir()
+	ExpectWithOffset(1, err).NotTo(HaveOccurred())
+	shell := exec.CommandContext(ctx, "sh", "-c", line)
+	shell.Dir = t.dir
+	shell.Env = append(os.Environ(), "PATH="+binDir+":"+os.Getenv("PATH"), "KUBECONFIG="+lab.Management.Kubeconfig)
+	output, err := shell.CombinedOutput()
+	if ended := (*exec.ExitError)(nil); err != nil && !errors.As(err, &ended) {
+		ExpectWithOffset(1, err).NotTo(HaveOccurred())
+	}
+	t.code = shell.ProcessState.ExitCode()
+	return string(output)
+}
+
+// write writes a file into the terminal's folder.
+func (t *terminal) write(name, content string) {
+	path := filepath.Join(t.dir, name)
+	ExpectWithOffset(1, os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
+	ExpectWithOffset(1, os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+}
+
+var _ = Describe("kubectl poolboot", func() {
+	It("shows before kubectl apply the rendered config that a pool then has, and whom it concerns", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		asking(ctx, t, config)
+		shell := &terminal{dir: GinkgoT().TempDir()}
+		shell.write("change.yaml", `apiVersion: pool.cluster.x-k8s.io/v1alpha1
+kind: MachineConfig
+metadata: {name: 51-infra, labels: {role: infra}}
+spec:
+  config: {ignition: {version: 3.4.0}, storage: {files: [{path: /etc/infratest, mode: 0644, contents: {source: "data:,changed"}}]}}
+`)
+		diff := "kubectl poolboot diff -f change.yaml -n " + t.Namespace
+		shown := shell.run(ctx, diff)
+		Expect(shell.code).To(Equal(1), shown)
+		Expect(shown).To(And(
+			HavePrefix("MachineConfigPool "+t.Namespace+"/infra (Cluster "+t.Namespace+")\n"),
+			ContainSubstring("config:   "+config.Status.Configuration+" -> rendered-infra-"),
+			ContainSubstring("machines: 1\n    Machine "+t.Machine(ctx, config).Name+", Node "+config.Status.Node.Name+"\n"),
+			ContainSubstring("~ file /etc/infratest\n"), ContainSubstring("+changed\n"), Not(ContainSubstring("/worker (Cluster"))))
+
+		promised := regexp.MustCompile(`-> (rendered-infra-\w+)`).FindStringSubmatch(shown)[1]
+		Expect(shell.run(ctx, "kubectl apply -f change.yaml -n "+t.Namespace)).To(ContainSubstring("51-infra"))
+		Expect(shell.run(ctx, diff)).To(BeEmpty())
+		Expect(shell.code).To(BeZero())
+		Eventually(ctx, func(ctx context.Context) (string, error) {
+			infra := t.Pool("infra")
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)
+			if err != nil || infra.Status.Configuration == nil {
+				return "", err
+			}
+			return infra.Status.Configuration.Name, nil
+		}).Should(Equal(promised))
+	})
+
+	It("converts what the documentation shows of OpenShift into what can be applied, and differs from it as the documentation says", func(ctx SpecContext) {
+		document, err := os.ReadFile("../../docs/kubectl-poolboot.md")
+		Expect(err).NotTo(HaveOccurred())
+		shell := &terminal{dir: GinkgoT().TempDir()}
+		for _, file := range namedFile.FindAllSubmatch(document, -1) {
+			shell.write(string(file[1]), string(file[2]))
+		}
+		DeferCleanup(func(ctx SpecContext) {
+			for _, kind := range []client.Object{&bootstrapv1.PoolbootConfig{}, &poolv1.MachineConfigPool{}, &poolv1.MachineConfig{}} {
+				Expect(lab.ManagementClient.DeleteAllOf(ctx, kind, client.InNamespace(site.Namespace))).To(Succeed())
+			}
+		})
+		applied := shell.run(ctx, "kubectl apply -f machineconfigs/99-worker.yaml && "+
+			"kubectl poolboot convert -f pools.yaml -f machineconfigs/51-infra.yaml --cluster edge -n default | kubectl apply -f -")
+		Expect(shell.code).To(BeZero(), applied)
+		Expect(applied).To(And(ContainSubstring("/51-infra created"), ContainSubstring("/worker created"), ContainSubstring("/infra created")))
+		recordMachine(ctx)
+
+		commands := 0
+		for _, block := range liveBlock.FindAllSubmatch(document, -1) {
+			for _, shown := range strings.Split(strings.TrimPrefix(string(block[1]), "$ "), "\n$ ") {
+				line, output, _ := strings.Cut(shown, "\n")
+				Expect(strings.TrimSuffix(shell.run(ctx, line), "\n")).To(Equal(strings.TrimSuffix(output, "\n")), line)
+				commands++
+			}
+		}
+		Expect(commands).To(BeNumerically(">=", 4))
+	})
+})
+
+// recordMachine makes the record of the documentation's Machine in the pool infra.
+func recordMachine(ctx context.Context) {
+	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{
+		Name: "infra-x7k2m", Namespace: site.Namespace, Labels: map[string]string{clusterv1.ClusterNameLabel: site.ClusterName},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "infra-x7k2m", UID: "1"}},
+	}}
+	config.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+	ExpectWithOffset(1, lab.ManagementClient.Create(ctx, config)).To(Succeed())
+	before := config.DeepCopy()
+	config.Status.Pool, config.Status.Node = "infra", &bootstrapv1.NodeReference{Name: "host-7", UID: "1"}
+	ExpectWithOffset(1, lab.ManagementClient.Status().Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
+}
