@@ -15,14 +15,19 @@ import (
 )
 
 // FuzzParse: what Parse takes, Ignition takes too, in bytes that do not change when they are read again; what it refuses is
-// a ParseError that says something.
+// a ParseError that says something. Of spec 3 it reads what Ignition's own parser does.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(infratest))
 	f.Add([]byte(`{"ignition":{"version":"3.0.0"},"storage":{"files":[{"path":"/a","mode":"0644"}]}}`))
 	f.Add([]byte(`{"ignition":{"version":"2.4.0"},"storage":{"links":[{"path":"a","filesystem":"data"}]}}`))
+	f.Add([]byte(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a"},{"path":"/a"}]},"ignition":{"version":"3.2.0"}}`))
+	f.Add([]byte(whole))
 	f.Add([]byte("{\"ignition\":{\"version\":\"3.5.0\"},\n\"systemd\":{\"units\":[{\"name\":\"a\"},[]]}}"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		read, err := ignition.Parse(raw)
+		if theirs, _, theirErr := v3_5.ParseCompatibleVersion(raw); theirErr == nil && !reflect.DeepEqual(read, theirs) {
+			t.Fatalf("%+v (%v), and Ignition reads %+v", read, err, theirs)
+		}
 		if err != nil {
 			expectParseError(t, err)
 			return

@@ -1,6 +1,7 @@
 package ignition
 
 import (
+	"reflect"
 	"slices"
 
 	"github.com/coreos/ignition/v2/config/v3_5"
@@ -17,24 +18,52 @@ import (
 //
 // No argument is changed. What comes out need not be valid: see Validate.
 func Merge(configs ...Config) Config {
-	merged := New()
-	switch {
-	case len(configs) == 0:
-	case keepTheirKinds(configs):
-		merged = byHalves(configs)
-	default:
-		for _, config := range configs {
-			merged = lay(merged, config)
+	nodes, units := tally{keys: map[string]*counted{}}, tally{keys: map[string]*counted{}}
+	for _, config := range configs {
+		count(&nodes, "files", config.Storage.Files)
+		count(&nodes, "directories", config.Storage.Directories)
+		count(&nodes, "links", config.Storage.Links)
+		count(&units, "units", config.Systemd.Units)
+	}
+	var alone Config
+	var rest []Config
+	for _, config := range configs {
+		setAside(&nodes, &config.Storage.Files, &alone.Storage.Files)
+		setAside(&nodes, &config.Storage.Directories, &alone.Storage.Directories)
+		setAside(&nodes, &config.Storage.Links, &alone.Storage.Links)
+		setAside(&units, &config.Systemd.Units, &alone.Systemd.Units)
+		config.Ignition.Version = Version
+		if !reflect.DeepEqual(config, New()) {
+			rest = append(rest, config)
 		}
 	}
+	merged := mergeRest(rest)
+	merged.Storage.Files = putBack(&nodes, merged.Storage.Files, alone.Storage.Files)
+	merged.Storage.Directories = putBack(&nodes, merged.Storage.Directories, alone.Storage.Directories)
+	merged.Storage.Links = putBack(&nodes, merged.Storage.Links, alone.Storage.Links)
+	merged.Systemd.Units = putBack(&units, merged.Systemd.Units, alone.Systemd.Units)
 	merged.Ignition.Version = Version
-	merged.Storage.Files = slices.Clone(merged.Storage.Files)
 	for i := range merged.Storage.Files {
 		file := &merged.Storage.Files[i]
 		if file.Overwrite == nil && file.Contents.Source != nil {
 			overwrite := true
 			file.Overwrite = &overwrite
 		}
+	}
+	return merged
+}
+
+// mergeRest merges, by Ignition, what may have something to be merged with.
+func mergeRest(configs []Config) Config {
+	switch {
+	case len(configs) == 0:
+		return New()
+	case keepTheirKinds(configs):
+		return byHalves(configs)
+	}
+	merged := New()
+	for _, config := range configs {
+		merged = lay(merged, config)
 	}
 	return merged
 }

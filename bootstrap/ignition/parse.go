@@ -16,6 +16,11 @@ const VersionsRead = "2.2.0 to 2.4.0 and 3.0.0 to 3.5.0"
 // Ignition would refuse is a *ParseError that carries the path into the document. Keys that Ignition does not know are
 // left out, as Ignition itself does.
 func Parse(raw []byte) (Config, error) {
+	if read, common := readerOf3[leadingVersion(raw)]; common {
+		if config, ok := read(raw); ok {
+			return config, nil
+		}
+	}
 	version, err := specVersion(raw)
 	if err != nil {
 		return Config{}, err

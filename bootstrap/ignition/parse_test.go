@@ -3,7 +3,9 @@ package ignition_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/coreos/ignition/v2/config/v3_5"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -37,6 +39,18 @@ var _ = Describe("Parse", func() {
 		Entry(nil, "2.2.0"), Entry(nil, "2.3.0"), Entry(nil, "2.4.0"),
 		Entry(nil, "3.0.0"), Entry(nil, "3.1.0"), Entry(nil, "3.2.0"), Entry(nil, "3.3.0"), Entry(nil, "3.4.0"), Entry(nil, "3.5.0"),
 	)
+
+	It("reads of every version what Ignition's own parser does", func() {
+		special := strings.Replace(whole, `"mode":420`, `"mode":2541`, 1)
+		for _, document := range []string{whole, special} {
+			for _, version := range []string{"3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0"} {
+				document := strings.Replace(document, `"version":"3.5.0"`, fmt.Sprintf(`"version":%q`, version), 1)
+				theirs, entries, err := v3_5.ParseCompatibleVersion([]byte(document))
+				Expect(err).NotTo(HaveOccurred(), "%s: %s", version, entries)
+				Expect(parse(document)).To(Equal(theirs), version)
+			}
+		}
+	})
 
 	It("reads enable, the old name of enabled", func() {
 		config := parse(`{"ignition":{"version":"2.2.0"},"systemd":{"units":[{"name":"a.service","enable":true},{"name":"b.service"}]}}`)

@@ -20,11 +20,18 @@ import (
 )
 
 const (
-	// machineConfigs and totalSize are the size of the pool that is rendered: 200 MachineConfigs, 1 MiB of JSON together.
-	machineConfigs = 200
-	totalSize      = 1 << 20
-	roleLabel      = "role"
+	roleLabel = "role"
 )
+
+// load is how much a pool renders.
+type load struct {
+	configs   int // MachineConfigs
+	filesEach int // files that each of them writes
+	bytes     int // of JSON, all of them together
+}
+
+// usual is the pool that is rendered where the size is not what is measured.
+var usual = load{configs: 200, filesEach: 5, bytes: 1 << 20}
 
 // sideBySide times ours and the peer's in turn, so that whatever else the machine does hits both, and reports both. It
 // returns how long one of ours and one of the peer's took; ns/op is ours.
@@ -62,17 +69,17 @@ func pools() []poolv1.MachineConfigPool {
 	return []poolv1.MachineConfigPool{of("worker"), of("infra")}
 }
 
-// configs are the MachineConfigs of both pools: three of four are worker's, and infra inherits them. Each writes one file of
-// text, in base64, and one unit.
-func configs() ([]poolv1.MachineConfig, error) {
+// make returns the MachineConfigs of both pools: three of four are worker's, and infra inherits them. Each writes its files
+// of text, in base64, and one unit.
+func (l load) make() ([]poolv1.MachineConfig, error) {
 	words := rand.New(rand.NewPCG(1, 2))
-	out := make([]poolv1.MachineConfig, 0, machineConfigs)
-	for i := range machineConfigs {
+	out := make([]poolv1.MachineConfig, 0, l.configs)
+	for i := range l.configs {
 		role := "worker"
 		if i%4 == 3 {
 			role = "infra"
 		}
-		config, err := sized(i, totalSize/machineConfigs, words)
+		config, err := l.config(i, words)
 		if err != nil {
 			return nil, err
 		}
@@ -84,19 +91,23 @@ func configs() ([]poolv1.MachineConfig, error) {
 	return out, nil
 }
 
-// sized returns an Ignition config of about size bytes.
-func sized(i, size int, words *rand.Rand) ([]byte, error) {
-	const frame = 400 // what is around the file's contents
-	var text strings.Builder
-	for text.Len() < (size-frame)*3/4 {
-		fmt.Fprintf(&text, "option_%d = %d\n", words.IntN(100), words.IntN(1_000_000))
+// config returns the Ignition of one MachineConfig.
+func (l load) config(i int, words *rand.Rand) ([]byte, error) {
+	const unit, frame = 250, 150 // what the unit, and what is around a file's contents, takes of the size
+	files := make([]any, 0, l.filesEach)
+	for j := range l.filesEach {
+		var text strings.Builder
+		for text.Len() < ((l.bytes/l.configs-unit)/l.filesEach-frame)*3/4 {
+			fmt.Fprintf(&text, "option_%d = %d\n", words.IntN(100), words.IntN(1_000_000))
+		}
+		files = append(files, map[string]any{
+			"path": fmt.Sprintf("/etc/bench/%03d-%d.conf", i, j), "mode": 0o644, "overwrite": true,
+			"contents": map[string]any{"source": "data:text/plain;base64," + base64.StdEncoding.EncodeToString([]byte(text.String()))},
+		})
 	}
 	return json.Marshal(map[string]any{
 		"ignition": map[string]any{"version": "3.4.0"},
-		"storage": map[string]any{"files": []any{map[string]any{
-			"path": fmt.Sprintf("/etc/bench/%03d.conf", i), "mode": 0o644, "overwrite": true,
-			"contents": map[string]any{"source": "data:text/plain;base64," + base64.StdEncoding.EncodeToString([]byte(text.String()))},
-		}}},
+		"storage":  map[string]any{"files": files},
 		"systemd": map[string]any{"units": []any{map[string]any{
 			"name": fmt.Sprintf("bench-%03d.service", i), "enabled": true,
 			"contents": "[Service]\nType=oneshot\nExecStart=/usr/bin/true\n[Install]\nWantedBy=multi-user.target\n",

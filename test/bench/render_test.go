@@ -14,10 +14,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// BenchmarkRender renders a pool of 200 MachineConfigs with 1 MiB in all. The peer only decodes the same MachineConfigs
+// BenchmarkRender renders a pool of 200 MachineConfigs with 1,000 files, 1 MiB in all. The peer only decodes the same MachineConfigs
 // from JSON and encodes them again.
 func BenchmarkRender(b *testing.B) {
-	all, err := configs()
+	all, err := usual.make()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -176,7 +176,7 @@ type machine struct {
 }
 
 func newMachine() (*machine, error) {
-	all, err := configs()
+	all, err := usual.make()
 	if err != nil {
 		return nil, err
 	}

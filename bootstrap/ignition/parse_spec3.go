@@ -1,0 +1,96 @@
+package ignition
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"slices"
+
+	to3_3 "github.com/coreos/ignition/v2/config/v3_3/translate"
+	to3_4 "github.com/coreos/ignition/v2/config/v3_4/translate"
+	to3_5 "github.com/coreos/ignition/v2/config/v3_5/translate"
+
+	types3_2 "github.com/coreos/ignition/v2/config/v3_2/types"
+	types3_3 "github.com/coreos/ignition/v2/config/v3_3/types"
+	types3_4 "github.com/coreos/ignition/v2/config/v3_4/types"
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+)
+
+// readerOf3 read documents of the common spec versions 3.x that have nothing wrong, and leave all others to parse3.
+var readerOf3 = map[string]func([]byte) (Config, bool){
+	"3.5.0": read3(func(c Config) Config { return c }),
+	"3.4.0": read3(to3_5.Translate),
+	"3.3.0": read3(func(c types3_3.Config) Config { return to3_5.Translate(to3_4.Translate(c)) }),
+	"3.2.0": read3(func(c types3_2.Config) Config { return to3_5.Translate(to3_4.Translate(to3_3.Translate(c))) }),
+}
+
+// read3 does what Ignition's parser does, but goes through the document fewer times: the parser reads it again for every
+// version that it might be of, and again for the lines of problems.
+func read3[Types types3_2.Config | types3_3.Config | types3_4.Config | Config](translate func(Types) Config) func([]byte) (Config, bool) {
+	return func(raw []byte) (Config, bool) {
+		var config Types
+		if err := json.Unmarshal(raw, &config); err != nil || !passes(config) {
+			return Config{}, false
+		}
+		return carryOver(config, translate)
+	}
+}
+
+// carryOver translates a configuration, but not its files and units: these are nearly all of most configurations, and have
+// had the same fields since spec 3.2, so that copying them is enough. It leaves to the parser a mode that means something
+// since spec 3.4 only, as setuid.
+func carryOver[Types any](old Types, translate func(Types) Config) (Config, bool) {
+	v := reflect.ValueOf(&old).Elem()
+	files, units := v.FieldByName("Storage").FieldByName("Files"), v.FieldByName("Systemd").FieldByName("Units")
+	var same Config
+	copyOver(reflect.ValueOf(&same.Storage.Files).Elem(), files)
+	copyOver(reflect.ValueOf(&same.Systemd.Units).Elem(), units)
+	if slices.ContainsFunc(same.Storage.Files, func(file types.File) bool { return file.Mode != nil && *file.Mode > 0o777 }) {
+		return Config{}, false
+	}
+	files.SetZero()
+	units.SetZero()
+	v.FieldByName("Ignition").FieldByName("Version").SetZero()
+	var whole Config
+	if !v.IsZero() {
+		whole = translate(old)
+	}
+	whole.Ignition.Version = Version
+	whole.Storage.Files, whole.Systemd.Units = same.Storage.Files, same.Systemd.Units
+	return whole, true
+}
+
+// copyOver copies a value to one whose type has the same fields in the same order.
+func copyOver(to, from reflect.Value) {
+	switch {
+	case to.Type() == from.Type():
+		to.Set(from)
+	case to.Kind() == reflect.Struct:
+		for i := range to.NumField() {
+			copyOver(to.Field(i), from.Field(i))
+		}
+	case !from.IsNil(): // a list
+		to.Set(reflect.MakeSlice(to.Type(), from.Len(), from.Len()))
+		for i := range from.Len() {
+			copyOver(to.Index(i), from.Index(i))
+		}
+	}
+}
+
+// leadingVersion is the spec version of a document that begins with it, as those do whose keys are in order, and ""
+// otherwise. It is a guess: what comes later may say something else, which passes then refuses.
+func leadingVersion(raw []byte) string {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	for _, begin := range []json.Token{json.Delim('{'), "ignition"} {
+		if token, err := decoder.Token(); err != nil || token != begin {
+			return ""
+		}
+	}
+	var head struct {
+		Version string `json:"version"`
+	}
+	if err := decoder.Decode(&head); err != nil {
+		return ""
+	}
+	return head.Version
+}

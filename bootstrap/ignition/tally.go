@@ -1,0 +1,60 @@
+package ignition
+
+import (
+	"cmp"
+	"slices"
+)
+
+// tally counts the entries of every key in lists that share their keys, and knows the order that they have when merged.
+// Ignition's merge takes its time for every entry of both sides, but an entry whose key is there once has nothing to be
+// merged with: it is put aside and put back in its place.
+type tally struct {
+	keys  map[string]*counted
+	place int
+}
+
+type counted struct {
+	entries int
+	list    string // the list that the latest entry is in
+	place   int    // where the key first came into that list
+}
+
+// keyed is an entry of a list; Ignition merges entries of the same key.
+type keyed interface{ Key() string }
+
+// count takes note of the entries of one list. A key that moves to another list, as a link that takes a file's place, comes
+// behind what was there before.
+func count[Entry keyed](t *tally, list string, entries []Entry) {
+	for _, entry := range entries {
+		known, has := t.keys[entry.Key()]
+		if !has {
+			known = &counted{}
+			t.keys[entry.Key()] = known
+		}
+		if known.list != list {
+			t.place++
+			known.list, known.place = list, t.place
+		}
+		known.entries++
+	}
+}
+
+// setAside moves the entries whose key is there once from a list to aside.
+func setAside[Entry keyed](t *tally, entries, aside *[]Entry) {
+	var rest []Entry
+	for _, entry := range *entries {
+		if t.keys[entry.Key()].entries == 1 {
+			*aside = append(*aside, entry)
+		} else {
+			rest = append(rest, entry)
+		}
+	}
+	*entries = rest
+}
+
+// putBack joins merged entries with those that were set aside, in order.
+func putBack[Entry keyed](t *tally, merged, aside []Entry) []Entry {
+	all := slices.Concat(merged, aside)
+	slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Compare(t.keys[a.Key()].place, t.keys[b.Key()].place) })
+	return all
+}
