@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -18,24 +19,47 @@ const hashLength = 32
 // NameFor is the name of a rendered config: rendered-<pool's name>-<hash of its content>. The hash is of the content, not
 // of its bytes: an API server that stores keys in another order changes nothing.
 func NameFor(poolName string, spec poolv1.MachineConfigSpec) (string, error) {
+	content, err := contentOf(spec)
+	if err != nil {
+		return "", fmt.Errorf("MachineConfigPool %q: the rendered config is not JSON: %w", poolName, err)
+	}
+	return nameOf(poolName, content)
+}
+
+// nameOf is the name of a rendered config with this content.
+func nameOf(poolName string, content []byte) (string, error) {
 	if len(poolName) > validation.LabelValueMaxLength {
 		return "", fmt.Errorf("MachineConfigPool %q: metadata.name is longer than %d characters, the most that a label of "+
 			"its rendered configs can hold: use a shorter name", poolName, validation.LabelValueMaxLength)
 	}
+	hash := sha256.Sum256(content)
+	return poolv1.RenderedNamePrefix + poolName + "-" + hex.EncodeToString(hash[:])[:hashLength], nil
+}
+
+// contentOf is a spec as JSON with its keys in order.
+func contentOf(spec poolv1.MachineConfigSpec) ([]byte, error) {
 	raw, err := json.Marshal(spec)
 	if err != nil {
-		return "", fmt.Errorf("MachineConfigPool %q: the rendered config is not JSON: %w", poolName, err)
+		return nil, err
 	}
 	// Decoded into maps and encoded again, keys are in order.
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	var content any
 	if err := decoder.Decode(&content); err != nil {
-		return "", err
+		return nil, err
 	}
-	if raw, err = json.Marshal(content); err != nil {
-		return "", err
+	return json.Marshal(content)
+}
+
+// contentOfRendered is contentOf a spec that merge made. Its Ignition, which is nearly all of it, has its keys in order
+// already; so have the fields, of which config is the first.
+func contentOfRendered(spec poolv1.MachineConfigSpec) ([]byte, error) {
+	config := spec.Config.Raw
+	spec.Config = nil
+	rest, err := contentOf(spec)
+	if err != nil {
+		return nil, err
 	}
-	hash := sha256.Sum256(raw)
-	return poolv1.RenderedNamePrefix + poolName + "-" + hex.EncodeToString(hash[:])[:hashLength], nil
+	return slices.Concat([]byte(`{"config":`), config, []byte(","), rest[1:]), nil
 }

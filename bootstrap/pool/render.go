@@ -21,6 +21,9 @@ type Rendered struct {
 	Spec poolv1.MachineConfigSpec
 	// Source are the names of the MachineConfigs that were merged, in the order in which they were.
 	Source []string
+	// Origins say which MachineConfig every entry came from: Ignition's entries in the order of the document, then kernel
+	// arguments, extensions, kernelType, osImageURL and fips. A value that is a default has no origin.
+	Origins []Origin `json:"-"`
 }
 
 // Render merges the MachineConfigs of a pool: first those that the cluster's worker pool selects, then those that the
@@ -42,18 +45,22 @@ func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	if err != nil {
 		return nil, err
 	}
-	spec, err := merge(sources)
+	spec, from, err := merge(sources)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSize(p.Name, spec, sources); err != nil {
-		return nil, err
-	}
-	name, err := NameFor(p.Name, spec)
+	content, err := contentOfRendered(spec)
 	if err != nil {
 		return nil, err
 	}
-	rendered := &Rendered{Name: name, Spec: spec}
+	if err := checkSize(p.Name, len(content), sources); err != nil {
+		return nil, err
+	}
+	name, err := nameOf(p.Name, content)
+	if err != nil {
+		return nil, err
+	}
+	rendered := &Rendered{Name: name, Spec: spec, Origins: from}
 	for _, source := range sources {
 		rendered.Source = append(rendered.Source, source.Name)
 	}
@@ -114,15 +121,15 @@ func isRendered(config poolv1.MachineConfig) bool {
 	return labelled || strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix)
 }
 
-// merge makes one spec of many, the later over the earlier.
-func merge(sources []poolv1.MachineConfig) (poolv1.MachineConfigSpec, error) {
+// merge makes one spec of many, the later over the earlier, and says where everything in it came from.
+func merge(sources []poolv1.MachineConfig) (poolv1.MachineConfigSpec, []Origin, error) {
 	fips := false
 	out := poolv1.MachineConfigSpec{FIPS: &fips, KernelType: poolv1.KernelTypeDefault}
 	var parts []ignition.Config
 	for _, source := range sources {
 		part, err := ignitionOf(source)
 		if err != nil {
-			return out, err
+			return out, nil, err
 		}
 		parts = append(parts, part)
 		out.KernelArguments = append(out.KernelArguments, source.Spec.KernelArguments...)
@@ -136,15 +143,15 @@ func merge(sources []poolv1.MachineConfig) (poolv1.MachineConfigSpec, error) {
 		}
 	}
 	whole := ignition.Merge(parts...)
-	if err := ignition.Validate(whole); err != nil {
-		return out, clash(sources, parts, err)
+	if err := ignition.ValidateMerged(whole); err != nil {
+		return out, nil, clash(sources, parts, err)
 	}
 	raw, err := ignition.Marshal(whole)
 	if err != nil {
-		return out, fmt.Errorf("writing the rendered Ignition: %w", err)
+		return out, nil, fmt.Errorf("writing the rendered Ignition: %w", err)
 	}
 	out.Config = &runtime.RawExtension{Raw: raw}
-	return out, nil
+	return out, origins(whole, sources, parts), nil
 }
 
 // ignitionOf reads a MachineConfig's Ignition or Butane and makes sure that it takes over nothing of Poolboot's.

@@ -43,11 +43,10 @@ func (e *TooLargeError) Error() string {
 		e.Pool, e.Size, e.Limit, strings.Join(largest, ", "))
 }
 
-// checkSize returns a *TooLargeError when a rendered spec is larger than MaxSize.
-func checkSize(poolName string, spec poolv1.MachineConfigSpec, sources []poolv1.MachineConfig) error {
-	size, err := sizeOf(spec)
-	if err != nil || size <= MaxSize {
-		return err
+// checkSize returns a *TooLargeError when the size of a rendered spec is larger than MaxSize.
+func checkSize(poolName string, size int, sources []poolv1.MachineConfig) error {
+	if size <= MaxSize {
+		return nil
 	}
 	tooLarge := &TooLargeError{Pool: poolName, Size: size, Limit: MaxSize}
 	for _, source := range sources {

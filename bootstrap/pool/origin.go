@@ -1,0 +1,173 @@
+package pool
+
+import (
+	"fmt"
+	"slices"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// Kind is what an entry of a rendered config is.
+type Kind string
+
+// Kinds of the entries of a rendered config.
+const (
+	KindFile                  Kind = "file"
+	KindDirectory             Kind = "directory"
+	KindLink                  Kind = "link"
+	KindUnit                  Kind = "unit"
+	KindDropin                Kind = "dropin"
+	KindUser                  Kind = "user"
+	KindGroup                 Kind = "group"
+	KindDisk                  Kind = "disk"
+	KindRaid                  Kind = "raid"
+	KindLuks                  Kind = "luks"
+	KindFilesystem            Kind = "filesystem"
+	KindKernelArgument        Kind = "kernelArgument"
+	KindRemovedKernelArgument Kind = "removedKernelArgument"
+	KindExtension             Kind = "extension"
+	KindKernelType            Kind = "kernelType"
+	KindOSImageURL            Kind = "osImageURL"
+	KindFIPS                  Kind = "fips"
+)
+
+// Origin says which MachineConfig an entry of a rendered config came from.
+type Origin struct {
+	// Kind is what the entry is.
+	Kind Kind `json:"kind"`
+	// Name is what the entry is known by: a path, a name, a device, <unit>.d/<drop-in>; of what has no name, its value.
+	Name string `json:"name"`
+	// MachineConfig is the name of the one that wins: the last that has the entry.
+	MachineConfig string `json:"machineConfig"`
+	// Over are the names of those before it that have the same entry, in order. What the winner does not say, as the mode of
+	// a file or another key of a user, is still theirs.
+	Over []string `json:"over,omitempty"`
+}
+
+// entry is one thing that a configuration says.
+type entry struct {
+	kind Kind
+	name string
+}
+
+// slot is what entries of one name share when the later takes the place of the earlier, though it is of another kind.
+func (e entry) slot() entry {
+	switch e.kind {
+	case KindDirectory, KindLink:
+		e.kind = KindFile
+	case KindRemovedKernelArgument:
+		e.kind = KindKernelArgument
+	}
+	return e
+}
+
+// origins says where every entry of the merged Ignition, and then of the spec around it, came from. parts are the Ignition
+// of the sources.
+func origins(whole ignition.Config, sources []poolv1.MachineConfig, parts []ignition.Config) []Origin {
+	latest := map[entry]*Origin{}
+	for i, part := range parts {
+		for _, e := range entriesOf(part) {
+			before, has := latest[e.slot()]
+			now := &Origin{Kind: e.kind, Name: e.name, MachineConfig: sources[i].Name}
+			if has && before.Kind == e.kind {
+				now.Over = slices.Concat(before.Over, []string{before.MachineConfig})
+			}
+			latest[e.slot()] = now
+		}
+	}
+	var out []Origin
+	for _, e := range entriesOf(whole) {
+		out = append(out, *latest[e.slot()])
+	}
+	return append(out, originsOfSpecs(sources)...)
+}
+
+// originsOfSpecs says where that came from which a MachineConfig has outside of Ignition. Of lists each has its own part.
+func originsOfSpecs(sources []poolv1.MachineConfig) (out []Origin) {
+	for _, source := range sources {
+		for _, argument := range source.Spec.KernelArguments {
+			out = append(out, Origin{Kind: KindKernelArgument, Name: argument, MachineConfig: source.Name})
+		}
+	}
+	for _, source := range sources {
+		for _, extension := range source.Spec.Extensions {
+			out = append(out, Origin{Kind: KindExtension, Name: extension, MachineConfig: source.Name})
+		}
+	}
+	for _, field := range []struct {
+		kind  Kind
+		value func(poolv1.MachineConfigSpec) string
+	}{
+		{KindKernelType, func(spec poolv1.MachineConfigSpec) string { return spec.KernelType }},
+		{KindOSImageURL, func(spec poolv1.MachineConfigSpec) string { return spec.OSImageURL }},
+		{KindFIPS, func(spec poolv1.MachineConfigSpec) string {
+			if spec.FIPS != nil && *spec.FIPS {
+				return "true"
+			}
+			return ""
+		}},
+	} {
+		origin := Origin{Kind: field.kind}
+		for _, source := range sources {
+			if value := field.value(source.Spec); value != "" {
+				if origin.MachineConfig != "" {
+					origin.Over = append(origin.Over, origin.MachineConfig)
+				}
+				origin.Name, origin.MachineConfig = value, source.Name
+			}
+		}
+		if origin.MachineConfig != "" {
+			out = append(out, origin)
+		}
+	}
+	return out
+}
+
+// entriesOf are the entries of an Ignition configuration, in the order of the document. A unit of which only drop-ins are
+// given has no entry of its own.
+func entriesOf(c ignition.Config) (out []entry) {
+	add := func(kind Kind, name string) { out = append(out, entry{kind, name}) }
+	for _, file := range c.Storage.Files {
+		add(KindFile, file.Path)
+	}
+	for _, directory := range c.Storage.Directories {
+		add(KindDirectory, directory.Path)
+	}
+	for _, link := range c.Storage.Links {
+		add(KindLink, link.Path)
+	}
+	for _, unit := range c.Systemd.Units {
+		if len(unit.Dropins) == 0 || unit.Contents != nil || unit.Enabled != nil || unit.Mask != nil {
+			add(KindUnit, unit.Name)
+		}
+		for _, dropin := range unit.Dropins {
+			add(KindDropin, fmt.Sprintf("%s.d/%s", unit.Name, dropin.Name))
+		}
+	}
+	for _, user := range c.Passwd.Users {
+		add(KindUser, user.Name)
+	}
+	for _, group := range c.Passwd.Groups {
+		add(KindGroup, group.Name)
+	}
+	for _, disk := range c.Storage.Disks {
+		add(KindDisk, disk.Device)
+	}
+	for _, raid := range c.Storage.Raid {
+		add(KindRaid, raid.Name)
+	}
+	for _, luks := range c.Storage.Luks {
+		add(KindLuks, luks.Name)
+	}
+	for _, filesystem := range c.Storage.Filesystems {
+		add(KindFilesystem, filesystem.Device)
+	}
+	for _, argument := range c.KernelArguments.ShouldExist {
+		add(KindKernelArgument, string(argument))
+	}
+	for _, argument := range c.KernelArguments.ShouldNotExist {
+		add(KindRemovedKernelArgument, string(argument))
+	}
+	return out
+}

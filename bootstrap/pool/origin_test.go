@@ -1,0 +1,85 @@
+package pool_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+var _ = Describe("The origins of a rendered config", func() {
+	pools := []poolv1.MachineConfigPool{newPool("worker"), newPool("infra")}
+	originsOf := func(configs ...poolv1.MachineConfig) []pool.Origin {
+		GinkgoHelper()
+		rendered, err := pool.Render("infra", pools, configs)
+		Expect(err).NotTo(HaveOccurred())
+		return rendered.Origins
+	}
+	ignitionOf := func(name, role, sections string) poolv1.MachineConfig {
+		return withIgnition(name, role, `{"ignition":{"version":"3.5.0"},`+sections+`}`)
+	}
+
+	It("name, for each entry, the MachineConfig that wins and those under it", func() {
+		base := ignitionOf("99-worker", "worker", `
+			"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,a"}},{"path":"/etc/b"}],
+				"directories":[{"path":"/opt/d"}],"links":[{"path":"/opt/l","target":"/opt/d"}],
+				"disks":[{"device":"/dev/sda"}],"filesystems":[{"device":"/dev/sdb"}],
+				"raid":[{"name":"r","level":"raid0","devices":["/dev/sdc"]}],"luks":[{"name":"k","device":"/dev/sdd"}]},
+			"systemd":{"units":[{"name":"a.service","contents":"[Unit]","dropins":[{"name":"1.conf","contents":"[Unit]"}]}]},
+			"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["k1"]}],"groups":[{"name":"admins"}]},
+			"kernelArguments":{"shouldExist":["quiet"],"shouldNotExist":["nosmt"]}`)
+		over := ignitionOf("10-infra", "infra", `
+			"storage":{"files":[{"path":"/etc/a","mode":384}]},
+			"systemd":{"units":[{"name":"a.service","dropins":[{"name":"1.conf","contents":"[Service]"},{"name":"2.conf","contents":"[Unit]"}]}]},
+			"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["k2"]}]}`)
+		last := ignitionOf("20-infra", "infra", `"storage":{"files":[{"path":"/etc/a","mode":420}]}`)
+		Expect(originsOf(over, last, base)).To(Equal([]pool.Origin{
+			{Kind: pool.KindFile, Name: "/etc/a", MachineConfig: "20-infra", Over: []string{"99-worker", "10-infra"}},
+			{Kind: pool.KindFile, Name: "/etc/b", MachineConfig: "99-worker"},
+			{Kind: pool.KindDirectory, Name: "/opt/d", MachineConfig: "99-worker"},
+			{Kind: pool.KindLink, Name: "/opt/l", MachineConfig: "99-worker"},
+			{Kind: pool.KindUnit, Name: "a.service", MachineConfig: "99-worker"},
+			{Kind: pool.KindDropin, Name: "a.service.d/1.conf", MachineConfig: "10-infra", Over: []string{"99-worker"}},
+			{Kind: pool.KindDropin, Name: "a.service.d/2.conf", MachineConfig: "10-infra"},
+			{Kind: pool.KindUser, Name: "core", MachineConfig: "10-infra", Over: []string{"99-worker"}},
+			{Kind: pool.KindGroup, Name: "admins", MachineConfig: "99-worker"},
+			{Kind: pool.KindDisk, Name: "/dev/sda", MachineConfig: "99-worker"},
+			{Kind: pool.KindRaid, Name: "r", MachineConfig: "99-worker"},
+			{Kind: pool.KindLuks, Name: "k", MachineConfig: "99-worker"},
+			{Kind: pool.KindFilesystem, Name: "/dev/sdb", MachineConfig: "99-worker"},
+			{Kind: pool.KindKernelArgument, Name: "quiet", MachineConfig: "99-worker"},
+			{Kind: pool.KindRemovedKernelArgument, Name: "nosmt", MachineConfig: "99-worker"},
+		}))
+	})
+
+	It("name each MachineConfig of a list, and the last of a single value", func() {
+		base, over := ignitionOf("99-worker", "worker", `"storage":{}`), ignitionOf("10-infra", "infra", `"storage":{}`)
+		base.Spec.KernelArguments, over.Spec.KernelArguments = []string{"quiet", "nosmt"}, []string{"quiet"}
+		base.Spec.Extensions, over.Spec.Extensions = []string{"usbguard"}, []string{"kdump"}
+		base.Spec.KernelType, over.Spec.KernelType = poolv1.KernelTypeRealtime, poolv1.KernelTypeDefault
+		base.Spec.OSImageURL = "registry.example/os:1"
+		base.Spec.FIPS, over.Spec.FIPS = ptr.To(true), ptr.To(false)
+		Expect(originsOf(base, over)).To(Equal([]pool.Origin{
+			{Kind: pool.KindKernelArgument, Name: "quiet", MachineConfig: "99-worker"},
+			{Kind: pool.KindKernelArgument, Name: "nosmt", MachineConfig: "99-worker"},
+			{Kind: pool.KindKernelArgument, Name: "quiet", MachineConfig: "10-infra"},
+			{Kind: pool.KindExtension, Name: "usbguard", MachineConfig: "99-worker"},
+			{Kind: pool.KindExtension, Name: "kdump", MachineConfig: "10-infra"},
+			{Kind: pool.KindKernelType, Name: "default", MachineConfig: "10-infra", Over: []string{"99-worker"}},
+			{Kind: pool.KindOSImageURL, Name: "registry.example/os:1", MachineConfig: "99-worker"},
+			{Kind: pool.KindFIPS, Name: "true", MachineConfig: "99-worker"},
+		}))
+	})
+
+	It("forget what a link took the place of", func() {
+		file := ignitionOf("10-infra", "infra", `"storage":{"files":[{"path":"/etc/a"}]}`)
+		link := ignitionOf("20-infra", "infra", `"storage":{"links":[{"path":"/etc/a","target":"/etc/b"}]}`)
+		Expect(originsOf(file, link)).To(Equal([]pool.Origin{{Kind: pool.KindLink, Name: "/etc/a", MachineConfig: "20-infra"}}))
+	})
+
+	It("are none where there is nothing", func() {
+		Expect(originsOf()).To(BeEmpty())
+	})
+})
