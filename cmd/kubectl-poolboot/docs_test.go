@@ -96,7 +96,7 @@ var _ = Describe("The documentation", Ordered, func() {
 			}
 			Expect(examples).To(BeNumerically(">=", 3))
 		},
-		Entry("which", "which"), Entry("render", "render"), Entry("convert", "convert"),
+		Entry("which", "which"), Entry("render", "render"), Entry("convert", "convert"), Entry("labels", "labels"),
 	)
 })
 

@@ -1,7 +1,7 @@
 // Command kubectl-poolboot is a kubectl plugin that answers from files, without a cluster, what Poolboot would do: which
-// pool a Node is in, and what a pool renders. It turns OpenShift's kinds into Poolboot's, and against a cluster it shows what
-// files would change. The answers are those of bootstrap/pool, by which the controllers go too; here is only how files are
-// read and answers are written.
+// pool a Node is in, what a pool renders, and what its Nodes carry. It turns OpenShift's kinds into Poolboot's, and against a
+// cluster it shows what files would change. The answers are those of bootstrap/pool and bootstrap/node, by which the
+// controllers go too; here is only how files are read and answers are written.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 // Exit codes.
 const (
 	exitError    = 1
-	exitConflict = 2 // labels that belong to several custom pools
+	exitConflict = 2 // labels that belong to several custom pools, or a pool in which no Node can be registered
 
 	exitDifferent = 1 // diff found a difference, as kubectl diff says it
 	exitDiffError = 2 // diff failed: for it, 1 is taken
@@ -45,7 +45,9 @@ func execute(cmd *cobra.Command, errOut io.Writer, args []string) int {
 		return exitDifferent
 	}
 	fmt.Fprintln(errOut, "error:", err)
-	if conflict := (*pool.ConflictError)(nil); errors.As(err, &conflict) {
+	var conflict *pool.ConflictError
+	var unregistrable *unregistrableError
+	if errors.As(err, &conflict) || errors.As(err, &unregistrable) {
 		return exitConflict
 	}
 	if ran.Name() == diffName {

@@ -19,6 +19,7 @@ type render struct {
 	role    string
 	cluster string
 	output  string
+	explain bool
 }
 
 // rendered is what render prints: a rendered config without Kubernetes' metadata. Lists are never null.
@@ -35,7 +36,7 @@ type rendered struct {
 }
 
 func newRender(streams genericiooptions.IOStreams) *cobra.Command {
-	r := &render{reader: reader{streams: streams}, output: "json"}
+	r := &render{reader: reader{streams: streams}}
 	cmd := &cobra.Command{
 		Use:   "render -f FILE... --pool ROLE",
 		Short: "Print what a pool renders",
@@ -50,21 +51,24 @@ has the same name.`,
   # The same as YAML
   kubectl poolboot render -f pools.yaml,machineconfigs --pool infra -o yaml
 
+  # Which MachineConfig every file, unit, user and kernel argument came from
+  kubectl poolboot render -f pools.yaml -f machineconfigs --pool infra --explain
+
   # Only the Ignition document
   kubectl poolboot render -f pools.yaml -f machineconfigs --pool infra -o ignition > infra.ign`,
 		DisableFlagsInUseLine: true,
 		RunE:                  func(_ *cobra.Command, args []string) error { return r.run(args) },
 	}
 	r.offerFiles(cmd, &r.files, "filename", "f", "where the MachineConfigPools and MachineConfigs are")
-	cmd.Flags().StringVar(&r.role, "pool", "", "the pool's role; of OpenShift's pools that is their name")
-	must(cmd.MarkFlagRequired("pool"))
+	offerPool(cmd, &r.role)
 	offerCluster(cmd, &r.cluster)
-	offerOutputs(cmd, &r.output, "json, yaml, or ignition for only the Ignition document", "json", "yaml", "ignition")
+	cmd.Flags().BoolVar(&r.explain, "explain", false, "print which MachineConfig everything came from, as a table, json or yaml")
+	offerOutputs(cmd, &r.output, "json, which is the default, yaml, or ignition for only the Ignition document", "json", "yaml", "ignition")
 	return cmd
 }
 
 func (r *render) run(args []string) error {
-	write, known := map[string]func(rendered) ([]byte, error){"json": asJSON, "yaml": asYAML, "ignition": asIgnition}[r.output]
+	write, known := map[string]func(rendered) ([]byte, error){"": asJSON, "json": asJSON, "yaml": asYAML, "ignition": asIgnition}[r.output]
 	if !known {
 		return fmt.Errorf("--output %s is not known: use json, yaml or ignition", r.output)
 	}
@@ -81,6 +85,9 @@ func (r *render) run(args []string) error {
 	config, err := pool.Render(r.role, found.pools, found.configs)
 	if err != nil {
 		return err
+	}
+	if r.explain {
+		return explain(r.streams.Out, config, r.output)
 	}
 	document, err := write(rendered{
 		Name:            config.Name,

@@ -29,7 +29,7 @@ are in no pool of Poolboot's.`,
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath())
 	})
-	cmd.AddCommand(newWhich(streams), newRender(streams), newConvert(streams), newDiff(streams, byKubeconfig()), newVersion())
+	cmd.AddCommand(newWhich(streams), newRender(streams), newLabels(streams), newConvert(streams), newDiff(streams, byKubeconfig()), newVersion())
 	return cmd
 }
 
@@ -43,6 +43,12 @@ func newVersion() *cobra.Command {
 			return err
 		},
 	}
+}
+
+// offerPool defines --pool, which must be given.
+func offerPool(cmd *cobra.Command, role *string) {
+	cmd.Flags().StringVar(role, "pool", "", "the pool's role; of OpenShift's pools that is their name")
+	must(cmd.MarkFlagRequired("pool"))
 }
 
 // offerOutputs defines --output, with the default that it has now, and what the shell completes it to.
