@@ -2,20 +2,27 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// +kubebuilder:webhook:verbs=create;update,path=/validate-pool-cluster-x-k8s-io-v1alpha1-machineconfig,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=pool.cluster.x-k8s.io,resources=machineconfigs,versions=v1alpha1,name=validation.machineconfig.pool.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
+// +kubebuilder:webhook:verbs=create;update;delete,path=/validate-pool-cluster-x-k8s-io-v1alpha1-machineconfig,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=pool.cluster.x-k8s.io,resources=machineconfigs,versions=v1alpha1,name=validation.machineconfig.pool.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
 
 // MachineConfig validates MachineConfigs: they must be readable and take over nothing of Poolboot's, and a rendered one
 // must hold what its name says.
-type MachineConfig struct{}
+type MachineConfig struct {
+	// Reader reads pools and Clusters live.
+	Reader client.Reader
+}
 
 var _ admission.Validator[*poolv1.MachineConfig] = &MachineConfig{}
 
@@ -33,9 +40,27 @@ func (w *MachineConfig) ValidateUpdate(ctx context.Context, before, config *pool
 	return w.ValidateCreate(ctx, config)
 }
 
-// ValidateDelete lets everything be deleted: a rendered config that is in use is rendered again.
-func (*MachineConfig) ValidateDelete(context.Context, *poolv1.MachineConfig) (admission.Warnings, error) {
-	return nil, nil
+// ValidateDelete lets everything be deleted but the rendered config that a paused pool hands out: others that are in use are
+// rendered again, and that one can't be once the MachineConfigs have changed that it was rendered from.
+func (w *MachineConfig) ValidateDelete(ctx context.Context, config *poolv1.MachineConfig) (admission.Warnings, error) {
+	key := client.ObjectKey{Namespace: config.Namespace, Name: config.Labels[poolv1.RenderedForLabel]}
+	if _, moves := config.Annotations[clusterctlv1.DeleteForMoveAnnotation]; moves || key.Name == "" {
+		return nil, nil
+	}
+	p := &poolv1.MachineConfigPool{}
+	if err := w.Reader.Get(ctx, key, p); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("MachineConfigPool %s: %w", key, err))
+	}
+	if !p.Spec.Paused || !p.DeletionTimestamp.IsZero() || p.Status.Configuration == nil || p.Status.Configuration.Name != config.Name {
+		return nil, nil
+	}
+	if goes, err := clusterGoes(ctx, w.Reader, p); err != nil || goes {
+		return nil, err
+	}
+	return nil, apierrors.NewForbidden(poolv1.GroupVersion.WithResource("machineconfigs").GroupResource(), config.Name,
+		fmt.Errorf("the paused MachineConfigPool %s hands it out and can't render it again once its MachineConfigs have changed: set the pool's spec.paused to false first", p.Name))
 }
 
 // validateRendered checks that a config with the name of a rendered one is what the name says, which is a hash of it.

@@ -20,7 +20,7 @@ import (
 // maxNames is how many names an answer lists.
 const maxNames = 10
 
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools;machineconfigs,verbs=list
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools;machineconfigs,verbs=get;list
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=list
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get
 
@@ -31,7 +31,7 @@ func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.Machin
 	if _, moves := p.Annotations[clusterctlv1.DeleteForMoveAnnotation]; moves || p.Annotations[poolv1.ForceDeleteAnnotation] == "true" {
 		return nil, nil
 	}
-	if goes, err := w.clusterGoes(ctx, p); err != nil || goes {
+	if goes, err := clusterGoes(ctx, w.Reader, p); err != nil || goes {
 		return nil, err
 	}
 	others, err := w.others(ctx, p)
@@ -67,10 +67,10 @@ func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.Machin
 }
 
 // clusterGoes says whether a pool's Cluster is gone or going: what belongs to it goes with it.
-func (w *MachineConfigPool) clusterGoes(ctx context.Context, p *poolv1.MachineConfigPool) (bool, error) {
+func clusterGoes(ctx context.Context, reader client.Reader, p *poolv1.MachineConfigPool) (bool, error) {
 	cluster := &clusterv1.Cluster{}
 	key := client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterName}
-	if err := w.Reader.Get(ctx, key, cluster); apierrors.IsNotFound(err) {
+	if err := reader.Get(ctx, key, cluster); apierrors.IsNotFound(err) {
 		return true, nil
 	} else if err != nil {
 		return false, apierrors.NewInternalError(fmt.Errorf("pool's Cluster %s: %w", key, err))

@@ -87,6 +87,38 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 			aPool("infra", "infra"), machine("plain", "c1", "worker")),
 	)
 
+	Describe("leaves its rendered configs", func() {
+		rendered := func() *poolv1.MachineConfig {
+			return &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "rendered-infra-0", Namespace: "site",
+				Labels: map[string]string{poolv1.RenderedForLabel: "infra"}}}
+		}
+		paused := func(is bool, configuration string) *poolv1.MachineConfigPool {
+			p := aPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) { s.Paused = is })
+			p.Status.Configuration = &poolv1.PoolConfiguration{Name: configuration}
+			return p
+		}
+		remove := func(config *poolv1.MachineConfig, objects ...client.Object) error {
+			_, err := (&MachineConfig{Reader: builder(objects...).Build()}).ValidateDelete(ctx(), config)
+			return err
+		}
+
+		It("to be deleted, but not the one that a paused pool hands out", func() {
+			err := remove(rendered(), cluster(), paused(true, "rendered-infra-0"))
+			Expect(apierrors.IsForbidden(err)).To(BeTrue())
+			Expect(err).To(MatchError(And(ContainSubstring("MachineConfigPool infra"), ContainSubstring("spec.paused to false"))))
+			Expect(remove(rendered(), cluster(), paused(true, "rendered-infra-1"))).To(Succeed())
+			Expect(remove(rendered(), cluster(), paused(false, "rendered-infra-0"))).To(Succeed())
+		})
+
+		It("to be deleted when the pool or its Cluster is gone, or clusterctl has moved them", func() {
+			Expect(remove(rendered(), cluster())).To(Succeed())
+			Expect(remove(rendered(), paused(true, "rendered-infra-0"))).To(Succeed())
+			moved := rendered()
+			moved.Annotations = map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}
+			Expect(remove(moved, cluster(), paused(true, "rendered-infra-0"))).To(Succeed())
+		})
+	})
+
 	It("is not forced by another value of the annotation", func() {
 		p := annotated(aPool("infra", "infra"), poolv1.ForceDeleteAnnotation, "false")
 		Expect(deletion(p, cluster(), machine("infra-a", "c1", "infra"))).NotTo(Succeed())

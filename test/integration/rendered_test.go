@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -112,5 +113,31 @@ var _ = Describe("Rendered configs", func() {
 		for _, kind := range []string{poolv1.DegradedCondition, poolv1.RenderDegradedCondition} {
 			Consistently(ctx, poolCondition(infra, kind)).WithTimeout(time.Second / 2).Should(HavePrefix("False"))
 		}
+	})
+
+	It("that a host was told to fetch and that can't be made again leave no host waiting: it gets what its pool hands out now", func(ctx SpecContext) {
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		asking(ctx, t, config)
+		old, err := handedOut(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		roll(ctx, 1)
+		Expect(lab.ManagementClient.Delete(ctx, &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: old}})).To(Succeed())
+
+		current, err := handedOut(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		own := t.Pointer(ctx, config)
+		Eventually(ctx, func() (string, error) { _, body, err := get(ctx, own, own.URL); return string(body), err }).Should(ContainSubstring(current))
+		Expect(poolCondition(infra, poolv1.DegradedCondition)(ctx)).To(HavePrefix("False"))
+	})
+
+	It("that a paused pool hands out can't be deleted by hand", func(ctx SpecContext) {
+		name, err := handedOut(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		before := infra.DeepCopy()
+		infra.Spec.Paused = true
+		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(before))).To(Succeed())
+		_, err = lab.Kubectl(ctx, lab.Management, "delete", "mconf", name, "--namespace", t.Namespace)
+		Expect(err).To(MatchError(ContainSubstring("spec.paused to false")))
 	})
 })
