@@ -78,7 +78,7 @@ func itemsOf(spec poolv1.MachineConfigSpec) (map[item]properties, error) {
 	items := map[item]properties{}
 	for kind, list := range map[string][]string{kernelArguments: spec.KernelArguments, extensionsKind: spec.Extensions} {
 		if len(list) > 0 {
-			items[item{kind: kind}] = properties{"": text(strings.Join(list, "\n") + "\n")}
+			items[item{kind: kind}] = properties{"": contents(strings.Join(list, "\n") + "\n")}
 		}
 	}
 	for kind, value := range map[string]string{
@@ -161,7 +161,7 @@ func addUsers(items map[item]properties, passwd types.Passwd) {
 			keys.WriteString(strings.TrimSuffix(string(key), "\n") + "\n")
 		}
 		if keys.Len() > 0 {
-			of["sshAuthorizedKeys"] = text(keys.String())
+			of["sshAuthorizedKeys"] = contents(keys.String())
 		}
 		items[item{userKind, user.Name}] = of
 	}

@@ -36,8 +36,6 @@ type properties map[string]property
 
 func plain(value string) property { return property{value: value, shown: value} }
 
-func text(value string) property { return property{value: value, shown: summary(value), isText: true} }
-
 // text adds a text that everybody on the host may read.
 func (p properties) text(name string, value *string) {
 	if value != nil {

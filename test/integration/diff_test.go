@@ -103,7 +103,10 @@ spec:
 		}
 		DeferCleanup(func(ctx SpecContext) {
 			for _, kind := range []client.Object{&bootstrapv1.PoolbootConfig{}, &poolv1.MachineConfigPool{}, &poolv1.MachineConfig{}} {
-				Expect(lab.ManagementClient.DeleteAllOf(ctx, kind, client.InNamespace(site.Namespace))).To(Succeed())
+				// A pool goes only when its Machines are gone.
+				Eventually(ctx, func(ctx context.Context) error {
+					return lab.ManagementClient.DeleteAllOf(ctx, kind, client.InNamespace(site.Namespace))
+				}).Should(Succeed())
 			}
 		})
 		applied := shell.run(ctx, "kubectl apply -f machineconfigs/99-worker.yaml && "+
