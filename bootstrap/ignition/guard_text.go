@@ -23,6 +23,9 @@ func (g *guard) text(place, what string, data []byte) {
 	if bytes.IndexByte(data, 0) >= 0 {
 		return // not text
 	}
+	if !identityFlags.Match(data) && !bytes.Contains(data, []byte(KubeletArgsVariable)) {
+		return // no line of it needs a look
+	}
 	for line := range bytes.Lines(data) {
 		line = bytes.TrimSpace(line)
 		if len(line) == 0 || line[0] == '#' || line[0] == ';' {
