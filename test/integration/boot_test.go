@@ -37,6 +37,11 @@ var _ = Describe("A Machine that boots", func() {
 
 		Eventually(ctx, func() []site.NodeVersion { return history.Of(config.Status.Node.Name) }).ShouldNot(BeEmpty())
 		first := history.Of(config.Status.Node.Name)[0].Node
+		// The config server writes it down after it has answered.
+		Eventually(ctx, func(ctx context.Context) (*metav1.MicroTime, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
+			return config.Status.Boot.ServedTime, err
+		}).ShouldNot(BeNil())
 		Expect(first.CreationTimestamp.Time).To(BeTemporally("<=", config.Status.Boot.ServedTime.Time))
 		Expect(first.Labels).To(And(
 			HaveKeyWithValue("node-role.kubernetes.io/infra", ""),

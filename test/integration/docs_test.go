@@ -17,7 +17,7 @@ import (
 
 var (
 	yamlBlock      = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
-	wrongOnPurpose = regexp.MustCompile(`^# (broken|typo)\.yaml`)
+	wrongOnPurpose = regexp.MustCompile(`^# (broken|typo|near)\.yaml`)
 )
 
 var _ = Describe("The documentation", func() {
