@@ -169,7 +169,8 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 		}
 		return false, fmt.Errorf("CertificateSigningRequest %s: %w", request.Name, err)
 	}
-	r.Recorder.Eventf(f.config, nil, kind, event, "Decide", "CertificateSigningRequest %s: %s", request.Name, why)
+	// With the request as related object, or the recorder would count events on two requests as one that came twice.
+	r.Recorder.Eventf(f.config, request, kind, event, "Decide", "CertificateSigningRequest %s: %s", request.Name, why)
 	return false, nil
 }
 

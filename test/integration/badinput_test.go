@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"time"
 
@@ -45,33 +46,16 @@ var _ = Describe("What can't be", func() {
 
 	It("is said of a control plane Machine", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
-		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "cp", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}}}
-		config.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
-		t.Create(ctx, config)
-		t.Create(ctx, &clusterv1.Machine{
-			ObjectMeta: metav1.ObjectMeta{Name: "cp", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace, clusterv1.MachineControlPlaneLabel: ""}},
-			Spec: clusterv1.MachineSpec{ClusterName: t.Namespace,
-				Bootstrap:         clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{APIGroup: bootstrapv1.GroupVersion.Group, Kind: "PoolbootConfig", Name: "cp"}},
-				InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "Metal3Machine", Name: "cp"}},
-		})
+		config := machineOfItsOwn(ctx, t, "cp", map[string]string{clusterv1.MachineControlPlaneLabel: ""})
 		Eventually(ctx, t.Condition(config, bootstrapv1.DataSecretAvailableCondition)).Should(HavePrefix("False ControlPlaneNotSupported"))
 		Expect(t.Condition(config, clusterv1.ReadyCondition)(ctx)).To(HavePrefix("False ControlPlaneNotSupported"))
 	})
 
 	It("is said of a Secret of the same name that is somebody else's, which stays as it is", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
-		t.Pause(ctx, true)
-		t.Deploy(ctx, tenant.Deployment{Name: "infra", Labels: infraLabels})
-		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "own", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}}}
-		config.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
 		taken := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "own"}, StringData: map[string]string{"value": "mine"}}
-		t.Create(ctx, config, taken, &clusterv1.Machine{
-			ObjectMeta: metav1.ObjectMeta{Name: "own", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}},
-			Spec: clusterv1.MachineSpec{ClusterName: t.Namespace,
-				Bootstrap:         clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{APIGroup: bootstrapv1.GroupVersion.Group, Kind: "PoolbootConfig", Name: "own"}},
-				InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "Metal3Machine", Name: "own"}},
-		})
-		t.Pause(ctx, false)
+		t.Create(ctx, taken)
+		config := machineOfItsOwn(ctx, t, "own", nil)
 		Eventually(ctx, t.Condition(config, bootstrapv1.DataSecretAvailableCondition)).Should(And(HavePrefix("False DataSecretNotOwned"), ContainSubstring("Secret own")))
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(taken), taken)).To(Succeed())
 		Expect(taken.Data).To(Equal(map[string][]byte{"value": []byte("mine")}))
@@ -193,4 +177,23 @@ func poolCondition(pool *poolv1.MachineConfigPool, kind string) func(context.Con
 		}
 		return "", nil
 	}
+}
+
+// machineOfItsOwn makes a Machine that belongs to no MachineDeployment, and its PoolbootConfig.
+func machineOfItsOwn(ctx context.Context, t *tenant.Tenant, name string, labels map[string]string) *bootstrapv1.PoolbootConfig {
+	GinkgoHelper()
+	all := map[string]string{clusterv1.ClusterNameLabel: t.Namespace}
+	maps.Copy(all, labels)
+	machine := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all},
+		Spec: clusterv1.MachineSpec{ClusterName: t.Namespace,
+			Bootstrap:         clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{APIGroup: bootstrapv1.GroupVersion.Group, Kind: "PoolbootConfig", Name: name}},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "Metal3Machine", Name: name}},
+	}
+	t.Create(ctx, machine)
+	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))}}}
+	config.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+	t.Create(ctx, config)
+	return config
 }
