@@ -63,6 +63,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil || needOf(config) == nothing || !r.watches(config) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if left := untilExtension(config); needOf(config) == upkeep && left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
 	config = &bootstrapv1.PoolbootConfig{}
 	if err := r.APIReader.Get(ctx, request.NamespacedName, config); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -43,6 +43,14 @@ func comeBack(s *scope, result ctrl.Result) ctrl.Result {
 	return result
 }
 
+// untilExtension is how long the credential needs no extension yet; nothing when its end is not on record.
+func untilExtension(config *bootstrapv1.PoolbootConfig) time.Duration {
+	if config.Status.Boot.CredentialExpirationTime == nil {
+		return 0
+	}
+	return time.Until(extensionDue(config))
+}
+
 // extensionDue is when the credential's life has to be extended: when half of it is over.
 func extensionDue(config *bootstrapv1.PoolbootConfig) time.Time {
 	return config.Status.Boot.CredentialExpirationTime.Add(-join.Life / 2)
