@@ -1,58 +1,125 @@
 package ignition
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
+	"unicode/utf8"
 )
 
 // canonical is the one encoder of this package, for any of Ignition's types: as encoding/json writes them, but with keys in
 // order, and without the empty structs that it writes for them.
 func canonical(document any) ([]byte, error) {
-	return json.Marshal(plain(reflect.ValueOf(document)))
+	return appendValue(nil, reflect.ValueOf(document))
 }
 
-// plain is a value made of maps, whose keys encoding/json puts in order, lists and primitives.
-func plain(v reflect.Value) any {
+func appendValue(out []byte, v reflect.Value) ([]byte, error) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if v.IsNil() {
-			return nil
+			return append(out, "null"...), nil
 		}
-		return plain(v.Elem())
+		return appendValue(out, v.Elem())
 	case reflect.Struct:
-		object := map[string]any{}
-		addFields(object, v)
-		return object
+		return appendObject(out, v)
 	case reflect.Slice:
-		list := make([]any, v.Len())
-		for i := range list {
-			list[i] = plain(v.Index(i))
-		}
-		return list
+		return appendList(out, v)
+	case reflect.String:
+		return appendString(out, v.String())
 	default:
-		return v.Interface()
+		return appendOther(out, v.Interface())
 	}
 }
 
-// addFields adds the fields of a struct to an object, those of embedded structs among them. An empty object is left out
-// where it is a field; in a list it keeps its place.
-func addFields(object map[string]any, v reflect.Value) {
-	for i, t := 0, v.Type(); i < t.NumField(); i++ {
-		field, value := t.Field(i), v.Field(i)
-		if field.Anonymous {
-			addFields(object, value)
-			continue
+func appendList(out []byte, v reflect.Value) (_ []byte, err error) {
+	out = append(out, '[')
+	for i := range v.Len() {
+		if i > 0 {
+			out = append(out, ',')
 		}
-		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		empty := value.IsZero() || value.Kind() == reflect.Slice && value.Len() == 0
-		if empty && options == "omitempty" && value.Kind() != reflect.Struct {
-			continue
+		if out, err = appendValue(out, v.Index(i)); err != nil {
+			return nil, err
 		}
-		member := plain(value)
-		if inner, isObject := member.(map[string]any); isObject && len(inner) == 0 {
-			continue
-		}
-		object[name] = member
 	}
+	return append(out, ']'), nil
+}
+
+// appendObject writes a struct. An empty object is left out where it is a field; in a list it keeps its place.
+func appendObject(out []byte, v reflect.Value) (_ []byte, err error) {
+	begin := len(out)
+	for _, m := range membersOf(v.Type()) {
+		value := v.FieldByIndex(m.index)
+		if m.omitEmpty && (value.IsZero() || value.Kind() == reflect.Slice && value.Len() == 0) {
+			continue
+		}
+		before := len(out)
+		out = append(out, m.name...)
+		content := len(out)
+		if out, err = appendValue(out, value); err != nil {
+			return nil, err
+		}
+		if string(out[content:]) == "{}" {
+			out = out[:before]
+		}
+	}
+	if len(out) == begin {
+		return append(out, "{}"...), nil
+	}
+	out[begin] = '{' // for the first member's comma
+	return append(out, '}'), nil
+}
+
+// appendString writes a string. Most need no escapes.
+func appendString(out []byte, s string) ([]byte, error) {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return appendOther(out, s)
+		}
+	}
+	out = append(out, '"')
+	out = append(out, s...)
+	return append(out, '"'), nil
+}
+
+func appendOther(out []byte, value any) ([]byte, error) {
+	raw, err := json.Marshal(value)
+	return append(out, raw...), err
+}
+
+// member is a field of a struct as it is written.
+type member struct {
+	key       string
+	name      string // the key as it is written, with what comes before and after it
+	index     []int
+	omitEmpty bool
+}
+
+// members are the members of every type that was met, by its reflect.Type.
+var members sync.Map
+
+// membersOf returns the fields of a struct, those of embedded structs among them, in the order of their keys.
+func membersOf(t reflect.Type) []member {
+	if known, has := members.Load(t); has {
+		return known.([]member)
+	}
+	var found []member
+	for i := range t.NumField() {
+		field := t.Field(i)
+		if field.Anonymous {
+			for _, inner := range membersOf(field.Type) {
+				inner.index = slices.Concat([]int{i}, inner.index)
+				found = append(found, inner)
+			}
+			continue
+		}
+		key, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		found = append(found, member{key: key, name: `,"` + key + `":`, index: []int{i},
+			omitEmpty: options == "omitempty" && field.Type.Kind() != reflect.Struct})
+	}
+	slices.SortFunc(found, func(a, b member) int { return cmp.Compare(a.key, b.key) })
+	members.Store(t, found)
+	return found
 }

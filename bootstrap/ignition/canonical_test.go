@@ -25,6 +25,8 @@ var _ = Describe("Marshal", func() {
 		Entry("empty lists and empty strings", `{"ignition":{"version":"3.5.0"},"storage":{"files":[],"luks":[{"name":"k","device":"/dev/a","clevis":{"tang":[]}}]},
 			"systemd":{"units":[{"name":"a.service","contents":"","dropins":[]}]}}`),
 		Entry("what HTML would escape", `{"ignition":{"version":"3.5.0"},"systemd":{"units":[{"name":"a.service","contents":"[Unit]\nDescription=<&>"}]}}`),
+		Entry("each of what has to be escaped, alone", `{"ignition":{"version":"3.5.0"},"passwd":{"users":[{"name":"a<"},{"name":"a>"},{"name":"a&"},
+			{"name":"a\""},{"name":"a\\"},{"name":"a\u0001"},{"name":"a\u007f"},{"name":"\u00e4"},{"name":"a\u2028"},{"name":"plain"}]}}`),
 	)
 
 	It("does so with any configuration", func() {

@@ -1,6 +1,8 @@
 package ignition
 
 import (
+	"reflect"
+
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
@@ -18,4 +20,13 @@ func New() Config {
 
 // Marshal writes a configuration in canonical form: keys in order, no space, nothing that is empty. The same configuration
 // gives the same bytes, whatever it was read from.
-func Marshal(c Config) ([]byte, error) { return canonical(c) }
+func Marshal(c Config) ([]byte, error) {
+	const around = 256 // bytes of an entry, without its contents
+	size := around * (1 + len(c.Storage.Files) + len(c.Systemd.Units))
+	for _, file := range c.Storage.Files {
+		if file.Contents.Source != nil {
+			size += len(*file.Contents.Source)
+		}
+	}
+	return appendValue(make([]byte, 0, size), reflect.ValueOf(c))
+}

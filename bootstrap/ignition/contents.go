@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
-	"github.com/vincent-petithory/dataurl"
 )
 
 var (
@@ -31,24 +29,21 @@ func contentsOf(resource types.Resource, limit int64) ([]byte, error) {
 	if resource.Source == nil || *resource.Source == "" {
 		return nil, nil
 	}
-	source, err := url.Parse(*resource.Source)
+	packed, err := decode(*resource.Source)
 	if err != nil {
 		return nil, err
 	}
-	if source.Scheme != "data" {
-		return nil, errRemote
-	}
-	decoded, err := dataurl.DecodeString(source.String()) // as Ignition does
-	if err != nil {
-		return nil, err
-	}
-	var contents io.Reader = bytes.NewReader(decoded.Data)
-	if resource.Compression != nil && *resource.Compression == gzipCompression {
-		if contents, err = gzip.NewReader(contents); err != nil {
-			return nil, fmt.Errorf("the contents are no gzip file, as compression says: %w", err)
+	if resource.Compression == nil || *resource.Compression != gzipCompression {
+		if int64(len(packed)) > limit {
+			return nil, errTooLarge
 		}
+		return packed, nil
 	}
-	data, err := io.ReadAll(io.LimitReader(contents, limit+1))
+	file, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, fmt.Errorf("the contents are no gzip file, as compression says: %w", err)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, limit+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the contents are a broken gzip file: %w", err)

@@ -3,6 +3,7 @@ package ignition_test
 import (
 	"bytes"
 	"errors"
+	"net/url"
 	"reflect"
 	"slices"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/coreos/ignition/v2/config"
 	"github.com/coreos/ignition/v2/config/v3_5"
 	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"github.com/coreos/ignition/v2/config/validate"
+	"github.com/vincent-petithory/dataurl"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
@@ -33,6 +36,36 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		expectStable(t, read)
+	})
+}
+
+// FuzzContents: of any source, a file holds what Ignition reads from it, and is valid when Ignition says so.
+func FuzzContents(f *testing.F) {
+	for _, source := range []string{
+		"data:,", "data:", "data:,a%20b", "data:,a b", "data:,a?b#c", "data:,%", "data:,%zz", "data:,+&=;,", "data:,\u00e4", "data:text/plain,a",
+		"data:text/plain;charset=utf-8;base64,YQ==", "data:;base64,YQ", "data:;base64,YQ==YQ==", "data:;base64,YQ\n==", "data:;base64,YR==",
+		"data:;base64,YQ\r==", "data:;base64,,", "data:base64,YQ==", "Data:,a", "http://a", "data:a/b;c=d,e", "data://,a", "data:/,a",
+	} {
+		f.Add(source)
+	}
+	f.Fuzz(func(t *testing.T, source string) {
+		c := ignition.New()
+		c.Storage.Files = []types.File{{Node: types.Node{Path: "/a"}, FileEmbedded1: types.FileEmbedded1{Contents: types.Resource{Source: &source}}}}
+		if fatal := validate.ValidateWithContext(c, nil).IsFatal(); fatal != (ignition.Validate(c) != nil) {
+			t.Fatalf("%q is refused by Ignition: %t, and by Validate: %t", source, fatal, !fatal)
+		}
+		have, err := ignition.Contents(c.Storage.Files[0].Contents, 1<<20)
+		parsed, parseErr := url.Parse(source)
+		if parseErr != nil || parsed.Scheme != "data" {
+			if source != "" && err == nil {
+				t.Fatalf("%q holds %q", source, have)
+			}
+			return
+		}
+		want, wantErr := dataurl.DecodeString(parsed.String())
+		if (err == nil) != (wantErr == nil) || err == nil && !bytes.Equal(have, want.Data) {
+			t.Fatalf("%q holds %q (%v), and Ignition reads %v (%v)", source, have, err, want, wantErr)
+		}
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/coreos/ignition/v2/config/validate"
 	"github.com/coreos/vcontext/path"
 	"github.com/coreos/vcontext/report"
@@ -23,15 +24,24 @@ func Validate(c Config) error {
 	return nil
 }
 
-// ValidateMerged is Validate for what Merge made of valid configurations. It does not decode the contents of files again:
-// they are whole, and were valid, in the configuration that they are from.
+// ValidateMerged is Validate for what Merge made of valid configurations. It does not look into the contents of files, units
+// and drop-ins again: they are whole, and were valid, in the configuration that they are from.
 func ValidateMerged(c Config) error {
 	light := c
 	light.Storage.Files = slices.Clone(c.Storage.Files)
-	nothing := "data:,"
 	for i := range light.Storage.Files {
-		if source := &light.Storage.Files[i].Contents.Source; *source != nil && strings.HasPrefix(**source, "data:") {
-			*source = &nothing
+		contents := &light.Storage.Files[i].Contents
+		if contents.Source != nil && strings.HasPrefix(*contents.Source, "data:") && len(contents.HTTPHeaders) == 0 {
+			contents.Source = &elsewhere
+		}
+	}
+	light.Systemd.Units = slices.Clone(c.Systemd.Units)
+	for i := range light.Systemd.Units {
+		unit := &light.Systemd.Units[i]
+		unit.Contents = nil
+		unit.Dropins = slices.Clone(unit.Dropins)
+		for j := range unit.Dropins {
+			unit.Dropins[j].Contents = nil
 		}
 	}
 	if passes(light) {
@@ -54,6 +64,8 @@ type ruled interface {
 // rules say where in a type there is something to check.
 type rules struct {
 	own    bool  // the type is ruled
+	data   bool  // the type is a Resource, which may hold much
+	units  bool  // the type is Systemd, whose rule is about instances of units alone
 	lists  []int // fields that are lists, in which nothing may be twice
 	fields []int // fields with rules in them
 }
@@ -67,6 +79,8 @@ func rulesFor(t reflect.Type) rules {
 	}
 	var found rules
 	found.own = t.Implements(reflect.TypeFor[ruled]())
+	found.data = t.Name() == reflect.TypeFor[types.Resource]().Name()
+	found.units = t.Name() == reflect.TypeFor[types.Systemd]().Name()
 	if t.Kind() == reflect.Struct {
 		for i := range t.NumField() {
 			field := t.Field(i).Type
@@ -109,7 +123,10 @@ func holds(v reflect.Value, place path.ContextPath) bool {
 		return true
 	}
 	checked := rulesFor(v.Type())
-	if checked.own && v.Interface().(ruled).Validate(place).IsFatal() {
+	if checked.data {
+		v = withoutData(v)
+	}
+	if checked.own && (!checked.units || hasInstances(v)) && v.Interface().(ruled).Validate(place).IsFatal() {
 		return false
 	}
 	entries := 0
@@ -125,4 +142,16 @@ func holds(v reflect.Value, place path.ContextPath) bool {
 		}
 	}
 	return true
+}
+
+// hasInstances says whether any of a configuration's units, of any spec version, is an instance of another. Ignition's rule
+// about them has nothing to look at when there is none, and would only compile its regular expression.
+func hasInstances(systemd reflect.Value) bool {
+	units := systemd.FieldByName("Units")
+	for i := range units.Len() {
+		if strings.Contains(units.Index(i).FieldByName("Name").String(), "@") {
+			return true
+		}
+	}
+	return false
 }
