@@ -19,6 +19,7 @@ type which struct {
 	pools   []string
 	labels  []string
 	node    string
+	nodes   string
 	cluster string
 	output  string
 }
@@ -34,9 +35,9 @@ type membership struct {
 func newWhich(streams genericiooptions.IOStreams) *cobra.Command {
 	w := &which{reader: reader{streams: streams}}
 	cmd := &cobra.Command{
-		Use:   "which --pools FILE... (--labels KEY=VALUE,... | --node FILE)",
+		Use:   "which --pools FILE... (--labels KEY=VALUE,... | --node FILE | --nodes FILE)",
 		Short: "Say in which pool a Node is",
-		Long: `Say in which pool a Node with these labels is, as the controllers do.
+		Long: `Say in which pool a Node with these labels is, or each of several Nodes, as the controllers do.
 
 One matching custom pool wins over "worker". A control plane is in no pool, and neither is a Windows Node or one that no
 pool selects: then nothing is printed but a note on standard error, or {"pool":null} as JSON.
@@ -50,16 +51,21 @@ Exit codes: 0 with an answer, 2 when several custom pools match, 1 for every oth
 
   # A Node as kubectl get -o yaml prints it, from a file or from standard input
   kubectl poolboot which --pools pools.yaml --node node.yaml
-  kubectl poolboot which --pools pools.yaml --node - < node.yaml`,
+  kubectl poolboot which --pools pools.yaml --node - < node.yaml
+
+  # Every Node of a cluster, as kubectl get nodes -o yaml prints them
+  kubectl poolboot which --pools pools.yaml --nodes - < node.yaml`,
 		DisableFlagsInUseLine: true,
 		RunE:                  func(_ *cobra.Command, args []string) error { return w.run(args) },
 	}
 	w.offerFiles(cmd, &w.pools, "pools", "", "where the MachineConfigPools are")
 	cmd.Flags().StringArrayVarP(&w.labels, "labels", "l", nil, "the Node's labels, as KEY=VALUE,...; may be repeated")
 	cmd.Flags().StringVar(&w.node, "node", "", "file with the Node, or a list with it alone; - for standard input")
-	cmd.MarkFlagsOneRequired("labels", "node")
-	cmd.MarkFlagsMutuallyExclusive("labels", "node")
+	cmd.Flags().StringVar(&w.nodes, "nodes", "", "file with any number of Nodes, for a table of them all; - for standard input")
+	cmd.MarkFlagsOneRequired("labels", "node", "nodes")
+	cmd.MarkFlagsMutuallyExclusive("labels", "node", "nodes")
 	must(cmd.MarkFlagFilename("node", "json", "yaml", "yml"))
+	must(cmd.MarkFlagFilename("nodes", "json", "yaml", "yml"))
 	offerCluster(cmd, &w.cluster)
 	offerOutputs(cmd, &w.output, "json; without it, the pool's role", "json")
 	return cmd
@@ -75,6 +81,9 @@ func (w *which) run(args []string) error {
 	}
 	if err := found.ofCluster(w.cluster); err != nil {
 		return err
+	}
+	if w.nodes != "" {
+		return w.everyNode(found.pools)
 	}
 	nodeLabels, err := w.nodeLabels()
 	if err != nil {
@@ -107,7 +116,7 @@ func (w *which) nodeLabels() (map[string]string, error) {
 		return nil, err
 	}
 	if len(found.nodes) != 1 {
-		return nil, fmt.Errorf("%s holds %d Nodes, and must hold one", w.node, len(found.nodes))
+		return nil, fmt.Errorf("%s holds %d Nodes, and must hold one: use --nodes for several", w.node, len(found.nodes))
 	}
 	return found.nodes[0].Labels, nil
 }

@@ -114,8 +114,8 @@ var _ = Describe("which", func() {
 		func(why string, args ...string) {
 			refused(poolboot(append([]string{"which", "--pools", file("pools.yaml", theirs...)}, args...)...), 1, why)
 		},
-		Entry("neither labels nor Node", "[labels node] is required"),
-		Entry("labels and Node", "[labels node]", "--labels", "a=b", "--node", "-"),
+		Entry("neither labels nor Node", "[labels node nodes] is required"),
+		Entry("labels and Node", "[labels node nodes]", "--labels", "a=b", "--node", "-"),
 		Entry("an unknown flag", "see 'kubectl poolboot which --help'", "--label", "a=b"),
 		Entry("a label without a value", "labels must be KEY=VALUE,...", "--labels", "infra"),
 		Entry("a label that Kubernetes does not allow", "--labels", "--labels", "in fra="),
