@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/labels"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
@@ -93,18 +94,14 @@ func hostLabels(uid string) map[string]string {
 	return map[string]string{poolv1.NodeMetal3UUIDLabel: uid}
 }
 
-// nodeTaints joins the taints of all sources and the two that keep pods off the Node until Poolboot and Cluster API have
-// done their part.
+// nodeTaints joins the taints of all sources and Poolboot's own.
 func nodeTaints(in Input) ([]corev1.Taint, error) {
 	set := taintSet{}
 	for _, from := range []struct {
 		source string
 		taints []corev1.Taint
 	}{
-		{"Poolboot", []corev1.Taint{
-			{Key: poolv1.NodeUnassignedTaint, Effect: corev1.TaintEffectNoSchedule},
-			clusterv1.NodeUninitializedTaint,
-		}},
+		{"Poolboot", ownTaints(in.Config)},
 		{fmt.Sprintf("MachineConfigPool %s spec.nodeTaints", klog.KObj(&in.Pool)), in.Pool.Spec.NodeTaints},
 		{fmt.Sprintf("PoolbootConfig %s spec.nodeTaints", klog.KObj(in.Config)), in.Config.Spec.NodeTaints},
 	} {
@@ -113,6 +110,16 @@ func nodeTaints(in Input) ([]corev1.Taint, error) {
 		}
 	}
 	return set.taints(), nil
+}
+
+// ownTaints keep pods off a Node until Poolboot and Cluster API have done their part, which is none where there is no
+// Machine: nobody would take that taint away.
+func ownTaints(config *bootstrapv1.PoolbootConfig) []corev1.Taint {
+	unassigned := corev1.Taint{Key: poolv1.NodeUnassignedTaint, Effect: corev1.TaintEffectNoSchedule}
+	if config.Spec.Host != nil {
+		return []corev1.Taint{unassigned}
+	}
+	return []corev1.Taint{unassigned, clusterv1.NodeUninitializedTaint}
 }
 
 // inPool makes sure that the labels put the Node where it was decided to be: labels of the Machine or the PoolbootConfig

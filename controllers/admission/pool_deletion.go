@@ -49,7 +49,7 @@ func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.Machin
 	const force = "annotate the pool with " + poolv1.ForceDeleteAnnotation + "=true to delete it all the same"
 	var why []string
 	if len(machines) > 0 {
-		why = append(why, fmt.Sprintf("%d Machine(s) are recorded in it: %s; give their Nodes the labels of another pool, or delete the Machines",
+		why = append(why, fmt.Sprintf("%d Machine(s) are recorded in it: %s; give their Nodes the labels of another pool, or delete the Machines (of hosts without one, the PoolbootConfigs)",
 			len(machines), list(machines)))
 	}
 	if p.Spec.Role == poolv1.RoleWorker && len(others) > 0 {
@@ -78,7 +78,7 @@ func clusterGoes(ctx context.Context, reader client.Reader, p *poolv1.MachineCon
 	return !cluster.DeletionTimestamp.IsZero(), nil
 }
 
-// machines returns the names of the Machines that are recorded in a pool.
+// machines returns the names of the Machines that are recorded in a pool, and of the PoolbootConfigs of hosts without one.
 func (w *MachineConfigPool) machines(ctx context.Context, p *poolv1.MachineConfigPool) ([]string, error) {
 	configs := &bootstrapv1.PoolbootConfigList{}
 	if err := w.Reader.List(ctx, configs, client.InNamespace(p.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterName}); err != nil {

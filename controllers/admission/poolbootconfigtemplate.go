@@ -24,6 +24,9 @@ func (*PoolbootConfigTemplate) ValidateCreate(_ context.Context, template *boots
 	resource := field.NewPath("spec", "template")
 	errs := append(template.Spec.Template.ObjectMeta.Validate(resource.Child("metadata")),
 		validateConfigSpec(&template.Spec.Template.Spec, resource.Child("spec"))...)
+	if template.Spec.Template.Spec.Host != nil {
+		errs = append(errs, field.Forbidden(resource.Child("spec", "host"), "a template is for many hosts: leave it out"))
+	}
 	return nil, invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfigTemplate"), template, errs)
 }
 

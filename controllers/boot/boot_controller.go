@@ -7,15 +7,13 @@ package boot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels"
@@ -95,23 +93,13 @@ func (r *Reconciler) watches(config *bootstrapv1.PoolbootConfig) bool {
 	return r.WatchFilterValue == "" || labels.HasWatchLabel(config, r.WatchFilterValue)
 }
 
-// gather returns what a boot starts from, or nil when there is nothing to do: no Machine yet, one that is going, or pause.
+// gather returns what a boot starts from, or nil when there is nothing to do: no Machine or host yet, one that is going, or pause.
 func (r *Reconciler) gather(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*scope, error) {
-	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
-	if err != nil {
-		return nil, client.IgnoreNotFound(err)
+	s, err := r.gatherBehind(ctx, config)
+	if err != nil || s == nil || annotations.IsPaused(s.cluster, config) {
+		return nil, err
 	}
-	if machine == nil || !machine.DeletionTimestamp.IsZero() || util.IsControlPlaneMachine(machine) {
-		return nil, nil
-	}
-	cluster := &clusterv1.Cluster{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster); err != nil {
-		return nil, fmt.Errorf("spec.clusterName of Machine %s/%s: %w", machine.Namespace, machine.Name, err)
-	}
-	if annotations.IsPaused(cluster, config) {
-		return nil, nil
-	}
-	return &scope{config: config, machine: machine, cluster: cluster}, nil
+	return s, nil
 }
 
 // need is what a PoolbootConfig wants of this controller.
@@ -132,7 +120,7 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 	case !config.DeletionTimestamp.IsZero(),
 		config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked,
 		conditions.IsTrue(config, bootstrapv1.NodeInPoolCondition),
-		config.Status.DataSecretName == "":
+		config.Status.DataSecretName == "" && !metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.EnrolmentAnnotation):
 		return nothing
 	case config.Spec.ConfigSource.Inline != nil:
 		if boot.CredentialID == "" {

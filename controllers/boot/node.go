@@ -77,7 +77,10 @@ func (s *scope) adoptNode(ctx context.Context) error {
 	if made, ours := workload.ConfigOfNode(s.node); !ours || made != client.ObjectKeyFromObject(s.config) {
 		return fault(bootstrapv1.NodeNameTakenReason, "it stands already and was not made for PoolbootConfig %s: delete the Node, or give the Machine another name", s.owner())
 	}
-	if id := s.node.Spec.ProviderID; id != "" && id != wanted.ProviderID {
+	if s.machine == nil && s.config.Status.Node == nil && kubeletCame(s.node) {
+		return fault(bootstrapv1.NodeNameTakenReason, "it is that of a host which was installed before under this name: delete the Node, so that the host can have a new one")
+	}
+	if id := s.node.Spec.ProviderID; id != "" && wanted.ProviderID != "" && id != wanted.ProviderID {
 		return fault(bootstrapv1.NodeNameTakenReason, "spec.providerID is %q, that of another host, and must be %q: delete the Node", id, wanted.ProviderID)
 	}
 	if kubeletCame(s.node) {

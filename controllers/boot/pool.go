@@ -6,7 +6,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -50,30 +49,19 @@ func (s *scope) role() (string, error) {
 	if fixed && s.config.Status.Pool != "" {
 		return s.config.Status.Pool, nil
 	}
-	role, _, err := pool.ForMachine(s.config.Spec.Pool, s.machine.Labels, s.pools)
+	role, _, err := pool.ForMachine(s.config.Spec.Pool, s.machineLabels(), s.pools)
 	return role, err
-}
-
-// findHost finds the bare metal host behind the Machine.
-func (r *Reconciler) findHost(ctx context.Context, s *scope) error {
-	found, err := host.ForMachine(ctx, r.Client, s.machine)
-	s.host = found
-	return err
 }
 
 // register works out what the Node is registered with.
 func (r *Reconciler) register(_ context.Context, s *scope) error {
-	name := s.machine.Name
-	if s.config.Spec.NodeName == bootstrapv1.NodeNameFromHost {
-		name = s.host.Name
-	}
 	registration, err := node.Register(node.Input{
-		NodeName:       name,
+		NodeName:       s.nodeName(),
 		ProviderID:     s.host.ProviderID,
 		HostUID:        s.host.UID,
 		Pool:           s.pool,
 		Pools:          s.pools,
-		MachineLabels:  s.machine.Labels,
+		MachineLabels:  s.machineLabels(),
 		Config:         s.config,
 		RenderedConfig: s.configuration,
 		SyncedLabels:   r.SyncedLabels,

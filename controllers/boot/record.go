@@ -33,15 +33,17 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 		before = status.Pool
 		status.Pool = s.pool.Spec.Role
 		status.Configuration = s.configuration
-		status.Host = &bootstrapv1.HostReference{Name: s.host.Name, Namespace: s.host.Namespace, UID: s.host.UID}
+		if s.host.UID != "" {
+			status.Host = &bootstrapv1.HostReference{Name: s.host.Name, Namespace: s.host.Namespace, UID: s.host.UID}
+		}
 		status.Node = &bootstrapv1.NodeReference{Name: s.node.Name, UID: string(s.node.UID)}
 		if s.credential.ID != "" {
 			status.Boot.CredentialID = s.credential.ID
 			status.Boot.CredentialExpirationTime = &metav1.Time{Time: s.credential.Expires}
 		}
 	})
-	if err == nil && before != "" && before != s.pool.Spec.Role {
-		r.Recorder.Eventf(s.config, s.machine, corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, action,
+	if err == nil && s.machine != nil && before != "" && before != s.pool.Spec.Role {
+		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, action,
 			"The labels of Machine %s name the pool %s now, not %s", s.machine.Name, s.pool.Spec.Role, before)
 	}
 	return err
@@ -66,7 +68,7 @@ func (r *Reconciler) finish(ctx context.Context, s *scope) error {
 		return err
 	}
 	bootsTotal.WithLabelValues(outcomePrepared).Inc()
-	r.Recorder.Eventf(s.config, s.machine, corev1.EventTypeNormal, bootstrapv1.EventBootPrepared, action, "%s for host %s", message, s.host.Name)
+	r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeNormal, bootstrapv1.EventBootPrepared, action, "%s for host %s", message, s.host.Name)
 	return nil
 }
 
@@ -81,7 +83,7 @@ func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) e
 		return nil
 	}
 	if condition.Status == metav1.ConditionFalse {
-		r.Recorder.Eventf(s.config, s.machine, corev1.EventTypeWarning, bootstrapv1.EventBootFailed, action, "%s: %s", condition.Reason, condition.Message)
+		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeWarning, bootstrapv1.EventBootFailed, action, "%s: %s", condition.Reason, condition.Message)
 	}
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		if need := needOf(config); need != nothing && need != upkeep { // else it was done, and only the answer was lost

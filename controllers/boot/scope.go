@@ -18,7 +18,7 @@ import (
 type scope struct {
 	// config is the PoolbootConfig, read live and kept current by every write to it.
 	config *bootstrapv1.PoolbootConfig
-	// machine owns the config; cluster is the Machine's. Both come from the cache.
+	// machine owns the config, nil when its host belongs to none; cluster is theirs. Both come from the cache.
 	machine *clusterv1.Machine
 	cluster *clusterv1.Cluster
 
@@ -27,7 +27,7 @@ type scope struct {
 	pool  poolv1.MachineConfigPool
 	// configuration names the rendered config that the host is to boot with.
 	configuration string
-	// host is the bare metal host behind the Machine.
+	// host is the bare metal host that boots.
 	host *host.Host
 	// registration is what the Node has to be registered with.
 	registration node.Registration

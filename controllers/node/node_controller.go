@@ -139,6 +139,8 @@ func nodeName(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine) st
 	switch {
 	case config.Status.Node != nil:
 		return config.Status.Node.Name
+	case config.Spec.Host != nil:
+		return config.Spec.Host.NodeName
 	case machine == nil:
 		return ""
 	case machine.Status.NodeRef.IsDefined():

@@ -34,13 +34,13 @@ func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cl
 	case labels.IsMachinePoolOwned(config):
 		return no(bootstrapv1.MachinePoolNotSupportedReason,
 			"a MachinePool owns this PoolbootConfig: every machine is one of its own here, use a MachineDeployment")
-	case machine == nil:
+	case machine == nil && config.Spec.Host == nil:
 		return no(bootstrapv1.WaitingForOwnerReason, "no Machine owns this PoolbootConfig yet")
-	case util.IsControlPlaneMachine(machine):
+	case machine != nil && util.IsControlPlaneMachine(machine):
 		return no(bootstrapv1.ControlPlaneNotSupportedReason,
 			"Machine %s is a control plane machine: those are in no machine config pool, use the control plane provider's own bootstrap provider", machine.Name)
 	case cluster == nil:
-		return no(bootstrapv1.WaitingForClusterReason, "Cluster %s does not exist", machine.Spec.ClusterName)
+		return no(bootstrapv1.WaitingForClusterReason, "Cluster %s does not exist", clusterNameOf(config, machine))
 	case !ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false):
 		return no(bootstrapv1.WaitingForInfrastructureReason, "infrastructure of Cluster %s is not provisioned yet", cluster.Name)
 	case !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition):
@@ -77,7 +77,7 @@ func ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 		}
 		return ready
 	}
-	if !ptr.Deref(config.Status.Initialization.DataSecretCreated, false) || config.Status.DataSecretName == "" {
+	if !enrolled(config) && (!ptr.Deref(config.Status.Initialization.DataSecretCreated, false) || config.Status.DataSecretName == "") {
 		ready.Reason, ready.Message = bootstrapv1.DataSecretFailedReason, "status.dataSecretName is not set yet"
 		return ready
 	}

@@ -49,6 +49,21 @@ func dataSecretStands(config *bootstrapv1.PoolbootConfig) bool {
 		config.Annotations[bootstrapv1.PointerIDAnnotation] != "" && config.Annotations[bootstrapv1.TokenHashAnnotation] != ""
 }
 
+// enrolled says whether a config is that of a host which came with an enrolment token: that was in its user data already, and
+// there is nothing to put into a Secret.
+func enrolled(config *bootstrapv1.PoolbootConfig) bool {
+	return metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.EnrolmentAnnotation)
+}
+
+func needNoDataSecret(config *bootstrapv1.PoolbootConfig) {
+	conditions.Set(config, metav1.Condition{
+		Type:    bootstrapv1.DataSecretAvailableCondition,
+		Status:  metav1.ConditionTrue,
+		Reason:  bootstrapv1.HostEnrolledReason,
+		Message: fmt.Sprintf("the host came with the enrolment token in Secret %s and needs no other", config.Annotations[bootstrapv1.EnrolmentAnnotation]),
+	})
+}
+
 // dataSecretMayStand says whether there are signs of a data Secret from before: after clusterctl move the status is gone
 // and the Secret is not.
 func dataSecretMayStand(s *scope) bool {
@@ -130,8 +145,12 @@ func (r *Reconciler) pointer(_ context.Context, s *scope) ([]byte, map[string]st
 	if err != nil {
 		return nil, nil, fmt.Errorf("CA of the config server: %w", err)
 	}
+	id := s.config.UID
+	if s.machine != nil {
+		id = s.machine.UID
+	}
 	value, err := ignition.Pointer{
-		URL:   pointerURL(r.ServerURL, s.config.Status.Pool, string(s.machine.UID)),
+		URL:   pointerURL(r.ServerURL, s.config.Status.Pool, string(id)),
 		Token: newToken(),
 		CA:    ca,
 	}.Marshal()

@@ -79,6 +79,9 @@ func nodeName(config *bootstrapv1.PoolbootConfig) string {
 	if config.Status.Node != nil {
 		return config.Status.Node.Name
 	}
+	if config.Spec.Host != nil {
+		return config.Spec.Host.NodeName
+	}
 	if config.Spec.NodeName == bootstrapv1.NodeNameFromHost {
 		if config.Status.Host != nil {
 			return config.Status.Host.Name
@@ -94,7 +97,7 @@ func nodeName(config *bootstrapv1.PoolbootConfig) string {
 }
 
 // neverJoined says whether a Node was made for a config and its kubelet never came, or never became Ready. Any other Node
-// is Cluster API's to drain and delete.
+// is Cluster API's to drain and delete, and that of a host without a Machine a person's.
 func neverJoined(config *bootstrapv1.PoolbootConfig, node *corev1.Node) bool {
 	return node.Annotations[poolv1.NodeConfigAnnotation] == client.ObjectKeyFromObject(config).String() &&
 		config.Annotations[bootstrapv1.TokenHashAnnotation] != bootstrapv1.TokenRevoked &&

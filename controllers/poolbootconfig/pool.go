@@ -18,7 +18,7 @@ import (
 
 // decidePool records the pool, or why there is none.
 func (r *Reconciler) decidePool(ctx context.Context, s *scope) error {
-	if s.cluster == nil || s.machine == nil {
+	if s.cluster == nil || s.machine == nil && s.config.Spec.Host == nil {
 		return nil // only a config whose data Secret stands comes here without them
 	}
 	pools, err := workload.PoolsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))
@@ -26,7 +26,11 @@ func (r *Reconciler) decidePool(ctx context.Context, s *scope) error {
 		return err
 	}
 	s.pools = pools
-	role, condition := decide(s.config, s.machine.Labels, pools)
+	var labels map[string]string
+	if s.machine != nil {
+		labels = s.machine.Labels
+	}
+	role, condition := decide(s.config, labels, pools)
 	s.config.Status.Pool = role
 	conditions.Set(s.config, condition)
 	return nil

@@ -66,7 +66,7 @@ type Reconciler struct {
 type scope struct {
 	// config is the PoolbootConfig as it is to become, before as the API server has it.
 	config, before *bootstrapv1.PoolbootConfig
-	// machine is the owner; nil without one.
+	// machine is the owner; nil without one, as for a host that belongs to no Machine.
 	machine *clusterv1.Machine
 	// cluster is nil when it does not exist.
 	cluster *clusterv1.Cluster
@@ -119,6 +119,10 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	if err := r.decidePool(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
+	if enrolled(s.config) {
+		needNoDataSecret(s.config)
+		return ctrl.Result{}, nil
+	}
 	if dataSecretStands(s.config) {
 		recordDataSecret(s.config, s.config.Status.DataSecretName)
 		return ctrl.Result{}, nil
@@ -133,10 +137,7 @@ func (r *Reconciler) owners(ctx context.Context, config *bootstrapv1.PoolbootCon
 	if client.IgnoreNotFound(err) != nil {
 		return nil, nil, err
 	}
-	name := config.Labels[clusterv1.ClusterNameLabel]
-	if machine != nil {
-		name = machine.Spec.ClusterName
-	}
+	name := clusterNameOf(config, machine)
 	if name == "" {
 		return machine, nil, nil
 	}
@@ -145,6 +146,14 @@ func (r *Reconciler) owners(ctx context.Context, config *bootstrapv1.PoolbootCon
 		return machine, nil, client.IgnoreNotFound(err)
 	}
 	return machine, cluster, nil
+}
+
+// clusterNameOf returns the name of a config's Cluster, "" when nothing says it. The Machine's word is the truth.
+func clusterNameOf(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine) string {
+	if machine != nil {
+		return machine.Spec.ClusterName
+	}
+	return config.Labels[clusterv1.ClusterNameLabel]
 }
 
 // finish computes Ready and writes what changed in the status.

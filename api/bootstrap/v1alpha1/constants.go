@@ -8,7 +8,8 @@ const Finalizer = "poolbootconfig.bootstrap.cluster.x-k8s.io"
 // survive clusterctl move.
 const (
 	// PointerIDAnnotation is the last part of the URL in the host's pointer: the UID that the Machine had when its
-	// bootstrap Secret was made.
+	// bootstrap Secret was made; without a Machine that of the PoolbootConfig, and of a host that enrolled a name made of the
+	// enrolment's and its own.
 	PointerIDAnnotation = "bootstrap.cluster.x-k8s.io/pointer-id"
 
 	// TokenHashAnnotation is the SHA-256 of the host's bearer token, in hex, or TokenRevoked.
@@ -16,6 +17,17 @@ const (
 
 	// TokenRevoked is the value of TokenHashAnnotation once the host's Node is Ready in its pool.
 	TokenRevoked = "revoked"
+)
+
+// Annotations of the PoolbootConfig of a host that enrolled. Its TokenHashAnnotation is that of the enrolment token.
+const (
+	// EnrolmentAnnotation names the Enrolment, and so the Secret, by which the host was admitted. The host's token is good
+	// only while that one is.
+	EnrolmentAnnotation = "bootstrap.cluster.x-k8s.io/enrolment"
+
+	// EnrolledFromAnnotation is the address that the host asked from. One that asks for the same name from another address
+	// is another host.
+	EnrolledFromAnnotation = "bootstrap.cluster.x-k8s.io/enrolled-from"
 )
 
 // CredentialIDAnnotation is on an inline data Secret and holds the ID of the join credential in it.
@@ -63,6 +75,7 @@ const (
 	DataSecretCreatedReason          = "DataSecretCreated"
 	DataSecretFailedReason           = "DataSecretFailed"
 	DataSecretNotOwnedReason         = "DataSecretNotOwned"
+	HostEnrolledReason               = "HostEnrolled"
 	PoolNotFoundReason               = "PoolNotFound"
 	PoolConflictReason               = "PoolConflict"
 	PoolNotRegistrableReason         = "PoolNotRegistrable"

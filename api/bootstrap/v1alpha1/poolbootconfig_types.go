@@ -21,6 +21,9 @@ const (
 // PoolbootConfigSpec says how one Machine boots into its pool.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.configSource.inline) && self.nodeName == 'Host')",message="nodeName: Host needs configSource.server: with configSource.inline the Node's name is fixed before a host is chosen"
+// +kubebuilder:validation:XValidation:rule="!has(self.host) || has(self.pool)",message="host needs pool: without a Machine there are no labels to decide by"
+// +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.configSource.inline))",message="host needs configSource.server"
+// +kubebuilder:validation:XValidation:rule="has(self.host) == has(oldSelf.host)",message="host can't be added or taken away: make a new PoolbootConfig"
 type PoolbootConfigSpec struct {
 	// pool is the role of the MachineConfigPool that the Machine boots into. Left out, the Machine's labels decide, and
 	// without a matching label it is worker.
@@ -56,10 +59,26 @@ type PoolbootConfigSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	NodeTaints []corev1.Taint `json:"nodeTaints,omitempty"`
 
+	// host names the host of a PoolbootConfig that belongs to no Machine. Poolboot sets it for the hosts that a pool admits.
+	// +optional
+	Host *HostWithoutMachine `json:"host,omitempty"`
+
 	// extraConfig is merged over the pool's configuration, for this Machine only. The same entries are refused as in a
 	// MachineConfig.
 	// +optional
 	ExtraConfig *ExtraConfig `json:"extraConfig,omitempty"`
+}
+
+// HostWithoutMachine is a host that Cluster API does not manage.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: make a new PoolbootConfig"
+type HostWithoutMachine struct {
+	// nodeName is the name that the host's Node gets.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	NodeName string `json:"nodeName"`
 }
 
 // ConfigSource is where a host gets its configuration from.

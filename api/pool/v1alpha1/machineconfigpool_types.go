@@ -50,6 +50,13 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	NodeTaints []corev1.Taint `json:"nodeTaints,omitempty"`
 
+	// hostTemplate is the name of the PoolbootConfigTemplate, in the same namespace, by which hosts boot that have no Machine:
+	// those that come with an enrolment token. Left out, the pool takes Machines only.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	HostTemplate string `json:"hostTemplate,omitempty"`
+
 	// paused keeps new rendered configs from being handed out: the pool goes on rendering, and new Machines boot with
 	// the config that the pool had when it was paused.
 	// +optional

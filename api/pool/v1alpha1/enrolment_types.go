@@ -1,0 +1,177 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EnrolmentTokenType is the type of Secrets that hold an enrolment token. Such a Secret is in the namespace of its pool and
+// names the Cluster by the label cluster.x-k8s.io/cluster-name; its other keys are those below, all required.
+const EnrolmentTokenType corev1.SecretType = "pool.cluster.x-k8s.io/enrolment-token"
+
+// Keys of a Secret of EnrolmentTokenType.
+const (
+	// EnrolmentTokenKey is the token itself: at least 32 characters, best 256 random bits.
+	EnrolmentTokenKey = "token"
+	// EnrolmentRoleKey is the role of the pool that the token admits hosts to.
+	EnrolmentRoleKey = "role"
+	// EnrolmentNamesKey is the pattern of the names that hosts may take: "*" stands for any characters, "?" for one, "[…]" for
+	// one of several.
+	EnrolmentNamesKey = "names"
+	// EnrolmentUsesKey is how many names may be taken: 1 to 1000.
+	EnrolmentUsesKey = "uses"
+	// EnrolmentExpiresKey is when the token ends (RFC 3339).
+	EnrolmentExpiresKey = "expires"
+)
+
+// EnrolmentSpec is what an enrolment token admits, and whom it admitted. It is read from the Secret of the same name, all
+// but the token itself.
+type EnrolmentSpec struct {
+	// clusterName is the Cluster that hosts join.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// role is that of the pool which hosts are admitted to.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Role string `json:"role,omitempty"`
+
+	// names is the pattern of the names that hosts may take.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Names string `json:"names,omitempty"`
+
+	// uses is how many names may be taken.
+	// +optional
+	// +kubebuilder:validation:Maximum=1000
+	Uses int32 `json:"uses,omitempty"`
+
+	// expires is when the token ends.
+	// +optional
+	Expires *metav1.Time `json:"expires,omitempty"`
+
+	// tokenSHA256 is the SHA-256 of the token, in hex. Empty while the Secret is not valid: then no host is answered.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	TokenSHA256 string `json:"tokenSHA256,omitempty"`
+
+	// admitted are the names that were taken, in the order in which they were. Each is one use, however often its host asks
+	// or is installed anew; it is kept here, not in the status, so that it survives clusterctl move.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=63
+	Admitted []string `json:"admitted,omitempty"`
+}
+
+// EnrolmentRequest is a host that asks to be admitted.
+type EnrolmentRequest struct {
+	// time is when it last asked.
+	// +required
+	Time metav1.MicroTime `json:"time"`
+
+	// address is where it asked from.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Address string `json:"address,omitempty"`
+
+	// refused is why it was not admitted; empty while that is not decided.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Refused string `json:"refused,omitempty"`
+}
+
+// EnrolmentStatus is what is known of an enrolment token.
+type EnrolmentStatus struct {
+	// observedGeneration is the generation of the spec that this status describes.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// used is the number of names that were taken.
+	// +optional
+	Used *int32 `json:"used,omitempty"`
+
+	// url is where hosts ask, but for their name: <url>?name=<name>.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	URL string `json:"url,omitempty"`
+
+	// certificateAuthority is what hosts verify the config server by, in PEM; empty when their image knows it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	CertificateAuthority string `json:"certificateAuthority,omitempty"`
+
+	// requests are hosts that asked and are not admitted, by the name they ask for. The config server writes them, and
+	// Poolboot's manager takes them away.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=200
+	Requests map[string]EnrolmentRequest `json:"requests,omitempty"`
+
+	// conditions are Ready.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Enrolment is what everybody may know of an enrolment token: whom it admits to which pool, and whom it has admitted.
+// Poolboot makes it from the Secret of the same name; change the Secret, not this.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=enrolments,scope=Namespaced,categories=cluster-api
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,priority=1
+// +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.role`
+// +kubebuilder:printcolumn:name="Names",type=string,JSONPath=`.spec.names`
+// +kubebuilder:printcolumn:name="Uses",type=integer,JSONPath=`.spec.uses`
+// +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.used`
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expires`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Enrolment struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the token admits, and whom it admitted.
+	// +optional
+	Spec EnrolmentSpec `json:"spec,omitempty,omitzero"`
+	// status is what is known of the token.
+	// +optional
+	Status EnrolmentStatus `json:"status,omitempty,omitzero"`
+}
+
+// EnrolmentList is a list of Enrolments.
+//
+// +kubebuilder:object:root=true
+type EnrolmentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Enrolment `json:"items"`
+}
+
+// EnrolmentReadyCondition is true while an enrolment token admits hosts.
+const EnrolmentReadyCondition = "Ready"
+
+// Reasons of the condition Ready of an Enrolment.
+const (
+	EnrolmentAdmitsReason       = "Admits"
+	EnrolmentInvalidReason      = "InvalidSecret"
+	EnrolmentExpiredReason      = "Expired"
+	EnrolmentUsedUpReason       = "UsedUp"
+	EnrolmentPoolNotFoundReason = "PoolNotFound"
+	EnrolmentNotAdmittedReason  = "PoolTakesMachinesOnly"
+)
+
+// Events of an enrolment, on the pool, on the Enrolment and, once there is one, on the host's PoolbootConfig.
+const (
+	// EventHostAdmitted is one use of an enrolment token.
+	EventHostAdmitted = "HostAdmitted"
+	// EventHostRefused is a host that presented a valid token and was not admitted.
+	EventHostRefused = "HostRefused"
+)

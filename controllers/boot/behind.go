@@ -1,0 +1,77 @@
+package boot
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+)
+
+// Behind a PoolbootConfig is a Machine, or a host that belongs to none. What differs between them is in this file.
+
+// gatherBehind returns a scope with what is behind a config and its Cluster, or nil while there is nothing to boot.
+func (r *Reconciler) gatherBehind(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*scope, error) {
+	s := &scope{config: config, cluster: &clusterv1.Cluster{}}
+	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
+	if err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	name, source := config.Labels[clusterv1.ClusterNameLabel], "label "+clusterv1.ClusterNameLabel
+	switch {
+	case machine != nil && (!machine.DeletionTimestamp.IsZero() || util.IsControlPlaneMachine(machine)):
+		return nil, nil
+	case machine != nil:
+		s.machine = machine
+		name, source = machine.Spec.ClusterName, "spec.clusterName of Machine "+machine.Name
+	case config.Spec.Host == nil:
+		return nil, nil
+	}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: name}, s.cluster); err != nil {
+		return nil, fmt.Errorf("%s: Cluster %s/%s: %w", source, config.Namespace, name, err)
+	}
+	return s, nil
+}
+
+// machineLabels are the Machine's; none without one.
+func (s *scope) machineLabels() map[string]string {
+	if s.machine == nil {
+		return nil
+	}
+	return s.machine.Labels
+}
+
+// nodeName is the name that the Node gets.
+func (s *scope) nodeName() string {
+	switch {
+	case s.machine == nil:
+		return s.config.Spec.Host.NodeName
+	case s.config.Spec.NodeName == bootstrapv1.NodeNameFromHost:
+		return s.host.Name
+	default:
+		return s.machine.Name
+	}
+}
+
+// findHost finds the bare metal host that boots. Of one that enrolled nothing is known but its name.
+func (r *Reconciler) findHost(ctx context.Context, s *scope) (err error) {
+	if s.machine == nil {
+		s.host = &host.Host{Name: s.config.Spec.Host.NodeName}
+		return nil
+	}
+	s.host, err = host.ForMachine(ctx, r.Client, s.machine)
+	return err
+}
+
+// related is what events are about beside the config; nil without a Machine.
+func (s *scope) related() runtime.Object {
+	if s.machine == nil {
+		return nil
+	}
+	return s.machine
+}

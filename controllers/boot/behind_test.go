@@ -1,0 +1,58 @@
+package boot
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var _ = Describe("A host without a Machine", func() {
+	// enrolled is one that came with an enrolment token.
+	enrolled := func() *setting {
+		s := newSetting()
+		s.config.OwnerReferences, s.config.Status.DataSecretName = nil, ""
+		metav1.SetMetaDataAnnotation(&s.config.ObjectMeta, bootstrapv1.EnrolmentAnnotation, "edge-hosts")
+		s.config.Spec.Pool, s.config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
+		return s
+	}
+
+	It("gets its Node in its pool, one credential and its overlay, as a Machine does", func(ctx SpecContext) {
+		w := enrolled().world()
+		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
+		n, config := w.node(ctx), w.config(ctx)
+		Expect(n.Name).To(Equal("edge-7"))
+		Expect(n.Labels).To(And(HaveKeyWithValue(infraLabel, ""), HaveKeyWithValue(poolv1.NodePoolLabel, "infra")))
+		Expect(n.Annotations).To(HaveKeyWithValue(poolv1.NodeConfigAnnotation, namespace+"/"+machineName))
+		Expect(conditions.IsTrue(config, bootstrapv1.BootPreparedCondition)).To(BeTrue())
+		Expect(config.Status.Node.UID).To(Equal(string(n.UID)))
+		Expect(w.credentials(ctx)).To(HaveLen(1))
+		Expect(w.overlays(ctx)).To(HaveLen(1))
+	})
+
+	It("has nothing on its Node that only Cluster API takes away or Metal3 knows", func(ctx SpecContext) {
+		w := enrolled().world()
+		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
+		n := w.node(ctx)
+		Expect(n.Spec.Taints).To(ConsistOf(HaveField("Key", poolv1.NodeUnassignedTaint)))
+		Expect(n.Spec.Taints).NotTo(ContainElement(HaveField("Key", clusterv1.NodeUninitializedTaint.Key)))
+		Expect(n.Spec.ProviderID).To(BeEmpty())
+		Expect(n.Labels).NotTo(HaveKey(poolv1.NodeMetal3UUIDLabel))
+		Expect(w.config(ctx).Status.Host).To(BeNil())
+	})
+
+	It("never takes over the Node that a host of its name left behind", func(ctx SpecContext) {
+		w := enrolled().world()
+		left := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", Annotations: map[string]string{poolv1.NodeConfigAnnotation: namespace + "/" + machineName}}}
+		left.Status.NodeInfo.KubeletVersion = "v1.36.3"
+		Expect(w.workload.Create(ctx, left)).To(Succeed())
+		Expect(w.ask(ctx)).Error().To(MatchError(ContainSubstring("delete the Node")))
+		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.NodeNameTakenReason))
+		Expect(w.overlays(ctx)).To(BeEmpty())
+	})
+})

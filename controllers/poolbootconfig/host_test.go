@@ -1,0 +1,63 @@
+package poolbootconfig
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// withoutMachine is the config of a host that belongs to no Machine.
+func withoutMachine(config *bootstrapv1.PoolbootConfig) {
+	config.OwnerReferences = nil
+	config.Spec.Pool, config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
+}
+
+// enrolledHost is that of one that came with an enrolment token.
+func enrolledHost(config *bootstrapv1.PoolbootConfig) {
+	withoutMachine(config)
+	config.Annotations = map[string]string{bootstrapv1.EnrolmentAnnotation: "edge-hosts", bootstrapv1.TokenHashAnnotation: "of the token"}
+}
+
+var _ = Describe("A host without a Machine", func() {
+	It("has a pool, and a data Secret that points to the config server", func(ctx SpecContext) {
+		s := newSite(newCluster(), newConfig(withoutMachine), newPool("worker"), newPool("infra"))
+		config := s.settle(ctx)
+		Expect(config.Status.Pool).To(Equal("infra"))
+		Expect(pointerIn(s.secret(ctx)).URL).To(Equal(serverURL + "/config/infra/config-uid"))
+		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
+	})
+
+	It("needs no data Secret when it enrolled, and keeps the hash of its token", func(ctx SpecContext) {
+		s := newSite(newCluster(), newConfig(enrolledHost), newPool("worker"), newPool("infra"))
+		config := s.settle(ctx)
+		Expect(config.Status.Pool).To(Equal("infra"))
+		Expect(reasonOf(config, bootstrapv1.DataSecretAvailableCondition)).To(Equal(bootstrapv1.HostEnrolledReason))
+		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
+		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, "of the token"))
+		Expect(s.Get(ctx, key, &corev1.Secret{})).To(Satisfy(apierrors.IsNotFound))
+	})
+
+	DescribeTable("that goes takes its Node along", func(ctx SpecContext, joined bool, gone bool) {
+		s := newSite(newCluster(), newConfig(enrolledHost, deleted(0), func(config *bootstrapv1.PoolbootConfig) {
+			if joined {
+				config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+			}
+		}), newPool("worker"), newPool("infra"))
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", Annotations: map[string]string{poolv1.NodeConfigAnnotation: key.String()}}}
+		Expect(s.workload.Create(ctx, node)).To(Succeed())
+		s.writes = 0
+		s.settle(ctx)
+		Expect(apierrors.IsNotFound(s.workload.Get(ctx, client.ObjectKeyFromObject(node), node))).To(Equal(gone))
+	},
+		Entry("when it never joined", false, true),
+		Entry("but not when pods may run on it", true, false),
+	)
+})
