@@ -36,7 +36,7 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 	case s.pool.Status.Configuration != nil:
 		s.configuration = s.pool.Status.Configuration.Name
 	default:
-		return fault(bootstrapv1.PoolNotRenderedReason, "MachineConfigPool %s/%s has no status.configuration yet: see its condition RenderDegraded",
+		return fault(bootstrapv1.PoolNotRenderedReason, "MachineConfigPool %s/%s has no status.configuration yet: see its conditions",
 			s.pool.Namespace, s.pool.Name)
 	}
 	return nil

@@ -179,3 +179,23 @@ func machine(name, role, configuration string, inPool bool) *bootstrapv1.Poolboo
 	}
 	return c
 }
+
+// troubled sets a condition of a Machine's PoolbootConfig to False.
+func troubled(c *bootstrapv1.PoolbootConfig, kind, reason, message string) *bootstrapv1.PoolbootConfig {
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message})
+	return c
+}
+
+// joined marks a Machine whose kubelet has been Ready in its pool.
+func joined(c *bootstrapv1.PoolbootConfig) *bootstrapv1.PoolbootConfig {
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenRevoked)
+	return c
+}
+
+// pause sets spec.paused of the pool infra.
+func (s *site) pause(is bool) {
+	GinkgoHelper()
+	p := s.pool("infra")
+	p.Spec.Paused = is
+	Expect(s.Update(ctx(), p)).To(Succeed())
+}

@@ -20,7 +20,7 @@ import (
 // everything else is written: a crash before leaves too many, never too few. The cache says which may go, and the API server
 // whether they still may.
 func (r *Reconciler) collect(ctx context.Context, s *scope) error {
-	if s.problem != nil {
+	if s.problem != nil || s.pool.Status.Configuration == nil {
 		return nil // what the pool is going to need is not known
 	}
 	cached, err := users(ctx, r.Client, s)
@@ -60,7 +60,7 @@ func (s *scope) surplus(inUse map[string]bool, history int) []*poolv1.MachineCon
 	var unused []*poolv1.MachineConfig
 	for i := range s.configs {
 		c := &s.configs[i]
-		if metav1.IsControlledBy(c, s.pool) && c.Labels[poolv1.RenderedForLabel] == s.pool.Name && c.Name != s.rendered.Name && !inUse[c.Name] {
+		if s.owns(c) && c.Name != s.rendered.Name && !inUse[c.Name] {
 			unused = append(unused, c)
 		}
 	}
@@ -99,7 +99,7 @@ func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	}
 	for i := range u.machines.Items {
 		c := &u.machines.Items[i]
-		if c.Status.Configuration == "" && c.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked {
+		if c.Status.Configuration == "" && hasJoined(c) {
 			return nil, false
 		}
 		names[c.Status.Configuration] = true

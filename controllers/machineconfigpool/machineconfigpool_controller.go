@@ -70,6 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	before := p.DeepCopy()
 	s.render()
+	s.hold()
 	made, err := r.keepRendered(ctx, s)
 	s.adopt()
 	s.setStatus()
@@ -103,7 +104,7 @@ func (r *Reconciler) write(ctx context.Context, before, p *poolv1.MachineConfigP
 	base := before.DeepCopy()
 	if !equality.Semantic.DeepEqual(before.ObjectMeta, p.ObjectMeta) {
 		metadata := before.DeepCopy()
-		metadata.OwnerReferences, metadata.Labels = p.OwnerReferences, p.Labels
+		metadata.OwnerReferences, metadata.Labels, metadata.Annotations = p.OwnerReferences, p.Labels, p.Annotations
 		if err := r.Client.Patch(ctx, metadata, client.MergeFromWithOptions(before, asRead)); err != nil {
 			return fmt.Errorf("MachineConfigPool %s: %w", client.ObjectKeyFromObject(p), err)
 		}

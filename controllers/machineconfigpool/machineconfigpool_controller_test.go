@@ -137,44 +137,6 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.PausedReason))
 	})
 
-	Context("paused", func() {
-		pause := func(is bool) {
-			p := s.pool("infra")
-			p.Spec.Paused = is
-			Expect(s.Update(ctx(), p)).To(Succeed())
-		}
-
-		It("goes on rendering but hands out what it had, until it is no longer paused", func() {
-			old := s.reconcile("infra").Status.Configuration.Name
-			pause(true)
-			s.set(infra, "changed")
-
-			p := s.reconcile("infra")
-			Expect(p.Status.Configuration.Name).To(Equal(old))
-			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.PausedReason, "spec.paused", "rendered-infra-"))
-			Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.PausedReason))
-			rendered := &poolv1.MachineConfigList{}
-			Expect(s.List(ctx(), rendered, client.HasLabels{poolv1.RenderedForLabel})).To(Succeed())
-			Expect(rendered.Items).To(HaveLen(2))
-
-			pause(false)
-			Expect(s.reconcile("infra").Status.Configuration.Name).NotTo(Equal(old))
-		})
-
-		It("says so when what it hands out was deleted and can't be rendered any more", func() {
-			old := s.rendered(s.reconcile("infra"))
-			pause(true)
-			s.set(infra, "changed")
-			Expect(s.Delete(ctx(), old)).To(Succeed())
-			Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.RenderFailedReason, old.Name, "spec.paused"))
-		})
-
-		It("renders a first configuration all the same", func() {
-			pause(true)
-			Expect(s.reconcile("infra").Status.Configuration).NotTo(BeNil())
-		})
-	})
-
 	It("leaves a pool alone while Cluster API has its Cluster paused, as during a move", func() {
 		c := cluster()
 		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
@@ -247,26 +209,6 @@ var _ = Describe("MachineConfigPool controller", func() {
 		older := s.reconcile("infra")
 		Expect(older).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 		Expect(older.Status.MachineCount).To(HaveValue(BeEquivalentTo(1)))
-	})
-
-	It("counts the Machines that are recorded in it and says what the others wait for", func() {
-		name := s.reconcile("infra").Status.Configuration.Name
-		for _, m := range []client.Object{
-			machine("ready", "infra", name, true),
-			machine("on-its-way", "infra", name, false),
-			machine("not-booted", "infra", "", false),
-			machine("outdated", "infra", "rendered-infra-0", true),
-			machine("other", "worker", name, true),
-		} {
-			Expect(s.Create(ctx(), m)).To(Succeed())
-		}
-		p := s.reconcile("infra")
-		Expect(p.Status.MachineCount).To(HaveValue(BeEquivalentTo(4)))
-		Expect(p.Status.UpdatedMachineCount).To(HaveValue(BeEquivalentTo(2)))
-		Expect(p.Status.ReadyMachineCount).To(HaveValue(BeEquivalentTo(1)))
-		Expect(p.Status.UnavailableMachineCount).To(HaveValue(BeEquivalentTo(2)))
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason, "1 of 4 Machines have not booted yet", "roll out"))
-		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason))
 	})
 
 	It("does nothing for a pool that is gone", func() {

@@ -64,7 +64,7 @@ func (r *Reconciler) makeRendered(ctx context.Context, s *scope) (bool, error) {
 	if err := r.Client.Create(ctx, config); apierrors.IsAlreadyExists(err) {
 		return false, nil
 	} else if err != nil {
-		return false, fmt.Errorf("MachineConfig %s: %w", client.ObjectKeyFromObject(config), err)
+		return false, fmt.Errorf("MachineConfig %s can't be stored, which is tried again until it can: %w", client.ObjectKeyFromObject(config), err)
 	}
 	return true, nil
 }
@@ -72,7 +72,7 @@ func (r *Reconciler) makeRendered(ctx context.Context, s *scope) (bool, error) {
 // findLost notes that a paused pool's configuration was deleted while its MachineConfigs have changed: then it can't be
 // rendered again.
 func (r *Reconciler) findLost(ctx context.Context, s *scope) error {
-	if c := s.configuration(); c.Name != s.rendered.Name {
+	if c := s.configuration(); c != nil && c.Name != s.rendered.Name {
 		stands, err := r.stands(ctx, r.Client, s, c.Name)
 		if err != nil {
 			return err

@@ -27,6 +27,9 @@ type scope struct {
 	configs []poolv1.MachineConfig
 	// machines are the PoolbootConfigs that are recorded in the pool.
 	machines []bootstrapv1.PoolbootConfig
+	// unrecorded is true while it is not on record what some Machine that has joined, and may be the pool's, runs: just after
+	// clusterctl move.
+	unrecorded bool
 
 	// rendered is what the pool renders; nil when there is a problem.
 	rendered *pool.Rendered
@@ -62,6 +65,9 @@ func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*
 	if err := r.Client.List(ctx, machines, namespace, ofCluster, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("PoolbootConfigs of Cluster %s: %w", client.ObjectKeyFromObject(s.cluster), err)
 	}
+	s.unrecorded = slices.ContainsFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool {
+		return hasJoined(&c) && c.Status.Configuration == "" && (c.Status.Pool == "" || c.Status.Pool == p.Spec.Role)
+	})
 	s.machines = slices.DeleteFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool { return c.Status.Pool != p.Spec.Role })
 	return s, nil
 }
@@ -105,6 +111,6 @@ func (s *scope) render() {
 		s.problem = &problem{poolv1.WorkerPoolMissingReason, fmt.Sprintf(
 			"Cluster %s has no MachineConfigPool with role %s, from which this one inherits: make it", s.cluster.Name, poolv1.RoleWorker)}
 	case err != nil:
-		s.problem = &problem{poolv1.RenderFailedReason, err.Error()}
+		s.problem = &problem{poolv1.RenderFailedReason, err.Error() + "; correct that, and the pool is rendered anew"}
 	}
 }

@@ -8,54 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
-
-// count is what the pool's Machines are at.
-type count struct {
-	total, updated, ready, unavailable int32
-	// booting have no configuration yet, outdated have another one than the pool's.
-	booting, outdated int32
-}
-
-func (s *scope) count() (n count) {
-	name := ptr.Deref(s.pool.Status.Configuration, poolv1.PoolConfiguration{}).Name
-	for i := range s.machines {
-		status := &s.machines[i].Status
-		inPool := meta.IsStatusConditionTrue(status.Conditions, bootstrapv1.NodeInPoolCondition)
-		n.total++
-		switch {
-		case status.Configuration == "":
-			n.booting++
-		case status.Configuration != name:
-			n.outdated++
-		default:
-			n.updated++
-			if inPool {
-				n.ready++
-			}
-		}
-		if !inPool {
-			n.unavailable++
-		}
-	}
-	return n
-}
-
-// configuration is what the pool's Machines are to boot with: the rendered config, or what there was before when the pool
-// is paused or can't be rendered.
-func (s *scope) configuration() *poolv1.PoolConfiguration {
-	current := s.pool.Status.Configuration
-	if s.rendered == nil || (s.pool.Spec.Paused && current != nil) {
-		return current
-	}
-	c := &poolv1.PoolConfiguration{Name: s.rendered.Name}
-	for _, name := range s.rendered.Source {
-		c.Source = append(c.Source, poolv1.MachineConfigSource{Name: name})
-	}
-	return c
-}
 
 // setStatus computes the whole status anew.
 func (s *scope) setStatus() {
@@ -63,57 +17,66 @@ func (s *scope) setStatus() {
 	status.ObservedGeneration = s.pool.Generation
 	status.Configuration = s.configuration()
 	n := s.count()
-	status.MachineCount, status.UpdatedMachineCount = &n.total, &n.updated
-	status.ReadyMachineCount, status.UnavailableMachineCount = &n.ready, &n.unavailable
-
+	status.MachineCount, status.UpdatedMachineCount, status.ReadyMachineCount = &n.total, &n.updated, &n.ready
+	status.UnavailableMachineCount = ptr.To(int32(n.unavailable()))
+	status.DegradedMachineCount = ptr.To(int32(len(n.degraded)))
 	s.setUpdated(n)
-	if s.problem != nil {
-		s.set(poolv1.RenderDegradedCondition, true, s.problem.reason, s.problem.message)
-		s.set(poolv1.DegradedCondition, true, s.problem.reason, s.problem.message)
-		return
-	}
-	s.set(poolv1.RenderDegradedCondition, false, poolv1.RenderedReason, s.renderedMessage())
-	s.set(poolv1.DegradedCondition, false, poolv1.AsExpectedReason, "")
+	s.setDegraded(n)
 }
 
+// setUpdated sets Updated and Updating. As in OpenShift a paused pool is never Updating, and one of which a Node is not Ready is
+// never Updated.
 func (s *scope) setUpdated(n count) {
-	c := s.pool.Status.Configuration
+	c, target, paused := s.pool.Status.Configuration, s.target(), s.pool.Spec.Paused
+	is := func(updated, updating bool, reason, message string) {
+		s.set(poolv1.UpdatedCondition, updated, reason, message)
+		s.set(poolv1.UpdatingCondition, updating, reason, message)
+	}
 	switch {
+	case c == nil && s.problem == nil:
+		is(false, false, poolv1.PausedReason, "the pool is paused and what its Nodes run is not known yet: wait until the workload cluster "+
+			"can be reached, or set spec.paused to false to hand out "+target)
 	case c == nil:
-		message := "no configuration was rendered yet: see the condition " + poolv1.RenderDegradedCondition
-		s.set(poolv1.UpdatedCondition, false, poolv1.NothingRenderedReason, message)
-		s.set(poolv1.UpdatingCondition, false, poolv1.NothingRenderedReason, message)
+		is(false, false, poolv1.NothingRenderedReason, "no configuration was rendered yet: see the condition "+poolv1.RenderDegradedCondition)
+	case paused && c.Name != target:
+		is(false, false, poolv1.PausedReason, fmt.Sprintf("the pool is paused and hands out %s, while %s waits: "+
+			"set spec.paused to false to hand it out, then roll out the MachineDeployments", c.Name, target))
 	case n.updated < n.total:
-		message := pending(n, c.Name)
-		s.set(poolv1.UpdatedCondition, false, poolv1.MachinesPendingReason, message)
-		s.set(poolv1.UpdatingCondition, true, poolv1.MachinesPendingReason, message)
-	case s.rendered != nil && s.rendered.Name != c.Name:
-		message := fmt.Sprintf("the pool is paused, %s waits: set spec.paused to false to hand it out", s.rendered.Name)
-		s.set(poolv1.UpdatedCondition, false, poolv1.PausedReason, message)
-		s.set(poolv1.UpdatingCondition, false, poolv1.PausedReason, message)
+		is(false, !paused, poolv1.MachinesPendingReason, n.pending())
+	case n.ready < n.total:
+		is(false, !paused, poolv1.MachinesUnavailableReason, n.pending())
 	default:
-		message := fmt.Sprintf("%d of %d Machines have %s", n.updated, n.total, c.Name)
-		s.set(poolv1.UpdatedCondition, true, poolv1.AllMachinesUpdatedReason, message)
-		s.set(poolv1.UpdatingCondition, false, poolv1.AllMachinesUpdatedReason, message)
+		is(true, false, poolv1.AllMachinesUpdatedReason, fmt.Sprintf("%d of %d Machines run %s", n.updated, n.total, target))
 	}
 }
 
-// pending says which Machines lack the configuration and how they get it.
-func pending(n count, configuration string) string {
-	var parts []string
-	if n.booting > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d Machines have not booted yet", n.booting, n.total))
+// setDegraded sets the two exact conditions and Degraded, which says what both say.
+func (s *scope) setDegraded(n count) {
+	reason, messages := poolv1.AsExpectedReason, []string{}
+	if s.problem == nil {
+		s.set(poolv1.RenderDegradedCondition, false, poolv1.RenderedReason, s.renderedMessage())
+	} else {
+		reason, messages = s.problem.reason, append(messages, s.problem.message)
+		s.set(poolv1.RenderDegradedCondition, true, reason, s.problem.message)
 	}
-	if n.outdated > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d Machines booted with another configuration than %s: roll out their MachineDeployment to renew them",
-			n.outdated, n.total, configuration))
+	if len(n.degraded) == 0 {
+		s.set(poolv1.NodeDegradedCondition, false, poolv1.AsExpectedReason, "no Machine of the pool waits for a person")
+	} else {
+		message := fmt.Sprintf("%d of %d Machines wait for a person: %s", len(n.degraded), n.total, some(n.degraded))
+		if messages = append(messages, message); s.problem == nil {
+			reason = poolv1.MachinesDegradedReason
+		}
+		s.set(poolv1.NodeDegradedCondition, true, poolv1.MachinesDegradedReason, message)
 	}
-	return strings.Join(parts, "; ")
+	if len(messages) == 0 {
+		messages = []string{"the pool is rendered and no Machine of it waits for a person"}
+	}
+	s.set(poolv1.DegradedCondition, reason != poolv1.AsExpectedReason, reason, strings.Join(messages, "; "))
 }
 
 func (s *scope) renderedMessage() string {
 	if len(s.rendered.Source) == 0 {
-		return s.rendered.Name + " is empty: no MachineConfig is selected"
+		return s.rendered.Name + " is empty, because no MachineConfig is selected: give MachineConfigs the labels of spec.machineConfigSelector"
 	}
 	return fmt.Sprintf("%s from %d MachineConfig(s)", s.rendered.Name, len(s.rendered.Source))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -59,25 +58,18 @@ func ofMachineConfig(o client.Object) concern {
 	return func(*poolv1.MachineConfigPool) bool { return !rendered }
 }
 
+// ofPoolbootConfig: one that has joined and has no pool on record may be any pool's.
 func ofPoolbootConfig(o client.Object) concern {
 	config := o.(*bootstrapv1.PoolbootConfig)
+	lost := hasJoined(config) && config.Status.Pool == ""
 	return func(p *poolv1.MachineConfigPool) bool {
-		return p.Spec.Role == config.Status.Pool && p.Spec.ClusterName == config.Labels[clusterv1.ClusterNameLabel]
+		return (lost || p.Spec.Role == config.Status.Pool) && p.Spec.ClusterName == config.Labels[clusterv1.ClusterNameLabel]
 	}
 }
 
 // countsDiffer lets those changes of a PoolbootConfig through that its pool counts.
 func countsDiffer(e event.UpdateEvent) bool {
-	type counted struct {
-		cluster, pool, configuration string
-		inPool                       bool
-	}
-	of := func(o client.Object) counted {
-		c := o.(*bootstrapv1.PoolbootConfig)
-		return counted{c.Labels[clusterv1.ClusterNameLabel], c.Status.Pool, c.Status.Configuration,
-			meta.IsStatusConditionTrue(c.Status.Conditions, bootstrapv1.NodeInPoolCondition)}
-	}
-	return of(e.ObjectOld) != of(e.ObjectNew)
+	return stateOf(e.ObjectOld.(*bootstrapv1.PoolbootConfig)) != stateOf(e.ObjectNew.(*bootstrapv1.PoolbootConfig))
 }
 
 // pools sends the pools in an object's namespace that it concerns. On an update the old and the new object are asked.

@@ -28,6 +28,7 @@ var _ = Describe("Watches", func() {
 		Entry("a MachineConfig: all that may select it", config("00-base", "worker", ""), ofMachineConfig, "worker", "infra", "worker-c2"),
 		Entry("a rendered config: its owner only, another way", rendered(), ofMachineConfig),
 		Entry("a PoolbootConfig: the pool that it is recorded in", machine("m1", "infra", "", false), ofPoolbootConfig, "infra"),
+		Entry("a PoolbootConfig that has joined and lost its record: all of the Cluster", joined(machine("m1", "", "", false)), ofPoolbootConfig, "worker", "infra"),
 		Entry("a PoolbootConfig without a pool yet: none", machine("m1", "", "", false), ofPoolbootConfig),
 	)
 
@@ -44,6 +45,13 @@ var _ = Describe("Watches", func() {
 		Entry("a Node that is Ready", func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Conditions = machine("m1", "", "", true).Status.Conditions
 		}, true),
+		Entry("a kubelet that joined", func(c *bootstrapv1.PoolbootConfig) { joined(c) }, true),
+		Entry("a boot that needs a person", func(c *bootstrapv1.PoolbootConfig) {
+			troubled(c, bootstrapv1.BootPreparedCondition, bootstrapv1.LabelConflictReason, "make them agree")
+		}, true),
+		Entry("a boot that waits", func(c *bootstrapv1.PoolbootConfig) {
+			troubled(c, bootstrapv1.BootPreparedCondition, bootstrapv1.WaitingForHostReason, "")
+		}, false),
 	)
 })
 

@@ -59,7 +59,7 @@ func judge(f facts) judgement {
 	case f.node == nil && recorded == nil:
 		return judgement{}
 	case f.node == nil:
-		return no(bootstrapv1.NodeMissingReason, "Node %s does not exist", recorded.Name)
+		return no(bootstrapv1.NodeMissingReason, "Node %s does not exist: restart the kubelet on its host, which registers it anew, or delete the Machine", recorded.Name)
 	case !isOf(f.node, f.config) && recorded == nil:
 		return judgement{}
 	}
@@ -130,7 +130,7 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 		j.condition = &metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue,
 			Reason: bootstrapv1.NodeReadyInPoolReason, Message: fmt.Sprintf("Node %s is Ready in pool %q%s", wanted.Name, role, pull(role, f))}
 	case booted:
-		j.condition = no(bootstrapv1.NodeNotReadyReason, "Node %s is in pool %q and not Ready", wanted.Name, role).condition
+		j.condition = no(bootstrapv1.NodeNotReadyReason, "Node %s is in pool %q and not Ready: see its conditions and the kubelet on its host", wanted.Name, role).condition
 	default:
 		j.condition = no(bootstrapv1.WaitingForKubeletReason, "Node %s stands in pool %q, its kubelet is not Ready yet", wanted.Name, role).condition
 	}

@@ -41,6 +41,10 @@ const (
 // that those name now.
 const ForceDeleteAnnotation = "pool.cluster.x-k8s.io/force-delete"
 
+// PausedConfigurationAnnotation is on every paused MachineConfigPool and names the rendered config that it hands out until it
+// is no longer paused. Poolboot writes it; it is metadata, not status, so that it survives clusterctl move.
+const PausedConfigurationAnnotation = "pool.cluster.x-k8s.io/paused-configuration"
+
 // RenderedForLabel is on every rendered MachineConfig and holds the name of the pool it was rendered for.
 const RenderedForLabel = "pool.cluster.x-k8s.io/rendered-for"
 
@@ -49,27 +53,32 @@ const RenderedNamePrefix = "rendered-"
 
 // Condition types of a MachineConfigPool, as OpenShift names them.
 const (
-	// UpdatedCondition is true when every Machine of the pool runs the pool's configuration.
+	// UpdatedCondition is true when every Machine of the pool runs what the pool renders and its Node is Ready.
 	UpdatedCondition = "Updated"
-	// UpdatingCondition is true when some Machine of the pool does not run the pool's configuration yet.
+	// UpdatingCondition is true when the pool is not Updated and not paused.
 	UpdatingCondition = "Updating"
 	// RenderDegradedCondition is true when the pool's MachineConfigs can't be rendered; the message names the
 	// MachineConfig and the place in it.
 	RenderDegradedCondition = "RenderDegraded"
-	// DegradedCondition is true when any of the more exact Degraded conditions is.
+	// NodeDegradedCondition is true when a Machine of the pool can't go on without a person; the message names the
+	// Machines and what each of them needs.
+	NodeDegradedCondition = "NodeDegraded"
+	// DegradedCondition is true when RenderDegraded or NodeDegraded is.
 	DegradedCondition = "Degraded"
 )
 
 // Reasons of the conditions of a MachineConfigPool.
 const (
-	AllMachinesUpdatedReason = "AllMachinesUpdated"
-	MachinesPendingReason    = "MachinesPending"
-	NothingRenderedReason    = "NothingRendered"
-	PausedReason             = "Paused"
-	RenderedReason           = "Rendered"
-	RenderFailedReason       = "RenderFailed"
-	ClusterNotFoundReason    = "ClusterNotFound"
-	WorkerPoolMissingReason  = "WorkerPoolMissing"
-	DuplicateRoleReason      = "DuplicateRole"
-	AsExpectedReason         = "AsExpected"
+	AllMachinesUpdatedReason  = "AllMachinesUpdated"
+	MachinesPendingReason     = "MachinesPending"
+	MachinesUnavailableReason = "MachinesUnavailable"
+	MachinesDegradedReason    = "MachinesDegraded"
+	NothingRenderedReason     = "NothingRendered"
+	PausedReason              = "Paused"
+	RenderedReason            = "Rendered"
+	RenderFailedReason        = "RenderFailed"
+	ClusterNotFoundReason     = "ClusterNotFound"
+	WorkerPoolMissingReason   = "WorkerPoolMissing"
+	DuplicateRoleReason       = "DuplicateRole"
+	AsExpectedReason          = "AsExpected"
 )

@@ -57,8 +57,9 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	HostTemplate string `json:"hostTemplate,omitempty"`
 
-	// paused keeps new rendered configs from being handed out: the pool goes on rendering, and new Machines boot with
-	// the config that the pool had when it was paused.
+	// paused keeps new rendered configs from being handed out: the pool goes on rendering, and new Machines boot with the
+	// config that the pool had when it was paused; had no Machine of the pool booted with that one, then with the one that
+	// most of its Nodes run.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 }
@@ -80,7 +81,8 @@ type PoolConfiguration struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// source lists the MachineConfigs that were merged, in the order in which they were.
+	// source lists the MachineConfigs that were merged, in the order in which they were. It is empty for an earlier rendered
+	// config that a paused pool goes back to.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10000
@@ -102,19 +104,24 @@ type MachineConfigPoolStatus struct {
 	// +optional
 	MachineCount *int32 `json:"machineCount,omitempty"`
 
-	// updatedMachineCount is the number of those Machines whose Node runs the pool's configuration.
+	// updatedMachineCount is the number of those Machines that run what the pool renders. A paused pool counts by what waits,
+	// as in OpenShift.
 	// +optional
 	UpdatedMachineCount *int32 `json:"updatedMachineCount,omitempty"`
 
-	// readyMachineCount is the number of those Machines whose Node is Ready, in the pool and runs its configuration.
+	// readyMachineCount is the number of updated Machines whose Node is Ready and in the pool.
 	// +optional
 	ReadyMachineCount *int32 `json:"readyMachineCount,omitempty"`
 
-	// unavailableMachineCount is the number of those Machines whose Node is not there or not Ready.
+	// unavailableMachineCount is the number of the pool's Machines whose Node is not there, not Ready or not in the pool.
 	// +optional
 	UnavailableMachineCount *int32 `json:"unavailableMachineCount,omitempty"`
 
-	// conditions are Updated, Updating, Degraded and RenderDegraded.
+	// degradedMachineCount is the number of the pool's Machines that can't go on without a person.
+	// +optional
+	DegradedMachineCount *int32 `json:"degradedMachineCount,omitempty"`
+
+	// conditions are Updated, Updating, Degraded, RenderDegraded and NodeDegraded.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -138,6 +145,10 @@ type MachineConfigPoolStatus struct {
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
 // +kubebuilder:printcolumn:name="Machines",type=integer,JSONPath=`.status.machineCount`
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyMachineCount`
+// +kubebuilder:printcolumn:name="Updated machines",type=integer,JSONPath=`.status.updatedMachineCount`,priority=1
+// +kubebuilder:printcolumn:name="Unavailable machines",type=integer,JSONPath=`.status.unavailableMachineCount`,priority=1
+// +kubebuilder:printcolumn:name="Degraded machines",type=integer,JSONPath=`.status.degradedMachineCount`,priority=1
+// +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MachineConfigPool struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -327,6 +327,11 @@ func (in *MachineConfigPoolStatus) DeepCopyInto(out *MachineConfigPoolStatus) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.DegradedMachineCount != nil {
+		in, out := &in.DegradedMachineCount, &out.DegradedMachineCount
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

@@ -1,0 +1,200 @@
+package machineconfigpool
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// situations brings the pool infra into a state in which a condition of it has a reason. A message of a condition that is not
+// as it should be says what to do.
+var situations = map[string]struct {
+	condition string
+	bring     func(s *site, infra *poolv1.MachineConfig)
+	nextStep  string
+}{
+	poolv1.AllMachinesUpdatedReason: {condition: poolv1.UpdatedCondition, bring: func(*site, *poolv1.MachineConfig) {}},
+	poolv1.AsExpectedReason:         {condition: poolv1.DegradedCondition, bring: func(*site, *poolv1.MachineConfig) {}},
+	poolv1.RenderedReason:           {condition: poolv1.RenderDegradedCondition, bring: func(*site, *poolv1.MachineConfig) {}},
+	poolv1.MachinesPendingReason: {poolv1.UpdatingCondition, func(s *site, _ *poolv1.MachineConfig) {
+		Expect(s.Create(ctx(), joined(machine("m1", "infra", "rendered-infra-0", true)))).To(Succeed())
+		Expect(s.Create(ctx(), machine("m2", "infra", "", false))).To(Succeed())
+	}, `\(m2\): see the conditions of their PoolbootConfigs; .*\(m1\): roll out their MachineDeployments`},
+	poolv1.MachinesUnavailableReason: {poolv1.UpdatingCondition, func(s *site, _ *poolv1.MachineConfig) {
+		Expect(s.Create(ctx(), joined(machine("m1", "infra", s.pool("infra").Status.Configuration.Name, false)))).To(Succeed())
+	}, `\(m1\): see the condition NodeInPool`},
+	poolv1.MachinesDegradedReason: {poolv1.NodeDegradedCondition, func(s *site, _ *poolv1.MachineConfig) {
+		Expect(s.Create(ctx(), troubled(machine("m1", "infra", "", false), bootstrapv1.BootPreparedCondition, bootstrapv1.NodeNameTakenReason,
+			"it stands already: delete the Node"))).To(Succeed())
+	}, `m1: it stands already: delete the Node`},
+	poolv1.NothingRenderedReason: {poolv1.UpdatedCondition, func(s *site, _ *poolv1.MachineConfig) {
+		p := s.pool("infra")
+		p.Status = poolv1.MachineConfigPoolStatus{}
+		Expect(s.Status().Update(ctx(), p)).To(Succeed())
+		Expect(s.Delete(ctx(), s.pool("worker"))).To(Succeed())
+	}, `see the condition RenderDegraded`},
+	poolv1.PausedReason: {poolv1.UpdatedCondition, func(s *site, infra *poolv1.MachineConfig) {
+		s.pause(true)
+		s.set(infra, "changed")
+	}, `set spec.paused to false`},
+	poolv1.RenderFailedReason: {poolv1.RenderDegradedCondition, func(s *site, infra *poolv1.MachineConfig) {
+		infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.0.0"}}`)
+		Expect(s.Update(ctx(), infra)).To(Succeed())
+	}, `50-infra.*ignition\.version.*correct that`},
+	poolv1.ClusterNotFoundReason: {poolv1.DegradedCondition, func(s *site, _ *poolv1.MachineConfig) {
+		Expect(s.Delete(ctx(), cluster())).To(Succeed())
+	}, `: make it, or`},
+	poolv1.WorkerPoolMissingReason: {poolv1.DegradedCondition, func(s *site, _ *poolv1.MachineConfig) {
+		Expect(s.Delete(ctx(), s.pool("worker"))).To(Succeed())
+	}, `: make it`},
+	poolv1.DuplicateRoleReason: {poolv1.DegradedCondition, func(s *site, _ *poolv1.MachineConfig) {
+		Expect(s.Create(ctx(), newPool("infra-0", "infra", 3*time.Hour))).To(Succeed())
+	}, `MachineConfigPool infra-0: delete one`},
+}
+
+// reasons are all that the API names, by the constants' own names.
+func reasons() map[string]string {
+	file, err := parser.ParseFile(token.NewFileSet(), "../../api/pool/v1alpha1/constants.go", nil, 0)
+	if err != nil {
+		panic(err)
+	}
+	named := map[string]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, is := n.(*ast.ValueSpec); is && strings.HasSuffix(spec.Names[0].Name, "Reason") {
+			named[spec.Names[0].Name], _ = strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		}
+		return true
+	})
+	return named
+}
+
+// good is the status that a condition is to have.
+func good(conditionType string) metav1.ConditionStatus {
+	if conditionType == poolv1.UpdatedCondition {
+		return yes
+	}
+	return no
+}
+
+var _ = Describe("The conditions of a pool", func() {
+	var (
+		infra *poolv1.MachineConfig
+		s     *site
+	)
+	BeforeEach(func() {
+		infra = config("50-infra", "infra", "0")
+		s = newSite(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour), infra)
+		s.reconcile("infra")
+	})
+
+	for name, reason := range reasons() {
+		It("with "+name+" say why, and what to do where something is not right", func() {
+			situation, known := situations[reason]
+			Expect(known).To(BeTrue(), "no situation has this reason")
+			situation.bring(s, infra)
+			p := s.reconcile("infra")
+			Expect(p.Status.ObservedGeneration).To(Equal(p.Generation))
+
+			var kinds []string
+			for _, c := range p.Status.Conditions {
+				kinds = append(kinds, c.Type)
+				Expect(c.Reason).NotTo(BeEmpty(), c.Type)
+				Expect(c.Message).NotTo(BeEmpty(), c.Type)
+				Expect(c.ObservedGeneration).To(Equal(p.Generation), c.Type)
+				if c.Type == situation.condition {
+					Expect(c.Reason).To(Equal(reason))
+					Expect(c.Message).To(MatchRegexp(situation.nextStep))
+					Expect(c.Status == good(c.Type)).To(Equal(situation.nextStep == ""))
+				} else if c.Status != good(c.Type) {
+					Expect(nextSteps.MatchString(c.Message)).To(BeTrue(), "%s: %s", c.Type, c.Message)
+				}
+			}
+			Expect(kinds).To(ConsistOf(poolv1.UpdatedCondition, poolv1.UpdatingCondition, poolv1.DegradedCondition,
+				poolv1.RenderDegradedCondition, poolv1.NodeDegradedCondition))
+		})
+	}
+
+	It("count the Machines that are recorded in it as OpenShift counts", func() {
+		name := s.pool("infra").Status.Configuration.Name
+		for _, m := range []client.Object{
+			joined(machine("ready", "infra", name, true)),
+			joined(machine("not-ready", "infra", name, false)),
+			machine("on-its-way", "infra", name, false),
+			machine("not-booted", "infra", "", false),
+			joined(machine("outdated", "infra", "rendered-infra-0", true)),
+			troubled(joined(machine("relabelled", "infra", name, false)), bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeOutsidePoolReason, "put labels on it"),
+			troubled(joined(machine("gone", "infra", "rendered-infra-0", false)), bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeMissingReason, "restart it"),
+			machine("other", "worker", name, true),
+		} {
+			Expect(s.Create(ctx(), m)).To(Succeed())
+		}
+		p := s.reconcile("infra")
+		Expect(p.Status.MachineCount).To(HaveValue(BeEquivalentTo(7)))
+		Expect(p.Status.UpdatedMachineCount).To(HaveValue(BeEquivalentTo(3)))
+		Expect(p.Status.ReadyMachineCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p.Status.UnavailableMachineCount).To(HaveValue(BeEquivalentTo(5)))
+		Expect(p.Status.DegradedMachineCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason, "2 of 7 Machines have not joined yet (not-booted, on-its-way)",
+			"2 of 7 Machines run another configuration (gone, outdated): roll out", "3 of 7 Machines have no Node that is Ready in the pool (gone, not-ready, relabelled)"))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason))
+		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "1 of 7", "relabelled: put labels on it"))
+		Expect(p).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.MachinesDegradedReason, "relabelled"))
+		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
+	})
+
+	It("of a paused pool count by what waits, and it is never Updating", func() {
+		name := s.pool("infra").Status.Configuration.Name
+		Expect(s.Create(ctx(), joined(machine("m1", "infra", name, true)))).To(Succeed())
+		s.pause(true)
+		p := s.reconcile("infra")
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
+		Expect(p.Status.UpdatedMachineCount).To(HaveValue(BeEquivalentTo(1)))
+
+		s.set(infra, "waits")
+		p = s.reconcile("infra")
+		Expect(p.Status.Configuration.Name).To(Equal(name))
+		Expect(p.Status.UpdatedMachineCount).To(HaveValue(BeEquivalentTo(0)))
+		Expect(p.Status.ReadyMachineCount).To(HaveValue(BeEquivalentTo(0)))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.PausedReason))
+
+		s.set(infra, "0")
+		Expect(s.Create(ctx(), machine("m2", "infra", "", false))).To(Succeed())
+		p = s.reconcile("infra")
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.MachinesPendingReason))
+	})
+
+	It("name both what keeps the pool from being rendered and what its Machines wait for", func() {
+		Expect(s.Create(ctx(), troubled(machine("m1", "infra", "", false), bootstrapv1.BootPreparedCondition, bootstrapv1.LabelConflictReason, "make them agree"))).To(Succeed())
+		Expect(s.Delete(ctx(), s.pool("worker"))).To(Succeed())
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.WorkerPoolMissingReason, "make it", "m1: make them agree"))
+	})
+
+	It("forget what was the matter with the boot of a Machine that has joined since", func() {
+		m := troubled(joined(machine("m1", "infra", "", true)), bootstrapv1.BootPreparedCondition, bootstrapv1.BootFailedReason, "boom")
+		Expect(s.Create(ctx(), m)).To(Succeed())
+		Expect(s.reconcile("infra").Status.DegradedMachineCount).To(HaveValue(BeEquivalentTo(0)))
+	})
+
+	It("name five Machines and count the others", func() {
+		for _, name := range strings.Fields("a b c d e f g") {
+			Expect(s.Create(ctx(), machine(name, "infra", "", false))).To(Succeed())
+		}
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason, "(a, b, c, d, e and 2 more)"))
+	})
+})
+
+// nextSteps are the words with which a message goes over from what is the matter to what to do.
+var nextSteps = regexp.MustCompile(`(: |, |; )(see|set|make|delete|roll out|wait|correct|give|put)\b`)

@@ -1,0 +1,138 @@
+package machineconfigpool
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// needsPerson are the reasons for which a Machine does not go on until a person does something. What else keeps it may pass:
+// a Node that is not Ready or missing is unavailable, as in OpenShift.
+var needsPerson = []string{
+	bootstrapv1.LabelConflictReason,
+	bootstrapv1.NodeNameTakenReason,
+	bootstrapv1.ExtraConfigInvalidReason,
+	bootstrapv1.BootFailedReason,
+	bootstrapv1.NodeOutsidePoolReason,
+	bootstrapv1.NodeControlPlaneReason,
+	bootstrapv1.PoolConflictReason,
+}
+
+// state is what a pool counts of a Machine.
+type state struct {
+	cluster, pool string
+	// configuration is the rendered config that was handed to its host.
+	configuration string
+	// joined is true once its kubelet has been Ready in the pool: it runs the configuration.
+	joined bool
+	// inPool is true while its Node is Ready and in the pool.
+	inPool bool
+	// trouble is what a person has to put right; "" when nothing has to be.
+	trouble string
+}
+
+func stateOf(c *bootstrapv1.PoolbootConfig) state {
+	inPool := meta.IsStatusConditionTrue(c.Status.Conditions, bootstrapv1.NodeInPoolCondition)
+	is := state{
+		cluster: c.Labels[clusterv1.ClusterNameLabel], pool: c.Status.Pool, configuration: c.Status.Configuration,
+		joined: inPool || hasJoined(c), inPool: inPool,
+	}
+	kinds := []string{bootstrapv1.BootPreparedCondition, bootstrapv1.NodeInPoolCondition}
+	if is.joined {
+		kinds = kinds[1:]
+	}
+	for _, kind := range kinds {
+		found := meta.FindStatusCondition(c.Status.Conditions, kind)
+		if found != nil && found.Status == metav1.ConditionFalse && slices.Contains(needsPerson, found.Reason) {
+			is.trouble = found.Message
+		}
+	}
+	return is
+}
+
+// hasJoined says whether the host's token is revoked, which it is once its kubelet has been Ready in its pool.
+func hasJoined(c *bootstrapv1.PoolbootConfig) bool {
+	return c.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked
+}
+
+// count is what the pool's Machines are at. Those that a message names are told by their PoolbootConfigs.
+type count struct {
+	total, updated, ready int32
+	// booting have not joined yet, away have joined and their Nodes are not Ready in the pool: together, the unavailable.
+	booting, away []string
+	// outdated have joined and run another configuration than the pool renders.
+	outdated []string
+	// degraded can't go on without a person; each is told with what it needs.
+	degraded []string
+}
+
+func (s *scope) count() (n count) {
+	target := s.target()
+	for i := range s.machines {
+		name, is := s.machines[i].Name, stateOf(&s.machines[i])
+		n.total++
+		switch {
+		case !is.joined:
+			n.booting = append(n.booting, name)
+		case is.configuration != target:
+			n.outdated = append(n.outdated, name)
+		default:
+			n.updated++
+			if is.inPool {
+				n.ready++
+			}
+		}
+		if is.joined && !is.inPool {
+			n.away = append(n.away, name)
+		}
+		if is.trouble != "" {
+			n.degraded = append(n.degraded, name+": "+is.trouble)
+		}
+	}
+	return n
+}
+
+// target is the rendered config that the pool's Machines are to run in the end: what it renders, paused or not, or what it
+// hands out while it can't be rendered.
+func (s *scope) target() string {
+	if s.rendered != nil {
+		return s.rendered.Name
+	}
+	return ptr.Deref(s.pool.Status.Configuration, poolv1.PoolConfiguration{}).Name
+}
+
+func (n count) unavailable() int { return len(n.booting) + len(n.away) }
+
+// pending says which Machines are not where they are to be, and what to do about it.
+func (n count) pending() string {
+	var parts []string
+	of := func(names []string, is, next string) {
+		if len(names) > 0 {
+			parts = append(parts, fmt.Sprintf("%d of %d Machines %s (%s): %s", len(names), n.total, is, some(names), next))
+		}
+	}
+	of(n.booting, "have not joined yet", "see the conditions of their PoolbootConfigs")
+	of(n.outdated, "run another configuration", "roll out their MachineDeployments to renew them")
+	of(n.away, "have no Node that is Ready in the pool", "see the condition "+bootstrapv1.NodeInPoolCondition+" of their PoolbootConfigs")
+	return strings.Join(parts, "; ")
+}
+
+// maxNames is how many Machines a message names.
+const maxNames = 5
+
+// some names the first of some Machines and says when there are more.
+func some(names []string) string {
+	slices.Sort(names)
+	if more := len(names) - maxNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}

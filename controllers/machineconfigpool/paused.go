@@ -1,0 +1,80 @@
+package machineconfigpool
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// hold notes on a paused pool what it hands out, once, and takes the note off when it is no longer paused.
+func (s *scope) hold() {
+	switch {
+	case !s.pool.Spec.Paused:
+		delete(s.pool.Annotations, poolv1.PausedConfigurationAnnotation)
+	case s.pool.Annotations[poolv1.PausedConfigurationAnnotation] == "":
+		if name := s.running(); name != "" {
+			metav1.SetMetaDataAnnotation(&s.pool.ObjectMeta, poolv1.PausedConfigurationAnnotation, name)
+		}
+	}
+}
+
+// running is the rendered config that a pool which is paused now hands out: the one that it had, unless no Machine booted with
+// it while others run an earlier one of the pool's; then the one that most run. Without a status, as after clusterctl move,
+// it is "" as long as a Machine that has joined has no record: it may be the pool's.
+func (s *scope) running() string {
+	had := ""
+	if c := s.pool.Status.Configuration; c != nil {
+		had = c.Name
+	} else if s.unrecorded {
+		return ""
+	}
+	run := map[string]int{}
+	for i := range s.machines {
+		run[s.machines[i].Status.Configuration]++
+	}
+	var earlier []poolv1.MachineConfig
+	for i := range s.configs {
+		if c := &s.configs[i]; s.owns(c) && run[c.Name] > 0 {
+			earlier = append(earlier, *c)
+		}
+	}
+	switch {
+	case run[had] > 0, len(earlier) == 0 && had != "":
+		return had
+	case len(earlier) == 0 && s.rendered != nil:
+		return s.rendered.Name
+	case len(earlier) == 0:
+		return ""
+	}
+	return slices.MaxFunc(earlier, func(a, b poolv1.MachineConfig) int {
+		return cmp.Or(cmp.Compare(run[a.Name], run[b.Name]), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	}).Name
+}
+
+// owns says whether a MachineConfig is one that the pool rendered.
+func (s *scope) owns(c *poolv1.MachineConfig) bool {
+	return metav1.IsControlledBy(c, s.pool) && c.Labels[poolv1.RenderedForLabel] == s.pool.Name
+}
+
+// configuration is what the pool's Machines are to boot with: the rendered config, what a paused pool holds, or what there was
+// before when the pool can't be rendered. It is nil while none of them is known.
+func (s *scope) configuration() *poolv1.PoolConfiguration {
+	current := s.pool.Status.Configuration
+	held := s.pool.Annotations[poolv1.PausedConfigurationAnnotation]
+	switch {
+	case held != "" && current != nil && current.Name == held:
+		return current
+	case held != "" && (s.rendered == nil || s.rendered.Name != held):
+		return &poolv1.PoolConfiguration{Name: held}
+	case s.rendered == nil || s.pool.Spec.Paused && held == "":
+		return current
+	}
+	c := &poolv1.PoolConfiguration{Name: s.rendered.Name}
+	for _, name := range s.rendered.Source {
+		c.Source = append(c.Source, poolv1.MachineConfigSource{Name: name})
+	}
+	return c
+}

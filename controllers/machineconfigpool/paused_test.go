@@ -1,0 +1,154 @@
+package machineconfigpool
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var _ = Describe("A paused pool", func() {
+	var (
+		infra *poolv1.MachineConfig
+		s     *site
+	)
+	BeforeEach(func() {
+		infra = config("50-infra", "infra", "0")
+		s = newSite(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour), infra)
+	})
+	handsOut := func() string {
+		GinkgoHelper()
+		c := s.reconcile("infra").Status.Configuration
+		if c == nil {
+			return ""
+		}
+		return c.Name
+	}
+	// change changes the pool's MachineConfig and returns what the pool then hands out.
+	change := func(content string) string {
+		GinkgoHelper()
+		s.set(infra, content)
+		return handsOut()
+	}
+	// move leaves of the status what clusterctl move does: nothing.
+	move := func(machines ...*bootstrapv1.PoolbootConfig) {
+		GinkgoHelper()
+		p := s.pool("infra")
+		p.Status = poolv1.MachineConfigPoolStatus{}
+		Expect(s.Status().Update(ctx(), p)).To(Succeed())
+		for _, m := range machines {
+			m.Status = bootstrapv1.PoolbootConfigStatus{}
+			Expect(s.Status().Update(ctx(), m)).To(Succeed())
+		}
+	}
+
+	It("goes on rendering but hands out what it had, until it is no longer paused", func() {
+		old := s.reconcile("infra").Status.Configuration
+		s.pause(true)
+		s.set(infra, "changed")
+
+		p := s.reconcile("infra")
+		Expect(p.Status.Configuration).To(Equal(old))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.PausedReason, "spec.paused", old.Name))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.PausedReason))
+		rendered := &poolv1.MachineConfigList{}
+		Expect(s.List(ctx(), rendered, client.HasLabels{poolv1.RenderedForLabel})).To(Succeed())
+		Expect(rendered.Items).To(HaveLen(2))
+
+		s.pause(false)
+		p = s.reconcile("infra")
+		Expect(p.Status.Configuration.Name).NotTo(Equal(old.Name))
+		Expect(p.Annotations).NotTo(HaveKey(poolv1.PausedConfigurationAnnotation))
+	})
+
+	It("writes nothing when nothing changed", func() {
+		s.pause(true)
+		s.reconcile("infra")
+		s.set(infra, "changed")
+		s.reconcile("infra")
+		before := s.writes
+		s.reconcile("infra", "infra")
+		Expect(s.writes).To(Equal(before))
+	})
+
+	It("says so when what it hands out was deleted and can't be rendered any more", func() {
+		old := s.rendered(s.reconcile("infra"))
+		s.pause(true)
+		s.set(infra, "changed")
+		Expect(s.Delete(ctx(), old)).To(Succeed())
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.RenderFailedReason, old.Name, "spec.paused"))
+	})
+
+	It("renders a first configuration all the same", func() {
+		s.pause(true)
+		Expect(handsOut()).NotTo(BeEmpty())
+	})
+
+	It("hands out what its Nodes run when no Machine booted with what it had last", func() {
+		runs, ran := change("runs"), change("ran")
+		for name, configuration := range map[string]string{"a": runs, "b": runs, "c": ran} {
+			Expect(s.Create(ctx(), joined(machine(name, "infra", configuration, true)))).To(Succeed())
+		}
+		Expect(change("nobodys")).NotTo(Equal(ran))
+		s.pause(true)
+		Expect(handsOut()).To(Equal(runs))
+
+		By("and stays with it, whatever becomes of those Machines")
+		for _, name := range []string{"a", "b"} {
+			Expect(s.Delete(ctx(), machine(name, "infra", "", false))).To(Succeed())
+		}
+		Expect(change("again")).To(Equal(runs))
+	})
+
+	It("hands out what it had when a Machine has booted with that, however many run others", func() {
+		old := change("old")
+		for _, name := range []string{"a", "b"} {
+			Expect(s.Create(ctx(), joined(machine(name, "infra", old, true)))).To(Succeed())
+		}
+		current := change("current")
+		Expect(s.Create(ctx(), machine("c", "infra", current, false))).To(Succeed())
+		s.pause(true)
+		Expect(handsOut()).To(Equal(current))
+	})
+
+	It("never hands out what another pool rendered, with which a Node came that moved here", func() {
+		worker := s.reconcile("worker").Status.Configuration.Name
+		Expect(s.Create(ctx(), joined(machine("moved", "infra", worker, true)))).To(Succeed())
+		current := handsOut()
+		s.pause(true)
+		Expect(handsOut()).To(Equal(current))
+	})
+
+	Describe("after clusterctl move, which drops the status", func() {
+		It("hands out what it did before, at once and without any Machine", func() {
+			old := s.reconcile("infra").Status.Configuration.Name
+			s.pause(true)
+			waits := change("waits")
+			Expect(waits).To(Equal(old))
+			move()
+			p := s.reconcile("infra")
+			Expect(p.Status.Configuration.Name).To(Equal(old))
+			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.PausedReason, old))
+		})
+
+		It("waits to be told what its Nodes run when that was not noted, and then hands it out", func() {
+			old := s.reconcile("infra").Status.Configuration.Name
+			m := joined(machine("m1", "infra", old, true))
+			Expect(s.Create(ctx(), m)).To(Succeed())
+			s.pause(true)
+			s.set(infra, "waits")
+			move(m) // before the controller saw the pause
+			p := s.reconcile("infra")
+			Expect(p.Status.Configuration).To(BeNil())
+			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.PausedReason, "not known yet", "set spec.paused to false"))
+
+			m.Status.Pool, m.Status.Configuration = "infra", old
+			Expect(s.Status().Update(ctx(), m)).To(Succeed())
+			Expect(handsOut()).To(Equal(old))
+		})
+	})
+})
