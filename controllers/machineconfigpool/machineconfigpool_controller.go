@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -49,13 +50,19 @@ type Reconciler struct {
 	RenderedHistory int
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
+
+	// memories hold a *memory by the pool's name.
+	memories sync.Map
 }
 
 // Reconcile renders one pool and brings its status up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	p := &poolv1.MachineConfigPool{}
-	if err := r.Client.Get(ctx, request.NamespacedName, p); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if err := r.Client.Get(ctx, request.NamespacedName, p); apierrors.IsNotFound(err) {
+		r.memories.Delete(request.NamespacedName)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, err
 	}
 	if !p.DeletionTimestamp.IsZero() || (r.WatchFilterValue != "" && !labels.HasWatchLabel(p, r.WatchFilterValue)) {
 		return ctrl.Result{}, nil

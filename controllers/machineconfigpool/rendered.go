@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // keepRendered makes the rendered MachineConfig unless it stands, and says whether it did. One that stands must hold what
@@ -37,12 +36,12 @@ func (r *Reconciler) keepRendered(ctx context.Context, s *scope) (made bool, err
 func (r *Reconciler) stands(ctx context.Context, reader client.Reader, s *scope, name string) (bool, error) {
 	config := &poolv1.MachineConfig{}
 	key := client.ObjectKey{Namespace: s.pool.Namespace, Name: name}
-	if err := reader.Get(ctx, key, config); apierrors.IsNotFound(err) {
+	if err := reader.Get(ctx, key, config, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		return false, nil
 	} else if err != nil {
 		return false, fmt.Errorf("MachineConfig %s: %w", key, err)
 	}
-	if fitting, err := pool.NameFor(s.pool.Name, config.Spec); err != nil || fitting != name {
+	if !s.memory.fits(s.pool.Name, config) {
 		return false, fmt.Errorf("MachineConfig %s holds something else than its name says: delete it, and it is rendered again", key)
 	}
 	return true, nil
@@ -50,6 +49,13 @@ func (r *Reconciler) stands(ctx context.Context, reader client.Reader, s *scope,
 
 // makeRendered makes the rendered config; false without an error when it exists although the cache does not know it.
 func (r *Reconciler) makeRendered(ctx context.Context, s *scope) (bool, error) {
+	if s.rendered.Spec.Config == nil { // it is from memory
+		whole, err := s.renderAnew()
+		if err != nil {
+			return false, err
+		}
+		s.rendered = whole
+	}
 	config := &poolv1.MachineConfig{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      s.rendered.Name,

@@ -31,6 +31,8 @@ type scope struct {
 	// clusterctl move.
 	unrecorded bool
 
+	// memory is what is known of the pool from its last reconcile.
+	memory *memory
 	// rendered is what the pool renders; nil when there is a problem.
 	rendered *pool.Rendered
 	// problem is why the pool can't be rendered; nil when it can.
@@ -42,7 +44,7 @@ type problem struct{ reason, message string }
 
 // gather reads everything that the decisions about a pool rest on.
 func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*scope, error) {
-	s := &scope{pool: p}
+	s := &scope{pool: p, memory: r.remember(client.ObjectKeyFromObject(p))}
 	var err error
 	if s.cluster, err = r.clusterOf(ctx, p); err != nil || s.cluster == nil {
 		return s, err
@@ -106,7 +108,7 @@ func (s *scope) render() {
 	}
 	var err error
 	var notFound *pool.NotFoundError
-	switch s.rendered, err = pool.Render(s.pool.Spec.Role, s.pools, s.configs); {
+	switch s.rendered, err = s.memory.render(s); {
 	case errors.As(err, &notFound):
 		s.problem = &problem{poolv1.WorkerPoolMissingReason, fmt.Sprintf(
 			"Cluster %s has no MachineConfigPool with role %s, from which this one inherits: make it", s.cluster.Name, poolv1.RoleWorker)}

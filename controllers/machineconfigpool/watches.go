@@ -15,6 +15,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // SetupWithManager adds the controller to a manager.
@@ -30,7 +31,8 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 		For(&poolv1.MachineConfigPool{}).
 		Owns(&poolv1.MachineConfig{}).
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofPool)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&poolv1.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofMachineConfig))).
+		Watches(&poolv1.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofMachineConfig)),
+			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofPoolbootConfig)),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: countsDiffer})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofCluster)),
@@ -42,24 +44,35 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 // concern says whether an event concerns a pool.
 type concern func(*poolv1.MachineConfigPool) bool
 
-func ofCluster(o client.Object) concern {
+func ofCluster(o client.Object, _ []poolv1.MachineConfigPool) concern {
 	return func(p *poolv1.MachineConfigPool) bool { return p.Spec.ClusterName == o.GetName() }
 }
 
 // ofPool: others of the cluster inherit from a pool, or have its role.
-func ofPool(o client.Object) concern {
+func ofPool(o client.Object, _ []poolv1.MachineConfigPool) concern {
 	name := o.(*poolv1.MachineConfigPool).Spec.ClusterName
 	return func(p *poolv1.MachineConfigPool) bool { return p.Spec.ClusterName == name }
 }
 
-// ofMachineConfig: any pool may select it, now or before its labels changed. Rendered ones concern their owner only.
-func ofMachineConfig(o client.Object) concern {
-	_, rendered := o.GetLabels()[poolv1.RenderedForLabel]
-	return func(*poolv1.MachineConfigPool) bool { return !rendered }
+// ofMachineConfig: the pools that select it, and with a worker pool all others of its cluster, which inherit from it. Rendered
+// ones concern their owner only.
+func ofMachineConfig(o client.Object, pools []poolv1.MachineConfigPool) concern {
+	if _, rendered := o.GetLabels()[poolv1.RenderedForLabel]; rendered {
+		return func(*poolv1.MachineConfigPool) bool { return false }
+	}
+	inherited := map[string]bool{}
+	for i := range pools {
+		if spec := &pools[i].Spec; spec.Role == poolv1.RoleWorker && pool.Selects(pools[i], o.GetLabels()) {
+			inherited[spec.ClusterName] = true
+		}
+	}
+	return func(p *poolv1.MachineConfigPool) bool {
+		return inherited[p.Spec.ClusterName] || pool.Selects(*p, o.GetLabels())
+	}
 }
 
 // ofPoolbootConfig: one that has joined and has no pool on record may be any pool's.
-func ofPoolbootConfig(o client.Object) concern {
+func ofPoolbootConfig(o client.Object, _ []poolv1.MachineConfigPool) concern {
 	config := o.(*bootstrapv1.PoolbootConfig)
 	lost := hasJoined(config) && config.Status.Pool == ""
 	return func(p *poolv1.MachineConfigPool) bool {
@@ -73,14 +86,14 @@ func countsDiffer(e event.UpdateEvent) bool {
 }
 
 // pools sends the pools in an object's namespace that it concerns. On an update the old and the new object are asked.
-func (r *Reconciler) pools(concerns func(client.Object) concern) handler.MapFunc {
+func (r *Reconciler) pools(concerns func(client.Object, []poolv1.MachineConfigPool) concern) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) (requests []ctrl.Request) {
 		pools := &poolv1.MachineConfigPoolList{}
 		if err := r.Client.List(ctx, pools, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "MachineConfigPools can't be listed", "namespace", o.GetNamespace())
 			return nil
 		}
-		concerned := concerns(o)
+		concerned := concerns(o, pools.Items)
 		for i := range pools.Items {
 			if concerned(&pools.Items[i]) {
 				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&pools.Items[i])})

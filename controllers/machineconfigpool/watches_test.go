@@ -12,7 +12,7 @@ import (
 
 var _ = Describe("Watches", func() {
 	DescribeTable("lead to the pools that an object concerns",
-		func(o client.Object, concerns func(client.Object) concern, names ...string) {
+		func(o client.Object, concerns func(client.Object, []poolv1.MachineConfigPool) concern, names ...string) {
 			otherCluster, otherNamespace := newPool("worker-c2", "worker", 0), newPool("elsewhere", "worker", 0)
 			otherCluster.Spec.ClusterName, otherNamespace.Namespace = "c2", "elsewhere"
 			s := newSite(newPool("worker", "worker", 0), newPool("infra", "infra", 0), otherCluster, otherNamespace)
@@ -25,7 +25,9 @@ var _ = Describe("Watches", func() {
 		},
 		Entry("a Cluster: its pools", cluster(), ofCluster, "worker", "infra"),
 		Entry("a pool: those of its Cluster", newPool("worker", "worker", 0), ofPool, "worker", "infra"),
-		Entry("a MachineConfig: all that may select it", config("00-base", "worker", ""), ofMachineConfig, "worker", "infra", "worker-c2"),
+		Entry("a MachineConfig of worker: every pool of the Clusters whose worker pool selects it", config("00-base", "worker", ""), ofMachineConfig, "worker", "infra", "worker-c2"),
+		Entry("a custom pool's MachineConfig: that pool only", config("50-infra", "infra", ""), ofMachineConfig, "infra"),
+		Entry("a MachineConfig that nobody selects: none", config("50-other", "other", ""), ofMachineConfig),
 		Entry("a rendered config: its owner only, another way", rendered(), ofMachineConfig),
 		Entry("a PoolbootConfig: the pool that it is recorded in", machine("m1", "infra", "", false), ofPoolbootConfig, "infra"),
 		Entry("a PoolbootConfig that has joined and lost its record: all of the Cluster", joined(machine("m1", "", "", false)), ofPoolbootConfig, "worker", "infra"),

@@ -1,0 +1,79 @@
+package pool_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+var _ = Describe("Inputs", func() {
+	type cluster struct {
+		pools   []poolv1.MachineConfigPool
+		configs []poolv1.MachineConfig
+	}
+	newCluster := func() *cluster {
+		c := &cluster{
+			pools: []poolv1.MachineConfigPool{newPool("worker"), newPool("infra"), newPool("storage")},
+			configs: []poolv1.MachineConfig{newConfig("00-worker", "worker", "/a", "w"), newConfig("50-infra", "infra", "/b", "i"),
+				newConfig("50-storage", "storage", "/c", "s")},
+		}
+		for i := range c.configs {
+			c.configs[i].UID, c.configs[i].ResourceVersion = "1", "1"
+		}
+		return c
+	}
+	DescribeTable("of a pool are others", func(change func(c *cluster), others bool) {
+		before, err := pool.Inputs("infra", newCluster().pools, newCluster().configs)
+		Expect(err).NotTo(HaveOccurred())
+		c := newCluster()
+		change(c)
+		after, err := pool.Inputs("infra", c.pools, c.configs)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after != before).To(Equal(others))
+	},
+		Entry("when a MachineConfig has changed", func(c *cluster) { c.configs[1].ResourceVersion = "2" }, true),
+		Entry("when a MachineConfig has changed that it inherits", func(c *cluster) { c.configs[0].ResourceVersion = "2" }, true),
+		Entry("when a MachineConfig was made anew", func(c *cluster) { c.configs[1].UID = "2" }, true),
+		Entry("when a MachineConfig has another name", func(c *cluster) { c.configs[1].Name = "51-infra" }, true),
+		Entry("when a MachineConfig is gone", func(c *cluster) { c.configs = c.configs[:1] }, true),
+		Entry("when it gets another MachineConfig", func(c *cluster) { c.configs[2].Labels[roleLabel] = "infra" }, true),
+		Entry("when anything in its spec has changed", func(c *cluster) { c.pools[1].Spec.NodeLabels = map[string]string{"a": "b"} }, true),
+		Entry("when anything in the worker pool's spec has changed", func(c *cluster) { c.pools[0].Spec.NodeLabels = map[string]string{"a": "b"} }, true),
+		Entry("when it has another name", func(c *cluster) { c.pools[1].Name = "infra-2" }, true),
+		Entry("not when another pool has changed", func(c *cluster) { c.pools[2].Spec.Paused = true }, false),
+		Entry("not when another pool's MachineConfig has", func(c *cluster) { c.configs[2].ResourceVersion = "2" }, false),
+		Entry("not when its status has", func(c *cluster) { c.pools[1].Status.ObservedGeneration = 2 }, false),
+		Entry("not when all come in another order", func(c *cluster) {
+			c.pools[0], c.pools[2] = c.pools[2], c.pools[0]
+			c.configs[0], c.configs[2] = c.configs[2], c.configs[0]
+		}, false),
+	)
+
+	DescribeTable("can't be had where Render fails before it renders", func(pools ...poolv1.MachineConfigPool) {
+		_, err := pool.Inputs("infra", pools, nil)
+		_, renderErr := pool.Render("infra", pools, nil)
+		Expect(err).To(And(HaveOccurred(), Equal(renderErr)))
+	},
+		Entry("without the pool", newPool("worker")),
+		Entry("without the worker pool", newPool("infra")),
+		Entry("with two of the role", newPool("worker"), newPool("infra"), newPool("infra")),
+		Entry("with a selector that is none", newPool("worker"), selectingConfigs(newPool("infra"), requirement("a", "Near"))),
+	)
+
+	It("goes by the selector of the pool alone to say what it selects", func() {
+		labels := map[string]string{roleLabel: "infra"}
+		Expect(pool.Selects(newPool("infra"), labels)).To(BeTrue())
+		Expect(pool.Selects(newPool("worker"), labels)).To(BeFalse())
+		Expect(pool.Selects(poolv1.MachineConfigPool{}, labels)).To(BeFalse())
+		Expect(pool.Selects(selectingConfigs(newPool("infra"), requirement("a", "Near")), labels)).To(BeFalse())
+	})
+})
+
+// selectingConfigs adds requirements to the machineConfigSelector of a pool.
+func selectingConfigs(p poolv1.MachineConfigPool, requirements ...metav1.LabelSelectorRequirement) poolv1.MachineConfigPool {
+	p.Spec.MachineConfigSelector.MatchExpressions = requirements
+	return p
+}
