@@ -87,6 +87,27 @@ func WithDefaults(p poolv1.MachineConfigPool) poolv1.MachineConfigPool {
 	return p
 }
 
+// MayShare says whether one Node could have labels that both pools select: unless a label must have different values for them,
+// it could. A malformed selector is a *SelectorError.
+func MayShare(a, b poolv1.MachineConfigPool) (bool, error) {
+	ofA, err := nodeSelector(a)
+	if err != nil {
+		return false, err
+	}
+	ofB, err := nodeSelector(b)
+	if err != nil {
+		return false, err
+	}
+	requirements, selectable := ofB.Requirements()
+	for _, requirement := range requirements {
+		if value, exact := ofA.RequiresExactMatch(requirement.Key()); exact && !requirement.Matches(labels.Set{requirement.Key(): value}) {
+			return false, nil
+		}
+	}
+	_, other := ofA.Requirements()
+	return selectable && other, nil
+}
+
 // nodeSelector is the pool's node selector, ready to be evaluated.
 func nodeSelector(p poolv1.MachineConfigPool) (labels.Selector, error) {
 	selector, err := selectorOf(WithDefaults(p).Spec.NodeSelector)

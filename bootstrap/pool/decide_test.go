@@ -203,3 +203,35 @@ func selectsNaively(p poolv1.MachineConfigPool, labels map[string]string) bool {
 	}
 	return len(p.Spec.NodeSelector.MatchExpressions) > 0
 }
+
+var _ = Describe("Two pools", func() {
+	by := func(labels map[string]string, expressions ...metav1.LabelSelectorRequirement) poolv1.MachineConfigPool {
+		return poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: labels, MatchExpressions: expressions}}}
+	}
+	is := func(key string, values ...string) metav1.LabelSelectorRequirement {
+		if len(values) == 0 {
+			return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpExists}
+		}
+		return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values}
+	}
+	DescribeTable("may share a Node",
+		func(a, b poolv1.MachineConfigPool, may bool) {
+			for _, pair := range [][2]poolv1.MachineConfigPool{{a, b}, {b, a}} {
+				Expect(pool.MayShare(pair[0], pair[1])).To(Equal(may))
+			}
+		},
+		Entry("with different labels", by(map[string]string{"a": "1"}), by(map[string]string{"b": "1"}), true),
+		Entry("with the same label", by(map[string]string{"a": "1"}), by(map[string]string{"a": "1", "b": "2"}), true),
+		Entry("not with two values of a label", by(map[string]string{"a": "1", "b": "1"}), by(map[string]string{"a": "2"}), false),
+		Entry("not with two values, one in an expression", by(map[string]string{"a": "1"}), by(nil, is("a", "2")), false),
+		Entry("with any value of a label", by(nil, is("a")), by(map[string]string{"a": "2"}), true),
+		Entry("not with a selector that selects nothing", by(nil), by(map[string]string{"a": "2"}), false),
+	)
+	It("with a malformed selector are an error", func() {
+		malformed := by(nil, metav1.LabelSelectorRequirement{Key: "a", Operator: "Like"})
+		for _, pair := range [][2]poolv1.MachineConfigPool{{malformed, by(nil)}, {by(nil), malformed}} {
+			_, err := pool.MayShare(pair[0], pair[1])
+			Expect(err).To(BeAssignableToTypeOf(&pool.SelectorError{}))
+		}
+	})
+})

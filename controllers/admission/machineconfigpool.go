@@ -4,20 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
@@ -51,7 +47,7 @@ func (w *MachineConfigPool) ValidateCreate(ctx context.Context, p *poolv1.Machin
 	if err := invalid(poolv1.GroupVersion.WithKind("MachineConfigPool"), p, validatePool(p, others)); err != nil {
 		return nil, err
 	}
-	return w.warnings(ctx, p)
+	return w.warnings(ctx, p, others)
 }
 
 // others returns the other pools of a pool's Cluster.
@@ -131,46 +127,4 @@ func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConf
 		}
 	}
 	return errs
-}
-
-// warnings tells of what is allowed and seldom meant.
-func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfigPool) (admission.Warnings, error) {
-	var warnings admission.Warnings
-	selects, err := w.selectsAny(ctx, p)
-	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("MachineConfigs of namespace %s: %w", p.Namespace, err))
-	}
-	if !selects {
-		warnings = append(warnings, fmt.Sprintf("spec.machineConfigSelector selects no MachineConfig of namespace %s now: "+
-			"the pool adds nothing until one has its labels", p.Namespace))
-	}
-	selectors := *p
-	selectors.Spec.NodeLabels = nil
-	asked, err := pool.Labels(selectors)
-	if err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-	for _, key := range slices.Sorted(maps.Keys(asked)) {
-		if node.KubeletMaySet(key) {
-			warnings = append(warnings, fmt.Sprintf("spec.nodeSelector: a kubelet may set %s on its own Node, so whoever has a host could move it "+
-				"into this pool: select by a label that starts with node-role.kubernetes.io/ or node-restriction.kubernetes.io/", key))
-		}
-	}
-	return warnings, nil
-}
-
-// selectsAny says whether the pool's selector selects any MachineConfig. It reads their metadata only.
-func (w *MachineConfigPool) selectsAny(ctx context.Context, p *poolv1.MachineConfigPool) (bool, error) {
-	selector, err := metav1.LabelSelectorAsSelector(p.Spec.MachineConfigSelector)
-	if err != nil || selector.Empty() {
-		return false, err // an empty selector selects nothing
-	}
-	rendered, err := labels.NewRequirement(poolv1.RenderedForLabel, "!", nil)
-	if err != nil {
-		return false, err
-	}
-	configs := &metav1.PartialObjectMetadataList{}
-	configs.SetGroupVersionKind(poolv1.GroupVersion.WithKind("MachineConfigList"))
-	err = w.Reader.List(ctx, configs, client.InNamespace(p.Namespace), client.MatchingLabelsSelector{Selector: selector.Add(*rendered)}, client.Limit(1))
-	return len(configs.Items) > 0, err
 }

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -51,6 +52,8 @@ var _ = Describe("MachineConfigPool webhook", func() {
 	webhookWith := func(objects ...client.Object) *MachineConfigPool {
 		scheme := runtime.NewScheme()
 		Expect(poolv1.AddToScheme(scheme)).To(Succeed())
+		Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
+		objects = append(objects, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Namespace: "site"}})
 		return &MachineConfigPool{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}
 	}
 	config := func(name string, labels map[string]string) *poolv1.MachineConfig {
@@ -152,7 +155,37 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			"spec.machineConfigSelector"),
 		Entry("a kubelet may set what selects its Node", aPool("gpu", "gpu", nodeSelector(map[string]string{"example.com/site": "a"})),
 			"spec.nodeSelector", "example.com/site", "node-restriction.kubernetes.io/"),
+		Entry("a Cluster that does not exist, or is in another namespace", aPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) { s.ClusterName = "c2" }),
+			"spec.clusterName", "site/c2", "does not exist now", "in the namespace of its Cluster"),
 	)
+
+	Describe("warns of a Node that could be in two custom pools", func() {
+		restricted := func(key string) string { return "node-restriction.kubernetes.io/" + key }
+		warn := func(p *poolv1.MachineConfigPool) []string {
+			GinkgoHelper()
+			warnings, err := webhookWith(aPool("worker", "worker"), aPool("gpu", "gpu"),
+				aPool("far", "far", nodeSelector(map[string]string{restricted("site"): "far"})),
+				config("50", map[string]string{"role": p.Spec.Role})).ValidateCreate(ctx(), p)
+			Expect(err).NotTo(HaveOccurred())
+			return warnings
+		}
+		DescribeTable("and names the other pools",
+			func(p *poolv1.MachineConfigPool, names string) {
+				Expect(warn(p)).To(ConsistOf(And(ContainSubstring("MachineConfigPool(s) "+names+", and can be in one custom pool only"),
+					ContainSubstring("Select by node-role.kubernetes.io/"+p.Spec.Role))))
+			},
+			Entry("a role beside a site", aPool("infra", "infra"), "far"),
+			Entry("a rack beside a role and a site", aPool("rack", "rack", nodeSelector(map[string]string{restricted("rack"): "1"})), "far, gpu"),
+			Entry("a site that a Node needs beside another label", aPool("infra", "infra", nodeSelector(map[string]string{restricted("site"): "near", "node-role.kubernetes.io/infra": ""})), "gpu"),
+		)
+		It("but not of one that would need two values of a label, of two roles, or of the worker pool", func() {
+			Expect(warn(aPool("near", "near", nodeSelector(map[string]string{restricted("site"): "near", "node-role.kubernetes.io/near": ""})))).To(ConsistOf(
+				And(ContainSubstring("gpu"), Not(ContainSubstring("far")))))
+			far := aPool("far", "far", nodeSelector(map[string]string{restricted("site"): "far"}))
+			Expect(overlapping(*aPool("infra", "infra"), []poolv1.MachineConfigPool{*aPool("gpu", "gpu"), *aPool("worker", "worker")})).To(BeEmpty())
+			Expect(overlapping(*aPool("worker", "worker"), []poolv1.MachineConfigPool{*far})).To(BeEmpty())
+		})
+	})
 
 	It("looks at an update only when the spec changed", func() {
 		webhook := webhookWith(aPool("gpu", "gpu"))

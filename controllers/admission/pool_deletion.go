@@ -15,6 +15,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // maxNames is how many names an answer lists.
@@ -24,7 +25,7 @@ const maxNames = 10
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=list
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get
 
-// ValidateDelete refuses to delete a pool that Machines are recorded in, and the worker pool while others inherit from it,
+// ValidateDelete refuses to delete a pool that Machines are in or would boot into, and the worker pool while others inherit from it,
 // unless the annotation ForceDeleteAnnotation is on it. A pool that goes with its Cluster, or moves with it, may always go,
 // and so may one of two with the same role.
 func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.MachineConfigPool) (admission.Warnings, error) {
@@ -42,15 +43,15 @@ func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.Machin
 	if slices.ContainsFunc(others, func(other poolv1.MachineConfigPool) bool { return other.Spec.Role == p.Spec.Role }) {
 		return nil, nil
 	}
-	machines, err := w.machines(ctx, p)
+	machines, err := w.machines(ctx, p, others)
 	if err != nil {
 		return nil, err
 	}
 	const force = "annotate the pool with " + poolv1.ForceDeleteAnnotation + "=true to delete it all the same"
 	var why []string
 	if len(machines) > 0 {
-		why = append(why, fmt.Sprintf("%d Machine(s) are recorded in it: %s; give their Nodes the labels of another pool, or delete the Machines (of hosts without one, the PoolbootConfigs)",
-			len(machines), list(machines)))
+		why = append(why, fmt.Sprintf("%d Machine(s) and their Nodes are in it or would boot into it: %s; give them the labels of another pool, "+
+			"or delete the Machines (of hosts without one, the PoolbootConfigs)", len(machines), list(machines)))
 	}
 	if p.Spec.Role == poolv1.RoleWorker && len(others) > 0 {
 		var names []string
@@ -78,21 +79,31 @@ func clusterGoes(ctx context.Context, reader client.Reader, p *poolv1.MachineCon
 	return !cluster.DeletionTimestamp.IsZero(), nil
 }
 
-// machines returns the names of the Machines that are recorded in a pool, and of the PoolbootConfigs of hosts without one.
-func (w *MachineConfigPool) machines(ctx context.Context, p *poolv1.MachineConfigPool) ([]string, error) {
+// machines returns the names of the Machines that are recorded in a pool or, while nothing is on record of them, would boot
+// into it; with each its Node, if that was made. Of hosts without a Machine they are the names of the PoolbootConfigs.
+func (w *MachineConfigPool) machines(ctx context.Context, p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) ([]string, error) {
 	configs := &bootstrapv1.PoolbootConfigList{}
 	if err := w.Reader.List(ctx, configs, client.InNamespace(p.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterName}); err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("PoolbootConfigs of Cluster %s/%s: %w", p.Namespace, p.Spec.ClusterName, err))
 	}
+	pools := append(slices.Clone(others), *p)
 	var names []string
 	for i := range configs.Items {
 		c := &configs.Items[i]
-		if c.Status.Pool != p.Spec.Role {
+		role := c.Status.Pool
+		if role == "" && c.DeletionTimestamp.IsZero() {
+			// Without a pool for it, which the error would say, the Machine is no pool's.
+			role, _, _ = pool.ForMachine(c.Spec.Pool, c.Labels, pools)
+		}
+		if role != p.Spec.Role {
 			continue
 		}
 		name := c.Name
 		if owner := slices.IndexFunc(c.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Machine" }); owner >= 0 {
 			name = c.OwnerReferences[owner].Name
+		}
+		if c.Status.Node != nil {
+			name += " (Node " + c.Status.Node.Name + ")"
 		}
 		names = append(names, name)
 	}

@@ -51,6 +51,20 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 			ContainSubstring("labels of another pool"), ContainSubstring("pool.cluster.x-k8s.io/force-delete=true"))))
 	})
 
+	It("is refused while a Machine that is on record nowhere would boot into it", func() {
+		byLabel, bySpec, elsewhere := machine("by-label", "c1", ""), machine("by-spec", "c1", ""), machine("elsewhere", "c1", "")
+		byLabel.Labels["node-role.kubernetes.io/infra"] = ""
+		bySpec.Spec.Pool, elsewhere.Spec.Pool = "infra", "gpu"
+		err := deletion(aPool("infra", "infra"), cluster(), aPool("worker", "worker"), aPool("gpu", "gpu"), byLabel, bySpec, elsewhere, machine("plain", "c1", ""))
+		Expect(err).To(MatchError(And(ContainSubstring("2 Machine(s)"), ContainSubstring("by-label, by-spec;"))))
+	})
+
+	It("names the Nodes too", func() {
+		m := machine("infra-a", "c1", "infra")
+		m.Status.Node = &bootstrapv1.NodeReference{Name: "host-7", UID: "1"}
+		Expect(deletion(aPool("infra", "infra"), cluster(), m)).To(MatchError(ContainSubstring("infra-a (Node host-7);")))
+	})
+
 	It("names ten Machines and counts the others", func() {
 		objects := []client.Object{cluster()}
 		for i := range 13 {

@@ -1,0 +1,98 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// warnings tells of what is allowed and seldom meant.
+func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) (admission.Warnings, error) {
+	var warnings admission.Warnings
+	cluster := client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterName}
+	if err := w.Reader.Get(ctx, cluster, &clusterv1.Cluster{}); apierrors.IsNotFound(err) {
+		warnings = append(warnings, fmt.Sprintf("spec.clusterName: Cluster %s does not exist now: the pool renders nothing until it does; "+
+			"a pool is in the namespace of its Cluster", cluster))
+	} else if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("pool's Cluster %s: %w", cluster, err))
+	}
+	selects, err := w.selectsAny(ctx, p)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("MachineConfigs of namespace %s: %w", p.Namespace, err))
+	}
+	if !selects {
+		warnings = append(warnings, fmt.Sprintf("spec.machineConfigSelector selects no MachineConfig of namespace %s now: "+
+			"the pool adds nothing until one has its labels", p.Namespace))
+	}
+	asked, err := selected(*p)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	for _, key := range asked {
+		if node.KubeletMaySet(key) {
+			warnings = append(warnings, fmt.Sprintf("spec.nodeSelector: a kubelet may set %s on its own Node, so whoever has a host could move it "+
+				"into this pool: select by a label that starts with node-role.kubernetes.io/ or node-restriction.kubernetes.io/", key))
+		}
+	}
+	if names := overlapping(*p, others); len(names) > 0 {
+		warnings = append(warnings, fmt.Sprintf("spec.nodeSelector: a Node may have these labels and those of MachineConfigPool(s) %s, and can be in one "+
+			"custom pool only: such a Machine does not boot and such a Node is in error. Select by node-role.kubernetes.io/%s, or by another value "+
+			"of a label that they select by", list(names), p.Spec.Role))
+	}
+	return warnings, nil
+}
+
+// overlapping returns the names of the custom pools that could select a Node that a custom pool selects. Two that select by
+// role labels only are passed over: a person gives a Node its role, and gives it one.
+func overlapping(p poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) []string {
+	byRole := func(p poolv1.MachineConfigPool) bool {
+		keys, err := selected(p)
+		return err == nil && !slices.ContainsFunc(keys, func(key string) bool { return !strings.HasPrefix(key, poolv1.NodeRoleLabelPrefix) })
+	}
+	var names []string
+	for _, other := range others {
+		if p.Spec.Role == poolv1.RoleWorker || other.Spec.Role == poolv1.RoleWorker || byRole(p) && byRole(other) {
+			continue
+		}
+		if may, err := pool.MayShare(p, other); err == nil && may { // a malformed selector is that pool's own mistake
+			names = append(names, other.Name)
+		}
+	}
+	return names
+}
+
+// selected returns the keys of the labels that a pool's node selector asks for, in order.
+func selected(p poolv1.MachineConfigPool) ([]string, error) {
+	p.Spec.NodeLabels = nil
+	asked, err := pool.Labels(p)
+	return slices.Sorted(maps.Keys(asked)), err
+}
+
+// selectsAny says whether the pool's selector selects any MachineConfig. It reads their metadata only.
+func (w *MachineConfigPool) selectsAny(ctx context.Context, p *poolv1.MachineConfigPool) (bool, error) {
+	selector, err := metav1.LabelSelectorAsSelector(p.Spec.MachineConfigSelector)
+	if err != nil || selector.Empty() {
+		return false, err // an empty selector selects nothing
+	}
+	rendered, err := labels.NewRequirement(poolv1.RenderedForLabel, "!", nil)
+	if err != nil {
+		return false, err
+	}
+	configs := &metav1.PartialObjectMetadataList{}
+	configs.SetGroupVersionKind(poolv1.GroupVersion.WithKind("MachineConfigList"))
+	err = w.Reader.List(ctx, configs, client.InNamespace(p.Namespace), client.MatchingLabelsSelector{Selector: selector.Add(*rendered)}, client.Limit(1))
+	return len(configs.Items) > 0, err
+}
