@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"net/url"
+	"path"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/coreos/ignition/v2/config"
@@ -131,12 +133,18 @@ func mergedInTurn(configs []ignition.Config) ignition.Config {
 	return ignition.Merge(merged)
 }
 
-// FuzzGuard: a configuration that passes has no reserved path and, in plain text, no reserved flag.
+// FuzzGuard: what passes leaves nothing on a host in a reserved place, however it is named, and, in plain text, no flag of
+// the kubelet that says which Node it is. What does not pass is an error that says something.
 func FuzzGuard(f *testing.F) {
 	f.Add([]byte(infratest))
 	f.Add([]byte(fileWith("/etc/poolboot/kubelet.env", "A=b")))
 	f.Add([]byte(fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", "providerID: a")))
+	f.Add([]byte(fileWith("/etc/default/kubelet", "A=\"x\n# --node-labels=a=b\"")))
 	f.Add([]byte(dropin("kubelet.service", "[Service]\nExecStart=/bin/true")))
+	f.Add([]byte(unit(`{"name":"a/../kubelet.service","contents":"[Unit]"}`)))
+	f.Add([]byte(link("/etc/systemd/system/a.service", "../../poolboot/a")))
+	f.Add([]byte(argument(`quiet "systemd.hostname=a"`)))
+	f.Add([]byte(storage("directories", `{"path":"/etc/systemd/system/kubelet.service"}`)))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		read, err := ignition.Parse(raw)
 		if err != nil {
@@ -146,15 +154,78 @@ func FuzzGuard(f *testing.F) {
 		var refused *ignition.GuardError
 		switch {
 		case err == nil:
-			for _, file := range read.Storage.Files {
-				if file.Path == ignition.HostnamePath || file.Path == ignition.KubeletEnvPath {
-					t.Fatalf("%s passed", file.Path)
-				}
-			}
+			expectHarmless(t, read)
 		case !errors.As(err, &refused), len(refused.Entries) == 0, err.Error() == "":
 			t.Fatalf("%#v says nothing", err)
 		}
 	})
+}
+
+// FuzzGuardText: the same for any file and any text in it, which random documents seldom have.
+func FuzzGuardText(f *testing.F) {
+	f.Add("/etc/default/kubelet", "# --node-labels=a\nA=--provider-id=a")
+	f.Add("/etc/systemd/system/kubelet.service.d/1.conf", "[Service]\n# a \\\nExecStart=/a")
+	f.Add("/etc/tmpfiles.d/a.conf", "f+ /etc/hostname 0644 - - - a")
+	f.Add("/etc/fstab", "tmpfs /etc/poolboot tmpfs")
+	f.Add("/opt/a", "kubelet --node\"-\"labels \\x2d")
+	f.Fuzz(func(t *testing.T, path, text string) {
+		config, err := ignition.Parse([]byte(fileWith(path, text)))
+		if err == nil && ignition.Guard(config) == nil {
+			expectHarmless(t, config)
+		}
+	})
+}
+
+// expectHarmless looks once more, in a naive way, at what a host would have.
+func expectHarmless(t *testing.T, config ignition.Config) {
+	t.Helper()
+	var texts []string
+	at := func(place string) {
+		for _, reserved := range ignition.Reserved() {
+			if place == strings.TrimSuffix(reserved, "/") || strings.HasSuffix(reserved, "/") && strings.HasPrefix(place, reserved) {
+				t.Fatalf("%s passed", place)
+			}
+		}
+	}
+	for _, file := range config.Storage.Files {
+		at(file.Path)
+		if data, err := ignition.Contents(file.Contents, 1<<20); err == nil {
+			texts = append(texts, string(data))
+		}
+	}
+	for _, directory := range config.Storage.Directories {
+		at(directory.Path)
+	}
+	for _, link := range config.Storage.Links {
+		at(link.Path)
+	}
+	const units = "/etc/systemd/system"
+	for _, unit := range config.Systemd.Units {
+		place := path.Join(units, unit.Name)
+		at(place)
+		if unit.Contents != nil && *unit.Contents != "" {
+			texts = append(texts, *unit.Contents)
+			if place == path.Join(units, ignition.KubeletUnit) {
+				t.Fatalf("%s passed", unit.Name)
+			}
+		}
+		for _, dropin := range unit.Dropins {
+			if place := path.Join(units, unit.Name+".d", dropin.Name); path.Dir(place) != path.Join(units, unit.Name+".d") {
+				t.Fatalf("%s passed", place)
+			}
+			if dropin.Contents != nil {
+				texts = append(texts, *dropin.Contents)
+			}
+		}
+	}
+	for _, text := range texts {
+		for line := range strings.Lines(text) {
+			flag := strings.Index(line, "--node-labels=")
+			if flag >= 0 && !strings.ContainsAny(line[:flag], "#;") && !strings.HasPrefix(text, "\x7fELF") {
+				t.Fatalf("%q passed", line)
+			}
+		}
+	}
 }
 
 func expectParseError(t *testing.T, err error) {

@@ -1,6 +1,7 @@
 package ignition
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"path"
@@ -36,21 +37,23 @@ func (e *GuardError) Error() string {
 }
 
 // Guard refuses a configuration of a user that would take over what carries a Node's name, labels, taints or credential:
-// reserved paths, Poolboot's and the kubelet's units, the kubelet flags and settings that say which Node it is, and
-// references to other configurations, which can't be checked. It returns nil or a *GuardError that lists every such entry.
+// reserved paths, Poolboot's and the kubelet's units, the kubelet flags and settings that say which Node it is, kernel
+// arguments that do the same, and references to other configurations, which can't be checked. Reserved lists them. It
+// returns nil or a *GuardError that names every such entry.
 //
-// Guard stops mistakes. Who writes MachineConfigs can run anything on a host, and is not stopped by it.
+// Guard stops what is written down. Who writes MachineConfigs can run programs on a host, and is not stopped by it: of what
+// these do to a Node's labels the API server refuses what a kubelet may not.
 func Guard(c Config) error {
 	g := guard{left: maxUnpacked}
 	g.references(c.Ignition.Config)
+	g.arguments("kernelArguments.shouldExist", textsOf(c.KernelArguments.ShouldExist))
+	g.arguments("kernelArguments.shouldNotExist", textsOf(c.KernelArguments.ShouldNotExist))
+	g.filesystems(c.Storage.Filesystems)
 	g.directories(c.Storage.Directories)
 	g.files(c.Storage.Files)
 	g.links(c.Storage.Links)
 	g.units(c.Systemd.Units)
-	if len(g.refused) > 0 {
-		return &GuardError{Entries: g.refused}
-	}
-	return nil
+	return g.err()
 }
 
 // guard goes through one configuration.
@@ -61,6 +64,14 @@ type guard struct {
 
 func (g *guard) refuse(place, why string, args ...any) {
 	g.refused = append(g.refused, Refusal{Path: place, Why: fmt.Sprintf(why, args...)})
+}
+
+// err is what was refused: nil or a *GuardError.
+func (g *guard) err() error {
+	if len(g.refused) == 0 {
+		return nil
+	}
+	return &GuardError{Entries: g.refused}
 }
 
 func (g *guard) references(config types.IgnitionConfig) {
@@ -74,10 +85,27 @@ func (g *guard) references(config types.IgnitionConfig) {
 	}
 }
 
+func (g *guard) filesystems(filesystems []types.Filesystem) {
+	for i, filesystem := range filesystems {
+		if filesystem.Path != nil && hidesReserved(cleaned(*filesystem.Path)) {
+			g.refuse(fmt.Sprintf("storage.filesystems[%d].path", i), "a file system at %s would hide what Poolboot writes there: "+
+				"mount it somewhere else", *filesystem.Path)
+		}
+	}
+}
+
 func (g *guard) directories(directories []types.Directory) {
 	for i, directory := range directories {
-		if cure := cureFor(cleaned(directory.Path)); cure != "" {
-			g.refuse(fmt.Sprintf("storage.directories[%d].path", i), "%s is Poolboot's: %s", directory.Path, cure)
+		place := fmt.Sprintf("storage.directories[%d]", i)
+		name := cleaned(directory.Path)
+		unit, dropin := unitAt(name)
+		switch {
+		case cureFor(name) != "":
+			g.refuse(place+".path", "%s is Poolboot's: %s", name, cureFor(name))
+		case dropin == "" && (unit == KubeletUnit || isOwn(unit) && path.Ext(unit) != ".d"):
+			g.refuse(place+".path", "%s is the place of a unit that Poolboot relies on: leave it out", name)
+		case directory.Overwrite != nil && *directory.Overwrite && (leadsToReserved(name) || isDropinDirectory(name)):
+			g.refuse(place+".overwrite", "%s would lose what Poolboot or the image keeps there: leave overwrite out", name)
 		}
 	}
 }
@@ -89,11 +117,20 @@ func (g *guard) files(files []types.File) {
 		if g.reserved(place+".path", name) {
 			continue
 		}
+		if isGenerator(name) {
+			g.refuse(place+".path", "%s is a generator, and what units it makes can't be checked: write the units under systemd.units", name)
+			continue
+		}
+		before := len(g.refused)
+		var whole []byte
 		if file.Contents.Source != nil {
-			g.contents(place+".contents", name, file.Contents)
+			whole = g.contents(place+".contents", name, file.Contents)
 		}
 		for j, part := range file.Append {
-			g.contents(fmt.Sprintf("%s.append[%d]", place, j), name, part)
+			whole = append(whole, g.contents(fmt.Sprintf("%s.append[%d]", place, j), name, part)...)
+		}
+		if len(file.Append) > 0 && len(g.refused) == before {
+			g.written(place, name, whole) // what no part says, the whole may
 		}
 	}
 }
@@ -101,15 +138,30 @@ func (g *guard) files(files []types.File) {
 func (g *guard) links(links []types.Link) {
 	for i, link := range links {
 		place := fmt.Sprintf("storage.links[%d].path", i)
-		name := cleaned(link.Path)
-		unit, _ := unitAt(name)
+		name, target := cleaned(link.Path), ""
+		if link.Target != nil {
+			target = *link.Target
+		}
+		if !path.IsAbs(target) {
+			target = path.Join(path.Dir(name), target)
+		}
+		target = cleaned(target)
+		unit, dropin := unitAt(name)
+		targetUnit, targetDropin := unitAt(target)
 		switch {
 		case g.reserved(place, name):
-		case isBelow(name, KubeletConfigDirectory):
-			g.refuse(place, "%s is read by the kubelet, and where a link leads can't be checked: make it a file", name)
+		case isBelow(name, KubeletConfigDirectory), holdsEnvironment(name):
+			g.refuse(place, "%s may be read by the kubelet, and where a link leads can't be checked: make it a file", name)
 		case appliesToKubelet(unit), isOwn(unit), isDropinDirectory(name):
 			g.refuse(place, "%s is part of a unit that Poolboot relies on, and where a link leads can't be checked: "+
 				"use a drop-in under systemd.units", name)
+		case target == "/dev/null": // switches off what the image has
+		case isGenerator(name), isPreset(name), isTmpfiles(name), name == fstab:
+			g.refuse(place, "%s is obeyed by systemd, and where a link leads can't be checked: make it a file", name)
+		case unit != "" && targetUnit == "":
+			g.refuse(place, "%s is a unit's, and where a link leads can't be checked: write it under systemd.units", name)
+		case unit != "" && dropin == "" && targetDropin == "" && (targetUnit == KubeletUnit || isOwn(targetUnit)):
+			g.refuse(place, "%s would be another name of %s, with drop-ins of its own: use its own name", name, targetUnit)
 		}
 	}
 }
@@ -127,36 +179,39 @@ func (g *guard) reserved(place, name string) bool {
 	return false
 }
 
-// contents checks what a file holds, by what the file is for.
-func (g *guard) contents(place, name string, resource types.Resource) {
-	unit, dropin := unitAt(name)
-	isKubeletConfig := isBelow(name, KubeletConfigDirectory) && path.Ext(name) == ".conf"
+// contents checks what is written to a file, or a part of it, and returns it.
+func (g *guard) contents(place, name string, resource types.Resource) []byte {
+	unit, _ := unitAt(name)
 	data, err := contentsOf(resource, g.left)
 	switch {
-	case errors.Is(err, errRemote) && unit == "" && !isKubeletConfig && !holdsEnvironment(name):
-		return // it can hold nothing of Poolboot's
+	case errors.Is(err, errRemote) && unit == "" && !isKubeletConfig(name) && !holdsEnvironment(name) &&
+		!isPreset(name) && !isTmpfiles(name) && name != fstab:
+		return nil // nobody but the user's own programs reads it
 	case err != nil:
 		g.refuse(place, "%s: %v", name, err)
-		return
+		return nil
 	}
 	g.left -= int64(len(data))
+	g.written(place, name, data)
+	return data
+}
+
+// written checks what a file holds, by what the file is for.
+func (g *guard) written(place, name string, data []byte) {
+	unit, dropin := unitAt(name)
 	switch {
-	case isKubeletConfig:
+	case isKubeletConfig(name):
 		g.kubeletConfig(place, name, data)
 	case unit != "" && dropin == "":
 		g.unit(place, unit, string(data))
 	case unit != "":
 		g.dropin(place, unit, dropin, string(data))
+	case isPreset(name):
+		g.preset(place, name, data)
+	case isTmpfiles(name), name == fstab:
+		g.table(place, name, data)
+	case bytes.HasPrefix(data, []byte("\x7fELF")) && !holdsEnvironment(name): // a program, which may know every flag
 	default:
 		g.text(place, name, data)
 	}
-}
-
-// cleaned is a path without detours. /var/run has long been a link to /run.
-func cleaned(name string) string {
-	name = path.Clean(name)
-	if isBelow(name, "/var/run") {
-		name = strings.TrimPrefix(name, "/var")
-	}
-	return name
 }

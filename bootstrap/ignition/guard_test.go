@@ -120,7 +120,7 @@ var _ = Describe("Guard", func() {
 		Entry("a unit of one's own", unit(`{"name":"mine.service","enabled":true,"contents":"[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target"}`)),
 		Entry("a comment that speaks of a flag", fileWith("/etc/sysconfig/kubelet", "# no --node-labels here\n\n ; nor --provider-id\nA=b\n")),
 		Entry("a flag that only starts as a reserved one", fileWith("/etc/default/kubelet", "A=--node-status-update-frequency=5s --provider-idle")),
-		Entry("a program that knows the flags", fileWith("/opt/bin/kubelet", "ELF\x00--node-labels")),
+		Entry("a program that knows the flags", fileWith("/opt/bin/kubelet", "\x7fELF\x00--node-labels")),
 		Entry("a kubelet configuration", fileWith("/etc/kubernetes/kubelet.conf.d/90-mine.conf", "kind: KubeletConfiguration\nmaxPods: 500\n")),
 		Entry("a large file from elsewhere", storage("files", `{"path":"/opt/model","contents":{"source":"https://a/model","verification":{"hash":"sha512-`+strings.Repeat("0", 128)+`"}}}`)),
 		Entry("a file without contents", storage("files", `{"path":"/etc/motd","mode":420}`)),

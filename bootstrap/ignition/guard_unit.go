@@ -3,6 +3,7 @@ package ignition
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,19 +14,31 @@ import (
 func (g *guard) units(units []types.Unit) {
 	for i, unit := range units {
 		place := fmt.Sprintf("systemd.units[%d]", i)
-		if isOwn(unit.Name) {
+		switch {
+		case strings.Contains(unit.Name, "/"):
+			g.refuse(place+".name", "%s: a unit's name has no slash", unit.Name)
+			continue
+		case isOwn(unit.Name):
 			g.refuseOwn(place+".name", unit.Name)
 			continue
-		}
-		if unit.Name == KubeletUnit && unit.Mask != nil && *unit.Mask {
+		case unit.Name == KubeletUnit && unit.Mask != nil && *unit.Mask:
 			g.refuse(place+".mask", "without %s the host never joins: leave it out", unit.Name)
+		case hidesReserved(mountPoint(unit.Name)):
+			g.refuse(place+".name", "a mount at %s would hide what Poolboot writes there: mount it somewhere else", mountPoint(unit.Name))
+			continue
 		}
 		if unit.Contents != nil && *unit.Contents != "" {
 			g.unit(place+".contents", unit.Name, *unit.Contents)
 		}
 		for j, dropin := range unit.Dropins {
-			if dropin.Contents != nil {
-				g.dropin(fmt.Sprintf("%s.dropins[%d].contents", place, j), unit.Name, dropin.Name, *dropin.Contents)
+			place := fmt.Sprintf("%s.dropins[%d]", place, j)
+			switch {
+			case strings.Contains(dropin.Name, "/"):
+				g.refuse(place+".name", "%s: a drop-in's name has no slash", dropin.Name)
+			case unit.Name == KubeletUnit && dropin.Name == kubeadmDropin:
+				g.refuseKubeadm(place + ".name")
+			case dropin.Contents != nil:
+				g.dropin(place+".contents", unit.Name, dropin.Name, *dropin.Contents)
 			}
 		}
 	}
@@ -39,6 +52,9 @@ func (g *guard) unit(place, name, contents string) {
 	case name == KubeletUnit:
 		g.refuse(place, "%s is Poolboot's: use a drop-in without ExecStart, or a kubelet configuration in %s",
 			name, KubeletConfigDirectory)
+	case hidesReserved(mountPoint(name)):
+		g.refuse(place, "a mount at %s would hide what Poolboot writes there: mount it somewhere else", mountPoint(name))
+	case g.alias(place, name, contents):
 	default:
 		g.text(place, name, []byte(contents))
 	}
@@ -47,35 +63,116 @@ func (g *guard) unit(place, name, contents string) {
 // dropin checks a drop-in of a unit.
 func (g *guard) dropin(place, unitName, name, contents string) {
 	what := fmt.Sprintf("drop-in %s of %s", name, unitName)
-	if isOwn(unitName) {
+	switch {
+	case isOwn(unitName):
 		g.refuseOwn(place, unitName)
-		return
+	case unitName == KubeletUnit && name == kubeadmDropin:
+		g.refuseKubeadm(place)
+	case g.alias(place, what, contents):
+	case appliesToKubelet(unitName) && g.kubeletDropin(place, what, contents):
+	default:
+		g.text(place, what, []byte(contents))
 	}
-	if appliesToKubelet(unitName) {
-		options, err := unit.DeserializeOptions(strings.NewReader(contents))
-		if err != nil {
-			g.refuse(place, "%s: %v", what, err)
-			return
+}
+
+// reservedDirectives are what a drop-in of the kubelet's unit may not say: what takes the place of its command, or shows it
+// other files than those that were checked. The star stands for any ending.
+var reservedDirectives = []string{
+	"ExecStart", "RootDirectory", "RootImage", "Bind*Paths", "TemporaryFileSystem", "MountImages", "Extension*",
+}
+
+// kubeletDropin refuses a drop-in that would take the pool's flags from the kubelet.
+func (g *guard) kubeletDropin(place, what, contents string) bool {
+	for _, directive := range directivesOf(contents) {
+		file := strings.TrimPrefix(directive.value, "-")
+		switch {
+		case directive.name == "Alias":
+			g.refuse(place, "%s: Alias would give the kubelet's unit another name, with drop-ins of its own: remove the line", what)
+			return true
+		case slices.ContainsFunc(reservedDirectives, directive.is):
+			g.refuse(place, "%s: %s could drop the flags and settings that put the Node in its pool: "+
+				"set what it is for in a kubelet configuration in %s", what, directive.name, KubeletConfigDirectory)
+			return true
+		case directive.name == "EnvironmentFile" && file == "",
+			directive.name == "UnsetEnvironment" && slices.ContainsFunc(reservedVariables, func(variable string) bool {
+				return strings.Contains(directive.value, variable)
+			}):
+			g.refuse(place, "%s: %s=%s would drop %s: remove the line", what, directive.name, directive.value, KubeletEnvPath)
+			return true
+		case directive.name == "EnvironmentFile" && !holdsEnvironment(cleaned(file)):
+			g.refuse(place, "%s: EnvironmentFile=%s is not looked at for what is Poolboot's: put it into %s, or give it a name that ends in .env",
+				what, file, environmentDirectories[0])
+			return true
 		}
-		for _, option := range options {
-			switch {
-			case option.Section != "Service":
-			case option.Name == "ExecStart":
-				g.refuse(place, "%s: ExecStart would drop the flags that put the Node in its pool: "+
-					"set what it is for in a kubelet configuration in %s", what, KubeletConfigDirectory)
-				return
-			case option.Name == "EnvironmentFile" && option.Value == "",
-				option.Name == "UnsetEnvironment" && strings.Contains(option.Value, KubeletArgsVariable):
-				g.refuse(place, "%s: %s=%s would drop %s: remove the line", what, option.Name, option.Value, KubeletEnvPath)
-				return
+	}
+	return false
+}
+
+// alias refuses a unit, or a drop-in of one, that would be found by the name of a unit that Poolboot relies on.
+func (g *guard) alias(place, what, contents string) bool {
+	if !strings.Contains(contents, "Alias") {
+		return false
+	}
+	for _, directive := range directivesOf(contents) {
+		for _, name := range strings.Fields(directive.value) {
+			if directive.name == "Alias" && (name == KubeletUnit || isOwn(name)) {
+				g.refuse(place, "%s: it can't have the name %s, which is Poolboot's: remove the line with Alias", what, name)
+				return true
 			}
 		}
 	}
-	g.text(place, what, []byte(contents))
+	return false
 }
 
 func (g *guard) refuseOwn(place, name string) {
 	g.refuse(place, "%s is Poolboot's: give your unit a name that does not start with %s", name, OwnUnitPrefix)
+}
+
+func (g *guard) refuseKubeadm(place string) {
+	g.refuse(place, "%s would take the place of the image's, which hands the kubelet its pool's flags: use another name", kubeadmDropin)
+}
+
+// directive is one line of a unit: Name=value.
+type directive struct{ name, value string }
+
+// is says whether a directive has a name, in which a star stands for anything.
+func (d directive) is(name string) bool {
+	fits, _ := path.Match(name, d.name)
+	return fits
+}
+
+// unitLine ends where systemd ends a line.
+var unitLine = regexp.MustCompile("[^\n\r\x00]+")
+
+// directivesOf reads a unit as systemd does, whatever the section: a line goes on behind a backslash, but a comment does
+// not, which libraries see otherwise.
+func directivesOf(contents string) (directives []directive) {
+	before := ""
+	for _, line := range unitLine.FindAllString(strings.TrimPrefix(contents, "\ufeff"), -1) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
+			continue
+		}
+		line = before + line
+		if goesOn, yes := strings.CutSuffix(line, `\`); yes {
+			before = goesOn + " "
+			continue
+		}
+		before = ""
+		if name, value, isDirective := strings.Cut(line, "="); isDirective {
+			directives = append(directives, directive{strings.TrimSpace(name), strings.TrimSpace(value)})
+		}
+	}
+	return directives
+}
+
+// mountPoint is the path that a unit mounts something at; "" for other units.
+func mountPoint(unitName string) string {
+	extension := path.Ext(unitName)
+	if extension != ".mount" && extension != ".automount" {
+		return ""
+	}
+	return cleaned(unit.UnitNamePathUnescape(strings.TrimSuffix(unitName, extension)))
 }
 
 // isOwn says whether a unit is one of Poolboot's own.

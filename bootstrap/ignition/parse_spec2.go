@@ -40,6 +40,10 @@ func parse2[Types any](raw []byte) (Config, error) {
 	if err := onlyRootFilesystem(config); err != nil {
 		return Config{}, err
 	}
+	if err := onlyWhatSpec3Has(config); err != nil {
+		return Config{}, err
+	}
+	config = lastWords(config)
 	for i, unit := range config.Systemd.Units {
 		if unit.Enable && unit.Enabled == nil { // the converter refuses the field's old name
 			config.Systemd.Units[i].Enabled = &unit.Enable
@@ -98,6 +102,37 @@ func onlyRootFilesystem(config types2_4.Config) error {
 		if entry.Filesystem != rootFilesystem {
 			return problem(entry.place+".filesystem", fmt.Sprintf("filesystem %q is not known: use %q and the whole path",
 				entry.Filesystem, rootFilesystem))
+		}
+	}
+	return nil
+}
+
+// onlyWhatSpec3Has refuses what the converter would leave out, and modes whose special bits no host of spec 2 has set.
+func onlyWhatSpec3Has(config types2_4.Config) error {
+	mode := func(place string, mode *int) error {
+		if mode == nil || *mode <= 0o777 {
+			return nil
+		}
+		return problem(place+".mode", fmt.Sprintf("mode %#o is over 0777, which means nothing in spec 2: use spec 3.4 or later", *mode))
+	}
+	for i, file := range config.Storage.Files {
+		if err := mode(fmt.Sprintf("storage.files[%d]", i), file.Mode); err != nil {
+			return err
+		}
+	}
+	for i, directory := range config.Storage.Directories {
+		if err := mode(fmt.Sprintf("storage.directories[%d]", i), directory.Mode); err != nil {
+			return err
+		}
+	}
+	for i, filesystem := range config.Storage.Filesystems {
+		if filesystem.Name == rootFilesystem && filesystem.Mount != nil {
+			return problem(fmt.Sprintf("storage.filesystems[%d].mount", i), "the root file system can't be described: use spec 3")
+		}
+	}
+	for i, user := range config.Passwd.Users {
+		if user.Create != nil {
+			return problem(fmt.Sprintf("passwd.users[%d].create", i), "is gone since spec 3: set uid, groups and the others of the user itself")
 		}
 	}
 	return nil

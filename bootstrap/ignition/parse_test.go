@@ -58,6 +58,18 @@ var _ = Describe("Parse", func() {
 		Expect(config.Systemd.Units[1].Enabled).To(BeNil())
 	})
 
+	It("lets the last of files, units and users win that spec 2 has twice, with all drop-ins and keys", func() {
+		twice := parse(`{"ignition":{"version":"2.2.0"},
+			"storage":{"files":[{"path":"/a","filesystem":"root","mode":384,"contents":{"source":"data:,1"}},{"path":"/a","filesystem":"root","contents":{"source":"data:,2"}}]},
+			"systemd":{"units":[{"name":"a.service","contents":"[Unit]","dropins":[{"name":"1.conf","contents":"[Unit]"},{"name":"2.conf"}]},
+				{"name":"a.service","enabled":true,"dropins":[{"name":"1.conf","contents":"[Service]"}]}]},
+			"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["k1","k2","k1"]},{"name":"core","passwordHash":"x","sshAuthorizedKeys":["k2","k3"]}]}}`)
+		Expect(marshal(twice)).To(MatchJSON(`{"ignition":{"version":"3.5.0"},
+			"storage":{"files":[{"path":"/a","overwrite":true,"contents":{"source":"data:,2"}}]},
+			"systemd":{"units":[{"name":"a.service","enabled":true,"dropins":[{"name":"1.conf","contents":"[Service]"},{"name":"2.conf"}]}]},
+			"passwd":{"users":[{"name":"core","passwordHash":"x","sshAuthorizedKeys":["k2","k3","k1"]}]}}`))
+	})
+
 	DescribeTable("says where a document is wrong",
 		func(document, path, message string) {
 			_, err := ignition.Parse([]byte(document))
@@ -86,13 +98,13 @@ var _ = Describe("Parse", func() {
 			"storage.files[0].mode", "illegal file mode"),
 		Entry("relative path", `{"ignition":{"version":"3.1.0"},"storage":{"files":[{"path":"/a"},{"path":"b"}]}}`,
 			"storage.files[1].path", "path not absolute"),
+		Entry("path with detours", `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc//mine/../hostname"}]}}`,
+			"storage.files[0].path", "not fully simplified"),
 		Entry("path twice", `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a"},{"path":"/a"}]}}`,
 			"storage.files[1]", "duplicate"),
 		Entry("path twice, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{
 			"files":[{"path":"/a","filesystem":"root"}],"directories":[{"path":"/a","filesystem":"root"}]}}`,
 			"storage.directories[0].path", "conflicting"),
-		Entry("unit twice, spec 2", `{"ignition":{"version":"2.2.0"},"systemd":{"units":[{"name":"a.service"},{"name":"a.service"}]}}`,
-			"systemd.units[1]", "duplicate unit"),
 		Entry("drop-in twice, spec 2", `{"ignition":{"version":"2.2.0"},"systemd":{"units":[{"name":"a.service",
 			"dropins":[{"name":"b.conf"},{"name":"b.conf"}]}]}}`, "systemd.units[0].dropins", "duplicate dropin"),
 		Entry("broken unit", `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"a.service","contents":"[Unit"}]}}`,
@@ -103,6 +115,16 @@ var _ = Describe("Parse", func() {
 			"storage.files[0].filesystem", `use "root"`),
 		Entry("filesystem by name", `{"ignition":{"version":"2.2.0"},"storage":{"filesystems":[{"name":"data","path":"/data"}]}}`,
 			"storage.filesystems[0].name", "data"),
+		Entry("mode over 0777, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/a","filesystem":"root"},{"path":"/b","filesystem":"root","mode":1023}]}}`,
+			"storage.files[1].mode", "mode 01777 is over 0777"),
+		Entry("mode of a directory over 0777, spec 2", `{"ignition":{"version":"2.3.0"},"storage":{"directories":[{"path":"/a","filesystem":"root","mode":1023}]}}`,
+			"storage.directories[0].mode", "mode 01777 is over 0777"),
+		Entry("root file system, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"filesystems":[{"name":"root","mount":{"device":"/dev/a","format":"xfs"}}]}}`,
+			"storage.filesystems[0].mount", "use spec 3"),
+		Entry("a user as older versions made it", `{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"core","create":{"uid":5}}]}}`,
+			"passwd.users[0].create", "set uid"),
+		Entry("file twice that appends, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/a","filesystem":"root","append":true},{"path":"/a","filesystem":"root","append":true}]}}`,
+			"storage.files[1].path", "conflicting"),
 		Entry("networkd", `{"ignition":{"version":"2.2.0"},"networkd":{"units":[{"name":"a.network"}]}}`, "networkd.units", "networkd"),
 		Entry("file that appends and overwrites", `{"ignition":{"version":"2.3.0"},"storage":{"files":[
 			{"path":"/a","filesystem":"root","append":true,"overwrite":true}]}}`, "storage.files[0]", "append"),

@@ -1,6 +1,7 @@
 package ignition
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -41,6 +42,13 @@ const (
 	OwnUnitPrefix = "poolboot-"
 	// KubeletArgsVariable is the variable in KubeletEnvPath that the kubelet's unit takes its flags from.
 	KubeletArgsVariable = "POOLBOOT_KUBELET_ARGS"
+
+	// kubeadmFlagsPath and kubeadmKubeletConfigPath are where kubeadm writes the kubelet's flags and configuration.
+	kubeadmFlagsPath         = "/var/lib/kubelet/kubeadm-flags.env"
+	kubeadmKubeletConfigPath = "/var/lib/kubelet/config.yaml"
+	// kubeadmDropin is the drop-in of KubeletUnit by which images hand kubeadm's flags to the kubelet. One of the same name
+	// in /etc takes its place.
+	kubeadmDropin = "10-kubeadm.conf"
 )
 
 // cures say, for every reserved file, what to do instead.
@@ -50,8 +58,11 @@ var cures = map[string]string{
 	ClusterCAPath:           cureLeaveOut,
 	KubeadmJoinPath:         cureLeaveOut,
 	SentinelPath:            cureLeaveOut,
-	KubeletConfigPath:       "put a drop-in into " + KubeletConfigDirectory,
-	HostnamePath:            "the host is named as its Node: see nodeName of the PoolbootConfig",
+	kubeadmFlagsPath:        cureLeaveOut,
+
+	kubeadmKubeletConfigPath: "put a drop-in into " + KubeletConfigDirectory,
+	KubeletConfigPath:        "put a drop-in into " + KubeletConfigDirectory,
+	HostnamePath:             "the host is named as its Node: see nodeName of the PoolbootConfig",
 }
 
 const cureLeaveOut = "leave it out: it is written when the host joins"
@@ -69,8 +80,8 @@ func cureFor(name string) string {
 	return cures[name]
 }
 
-// leadsToReserved says whether anything reserved, or the directory of kubelet drop-ins, is below the path: a file or a link
-// there would take its place.
+// leadsToReserved says whether anything reserved, the directory of kubelet drop-ins or one of units is below the path, or
+// is it: a file or a link there would take its place.
 func leadsToReserved(name string) bool {
 	below := func(reserved string) bool { return isBelow(reserved, name) }
 	for reserved := range cures {
@@ -78,12 +89,22 @@ func leadsToReserved(name string) bool {
 			return true
 		}
 	}
-	return name == KubeletConfigDirectory || slices.ContainsFunc(reservedDirectories, below)
+	return name == KubeletConfigDirectory || slices.ContainsFunc(reservedDirectories, below) ||
+		slices.Contains(unitDirectories, name) || slices.ContainsFunc(unitDirectories, below)
 }
 
-// unitDirectories are where systemd looks for units that administrators and packages bring.
+// hidesReserved says whether a file system that is mounted at a path would hide what Poolboot writes below it. One of /var
+// may be: whoever moves it has a mount unit for it.
+func hidesReserved(name string) bool {
+	inSystem := name == "/etc" || isBelow(name, "/etc") || name == "/run" || isBelow(name, "/run")
+	return cureFor(name) != "" || inSystem && leadsToReserved(name)
+}
+
+// unitDirectories are where systemd looks for units of services, see systemd.unit(5).
 var unitDirectories = []string{
-	"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system",
+	"/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient", "/run/systemd/generator.early",
+	"/etc/systemd/system", "/etc/systemd/system.attached", "/run/systemd/system", "/run/systemd/system.attached",
+	"/run/systemd/generator", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/run/systemd/generator.late",
 }
 
 // unitAt returns the unit that a path belongs to, and the drop-in if it is one. A path that is neither has no unit.
@@ -102,5 +123,42 @@ func unitAt(name string) (unit, dropin string) {
 
 // isBelow says whether name is inside directory.
 func isBelow(name, directory string) bool {
-	return strings.HasPrefix(name, strings.TrimSuffix(directory, "/")+"/") && name != directory
+	directory = strings.TrimSuffix(directory, "/")
+	return len(name) > len(directory)+1 && name[len(directory)] == '/' && strings.HasPrefix(name, directory)
+}
+
+// aliases are the links that the images of Ignition's distributions have: the same place by two paths.
+var aliases = [][2]string{{"/var/run", "/run"}, {"/lib", "/usr/lib"}, {"/var/usrlocal", "/usr/local"}}
+
+// cleaned is a path without detours.
+func cleaned(name string) string {
+	name = path.Clean(name)
+	for _, alias := range aliases {
+		if name == alias[0] || isBelow(name, alias[0]) {
+			return alias[1] + strings.TrimPrefix(name, alias[0])
+		}
+	}
+	return name
+}
+
+// Reserved names what Guard and GuardArguments keep from users, for the documentation: paths (a directory ends in a slash),
+// units, drop-ins, the kubelet's flags and settings, variables, commands, kernel arguments.
+func Reserved() []string {
+	all := slices.Collect(maps.Keys(cures))
+	for _, directory := range reservedDirectories {
+		all = append(all, directory+"/")
+	}
+	for _, directory := range generatorDirectories {
+		all = append(all, directory+"/")
+	}
+	all = append(all, KubeletUnit, OwnUnitPrefix+"*", KubeletUnit+".d/"+kubeadmDropin)
+	for _, flag := range identityFlagNames {
+		all = append(all, "--"+flag)
+	}
+	all = append(all, identitySettings...)
+	all = append(all, reservedVariables...)
+	all = append(all, reservedDirectives...)
+	all = append(all, reservedArguments...)
+	slices.Sort(all)
+	return all
 }

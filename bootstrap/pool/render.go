@@ -31,7 +31,7 @@ type Rendered struct {
 // wins over it whatever the names are.
 //
 // Ignition is merged by ignition.Merge. kernelArguments and extensions concatenate, fips is true when any asks for it,
-// the last kernelType and osImageURL win. Rendered configs among configs are passed over. The same input gives the
+// the last kernelType and osImageURL win, a kernelType "default" too. Rendered configs among configs are passed over. The same input gives the
 // same bytes and the same name.
 //
 // Errors: *NotFoundError and *DuplicateError for the pool or for worker, *SelectorError, *RenderError for a MachineConfig
@@ -142,9 +142,15 @@ func merge(sources []poolv1.MachineConfig) (poolv1.MachineConfigSpec, []Origin, 
 			out.OSImageURL = source.Spec.OSImageURL
 		}
 	}
+	if err := kernelDevel(out, sources); err != nil {
+		return out, nil, err
+	}
 	whole := ignition.Merge(parts...)
 	if err := ignition.ValidateMerged(whole); err != nil {
-		return out, nil, clash(sources, parts, err)
+		return out, nil, clash(sources, parts, ignition.Validate, err)
+	}
+	if err := ignition.Guard(piecedTogether(whole, parts)); err != nil {
+		return out, nil, clash(sources, parts, ignition.Guard, err)
 	}
 	raw, err := ignition.Marshal(whole)
 	if err != nil {
@@ -158,6 +164,9 @@ func merge(sources []poolv1.MachineConfig) (poolv1.MachineConfigSpec, []Origin, 
 func ignitionOf(source poolv1.MachineConfig) (ignition.Config, error) {
 	refuse := func(path string, err error) (ignition.Config, error) {
 		return ignition.Config{}, &RenderError{MachineConfig: source.Name, Path: path, Err: err}
+	}
+	if err := ignition.GuardArguments(source.Spec.KernelArguments); err != nil {
+		return refuse("spec", err)
 	}
 	hasConfig := source.Spec.Config != nil && len(source.Spec.Config.Raw) > 0
 	var config ignition.Config
@@ -184,10 +193,45 @@ func ignitionOf(source poolv1.MachineConfig) (ignition.Config, error) {
 	return config, nil
 }
 
-// clash names the MachineConfig with which the merged Ignition stopped being valid.
-func clash(sources []poolv1.MachineConfig, parts []ignition.Config, err error) error {
+// kernelDevelExtension brings the headers of the default kernel, and is for no other.
+const kernelDevelExtension = "kernel-devel"
+
+// kernelDevel refuses that extension beside another kernel.
+func kernelDevel(out poolv1.MachineConfigSpec, sources []poolv1.MachineConfig) error {
+	if out.KernelType == poolv1.KernelTypeDefault {
+		return nil
+	}
+	for _, source := range sources {
+		if i := slices.Index(source.Spec.Extensions, kernelDevelExtension); i >= 0 {
+			return &RenderError{MachineConfig: source.Name, Path: fmt.Sprintf("spec.extensions[%d]", i),
+				Err: fmt.Errorf("%s is for kernelType %s only, and the pool's is %s: remove one", kernelDevelExtension, poolv1.KernelTypeDefault, out.KernelType)}
+		}
+	}
+	return nil
+}
+
+// piecedTogether is as much of the merged Ignition as several MachineConfigs speak of: what none of them has, their files
+// may hold once put together.
+func piecedTogether(whole ignition.Config, parts []ignition.Config) ignition.Config {
+	writers := map[string]int{}
+	for _, part := range parts {
+		for _, file := range part.Storage.Files {
+			writers[file.Path]++
+		}
+	}
+	several := ignition.New()
+	for _, file := range whole.Storage.Files {
+		if writers[file.Path] > 1 {
+			several.Storage.Files = append(several.Storage.Files, file)
+		}
+	}
+	return several
+}
+
+// clash names the MachineConfig with which the merged Ignition stopped passing a check.
+func clash(sources []poolv1.MachineConfig, parts []ignition.Config, check func(ignition.Config) error, err error) error {
 	for i := range parts {
-		if first := ignition.Validate(ignition.Merge(parts[:i+1]...)); first != nil {
+		if first := check(ignition.Merge(parts[:i+1]...)); first != nil {
 			return &RenderError{MachineConfig: sources[i].Name, Path: "spec.config",
 				Err: fmt.Errorf("together with the MachineConfigs before it: %w", first)}
 		}

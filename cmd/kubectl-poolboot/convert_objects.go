@@ -114,6 +114,9 @@ func portable(theirs metav1.ObjectMeta, namespace string) metav1.ObjectMeta {
 
 // storableConfig refuses a MachineConfig as the webhook would.
 func storableConfig(config poolv1.MachineConfig) error {
+	if err := ignition.GuardArguments(config.Spec.KernelArguments); err != nil {
+		return fmt.Errorf("MachineConfig %q: spec: %w", config.Name, err)
+	}
 	if config.Spec.Config == nil {
 		return nil
 	}

@@ -39,15 +39,18 @@ func ignitionErrors(parsed ignition.Config, err error, path *field.Path) field.E
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
 	}
+	return guardErrors(ignition.Guard(parsed), path)
+}
+
+// guardErrors names each entry that the guard refuses by its place below path.
+func guardErrors(err error, path *field.Path) (errs field.ErrorList) {
 	var guarded *ignition.GuardError
-	if err := ignition.Guard(parsed); errors.As(err, &guarded) {
-		var errs field.ErrorList
+	if errors.As(err, &guarded) {
 		for _, entry := range guarded.Entries {
 			errs = append(errs, field.Forbidden(within(path, entry.Path), entry.Why))
 		}
-		return errs
 	}
-	return nil
+	return errs
 }
 
 // within appends a place in a document to the document's field.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
@@ -29,6 +30,7 @@ var _ admission.Validator[*poolv1.MachineConfig] = &MachineConfig{}
 // ValidateCreate refuses a MachineConfig that no pool could render, and a rendered one that no pool did.
 func (*MachineConfig) ValidateCreate(_ context.Context, config *poolv1.MachineConfig) (admission.Warnings, error) {
 	errs := validateIgnition(config.Spec.Config, config.Spec.Butane, field.NewPath("spec"))
+	errs = append(errs, guardErrors(ignition.GuardArguments(config.Spec.KernelArguments), field.NewPath("spec"))...)
 	return nil, invalid(poolv1.GroupVersion.WithKind("MachineConfig"), config, append(errs, validateRendered(config)...))
 }
 

@@ -57,6 +57,11 @@ var _ = Describe("MachineConfig webhook", func() {
 			"spec.config.systemd.units[0].contents", "kubelet.service"),
 	)
 
+	It("refuses kernel arguments that are Poolboot's", func() {
+		_, err := webhook.ValidateCreate(ctx(), &poolv1.MachineConfig{Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"quiet", "systemd.hostname=a"}}})
+		Expect(err).To(refuse("spec.kernelArguments[1]", "systemd.hostname=a"))
+	})
+
 	Describe("rendered configs", func() {
 		It("are taken when their name is that of their content", func() {
 			_, err := webhook.ValidateCreate(ctx(), renderedConfig())

@@ -1,0 +1,54 @@
+package ignition
+
+import (
+	"slices"
+
+	types2_4 "github.com/coreos/ignition/config/v2_4/types"
+)
+
+// lastWords leaves of files, units and users that a document of spec 2 has twice the last, as its hosts did; spec 3 refuses
+// them. Of units all drop-ins stay, and of users all SSH keys, as with the Machine Config Operator. A file that appends is
+// left to the converter.
+func lastWords(config types2_4.Config) types2_4.Config {
+	config.Storage.Files = last(config.Storage.Files, func(file types2_4.File) (string, bool) { return file.Path, !file.Append },
+		func(*types2_4.File, types2_4.File) {})
+	config.Systemd.Units = last(config.Systemd.Units, func(unit types2_4.Unit) (string, bool) { return unit.Name, true },
+		func(over *types2_4.Unit, earlier types2_4.Unit) {
+			for _, dropin := range earlier.Dropins {
+				same := func(other types2_4.SystemdDropin) bool { return other.Name == dropin.Name }
+				if !slices.ContainsFunc(over.Dropins, same) {
+					over.Dropins = append(slices.Clip(over.Dropins), dropin)
+				}
+			}
+		})
+	config.Passwd.Users = last(config.Passwd.Users, func(user types2_4.PasswdUser) (string, bool) { return user.Name, true },
+		func(over *types2_4.PasswdUser, earlier types2_4.PasswdUser) {
+			over.SSHAuthorizedKeys = append(slices.Clip(over.SSHAuthorizedKeys), earlier.SSHAuthorizedKeys...)
+		})
+	for i := range config.Passwd.Users {
+		user := &config.Passwd.Users[i]
+		user.SSHAuthorizedKeys = last(user.SSHAuthorizedKeys, func(key types2_4.SSHAuthorizedKey) (string, bool) { return string(key), true },
+			func(*types2_4.SSHAuthorizedKey, types2_4.SSHAuthorizedKey) {})
+	}
+	return config
+}
+
+// last leaves the last entry of each key, in the place of the first, with what it keeps of those before it. An entry whose
+// key does not count stays.
+func last[Entry any](entries []Entry, keyOf func(Entry) (key string, counts bool), keep func(over *Entry, earlier Entry)) []Entry {
+	var out []Entry
+	at := map[string]int{}
+	for _, entry := range entries {
+		key, counts := keyOf(entry)
+		if i, has := at[key]; has && counts {
+			keep(&entry, out[i])
+			out[i] = entry
+			continue
+		}
+		if counts {
+			at[key] = len(out)
+		}
+		out = append(out, entry)
+	}
+	return out
+}

@@ -1,0 +1,120 @@
+package pool_test
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// fromYAML is a MachineConfig of a role whose spec is given in YAML. What it says of Ignition may leave the version out.
+func fromYAML(name, role, spec string) poolv1.MachineConfig {
+	GinkgoHelper()
+	config := poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{roleLabel: role}}}
+	spec = strings.ReplaceAll(spec, "config: {", `config: {ignition: {version: "3.5.0"}, `)
+	Expect(yaml.UnmarshalStrict([]byte(spec), &config.Spec)).To(Succeed())
+	return config
+}
+
+// Each entry is one thing that happens when a custom pool's MachineConfig meets worker's.
+var _ = Describe("Render of worker's MachineConfig and the custom pool's", func() {
+	pools := []poolv1.MachineConfigPool{newPool("worker"), newPool("infra")}
+
+	DescribeTable("does what the reference does",
+		func(worker, infra, rendered string) { expectRendered(pools, worker, infra, rendered) },
+		Entry("puts kernel arguments one after the other, and keeps those that are there twice",
+			`kernelArguments: [quiet, nosmt]`, `kernelArguments: [quiet, hugepages=4]`, `kernelArguments: [quiet, nosmt, quiet, hugepages=4]`),
+		Entry("puts extensions one after the other, and keeps those that are there twice",
+			`extensions: [usbguard]`, `extensions: [kerberos, usbguard]`, `extensions: [usbguard, kerberos, usbguard]`),
+		Entry("has FIPS when worker has", `fips: true`, `fips: false`, `fips: true`),
+		Entry("has FIPS when the custom pool has", `fips: false`, `fips: true`, `fips: true`),
+		Entry("lets the later kernel win", `kernelType: realtime`, `kernelType: 64k-pages`, `kernelType: 64k-pages`),
+		Entry("keeps a kernel of which the later one says nothing", `kernelType: realtime`, `{}`, `kernelType: realtime`),
+		Entry("lets the later image win", `osImageURL: os:1`, `osImageURL: os:2`, `osImageURL: os:2`),
+		Entry("keeps an image of which the later one says nothing", `osImageURL: os:1`, `{}`, `osImageURL: os:1`),
+		Entry("overwrites files unless they say otherwise",
+			`config: {storage: {files: [{path: /a, contents: {source: "data:,1"}}]}}`,
+			`config: {storage: {files: [{path: /b, overwrite: false, contents: {source: "data:,2"}}]}}`,
+			`config: {storage: {files: [{path: /a, overwrite: true, contents: {source: "data:,1"}}, {path: /b, overwrite: false, contents: {source: "data:,2"}}]}}`),
+		Entry("forgets the compression of contents that are replaced",
+			`config: {storage: {files: [{path: /a, mode: 384, contents: {compression: gzip, source: "data:;base64,H4sIAAAAAAACA6sEABUm2/sBAAAA"}}]}}`,
+			`config: {storage: {files: [{path: /a, contents: {source: "data:,2"}}]}}`,
+			`config: {storage: {files: [{path: /a, mode: 384, overwrite: true, contents: {source: "data:,2"}}]}}`),
+		Entry("adds drop-ins by name, and lets the later of one name win",
+			`config: {systemd: {units: [{name: a.service, contents: "[Unit]", dropins: [{name: 1.conf, contents: "[Unit]"}, {name: 2.conf, contents: "[Unit]"}]}]}}`,
+			`config: {systemd: {units: [{name: a.service, enabled: true, dropins: [{name: 3.conf, contents: "[Unit]"}, {name: 1.conf, contents: "[Service]"}]}]}}`,
+			`config: {systemd: {units: [{name: a.service, contents: "[Unit]", enabled: true, dropins: [
+				{name: 1.conf, contents: "[Service]"}, {name: 2.conf, contents: "[Unit]"}, {name: 3.conf, contents: "[Unit]"}]}]}}`),
+		Entry("adds SSH keys, each once, and lets the later password win",
+			`config: {passwd: {users: [{name: core, passwordHash: a, sshAuthorizedKeys: [k1, k2]}]}}`,
+			`config: {passwd: {users: [{name: core, passwordHash: b, sshAuthorizedKeys: [k3, k1]}]}}`,
+			`config: {passwd: {users: [{name: core, passwordHash: b, sshAuthorizedKeys: [k1, k2, k3]}]}}`),
+	)
+
+	DescribeTable("is right where the reference is not",
+		func(worker, infra, rendered string) { expectRendered(pools, worker, infra, rendered) },
+		Entry("takes back a kernel that worker chose", `kernelType: realtime`, `kernelType: default`, `kernelType: default`),
+		Entry("keeps the compression of contents that stay",
+			`config: {storage: {files: [{path: /a, contents: {compression: gzip, source: "data:;base64,H4sIAAAAAAACA6sEABUm2/sBAAAA"}}]}}`,
+			`config: {storage: {files: [{path: /a, mode: 384}]}}`,
+			`config: {storage: {files: [{path: /a, mode: 384, overwrite: true, contents: {compression: gzip, source: "data:;base64,H4sIAAAAAAACA6sEABUm2/sBAAAA"}}]}}`),
+		Entry("forgets the hash of contents that are replaced",
+			`config: {storage: {files: [{path: /a, contents: {source: "data:,1", verification: {hash: sha256-6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b}}}]}}`,
+			`config: {storage: {files: [{path: /a, contents: {source: "data:,2"}}]}}`,
+			`config: {storage: {files: [{path: /a, overwrite: true, contents: {source: "data:,2"}}]}}`),
+		Entry("does not overwrite with nothing, which Ignition refuses",
+			`config: {storage: {files: [{path: /a, mode: 384}]}}`,
+			`config: {storage: {files: [{path: /a, append: [{source: "data:,2"}]}]}}`,
+			`config: {storage: {files: [{path: /a, mode: 384, append: [{source: "data:,2"}]}]}}`),
+		Entry("has other users than core, and their groups",
+			`config: {passwd: {users: [{name: admin, uid: 2000, groups: [wheel]}], groups: [{name: ops, gid: 3000}]}}`,
+			`config: {passwd: {users: [{name: admin, groups: [ops, wheel]}]}}`,
+			`config: {passwd: {users: [{name: admin, uid: 2000, groups: [wheel, ops]}], groups: [{name: ops, gid: 3000}]}}`),
+	)
+
+	DescribeTable("refuses",
+		func(worker, infra, message string) {
+			_, err := pool.Render("infra", pools, []poolv1.MachineConfig{fromYAML("50-w", "worker", worker), fromYAML("50-i", "infra", infra)})
+			Expect(err).To(BeAssignableToTypeOf(&pool.RenderError{}))
+			Expect(err).To(MatchError(ContainSubstring(message)))
+		},
+		Entry("kernel-devel with another kernel than the default", `extensions: [usbguard, kernel-devel]`, `kernelType: realtime`,
+			`MachineConfig "50-w": spec.extensions[1]: kernel-devel is for kernelType default only, and the pool's is realtime`),
+		Entry("kernel arguments that are Poolboot's", `kernelArguments: [quiet]`, `kernelArguments: [nosmt, "quiet systemd.hostname=a"]`,
+			`MachineConfig "50-i": spec: kernelArguments[1]: the kernel argument systemd.hostname=a`),
+		Entry("kernel arguments of Ignition's that are Poolboot's", `kernelArguments: [quiet]`, `config: {kernelArguments: {shouldExist: [ignition.config.url=https://a]}}`,
+			`MachineConfig "50-i": spec.config: kernelArguments.shouldExist[0]`),
+		Entry("a flag of the kubelet that two MachineConfigs have half each",
+			`config: {storage: {files: [{path: /opt/a.env, contents: {source: "data:,A=--node-"}}]}}`,
+			`config: {storage: {files: [{path: /opt/a.env, append: [{source: "data:,labels=a=b"}]}]}}`,
+			`MachineConfig "50-i": spec.config: together with the MachineConfigs before it: storage.files[0]: /opt/a.env: the kubelet flag --node-labels`),
+		Entry("a flag of the kubelet that one MachineConfig packs and another unpacks",
+			`config: {storage: {files: [{path: /opt/a.env, contents: {source: "data:;base64,H4sIAAAAAAACA3O01dXNy09J1c1JTErNKbZNtE0CAFsAtCwTAAAA"}}]}}`,
+			`config: {storage: {files: [{path: /opt/a.env, contents: {compression: gzip}}]}}`,
+			`together with the MachineConfigs before it: storage.files[0].contents: /opt/a.env: the kubelet flag --node-labels`),
+	)
+
+	It("allows kernel-devel when the later kernel is the default one", func() {
+		expectRendered(pools, `{kernelType: realtime, extensions: [kernel-devel]}`, `kernelType: default`, `{kernelType: default, extensions: [kernel-devel]}`)
+	})
+})
+
+// expectRendered renders one MachineConfig of each pool and expects the fields that are named.
+func expectRendered(pools []poolv1.MachineConfigPool, worker, infra, want string) {
+	GinkgoHelper()
+	rendered, err := pool.Render("infra", pools, []poolv1.MachineConfig{fromYAML("50-w", "worker", worker), fromYAML("50-i", "infra", infra)})
+	Expect(err).NotTo(HaveOccurred())
+	whole, err := yaml.Marshal(rendered.Spec)
+	Expect(err).NotTo(HaveOccurred())
+	var spec, expected map[string]any
+	Expect(yaml.Unmarshal(whole, &spec)).To(Succeed())
+	Expect(yaml.Unmarshal([]byte(strings.ReplaceAll(want, "config: {", `config: {ignition: {version: "3.5.0"}, `)), &expected)).To(Succeed())
+	for field, value := range expected {
+		Expect(spec).To(HaveKeyWithValue(field, value))
+	}
+}
