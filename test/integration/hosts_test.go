@@ -2,26 +2,15 @@ package integration
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
-	"crypto/sha512"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"strings"
 	"sync"
-	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"github.com/vincent-petithory/dataurl"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/fetch"
 )
 
 // askingHosts are servers that ask for their configuration as Ignition does, again and again until they have it, and then
@@ -103,20 +92,7 @@ func (h *askingHost) file(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, file := range config.Storage.Files {
-		if file.Path == path && file.Contents.Source != nil {
-			content, err := dataurl.DecodeString(*file.Contents.Source)
-			if err != nil {
-				return "", err
-			}
-			if file.Contents.Compression != nil && *file.Contents.Compression == "gzip" {
-				unpacked, err := unzip(content.Data)
-				return string(unpacked), err
-			}
-			return string(content.Data), nil
-		}
-	}
-	return "", fmt.Errorf("the configuration has no file %s", path)
+	return fetch.File(config, path)
 }
 
 // ask follows a pointer until the host has everything or is told that it never will.
@@ -125,11 +101,11 @@ func (h *askingHost) ask(ctx context.Context, userData []byte) {
 	if err != nil {
 		return // configSource.inline: nothing to ask for.
 	}
-	answer, err := h.download(ctx, pointer)
-	if err != nil {
-		return
-	}
-	config, err := follow(ctx, pointer, answer)
+	config, err := fetch.Config(ctx, pointer, func(code int) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.codes = append(h.codes, code)
+	})
 	if err != nil {
 		return
 	}
@@ -138,95 +114,5 @@ func (h *askingHost) ask(ctx context.Context, userData []byte) {
 	h.config, h.done = config, true
 }
 
-// download asks until the answer is no longer that it is too early.
-func (h *askingHost) download(ctx context.Context, pointer ignition.Pointer) (answer []byte, err error) {
-	err = wait.PollUntilContextCancel(ctx, 300*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		code, body, err := get(ctx, pointer, pointer.URL)
-		if err != nil {
-			return false, nil //nolint:nilerr // Ignition asks again after any error of the connection.
-		}
-		h.mu.Lock()
-		h.codes = append(h.codes, code)
-		h.mu.Unlock()
-		switch {
-		case code == http.StatusOK:
-			answer = body
-			return true, nil
-		case code < http.StatusInternalServerError:
-			return false, fmt.Errorf("answered %d", code)
-		}
-		return false, nil
-	})
-	return answer, err
-}
-
-// follow downloads what an answer of the config server points at, checks it and merges everything.
-func follow(ctx context.Context, pointer ignition.Pointer, answer []byte) (ignition.Config, error) {
-	var config ignition.Config
-	boot, err := ignition.Parse(answer)
-	if err != nil {
-		return config, err
-	}
-	for _, entry := range boot.Ignition.Config.Merge {
-		var raw []byte
-		if strings.HasPrefix(*entry.Source, "data:") {
-			decoded, err := dataurl.DecodeString(*entry.Source)
-			if err != nil {
-				return config, err
-			}
-			raw = decoded.Data
-		} else {
-			code, body, err := get(ctx, pointer, *entry.Source)
-			if err != nil || code != http.StatusOK {
-				return config, fmt.Errorf("%s: %d %w", *entry.Source, code, err)
-			}
-			raw = body
-		}
-		if entry.Compression != nil && *entry.Compression == "gzip" {
-			if raw, err = unzip(raw); err != nil {
-				return config, err
-			}
-		}
-		if hash := entry.Verification.Hash; hash != nil {
-			sum := sha512.Sum512(raw)
-			if *hash != "sha512-"+hex.EncodeToString(sum[:]) {
-				return config, errors.New("the hash is wrong")
-			}
-		}
-		part, err := ignition.Parse(raw)
-		if err != nil {
-			return config, err
-		}
-		config = ignition.Merge(config, part)
-	}
-	return config, nil
-}
-
-func unzip(packed []byte) ([]byte, error) {
-	reader, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(reader)
-}
-
-// get asks for a URL with a pointer's token and its CA, over a connection of its own as Ignition does.
-func get(ctx context.Context, pointer ignition.Pointer, url string) (int, []byte, error) {
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pointer.CA)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, nil, err
-	}
-	if pointer.Token != "" {
-		request.Header.Set("Authorization", "Bearer "+pointer.Token)
-	}
-	response, err := (&http.Client{Transport: transport, Timeout: 15 * time.Second}).Do(request)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	return response.StatusCode, body, err
-}
+// get asks for a URL with a pointer's token and its CA.
+var get = fetch.Get

@@ -1,0 +1,160 @@
+// Package fetch does what Ignition does over the network, without a disk to write to: it follows a pointer to a host's
+// whole configuration. It is for hosts of tests that do not really boot.
+package fetch
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha512"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"github.com/vincent-petithory/dataurl"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+const (
+	// interval is the wait between two requests: between Ignition's shortest (200 ms) and its longest (5 s).
+	interval = 300 * time.Millisecond
+	// timeout is how long an answer may take; the config server holds a request for less than ten seconds.
+	timeout = 15 * time.Second
+)
+
+// Config asks for the configuration that a pointer leads to, again and again until the answer is no longer that it is too
+// early, and returns it whole: every part is fetched, verified and merged. answered is told each status code. The error is
+// that of an answer that Ignition gives up on (4xx), of a part that is not what the answer says, or ctx's.
+func Config(ctx context.Context, pointer ignition.Pointer, answered func(code int)) (ignition.Config, error) {
+	var answer []byte
+	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
+		code, body, err := Get(ctx, pointer, pointer.URL)
+		if err != nil {
+			return false, nil //nolint:nilerr // Ignition asks again after any error of the connection.
+		}
+		answered(code)
+		switch {
+		case code == http.StatusOK:
+			answer = body
+			return true, nil
+		case code < http.StatusInternalServerError:
+			return false, fmt.Errorf("%s answered %d", pointer.URL, code)
+		}
+		return false, nil
+	})
+	if err != nil {
+		return ignition.Config{}, err
+	}
+	return follow(ctx, pointer, answer)
+}
+
+// follow downloads what an answer of the config server points at, checks it and merges everything.
+func follow(ctx context.Context, pointer ignition.Pointer, answer []byte) (ignition.Config, error) {
+	var config ignition.Config
+	boot, err := ignition.Parse(answer)
+	if err != nil {
+		return config, err
+	}
+	for _, entry := range boot.Ignition.Config.Merge {
+		raw, err := contents(ctx, pointer, entry)
+		if err != nil {
+			return config, err
+		}
+		part, err := ignition.Parse(raw)
+		if err != nil {
+			return config, err
+		}
+		config = ignition.Merge(config, part)
+	}
+	return config, nil
+}
+
+// contents fetches one part, unpacks it and verifies it.
+func contents(ctx context.Context, pointer ignition.Pointer, entry types.Resource) ([]byte, error) {
+	var raw []byte
+	if strings.HasPrefix(*entry.Source, "data:") {
+		decoded, err := dataurl.DecodeString(*entry.Source)
+		if err != nil {
+			return nil, err
+		}
+		raw = decoded.Data
+	} else {
+		code, body, err := Get(ctx, pointer, *entry.Source)
+		if err != nil {
+			return nil, err
+		}
+		if code != http.StatusOK {
+			return nil, fmt.Errorf("%s answered %d", *entry.Source, code)
+		}
+		raw = body
+	}
+	if entry.Compression != nil && *entry.Compression == "gzip" {
+		var err error
+		if raw, err = unzip(raw); err != nil {
+			return nil, err
+		}
+	}
+	if hash := entry.Verification.Hash; hash != nil {
+		sum := sha512.Sum512(raw)
+		if *hash != "sha512-"+hex.EncodeToString(sum[:]) {
+			return nil, fmt.Errorf("%s: the hash is wrong", *entry.Source)
+		}
+	}
+	return raw, nil
+}
+
+// Get asks for a URL with a pointer's token and its CA, over a connection of its own as Ignition does.
+func Get(ctx context.Context, pointer ignition.Pointer, url string) (int, []byte, error) {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pointer.CA)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	if pointer.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+pointer.Token)
+	}
+	response, err := (&http.Client{Transport: transport, Timeout: timeout}).Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, body, err
+}
+
+// File returns a file of a configuration as it would be on disk.
+func File(config ignition.Config, path string) (string, error) {
+	for _, file := range config.Storage.Files {
+		if file.Path != path || file.Contents.Source == nil {
+			continue
+		}
+		content, err := dataurl.DecodeString(*file.Contents.Source)
+		if err != nil {
+			return "", err
+		}
+		if file.Contents.Compression != nil && *file.Contents.Compression == "gzip" {
+			unpacked, err := unzip(content.Data)
+			return string(unpacked), err
+		}
+		return string(content.Data), nil
+	}
+	return "", fmt.Errorf("the configuration has no file %s", path)
+}
+
+func unzip(packed []byte) ([]byte, error) {
+	reader, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(reader)
+}
