@@ -31,6 +31,8 @@ type Options struct {
 	// SyncedLabels are the regular expressions of further Machine labels that are synced to Nodes, as Cluster API's
 	// --additional-sync-machine-labels takes them.
 	SyncedLabels []*regexp.Regexp
+	// Concurrency is how many objects of a kind are worked on at once. Zero is 2; Cluster API's own is 100.
+	Concurrency int
 	// Log is the core's logger. The zero value is controller-runtime's global one.
 	Log logr.Logger
 }
@@ -126,7 +128,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := index.AddDefaultIndexes(ctx, mgr); err != nil {
 		return err
 	}
-	clusterCache, err := setUpClusterCache(ctx, mgr)
+	clusterCache, err := setUpClusterCache(ctx, mgr, controllerName, options.controllers())
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package clusterapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -32,9 +33,11 @@ const (
 	connectionRetry = 2 * time.Second
 )
 
-var workers = controller.Options{MaxConcurrentReconciles: 2}
+func (o Options) controllers() controller.Options {
+	return controller.Options{MaxConcurrentReconciles: cmp.Or(o.Concurrency, 2)}
+}
 
-func setUpClusterCache(ctx context.Context, mgr ctrl.Manager) (clustercache.ClusterCache, error) {
+func setUpClusterCache(ctx context.Context, mgr ctrl.Manager, user string, workers controller.Options) (clustercache.ClusterCache, error) {
 	secrets, err := setup.CreateSecretCachingClient(mgr)
 	if err != nil {
 		return nil, err
@@ -42,7 +45,7 @@ func setUpClusterCache(ctx context.Context, mgr ctrl.Manager) (clustercache.Clus
 	clusterCache, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient: secrets,
 		Cache:        setup.ClusterCacheCacheOptions(),
-		Client:       setup.ClusterCacheClientOptions(controllerName, 20, 30),
+		Client:       setup.ClusterCacheClientOptions(user, 20, 30),
 	}, workers)
 	if err != nil {
 		return nil, err
@@ -56,7 +59,7 @@ func setUpClusterCache(ctx context.Context, mgr ctrl.Manager) (clustercache.Clus
 }
 
 func setUpReconcilers(ctx context.Context, mgr ctrl.Manager, clusterCache clustercache.ClusterCache, options Options) error {
-	c, reader := mgr.GetClient(), mgr.GetAPIReader()
+	c, reader, workers := mgr.GetClient(), mgr.GetAPIReader(), options.controllers()
 	return errors.Join(
 		(&cluster.Reconciler{
 			Client: c, APIReader: reader, ClusterCache: clusterCache,

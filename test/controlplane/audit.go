@@ -34,28 +34,34 @@ type Request struct {
 // Requests returns the requests that the API server has answered so far, in the order of their answers. It needs
 // Options.Audit.
 func (c *ControlPlane) Requests() ([]Request, error) {
+	var requests []Request
+	err := c.EachRequest(func(request Request) { requests = append(requests, request) })
+	return requests, err
+}
+
+// EachRequest does something with each request that Requests would return, without holding them all.
+func (c *ControlPlane) EachRequest(do func(Request)) error {
 	if c.AuditLog == "" {
-		return nil, fmt.Errorf("control plane %q has no audit log: start it with Options.Audit", c.Name)
+		return fmt.Errorf("control plane %q has no audit log: start it with Options.Audit", c.Name)
 	}
 	file, err := os.Open(c.AuditLog)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer file.Close()
-	var requests []Request
 	reader := bufio.NewReader(file)
-	for {
+	for number := 1; ; number++ {
 		line, err := reader.ReadBytes('\n')
 		if err != nil {
-			return requests, nil // the end, or a line that is still being written
+			return nil // the end, or a line that is still being written
 		}
 		var request Request
 		if err := json.Unmarshal(line, &request); err != nil {
-			return nil, fmt.Errorf("%s, line %d: %w", c.AuditLog, len(requests)+1, err)
+			return fmt.Errorf("%s, line %d: %w", c.AuditLog, number, err)
 		}
-		requests = append(requests, request)
+		do(request)
 	}
 }

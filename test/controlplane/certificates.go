@@ -67,4 +67,7 @@ func (c *ControlPlane) prepare(options Options) error {
 	return nil
 }
 
+// Authority is the certificate and key of the control plane's certificate authority.
+func (c *ControlPlane) Authority() (loopback.Pair, error) { return c.authority.Pair() }
+
 func (c *ControlPlane) path(name string) string { return filepath.Join(c.dir, name) }

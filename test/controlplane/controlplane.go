@@ -30,6 +30,8 @@ type Options struct {
 	// ControllerManager starts kube-controller-manager too: it signs kubelets' certificates, makes service accounts, watches
 	// over Nodes and cleans up bootstrap tokens.
 	ControllerManager bool
+	// ControllerManagerFlags are further flags of kube-controller-manager.
+	ControllerManagerFlags []string
 	// Audit has every API request logged at metadata level, see ControlPlane.AuditLog and Requests.
 	Audit bool
 	// Log is told what starts and stops. The zero value is silent.
@@ -96,7 +98,7 @@ func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 		return nil, err
 	}
 	if options.ControllerManager {
-		if err := c.startControllerManager(ctx); err != nil {
+		if err := c.startControllerManager(ctx, options.ControllerManagerFlags); err != nil {
 			return nil, err
 		}
 	}

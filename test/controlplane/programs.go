@@ -86,7 +86,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, port int) error {
 	})
 }
 
-func (c *ControlPlane) startControllerManager(ctx context.Context) error {
+func (c *ControlPlane) startControllerManager(ctx context.Context, flags []string) error {
 	kubeconfig, err := c.UserKubeconfig("system:kube-controller-manager")
 	if err != nil {
 		return err
@@ -94,17 +94,17 @@ func (c *ControlPlane) startControllerManager(ctx context.Context) error {
 	if err := os.WriteFile(c.path(managerKubeconfig), kubeconfig, 0o600); err != nil {
 		return err
 	}
-	if c.controllerManager, err = c.launch("kube-controller-manager",
-		"--kubeconfig="+c.path(managerKubeconfig),
+	if c.controllerManager, err = c.launch("kube-controller-manager", append([]string{
+		"--kubeconfig=" + c.path(managerKubeconfig),
 		"--leader-elect=false",
 		"--secure-port=0",
 		"--controllers=*,bootstrapsigner,tokencleaner",
 		"--use-service-account-credentials",
-		"--root-ca-file="+c.path(caCert),
-		"--service-account-private-key-file="+c.path(serviceAccountKey),
-		"--cluster-signing-cert-file="+c.path(caCert), "--cluster-signing-key-file="+c.path(caKey),
-		"--cluster-name="+c.Name,
-	); err != nil {
+		"--root-ca-file=" + c.path(caCert),
+		"--service-account-private-key-file=" + c.path(serviceAccountKey),
+		"--cluster-signing-cert-file=" + c.path(caCert), "--cluster-signing-key-file=" + c.path(caKey),
+		"--cluster-name=" + c.Name,
+	}, flags...)...); err != nil {
 		return err
 	}
 	clients, err := kubernetes.NewForConfig(c.Config)

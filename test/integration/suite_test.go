@@ -12,11 +12,13 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/storm"
 )
 
 var (
-	lab   *site.Site
-	hosts *askingHosts
+	lab    *site.Site
+	hosts  *askingHosts
+	storms *storm.Hardware
 )
 
 func TestIntegration(t *testing.T) {
@@ -30,9 +32,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultConsistentlyDuration(2 * time.Second)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	hosts = newAskingHosts()
+	storms = &storm.Hardware{Otherwise: hosts}
 	var err error
 	// The site outlives this node's context.
-	lab, err = site.Start(context.WithoutCancel(ctx), site.Options{Hardware: hosts, Progress: GinkgoWriter})
+	lab, err = site.Start(context.WithoutCancel(ctx), site.Options{Hardware: storms, Progress: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 }, NodeTimeout(5*time.Minute))
 

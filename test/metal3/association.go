@@ -28,14 +28,20 @@ func (r *machineReconciler) associatedHost(ctx context.Context, m *infrav1.Metal
 		return nil, nil
 	}
 	_, name, _ := strings.Cut(value, "/")
+	return r.host(ctx, m, name)
+}
+
+// host reads a host of a Metal3Machine's namespace live; nil if there is none of that name.
+func (r *machineReconciler) host(ctx context.Context, m *infrav1.Metal3Machine, name string) (*bmov1alpha1.BareMetalHost, error) {
 	host := &bmov1alpha1.BareMetalHost{}
-	if err := r.hosts.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, host); err != nil {
+	if err := r.live.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, host); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	return host, nil
 }
 
-// chooseHost returns the host that has the Metal3Machine for consumer already, else any of those that are free and fit.
+// chooseHost returns the host that has the Metal3Machine for consumer already, else any of those that are free and fit. The
+// cache says which may be free, the API server whether one still is.
 func (r *machineReconciler) chooseHost(ctx context.Context, m *infrav1.Metal3Machine) (*bmov1alpha1.BareMetalHost, error) {
 	selector := labels.Everything()
 	if m.Spec.HostSelector != nil {
@@ -45,23 +51,27 @@ func (r *machineReconciler) chooseHost(ctx context.Context, m *infrav1.Metal3Mac
 		}
 	}
 	hosts := &bmov1alpha1.BareMetalHostList{}
-	if err := r.hosts.List(ctx, hosts, client.InNamespace(m.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := r.List(ctx, hosts, client.InNamespace(m.Namespace), client.MatchingLabelsSelector{Selector: selector},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	var free []*bmov1alpha1.BareMetalHost
+	var ours, free []string
 	for i := range hosts.Items {
-		host := &hosts.Items[i]
-		if consumes(m, host) {
-			return host, nil
-		}
-		if isFree(host) {
-			free = append(free, host)
+		switch host := &hosts.Items[i]; {
+		case consumes(m, host):
+			ours = append(ours, host.Name)
+		case isFree(host):
+			free = append(free, host.Name)
 		}
 	}
-	if len(free) == 0 {
-		return nil, fmt.Errorf("no available host found: %w", errRetry)
+	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+	for _, name := range append(ours, free...) {
+		host, err := r.host(ctx, m, name)
+		if err != nil || host != nil && (isFree(host) || consumes(m, host)) {
+			return host, err
+		}
 	}
-	return free[rand.IntN(len(free))], nil
+	return nil, fmt.Errorf("no available host found: %w", errRetry)
 }
 
 func isFree(host *bmov1alpha1.BareMetalHost) bool {

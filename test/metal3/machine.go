@@ -32,8 +32,9 @@ var errRetry = errors.New("trying again later")
 // Node that joined from it, and frees the host in the end. One worker does it, so that no host is taken twice.
 type machineReconciler struct {
 	client.Client
-	hosts         client.Reader // not a cache: a host must not look free when it no longer is
+	live          client.Reader // not a cache: what was taken must not look free, nor who took it without
 	retryInterval time.Duration
+	workloads     workloads
 }
 
 // machineScope is what one reconcile works on.
@@ -69,7 +70,7 @@ func consumer(_ context.Context, o client.Object) []ctrl.Request {
 
 func (r *machineReconciler) Reconcile(ctx context.Context, request ctrl.Request) (_ ctrl.Result, err error) {
 	s := &machineScope{metal3Machine: &infrav1.Metal3Machine{}}
-	if err := r.Get(ctx, request.NamespacedName, s.metal3Machine); err != nil {
+	if err := r.live.Get(ctx, request.NamespacedName, s.metal3Machine); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if s.machine, err = util.GetOwnerMachine(ctx, r.Client, s.metal3Machine.ObjectMeta); err != nil || s.machine == nil {

@@ -1,6 +1,7 @@
 package metal3
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -25,27 +26,21 @@ func (r *machineReconciler) adoptNode(ctx context.Context, s *machineScope, host
 		return err
 	}
 	nodes := &corev1.NodeList{}
-	if err := workload.List(ctx, nodes); err != nil {
+	if err := workload.List(ctx, nodes, client.MatchingLabels{uuidLabel: string(host.UID)}); err != nil {
 		return fmt.Errorf("error retrieving nodes: %w: %w", err, errRetry)
 	}
-	var labelled []*corev1.Node
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		if s.metal3Machine.Spec.ProviderID == providerID && node.Spec.ProviderID == providerID {
-			labelled = []*corev1.Node{node}
-			break
-		}
-		if node.Labels[uuidLabel] == string(host.UID) {
-			labelled = append(labelled, node)
+	if len(nodes.Items) == 0 && s.metal3Machine.Spec.ProviderID == providerID {
+		if nodes.Items, err = nodesWith(ctx, workload, providerID); err != nil {
+			return fmt.Errorf("error retrieving nodes: %w: %w", err, errRetry)
 		}
 	}
 	switch {
-	case len(labelled) == 0:
+	case len(nodes.Items) == 0:
 		return fmt.Errorf("could not find node with label %s=%s: %w", uuidLabel, host.UID, errRetry)
-	case len(labelled) > 1:
-		return fmt.Errorf("%d nodes have the label %s=%s", len(labelled), uuidLabel, host.UID)
+	case len(nodes.Items) > 1:
+		return fmt.Errorf("%d nodes have the label %s=%s", len(nodes.Items), uuidLabel, host.UID)
 	}
-	node := labelled[0]
+	node := &nodes.Items[0]
 	switch node.Spec.ProviderID {
 	case providerID:
 	case "":
@@ -62,20 +57,47 @@ func (r *machineReconciler) adoptNode(ctx context.Context, s *machineScope, host
 	return nil
 }
 
-// workload returns a client for a cluster, made anew at each call from its kubeconfig Secret, as the real provider does.
+// nodesWith returns the Nodes with a provider ID: one, or none.
+func nodesWith(ctx context.Context, workload client.Client, providerID string) ([]corev1.Node, error) {
+	nodes := &corev1.NodeList{}
+	if err := workload.List(ctx, nodes); err != nil {
+		return nil, err
+	}
+	for i := range nodes.Items {
+		if nodes.Items[i].Spec.ProviderID == providerID {
+			return nodes.Items[i : i+1], nil
+		}
+	}
+	return nil, nil
+}
+
+// workloads are the clients of workload clusters, by their Cluster. The machine reconciler's one worker uses them.
+type workloads map[client.ObjectKey]workloadClient
+
+type workloadClient struct {
+	client.Client
+	kubeconfig []byte
+}
+
+// workload returns a client for a cluster, made anew when its kubeconfig Secret has changed.
 func (r *machineReconciler) workload(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
 	content, err := kubeconfig.FromSecret(ctx, r.Client, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig of Cluster %s: %w", cluster, err)
+	}
+	if known, is := r.workloads[cluster]; is && bytes.Equal(known.kubeconfig, content) {
+		return known, nil
 	}
 	cfg, err := clientcmd.RESTConfigFromKubeConfig(content)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig of Cluster %s: %w", cluster, err)
 	}
 	cfg.UserAgent = "metal3-simulator"
+	cfg.QPS = -1
 	workload, err := client.New(cfg, client.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("reach Cluster %s: %w: %w", cluster, err, errRetry)
 	}
+	r.workloads[cluster] = workloadClient{Client: workload, kubeconfig: content}
 	return workload, nil
 }

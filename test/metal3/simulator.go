@@ -85,7 +85,7 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 	c, live := mgr.GetClient(), mgr.GetAPIReader()
 	if err := errors.Join(
 		(&clusterReconciler{Client: c}).setUp(mgr),
-		(&machineReconciler{Client: c, hosts: live, retryInterval: options.RetryInterval}).setUp(mgr),
+		(&machineReconciler{Client: c, live: live, retryInterval: options.RetryInterval, workloads: workloads{}}).setUp(mgr),
 		(&hostReconciler{Client: c, hosts: live, options: options}).setUp(mgr),
 	); err != nil {
 		return nil, fmt.Errorf("set up the Metal3 simulator: %w", err)

@@ -135,6 +135,21 @@ func (p *Process) Kill() error {
 	return nil
 }
 
+// PeakMemory is the most memory that the program has held at once, in bytes: what Linux calls its high water mark.
+func (p *Process) PeakMemory() (int, error) {
+	path := fmt.Sprintf("/proc/%d/status", p.command.Process.Pid)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	_, text, _ := strings.Cut(string(content), "VmHWM:")
+	var kilobytes int
+	if _, err := fmt.Sscanf(text, "%d kB", &kilobytes); err != nil {
+		return 0, fmt.Errorf("%s: VmHWM: %w", path, err)
+	}
+	return kilobytes << 10, nil
+}
+
 // LogTail is the end of the program's log.
 func (p *Process) LogTail() string {
 	content, err := os.ReadFile(p.logPath)

@@ -33,7 +33,7 @@ type NodeHistory struct {
 // RecordNodes starts a history. It ends with ctx.
 func RecordNodes(ctx context.Context, workload client.WithWatch) (*NodeHistory, error) {
 	h := &NodeHistory{}
-	return h, follow(ctx, workload, &corev1.NodeList{}, func(kind watch.EventType, node *corev1.Node) {
+	return h, Follow(ctx, workload, &corev1.NodeList{}, func(kind watch.EventType, node *corev1.Node) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.versions = append(h.versions, NodeVersion{Seen: time.Now(), Deleted: kind == watch.Deleted, Node: node})

@@ -59,6 +59,9 @@ func (p *Program) Stop() error {
 	return p.process.Stop()
 }
 
+// PeakMemory is the most memory that the program has held at once since it was last started, in bytes.
+func (p *Program) PeakMemory() (int, error) { return p.process.PeakMemory() }
+
 // Log is what the program has printed in all its lives.
 func (p *Program) Log() (string, error) {
 	content, err := os.ReadFile(filepath.Join(p.dir, p.name+".log"))

@@ -5,6 +5,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,17 +34,21 @@ const (
 	ClusterName = "edge"
 )
 
-// Flags are further flags of Poolboot's programs.
+// Flags are further flags of Poolboot's programs, and of the workload cluster's kube-controller-manager.
 type Flags struct {
-	Manager, ConfigServer []string
+	Manager, ConfigServer, ControllerManager []string
 }
 
 // Options says what site to set up.
 type Options struct {
 	// Hardware is what BareMetalHosts stand for. Nil: hosts that boot for real.
 	Hardware metal3.Hardware
-	// Flags are further flags of Poolboot's programs.
+	// Flags are further flags of the site's programs.
 	Flags Flags
+	// Concurrency is that of Cluster API's core, see clusterapi.Options.
+	Concurrency int
+	// RetryInterval is that of the Metal3 provider, see metal3.Options. Zero is one second.
+	RetryInterval time.Duration
 	// Progress gets a line for each part that is up. Nil: nobody.
 	Progress io.Writer
 	// Consoles gets what the hosts print. Nil: nobody.
@@ -91,14 +96,14 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	began := time.Now()
 	up := func(what string) { fmt.Fprintf(progress, "  %5.1f s  %s\n", time.Since(began).Seconds(), what) }
 
-	if err := s.startClusters(ctx, up); err != nil {
+	if err := s.startClusters(ctx, options.Flags, up); err != nil {
 		return nil, err
 	}
 	standIns, err := s.logFile("cluster-api-and-metal3.log")
 	if err != nil {
 		return nil, err
 	}
-	if s.core, err = clusterapi.Start(ctx, s.Management.Config, clusterapi.Options{Log: standIns}); err != nil {
+	if s.core, err = clusterapi.Start(ctx, s.Management.Config, clusterapi.Options{Concurrency: options.Concurrency, Log: standIns}); err != nil {
 		return nil, fmt.Errorf("start Cluster API: %w", err)
 	}
 	up("Cluster API's core: reconcilers and webhooks")
@@ -108,7 +113,8 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 		hardware = s.Hardware
 	}
 	s.simulator, err = metal3.Start(ctx, s.Management.Config, metal3.Options{
-		Hardware: hardware, Provisioning: time.Second, Deprovisioning: time.Second, RetryInterval: time.Second, Log: standIns,
+		Hardware: hardware, Provisioning: time.Second, Deprovisioning: time.Second,
+		RetryInterval: cmp.Or(options.RetryInterval, time.Second), Log: standIns,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start the Metal3 simulator: %w", err)
@@ -131,7 +137,7 @@ func (s *Site) logFile(name string) (logr.Logger, error) {
 	return zap.New(zap.WriteTo(file)), nil
 }
 
-func (s *Site) startClusters(ctx context.Context, up func(string)) error {
+func (s *Site) startClusters(ctx context.Context, flags Flags, up func(string)) error {
 	both, bothCtx := errgroup.WithContext(ctx)
 	both.Go(func() (err error) {
 		s.Management, err = controlplane.Start(bothCtx, controlplane.Options{
@@ -141,7 +147,8 @@ func (s *Site) startClusters(ctx context.Context, up func(string)) error {
 	})
 	both.Go(func() (err error) {
 		s.Workload, err = controlplane.Start(bothCtx, controlplane.Options{
-			Name: ClusterName, Dir: filepath.Join(s.dir, "workload"), BinDir: s.binDir, ControllerManager: true, Audit: true, Log: logr.Discard(),
+			Name: ClusterName, Dir: filepath.Join(s.dir, "workload"), BinDir: s.binDir, ControllerManager: true, ControllerManagerFlags: flags.ControllerManager,
+			Audit: true, Log: logr.Discard(),
 		})
 		return err
 	})

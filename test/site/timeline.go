@@ -51,11 +51,11 @@ func RecordTimeline(ctx context.Context, management, workload client.WithWatch) 
 	metal3Machines := &unstructured.UnstructuredList{}
 	metal3Machines.SetGroupVersionKind(schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "Metal3MachineList"})
 	for _, start := range []func() error{
-		func() error { return follow(ctx, management, &clusterv1.MachineList{}, t.sawMachine) },
-		func() error { return follow(ctx, management, &corev1.SecretList{}, t.sawSecret) },
-		func() error { return follow(ctx, management, metal3Machines, t.sawMetal3Machine) },
-		func() error { return follow(ctx, management, &bootstrapv1.PoolbootConfigList{}, t.sawConfig) },
-		func() error { return follow(ctx, workload, &corev1.NodeList{}, t.sawNode) },
+		func() error { return Follow(ctx, management, &clusterv1.MachineList{}, t.sawMachine) },
+		func() error { return Follow(ctx, management, &corev1.SecretList{}, t.sawSecret) },
+		func() error { return Follow(ctx, management, metal3Machines, t.sawMetal3Machine) },
+		func() error { return Follow(ctx, management, &bootstrapv1.PoolbootConfigList{}, t.sawConfig) },
+		func() error { return Follow(ctx, workload, &corev1.NodeList{}, t.sawNode) },
 	} {
 		if err := start(); err != nil {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -29,15 +30,14 @@ type Deployment struct {
 	Image string
 	// Config changes what its PoolbootConfigs say: a join by the kubelet, and nothing else, without it.
 	Config func(*bootstrapv1.PoolbootConfigSpec)
+	// Bootstrap is the template of its bootstrap configs, of any provider; it is given its name. Nil: a
+	// PoolbootConfigTemplate with what Config says.
+	Bootstrap client.Object
 }
 
 // Deploy makes a MachineDeployment with its templates.
 func (t *Tenant) Deploy(ctx context.Context, d Deployment) *clusterv1.MachineDeployment {
-	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: d.Name}}
-	template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
-	if d.Config != nil {
-		d.Config(&template.Spec.Template.Spec)
-	}
+	bootstrap, kind := t.bootstrap(d)
 	if d.Image == "" {
 		d.Image = site.KubeletImageURL
 	}
@@ -55,15 +55,31 @@ func (t *Tenant) Deploy(ctx context.Context, d Deployment) *clusterv1.MachineDep
 				Spec: clusterv1.MachineSpec{
 					ClusterName: t.Namespace, Version: "v1.36.3",
 					Bootstrap: clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{
-						APIGroup: bootstrapv1.GroupVersion.Group, Kind: "PoolbootConfigTemplate", Name: d.Name}},
+						APIGroup: kind.Group, Kind: kind.Kind, Name: d.Name}},
 					InfrastructureRef: clusterv1.ContractVersionedObjectReference{
 						APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3MachineTemplate", Name: d.Name},
 				},
 			},
 		},
 	}
-	t.Create(ctx, template, machines, deployment)
+	t.Create(ctx, bootstrap, machines, deployment)
 	return deployment
+}
+
+// bootstrap returns the template of a MachineDeployment's bootstrap configs and its kind.
+func (t *Tenant) bootstrap(d Deployment) (client.Object, schema.GroupVersionKind) {
+	if d.Bootstrap == nil {
+		template := &bootstrapv1.PoolbootConfigTemplate{}
+		template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+		if d.Config != nil {
+			d.Config(&template.Spec.Template.Spec)
+		}
+		d.Bootstrap = template
+	}
+	d.Bootstrap.SetName(d.Name)
+	kind, err := t.site.ManagementClient.GroupVersionKindFor(d.Bootstrap)
+	ExpectWithOffset(2, err).NotTo(HaveOccurred())
+	return d.Bootstrap, kind
 }
 
 // Configs returns the PoolbootConfigs of a MachineDeployment.

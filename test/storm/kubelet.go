@@ -1,0 +1,169 @@
+package storm
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/certificate/csr"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// kubelet does what a kubelet does to get its Node: it asks for a client certificate with its bootstrap credential, and
+// registers with that certificate. What its flags say of a Node is used only if it makes that Node, as by the real one.
+type kubelet struct {
+	// name, labels, taints and providerID are its flags.
+	name       string
+	labels     map[string]string
+	taints     []corev1.Taint
+	providerID string
+	// bootstrap reaches the API server with its bootstrap credential.
+	bootstrap *rest.Config
+}
+
+// join returns when the Node is Ready.
+func (k *kubelet) join(ctx context.Context) error {
+	credential, err := k.certificate(ctx)
+	if err != nil {
+		return fmt.Errorf("client certificate: %w", err)
+	}
+	own, connections, err := connect(credential)
+	if err != nil {
+		return err
+	}
+	defer connections.CloseIdleConnections()
+	node, err := k.register(ctx, own)
+	if err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	return updateStatus(ctx, own, node, ready(corev1.ConditionTrue))
+}
+
+func connect(config *rest.Config) (*kubernetes.Clientset, *http.Client, error) {
+	config = rest.CopyConfig(config)
+	config.UserAgent, config.QPS = "kubelet", -1
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	connections, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	clients, err := kubernetes.NewForConfigAndClient(config, connections)
+	return clients, connections, err
+}
+
+// certificate gets the kubelet a client certificate and returns what reaches the API server with it.
+func (k *kubelet) certificate(ctx context.Context) (*rest.Config, error) {
+	clients, _, err := connect(k.bootstrap)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	request, err := cert.MakeCSRFromTemplate(key, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:" + k.name, Organization: []string{"system:nodes"}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	name, uid, err := csr.RequestCertificateWithContext(ctx, clients, request, "", certificatesv1.KubeAPIServerClientKubeletSignerName, nil,
+		[]certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}, key)
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := csr.WaitForCertificate(ctx, clients, name, uid)
+	if err != nil {
+		return nil, err
+	}
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return nil, err
+	}
+	own := rest.AnonymousClientConfig(k.bootstrap)
+	own.CertData, own.KeyData = certificate, keyPEM
+	return own, nil
+}
+
+// register makes the Node, or adopts the one that stands: of that, only the labels that tell what the machine is are set.
+func (k *kubelet) register(ctx context.Context, clients *kubernetes.Clientset) (*corev1.Node, error) {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: k.name, Labels: map[string]string{}},
+		Spec:       corev1.NodeSpec{Taints: k.taints, ProviderID: k.providerID},
+	}
+	maps.Copy(node.Labels, k.labels)
+	k.describe(node)
+	made, err := clients.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		return made, err
+	}
+	found, err := clients.CoreV1().Nodes().Get(ctx, k.name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return found, updateStatus(ctx, clients, found, k.describe)
+}
+
+// describe puts on a Node what its machine is.
+func (k *kubelet) describe(node *corev1.Node) {
+	maps.Copy(node.Labels, map[string]string{corev1.LabelHostname: k.name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"})
+	node.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64"}
+	ready(corev1.ConditionFalse)(node)
+}
+
+// ready sets the Node's condition Ready.
+func ready(status corev1.ConditionStatus) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		now := metav1.Now()
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: "Kubelet" + string(status),
+			LastHeartbeatTime: now, LastTransitionTime: now}}
+	}
+}
+
+// updateStatus patches a Node's status, by the one subresource through which a kubelet writes its Node's labels too.
+func updateStatus(ctx context.Context, clients *kubernetes.Clientset, node *corev1.Node, change func(*corev1.Node)) error {
+	changed := node.DeepCopy()
+	change(changed)
+	before, err := json.Marshal(node)
+	if err != nil {
+		return err
+	}
+	after, err := json.Marshal(changed)
+	if err != nil {
+		return err
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Node{})
+	if err != nil {
+		return err
+	}
+	patched, err := clients.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err == nil {
+		*node = *patched
+	}
+	return err
+}
+
+// taint reads a taint as the kubelet's flag --register-with-taints has it: key=value:effect.
+func taint(text string) corev1.Taint {
+	text, effect, _ := strings.Cut(text, ":")
+	key, value, _ := strings.Cut(text, "=")
+	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
+}
