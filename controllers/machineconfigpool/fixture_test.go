@@ -35,6 +35,8 @@ type site struct {
 	writes     int
 	// hidden keeps rendered configs from the reconciler's cache.
 	hidden bool
+	// lagging is a pool as the reconciler's cache shows it, although it has changed since.
+	lagging *poolv1.MachineConfigPool
 	// blind keeps PoolbootConfigs from the reconciler's cache.
 	blind bool
 	// crash ends the reconciler at a write: before the first deletion or status patch for which it is true.
@@ -83,6 +85,10 @@ func newSite(objects ...client.Object) *site {
 		}).Build()
 	cached := interceptor.NewClient(s.Client.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if p, is := o.(*poolv1.MachineConfigPool); is && s.lagging != nil {
+				s.lagging.DeepCopyInto(p)
+				return nil
+			}
 			if s.hidden && strings.HasPrefix(key.Name, poolv1.RenderedNamePrefix) {
 				return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 			}

@@ -68,8 +68,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	s, err := r.gather(ctx, p)
-	if err != nil {
-		return ctrl.Result{}, err
+	if err != nil || s.memory.isAheadOf(p) {
+		return ctrl.Result{}, err // the version that the cache lacks leads here again
 	}
 	if s.cluster != nil && annotations.IsPaused(s.cluster, p) {
 		ctrl.LoggerFrom(ctx).V(4).Info("Cluster or pool is paused for Cluster API: not reconciled")
@@ -86,6 +86,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
+	s.memory.wrote(before, p)
 	r.tell(before, s, made)
 	return ctrl.Result{}, r.collect(ctx, s)
 }
@@ -104,8 +105,8 @@ func (s *scope) adopt() {
 	}
 }
 
-// write patches what differs from before, and nothing when nothing does. Its error is a conflict when before is not what
-// stands any more.
+// write patches what differs from before, and nothing when nothing does; p has the version that then stands. Its error is a
+// conflict when before is not what stands any more.
 func (r *Reconciler) write(ctx context.Context, before, p *poolv1.MachineConfigPool) error {
 	asRead := client.MergeFromWithOptimisticLock{}
 	base := before.DeepCopy()
@@ -115,7 +116,7 @@ func (r *Reconciler) write(ctx context.Context, before, p *poolv1.MachineConfigP
 		if err := r.Client.Patch(ctx, metadata, client.MergeFromWithOptions(before, asRead)); err != nil {
 			return fmt.Errorf("MachineConfigPool %s: %w", client.ObjectKeyFromObject(p), err)
 		}
-		base.ResourceVersion = metadata.ResourceVersion
+		base.ResourceVersion, p.ResourceVersion = metadata.ResourceVersion, metadata.ResourceVersion
 	}
 	if !equality.Semantic.DeepEqual(before.Status, p.Status) {
 		status := base.DeepCopy()
@@ -123,6 +124,7 @@ func (r *Reconciler) write(ctx context.Context, before, p *poolv1.MachineConfigP
 		if err := r.Client.Status().Patch(ctx, status, client.MergeFromWithOptions(base, asRead)); err != nil {
 			return fmt.Errorf("MachineConfigPool %s: status: %w", client.ObjectKeyFromObject(p), err)
 		}
+		p.ResourceVersion = status.ResourceVersion
 	}
 	return nil
 }

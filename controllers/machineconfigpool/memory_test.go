@@ -97,6 +97,33 @@ var _ = Describe("A pool that was rendered", func() {
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 	})
 
+	It("is left alone while the cache does not show what was written to it, but not for long", func() {
+		s.lagging = s.pool("infra")
+		s.set(mconf("50-infra"), "changed")
+		wrote := s.reconcile("infra")
+		before := s.writes
+		s.set(mconf("50-infra"), "again")
+		Expect(s.reconcile("infra")).To(Equal(wrote))
+		Expect(s.writes).To(Equal(before))
+
+		known := s.reconciler.remember(client.ObjectKeyFromObject(wrote))
+		known.writtenAt = known.writtenAt.Add(-cacheLag)
+		s.reconcile("infra")
+		Expect(s.writes).To(BeNumerically(">", before))
+		s.lagging = nil
+		Expect(string(s.rendered(s.reconcile("infra")).Spec.Config.Raw)).To(ContainSubstring("again"))
+	})
+
+	It("is not made a second time while the cache does not show what was made", func() {
+		s.set(mconf("50-infra"), "changed")
+		s.reconcile("infra")
+		rendered, written := renders(), s.writes
+		s.hidden = true
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
+		Expect(s.writes).To(Equal(written))
+		Expect(renders()).To(Equal(rendered))
+	})
+
 	It("is forgotten when it goes", func() {
 		p := s.pool("infra")
 		Expect(s.Delete(ctx(), p)).To(Succeed())

@@ -20,6 +20,9 @@ func (r *Reconciler) keepRendered(ctx context.Context, s *scope) (made bool, err
 		return false, nil
 	}
 	stands, err := r.stands(ctx, r.Client, s, s.rendered.Name)
+	if err == nil && !stands && s.memory.knows(s.rendered.Name) { // the cache may not show yet what was made just now
+		stands, err = r.stands(ctx, r.APIReader, s, s.rendered.Name)
+	}
 	if err == nil && !stands {
 		if made, err = r.makeRendered(ctx, s); !made && err == nil {
 			_, err = r.stands(ctx, r.APIReader, s, s.rendered.Name)
@@ -72,6 +75,7 @@ func (r *Reconciler) makeRendered(ctx context.Context, s *scope) (bool, error) {
 	} else if err != nil {
 		return false, fmt.Errorf("MachineConfig %s can't be stored, which is tried again until it can: %w", client.ObjectKeyFromObject(config), err)
 	}
+	s.memory.fits(s.pool.Name, config) // from now on it is known
 	return true, nil
 }
 

@@ -68,7 +68,7 @@ func BenchmarkConfigServer(b *testing.B) {
 		{"pool", "/rendered/default/" + rendered + "?pointer=" + benchPointer},
 		{"overlay", "/config/infra/" + benchPointer},
 	} {
-		body, err := ask(client(true), ours+what.path)
+		body, err := ask(askingClient(true), ours+what.path)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func BenchmarkConfigServer(b *testing.B) {
 			keep bool
 		}{{"kept-alive", true}, {"new-connection", false}} {
 			b.Run(what.name+"/"+connection.name, func(b *testing.B) {
-				hosts := client(connection.keep)
+				hosts := askingClient(connection.keep)
 				defer hosts.CloseIdleConnections()
 				our, peer := sideBySide(b, crowd(hosts, ours+what.path), crowd(hosts, peers+"/body"))
 				b.ReportMetric(crowdSize/our.Seconds(), "req/s")
@@ -103,8 +103,8 @@ func crowd(hosts *http.Client, target string) func() error {
 	}
 }
 
-// client asks as Ignition does: HTTP/1.1, nothing undone on the way, no TLS session kept.
-func client(keep bool) *http.Client {
+// askingClient asks as Ignition does: HTTP/1.1, nothing undone on the way, no TLS session kept.
+func askingClient(keep bool) *http.Client {
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(authority().PEM())
 	return &http.Client{Transport: &http.Transport{
