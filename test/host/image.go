@@ -77,6 +77,7 @@ func (h *Host) writeImage() error {
 	for name, text := range map[string]string{
 		"etc/machine-id": machineID(h.options.Name) + "\n",
 		"etc/passwd":     fmt.Sprintf("root:x:0:0::/root:/bin/sh\ncore:x:%[1]d:%[1]d::/%[2]s:/bin/sh\n", coreID(), coreHome),
+		"etc/shadow":     "root:*:::::::\ncore:*:::::::\n",
 		"etc/group":      fmt.Sprintf("root:x:0:\ncore:x:%d:\n", coreID()),
 		"etc/kubernetes/kubelet.conf.d/99-simulated-hardware.conf": h.kubeletDropIn(),
 	} {
