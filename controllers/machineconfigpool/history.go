@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +17,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// collect deletes the pool's rendered configs that nothing uses, but for the RenderedHistory newest of them. It comes after
+// collect deletes the pool's rendered configs that nothing uses, but for the RenderedHistory newest of them, and those that
+// pools which are gone have left behind. It comes after
 // everything else is written: a crash before leaves too many, never too few. The cache says which may go, and the API server
 // whether they still may.
 func (r *Reconciler) collect(ctx context.Context, s *scope) error {
@@ -28,7 +30,7 @@ func (r *Reconciler) collect(ctx context.Context, s *scope) error {
 		return err
 	}
 	inUse, known := cached.inUse(s)
-	surplus := s.surplus(inUse, r.RenderedHistory)
+	surplus := append(s.surplus(inUse, r.RenderedHistory), s.orphans(cached, inUse)...)
 	if !known || len(surplus) == 0 {
 		return nil
 	}
@@ -68,6 +70,35 @@ func (s *scope) surplus(inUse map[string]bool, history int) []*poolv1.MachineCon
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	return unused[min(history, len(unused)):]
+}
+
+// orphans returns the rendered configs of the Cluster that are not in use and whose pools are gone. The worker pool, from
+// which all others inherit, looks after them.
+func (s *scope) orphans(u *possibleUsers, inUse map[string]bool) []*poolv1.MachineConfig {
+	if s.pool.Spec.Role != poolv1.RoleWorker {
+		return nil
+	}
+	stands := map[string]bool{"": true} // not rendered
+	for i := range u.pools.Items {
+		stands[u.pools.Items[i].Name] = true
+	}
+	var orphans []*poolv1.MachineConfig
+	for i := range s.configs {
+		c := &s.configs[i]
+		if c.Labels[clusterv1.ClusterNameLabel] == s.cluster.Name && !stands[renderedFor(c)] && !inUse[c.Name] {
+			orphans = append(orphans, c)
+		}
+	}
+	return orphans
+}
+
+// renderedFor returns the name of the pool that a rendered config was made for; "" for every other MachineConfig.
+func renderedFor(c client.Object) string {
+	of := c.GetLabels()[poolv1.RenderedForLabel]
+	if hash, is := strings.CutPrefix(c.GetName(), poolv1.RenderedNamePrefix+of+"-"); !is || strings.Contains(hash, "-") {
+		return ""
+	}
+	return of
 }
 
 // possibleUsers are all objects of a namespace that may refer to a rendered config.

@@ -162,6 +162,22 @@ var _ = Describe("Rendered configs", func() {
 		Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: worker}, &poolv1.MachineConfig{})).To(Succeed())
 	})
 
+	It("of a pool that is gone stay while a Machine runs them, and go with the last one", func() {
+		s.reconcile("worker")
+		moved := machine("m1", "worker", made[3], true)
+		Expect(s.Create(ctx(), moved)).To(Succeed())
+		rendered := &poolv1.MachineConfig{}
+		Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: made[3]}, rendered)).To(Succeed())
+		Expect(rendered.OwnerReferences).To(ContainElement(And(HaveField("Kind", "Cluster"), HaveField("Controller", BeNil()))),
+			"Kubernetes does not collect it with the pool")
+		Expect(s.Delete(ctx(), s.pool("infra"))).To(Succeed())
+		s.reconcile("worker")
+		Expect(left()).To(ConsistOf(made[3]))
+		Expect(s.Delete(ctx(), moved)).To(Succeed())
+		s.reconcile("worker")
+		Expect(left()).To(BeEmpty())
+	})
+
 	It("come back under their name, byte for byte, when a change is taken back after they went", func() {
 		first := &poolv1.MachineConfig{}
 		Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: made[0]}, first)).To(Succeed())

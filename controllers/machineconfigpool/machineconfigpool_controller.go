@@ -97,12 +97,15 @@ func (s *scope) adopt() {
 	if s.cluster == nil {
 		return
 	}
-	s.pool.OwnerReferences = util.EnsureOwnerRef(s.pool.OwnerReferences, metav1.OwnerReference{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: s.cluster.Name, UID: s.cluster.UID,
-	})
+	s.pool.OwnerReferences = util.EnsureOwnerRef(s.pool.OwnerReferences, ownedBy(s.cluster))
 	if s.pool.Labels[clusterv1.ClusterNameLabel] != s.cluster.Name {
 		metav1.SetMetaDataLabel(&s.pool.ObjectMeta, clusterv1.ClusterNameLabel, s.cluster.Name)
 	}
+}
+
+// ownedBy is a reference to a Cluster that is no controller's.
+func ownedBy(cluster *clusterv1.Cluster) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: cluster.Name, UID: cluster.UID}
 }
 
 // write patches what differs from before, and nothing when nothing does; p has the version that then stands. Its error is a

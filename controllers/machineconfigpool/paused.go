@@ -56,7 +56,7 @@ func (s *scope) running() string {
 
 // owns says whether a MachineConfig is one that the pool rendered.
 func (s *scope) owns(c *poolv1.MachineConfig) bool {
-	return metav1.IsControlledBy(c, s.pool) && c.Labels[poolv1.RenderedForLabel] == s.pool.Name
+	return renderedFor(c) == s.pool.Name
 }
 
 // configuration is what the pool's Machines are to boot with: the rendered config, what a paused pool holds, or what there was

@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -50,7 +51,8 @@ func (r *Reconciler) stands(ctx context.Context, reader client.Reader, s *scope,
 	return true, nil
 }
 
-// makeRendered makes the rendered config; false without an error when it exists although the cache does not know it.
+// makeRendered makes the rendered config; false without an error when it exists although the cache does not know it. The
+// Cluster owns it beside the pool, so that Kubernetes does not delete it with the pool: Machines may run it still.
 func (r *Reconciler) makeRendered(ctx context.Context, s *scope) (bool, error) {
 	if s.rendered.Spec.Config == nil { // it is from memory
 		whole, err := s.renderAnew()
@@ -70,6 +72,7 @@ func (r *Reconciler) makeRendered(ctx context.Context, s *scope) (bool, error) {
 	if err := controllerutil.SetControllerReference(s.pool, config, r.Client.Scheme()); err != nil {
 		return false, err
 	}
+	config.OwnerReferences = util.EnsureOwnerRef(config.OwnerReferences, ownedBy(s.cluster))
 	if err := r.Client.Create(ctx, config); apierrors.IsAlreadyExists(err) {
 		return false, nil
 	} else if err != nil {

@@ -29,7 +29,6 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machineconfigpool").
 		For(&poolv1.MachineConfigPool{}).
-		Owns(&poolv1.MachineConfig{}).
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofPool)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&poolv1.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofMachineConfig)),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
@@ -55,10 +54,10 @@ func ofPool(o client.Object, _ []poolv1.MachineConfigPool) concern {
 }
 
 // ofMachineConfig: the pools that select it, and with a worker pool all others of its cluster, which inherit from it. Rendered
-// ones concern their owner only.
+// ones concern only the pool that they were made for.
 func ofMachineConfig(o client.Object, pools []poolv1.MachineConfigPool) concern {
-	if _, rendered := o.GetLabels()[poolv1.RenderedForLabel]; rendered {
-		return func(*poolv1.MachineConfigPool) bool { return false }
+	if of := renderedFor(o); of != "" {
+		return func(p *poolv1.MachineConfigPool) bool { return of == p.Name }
 	}
 	inherited := map[string]bool{}
 	for i := range pools {

@@ -28,7 +28,7 @@ var _ = Describe("Watches", func() {
 		Entry("a MachineConfig of worker: every pool of the Clusters whose worker pool selects it", config("00-base", "worker", ""), ofMachineConfig, "worker", "infra", "worker-c2"),
 		Entry("a custom pool's MachineConfig: that pool only", config("50-infra", "infra", ""), ofMachineConfig, "infra"),
 		Entry("a MachineConfig that nobody selects: none", config("50-other", "other", ""), ofMachineConfig),
-		Entry("a rendered config: its owner only, another way", rendered(), ofMachineConfig),
+		Entry("a rendered config: the pool that it was made for", rendered(), ofMachineConfig, "infra"),
 		Entry("a PoolbootConfig: the pool that it is recorded in", machine("m1", "infra", "", false), ofPoolbootConfig, "infra"),
 		Entry("a PoolbootConfig that has joined and lost its record: all of the Cluster", joined(machine("m1", "", "", false)), ofPoolbootConfig, "worker", "infra"),
 		Entry("a PoolbootConfig without a pool yet: none", machine("m1", "", "", false), ofPoolbootConfig),
