@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -34,6 +35,21 @@ func nameOf(poolName string, content []byte) (string, error) {
 	}
 	hash := sha256.Sum256(content)
 	return poolv1.RenderedNamePrefix + poolName + "-" + hex.EncodeToString(hash[:])[:hashLength], nil
+}
+
+// SameContent says whether two rendered configs, by their names, hold the same, whichever pools they were rendered for.
+func SameContent(a, b string) bool {
+	hash := hashIn(a)
+	return a == b || hash != "" && hash == hashIn(b)
+}
+
+// hashIn is the hash of the content in a rendered config's name; "" when there is none.
+func hashIn(name string) string {
+	rest, is := strings.CutPrefix(name, poolv1.RenderedNamePrefix)
+	if i := strings.LastIndexByte(rest, '-'); is && len(rest)-i-1 == hashLength {
+		return rest[i+1:]
+	}
+	return ""
 }
 
 // contentOf is a spec as JSON with its keys in order.

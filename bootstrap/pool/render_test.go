@@ -224,6 +224,16 @@ var _ = Describe("NameFor", func() {
 	})
 })
 
+var _ = DescribeTable("SameContent goes by the hash in two rendered configs' names",
+	func(a, b string, same bool) { Expect(pool.SameContent(a, b)).To(Equal(same)) },
+	Entry("one name", "rendered-infra-70495f856a7636eacd49cffc2baca46d", "rendered-infra-70495f856a7636eacd49cffc2baca46d", true),
+	Entry("two pools", "rendered-infra-70495f856a7636eacd49cffc2baca46d", "rendered-worker-70495f856a7636eacd49cffc2baca46d", true),
+	Entry("two contents", "rendered-infra-70495f856a7636eacd49cffc2baca46d", "rendered-infra-80495f856a7636eacd49cffc2baca46d", false),
+	Entry("a pool's name that ends alike", "rendered-a-cafe", "rendered-b-cafe", false),
+	Entry("none", "rendered-infra-70495f856a7636eacd49cffc2baca46d", "", false),
+	Entry("no rendered configs", "00-worker", "01-worker", false),
+)
+
 var _ = Describe("Served", func() {
 	It("adds kernel arguments, each once, and what Ignition has no words for", func() {
 		spec := poolv1.MachineConfigSpec{

@@ -12,6 +12,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // needsPerson are the reasons for which a Machine does not go on until a person does something. What else keeps it may pass:
@@ -82,7 +83,7 @@ func (s *scope) count() (n count) {
 		switch {
 		case !is.joined:
 			n.booting = append(n.booting, name)
-		case is.configuration != target:
+		case !pool.SameContent(is.configuration, target):
 			n.outdated = append(n.outdated, name)
 		default:
 			n.updated++

@@ -211,6 +211,17 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(older.Status.MachineCount).To(HaveValue(BeEquivalentTo(1)))
 	})
 
+	It("counts a Machine that booted with the same content in another pool as up to date", func() {
+		worker := s.reconcile("worker").Status.Configuration.Name
+		plain := newPool("plain", "plain", time.Minute)
+		Expect(s.Create(ctx(), plain)).To(Succeed())
+		Expect(s.Create(ctx(), machine("m1", "plain", worker, true))).To(Succeed())
+		p := s.reconcile("plain")
+		Expect(p.Status.Configuration.Name).NotTo(Equal(worker))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
+		Expect(p.Status.ReadyMachineCount).To(HaveValue(BeEquivalentTo(1)))
+	})
+
 	It("does nothing for a pool that is gone", func() {
 		_, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: "gone"}})
 		Expect(client.IgnoreNotFound(err)).To(Succeed())
