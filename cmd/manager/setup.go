@@ -14,6 +14,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/admission"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/boot"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/certificate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/foreignnode"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfigpool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/poolbootconfig"
@@ -81,6 +82,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 			Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
 			OverlayNamespace: opts.overlayNamespace,
 		}, opts.nodeConcurrency},
+		{&foreignnode.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter}, opts.nodeConcurrency},
 		{&certificate.Reconciler{
 			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
 		}, opts.certificateConcurrency},

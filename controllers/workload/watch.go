@@ -42,6 +42,13 @@ func (w Watch) Nodes(ctx context.Context, cluster client.ObjectKey, predicates .
 	}, predicates...)
 }
 
+// EveryNode sends the Cluster for every Node of it that changes in a way the predicates let through.
+func (w Watch) EveryNode(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
+	return w.start(ctx, cluster, &corev1.Node{}, func(context.Context, client.Object) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: cluster}}
+	}, predicates...)
+}
+
 // CertificateSigningRequests sends the PoolbootConfig whose join credential made a certificate signing request.
 func (w Watch) CertificateSigningRequests(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
 	return w.start(ctx, cluster, &certificatesv1.CertificateSigningRequest{}, func(ctx context.Context, object client.Object) []ctrl.Request {

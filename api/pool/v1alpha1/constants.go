@@ -36,6 +36,14 @@ const (
 	NodeAppliedTaintsAnnotation = "pool.cluster.x-k8s.io/applied-taints"
 )
 
+// Reasons of events about Nodes that Poolboot did not boot, in their own cluster.
+const (
+	// NodePoolConflictReason: the Node's labels are those of several custom pools.
+	NodePoolConflictReason = "PoolConflict"
+	// NodeCustomPoolUnsupportedReason: a control plane's labels ask for custom pools.
+	NodeCustomPoolUnsupportedReason = "CustomPoolUnsupported"
+)
+
 // ForceDeleteAnnotation with the value "true" lets a MachineConfigPool be deleted although Machines are recorded in it or other
 // pools inherit from it. Machines that have not booted then wait for a pool; Nodes keep their labels and are in the pool
 // that those name now.
