@@ -68,12 +68,17 @@ func (t *Tenant) Create(ctx context.Context, objects ...client.Object) {
 // AddHosts makes n free servers. Their names, <namespace>-host-<i>, are their own in the whole site.
 func (t *Tenant) AddHosts(ctx context.Context, n int) {
 	for i := range n {
-		t.Create(ctx, &bmov1alpha1.BareMetalHost{
-			ObjectMeta: metav1.ObjectMeta{Name: t.HostName(i)},
-			Spec: bmov1alpha1.BareMetalHostSpec{Online: true, BootMACAddress: "52:54:00:00:00:01",
-				BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
-		})
+		t.AddHost(ctx, t.HostName(i))
 	}
+}
+
+// AddHost makes a free server. No other host of the site may have its name.
+func (t *Tenant) AddHost(ctx context.Context, name string) {
+	t.Create(ctx, &bmov1alpha1.BareMetalHost{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: bmov1alpha1.BareMetalHostSpec{Online: true, BootMACAddress: "52:54:00:00:00:01",
+			BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
+	})
 }
 
 // HostName is the name of a server of AddHosts.
