@@ -40,5 +40,5 @@ type OutsidePoolError struct {
 
 func (e *OutsidePoolError) Error() string {
 	return fmt.Sprintf("the Node's labels don't put it in the pool %q: %s; change the labels of the Machine (those of its "+
-		"MachineDeployment) or the PoolbootConfig's spec.nodeLabels", e.Role, e.Why)
+		"MachineDeployment) or the nodeLabels and hostLabels of the PoolbootConfig and the pool", e.Role, e.Why)
 }

@@ -40,6 +40,9 @@ type Input struct {
 	// MachineLabels are all labels of the Machine. Those that Cluster API would sync to the Node are taken.
 	MachineLabels map[string]string
 
+	// HostLabels are labels that rules made of facts of the host.
+	HostLabels []HostLabel
+
 	// Config is the Machine's PoolbootConfig.
 	Config *bootstrapv1.PoolbootConfig
 
@@ -49,6 +52,14 @@ type Input struct {
 	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels: Machine labels
 	// whose keys match one of them are taken too.
 	SyncedLabels []*regexp.Regexp
+}
+
+// HostLabel is a label that a rule made of facts of the host.
+type HostLabel struct {
+	// Key and Value are the label's.
+	Key, Value string
+	// Source is the field that the rule is in.
+	Source string
 }
 
 // Registration is what a Node is registered with.

@@ -76,7 +76,7 @@ func nodeLabels(in Input) (map[string]string, error) {
 	}{
 		{poolName + " spec.nodeSelector and spec.nodeLabels", ofPool},
 		{poolName + " spec.role", map[string]string{poolv1.NodePoolLabel: in.Pool.Spec.Role}},
-		{"BareMetalHost metadata.uid", hostLabels(in.HostUID)},
+		{"BareMetalHost metadata.uid", uuidLabel(in.HostUID)},
 		{"Machine metadata.labels", labels.GetManagedLabels(in.MachineLabels, in.SyncedLabels...)},
 		{fmt.Sprintf("PoolbootConfig %s spec.nodeLabels", klog.KObj(in.Config)), in.Config.Spec.NodeLabels},
 	} {
@@ -84,10 +84,15 @@ func nodeLabels(in Input) (map[string]string, error) {
 			return nil, err
 		}
 	}
+	for _, label := range in.HostLabels {
+		if err := set.add(label.Source, map[string]string{label.Key: label.Value}); err != nil {
+			return nil, err
+		}
+	}
 	return set.labels(), nil
 }
 
-func hostLabels(uid string) map[string]string {
+func uuidLabel(uid string) map[string]string {
 	if uid == "" {
 		return nil
 	}

@@ -98,6 +98,18 @@ var _ = Describe("a Node's registration", func() {
 		}))
 	})
 
+	It("takes the labels that rules made of the host's facts, those that a kubelet may set in its flags too", func() {
+		in.HostLabels = []node.HostLabel{
+			{Key: "topology.kubernetes.io/zone", Value: "dallas-b", Source: "MachineConfigPool metal/edge-infra spec.hostLabels"},
+			{Key: "node-restriction.kubernetes.io/rack", Value: "r7", Source: "PoolbootConfig metal/infra-boot spec.hostLabels"},
+		}
+		registration, err := node.Register(*in)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(registration.Labels).To(And(HaveKeyWithValue("topology.kubernetes.io/zone", "dallas-b"), HaveKeyWithValue("node-restriction.kubernetes.io/rack", "r7")))
+		Expect(registration.KubeletArgs()).To(ContainElement(And(HavePrefix("--node-labels="), ContainSubstring("topology.kubernetes.io/zone=dallas-b"),
+			Not(ContainSubstring("node-restriction")))))
+	})
+
 	It("leaves out what only a host can tell while there is none", func() {
 		in.HostUID, in.ProviderID = "", ""
 		registration, err := node.Register(*in)
@@ -171,6 +183,18 @@ var _ = Describe("a Node's registration", func() {
 			func() { in.Config.Spec.NodeLabels = map[string]string{"metal3.io/uuid": "another"} },
 			"metal3.io/uuid",
 			`BareMetalHost metadata.uid ("`+hostUID+`")`, `PoolbootConfig metal/infra-boot spec.nodeLabels ("another")`),
+		Entry("a rule over the host's facts and PoolbootConfig",
+			func() {
+				in.HostLabels = []node.HostLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.hostLabels"}}
+				in.Config.Spec.NodeLabels = map[string]string{"example.com/rack": "r8"}
+			}, "example.com/rack",
+			`PoolbootConfig metal/infra-boot spec.nodeLabels ("r8")`, `MachineConfigPool metal/edge-infra spec.hostLabels ("r7")`),
+		Entry("two rules over the host's facts",
+			func() {
+				in.HostLabels = []node.HostLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.hostLabels"},
+					{Key: "example.com/rack", Value: "r8", Source: "PoolbootConfig metal/infra-boot spec.hostLabels"}}
+			}, "example.com/rack",
+			`MachineConfigPool metal/edge-infra spec.hostLabels ("r7")`, `PoolbootConfig metal/infra-boot spec.hostLabels ("r8")`),
 		Entry("taints of pool and PoolbootConfig",
 			func() {
 				in.Pool.Spec.NodeTaints = []corev1.Taint{{Key: "infra", Value: "a", Effect: corev1.TaintEffectNoSchedule}}
@@ -203,6 +227,11 @@ var _ = Describe("a Node's registration", func() {
 				in.Pool = poolOf("worker")
 				in.Config.Spec.NodeLabels = map[string]string{"node-role.kubernetes.io/infra": ""}
 			}, `the pool "infra" selects them`),
+		Entry("a rule over the host's facts leads into another pool",
+			func() {
+				in.Pools = append(in.Pools, poolOf("gpu"))
+				in.HostLabels = []node.HostLabel{{Key: "node-role.kubernetes.io/gpu", Value: ""}}
+			}, "gpu and infra"),
 		Entry("they are a control plane's",
 			func() { in.MachineLabels = map[string]string{"node-role.kubernetes.io/control-plane": ""} },
 			"they are those of a control plane node"),

@@ -44,6 +44,10 @@ func nodeLabels(labels map[string]string) func(*poolv1.MachineConfigPoolSpec) {
 	return func(s *poolv1.MachineConfigPoolSpec) { s.NodeLabels = labels }
 }
 
+func hostLabels(rules ...poolv1.HostLabel) func(*poolv1.MachineConfigPoolSpec) {
+	return func(s *poolv1.MachineConfigPoolSpec) { s.HostLabels = rules }
+}
+
 func nodeTaints(taints ...corev1.Taint) func(*poolv1.MachineConfigPoolSpec) {
 	return func(s *poolv1.MachineConfigPoolSpec) { s.NodeTaints = taints }
 }
@@ -77,6 +81,7 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			Expect(warnings).To(BeEmpty())
 		},
 		Entry("by default", aPool("infra", "infra")),
+		Entry("with rules over hosts", aPool("infra", "infra", hostLabels(rack))),
 		Entry("with labels and taints", aPool("infra", "infra", nodeLabels(map[string]string{"node.cluster.x-k8s.io/pool": "infra", "example.com/rack": "r1"}),
 			nodeTaints(corev1.Taint{Key: "node-role.kubernetes.io/infra", Effect: corev1.TaintEffectNoSchedule}))),
 		Entry("Exists, and In with one value", aPool("infra", "infra", nodeSelector(nil,
@@ -122,6 +127,10 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			metav1.LabelSelectorRequirement{Key: "example.com/site", Operator: metav1.LabelSelectorOpExists})), "spec.nodeSelector", "MachineConfigPool gpu"),
 		Entry("labels of the worker pool's Nodes", aPool("infra", "infra", nodeSelector(map[string]string{"node-role.kubernetes.io/worker": ""})),
 			"spec.nodeSelector", "MachineConfigPool worker"),
+		Entry("a host label whose expression does not compile", aPool("infra", "infra", hostLabels(rack, poolv1.HostLabel{Key: "zone", ValueExpression: "host.nmae"})),
+			"spec.hostLabels[1].valueExpression", "1:5: undefined field 'nmae'"),
+		Entry("a host label that nodeLabels sets", aPool("infra", "infra", nodeLabels(map[string]string{rack.Key: "r1"}), hostLabels(rack)),
+			"spec.hostLabels[0].key", "spec.nodeSelector or spec.nodeLabels gives it a value"),
 		Entry("a name that no label can hold", aPool(strings.Repeat("a", 64), "infra"), "metadata.name", "shorter"),
 		Entry("a taint without an effect", aPool("infra", "infra", nodeTaints(corev1.Taint{Key: "a"})), "spec.nodeTaints[0].effect"),
 		Entry("a malformed taint", aPool("infra", "infra", nodeTaints(corev1.Taint{Key: "a b", Value: "c d", Effect: corev1.TaintEffectNoSchedule})),
@@ -131,6 +140,12 @@ var _ = Describe("MachineConfigPool webhook", func() {
 		Entry("a taint that Poolboot takes away", aPool("infra", "infra", nodeTaints(corev1.Taint{Key: poolv1.NodeUnassignedTaint, Effect: corev1.TaintEffectNoSchedule})),
 			"spec.nodeTaints[0].key", "leave it out"),
 	)
+
+	It("refuses a host label by which another pool selects its Nodes", func() {
+		gpu := aPool("gpu", "gpu", nodeSelector(map[string]string{"example.com/site": "a"}))
+		infra := aPool("infra", "infra", hostLabels(poolv1.HostLabel{Key: "example.com/site", ValueExpression: `"a"`}))
+		Expect(webhookWith(gpu).ValidateCreate(ctx(), infra)).Error().To(refuse("spec.hostLabels[0].key", "MachineConfigPool gpu selects its Nodes by it"))
+	})
 
 	It("knows the pools of other Clusters and namespaces apart", func() {
 		elsewhere := aPool("infra-2", "infra", func(s *poolv1.MachineConfigPoolSpec) { s.ClusterName = "c2" })

@@ -66,6 +66,7 @@ func validateConfigSpec(config *bootstrapv1.PoolbootConfigSpec, spec *field.Path
 	errs := slices.Concat(
 		validateNodeLabels(config.NodeLabels, config.Pool, spec.Child("nodeLabels")),
 		validateTaints(config.NodeTaints, spec.Child("nodeTaints")),
+		validateHostLabels(config.HostLabels, takenByLabels(config.NodeLabels), spec.Child("hostLabels")),
 	)
 	const controlPlane = "control plane machines can't boot into a pool: use the control plane provider's own bootstrap config"
 	if decision, err := pool.Decide(config.NodeLabels, nil); err == nil && decision.ControlPlane {

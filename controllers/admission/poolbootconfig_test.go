@@ -48,6 +48,13 @@ func withLabels(of map[string]string) func(*configSpec) {
 	return func(s *configSpec) { s.NodeLabels = of }
 }
 
+func withHostLabels(of ...poolv1.HostLabel) func(*configSpec) {
+	return func(s *configSpec) { s.HostLabels = of }
+}
+
+// rack is a rule that there is nothing wrong with.
+var rack = poolv1.HostLabel{Key: "example.com/rack", ValueExpression: `host.labels["rack"]`}
+
 // badSpecs are specs that no host could boot with: an edit, the field below spec, and words of the message.
 var badSpecs = []TableEntry{
 	Entry("extra Ignition that does not parse", func(s *configSpec) {
@@ -62,6 +69,21 @@ var badSpecs = []TableEntry{
 	Entry("malformed labels", withLabels(map[string]string{"-": "x"}), "nodeLabels", ""),
 	Entry("the label of the BareMetalHost", withLabels(map[string]string{poolv1.NodeMetal3UUIDLabel: "x"}), "nodeLabels[metal3.io/uuid]", "leave it out"),
 	Entry("the label of a pool", withLabels(map[string]string{poolv1.NodePoolLabel: "infra"}), "nodeLabels[node.cluster.x-k8s.io/pool]", "leave it out"),
+	Entry("a host label whose expression does not compile", withHostLabels(rack, poolv1.HostLabel{Key: "zone", ValueExpression: "host.name +\n  host.nmae"}),
+		"hostLabels[1].valueExpression", "2:7: undefined field 'nmae'"),
+	Entry("a host label that is no text", withHostLabels(poolv1.HostLabel{Key: "cpus", ValueExpression: `host.hardware.cpu.count`}),
+		"hostLabels[0].valueExpression", "1:1: it gives int"),
+	Entry("a host label that may cost too much", withHostLabels(poolv1.HostLabel{Key: "x",
+		ValueExpression: `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`}), "hostLabels[0].valueExpression", "cost too much"),
+	Entry("a host label with a malformed key", withHostLabels(poolv1.HostLabel{Key: "a b", ValueExpression: `"x"`}), "hostLabels[0].key", ""),
+	Entry("a host label that is a role", withHostLabels(poolv1.HostLabel{Key: "node-role.kubernetes.io/gpu", ValueExpression: `""`}), "hostLabels[0].key", "is a role"),
+	Entry("a host label that is the control plane's", withHostLabels(poolv1.HostLabel{Key: "node-role.kubernetes.io/control-plane", ValueExpression: `""`}), "hostLabels[0].key", "is a role"),
+	Entry("a host label that names the pool", withHostLabels(poolv1.HostLabel{Key: poolv1.NodePoolLabel, ValueExpression: `"x"`}), "hostLabels[0].key", "the role of the Node's pool"),
+	Entry("a host label that names the BareMetalHost", withHostLabels(poolv1.HostLabel{Key: poolv1.NodeMetal3UUIDLabel, ValueExpression: `host.uid`}), "hostLabels[0].key", "UID"),
+	Entry("a host label that is the Node's name", withHostLabels(poolv1.HostLabel{Key: corev1.LabelHostname, ValueExpression: `host.name`}), "hostLabels[0].key", "the kubelet sets it"),
+	Entry("a host label that nodeLabels sets", func(s *configSpec) {
+		s.NodeLabels, s.HostLabels = map[string]string{rack.Key: "r1"}, []poolv1.HostLabel{rack}
+	}, "hostLabels[0].key", "spec.nodeLabels gives it a value"),
 	Entry("a control plane's label", withLabels(map[string]string{"node-role.kubernetes.io/master": ""}), "nodeLabels", "control plane"),
 	Entry("a control plane's pool", func(s *configSpec) { s.Pool = "master" }, "pool", "control plane"),
 	Entry("a malformed taint", func(s *configSpec) { s.NodeTaints = []corev1.Taint{{Key: "a", Effect: "Never"}} }, "nodeTaints[0].effect", "NoSchedule"),
@@ -77,7 +99,7 @@ var _ = Describe("PoolbootConfig webhook", func() {
 	}
 
 	It("takes a spec that a host can boot with", func() {
-		_, err := webhook.ValidateCreate(ctx(), aConfig(withLabels(map[string]string{"example.com/rack": "r1"}), func(s *configSpec) {
+		_, err := webhook.ValidateCreate(ctx(), aConfig(withLabels(map[string]string{"example.com/tier": "a"}), withHostLabels(rack), func(s *configSpec) {
 			s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"3.4.0"}}`)}
 		}))
 		Expect(err).NotTo(HaveOccurred())

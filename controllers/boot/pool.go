@@ -54,7 +54,11 @@ func (s *scope) role() (string, error) {
 }
 
 // register works out what the Node is registered with.
-func (r *Reconciler) register(_ context.Context, s *scope) error {
+func (r *Reconciler) register(ctx context.Context, s *scope) error {
+	hostLabels, err := r.labelHost(ctx, s)
+	if err != nil {
+		return err
+	}
 	registration, err := node.Register(node.Input{
 		NodeName:       s.nodeName(),
 		ProviderID:     s.host.ProviderID,
@@ -62,6 +66,7 @@ func (r *Reconciler) register(_ context.Context, s *scope) error {
 		Pool:           s.pool,
 		Pools:          s.pools,
 		MachineLabels:  s.machineLabels(),
+		HostLabels:     hostLabels,
 		Config:         s.config,
 		RenderedConfig: s.configuration,
 		SyncedLabels:   r.SyncedLabels,

@@ -36,6 +36,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 		if s.host.UID != "" {
 			status.Host = &bootstrapv1.HostReference{Name: s.host.Name, Namespace: s.host.Namespace, UID: s.host.UID}
 		}
+		status.HostLabels = s.hostLabels
 		status.Node = &bootstrapv1.NodeReference{Name: s.node.Name, UID: string(s.node.UID)}
 		if s.credential.ID != "" {
 			status.Boot.CredentialID = s.credential.ID

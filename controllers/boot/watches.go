@@ -3,6 +3,7 @@ package boot
 import (
 	"context"
 	"errors"
+	"sync"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -32,17 +34,22 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		r.Recorder = mgr.GetEventRecorder("poolboot-boot")
 	}
 	logger := log.FromContext(ctx).WithValues("controller", "boot")
-	return ctrl.NewControllerManagedBy(mgr).
+	made, err := ctrl.NewControllerManagedBy(mgr).
 		Named("boot").
 		For(&bootstrapv1.PoolbootConfig{}, builder.WithPredicates(newNeed())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(workload.ConfigOfMachine)).
 		Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(r.hostToConfig)).
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.poolToConfigs)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToConfigs),
-			builder.WithPredicates(predicates.ClusterUnpaused(mgr.GetScheme(), logger))).
+			builder.WithPredicates(predicate.Or(predicates.ClusterUnpaused(mgr.GetScheme(), logger),
+				predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))). // hostLabels may look at them
 		WatchesRawSource(r.ClusterCache.GetClusterSource("boot", r.clusterToConfigs)).
 		WithOptions(options).
-		Complete(r)
+		Build(r)
+	r.watchHardware = sync.OnceValue(func() error {
+		return made.Watch(source.Kind(mgr.GetCache(), client.Object(&bmov1alpha1.HardwareData{}), handler.EnqueueRequestsFromMapFunc(r.hardwareToConfig)))
+	})
+	return err
 }
 
 // newNeed lets through the PoolbootConfigs that came to need something or whose host asked again; not those whose status
@@ -86,6 +93,15 @@ func (r *Reconciler) hostToConfig(ctx context.Context, object client.Object) []c
 		return nil
 	}
 	return workload.ConfigOfMachine(ctx, machine)
+}
+
+// hardwareToConfig leads from a HardwareData to the config of the host of its name.
+func (r *Reconciler) hardwareToConfig(ctx context.Context, hardware client.Object) []ctrl.Request {
+	bmh := &bmov1alpha1.BareMetalHost{}
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(hardware), bmh); err != nil {
+		return nil
+	}
+	return r.hostToConfig(ctx, bmh)
 }
 
 func (r *Reconciler) poolToConfigs(ctx context.Context, pool client.Object) []ctrl.Request {

@@ -3,6 +3,7 @@ package boot
 import (
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,14 @@ var _ = Describe("A boot is looked at again", func() {
 		Expect(w.reconciler.hostToConfig(ctx, s.host)).To(Equal(wants))
 		s.host.Spec.ConsumerRef = nil
 		Expect(w.reconciler.hostToConfig(ctx, s.host)).To(BeEmpty())
+	})
+
+	It("when the HardwareData of its host changes", func(ctx SpecContext) {
+		w := s.world()
+		data := &bmov1alpha1.HardwareData{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: hostName}}
+		Expect(w.reconciler.hardwareToConfig(ctx, data)).To(Equal(wants))
+		data.Name = "another"
+		Expect(w.reconciler.hardwareToConfig(ctx, data)).To(BeEmpty())
 	})
 
 	It("when a pool of its cluster changes, or its cluster does, as long as it needs something", func(ctx SpecContext) {

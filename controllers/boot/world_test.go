@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -35,6 +36,9 @@ type world struct {
 	events               *events.FakeRecorder
 	reconciler           *Reconciler
 
+	// hardwareWatched is true once the reconciler wanted HardwareData watched.
+	hardwareWatched bool
+
 	// writes counts the reconciler's writes; before is called ahead of each, with its number, and may refuse it, and
 	// after when it has taken effect, and may lose its answer.
 	writes        int
@@ -54,7 +58,9 @@ func newWorld(objects ...client.Object) *world {
 		Expect(add(scheme)).To(Succeed())
 	}
 	w := &world{events: events.NewFakeRecorder(1000)}
-	w.management = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	kinds := meta.NewDefaultRESTMapper(nil)
+	kinds.Add(bmov1alpha1.GroupVersion.WithKind("HardwareData"), meta.RESTScopeNamespace)
+	w.management = fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(kinds).WithObjects(objects...).
 		WithStatusSubresource(&bootstrapv1.PoolbootConfig{}, &poolv1.MachineConfigPool{}).Build()
 	nodes := 0
 	w.workload = fake.NewClientBuilder().WithScheme(scheme).
@@ -80,6 +86,10 @@ func (w *world) restart() {
 		ClusterCache:     w.clusters,
 		Recorder:         w.events,
 		OverlayNamespace: overlayNamespace,
+		watchHardware: func() error {
+			w.hardwareWatched = true
+			return nil
+		},
 	}
 }
 

@@ -154,6 +154,7 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 	addLabels(wanted, declared)
 	setPoolLabel(wanted, p.Spec.Role, f.machine)
 	addLabels(wanted, f.config.Spec.NodeLabels)
+	addLabels(wanted, f.config.Status.HostLabels)
 	if host := f.config.Status.Host; host != nil {
 		addLabels(wanted, map[string]string{poolv1.NodeMetal3UUIDLabel: host.UID})
 	}

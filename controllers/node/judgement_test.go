@@ -222,6 +222,14 @@ var _ = Describe("A Node's place in its pool", func() {
 		Expect(j.node.Spec.Taints).To(ConsistOf(infraTaint))
 	})
 
+	It("gives a Node that registered anew the labels back that were made of its host's facts", func() {
+		j := judge(situation(revoked, bare, ready, func(config *bootstrapv1.PoolbootConfig) {
+			config.Status.HostLabels = map[string]string{"node-restriction.kubernetes.io/rack": "r7", "example.com/tier": "another"}
+		}))
+		Expect(j.node.Labels).To(And(HaveKeyWithValue("node-restriction.kubernetes.io/rack", "r7"), HaveKeyWithValue("example.com/tier", "infra")))
+		Expect(j.node.Spec.Taints).NotTo(ContainElement(unassigned), "every label stands now")
+	})
+
 	It("drops, once, what the flags of a kubelet that registered anew bring along from the pool that its host booted into", func() {
 		moved := []any{revoked, bare, ready, func(f *facts) {
 			f.config.Status.Configuration = "rendered-edge-0"

@@ -50,6 +50,7 @@ var _ = Describe("the ServiceAccounts", func() {
 		Entry(nil, "poolboot-manager", right{group: "cluster.x-k8s.io", resource: "machines", verbs: read}),
 		Entry(nil, "poolboot-manager", right{group: "infrastructure.cluster.x-k8s.io", resource: "metal3machines", verbs: read}),
 		Entry(nil, "poolboot-manager", right{group: "metal3.io", resource: "baremetalhosts", verbs: read}),
+		Entry(nil, "poolboot-manager", right{group: "metal3.io", resource: "hardwaredata", verbs: read}),
 		Entry(nil, "poolboot-manager", right{group: "events.k8s.io", resource: "events", verbs: []string{"create", "patch"}}),
 		Entry(nil, "poolboot-manager", right{resource: "secrets", verbs: append(read, "create")}),
 		Entry(nil, "poolboot-manager", right{resource: "secrets", namespace: own, verbs: []string{"patch", "delete"}}),

@@ -87,6 +87,8 @@ const (
 	WaitingForHostReason             = "WaitingForHost"
 	HostNotReadyReason               = "HostNotReady"
 	LabelConflictReason              = "LabelConflict"
+	HostFactMissingReason            = "HostFactMissing"
+	HostLabelInvalidReason           = "HostLabelInvalid"
 	NodeNameTakenReason              = "NodeNameTaken"
 	WorkloadClusterUnreachableReason = "WorkloadClusterUnreachable"
 	ExtraConfigInvalidReason         = "ExtraConfigInvalid"

@@ -4,6 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
 // NodeNameSource says whose name a Node gets.
@@ -62,6 +64,14 @@ type PoolbootConfigSpec struct {
 	// host names the host of a PoolbootConfig that belongs to no Machine. Poolboot sets it for the hosts that a pool admits.
 	// +optional
 	Host *HostWithoutMachine `json:"host,omitempty"`
+
+	// hostLabels are rules by which the Node gets labels out of facts of its host when it is registered, beside those of
+	// the pool. A key that has another value elsewhere is an error.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +kubebuilder:validation:MaxItems=64
+	HostLabels []poolv1.HostLabel `json:"hostLabels,omitempty"`
 
 	// extraConfig is merged over the pool's configuration, for this Machine only. The same entries are refused as in a
 	// MachineConfig.
@@ -275,6 +285,12 @@ type PoolbootConfigStatus struct {
 	// node is the Node that was made for the Machine.
 	// +optional
 	Node *NodeReference `json:"node,omitempty"`
+
+	// hostLabels are the labels that rules made of the host's facts when the Node was made. A Node that registers anew gets
+	// them back.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=128
+	HostLabels map[string]string `json:"hostLabels,omitempty"`
 
 	// boot follows the host's requests for its configuration.
 	// +optional

@@ -5,6 +5,7 @@
 package v1alpha1
 
 import (
+	poolv1alpha1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -309,6 +310,11 @@ func (in *PoolbootConfigSpec) DeepCopyInto(out *PoolbootConfigSpec) {
 		*out = new(HostWithoutMachine)
 		**out = **in
 	}
+	if in.HostLabels != nil {
+		in, out := &in.HostLabels, &out.HostLabels
+		*out = make([]poolv1alpha1.HostLabel, len(*in))
+		copy(*out, *in)
+	}
 	if in.ExtraConfig != nil {
 		in, out := &in.ExtraConfig, &out.ExtraConfig
 		*out = new(ExtraConfig)
@@ -346,6 +352,13 @@ func (in *PoolbootConfigStatus) DeepCopyInto(out *PoolbootConfigStatus) {
 		in, out := &in.Node, &out.Node
 		*out = new(NodeReference)
 		**out = **in
+	}
+	if in.HostLabels != nil {
+		in, out := &in.HostLabels, &out.HostLabels
+		*out = make(map[string]string, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
 	}
 	in.Boot.DeepCopyInto(&out.Boot)
 }

@@ -57,6 +57,14 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	HostTemplate string `json:"hostTemplate,omitempty"`
 
+	// hostLabels are rules by which the pool's Nodes get labels out of facts of their hosts, when they are registered. They
+	// hold for the hosts of this pool only, also those of the worker pool.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +kubebuilder:validation:MaxItems=64
+	HostLabels []HostLabel `json:"hostLabels,omitempty"`
+
 	// paused keeps new rendered configs from being handed out: the pool goes on rendering, and new Machines boot with the
 	// config that the pool had when it was paused; had no Machine of the pool booted with that one, then with the one that
 	// most of its Nodes run.

@@ -1,0 +1,65 @@
+package v1alpha1
+
+// OnMissing says what becomes of a host label whose expression touches a fact that the host does not have.
+//
+// +kubebuilder:validation:Enum=Skip;Block
+type OnMissing string
+
+const (
+	// OnMissingSkip registers the Node without the label.
+	OnMissingSkip OnMissing = "Skip"
+	// OnMissingBlock holds the host, which gets no configuration, until the fact is there.
+	OnMissingBlock OnMissing = "Block"
+)
+
+// OnInvalid says what becomes of a host label whose expression gives a text that no label can have as its value.
+//
+// +kubebuilder:validation:Enum=Refuse;Sanitize
+type OnInvalid string
+
+const (
+	// OnInvalidRefuse holds the host, which gets no configuration, until the rule or the fact is corrected.
+	OnInvalidRefuse OnInvalid = "Refuse"
+	// OnInvalidSanitize makes a label value of the text: every run of other characters than letters, digits, ".", "_" and
+	// "-" becomes one "-", then it is cut to 63 characters, and both ends to a letter or a digit.
+	OnInvalidSanitize OnInvalid = "Sanitize"
+)
+
+// HostLabel is a rule that makes a Node label out of what is known of the host, its Machine and its Cluster.
+type HostLabel struct {
+	// key is the label's key. Labels by which a pool selects its Nodes, roles (node-role.kubernetes.io/…) and labels that
+	// the kubelet or Poolboot sets are refused.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Key string `json:"key"`
+
+	// valueExpression is the label's value: a CEL expression that gives a string or an optional string, with the functions
+	// that Kubernetes has in its own CEL. It knows three variables:
+	//
+	//   host.name, host.namespace, host.uid, host.labels, host.annotations, and host.hardware with vendor, product, serial,
+	//   hostname, memoryMebibytes, cpu{arch, model, clockMegahertz, count, flags}, bios{vendor, version, date},
+	//   nics[]{name, model, mac, ip, speedGbps, vlanID, pxe, lldp{switchID, portID, switchSystemName}},
+	//   disks[]{name, type, rotational, sizeBytes, vendor, model, serial, wwn, hctl};
+	//   machine.name, machine.namespace, machine.labels, machine.annotations, machine.version, machine.failureDomain;
+	//   cluster.name, cluster.namespace, cluster.labels, cluster.annotations.
+	//
+	// Hardware is that of the HardwareData of the BareMetalHost's name or, without one, of its status.hardware. What is not
+	// known, or empty, is missing: has(host.hardware.vendor) is false then, and host.?hardware.?vendor is none.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=10240
+	ValueExpression string `json:"valueExpression"`
+
+	// onMissing says what to do when the expression touches something that the host does not have, or gives none: Skip
+	// registers the Node without the label, Block holds the host until the fact is there.
+	// +optional
+	// +kubebuilder:default=Skip
+	OnMissing OnMissing `json:"onMissing,omitempty"`
+
+	// onInvalid says what to do with a text that is no label value: Refuse holds the host until the rule or the fact is
+	// corrected, Sanitize makes a label value of it.
+	// +optional
+	// +kubebuilder:default=Refuse
+	OnInvalid OnInvalid `json:"onInvalid,omitempty"`
+}

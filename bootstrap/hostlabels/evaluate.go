@@ -1,0 +1,191 @@
+package hostlabels
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// Outcome is what became of a rule for one host.
+type Outcome string
+
+const (
+	// Set says that the Node gets the label.
+	Set Outcome = "Set"
+	// Skipped says that a fact is missing and the Node does without the label.
+	Skipped Outcome = "Skipped"
+	// Blocked says that a fact is missing and the host waits for it.
+	Blocked Outcome = "Blocked"
+	// Refused says that the text is no label value or that the expression fails for this host: it waits for a correction.
+	Refused Outcome = "Refused"
+)
+
+// Holds tells whether a host gets no configuration with such an outcome.
+func (o Outcome) Holds() bool { return o == Blocked || o == Refused }
+
+// Result is what a rule gave for one host.
+type Result struct {
+	// Key is the rule's.
+	Key string `json:"key"`
+	// Outcome says what becomes of the label.
+	Outcome Outcome `json:"outcome"`
+	// Value is the label's value; empty when it is not set.
+	Value string `json:"value"`
+	// Why says in words how it came about. Texts of the host are quoted and cut in it.
+	Why string `json:"why"`
+	// From names the object and the field that the rule is in.
+	From string `json:"from"`
+	// Facts are what the expression looked at.
+	Facts []Fact `json:"facts,omitempty"`
+}
+
+// Evaluate evaluates rules over the facts of a host, each by itself. The same rules and facts give the same results.
+func Evaluate(facts Facts, rules ...Rules) []Result {
+	var results []Result
+	for _, of := range rules {
+		for _, rule := range of.Rules {
+			result := evaluate(rule, facts)
+			result.From = of.From
+			results = append(results, result)
+		}
+	}
+	return results
+}
+
+// Held returns a *HeldError when results hold their host, else nil.
+func Held(results []Result) error {
+	held := slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return !r.Outcome.Holds() })
+	if len(held) == 0 {
+		return nil
+	}
+	return &HeldError{Results: held}
+}
+
+// HeldError says why a host gets no configuration: what rules made of its facts.
+type HeldError struct {
+	// Results are those that hold the host.
+	Results []Result
+}
+
+// Missing tells whether nothing but missing facts hold the host: it goes on by itself when they are there.
+func (e *HeldError) Missing() bool {
+	return !slices.ContainsFunc(e.Results, func(r Result) bool { return r.Outcome != Blocked })
+}
+
+// How many rules an error names, and with how many characters each, so that it fits into an event.
+const (
+	maxNamed   = 3
+	maxMessage = 280
+)
+
+// Error names rules by their object, field and key, with what is wrong and the cure.
+func (e *HeldError) Error() string {
+	var rules []string
+	for _, r := range e.Results[:min(len(e.Results), maxNamed)] {
+		rules = append(rules, cut(fmt.Sprintf("%s[%s]: %s", r.From, r.Key, r.Why), maxMessage))
+	}
+	if more := len(e.Results) - maxNamed; more > 0 {
+		rules = append(rules, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(rules, "; ")
+}
+
+func evaluate(rule poolv1.HostLabel, facts Facts) Result {
+	result := Result{Key: rule.Key, Outcome: Refused}
+	p, err := compile(rule.ValueExpression)
+	if err != nil {
+		result.Why = fmt.Sprintf("valueExpression:%v", err)
+		return result
+	}
+	value, looked, err := p.eval(facts)
+	result.Facts = looked
+	text := ""
+	switch value := value.(type) {
+	case types.String:
+		text = string(value)
+	case *types.Optional:
+		if !value.HasValue() {
+			err = errNone
+		} else if given, is := value.GetValue().(types.String); is {
+			text = string(given)
+		}
+	}
+	switch {
+	case err != nil && isMissing(err):
+		return unknown(rule, result, err)
+	case err != nil:
+		result.Why = fmt.Sprintf("valueExpression fails for this host: %s%s: correct it, or give optional.none() where it does not apply",
+			printable(err.Error()), among(result.Facts))
+		return result
+	}
+	return valued(rule, result, text)
+}
+
+// valued is the result of a rule that gave a text.
+func valued(rule poolv1.HostLabel, result Result, text string) Result {
+	problems := validation.IsValidLabelValue(text)
+	switch {
+	case len(problems) == 0:
+		result.Outcome, result.Value = Set, text
+		if result.Why = strings.TrimPrefix(among(result.Facts), ", "); result.Why == "" {
+			result.Why = "it looked at nothing that the host has"
+		}
+	case rule.OnInvalid != poolv1.OnInvalidSanitize:
+		result.Why = fmt.Sprintf("%s is no label value: %s: correct valueExpression or the fact, or set onInvalid: Sanitize", quoted(text), problems[0])
+	default:
+		if result.Value = sanitize(text); result.Value == "" {
+			result.Why = fmt.Sprintf("%s has nothing that may be in a label value: correct valueExpression or the fact", quoted(text))
+			return result
+		}
+		result.Outcome = Set
+		result.Why = fmt.Sprintf("sanitized from %s%s", quoted(text), among(result.Facts))
+	}
+	return result
+}
+
+// unknown is the result of a rule that looked at something that is not there.
+func unknown(rule poolv1.HostLabel, result Result, err error) Result {
+	what := printable(err.Error())
+	if at := slices.IndexFunc(result.Facts, func(f Fact) bool { return f.Value == missing }); at >= 0 {
+		what = result.Facts[at].Path + " is missing"
+	}
+	result.Outcome, result.Why = Skipped, what+among(result.Facts)
+	if rule.OnMissing == poolv1.OnMissingBlock {
+		result.Outcome, result.Why = Blocked, what+": give the host this fact, or set onMissing: Skip"+among(result.Facts)
+	}
+	return result
+}
+
+// among lists the facts that were there, as the end of a sentence.
+func among(facts []Fact) string {
+	list := ""
+	for _, fact := range facts {
+		if fact.Value != missing {
+			list += ", " + fact.Path + " = " + fact.Value
+		}
+	}
+	return list
+}
+
+// errNone is what an expression fails with, so to say, that gives none.
+var errNone = errors.New("it gives none")
+
+// isMissing tells whether an evaluation failed for want of a key, of an item of a list, or of an optional value. The
+// library has no types for these errors.
+func isMissing(err error) bool {
+	if errors.Is(err, errNone) {
+		return true
+	}
+	for _, begin := range []string{"no such key", "index out of bounds", "optional.none() dereference"} {
+		if strings.HasPrefix(err.Error(), begin) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,81 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostlabels"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+)
+
+// labelHost makes labels of the host's facts by the rules of the pool and of the config. A host that a rule holds waits: the
+// watches on BareMetalHosts, HardwareData, pools and configs tell when the facts or the rules are others.
+func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]node.HostLabel, error) {
+	s.hostLabels = nil
+	if len(s.pool.Spec.HostLabels)+len(s.config.Spec.HostLabels) == 0 {
+		return nil, nil
+	}
+	facts, err := r.hostFacts(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	results := hostlabels.Evaluate(facts,
+		hostlabels.OfPool(&s.pool), hostlabels.OfConfig(s.config))
+	if held := (*hostlabels.HeldError)(nil); errors.As(hostlabels.Held(results), &held) {
+		reason := bootstrapv1.HostLabelInvalidReason
+		if held.Missing() {
+			reason = bootstrapv1.HostFactMissingReason
+		}
+		return nil, &failure{reason: reason, waits: held.Missing(), err: fmt.Errorf("host %s: %w", s.host.Name, held)}
+	}
+	var labels []node.HostLabel
+	for _, result := range results {
+		if result.Outcome == hostlabels.Set {
+			labels = append(labels, node.HostLabel{Key: result.Key, Value: result.Value, Source: result.From})
+			s.hostLabels = set(s.hostLabels, result.Key, result.Value)
+		}
+	}
+	return labels, nil
+}
+
+// hostFacts are what is known of the host, its Machine and its Cluster. Of a host without a BareMetalHost it is the name.
+func (r *Reconciler) hostFacts(ctx context.Context, s *scope) (hostlabels.Facts, error) {
+	bmh := s.host.Object
+	if bmh == nil {
+		bmh = &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: s.host.Name}}
+		return hostlabels.NewFacts(bmh, nil, s.machine, s.cluster), nil
+	}
+	hardware, err := r.hardware(ctx, bmh)
+	if err != nil {
+		return nil, err
+	}
+	return hostlabels.NewFacts(bmh, hardware, s.machine, s.cluster), nil
+}
+
+var hardwareDataKind = schema.GroupKind{Group: bmov1alpha1.GroupVersion.Group, Kind: "HardwareData"}
+
+// hardware returns what is known of a host's hardware. HardwareData is watched from the first time on that a rule wants
+// facts, and not where Metal3 is too old to have it: a watch on a kind that does not exist would keep the manager from
+// starting.
+func (r *Reconciler) hardware(ctx context.Context, bmh *bmov1alpha1.BareMetalHost) (*bmov1alpha1.HardwareDetails, error) {
+	_, err := r.Client.RESTMapper().RESTMapping(hardwareDataKind, bmov1alpha1.GroupVersion.Version)
+	switch {
+	case meta.IsNoMatchError(err):
+		return bmh.Status.HardwareDetails, nil
+	case err != nil:
+		return nil, err
+	}
+	if err := r.watchHardware(); err != nil {
+		return nil, fmt.Errorf("watch on HardwareData: %w", err)
+	}
+	details, _, err := host.Hardware(ctx, r.Client, bmh)
+	return details, err
+}

@@ -1,0 +1,148 @@
+package boot
+
+import (
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var _ = Describe("Labels out of facts of the host", func() {
+	var s *setting
+	zone := poolv1.HostLabel{Key: "topology.kubernetes.io/zone", ValueExpression: `host.labels["zone"]`, OnMissing: poolv1.OnMissingBlock}
+	vendor := poolv1.HostLabel{Key: "example.com/vendor", ValueExpression: `host.hardware.vendor`}
+	BeforeEach(func() { s = newSetting() })
+
+	from := func(vendor string) *bmov1alpha1.HardwareDetails {
+		return &bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{Manufacturer: vendor}}
+	}
+	data := func(vendor string) *bmov1alpha1.HardwareData {
+		return &bmov1alpha1.HardwareData{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: hostName},
+			Spec: bmov1alpha1.HardwareDataSpec{HardwareDetails: from(vendor)}}
+	}
+	condition := func(ctx SpecContext, w *world) *metav1.Condition {
+		return conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)
+	}
+
+	It("are on the Node when it is made, in the kubelet's flags where a kubelet may set them, and on record", func(ctx SpecContext) {
+		s.host.Labels = map[string]string{"zone": "dallas-b", "rack": "r7"}
+		s.infra.Spec.HostLabels = []poolv1.HostLabel{zone, vendor}
+		s.config.Spec.HostLabels = []poolv1.HostLabel{{Key: "node-restriction.kubernetes.io/rack", ValueExpression: `machine.name + "." + cluster.name + "." + host.labels["rack"]`}}
+		w := s.world(data("Dell"))
+		Expect(w.ask(ctx)).To(BeZero())
+		expectPrepared(ctx, w, machineName)
+		made := map[string]string{"topology.kubernetes.io/zone": "dallas-b", "example.com/vendor": "Dell", "node-restriction.kubernetes.io/rack": machineName + ".edge.r7"}
+		for key, value := range made {
+			Expect(w.node(ctx).Labels).To(HaveKeyWithValue(key, value))
+		}
+		Expect(w.config(ctx).Status.HostLabels).To(Equal(made))
+		Expect(string(w.overlays(ctx)[0].Data[bootstrapv1.OverlayKey])).To(ContainSubstring("kubelet.env"))
+		Expect(w.hardwareWatched).To(BeTrue())
+	})
+
+	It("are those of the pool's own rules: the worker pool's hold for its own Machines only", func(ctx SpecContext) {
+		s.worker.Spec.HostLabels = []poolv1.HostLabel{zone}
+		w := s.world()
+		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.node(ctx).Labels).NotTo(HaveKey(zone.Key))
+		Expect(w.hardwareWatched).To(BeFalse(), "nobody wants facts")
+	})
+
+	DescribeTable("know the hardware from",
+		func(ctx SpecContext, status *bmov1alpha1.HardwareDetails, more []client.Object, label string) {
+			s.infra.Spec.HostLabels = []poolv1.HostLabel{vendor}
+			s.host.Status.HardwareDetails = status
+			w := s.world(more...)
+			Expect(w.ask(ctx)).To(BeZero())
+			if label == "" {
+				Expect(w.node(ctx).Labels).NotTo(HaveKey(vendor.Key))
+			} else {
+				Expect(w.node(ctx).Labels).To(HaveKeyWithValue(vendor.Key, label))
+			}
+		},
+		Entry("HardwareData, also when the host's status says something else", from("Old"), []client.Object{data("Dell")}, "Dell"),
+		Entry("the host's status without HardwareData", from("Old"), nil, "Old"),
+		Entry("the host's status when HardwareData is empty", from("Old"), []client.Object{&bmov1alpha1.HardwareData{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: hostName}}}, "Old"),
+		Entry("nowhere", nil, nil, ""),
+	)
+
+	It("know the hardware from the host's status where Metal3 has no HardwareData, and watch nothing that does not exist", func(ctx SpecContext) {
+		s.infra.Spec.HostLabels = []poolv1.HostLabel{vendor}
+		s.host.Status.HardwareDetails = from("Old")
+		w := s.world()
+		w.reconciler.Client = olderMetal3{w.reconciler.Client}
+		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.node(ctx).Labels).To(HaveKeyWithValue(vendor.Key, "Old"))
+		Expect(w.hardwareWatched).To(BeFalse())
+	})
+
+	It("know of a host that enrolled no more than its name", func(ctx SpecContext) {
+		s.config.OwnerReferences, s.config.Status.DataSecretName = nil, ""
+		metav1.SetMetaDataAnnotation(&s.config.ObjectMeta, bootstrapv1.EnrolmentAnnotation, "edge-hosts")
+		s.config.Spec.Pool, s.config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
+		s.infra.Spec.HostLabels = []poolv1.HostLabel{vendor, {Key: "example.com/site", ValueExpression: `cluster.name + "-" + host.name`}}
+		w := s.world()
+		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
+		Expect(w.node(ctx).Labels).To(And(HaveKeyWithValue("example.com/site", "edge-edge-7"), Not(HaveKey(vendor.Key))))
+	})
+
+	It("hold the host when one is missing that must not be, and go on by themselves when it is there", func(ctx SpecContext) {
+		s.infra.Spec.HostLabels = []poolv1.HostLabel{zone}
+		w := s.world()
+		Expect(w.ask(ctx)).To(Equal(ctrl.Result{}), "a watch tells")
+		Expect(w.nodes(ctx)).To(BeEmpty())
+		Expect(w.overlays(ctx)).To(BeEmpty())
+		Expect(condition(ctx, w)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.HostFactMissingReason),
+			HaveField("Message", `host rack1-u12: MachineConfigPool metal/edge-infra spec.hostLabels[topology.kubernetes.io/zone]: `+
+				`host.labels["zone"] is missing: give the host this fact, or set onMissing: Skip`)))
+		Expect(w.told()).To(ConsistOf(ContainSubstring("HostFactMissing")))
+
+		change(ctx, w.management, s.host, func(h *bmov1alpha1.BareMetalHost) { h.Labels = map[string]string{"zone": "dallas-b"} })
+		Expect(w.reconcile(ctx)).To(BeZero())
+		expectPrepared(ctx, w, machineName)
+		Expect(w.node(ctx).Labels).To(HaveKeyWithValue(zone.Key, "dallas-b"))
+	})
+
+	DescribeTable("hold the host until somebody corrects",
+		func(ctx SpecContext, rule poolv1.HostLabel, says string) {
+			s.infra.Spec.HostLabels = []poolv1.HostLabel{rule}
+			w := s.world(data("Dell Inc."))
+			Expect(w.ask(ctx)).Error().To(MatchError(ContainSubstring(says)))
+			Expect(w.nodes(ctx)).To(BeEmpty())
+			Expect(condition(ctx, w)).To(And(HaveField("Reason", bootstrapv1.HostLabelInvalidReason), HaveField("Message", ContainSubstring(says))))
+		},
+		Entry("a value that is no label value", vendor, `"Dell Inc." is no label value`),
+		Entry("an expression that fails for the host", poolv1.HostLabel{Key: "a", ValueExpression: `host.name.substring(0, 40)`}, "index out of range"),
+		Entry("an expression that older rules took", poolv1.HostLabel{Key: "a", ValueExpression: `host.nmae`}, "valueExpression:1:5: undefined field 'nmae'"),
+	)
+
+	It("never lead into another pool", func(ctx SpecContext) {
+		s.config.Spec.HostLabels = []poolv1.HostLabel{{Key: poolv1.NodeRoleLabelPrefix + "control-plane", ValueExpression: `""`}}
+		w := s.world()
+		Expect(w.ask(ctx)).Error().To(HaveOccurred())
+		Expect(w.nodes(ctx)).To(BeEmpty())
+		Expect(condition(ctx, w)).To(HaveField("Reason", bootstrapv1.LabelConflictReason))
+	})
+
+	It("are refused, with both sources, where another field says something else", func(ctx SpecContext) {
+		s.infra.Spec.HostLabels = []poolv1.HostLabel{vendor}
+		s.config.Spec.HostLabels = []poolv1.HostLabel{{Key: vendor.Key, ValueExpression: `"another"`}}
+		w := s.world(data("Dell"))
+		Expect(w.ask(ctx)).Error().To(HaveOccurred())
+		Expect(condition(ctx, w)).To(And(HaveField("Reason", bootstrapv1.LabelConflictReason), HaveField("Message", And(
+			ContainSubstring(`MachineConfigPool metal/edge-infra spec.hostLabels ("Dell")`), ContainSubstring(`PoolbootConfig metal/edge-x7k2p spec.hostLabels ("another")`)))))
+	})
+})
+
+// olderMetal3 is a management cluster that has no HardwareData.
+type olderMetal3 struct{ client.Client }
+
+func (olderMetal3) RESTMapper() meta.RESTMapper { return meta.NewDefaultRESTMapper(nil) }
