@@ -84,7 +84,8 @@ func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) e
 		return nil
 	}
 	if condition.Status == metav1.ConditionFalse {
-		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeWarning, bootstrapv1.EventBootFailed, action, "%s: %s", condition.Reason, condition.Message)
+		// By the reason of each cause: the recorder counts events that differ in their note only as one that came again.
+		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeWarning, condition.Reason, action, "%s", condition.Message)
 	}
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		if need := needOf(config); need != nothing && need != upkeep { // else it was done, and only the answer was lost

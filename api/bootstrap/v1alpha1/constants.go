@@ -103,13 +103,12 @@ const (
 	DeletingReason                   = "Deleting"
 )
 
-// Events of a PoolbootConfig, by reason.
+// Events of a PoolbootConfig, by reason. What is wrong is told by events with the reason of the condition that says so.
 const (
 	EventPoolDecided       = "PoolDecided"
 	EventPoolChanged       = "PoolChanged"
 	EventDataSecretCreated = "DataSecretCreated"
 	EventBootPrepared      = "BootPrepared"
-	EventBootFailed        = "BootFailed"
 	EventNodeReady         = "NodeReady"
 	EventTokenRevoked      = "TokenRevoked"
 	EventLabelsRestored    = "LabelsRestored"
