@@ -43,8 +43,19 @@ func (e *GuardError) Error() string {
 //
 // Guard stops what is written down. Who writes MachineConfigs can run programs on a host, and is not stopped by it: of what
 // these do to a Node's labels the API server refuses what a kubelet may not.
-func Guard(c Config) error {
-	g := guard{left: maxUnpacked}
+func Guard(c Config) error { return (&guard{left: maxUnpacked}).all(c) }
+
+// GuardRendered is Guard for a rendered config, which may also have the drop-ins of its pools' kubelet sections.
+func GuardRendered(c Config) error { return (&guard{left: maxUnpacked, rendered: true}).all(c) }
+
+// guard goes through one configuration.
+type guard struct {
+	refused  []Refusal
+	left     int64 // how many bytes of contents may still be unpacked
+	rendered bool  // whether it is a rendered config
+}
+
+func (g *guard) all(c Config) error {
 	g.references(c.Ignition.Config)
 	g.arguments("kernelArguments.shouldExist", textsOf(c.KernelArguments.ShouldExist))
 	g.arguments("kernelArguments.shouldNotExist", textsOf(c.KernelArguments.ShouldNotExist))
@@ -54,12 +65,6 @@ func Guard(c Config) error {
 	g.links(c.Storage.Links)
 	g.units(c.Systemd.Units)
 	return g.err()
-}
-
-// guard goes through one configuration.
-type guard struct {
-	refused []Refusal
-	left    int64 // how many bytes of contents may still be unpacked
 }
 
 func (g *guard) refuse(place, why string, args ...any) {
@@ -114,7 +119,8 @@ func (g *guard) files(files []types.File) {
 	for i, file := range files {
 		place := fmt.Sprintf("storage.files[%d]", i)
 		name := cleaned(file.Path)
-		if g.reserved(place+".path", name) {
+		isKubeletSection := name == WorkerKubeletPath || name == PoolKubeletPath
+		if !(g.rendered && isKubeletSection) && g.reserved(place+".path", name) {
 			continue
 		}
 		if isGenerator(name) {

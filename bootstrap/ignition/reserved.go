@@ -29,6 +29,11 @@ const (
 	KubeletConfigPath = "/etc/kubernetes/kubelet.yaml"
 	// KubeletConfigDirectory is where users put drop-ins of the kubelet's configuration.
 	KubeletConfigDirectory = "/etc/kubernetes/kubelet.conf.d"
+	// WorkerKubeletPath and PoolKubeletPath are the drop-ins with what the worker pool and a custom pool say about their
+	// kubelets. Of all drop-ins in KubeletConfigDirectory, only those that start with 99 have more weight: they are for
+	// what is one host's own.
+	WorkerKubeletPath = KubeletConfigDirectory + "/97-poolboot-worker.conf"
+	PoolKubeletPath   = KubeletConfigDirectory + "/98-poolboot-pool.conf"
 	// KubeadmJoinPath is kubeadm's JoinConfiguration.
 	KubeadmJoinPath = "/etc/kubernetes/poolboot-join.yaml"
 	// HostnamePath is the host's name, which must stay that of its Node.
@@ -62,10 +67,15 @@ var cures = map[string]string{
 
 	kubeadmKubeletConfigPath: "put a drop-in into " + KubeletConfigDirectory,
 	KubeletConfigPath:        "put a drop-in into " + KubeletConfigDirectory,
+	WorkerKubeletPath:        cureKubelet,
+	PoolKubeletPath:          cureKubelet,
 	HostnamePath:             "the host is named as its Node: see nodeName of the PoolbootConfig",
 }
 
-const cureLeaveOut = "leave it out: it is written when the host joins"
+const (
+	cureLeaveOut = "leave it out: it is written when the host joins"
+	cureKubelet  = "set spec.kubelet of the MachineConfigPool, or give your drop-in another name"
+)
 
 // reservedDirectories are reserved with everything below them.
 var reservedDirectories = []string{OwnDirectory, KubeletPKIDirectory}

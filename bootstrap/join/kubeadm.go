@@ -33,6 +33,7 @@ func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg node.Registration, cl Cluste
 		return ignition.Config{}, err
 	}
 	config := ignition.New()
+	config.Storage.Directories = append(config.Storage.Directories, directory(ignition.KubeletConfigDirectory))
 	config.Storage.Files = append(config.Storage.Files,
 		file(ignition.KubeadmJoinPath, 0o600, joinConfig),
 		file(discoveryPath, 0o600, discovery))
@@ -44,9 +45,9 @@ func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg node.Registration, cl Cluste
 }
 
 // joinConfiguration is kubeadm's own part. kubeadm makes the kubelet's flags for name and taints by itself; labels and
-// provider ID are handed through.
+// provider ID are handed through. Its kubelets read no drop-ins unless they are told to.
 func joinConfiguration(join *bootstrapv1.KubeadmJoin, reg node.Registration) *kubeadmv1beta4.JoinConfiguration {
-	var extraArgs []kubeadmv1beta4.Arg
+	extraArgs := []kubeadmv1beta4.Arg{{Name: "config-dir", Value: ignition.KubeletConfigDirectory}}
 	for _, arg := range reg.KubeletArgs() {
 		name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		if name != "hostname-override" && name != "register-with-taints" {

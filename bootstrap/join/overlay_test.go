@@ -202,6 +202,7 @@ var _ = Describe("the overlay of one machine", func() {
 				CRISocket: "unix:///run/crio/crio.sock",
 				Taints:    registration.Taints,
 				KubeletExtraArgs: []kubeadmv1beta4.Arg{
+					{Name: "config-dir", Value: "/etc/kubernetes/kubelet.conf.d"},
 					{Name: "node-labels", Value: "metal3.io/uuid=3f2c9a54-5b1e-4d0c-9e51-6f9c0a2b7d11,node.cluster.x-k8s.io/pool=infra"},
 					{Name: "provider-id", Value: "metal3://metal/rack1-u12/infra-m3m"},
 				},
@@ -210,6 +211,10 @@ var _ = Describe("the overlay of one machine", func() {
 			kubeconfig, err := clientcmd.RESTConfigFromKubeConfig([]byte(contents(overlay(), joinConfig.Discovery.File.KubeConfigPath)))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(kubeconfig.BearerToken).To(Equal("abc123." + secret))
+		})
+
+		It("has the directory of drop-ins, without which the kubelet would not start", func() {
+			Expect(overlay().Storage.Directories).To(ContainElement(HaveField("Path", "/etc/kubernetes/kubelet.conf.d")))
 		})
 
 		It("writes none of the files that kubeadm refuses to find", func() {

@@ -23,7 +23,7 @@ func Inputs(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	if err != nil {
 		return "", err
 	}
-	sources, err := sourcesOf(p, pools, configs)
+	sources, err := sourcesOf(p, worker, configs)
 	if err != nil {
 		return "", err
 	}

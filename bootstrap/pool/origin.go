@@ -32,14 +32,16 @@ const (
 	KindFIPS                  Kind = "fips"
 )
 
-// Origin says which MachineConfig an entry of a rendered config came from.
+// Origin says which MachineConfig, or which pool, an entry of a rendered config came from.
 type Origin struct {
 	// Kind is what the entry is.
 	Kind Kind `json:"kind"`
 	// Name is what the entry is known by: a path, a name, a device, <unit>.d/<drop-in>; of what has no name, its value.
 	Name string `json:"name"`
-	// MachineConfig is the name of the one that wins: the last that has the entry.
-	MachineConfig string `json:"machineConfig"`
+	// MachineConfig is the name of the one that wins: the last that has the entry. Empty when it is a pool's.
+	MachineConfig string `json:"machineConfig,omitempty"`
+	// Pool is the name of the MachineConfigPool whose kubelet section the entry is.
+	Pool string `json:"pool,omitempty"`
 	// Over are the names of those before it that have the same entry, in order. What the winner does not say, as the mode of
 	// a file or another key of a user, is still theirs.
 	Over []string `json:"over,omitempty"`
@@ -62,14 +64,13 @@ func (e entry) slot() entry {
 	return e
 }
 
-// origins says where every entry of the merged Ignition, and then of the spec around it, came from. parts are the Ignition
-// of the sources.
-func origins(whole ignition.Config, sources []poolv1.MachineConfig, parts []ignition.Config) []Origin {
+// origins says where every entry of the merged Ignition of parts came from.
+func origins(whole ignition.Config, parts []part) []Origin {
 	latest := map[entry]*Origin{}
-	for i, part := range parts {
-		for _, e := range entriesOf(part) {
+	for _, from := range parts {
+		for _, e := range entriesOf(from.config) {
 			before, has := latest[e.slot()]
-			now := &Origin{Kind: e.kind, Name: e.name, MachineConfig: sources[i].Name}
+			now := &Origin{Kind: e.kind, Name: e.name, MachineConfig: from.machineConfig, Pool: from.pool}
 			if has && before.Kind == e.kind {
 				now.Over = slices.Concat(before.Over, []string{before.MachineConfig})
 			}
@@ -80,7 +81,7 @@ func origins(whole ignition.Config, sources []poolv1.MachineConfig, parts []igni
 	for _, e := range entriesOf(whole) {
 		out = append(out, *latest[e.slot()])
 	}
-	return append(out, originsOfSpecs(sources)...)
+	return out
 }
 
 // originsOfSpecs says where that came from which a MachineConfig has outside of Ignition. Of lists each has its own part.

@@ -21,31 +21,41 @@ type Rendered struct {
 	Spec poolv1.MachineConfigSpec
 	// Source are the names of the MachineConfigs that were merged, in the order in which they were.
 	Source []string
-	// Origins say which MachineConfig every entry came from: Ignition's entries in the order of the document, then kernel
+	// Kubelets are the names of the pools whose kubelet section is in it: worker, then the pool itself.
+	Kubelets []string `json:"-"`
+	// Origins say which MachineConfig or pool every entry came from: Ignition's entries in the order of the document, then kernel
 	// arguments, extensions, kernelType, osImageURL and fips. A value that is a default has no origin.
 	Origins []Origin `json:"-"`
 }
 
 // Render merges the MachineConfigs of a pool: first those that the cluster's worker pool selects, then those that the
 // pool itself selects beyond them, both in the order of their names. So a pool has all of worker by construction, and
-// wins over it whatever the names are.
+// wins over it whatever the names are. With them go the kubelet sections of worker and of the pool, as drop-ins.
 //
 // Ignition is merged by ignition.Merge. kernelArguments and extensions concatenate, fips is true when any asks for it,
 // the last kernelType and osImageURL win, a kernelType "default" too. Rendered configs among configs are passed over. The same input gives the
 // same bytes and the same name.
 //
 // Errors: *NotFoundError and *DuplicateError for the pool or for worker, *SelectorError, *RenderError for a MachineConfig
-// that can't be used, *TooLargeError.
+// that can't be used, *KubeletError for a kubelet section, *TooLargeError.
 func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (*Rendered, error) {
 	p, err := OfRole(pools, role)
 	if err != nil {
 		return nil, err
 	}
-	sources, err := sourcesOf(p, pools, configs)
+	worker, err := OfRole(pools, poolv1.RoleWorker)
 	if err != nil {
 		return nil, err
 	}
-	spec, from, err := merge(sources)
+	sources, err := sourcesOf(p, worker, configs)
+	if err != nil {
+		return nil, err
+	}
+	sections, err := kubeletParts(p, worker)
+	if err != nil {
+		return nil, err
+	}
+	spec, from, err := merge(sources, sections)
 	if err != nil {
 		return nil, err
 	}
@@ -64,15 +74,14 @@ func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	for _, source := range sources {
 		rendered.Source = append(rendered.Source, source.Name)
 	}
+	for _, section := range sections {
+		rendered.Kubelets = append(rendered.Kubelets, section.pool)
+	}
 	return rendered, nil
 }
 
 // sourcesOf are the MachineConfigs that a pool renders, in the order in which they are merged.
-func sourcesOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) ([]poolv1.MachineConfig, error) {
-	worker, err := OfRole(pools, poolv1.RoleWorker)
-	if err != nil {
-		return nil, err
-	}
+func sourcesOf(p, worker *poolv1.MachineConfigPool, configs []poolv1.MachineConfig) ([]poolv1.MachineConfig, error) {
 	sources, err := selectedBy(worker, configs)
 	if err != nil || p.Spec.Role == poolv1.RoleWorker {
 		return sources, err
@@ -121,17 +130,24 @@ func isRendered(config poolv1.MachineConfig) bool {
 	return labelled || strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix)
 }
 
-// merge makes one spec of many, the later over the earlier, and says where everything in it came from.
-func merge(sources []poolv1.MachineConfig) (poolv1.MachineConfigSpec, []Origin, error) {
+// part is Ignition that goes into a rendered config, and the name of the MachineConfig or of the pool that it is from.
+type part struct {
+	config              ignition.Config
+	machineConfig, pool string
+}
+
+// merge makes one spec of many, the later over the earlier, and of the pools' sections, which have paths of their own. It
+// says where everything in it came from.
+func merge(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfigSpec, []Origin, error) {
 	fips := false
 	out := poolv1.MachineConfigSpec{FIPS: &fips, KernelType: poolv1.KernelTypeDefault}
-	var parts []ignition.Config
+	var parts []part
 	for _, source := range sources {
-		part, err := ignitionOf(source)
+		config, err := ignitionOf(source)
 		if err != nil {
 			return out, nil, err
 		}
-		parts = append(parts, part)
+		parts = append(parts, part{config: config, machineConfig: source.Name})
 		out.KernelArguments = append(out.KernelArguments, source.Spec.KernelArguments...)
 		out.Extensions = append(out.Extensions, source.Spec.Extensions...)
 		fips = fips || source.Spec.FIPS != nil && *source.Spec.FIPS
@@ -145,19 +161,28 @@ func merge(sources []poolv1.MachineConfig) (poolv1.MachineConfigSpec, []Origin, 
 	if err := kernelDevel(out, sources); err != nil {
 		return out, nil, err
 	}
-	whole := ignition.Merge(parts...)
+	whole := merged(slices.Concat(parts, sections))
 	if err := ignition.ValidateMerged(whole); err != nil {
-		return out, nil, clash(sources, parts, ignition.Validate, err)
+		return out, nil, clash(parts, ignition.Validate, err)
 	}
 	if err := ignition.Guard(piecedTogether(whole, parts)); err != nil {
-		return out, nil, clash(sources, parts, ignition.Guard, err)
+		return out, nil, clash(parts, ignition.Guard, err)
 	}
 	raw, err := ignition.Marshal(whole)
 	if err != nil {
 		return out, nil, fmt.Errorf("writing the rendered Ignition: %w", err)
 	}
 	out.Config = &runtime.RawExtension{Raw: raw}
-	return out, origins(whole, sources, parts), nil
+	return out, append(origins(whole, slices.Concat(parts, sections)), originsOfSpecs(sources)...), nil
+}
+
+// merged is the Ignition of all parts, the later over the earlier.
+func merged(parts []part) ignition.Config {
+	configs := make([]ignition.Config, len(parts))
+	for i := range parts {
+		configs[i] = parts[i].config
+	}
+	return ignition.Merge(configs...)
 }
 
 // ignitionOf reads a MachineConfig's Ignition or Butane and makes sure that it takes over nothing of Poolboot's.
@@ -212,10 +237,10 @@ func kernelDevel(out poolv1.MachineConfigSpec, sources []poolv1.MachineConfig) e
 
 // piecedTogether is as much of the merged Ignition as several MachineConfigs speak of: what none of them has, their files
 // may hold once put together.
-func piecedTogether(whole ignition.Config, parts []ignition.Config) ignition.Config {
+func piecedTogether(whole ignition.Config, parts []part) ignition.Config {
 	writers := map[string]int{}
 	for _, part := range parts {
-		for _, file := range part.Storage.Files {
+		for _, file := range part.config.Storage.Files {
 			writers[file.Path]++
 		}
 	}
@@ -229,10 +254,10 @@ func piecedTogether(whole ignition.Config, parts []ignition.Config) ignition.Con
 }
 
 // clash names the MachineConfig with which the merged Ignition stopped passing a check.
-func clash(sources []poolv1.MachineConfig, parts []ignition.Config, check func(ignition.Config) error, err error) error {
+func clash(parts []part, check func(ignition.Config) error, err error) error {
 	for i := range parts {
-		if first := check(ignition.Merge(parts[:i+1]...)); first != nil {
-			return &RenderError{MachineConfig: sources[i].Name, Path: "spec.config",
+		if first := check(merged(parts[:i+1])); first != nil {
+			return &RenderError{MachineConfig: parts[i].machineConfig, Path: "spec.config",
 				Err: fmt.Errorf("together with the MachineConfigs before it: %w", first)}
 		}
 	}

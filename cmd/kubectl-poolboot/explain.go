@@ -58,7 +58,11 @@ func (e explained) table(out io.Writer) error {
 		if len(entry.Over) > 0 {
 			over = strings.Join(entry.Over, ",")
 		}
-		fmt.Fprintf(lines, "%s\t%s\t%s\t%s\n", entry.Kind, printable(entry.Name), entry.MachineConfig, over)
+		from := entry.MachineConfig
+		if entry.Pool != "" {
+			from = "spec.kubelet of pool " + entry.Pool
+		}
+		fmt.Fprintf(lines, "%s\t%s\t%s\t%s\n", entry.Kind, printable(entry.Name), from, over)
 	}
 	return lines.Flush()
 }

@@ -9,20 +9,21 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// validateIgnition checks the config or the butane below parent: it must be readable and take over nothing of Poolboot's.
-func validateIgnition(config *runtime.RawExtension, butane string, parent *field.Path) field.ErrorList {
+// validateIgnition checks the config or the butane below parent: it must be readable and, which guard says, take over nothing
+// of Poolboot's.
+func validateIgnition(config *runtime.RawExtension, butane string, guard func(ignition.Config) error, parent *field.Path) field.ErrorList {
 	switch {
 	case config != nil && len(config.Raw) > 0:
 		parsed, err := ignition.Parse(config.Raw)
-		return ignitionErrors(parsed, err, parent.Child("config"))
+		return ignitionErrors(parsed, err, guard, parent.Child("config"))
 	case butane != "":
 		parsed, err := ignition.ParseButane(butane)
-		return ignitionErrors(parsed, err, parent.Child("butane"))
+		return ignitionErrors(parsed, err, guard, parent.Child("butane"))
 	}
 	return nil
 }
 
-func ignitionErrors(parsed ignition.Config, err error, path *field.Path) field.ErrorList {
+func ignitionErrors(parsed ignition.Config, err error, guard func(ignition.Config) error, path *field.Path) field.ErrorList {
 	var malformed *ignition.ParseError
 	if errors.As(err, &malformed) {
 		var errs field.ErrorList
@@ -39,7 +40,7 @@ func ignitionErrors(parsed ignition.Config, err error, path *field.Path) field.E
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
 	}
-	return guardErrors(ignition.Guard(parsed), path)
+	return guardErrors(guard(parsed), path)
 }
 
 // guardErrors names each entry that the guard refuses by its place below path.

@@ -29,7 +29,11 @@ var _ admission.Validator[*poolv1.MachineConfig] = &MachineConfig{}
 
 // ValidateCreate refuses a MachineConfig that no pool could render, and a rendered one that no pool did.
 func (*MachineConfig) ValidateCreate(_ context.Context, config *poolv1.MachineConfig) (admission.Warnings, error) {
-	errs := validateIgnition(config.Spec.Config, config.Spec.Butane, field.NewPath("spec"))
+	guard := ignition.Guard
+	if isRendered(config) {
+		guard = ignition.GuardRendered
+	}
+	errs := validateIgnition(config.Spec.Config, config.Spec.Butane, guard, field.NewPath("spec"))
 	errs = append(errs, guardErrors(ignition.GuardArguments(config.Spec.KernelArguments), field.NewPath("spec"))...)
 	return nil, invalid(poolv1.GroupVersion.WithKind("MachineConfig"), config, append(errs, validateRendered(config)...))
 }
@@ -67,7 +71,7 @@ func (w *MachineConfig) ValidateDelete(ctx context.Context, config *poolv1.Machi
 
 // validateRendered checks that a config with the name of a rendered one is what the name says, which is a hash of it.
 func validateRendered(config *poolv1.MachineConfig) field.ErrorList {
-	if !strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix) {
+	if !isRendered(config) {
 		return nil
 	}
 	if name, err := pool.NameFor(config.Labels[poolv1.RenderedForLabel], config.Spec); err == nil && name == config.Name {
@@ -76,4 +80,8 @@ func validateRendered(config *poolv1.MachineConfig) field.ErrorList {
 	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), config.Name, "names that start with "+poolv1.RenderedNamePrefix+
 		" are those of rendered configs, which are named by their content and never change: "+
 		"use another name, or change the MachineConfigs that it was rendered from")}
+}
+
+func isRendered(config *poolv1.MachineConfig) bool {
+	return strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix)
 }

@@ -68,6 +68,24 @@ var _ = Describe("MachineConfig webhook", func() {
 			Expect(err).NotTo(HaveOccurred())
 		})
 
+		It("are taken with what pools say of their kubelets, which no other MachineConfig may write", func() {
+			worker, infra := aPool("worker", "worker", kubelets(`{"maxPods":100}`)), aPool("infra", "infra", kubelets(`{"maxPods":500}`))
+			rendered, err := pool.Render("infra", []poolv1.MachineConfigPool{*worker, *infra}, nil)
+			Expect(err).NotTo(HaveOccurred())
+			config := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: rendered.Name, Labels: map[string]string{poolv1.RenderedForLabel: "infra"}}, Spec: rendered.Spec}
+			Expect(webhook.ValidateCreate(ctx(), config)).Error().NotTo(HaveOccurred())
+			config.Name = "50-infra"
+			Expect(webhook.ValidateCreate(ctx(), config)).Error().To(And(
+				refuse("spec.config.storage.files[0].path", "97-poolboot-worker.conf", "set spec.kubelet"), refuse("spec.config.storage.files[1].path", "98-poolboot-pool.conf")))
+		})
+
+		It("are refused with anything else that is Poolboot's", func() {
+			config := renderedConfig()
+			config.Spec.Config = raw(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf","contents":{"source":"data:,providerID:%20a"}},{"path":"/etc/hostname"}]}}`)
+			Expect(webhook.ValidateCreate(ctx(), config)).Error().To(And(
+				refuse("spec.config.storage.files[0].contents", "providerID"), refuse("spec.config.storage.files[1].path", "/etc/hostname")))
+		})
+
 		DescribeTable("are refused when it is not",
 			func(spoil func(*poolv1.MachineConfig)) {
 				config := renderedConfig()

@@ -84,6 +84,7 @@ func validatePool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool
 	errs = append(errs, validateNodeLabels(p.Spec.NodeLabels, p.Spec.Role, spec.Child("nodeLabels"))...)
 	errs = append(errs, validateTaints(p.Spec.NodeTaints, spec.Child("nodeTaints"))...)
 	errs = append(errs, validateHostLabels(p.Spec.HostLabels, takenByPools(p, others), spec.Child("hostLabels"))...)
+	errs = append(errs, validateKubelet(p, others, spec.Child("kubelet"))...)
 	for _, other := range others {
 		if other.Spec.Role == p.Spec.Role {
 			errs = append(errs, field.Invalid(spec.Child("role"), p.Spec.Role, fmt.Sprintf(

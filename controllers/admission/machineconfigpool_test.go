@@ -52,14 +52,16 @@ func nodeTaints(taints ...corev1.Taint) func(*poolv1.MachineConfigPoolSpec) {
 	return func(s *poolv1.MachineConfigPoolSpec) { s.NodeTaints = taints }
 }
 
+// webhookWith is the webhook of a management cluster with the Cluster c1 and these objects.
+func webhookWith(objects ...client.Object) *MachineConfigPool {
+	scheme := runtime.NewScheme()
+	Expect(poolv1.AddToScheme(scheme)).To(Succeed())
+	Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
+	objects = append(objects, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Namespace: "site"}})
+	return &MachineConfigPool{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}
+}
+
 var _ = Describe("MachineConfigPool webhook", func() {
-	webhookWith := func(objects ...client.Object) *MachineConfigPool {
-		scheme := runtime.NewScheme()
-		Expect(poolv1.AddToScheme(scheme)).To(Succeed())
-		Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
-		objects = append(objects, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Namespace: "site"}})
-		return &MachineConfigPool{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}
-	}
 	config := func(name string, labels map[string]string) *poolv1.MachineConfig {
 		return &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "site", Labels: labels}}
 	}

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
@@ -76,7 +77,7 @@ func validateConfigSpec(config *bootstrapv1.PoolbootConfigSpec, spec *field.Path
 		errs = append(errs, field.Invalid(spec.Child("pool"), config.Pool, controlPlane))
 	}
 	if extra := config.ExtraConfig; extra != nil {
-		errs = append(errs, validateIgnition(extra.Config, extra.Butane, spec.Child("extraConfig"))...)
+		errs = append(errs, validateIgnition(extra.Config, extra.Butane, ignition.Guard, spec.Child("extraConfig"))...)
 	}
 	return errs
 }

@@ -1,6 +1,7 @@
 package machineconfigpool
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -86,6 +88,18 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(p.Status.Configuration.Name).NotTo(Equal(old.Name))
 		Expect(string(s.rendered(p).Spec.Config.Raw)).To(ContainSubstring("data:,changed"))
 		Expect(s.Get(ctx(), client.ObjectKeyFromObject(old), old)).To(Succeed())
+	})
+
+	It("renders the kubelet sections of both pools and says so", func() {
+		for _, name := range []string{"worker", "infra"} {
+			p := s.pool(name)
+			p.Spec.Kubelet = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"maxPods":%d}`, 100*len(name))}
+			Expect(s.Update(ctx(), p)).To(Succeed())
+		}
+		p := s.reconcile("infra")
+		Expect(string(s.rendered(p).Spec.Config.Raw)).To(And(ContainSubstring("97-poolboot-worker.conf"), ContainSubstring("98-poolboot-pool.conf")))
+		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason, p.Status.Configuration.Name, "spec.kubelet of worker and infra"))
+		Expect(s.reconcile("worker")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason, "spec.kubelet of worker"))
 	})
 
 	It("gives back the old name when a change is taken back", func() {
@@ -177,6 +191,11 @@ var _ = Describe("MachineConfigPool controller", func() {
 			infra.Spec.Config = file("/etc/hostname", "mine")
 			Expect(s.Update(ctx(), infra)).To(Succeed())
 		}, poolv1.RenderFailedReason, "50-infra", "/etc/hostname"),
+		Entry("a kubelet section that no kubelet takes", func() {
+			p := s.pool("infra")
+			p.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"maxPod":5}`)}
+			Expect(s.Update(ctx(), p)).To(Succeed())
+		}, poolv1.RenderFailedReason, `MachineConfigPool "infra": spec.kubelet.maxPod: Invalid value: a KubeletConfiguration has no such field`),
 		Entry("more than etcd takes", func() {
 			s.set(infra, strings.Repeat("x", 1600000))
 		}, poolv1.RenderFailedReason, "50-infra", "bytes"),

@@ -75,10 +75,14 @@ func (s *scope) setDegraded(n count) {
 }
 
 func (s *scope) renderedMessage() string {
-	if len(s.rendered.Source) == 0 {
+	var kubelets string
+	switch {
+	case len(s.rendered.Kubelets) > 0:
+		kubelets = " and spec.kubelet of " + strings.Join(s.rendered.Kubelets, " and ")
+	case len(s.rendered.Source) == 0:
 		return s.rendered.Name + " is empty, because no MachineConfig is selected: give MachineConfigs the labels of spec.machineConfigSelector"
 	}
-	return fmt.Sprintf("%s from %d MachineConfig(s)", s.rendered.Name, len(s.rendered.Source))
+	return fmt.Sprintf("%s from %d MachineConfig(s)%s", s.rendered.Name, len(s.rendered.Source), kubelets)
 }
 
 func (s *scope) set(conditionType string, is bool, reason, message string) {

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -20,7 +21,7 @@ var infraLabels = map[string]string{"node-role.kubernetes.io/infra": ""}
 
 var _ = Describe("Machines of two pools", func() {
 	It("boot straight into their pools: no version of their Nodes was ever outside", func(ctx SpecContext) {
-		t := tenant.New(ctx, lab, 5)
+		t := tenant.New(ctx, lab, 5, withKubelets)
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 2, Labels: infraLabels})
@@ -34,6 +35,7 @@ var _ = Describe("Machines of two pools", func() {
 				Expect(verdict.Versions).To(BeNumerically(">", 1))
 				Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 				Expect(onDisk(&config, "/etc/workertest")).To(Equal("worker"))
+				expectKubelet(t.Node(ctx, &config), role)
 				if role == "infra" {
 					Expect(onDisk(&config, "/etc/infratest")).To(Equal("infra"))
 				}
@@ -41,6 +43,20 @@ var _ = Describe("Machines of two pools", func() {
 		}
 	})
 })
+
+// withKubelets gives the pools worker and infra kubelet sections: infra's says less, and in part something else.
+func withKubelets(p *poolv1.MachineConfigPool) {
+	sections := map[string]string{"worker": `{"maxPods":77,"systemReserved":{"cpu":"150m"}}`, "infra": `{"maxPods":57}`}
+	p.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(sections[p.Spec.Role])}
+}
+
+// expectKubelet holds what the kubelet of a Node says of itself against the sections of withKubelets.
+func expectKubelet(node *corev1.Node, role string) {
+	GinkgoHelper()
+	maxPods := map[string]int64{"worker": 77, "infra": 57}
+	Expect(node.Status.Capacity.Pods().Value()).To(Equal(maxPods[role]), "the pool's own section wins")
+	Expect(node.Status.Capacity.Cpu().MilliValue()-node.Status.Allocatable.Cpu().MilliValue()).To(Equal(int64(150)), "worker's holds where it says nothing")
+}
 
 // joined waits until a config's Node is Ready in its pool, works, and nothing by which its host could join again is left.
 func joined(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {

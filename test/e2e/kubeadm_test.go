@@ -42,7 +42,7 @@ var _ = Describe("A host that joins with kubeadm", func() {
 	})
 
 	It("is born in its pool, by the real kubeadm join", func(ctx SpecContext) {
-		t := tenant.New(ctx, lab, 1)
+		t := tenant.New(ctx, lab, 1, withKubelets)
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		config := deployKubeadm(ctx, t, nil)
@@ -55,6 +55,7 @@ var _ = Describe("A host that joins with kubeadm", func() {
 		Expect(node.Spec.ProviderID).To(HavePrefix("metal3://" + t.Namespace + "/" + config.Status.Host.Name + "/"))
 		Expect(node.Spec.Taints).To(ContainElement(reserved))
 		Expect(onDisk(config, "/etc/infratest")).To(Equal("infra"))
+		expectKubelet(node, "infra")
 		Expect(onDisk(config, "/var/lib/kubelet/kubeadm-flags.env")).To(And(
 			ContainSubstring("node.cluster.x-k8s.io/pool=infra"), ContainSubstring("--provider-id="+node.Spec.ProviderID),
 			ContainSubstring("infra=reserved:NoSchedule")), "what brings them back when the Node is deleted and registers anew")

@@ -24,6 +24,8 @@ discovery:
 nodeRegistration:
   # The checks are about the machine that this test runs on.
   ignorePreflightErrors: [all]
+  # What this host's kubelet must be told, because it has no hardware of its own, is in a drop-in.
+  kubeletExtraArgs: [{name: config-dir, value: /etc/kubernetes/kubelet.conf.d}]
 `
 
 var _ = Describe("The real kubeadm on a simulated host", func() {

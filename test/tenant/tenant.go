@@ -32,11 +32,16 @@ type Tenant struct {
 }
 
 // New makes a namespace with a Cluster, a worker and an infra pool with a MachineConfig each, and as many free hosts as
-// asked for.
-func New(ctx context.Context, s *site.Site, freeHosts int) *Tenant {
+// asked for. Changes are made to both pools before they are.
+func New(ctx context.Context, s *site.Site, freeHosts int, changes ...func(*poolv1.MachineConfigPool)) *Tenant {
 	t := NewEmpty(ctx, s)
 	t.CreateCluster(ctx, clusterapi.ClusterOptions{})
-	t.Create(ctx, t.Pool("worker"), t.Pool("infra"),
+	worker, infra := t.Pool("worker"), t.Pool("infra")
+	for _, change := range changes {
+		change(worker)
+		change(infra)
+	}
+	t.Create(ctx, worker, infra,
 		t.MachineConfig("00-worker", "worker", "/etc/workertest", "worker"), t.MachineConfig("51-infra", "infra", "/etc/infratest", "infra"))
 	t.AddHosts(ctx, freeHosts)
 	return t

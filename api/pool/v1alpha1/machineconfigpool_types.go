@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // MachineConfigPoolSpec says which MachineConfigs a pool renders and which Nodes belong to it.
@@ -49,6 +50,16 @@ type MachineConfigPoolSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	NodeTaints []corev1.Taint `json:"nodeTaints,omitempty"`
+
+	// kubelet is how the kubelets of the pool's machines are set up: fields of KubeletConfiguration
+	// (kubelet.config.k8s.io/v1beta1), for example maxPods or systemReserved. apiVersion and kind may be left out. What makes
+	// a kubelet its Node, or lets it join and be reached, is refused: names, taints, authentication, certificates.
+	// A pool other than worker has what the worker pool says here too, and wins over it field by field, as the kubelet merges
+	// drop-ins: objects by their keys, lists as a whole.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	Kubelet *runtime.RawExtension `json:"kubelet,omitempty"`
 
 	// hostTemplate is the name of the PoolbootConfigTemplate, in the same namespace, by which hosts boot that have no Machine:
 	// those that come with an enrolment token. Left out, the pool takes Machines only.

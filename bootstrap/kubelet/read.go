@@ -1,0 +1,100 @@
+package kubelet
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	kjson "sigs.k8s.io/json"
+)
+
+const (
+	// deepest is how deep a section may be nested; a KubeletConfiguration is half as deep.
+	deepest = 12
+	// enough mistakes are named at once.
+	enough = 20
+)
+
+// read decodes a section by Kubernetes' own type, which must have every field of it.
+func read(raw []byte, at *field.Path) (map[string]any, field.ErrorList) {
+	var fields map[string]any
+	twice, err := kjson.UnmarshalStrict(raw, &fields, kjson.DisallowDuplicateFields)
+	switch {
+	case err != nil || fields == nil:
+		return nil, field.ErrorList{field.TypeInvalid(at, field.OmitValueType{}, "must be an object with fields of a "+kind)}
+	case len(twice) > 0:
+		return nil, strictErrors(twice, at, "is there twice: remove one")
+	}
+	var errs field.ErrorList
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		whole := func(value any) any { return map[string]any{name: value} }
+		if errs = append(errs, misfits(fields[name], whole, at.Child(name), deepest)...); len(errs) > enough {
+			return nil, errs[:enough]
+		}
+	}
+	return fields, errs
+}
+
+// misfits are the innermost parts of a value that the type does not take. whole puts such a part back to where it is.
+func misfits(value any, whole func(any) any, at *field.Path, depth int) (errs field.ErrorList) {
+	if depth == 0 {
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "nothing in a "+kind+" is nested so deep: remove it")}
+	}
+	unknown, err := decode(whole(value))
+	switch value := value.(type) {
+	case nil:
+		return field.ErrorList{field.Required(at, "null says nothing: give a value, or leave it out")}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			inner := func(part any) any { return whole(map[string]any{key: part}) }
+			errs = append(errs, misfits(value[key], inner, at.Child(key), depth-1)...)
+		}
+	case []any:
+		for i, element := range value {
+			inner := func(part any) any { return whole([]any{part}) }
+			errs = append(errs, misfits(element, inner, at.Index(i), depth-1)...)
+		}
+	}
+	switch {
+	case len(errs) > 0:
+		return errs
+	case err != nil:
+		return field.ErrorList{field.TypeInvalid(at, value, whyNot(err))}
+	case len(unknown) > 0:
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "a "+kind+" has no such field: correct its name, or remove it")}
+	}
+	return nil
+}
+
+// decode says which fields the type does not know, or why it takes a value at all.
+func decode(value any) (unknown []error, err error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	return kjson.UnmarshalStrict(raw, &kubeletv1beta1.KubeletConfiguration{}, kjson.DisallowUnknownFields)
+}
+
+// whyNot says of which type a value must be.
+func whyNot(err error) string {
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) {
+		return "must be of type " + mismatch.Type.String()
+	}
+	return err.Error()
+}
+
+func strictErrors(found []error, at *field.Path, why string) (errs field.ErrorList) {
+	for _, strict := range found {
+		place := at
+		var named kjson.FieldError
+		if errors.As(strict, &named) {
+			place = field.NewPath(at.String() + "." + named.FieldPath())
+		}
+		errs = append(errs, field.Invalid(place, field.OmitValueType{}, why))
+	}
+	return errs
+}

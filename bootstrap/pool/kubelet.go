@@ -1,0 +1,123 @@
+package pool
+
+import (
+	"fmt"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"github.com/vincent-petithory/dataurl"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubelet"
+)
+
+// KubeletError says that a pool's kubelet section can't be used.
+type KubeletError struct {
+	// Pool is the name of the pool whose section it is.
+	Pool string
+	// Errs name the fields, from spec.kubelet on. They are at least one.
+	Errs field.ErrorList
+	// Inherited is true when the section is right by itself, and wrong together with that of worker.
+	Inherited bool
+}
+
+// Error names the pool, the fields and the cures.
+func (e *KubeletError) Error() string {
+	together := ""
+	if e.Inherited {
+		together = "together with the kubelet section of the pool worker: "
+	}
+	return fmt.Sprintf("MachineConfigPool %q: %s%v", e.Pool, together, e.Errs.ToAggregate())
+}
+
+// CheckKubelet refuses a kubelet section that a pool can't have, by itself or together with that of the cluster's worker
+// pool, which is nil when there is none. The error is a *KubeletError, whose Pool is worker's when that is to blame.
+func CheckKubelet(p, worker *poolv1.MachineConfigPool) error {
+	_, err := kubeletSections(p, worker)
+	return err
+}
+
+// kubeletSection is what one pool says about kubelets, and where on a host that goes.
+type kubeletSection struct {
+	kubelet.Section
+	pool, path string
+}
+
+var kubeletField = field.NewPath("spec", "kubelet")
+
+// kubeletSections are that of worker and that of the pool itself.
+func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, error) {
+	if p.Spec.Role == poolv1.RoleWorker || worker == nil {
+		only, err := kubeletSectionOf(p)
+		if err != nil {
+			return nil, err
+		}
+		if errs := only.Check(kubeletField); len(errs) > 0 {
+			return nil, &KubeletError{Pool: p.Name, Errs: errs}
+		}
+		return []kubeletSection{only}, nil
+	}
+	base, err := kubeletSections(worker, worker)
+	if err != nil {
+		return nil, err
+	}
+	own, err := kubeletSectionOf(p)
+	if err != nil {
+		return nil, err
+	}
+	whole, err := own.Over(base[0].Section)
+	if err != nil {
+		return nil, fmt.Errorf("MachineConfigPool %q: spec.kubelet: %w", p.Name, err)
+	}
+	if errs := whole.Check(kubeletField); len(errs) > 0 {
+		return nil, &KubeletError{Pool: p.Name, Errs: errs, Inherited: len(own.Check(kubeletField)) == 0}
+	}
+	return append(base, own), nil
+}
+
+func kubeletSectionOf(p *poolv1.MachineConfigPool) (kubeletSection, error) {
+	out := kubeletSection{pool: p.Name, path: ignition.PoolKubeletPath}
+	if p.Spec.Role == poolv1.RoleWorker {
+		out.path = ignition.WorkerKubeletPath
+	}
+	if p.Spec.Kubelet == nil || len(p.Spec.Kubelet.Raw) == 0 {
+		return out, nil
+	}
+	var errs field.ErrorList
+	if out.Section, errs = kubelet.Parse(p.Spec.Kubelet.Raw, kubeletField); len(errs) > 0 {
+		return out, &KubeletError{Pool: p.Name, Errs: errs}
+	}
+	return out, nil
+}
+
+// kubeletMode lets everybody on the host read a drop-in: it holds no secret.
+const kubeletMode = 0o644
+
+// kubeletParts are the drop-ins that the kubelet sections of worker and of the pool make. One that says nothing makes none.
+func kubeletParts(p, worker *poolv1.MachineConfigPool) ([]part, error) {
+	sections, err := kubeletSections(p, worker)
+	if err != nil {
+		return nil, err
+	}
+	var parts []part
+	for _, section := range sections {
+		if section.IsEmpty() {
+			continue
+		}
+		text, err := section.DropIn("spec.kubelet of the MachineConfigPool " + section.pool)
+		if err != nil {
+			return nil, err
+		}
+		config := ignition.New()
+		config.Storage.Files = []types.File{{
+			Node: types.Node{Path: section.path, Overwrite: ptr.To(true)},
+			FileEmbedded1: types.FileEmbedded1{
+				Contents: types.Resource{Source: ptr.To(dataurl.EncodeBytes(text))}, Mode: ptr.To(kubeletMode),
+			},
+		}}
+		parts = append(parts, part{config: config, pool: section.pool})
+	}
+	return parts, nil
+}

@@ -1,0 +1,118 @@
+package pool_test
+
+import (
+	"errors"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/vincent-petithory/dataurl"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// withKubelet gives a pool a kubelet section.
+func withKubelet(p poolv1.MachineConfigPool, section string) poolv1.MachineConfigPool {
+	p.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(section)}
+	return p
+}
+
+var _ = Describe("The kubelet section of a pool", func() {
+	const workerPath, poolPath = "/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf", "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf"
+	const head = "Change it there.\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	ofWorker := "# From spec.kubelet of the MachineConfigPool worker. " + head
+	ofInfra := "# From spec.kubelet of the MachineConfigPool infra. " + head
+	config := newConfig("00-worker", "worker", "/etc/motd", "worker")
+
+	render := func(role string, worker, infra poolv1.MachineConfigPool) (*pool.Rendered, error) {
+		return pool.Render(role, []poolv1.MachineConfigPool{worker, infra}, []poolv1.MachineConfig{config})
+	}
+	rendered := func(role string, worker, infra poolv1.MachineConfigPool) *pool.Rendered {
+		GinkgoHelper()
+		rendered, err := render(role, worker, infra)
+		Expect(err).NotTo(HaveOccurred())
+		return rendered
+	}
+	dropIns := func(rendered *pool.Rendered) map[string]string {
+		GinkgoHelper()
+		config, err := ignition.Parse(rendered.Spec.Config.Raw)
+		Expect(err).NotTo(HaveOccurred())
+		files := map[string]string{}
+		for _, file := range config.Storage.Files {
+			if file.Path == "/etc/motd" {
+				continue
+			}
+			Expect(file.Mode).To(HaveValue(Equal(0o644)))
+			Expect(file.Overwrite).To(HaveValue(BeTrue()))
+			url, err := dataurl.DecodeString(*file.Contents.Source)
+			Expect(err).NotTo(HaveOccurred())
+			files[file.Path] = string(url.Data)
+		}
+		return files
+	}
+
+	worker, infra := newPool("worker"), newPool("infra")
+	bigWorker, bigInfra := withKubelet(worker, `{"maxPods":100,"podsPerCore":10}`), withKubelet(infra, `{"maxPods":500}`)
+
+	It("is a drop-in, of worker's Machines and under that of a custom pool", func() {
+		Expect(dropIns(rendered("worker", bigWorker, bigInfra))).To(Equal(map[string]string{workerPath: ofWorker + "maxPods: 100\npodsPerCore: 10\n"}))
+		Expect(dropIns(rendered("infra", bigWorker, bigInfra))).To(Equal(map[string]string{
+			workerPath: ofWorker + "maxPods: 100\npodsPerCore: 10\n", poolPath: ofInfra + "maxPods: 500\n"}))
+		Expect(dropIns(rendered("infra", bigWorker, infra))).To(HaveLen(1))
+		Expect(dropIns(rendered("infra", worker, bigInfra))).To(HaveKey(poolPath))
+		Expect(workerPath < poolPath).To(BeTrue(), "the kubelet reads them in this order")
+	})
+
+	It("changes nothing when it says nothing", func() {
+		plain := rendered("infra", worker, infra)
+		for _, nothing := range []string{`{}`, `{"kind":"KubeletConfiguration","apiVersion":"kubelet.config.k8s.io/v1beta1"}`} {
+			Expect(rendered("infra", withKubelet(worker, nothing), withKubelet(infra, nothing))).To(Equal(plain))
+		}
+		Expect(rendered("worker", worker, bigInfra)).To(Equal(rendered("worker", worker, infra)))
+	})
+
+	It("changes the name with its content, and with nothing else", func() {
+		names := map[string]bool{}
+		for _, of := range [][2]poolv1.MachineConfigPool{{worker, infra}, {bigWorker, infra}, {worker, bigInfra}, {bigWorker, bigInfra}} {
+			names[rendered("infra", of[0], of[1]).Name] = true
+		}
+		Expect(names).To(HaveLen(4))
+		Expect(rendered("worker", withKubelet(worker, "{ \"podsPerCore\": 10,\n \"maxPods\": 100 }"), infra)).To(Equal(rendered("worker", bigWorker, infra)))
+	})
+
+	It("is named where things are said to come from", func() {
+		of := rendered("infra", bigWorker, bigInfra)
+		Expect(of.Source).To(Equal([]string{"00-worker"}))
+		Expect(of.Kubelets).To(Equal([]string{"worker", "infra"}))
+		Expect(of.Origins).To(ConsistOf(
+			pool.Origin{Kind: pool.KindFile, Name: "/etc/motd", MachineConfig: "00-worker"},
+			pool.Origin{Kind: pool.KindFile, Name: workerPath, Pool: "worker"},
+			pool.Origin{Kind: pool.KindFile, Name: poolPath, Pool: "infra"}))
+	})
+
+	DescribeTable("is refused with the pool and the field",
+		func(worker, infra poolv1.MachineConfigPool, want string) {
+			_, err := render("infra", worker, infra)
+			Expect(err).To(MatchError(HavePrefix(want)))
+			Expect(errors.As(err, new(*pool.KubeletError))).To(BeTrue())
+		},
+		Entry("its own", worker, withKubelet(infra, `{"maxPod":5}`), `MachineConfigPool "infra": spec.kubelet.maxPod: Invalid value`),
+		Entry("what is not a pool's", worker, withKubelet(infra, `{"providerID":"a"}`), `MachineConfigPool "infra": spec.kubelet.providerID: Forbidden`),
+		Entry("a value", worker, withKubelet(infra, `{"maxPods":-5}`), `MachineConfigPool "infra": spec.kubelet.maxPods: Invalid value: -5`),
+		Entry("worker's, also for a pool that would cover it", withKubelet(worker, `{"maxPods":-5}`), bigInfra, `MachineConfigPool "worker": spec.kubelet.maxPods: Invalid value: -5`),
+		Entry("the two together", withKubelet(worker, `{"imageGCLowThresholdPercent":78}`), withKubelet(infra, `{"imageGCHighThresholdPercent":81,"imageGCLowThresholdPercent":81}`),
+			`MachineConfigPool "infra": spec.kubelet.imageGCLowThresholdPercent`),
+		Entry("only the two together", withKubelet(worker, `{"shutdownGracePeriod":"30s"}`), withKubelet(infra, `{"shutdownGracePeriodByPodPriority":[{"priority":1,"shutdownGracePeriodSeconds":5}]}`),
+			`MachineConfigPool "infra": together with the kubelet section of the pool worker: spec.kubelet.shutdownGracePeriodByPodPriority`),
+	)
+
+	It("may lean on what worker's says", func() {
+		Expect(pool.CheckKubelet(&bigInfra, nil)).To(Succeed())
+		pulls := withKubelet(infra, `{"maxParallelImagePulls":5}`)
+		Expect(pool.CheckKubelet(&pulls, nil)).NotTo(Succeed())
+		parallel := withKubelet(worker, `{"serializeImagePulls":false}`)
+		Expect(pool.CheckKubelet(&pulls, &parallel)).To(Succeed())
+	})
+})
