@@ -83,10 +83,12 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.renderedConfigHistory, "rendered-config-history", 5,
 		"How many rendered configs of each pool to keep although nothing uses them any more: the newest of those.")
 
-	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100, "Queries a second to the management cluster's API server.")
-	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200, "Queries to the management cluster's API server in one burst.")
-	fs.Float32Var(&o.clusterCacheClientQPS, "clustercache-client-qps", 20, "Queries a second to one workload cluster's API server.")
-	fs.IntVar(&o.clusterCacheClientBurst, "clustercache-client-burst", 30, "Queries to one workload cluster's API server in one burst.")
+	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 300,
+		"Queries a second to the management cluster's API server, for each kind of object; a boot takes some 15 for its PoolbootConfig.")
+	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", 600, "Queries to the management cluster's API server in one burst, for each kind of object.")
+	fs.Float32Var(&o.clusterCacheClientQPS, "clustercache-client-qps", 100,
+		"Queries a second to one workload cluster's API server, for each kind of object; a boot takes three for its Node.")
+	fs.IntVar(&o.clusterCacheClientBurst, "clustercache-client-burst", 200, "Queries to one workload cluster's API server in one burst, for each kind of object.")
 
 	for _, c := range []struct {
 		value   *int

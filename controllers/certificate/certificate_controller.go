@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
+	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/labels"
@@ -21,6 +22,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
 const (
@@ -59,6 +61,8 @@ type Reconciler struct {
 
 	// controller is where the watches of workload clusters lead.
 	controller controller.Controller
+	// written are the certificate signing requests as this controller left them.
+	written written.Versions
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -117,7 +121,8 @@ func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, co
 		return ctrl.Result{}, err
 	}
 	requests := &certificatesv1.CertificateSigningRequestList{}
-	if err := cached.List(ctx, requests, client.UnsafeDisableDeepCopy); err != nil {
+	made := client.MatchingFields{workload.RequestorIndex: bootstrapapi.BootstrapUserPrefix + config.Status.Boot.CredentialID}
+	if err := cached.List(ctx, requests, made, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, err
 	}
 	var (
@@ -125,7 +130,7 @@ func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, co
 		failed []error
 	)
 	for i := range requests.Items {
-		if !isOurs(&requests.Items[i], config.Status.Boot.CredentialID) {
+		if !isOurs(&requests.Items[i], config.Status.Boot.CredentialID) || r.written.Behind(&requests.Items[i]) {
 			continue
 		}
 		waits, err := r.decideOne(ctx, cluster, client.ObjectKeyFromObject(config), requests.Items[i].DeepCopy())
@@ -169,6 +174,7 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 		}
 		return false, fmt.Errorf("CertificateSigningRequest %s: %w", request.Name, err)
 	}
+	r.written.Note(request)
 	// With the request as related object, or the recorder would count events on two requests as one that came twice.
 	r.Recorder.Eventf(f.config, request, kind, event, "Decide", "CertificateSigningRequest %s: %s", request.Name, why)
 	return false, nil

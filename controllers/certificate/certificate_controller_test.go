@@ -18,6 +18,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	workloads "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 var _ = Describe("The approver", func() {
@@ -38,7 +39,8 @@ var _ = Describe("The approver", func() {
 		for _, pool := range pools() {
 			management.WithObjects(&pool)
 		}
-		workload = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+		workload = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+			WithIndex(&certificatesv1.CertificateSigningRequest{}, workloads.RequestorIndex, workloads.Requestor).Build()
 		told = events.NewFakeRecorder(10)
 		c := management.Build()
 		r = &Reconciler{Client: c, APIReader: c, Recorder: told,

@@ -1,8 +1,13 @@
 package machineconfigpool
 
 import (
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -33,6 +38,25 @@ var _ = Describe("Watches", func() {
 		Entry("a PoolbootConfig that has joined and lost its record: all of the Cluster", joined(machine("m1", "", "", false)), ofPoolbootConfig, "worker", "infra"),
 		Entry("a PoolbootConfig without a pool yet: none", machine("m1", "", "", false), ofPoolbootConfig),
 	)
+
+	It("gather what happens to many PoolbootConfigs into one count", func() {
+		s := newSite(newPool("worker", "worker", 0), newPool("infra", "infra", 0))
+		clock := clocktesting.NewFakeClock(time.Now())
+		q := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request](),
+			workqueue.TypedRateLimitingQueueConfig[ctrl.Request]{Clock: clock})
+		DeferCleanup(q.ShutDown)
+		watch := gathered(s.reconciler.pools(ofPoolbootConfig))
+		for range 3 {
+			watch.Create(ctx(), event.CreateEvent{Object: machine("m1", "infra", "", false)}, q)
+			watch.Update(ctx(), event.UpdateEvent{ObjectOld: machine("m2", "worker", "", false), ObjectNew: machine("m2", "infra", "", false)}, q)
+			watch.Delete(ctx(), event.DeleteEvent{Object: machine("m3", "infra", "", false)}, q)
+		}
+		Expect(q.Len()).To(BeZero(), "before the interval is over")
+		Eventually(clock.HasWaiters).Should(BeTrue())
+		clock.Step(countInterval)
+		Eventually(q.Len).Should(Equal(2), "the pool that they are in and the one that one has left")
+		Consistently(q.Len, "50ms").Should(Equal(2))
+	})
 
 	DescribeTable("pass over what a pool does not count",
 		func(change func(*bootstrapv1.PoolbootConfig), counts bool) {

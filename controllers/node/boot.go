@@ -28,6 +28,7 @@ func (r *Reconciler) endBoot(ctx context.Context, w client.Client, config *boots
 			return false, err
 		}
 		*config = *marked
+		r.written.Note(config)
 	}
 	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: bootstrapv1.OverlayNamePrefix + string(config.UID)}}
 	if err := r.Client.Delete(ctx, overlay); client.IgnoreNotFound(err) != nil {

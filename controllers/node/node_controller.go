@@ -25,6 +25,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
 const (
@@ -60,6 +61,8 @@ type Reconciler struct {
 
 	// controller is where the watches of workload clusters lead.
 	controller controller.Controller
+	// written are the PoolbootConfigs as this controller left them.
+	written written.Versions
 }
 
 // Reconcile compares the Node of one PoolbootConfig with its record.
@@ -67,6 +70,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	config := &bootstrapv1.PoolbootConfig{}
 	if err := r.Client.Get(ctx, req.NamespacedName, config); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.written.Behind(config) {
+		return ctrl.Result{RequeueAfter: written.Patience}, nil
 	}
 	if !config.DeletionTimestamp.IsZero() || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
@@ -188,6 +194,7 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 	if err := r.Client.Status().Patch(ctx, f.config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
+	r.written.Note(f.config)
 	r.tell(before, f.config)
 	return nil
 }

@@ -23,6 +23,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
 var (
@@ -44,6 +45,9 @@ type site struct {
 	// it.
 	writes, failing int
 	late, crashed   bool
+
+	// cached is what the reconciler's cache has of the PoolbootConfig; nil when it has what stands.
+	cached *bootstrapv1.PoolbootConfig
 }
 
 func newSite(changes ...any) *site {
@@ -93,6 +97,13 @@ func (s *site) faults() interceptor.Funcs {
 		return errBroken
 	}
 	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if config, is := o.(*bootstrapv1.PoolbootConfig); is && s.cached != nil {
+				s.cached.DeepCopyInto(config)
+				return nil
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			return write(func() error { return c.Patch(ctx, o, p, opts...) })
 		},
@@ -156,6 +167,17 @@ var _ = Describe("A boot", func() {
 		Expect(stands(s, overlay)).To(BeTrue())
 		Expect(stands(s.workload, token)).To(BeTrue())
 		Expect(node.Spec.Taints).To(ContainElement(unassigned))
+	})
+
+	It("waits for the cache to see what was just written, instead of ending once more", func() {
+		s := newSite(ready)
+		before := &bootstrapv1.PoolbootConfig{}
+		Expect(s.Get(ctx, key, before)).To(Succeed())
+		s.settle(ctx)
+		s.cached = before
+		writes := s.writes
+		Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).To(Equal(ctrl.Result{RequeueAfter: written.Patience}))
+		Expect(s.writes).To(Equal(writes))
 	})
 
 	It("ends when the kubelet is Ready in its pool, whichever write fails: nothing is left of it", func() {

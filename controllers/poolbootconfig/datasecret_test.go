@@ -12,9 +12,11 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
 func reasonOf(config *bootstrapv1.PoolbootConfig, condition string) string {
@@ -38,6 +40,17 @@ var _ = Describe("The data Secret", func() {
 	usual := func() *site {
 		return newSite(newCluster(), newMachine(role("infra")), newConfig(), newPool("worker"), newPool("infra"))
 	}
+
+	It("waits for the cache to see what was just written before anything else is", func() {
+		s := usual()
+		before := &bootstrapv1.PoolbootConfig{}
+		Expect(s.Get(ctx, key, before)).To(Succeed())
+		s.settle(ctx)
+		s.cached = before
+		writes := s.writes
+		Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).To(Equal(ctrl.Result{RequeueAfter: written.Patience}))
+		Expect(s.writes).To(Equal(writes))
+	})
 
 	It("fulfils the contract and points the host to the config server", func() {
 		s := usual()

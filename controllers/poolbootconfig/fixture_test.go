@@ -60,6 +60,9 @@ type site struct {
 	writes, failing int
 	crashesAt       func(client.Object) bool
 	late, crashed   bool
+
+	// cached is what the reconciler's cache has of the PoolbootConfig; nil when it has what stands.
+	cached *bootstrapv1.PoolbootConfig
 }
 
 func newSite(objects ...client.Object) *site {
@@ -100,6 +103,13 @@ func (s *site) write(object client.Object, do func() error) error {
 
 func (s *site) faults() interceptor.Funcs {
 	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if config, is := o.(*bootstrapv1.PoolbootConfig); is && s.cached != nil {
+				s.cached.DeepCopyInto(config)
+				return nil
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return s.write(o, func() error { return c.Create(ctx, o, opts...) })
 		},

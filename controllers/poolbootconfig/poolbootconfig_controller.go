@@ -26,6 +26,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
 // conflictRetry is when to look again after another controller wrote the same PoolbootConfig first.
@@ -60,6 +61,9 @@ type Reconciler struct {
 	SyncedLabels []*regexp.Regexp
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
+
+	// written are the PoolbootConfigs as this controller left them.
+	written written.Versions
 }
 
 // scope is what one Reconcile works on.
@@ -82,6 +86,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
+	}
+	if r.written.Behind(config) {
+		return ctrl.Result{RequeueAfter: written.Patience}, nil
 	}
 	machine, cluster, err := r.owners(ctx, config)
 	if err != nil {

@@ -17,6 +17,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if err := r.Client.Status().Patch(ctx, written, locked(s.before)); err != nil {
 		return err
 	}
+	r.written.Note(written)
 	s.before, s.config = written, written.DeepCopy()
 	return nil
 }
@@ -38,6 +39,7 @@ func (r *Reconciler) annotate(ctx context.Context, s *scope, annotations map[str
 	if err := r.Client.Patch(ctx, written, locked(s.before)); err != nil {
 		return err
 	}
+	r.written.Note(written)
 	s.before.ObjectMeta = written.ObjectMeta
 	written.ObjectMeta.DeepCopyInto(&s.config.ObjectMeta)
 	return nil

@@ -31,10 +31,24 @@ func ClientOptions(userAgent string, qps float32, burst int) clustercache.Client
 	}
 }
 
+// RequestorIndex indexes certificate signing requests by who made them.
+const RequestorIndex = "spec.username"
+
+// Requestor returns what RequestorIndex finds a certificate signing request by.
+func Requestor(object client.Object) []string {
+	if request, is := object.(*certificatesv1.CertificateSigningRequest); is {
+		return []string{request.Spec.Username}
+	}
+	return nil
+}
+
 // CacheOptions are the options of the cluster cache's caches: Nodes without the lists of images and volumes that nobody
-// here reads, and of the certificate signing requests only those for kubelet client certificates.
+// here reads, and of the certificate signing requests only those for kubelet client certificates, by RequestorIndex.
 func CacheOptions() clustercache.CacheOptions {
 	return clustercache.CacheOptions{
+		Indexes: []clustercache.CacheOptionsIndex{
+			{Object: &certificatesv1.CertificateSigningRequest{}, Field: RequestorIndex, ExtractValue: Requestor},
+		},
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}: {Transform: slimNode},
