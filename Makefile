@@ -68,8 +68,12 @@ fuzz: ## Fuzz every parser for FUZZTIME each (default 20s).
 	done
 
 .PHONY: bench
-bench: ## Run the benchmarks; each prints its ratio to a peer measured in the same run.
+bench: binaries ## Run the benchmarks; each prints its ratio to a peer measured in the same run.
 	go test -run '^$$' -bench . -benchmem ./test/bench/...
+
+.PHONY: bench-storm
+bench-storm: binaries ## Boot storms of STORM hosts (default "100 1000 5000"; hours on a small machine), beside a peer.
+	STORM="$(or $(STORM),100 1000 5000)" go test -run '^$$' -bench Storm -v -timeout 6h ./test/bench/
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Lint.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -117,11 +118,17 @@ func newManager(cfg *rest.Config, log logr.Logger, ca *loopback.CA, port int) (c
 		// Other managers in this process have controllers of the same names.
 		Controller:    config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true)},
 		Metrics:       metricsserver.Options{BindAddress: "0"},
-		Cache:         setup.ManagerCacheOptions(scheme, controllerName, "", 10*time.Minute),
+		Cache:         setup.ManagerCacheOptions(scheme, ofItsOwn(controllerName), "", 10*time.Minute),
 		Client:        setup.ManagerClientOptions(),
 		WebhookServer: webhook.NewServer(webhook.Options{Host: loopback.Host, Port: port, TLSOpts: []func(*tls.Config){serve}}),
 	})
 }
+
+var started atomic.Int32
+
+// ofItsOwn makes a name for informers out of a manager's: in one process each must have another, however many managers there
+// were.
+func ofItsOwn(name string) string { return fmt.Sprintf("%s-%d", name, started.Add(1)) }
 
 // setUp registers the core's indexes, reconcilers and webhooks.
 func setUp(ctx context.Context, mgr ctrl.Manager, options Options) error {

@@ -58,7 +58,7 @@ func StartKubeadmBootstrap(ctx context.Context, cfg *rest.Config, options Option
 		Logger:     options.Log,
 		Controller: config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true)},
 		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Cache:      setup.ManagerCacheOptions(scheme, kubeadmProvider, "", 10*time.Minute),
+		Cache:      setup.ManagerCacheOptions(scheme, ofItsOwn(kubeadmProvider), "", 10*time.Minute),
 		Client:     setup.ManagerClientOptions(),
 	})
 	if err != nil {

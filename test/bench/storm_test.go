@@ -1,0 +1,121 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/onsi/gomega"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/storm"
+)
+
+// stormSizes is the environment variable with the numbers of hosts to boot, apart from each other by spaces.
+const stormSizes = "STORM"
+
+// defaultStorm is a storm that is over in about a minute.
+const defaultStorm = "50"
+
+// stormTimeout is how long one storm may take.
+const stormTimeout = time.Hour
+
+// BenchmarkStorm boots more and more hosts of one MachineDeployment, each number on a site of its own, by Poolboot and, as
+// the peer, by Cluster API's kubeadm bootstrap provider with Cluster API's own label sync. All hosts are switched on in the
+// same moment; see package storm. It needs the programs of "make binaries".
+//
+// "s-secrets" is the time from the MachineDeployment until the last data Secret, of which "s-machines" went by until Cluster
+// API had made the last Machine; "s-boot" the time from power on until the last Node was Ready in its pool; "outside" how many
+// versions of Nodes were outside it, and "orders" what an adversary made of them.
+func BenchmarkStorm(b *testing.B) {
+	gomega.RegisterTestingT(b)
+	ctrl.SetLogger(logr.Discard())
+	sizes := os.Getenv(stormSizes)
+	if sizes == "" {
+		sizes = defaultStorm
+	}
+	for _, text := range strings.Fields(sizes) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			b.Fatalf("%s=%q: write numbers of hosts", stormSizes, sizes)
+		}
+		b.Run(fmt.Sprintf("hosts=%d", n), func(b *testing.B) {
+			for b.Loop() {
+				ours := runStorm(b, n, storm.Poolboot(), func(s *site.Site, r storm.Result) { reportCosts(b, s, r, n) })
+				peers := runStorm(b, n, storm.Kubeadm(), nil)
+				report(b, "", ours)
+				report(b, "peer-", peers)
+				b.ReportMetric(ours.DataSecrets.Seconds()/peers.DataSecrets.Seconds(), "x-peer")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// runStorm boots n hosts on a new site, and has measure look at it before it is gone.
+func runStorm(b *testing.B, n int, provider storm.Provider, measure func(*site.Site, storm.Result)) storm.Result {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), stormTimeout)
+	defer cancel()
+	hardware := &storm.Hardware{}
+	s, err := site.Start(ctx, site.Options{
+		Hardware: hardware,
+		// Those of the real ones. The hosts have no heartbeat, and signing is not what is measured.
+		Concurrency: 100, RetryInterval: 30 * time.Second,
+		Flags: site.Flags{ControllerManager: []string{"--node-monitor-grace-period=1h", "--kube-api-qps=1000", "--kube-api-burst=1000"}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := s.Stop(); err != nil {
+			b.Error(err)
+		}
+	}()
+	result, err := storm.Run(ctx, s, hardware, provider, n)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Log(result)
+	if measure != nil {
+		measure(s, result)
+	}
+	return result
+}
+
+func report(b *testing.B, whose string, r storm.Result) {
+	b.ReportMetric(r.Machines.Seconds(), whose+"s-machines")
+	b.ReportMetric(r.DataSecrets.Seconds(), whose+"s-secrets")
+	b.ReportMetric((r.InPool - r.SwitchedOn).Seconds(), whose+"s-boot")
+	b.ReportMetric(r.InPool.Seconds(), whose+"s-in-pool")
+	b.ReportMetric(float64(r.Nodes.Outside), whose+"outside")
+	b.ReportMetric(float64(r.Nodes.Orders), whose+"orders")
+}
+
+// reportCosts reports what a storm took of the API servers, and of memory.
+func reportCosts(b *testing.B, s *site.Site, r storm.Result, n int) {
+	b.Helper()
+	requests, err := s.Requests(r.Began)
+	if err != nil {
+		b.Fatal(err)
+	}
+	total := 0
+	for kind, count := range requests {
+		total += count
+		b.Logf("%.2f a Machine: %+v", float64(count)/float64(n), kind)
+	}
+	b.ReportMetric(float64(total)/float64(n), "requests/machine")
+	for name, program := range map[string]*site.Program{"manager-MiB": s.Manager, "config-server-MiB": s.ConfigServer} {
+		peak, err := program.PeakMemory()
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(peak)/(1<<20), name)
+	}
+}
