@@ -142,9 +142,9 @@ func trouble(node *corev1.Node, pools []poolv1.MachineConfigPool) (reason, note 
 	var conflict *pool.ConflictError
 	switch {
 	case errors.As(err, &conflict):
-		return poolv1.NodePoolConflictReason, err.Error()
+		return poolv1.EventPoolConflict, err.Error()
 	case len(decision.Unsupported) > 0:
-		return poolv1.NodeCustomPoolUnsupportedReason, fmt.Sprintf("a control plane can't be in the pools that its labels ask for: %s: "+
+		return poolv1.EventCustomPoolUnsupported, fmt.Sprintf("a control plane can't be in the pools that its labels ask for: %s: "+
 			"it gets nothing of them; remove those labels", strings.Join(decision.Unsupported, " and "))
 	}
 	return "", ""

@@ -90,9 +90,9 @@ var _ = Describe("A Node that Poolboot did not boot", func() {
 				Expect(events[0].Note).To(ContainSubstring(part))
 			}
 		},
-		Entry("a control plane in a custom pool", node("cp-1", "control-plane", "infra"), poolv1.NodeCustomPoolUnsupportedReason, "infra", "remove those labels"),
-		Entry("a master in two", node("cp-1", "master", "worker", "infra", "storage"), poolv1.NodeCustomPoolUnsupportedReason, "infra and storage"),
-		Entry("two custom pools", node("upi-1", "infra", "storage"), poolv1.NodePoolConflictReason, "infra and storage", "remove the labels of all but one"),
+		Entry("a control plane in a custom pool", node("cp-1", "control-plane", "infra"), poolv1.EventCustomPoolUnsupported, "infra", "remove those labels"),
+		Entry("a master in two", node("cp-1", "master", "worker", "infra", "storage"), poolv1.EventCustomPoolUnsupported, "infra and storage"),
+		Entry("two custom pools", node("upi-1", "infra", "storage"), poolv1.EventPoolConflict, "infra and storage", "remove the labels of all but one"),
 	)
 
 	DescribeTable("has nothing told when nothing is wrong",

@@ -36,12 +36,12 @@ const (
 	NodeAppliedTaintsAnnotation = "pool.cluster.x-k8s.io/applied-taints"
 )
 
-// Reasons of events about Nodes that Poolboot did not boot, in their own cluster.
+// Events about Nodes that Poolboot did not boot, in their own cluster, by reason.
 const (
-	// NodePoolConflictReason: the Node's labels are those of several custom pools.
-	NodePoolConflictReason = "PoolConflict"
-	// NodeCustomPoolUnsupportedReason: a control plane's labels ask for custom pools.
-	NodeCustomPoolUnsupportedReason = "CustomPoolUnsupported"
+	// EventPoolConflict: the Node's labels are those of several custom pools.
+	EventPoolConflict = "PoolConflict"
+	// EventCustomPoolUnsupported: a control plane's labels ask for custom pools.
+	EventCustomPoolUnsupported = "CustomPoolUnsupported"
 )
 
 // ForceDeleteAnnotation with the value "true" lets a MachineConfigPool be deleted although Machines are recorded in it or other
