@@ -25,15 +25,16 @@ type convert struct {
 }
 
 func newConvert(streams genericiooptions.IOStreams) *cobra.Command {
-	c := &convert{reader: reader{streams: streams}}
+	c := &convert{reader: reader{streams: streams, takesKubelets: true}}
 	cmd := &cobra.Command{
 		Use:   "convert (-f FILE... --cluster CLUSTER -n NAMESPACE | --ignition FILE | --butane FILE)",
-		Short: "Turn OpenShift's pools and MachineConfigs into Poolboot's, or any Ignition into spec 3.5",
+		Short: "Turn OpenShift's pools, MachineConfigs and KubeletConfigs into Poolboot's, or any Ignition into spec 3.5",
 		Long: `Turn OpenShift's MachineConfigPools and MachineConfigs into Poolboot's, as YAML for kubectl apply.
 
 Names, labels, annotations and selectors are kept, and so is the Ignition, in the spec version that it is in. A pool's role
 is its name. What has no place in Poolboot is named on standard error: fields, other kinds, rendered MachineConfigs, and
-pools of the control plane with the MachineConfigs that only they select. What Poolboot would refuse to store is an error,
+pools of the control plane with the MachineConfigs that only they select. A KubeletConfig becomes the kubelet section of
+each pool that it selects; fields that are not a pool's to set, or that OpenShift computes, are named. What Poolboot would refuse to store is an error,
 and then nothing is printed.
 
 With --ignition or --butane it is one document that is turned into Ignition 3.5, the version that Poolboot works in.`,

@@ -24,6 +24,7 @@ import (
 func fromOpenShift(found *objects, cluster, namespace string) (converted []any, remarks []string, err error) {
 	remark := func(text string, args ...any) { remarks = append(remarks, fmt.Sprintf(text, args...)) }
 	pools, controlPlane := theirPools(found, remark)
+	errs := giveKubelets(found.kubelets, pools, controlPlane, remark)
 	configs := theirConfigs(found, pools, controlPlane, remark)
 	for i := range pools {
 		pools[i].ObjectMeta = portable(pools[i].ObjectMeta, namespace)
@@ -31,7 +32,9 @@ func fromOpenShift(found *objects, cluster, namespace string) (converted []any, 
 		pools[i].Spec.ClusterName = cluster
 	}
 	kept := map[string]bool{}
-	var errs []error
+	for _, config := range found.kubelets {
+		kept[openshiftKubeletKind.Kind+" "+config.Name] = true
+	}
 	for _, config := range configs {
 		config.ObjectMeta = portable(config.ObjectMeta, namespace)
 		config.SetGroupVersionKind(configKind)
@@ -89,6 +92,8 @@ func theirConfigs(found *objects, pools, controlPlane []poolv1.MachineConfigPool
 			remark("note: MachineConfig %q is left out: it is Poolboot's already", config.Name)
 		case strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix):
 			remark("note: MachineConfig %q is left out: it is rendered, and Poolboot renders its own", config.Name)
+		case slices.ContainsFunc(config.OwnerReferences, isKubeletConfig):
+			remark("note: MachineConfig %q is left out: OpenShift made it of a KubeletConfig, which is converted", config.Name)
 		case slices.ContainsFunc(controlPlane, selects) && !slices.ContainsFunc(pools, selects):
 			remark("warning: MachineConfig %q is left out: only the control plane's pool selects it", config.Name)
 		default:
@@ -97,6 +102,11 @@ func theirConfigs(found *objects, pools, controlPlane []poolv1.MachineConfigPool
 	}
 	slices.SortFunc(configs, func(a, b poolv1.MachineConfig) int { return strings.Compare(a.Name, b.Name) })
 	return configs
+}
+
+// isKubeletConfig says whether an owner is a KubeletConfig of OpenShift's.
+func isKubeletConfig(owner metav1.OwnerReference) bool {
+	return owner.Kind == openshiftKubeletKind.Kind && owner.APIVersion == openshift.String()
 }
 
 // selects says whether a pool's own machineConfigSelector selects a MachineConfig. One that is malformed selects nothing.
@@ -141,6 +151,9 @@ func storablePool(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) 
 	if len(p.Spec.NodeSelector.MatchLabels)+len(p.Spec.NodeSelector.MatchExpressions) == 0 {
 		return fmt.Errorf("MachineConfigPool %q: spec.nodeSelector: without one the pool has no Node in OpenShift, and Poolboot stores no such pool: "+
 			"set node-role.kubernetes.io/%[1]s, or leave the pool out", p.Name)
+	}
+	if err := storableKubelet(p, pools); err != nil {
+		return err
 	}
 	nodeLabels, err := pool.Labels(p)
 	if err != nil {

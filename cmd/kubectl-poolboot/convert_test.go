@@ -119,9 +119,9 @@ spec:
 	})
 
 	It("names kinds that it does not convert, and where they are", func() {
-		r := converting(openshiftWorker, "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nmetadata: {name: big}\n")
+		r := converting(openshiftWorker, "apiVersion: machineconfiguration.openshift.io/v1\nkind: ContainerRuntimeConfig\nmetadata: {name: big}\n")
 		Expect(r.code).To(BeZero())
-		Expect(r.errOut).To(MatchRegexp(`^note: .*objects.yaml: document 2: KubeletConfig "big" of machineconfiguration.openshift.io/v1 is ignored\n$`))
+		Expect(r.errOut).To(MatchRegexp(`^note: .*objects.yaml: document 2: ContainerRuntimeConfig "big" of machineconfiguration.openshift.io/v1 is ignored\n$`))
 	})
 
 	It("leaves out MachineConfigs that only the control plane's pool selects", func() {

@@ -30,6 +30,9 @@ type reader struct {
 	streams   genericiooptions.IOStreams
 	recursive bool
 	stdinRead bool
+
+	// takesKubelets has OpenShift's KubeletConfigs read too.
+	takesKubelets bool
 }
 
 // offerFiles defines the flag by which files and directories must be named, and --recursive.
@@ -48,7 +51,7 @@ func (r *reader) offerOptionalFiles(cmd *cobra.Command, names *[]string, flag, s
 
 // read reads all objects in files and directories.
 func (r *reader) read(names ...string) (*objects, error) {
-	found := &objects{notes: r.streams.ErrOut}
+	found := &objects{notes: r.streams.ErrOut, takesKubelets: r.takesKubelets}
 	for _, name := range names {
 		paths, err := r.expand(name)
 		if err != nil {

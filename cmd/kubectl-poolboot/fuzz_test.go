@@ -32,7 +32,8 @@ func FuzzFiles(f *testing.F) {
 // FuzzConvert promises that what comes out of convert is read by Poolboot without a complaint, and comes out of the same
 // objects again.
 func FuzzConvert(f *testing.F) {
-	for _, seed := range []string{openshiftWorker + "---\n" + openshiftInfra + "---\n" + infra51, openshiftMaster, "{a: b}"} {
+	for _, seed := range []string{openshiftWorker + "---\n" + openshiftInfra + "---\n" + infra51, openshiftMaster, "{a: b}",
+		labelled(openshiftInfra, "a: b") + "---\n" + theirKubelet("big", "a: b", "kubeletConfig: {maxPods: 500, providerID: x}, logLevel: 4")} {
 		f.Add(seed)
 	}
 	args := []string{"convert", "-f", "-", "--cluster", "edge", "-n", "default"}

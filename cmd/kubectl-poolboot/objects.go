@@ -24,6 +24,10 @@ type objects struct {
 	configs []poolv1.MachineConfig
 	nodes   []metav1.PartialObjectMetadata
 
+	// kubelets are OpenShift's KubeletConfigs. They are read when takesKubelets is set.
+	kubelets      []kubeletConfig
+	takesKubelets bool
+
 	// dropped are the fields of OpenShift's objects that Poolboot has no place for.
 	dropped []droppedField
 
@@ -47,14 +51,15 @@ func (p place) String() string {
 
 // Kinds that are read.
 var (
-	poolKind            = poolv1.GroupVersion.WithKind("MachineConfigPool")
-	configKind          = poolv1.GroupVersion.WithKind("MachineConfig")
-	openshiftPoolKind   = openshift.WithKind("MachineConfigPool")
-	openshiftConfigKind = openshift.WithKind("MachineConfig")
-	nodeKind            = corev1.SchemeGroupVersion.WithKind("Node")
+	poolKind             = poolv1.GroupVersion.WithKind("MachineConfigPool")
+	configKind           = poolv1.GroupVersion.WithKind("MachineConfig")
+	openshiftPoolKind    = openshift.WithKind("MachineConfigPool")
+	openshiftConfigKind  = openshift.WithKind("MachineConfig")
+	openshiftKubeletKind = openshift.WithKind("KubeletConfig")
+	nodeKind             = corev1.SchemeGroupVersion.WithKind("Node")
 
 	// named are the kinds whose names count: in the order of a render, or as a role.
-	named = []schema.GroupVersionKind{poolKind, configKind, openshiftPoolKind, openshiftConfigKind}
+	named = []schema.GroupVersionKind{poolKind, configKind, openshiftPoolKind, openshiftConfigKind, openshiftKubeletKind}
 )
 
 // strict decodes Poolboot's own kinds and takes no field that they don't have.
@@ -98,6 +103,8 @@ func (o *objects) addOf(kind schema.GroupVersionKind, at place, raw []byte) erro
 		err = o.addOpenShiftPool(raw)
 	case kind == openshiftConfigKind:
 		err = o.addOpenShiftConfig(raw)
+	case kind == openshiftKubeletKind && o.takesKubelets:
+		err = o.addOpenShiftKubelet(raw)
 	case kind == nodeKind:
 		var node metav1.PartialObjectMetadata
 		err = kjson.Unmarshal(raw, &node)
