@@ -38,8 +38,9 @@ func (e *GuardError) Error() string {
 
 // Guard refuses a configuration of a user that would take over what carries a Node's name, labels, taints or credential:
 // reserved paths, Poolboot's and the kubelet's units, the kubelet flags and settings that say which Node it is, kernel
-// arguments that do the same, and references to other configurations, which can't be checked. Reserved lists them. It
-// returns nil or a *GuardError that names every such entry.
+// arguments that do the same, and references to other configurations, which can't be checked. Reserved lists them. It also
+// refuses paths that no host can make, which Ignition finds out only there. It returns nil or a *GuardError that names every
+// such entry.
 //
 // Guard stops what is written down. Who writes MachineConfigs can run programs on a host, and is not stopped by it: of what
 // these do to a Node's labels the API server refuses what a kubelet may not.
@@ -57,6 +58,7 @@ type guard struct {
 
 func (g *guard) all(c Config) error {
 	g.references(c.Ignition.Config)
+	g.paths(c.Storage)
 	g.arguments("kernelArguments.shouldExist", textsOf(c.KernelArguments.ShouldExist))
 	g.arguments("kernelArguments.shouldNotExist", textsOf(c.KernelArguments.ShouldNotExist))
 	g.filesystems(c.Storage.Filesystems)
@@ -95,6 +97,26 @@ func (g *guard) filesystems(filesystems []types.Filesystem) {
 		if filesystem.Path != nil && hidesReserved(cleaned(*filesystem.Path)) {
 			g.refuse(fmt.Sprintf("storage.filesystems[%d].path", i), "a file system at %s would hide what Poolboot writes there: "+
 				"mount it somewhere else", *filesystem.Path)
+		}
+	}
+}
+
+func (g *guard) paths(storage types.Storage) {
+	check := func(place, path string) {
+		if strings.Contains(path, "\x00") {
+			g.refuse(place, "%q holds a NUL, which no path can: leave it out", path)
+		}
+	}
+	for i, file := range storage.Files {
+		check(fmt.Sprintf("storage.files[%d].path", i), file.Path)
+	}
+	for i, directory := range storage.Directories {
+		check(fmt.Sprintf("storage.directories[%d].path", i), directory.Path)
+	}
+	for i, link := range storage.Links {
+		check(fmt.Sprintf("storage.links[%d].path", i), link.Path)
+		if link.Target != nil {
+			check(fmt.Sprintf("storage.links[%d].target", i), *link.Target)
 		}
 	}
 }

@@ -54,6 +54,10 @@ var _ = Describe("Guard", func() {
 			Expect(refused.Entries[0].Path).To(Equal(path))
 			Expect(err).To(MatchError(ContainSubstring(why)))
 		},
+		Entry("a file with a NUL in its path", storage("files", `{"path":"/etc/a\u0000"}`), "storage.files[0].path", `"/etc/a\x00" holds a NUL`),
+		Entry("a directory with one", storage("directories", `{"path":"/etc/a\u0000"}`), "storage.directories[0].path", "leave it out"),
+		Entry("a link with one", storage("links", `{"path":"/etc/a\u0000","target":"/b"}`), "storage.links[0].path", "leave it out"),
+		Entry("a link to one", storage("links", `{"path":"/etc/a","target":"/b\u0000"}`), "storage.links[0].target", "leave it out"),
 		Entry("Poolboot's directory", fileWith("/etc/poolboot/kubelet.env", "A=b"), "storage.files[0].path", "/etc/poolboot/kubelet.env is Poolboot's: leave it out"),
 		Entry("the bootstrap kubeconfig", fileWith("/etc/kubernetes/bootstrap-kubelet.conf", ""), "storage.files[0].path", "leave it out"),
 		Entry("the kubeconfig", fileWith("/etc/kubernetes/kubelet.conf", ""), "storage.files[0].path", "leave it out"),

@@ -4,7 +4,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -64,19 +66,23 @@ var situations = map[string]struct {
 	}, `MachineConfigPool infra-0: delete one`},
 }
 
-// reasons are all that the API names, by the constants' own names.
+// reasons are all that the API names for pools, by the constants' own names.
 func reasons() map[string]string {
-	file, err := parser.ParseFile(token.NewFileSet(), "../../api/pool/v1alpha1/constants.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../../api/pool/v1alpha1/constants.go", nil, parser.ParseComments)
 	if err != nil {
 		panic(err)
 	}
 	named := map[string]string{}
-	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, is := n.(*ast.ValueSpec); is && strings.HasSuffix(spec.Names[0].Name, "Reason") {
-			named[spec.Names[0].Name], _ = strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+	for _, declaration := range file.Decls {
+		block, is := declaration.(*ast.GenDecl)
+		if !is || !strings.HasPrefix(block.Doc.Text(), "Reasons of the conditions of a MachineConfigPool.") {
+			continue
 		}
-		return true
-	})
+		for _, spec := range block.Specs {
+			constant := spec.(*ast.ValueSpec)
+			named[constant.Names[0].Name], _ = strconv.Unquote(constant.Values[0].(*ast.BasicLit).Value)
+		}
+	}
 	return named
 }
 
@@ -125,6 +131,10 @@ var _ = Describe("The conditions of a pool", func() {
 				poolv1.RenderDegradedCondition, poolv1.NodeDegradedCondition))
 		})
 	}
+
+	It("have every reason that is looked at here", func() {
+		Expect(slices.Sorted(maps.Values(reasons()))).To(Equal(slices.Sorted(maps.Keys(situations))))
+	})
 
 	It("count the Machines that are recorded in it as OpenShift counts", func() {
 		name := s.pool("infra").Status.Configuration.Name

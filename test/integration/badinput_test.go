@@ -134,6 +134,26 @@ var _ = Describe("What can't be", func() {
 		Entry("a rendered config that nobody rendered", func(t *tenant.Tenant) client.Object {
 			return t.MachineConfig("rendered-infra-00000000000000000000000000000000", "infra", "/etc/a", "a")
 		}, "rendered-"),
+		Entry("a role that is no DNS label", func(t *tenant.Tenant) client.Object { return poolOf(t, "In_fra") }, "spec.role", "should match"),
+		Entry("a role that is too long", func(t *tenant.Tenant) client.Object { return poolOf(t, strings.Repeat("a", 64)) }, "spec.role", "63"),
+		Entry("no role", func(t *tenant.Tenant) client.Object { return poolOf(t, "") }, "spec.role"),
+		Entry("a selector that selects no Node", func(t *tenant.Tenant) client.Object {
+			pool := t.Pool("infra")
+			pool.Spec.NodeSelector = &metav1.LabelSelector{}
+			return pool
+		}, "spec.nodeSelector", "matches nothing: leave it out"),
+		Entry("a label with another value than the selector's", func(t *tenant.Tenant) client.Object {
+			pool := t.Pool("infra")
+			pool.Spec.NodeLabels = map[string]string{"node-role.kubernetes.io/infra": "yes"}
+			return pool
+		}, "spec.nodeLabels"),
+		Entry("a taint with two values", func(t *tenant.Tenant) client.Object {
+			pool := t.Pool("infra")
+			for _, value := range []string{"a", "b"} {
+				pool.Spec.NodeTaints = append(pool.Spec.NodeTaints, corev1.Taint{Key: "example.com/a", Value: value, Effect: corev1.TaintEffectNoSchedule})
+			}
+			return pool
+		}, "spec.nodeTaints[1]", "Duplicate"),
 		Entry("a control plane pool", func(t *tenant.Tenant) client.Object { return t.Pool("control-plane") }, "spec", "control-plane"),
 		Entry("a join by two ways", func(*tenant.Tenant) client.Object {
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
@@ -159,6 +179,13 @@ var _ = Describe("What can't be", func() {
 		Expect(lab.ManagementClient.Patch(ctx, rendered, client.MergeFrom(before))).To(MatchError(ContainSubstring("rendered")))
 	})
 })
+
+// poolOf is a pool with any role; Pool's is its name too.
+func poolOf(t *tenant.Tenant, role string) *poolv1.MachineConfigPool {
+	pool := t.Pool("bad")
+	pool.Spec.Role = role
+	return pool
+}
 
 func raw(t *tenant.Tenant, ignition string) *poolv1.MachineConfig {
 	config := t.MachineConfig("bad", "infra", "/etc/a", "a")

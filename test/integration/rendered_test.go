@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -113,6 +114,34 @@ var _ = Describe("Rendered configs", func() {
 		for _, kind := range []string{poolv1.DegradedCondition, poolv1.RenderDegradedCondition} {
 			Consistently(ctx, poolCondition(infra, kind)).WithTimeout(time.Second / 2).Should(HavePrefix("False"))
 		}
+	})
+
+	It("may be deleted by hand again and again while a host boots with them: it boots, and nothing degrades", func(ctx SpecContext) {
+		name, err := handedOut(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		first, err := rendered(name)(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		host := func() error {
+			if config.Status.Host == nil {
+				return errors.New("no host yet")
+			}
+			_, err := hosts.of(client.ObjectKey{Namespace: config.Status.Host.Namespace, Name: config.Status.Host.Name}).got()
+			return err
+		}
+		deletions := 0
+		Eventually(ctx, func(g Gomega) {
+			if lab.ManagementClient.Delete(ctx, &poolv1.MachineConfig{ObjectMeta: first.ObjectMeta}) == nil {
+				deletions++
+			}
+			Expect(poolCondition(infra, poolv1.DegradedCondition)(ctx)).To(HavePrefix("False"))
+			g.Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
+			g.Expect(host()).To(Succeed())
+		}).WithPolling(20 * time.Millisecond).Should(Succeed())
+		Expect(deletions).To(BeNumerically(">", 3))
+		Expect(config.Status.Configuration).To(Equal(name))
+		Eventually(ctx, rendered(name)).Should(HaveField("Spec", Equal(first.Spec)))
 	})
 
 	It("that a host was told to fetch and that can't be made again leave no host waiting: it gets what its pool hands out now", func(ctx SpecContext) {

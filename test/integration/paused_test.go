@@ -1,0 +1,71 @@
+package integration
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
+)
+
+var _ = Describe("A paused pool", func() {
+	It("goes on rendering, shows that as OpenShift's does, and new Machines boot with what its Nodes run, also when its status was lost", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		infra := t.Pool("infra")
+		Eventually(ctx, rendersFrom(infra)).Should(HaveLen(2))
+		deployment := t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		asking(ctx, t, t.Config(ctx, "infra"))
+		runs := infra.Status.Configuration.Name
+		pause := func(is string) {
+			GinkgoHelper()
+			_, err := lab.Kubectl(ctx, lab.Management, "patch", "pool", "infra", "--namespace", t.Namespace, "--type", "merge", "-p", `{"spec":{"paused":`+is+`}}`)
+			Expect(err).NotTo(HaveOccurred())
+		}
+
+		pause("true")
+		t.Create(ctx, t.MachineConfig("60-waits", "infra", "/etc/waits", "waits"))
+		Eventually(ctx, poolCondition(infra, poolv1.UpdatedCondition)).Should(And(HavePrefix("False Paused"), ContainSubstring("set spec.paused to false")))
+		Expect(infra.Status.ObservedGeneration).To(Equal(infra.Generation))
+		table, err := lab.Kubectl(ctx, lab.Management, "get", "pool", "infra", "--namespace", t.Namespace, "--no-headers")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(strings.Fields(table)[:8]).To(Equal([]string{"infra", "infra", runs, "False", "False", "False", "1", "0"}))
+		why, err := poolCondition(infra, poolv1.UpdatedCondition)(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		var rendered poolv1.MachineConfigList
+		Expect(lab.ManagementClient.List(ctx, &rendered, client.InNamespace(t.Namespace), client.MatchingLabels{poolv1.RenderedForLabel: "infra"})).To(Succeed())
+		Expect(rendered.Items).To(ContainElement(HaveField("Name", Satisfy(func(name string) bool {
+			return name != runs && strings.Contains(why, name+" waits")
+		}))))
+
+		By("losing its status")
+		t.Pause(ctx, true)
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
+		infra.Status = poolv1.MachineConfigPoolStatus{}
+		Expect(lab.ManagementClient.Status().Update(ctx, infra)).To(Succeed())
+		t.Pause(ctx, false)
+		handedOut := func(ctx context.Context) (string, error) {
+			if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra); err != nil || infra.Status.Configuration == nil {
+				return "", err
+			}
+			return infra.Status.Configuration.Name, nil
+		}
+		Eventually(ctx, handedOut).Should(Equal(runs))
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+		t.Scale(ctx, deployment, 2)
+		t.AddHost(ctx, t.HostName(1))
+		Eventually(ctx, func() (booted []string) {
+			for _, config := range t.Configs(ctx, "infra") {
+				booted = append(booted, config.Status.Configuration)
+			}
+			return booted
+		}).Should(Equal([]string{runs, runs}))
+
+		pause("false")
+		Eventually(ctx, handedOut).ShouldNot(Equal(runs))
+		Expect(infra.Annotations).NotTo(HaveKey(poolv1.PausedConfigurationAnnotation))
+	})
+})
