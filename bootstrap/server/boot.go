@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -90,7 +91,7 @@ func (s *Server) waitForBoot(ctx context.Context, record Record) (*boot, error) 
 				return ready, nil
 			}
 		case <-held.Done():
-			if ctx.Err() != nil {
+			if errors.Is(ctx.Err(), context.Canceled) {
 				result = "gone"
 			}
 			if record.Pending != "" {

@@ -47,6 +47,8 @@ func serve(w *world, wait time.Duration) *site {
 	s.handler = server.New(server.Options{
 		ExternalURL: external,
 		Records:     w,
+		Enrolments:  enrolmentsOf{w},
+		Admissions:  enrolmentsOf{w},
 		Overlays:    overlaysOf{w},
 		Rendered:    renderedOf{w},
 		Boots:       w,

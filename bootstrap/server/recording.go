@@ -25,16 +25,17 @@ const (
 // recording writes boots into PoolbootConfigs, as seldom as will do. What it remembers only saves writes while the
 // records that it is shown lag behind them; a new server begins with none of it.
 type recording struct {
-	to  BootRecorder
-	now func() time.Time
+	to         BootRecorder
+	admissions AdmissionRecorder
+	now        func() time.Time
 
 	mu        sync.Mutex
-	requested *lru.Cache // types.UID → time.Time
+	requested *lru.Cache // types.UID, or a host that wants to be admitted, → time.Time
 	served    *lru.Cache // types.UID → the Overlay's Version
 }
 
-func newRecording(to BootRecorder, now func() time.Time) *recording {
-	return &recording{to: to, now: now, requested: lru.New(maxRemembered), served: lru.New(maxRemembered)}
+func newRecording(to BootRecorder, admissions AdmissionRecorder, now func() time.Time) *recording {
+	return &recording{to: to, admissions: admissions, now: now, requested: lru.New(maxRemembered), served: lru.New(maxRemembered)}
 }
 
 // request records that a host asked while no fresh overlay stood, unless that was recorded moments ago.

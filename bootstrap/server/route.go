@@ -10,22 +10,27 @@ import (
 
 // Kinds of paths, as metrics and the access log name them.
 const (
-	kindConfig   = "config"
-	kindRendered = "rendered"
-	kindHealth   = "health"
-	kindUnknown  = "unknown"
+	kindConfig    = "config"
+	kindEnrolment = "enrolment"
+	kindRendered  = "rendered"
+	kindHealth    = "health"
+	kindUnknown   = "unknown"
 )
 
 // pointerParameter carries the pointer id in the URL of a rendered config, so that a wrong token (never succeeds) can be
 // told from an unknown machine (may still be restored).
 const pointerParameter = "pointer"
 
+// nameParameter carries the name that a host without a Machine wants to have.
+const nameParameter = "name"
+
 // route is a parsed URL of the server.
 type route struct {
 	kind      string
 	pointerID string
+	role      string // enrolments only
 	namespace string // rendered configs only
-	name      string // rendered configs only
+	name      string // of the rendered config, or what a host wants to be called
 }
 
 var (
@@ -44,6 +49,8 @@ func parseRoute(u *url.URL) route {
 	switch {
 	case u.Path == "/healthz" || u.Path == "/readyz":
 		return route{kind: kindHealth}
+	case len(parts) == 3 && parts[1] == kindConfig && labelPattern.MatchString(parts[2]):
+		return route{kind: kindEnrolment, role: parts[2], name: u.Query().Get(nameParameter)}
 	case len(parts) == 4 && parts[1] == kindConfig && labelPattern.MatchString(parts[2]) && pointerIDPattern.MatchString(parts[3]):
 		return route{kind: kindConfig, pointerID: parts[3]}
 	case len(parts) == 4 && parts[1] == kindRendered && labelPattern.MatchString(parts[2]) && renderedPattern.MatchString(parts[3]):

@@ -22,12 +22,14 @@ type Options struct {
 	// ExternalURL is the URL by which hosts reach the server.
 	ExternalURL *url.URL
 
-	Records  Records
-	Overlays Overlays
-	Rendered RenderedConfigs
-	Boots    BootRecorder
-	Metrics  *Metrics
-	Log      logr.Logger
+	Records    Records
+	Enrolments Enrolments
+	Overlays   Overlays
+	Rendered   RenderedConfigs
+	Boots      BootRecorder
+	Admissions AdmissionRecorder
+	Metrics    *Metrics
+	Log        logr.Logger
 
 	// Ready returns why the server is not ready to serve, or nil.
 	Ready func() error
@@ -60,15 +62,24 @@ func New(o Options) *Server {
 		opts:      o,
 		rendered:  newRenderedBytes(o.Rendered, o.Metrics),
 		changes:   newChanges(),
-		recording: newRecording(o.Boots, o.Now),
+		recording: newRecording(o.Boots, o.Admissions, o.Now),
 	}
 }
 
 func overlayKey(config types.UID) string           { return "overlay/" + string(config) }
 func renderedKey(name types.NamespacedName) string { return "rendered/" + name.String() }
 
+func enrolmentKey(name types.NamespacedName) string { return "enrolment/" + name.String() }
+func pointerKey(id string) string                   { return "pointer/" + id }
+
 // OverlayChanged tells the server that the overlay of a PoolbootConfig came, changed or went.
 func (s *Server) OverlayChanged(config types.UID) { s.changes.notify(overlayKey(config)) }
+
+// RecordChanged tells the server that the PoolbootConfig of a pointer id came, changed or went.
+func (s *Server) RecordChanged(pointerID string) { s.changes.notify(pointerKey(pointerID)) }
+
+// EnrolmentChanged tells the server that an enrolment came, changed or went.
+func (s *Server) EnrolmentChanged(name types.NamespacedName) { s.changes.notify(enrolmentKey(name)) }
 
 // RenderedChanged tells the server that a rendered config came, changed or went.
 func (s *Server) RenderedChanged(name types.NamespacedName) {
@@ -121,6 +132,9 @@ func (s *Server) answer(ctx context.Context, w *answer, r *http.Request, to rout
 	if to.kind == kindHealth {
 		return s.health(w, r)
 	}
+	if to.kind == kindEnrolment {
+		return s.serveEnrolled(ctx, w, r, to)
+	}
 	token := bearerToken(r)
 	record, err := s.authenticate(ctx, to.pointerID, token)
 	if err != nil {
@@ -130,6 +144,9 @@ func (s *Server) answer(ctx context.Context, w *answer, r *http.Request, to rout
 	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("PoolbootConfig", w.config))
 	if to.kind == kindRendered {
 		return s.serveRendered(ctx, w, r, *record, to)
+	}
+	if record.Enrolment != "" {
+		return unauthorized("a host that enrols asks by its name, not by a pointer id")
 	}
 	return s.serveConfig(ctx, w, r, *record, to.pointerID, token)
 }
@@ -146,7 +163,10 @@ func (s *Server) authenticate(ctx context.Context, pointerID, token string) (*Re
 	known := false
 	for i := range records {
 		if records[i].accepts(token) {
-			return &records[i], nil
+			if records[i].Enrolment != "" {
+				err = s.enrolmentStands(ctx, records[i])
+			}
+			return &records[i], err
 		}
 		known = known || records[i].TokenSHA256 != ""
 	}

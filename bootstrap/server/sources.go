@@ -20,15 +20,54 @@ type Record struct {
 	// RequestedTime, PreparedTime and ServedTime are those of status.boot; zero when not set.
 	RequestedTime, PreparedTime, ServedTime time.Time
 
+	// Enrolment names the Enrolment by which a host without a Machine was admitted, and EnrolledFrom is the address that it
+	// came from; empty for the host of a Machine.
+	Enrolment, EnrolledFrom string
+
 	// Pending says, for people, what the boot waits for; empty when nothing is known.
 	Pending string
 }
 
-// Records finds PoolbootConfigs.
+// Records finds PoolbootConfigs. Whoever implements it calls Server.RecordChanged after every change.
 type Records interface {
 	// ByPointerID returns the PoolbootConfigs whose pointer has that id: one, or none. There are several where a backup
 	// was restored beside its original; the token then tells which of them a host belongs to.
 	ByPointerID(ctx context.Context, id string) ([]Record, error)
+}
+
+// Enrolment is what the server needs to know of an enrolment token.
+type Enrolment struct {
+	types.NamespacedName
+
+	// Role is that of the pool which hosts are admitted to, Names the pattern of the names that they may take.
+	Role, Names string
+
+	// Expires is when the token ends.
+	Expires time.Time
+
+	// Requests are hosts that asked and are not admitted, by name.
+	Requests map[string]EnrolmentRequest
+}
+
+// EnrolmentRequest is a host that asked to be admitted.
+type EnrolmentRequest struct {
+	Time    time.Time
+	Address string
+	// Refused is why it is not admitted; empty while that is not decided.
+	Refused string
+}
+
+// Enrolments finds enrolments. Whoever implements it calls Server.EnrolmentChanged after every change.
+type Enrolments interface {
+	// ByTokenSHA256 returns the enrolments of a token, by its SHA-256 in hex: one, or none. There are several where one
+	// token is in several Secrets.
+	ByTokenSHA256(ctx context.Context, sum string) ([]Enrolment, error)
+}
+
+// AdmissionRecorder writes into an enrolment that a host asks. It must touch no other field.
+type AdmissionRecorder interface {
+	// Asked sets status.requests[name].
+	Asked(ctx context.Context, enrolment Enrolment, name, address, tokenSHA256 string, at time.Time) error
 }
 
 // Overlay is the configuration of one machine, made when its host asked.

@@ -39,6 +39,9 @@ type world struct {
 	records   map[string][]server.Record // by pointer id
 	overlays  map[types.UID]server.Overlay
 	rendered  map[types.NamespacedName]*poolv1.MachineConfig
+	enrolled  map[string][]server.Enrolment // by the token's hash
+	asks      []string                      // names, of hosts that want to be admitted
+	onAsk     func(name, address string)
 	asked     int // requests that came as far as looking for their record
 	reads     int // of rendered configs
 	onRead    func()
@@ -56,6 +59,7 @@ func newWorld() *world {
 		records:  map[string][]server.Record{},
 		overlays: map[types.UID]server.Overlay{},
 		rendered: map[types.NamespacedName]*poolv1.MachineConfig{},
+		enrolled: map[string][]server.Enrolment{},
 	}
 }
 

@@ -24,7 +24,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, builder.AddToScheme(scheme)
 }
 
-// newCache returns a cache of just what the server answers from: PoolbootConfigs, rendered MachineConfigs, and the overlay
+// newCache returns a cache of just what the server answers from: PoolbootConfigs, rendered MachineConfigs, Enrolments, and the overlay
 // Secrets of the server's own namespace. Reading any other kind from it fails.
 func newCache(config *rest.Config, scheme *runtime.Scheme, o *options) (cache.Cache, error) {
 	rendered, err := having(poolv1.RenderedForLabel)
@@ -46,6 +46,7 @@ func newCache(config *rest.Config, scheme *runtime.Scheme, o *options) (cache.Ca
 		ByObject: map[client.Object]cache.ByObject{
 			&bootstrapv1.PoolbootConfig{}: {Namespaces: watched, Transform: withoutSpec},
 			&poolv1.MachineConfig{}:       {Namespaces: watched, Label: rendered},
+			&poolv1.Enrolment{}:           {Namespaces: watched},
 			&corev1.Secret{}:              {Namespaces: map[string]cache.Config{o.namespace: {}}, Label: overlay},
 		},
 	})
@@ -68,13 +69,30 @@ func withoutSpec(object any) (any, error) {
 	return object, nil
 }
 
-// watchChanges starts the informers and tells the server of every change of an overlay or a rendered config. The informers
+// watchChanges starts the informers and tells the server of every change of what hosts wait for. The informers
 // store a change before they tell of it, so who looks after being told sees it.
 func watchChanges(ctx context.Context, objects cache.Cache, to *server.Server) error {
 	if err := objects.IndexField(ctx, &bootstrapv1.PoolbootConfig{}, pointerIDIndex, pointerID); err != nil {
 		return err
 	}
-	err := tell(ctx, objects, &corev1.Secret{}, func(secret client.Object) {
+	if err := objects.IndexField(ctx, &poolv1.Enrolment{}, tokenIndex, tokenSHA256); err != nil {
+		return err
+	}
+	err := tell(ctx, objects, &bootstrapv1.PoolbootConfig{}, func(config client.Object) {
+		for _, id := range pointerID(config) {
+			to.RecordChanged(id)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	err = tell(ctx, objects, &poolv1.Enrolment{}, func(enrolment client.Object) {
+		to.EnrolmentChanged(client.ObjectKeyFromObject(enrolment))
+	})
+	if err != nil {
+		return err
+	}
+	err = tell(ctx, objects, &corev1.Secret{}, func(secret client.Object) {
 		to.OverlayChanged(types.UID(secret.GetLabels()[bootstrapv1.OverlayLabel]))
 	})
 	if err != nil {

@@ -48,6 +48,8 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		RequestedTime:  timeOf(boot.RequestedTime),
 		PreparedTime:   timeOf(boot.PreparedTime),
 		ServedTime:     timeOf(boot.ServedTime),
+		Enrolment:      config.Annotations[bootstrapv1.EnrolmentAnnotation],
+		EnrolledFrom:   config.Annotations[bootstrapv1.EnrolledFromAnnotation],
 		Pending:        pending(config),
 	}
 }

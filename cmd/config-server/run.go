@@ -95,6 +95,8 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 	p.handler = server.New(server.Options{
 		ExternalURL: external,
 		Records:     records{p.objects},
+		Enrolments:  enrolments{p.objects},
+		Admissions:  admissionRecorder{writer},
 		Overlays:    overlays{p.objects, o.namespace},
 		Rendered:    renderedConfigs{p.objects},
 		Boots:       bootRecorder{writer},

@@ -38,6 +38,7 @@ type options struct {
 
 	clusterCacheConcurrency, poolbootConfigConcurrency, bootConcurrency   int
 	nodeConcurrency, certificateConcurrency, machineConfigPoolConcurrency int
+	enrolmentConcurrency                                                  int
 
 	manager flags.ManagerOptions
 	logs    *logs.Options
@@ -101,6 +102,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		{&o.nodeConcurrency, "node-concurrency", "Nodes compared with their record"},
 		{&o.certificateConcurrency, "certificate-concurrency", "certificate signing requests judged"},
 		{&o.machineConfigPoolConcurrency, "machineconfigpool-concurrency", "MachineConfigPools rendered"},
+		{&o.enrolmentConcurrency, "enrolment-concurrency", "enrolment tokens worked on"},
 	} {
 		fs.IntVar(c.value, c.name, 10, "Number of "+c.objects+" at the same time.")
 	}

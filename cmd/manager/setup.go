@@ -14,6 +14,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/admission"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/boot"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/certificate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/enrolment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/foreignnode"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfigpool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/node"
@@ -86,6 +87,10 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 		{&certificate.Reconciler{
 			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
 		}, opts.certificateConcurrency},
+		{&enrolment.Reconciler{
+			Client: cached, APIReader: live, WatchFilterValue: opts.watchFilter,
+			ServerURL: opts.configServerURL, ServerCA: caFile(opts.configServerCAFile).read,
+		}, opts.enrolmentConcurrency},
 	} {
 		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: r.concurrency}); err != nil {
 			return fmt.Errorf("controllers: %w", err)

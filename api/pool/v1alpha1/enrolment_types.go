@@ -76,6 +76,11 @@ type EnrolmentRequest struct {
 	// +kubebuilder:validation:MaxLength=64
 	Address string `json:"address,omitempty"`
 
+	// tokenSHA256 is the SHA-256 of the token that it presented, in hex.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	TokenSHA256 string `json:"tokenSHA256,omitempty"`
+
 	// refused is why it was not admitted; empty while that is not decided.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -165,13 +170,16 @@ const (
 	EnrolmentExpiredReason      = "Expired"
 	EnrolmentUsedUpReason       = "UsedUp"
 	EnrolmentPoolNotFoundReason = "PoolNotFound"
-	EnrolmentNotAdmittedReason  = "PoolTakesMachinesOnly"
+	EnrolmentNoTemplateReason   = "PoolTakesMachinesOnly"
+	EnrolmentBadTemplateReason  = "TemplateNotUsable"
 )
 
 // Events of an enrolment, on the pool, on the Enrolment and, once there is one, on the host's PoolbootConfig.
 const (
 	// EventHostAdmitted is one use of an enrolment token.
 	EventHostAdmitted = "HostAdmitted"
+	// EventHostRelocated is an admitted host that asks from another address now, which is no further use.
+	EventHostRelocated = "HostRelocated"
 	// EventHostRefused is a host that presented a valid token and was not admitted.
 	EventHostRefused = "HostRefused"
 )

@@ -1,0 +1,88 @@
+// Package enrol knows enrolment tokens: what the Secret of one must hold, which names it lets hosts take, and by which
+// pointer id a host that was admitted is known to the config server. It is pure: no client, no I/O.
+package enrol
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// MaxUses is the most names that one token may give out: the list of them is kept in one object.
+const MaxUses = 1000
+
+// tokenPattern is the b64token of RFC 6750, long enough that its hash gives nothing away.
+var tokenPattern = regexp.MustCompile(`^[A-Za-z0-9._~+/-]{32,512}=*$`)
+
+// SecretError is what is wrong with the Secret of an enrolment token.
+type SecretError struct{ Key, Why string }
+
+func (e *SecretError) Error() string { return fmt.Sprintf("data.%s: %s", e.Key, e.Why) }
+
+// Read returns what a Secret of type poolv1.EnrolmentTokenType says, with nobody admitted. Errors are *SecretError.
+func Read(secret *corev1.Secret) (poolv1.EnrolmentSpec, error) {
+	said := func(key string) string { return string(secret.Data[key]) }
+	wrong := func(key, why string, args ...any) (poolv1.EnrolmentSpec, error) {
+		return poolv1.EnrolmentSpec{}, &SecretError{Key: key, Why: fmt.Sprintf(why, args...)}
+	}
+	spec := poolv1.EnrolmentSpec{
+		ClusterName: secret.Labels[clusterv1.ClusterNameLabel], Role: said(poolv1.EnrolmentRoleKey), Names: said(poolv1.EnrolmentNamesKey),
+	}
+	if problems := validation.IsDNS1123Label(spec.Role); len(problems) > 0 {
+		return wrong(poolv1.EnrolmentRoleKey, "%q is no role of a pool: %s", spec.Role, strings.Join(problems, "; "))
+	}
+	if _, err := path.Match(spec.Names, ""); err != nil || spec.Names == "" || len(spec.Names) > validation.DNS1123SubdomainMaxLength {
+		return wrong(poolv1.EnrolmentNamesKey, "%q is no pattern of names: write one such as edge-*", spec.Names)
+	}
+	uses, err := strconv.ParseInt(said(poolv1.EnrolmentUsesKey), 10, 32)
+	if err != nil || uses < 1 || uses > MaxUses {
+		return wrong(poolv1.EnrolmentUsesKey, "%q must be a number from 1 to %d", said(poolv1.EnrolmentUsesKey), MaxUses)
+	}
+	spec.Uses = int32(uses)
+	expires, err := time.Parse(time.RFC3339, said(poolv1.EnrolmentExpiresKey))
+	if err != nil {
+		return wrong(poolv1.EnrolmentExpiresKey, "%q must be a time such as %s", said(poolv1.EnrolmentExpiresKey), time.DateOnly+"T15:04:05Z")
+	}
+	spec.Expires = &metav1.Time{Time: expires}
+	if !tokenPattern.MatchString(said(poolv1.EnrolmentTokenKey)) {
+		return wrong(poolv1.EnrolmentTokenKey, "it must be 32 random characters or more, of those that a bearer token may have")
+	}
+	spec.TokenSHA256 = Hash(said(poolv1.EnrolmentTokenKey))
+	return spec, nil
+}
+
+// Hash is what is told of a token to those who must not have it: its SHA-256, in hex.
+func Hash(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// Allows says why a host may not take a name; "" when it may. The name becomes a Node's, and a label's value on it.
+func Allows(pattern, name string) string {
+	if problems := append(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)...); len(problems) > 0 {
+		return "it can't be the name of a Node: " + strings.Join(problems, "; ")
+	}
+	if match, err := path.Match(pattern, name); err != nil || !match {
+		return fmt.Sprintf("the token is for names like %s", pattern)
+	}
+	return ""
+}
+
+// PointerID is the pointer id of a host that was admitted under a name. Both sides work it out, so that neither has to tell
+// the other, and it stays the same when the objects move to another management cluster.
+func PointerID(namespace, enrolment, name string) string {
+	sum := sha256.Sum256([]byte(namespace + "/" + enrolment + "/" + name))
+	return "enrolled-" + hex.EncodeToString(sum[:16])
+}

@@ -1,0 +1,131 @@
+package enrol_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+)
+
+func TestEnrol(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "enrol")
+}
+
+const token = "v1Wq0J2m8T5s7Yd3Kc9RbNfXzLhPgQaE"
+
+// edge is a Secret that has all that it needs, changed by a key.
+func edge(change ...string) *corev1.Secret {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"cluster.x-k8s.io/cluster-name": "site"}},
+		Data: map[string][]byte{
+			"token": []byte(token), "role": []byte("infra"), "names": []byte("edge-*"), "uses": []byte("20"), "expires": []byte("2030-01-02T03:04:05Z"),
+		},
+	}
+	if len(change) > 0 {
+		secret.Data[change[0]] = []byte(change[1])
+	}
+	return secret
+}
+
+var _ = Describe("an enrolment token's Secret", func() {
+	It("says what the token admits, and keeps the token itself", func() {
+		spec, err := enrol.Read(edge())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(spec.ClusterName).To(Equal("site"))
+		Expect(spec.Role).To(Equal("infra"))
+		Expect(spec.Names).To(Equal("edge-*"))
+		Expect(spec.Uses).To(BeEquivalentTo(20))
+		Expect(spec.Expires.UTC()).To(Equal(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)))
+		Expect(spec.TokenSHA256).To(Equal(enrol.Hash(token)))
+		Expect(fmt.Sprint(spec)).NotTo(ContainSubstring(token))
+	})
+
+	DescribeTable("is refused, by the key that is wrong",
+		func(key, value string) {
+			spec, err := enrol.Read(edge(key, value))
+			Expect(err).To(MatchError(HavePrefix("data." + key + ": ")))
+			Expect(spec.TokenSHA256).To(BeEmpty())
+			if key == "token" && value != "" {
+				Expect(err).NotTo(MatchError(ContainSubstring(value)))
+			}
+		},
+		Entry("a token that can be guessed", "token", "short"),
+		Entry("no token", "token", ""),
+		Entry("a token that no header can carry", "token", strings.Repeat("a b", 20)),
+		Entry("no role", "role", ""),
+		Entry("a role that is no label", "role", "infra/x"),
+		Entry("no pattern, which would be every name", "names", ""),
+		Entry("a pattern that is none", "names", "edge-["),
+		Entry("no uses", "uses", "0"),
+		Entry("more uses than one object can list", "uses", "1001"),
+		Entry("uses without a number", "uses", "some"),
+		Entry("an expiry that is no time", "expires", "24h"),
+	)
+})
+
+var _ = Describe("a name", func() {
+	DescribeTable("may be taken", func(pattern, name string) { Expect(enrol.Allows(pattern, name)).To(BeEmpty()) },
+		Entry(nil, "edge-*", "edge-7"),
+		Entry(nil, "edge-??", "edge-07"),
+		Entry(nil, "rack[1-3]-*", "rack2-u12"),
+		Entry(nil, "edge-7", "edge-7"),
+		Entry(nil, "*", "edge.example.com"),
+	)
+	DescribeTable("may not be taken", func(pattern, name, why string) {
+		Expect(enrol.Allows(pattern, name)).To(ContainSubstring(why))
+	},
+		Entry("of another pattern", "edge-*", "core-7", "names like edge-*"),
+		Entry("with more in front", "edge-*", "my-edge-7", "names like"),
+		Entry("that is empty", "*", "", "name of a Node"),
+		Entry("that is no DNS name", "*", "Edge_7", "name of a Node"),
+		Entry("that is longer than a label's value", "*", strings.Repeat("e", 64), "name of a Node"),
+		Entry("that leads elsewhere", "*", "../x", "name of a Node"),
+	)
+})
+
+var _ = Describe("the pointer id of an enrolled host", func() {
+	It("is one for every namespace, enrolment and name, and fits into a URL and a label", func() {
+		ids := map[string]bool{}
+		for _, of := range [][3]string{{"a", "b", "c"}, {"a", "b", "d"}, {"a", "c", "c"}, {"b", "b", "c"}} {
+			id := enrol.PointerID(of[0], of[1], of[2])
+			Expect(id).To(Equal(enrol.PointerID(of[0], of[1], of[2])))
+			Expect(validation.IsDNS1123Label(id)).To(BeEmpty())
+			ids[id] = true
+		}
+		Expect(ids).To(HaveLen(4))
+	})
+})
+
+// FuzzRead: whatever a Secret holds, what is read of it can be published, and the token can't be read back.
+func FuzzRead(f *testing.F) {
+	f.Add(token, "infra", "edge-*", "20", "2030-01-02T03:04:05Z", "edge-7")
+	f.Add("", "", "[", "-1", "now", "")
+	f.Fuzz(func(t *testing.T, token, role, names, uses, expires, name string) {
+		secret := edge()
+		for key, value := range map[string]string{"token": token, "role": role, "names": names, "uses": uses, "expires": expires} {
+			secret.Data[key] = []byte(value)
+		}
+		spec, err := enrol.Read(secret)
+		if err != nil {
+			if spec.TokenSHA256 != "" {
+				t.Fatal("a Secret that is refused admits hosts")
+			}
+			return
+		}
+		if spec.Uses < 1 || spec.Uses > enrol.MaxUses || len(token) < 32 || spec.Expires == nil {
+			t.Fatalf("%+v", spec)
+		}
+		if enrol.Allows(spec.Names, name) == "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
+			t.Fatalf("%q may be taken", name)
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
+)
+
+const (
+	enrolPath = "/config/infra?name=edge-7"
+	loopback  = "127.0.0.1"
+)
+
+type enrolmentsOf struct{ *world }
+
+func (w enrolmentsOf) ByTokenSHA256(_ context.Context, sum string) ([]server.Enrolment, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := append([]server.Enrolment(nil), w.enrolled[sum]...)
+	for i := range found {
+		found[i].Requests = maps.Clone(found[i].Requests)
+	}
+	return found, nil
+}
+
+func (w enrolmentsOf) Asked(_ context.Context, _ server.Enrolment, name, address, sum string, _ time.Time) error {
+	if sum != hashOf(token) {
+		return errors.New("this is not the hash of the token")
+	}
+	w.mu.Lock()
+	w.asks = append(w.asks, name)
+	hook := w.onAsk
+	w.mu.Unlock()
+	if hook != nil {
+		hook(name, address)
+	}
+	return nil
+}
+
+func (w *world) wanted() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string(nil), w.asks...)
+}
+
+// edge is the enrolment of the token, for hosts edge-* of the pool infra.
+var edge = types.NamespacedName{Namespace: "default", Name: "edge"}
+
+func (w *world) addEnrolment(expires time.Time) {
+	w.set(func() {
+		w.enrolled[hashOf(token)] = []server.Enrolment{{NamespacedName: edge, Role: "infra", Names: "edge-*", Expires: expires, Requests: map[string]server.EnrolmentRequest{}}}
+	})
+}
+
+// admit makes the record of a host that was admitted as edge-7.
+func (w *world) admit(from string) {
+	id := enrol.PointerID(edge.Namespace, edge.Name, "edge-7")
+	w.addRecord(id, "edge-7", hashOf(token))
+	w.set(func() { w.records[id][0].Enrolment, w.records[id][0].EnrolledFrom = edge.Name, from })
+}
+
+var _ = Describe("A host that enrols", func() {
+	var w *world
+	var rendered string
+	BeforeEach(func() {
+		w = newWorld()
+		rendered = w.addRendered("infra", "infra")
+		w.addEnrolment(time.Now().Add(time.Hour))
+	})
+
+	It("is admitted under its name and gets what every host of the pool gets, all with its enrolment token", func() {
+		s := serve(w, long)
+		w.onAsk = func(_, address string) {
+			w.admit(address)
+			w.addOverlay("edge-7", rendered, life)
+			s.handler.RecordChanged(enrol.PointerID(edge.Namespace, edge.Name, "edge-7"))
+		}
+		response, body := s.get(enrolPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+		pool, _ := parts(body)
+		Expect(parse(s.follow(pool)).Storage.Files).To(ContainElement(HaveField("Path", "/etc/infratest")))
+		Expect(w.wanted()).To(ConsistOf("edge-7"))
+		Expect(s.logged()).NotTo(ContainSubstring(token))
+	})
+
+	It("makes no second request when it asks again", func() {
+		w.admit(loopback)
+		w.addOverlay("edge-7", rendered, life)
+		s := serve(w, long)
+		for range 2 {
+			response, body := s.get(enrolPath, token)
+			Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+		}
+		Expect(w.wanted()).To(BeEmpty())
+	})
+
+	It("is one write while it asks again and again before it is decided", func() {
+		s := serve(w, short)
+		for range 3 {
+			response, _ := s.get(enrolPath, token)
+			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+		}
+		Expect(w.wanted()).To(HaveLen(1))
+	})
+
+	It("is told why when it is refused, and may come again", func() {
+		s := serve(w, long)
+		w.onAsk = func(name, address string) {
+			w.set(func() {
+				w.enrolled[hashOf(token)][0].Requests[name] = server.EnrolmentRequest{Time: time.Now(), Address: address, Refused: "all 20 uses are taken"}
+			})
+			s.handler.EnrolmentChanged(edge)
+		}
+		for range 2 {
+			response, body := s.get(enrolPath, token)
+			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+			_, message := problem(body)
+			Expect(message).To(ContainSubstring("all 20 uses are taken"))
+		}
+		Expect(w.wanted()).To(HaveLen(1), "a refusal stands for a while")
+	})
+
+	It("gets nothing while the name is another host's, and that is told", func() {
+		w.admit("192.0.2.7")
+		w.addOverlay("edge-7", rendered, life)
+		response, body := serve(w, short).get(enrolPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+		Expect(string(body)).NotTo(ContainSubstring("infratest"))
+		Expect(w.wanted()).To(ConsistOf("edge-7"))
+	})
+
+	It("can't have the name of a host that has joined, and that is told", func() {
+		w.admit(loopback)
+		w.set(func() {
+			w.records[enrol.PointerID(edge.Namespace, edge.Name, "edge-7")][0].TokenSHA256 = bootstrapv1.TokenRevoked
+		})
+		w.addOverlay("edge-7", rendered, life)
+		response, _ := serve(w, long).get(enrolPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
+		Expect(w.wanted()).To(ConsistOf("edge-7"))
+	})
+
+	DescribeTable("causes no write when it can't be admitted",
+		func(path, bearer string, code int, why string) {
+			w.admit(loopback)
+			w.addOverlay("edge-7", rendered, life)
+			response, body := serve(w, short).get(path, bearer)
+			Expect(response.StatusCode).To(Equal(code), string(body))
+			_, message := problem(body)
+			Expect(message).To(ContainSubstring(why))
+			Expect(w.wanted()).To(BeEmpty())
+			Expect(w.requests()).To(BeZero())
+		},
+		Entry("without a token", enrolPath, "", 401, "bearer token"),
+		Entry("with a token that nobody knows (yet)", enrolPath, "x"+token, 503, "no enrolment"),
+		Entry("with the hash of a token", enrolPath, hashOf(token), 503, "no enrolment"),
+		Entry("with another pool's token", "/config/worker?name=edge-7", token, 401, "another pool"),
+		Entry("without a name", "/config/infra", token, 403, "name of a Node"),
+		Entry("under a name that is none", "/config/infra?name=edge_7", token, 403, "name of a Node"),
+		Entry("under a name that is not in the pattern", "/config/infra?name=core-7", token, 403, "edge-*"),
+		Entry("by the pointer id that its name gives", "/config/infra/"+enrol.PointerID("default", "edge", "edge-7"), token, 401, "by its name"),
+		Entry("under a name of a thousand letters", "/config/infra?name=edge-"+strings.Repeat("a", 1000), token, 403, "name of a Node"),
+	)
+
+	It("gets nothing any more when its token has expired, neither its configuration nor the pool's", func() {
+		w.admit(loopback)
+		w.addOverlay("edge-7", rendered, life)
+		s := serve(w, short)
+		_, body := s.get(enrolPath, token)
+		pool, _ := parts(body)
+		w.addEnrolment(time.Now())
+		for _, target := range []string{enrolPath, *pool.Source} {
+			response, body := s.get(target, token)
+			Expect(response.StatusCode).To(Equal(http.StatusUnauthorized), string(body))
+			Expect(string(body)).To(ContainSubstring("expired"))
+		}
+	})
+
+	It("gets nothing while its enrolment is gone, and goes on when it is back", func() {
+		w.admit(loopback)
+		w.addOverlay("edge-7", rendered, life)
+		s := serve(w, short)
+		_, body := s.get(enrolPath, token)
+		pool, _ := parts(body)
+		w.set(func() { clear(w.enrolled) })
+		for _, target := range []string{enrolPath, *pool.Source} {
+			response, _ := s.get(target, token)
+			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+		}
+		w.addEnrolment(time.Now().Add(time.Hour))
+		s.follow(pool)
+	})
+})

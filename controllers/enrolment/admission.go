@@ -1,0 +1,131 @@
+package enrolment
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+)
+
+// action is what events say this controller was doing.
+const action = "Enrol"
+
+// decide decides on the host that asks for a name, and brings the requests that are left up to date.
+func (r *Reconciler) decide(ctx context.Context, s *scope, name string, requests map[string]poolv1.EnrolmentRequest) error {
+	f := facts{name: name, request: requests[name], spec: s.enrolment.Spec, closed: s.closed, now: s.now,
+		pointerID: enrol.PointerID(s.enrolment.Namespace, s.enrolment.Name, name)}
+	config := &bootstrapv1.PoolbootConfig{}
+	if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.enrolment.Namespace, Name: name}, config); err == nil {
+		f.config = config
+	} else if !apierrors.IsNotFound(err) {
+		return err
+	}
+	switch verdict, why := judge(f); verdict {
+	case refuse:
+		if f.request.Refused != why {
+			r.tell(s, name, f.config, corev1.EventTypeWarning, poolv1.EventHostRefused, "%s, which asks from %s, is not admitted by Enrolment %s: %s",
+				name, f.request.Address, s.enrolment.Name, why)
+		}
+		f.request.Refused = why
+		requests[name] = f.request
+		return nil
+	case wait:
+		return nil
+	case relocate:
+		if err := r.relocate(ctx, s, f); err != nil {
+			return err
+		}
+	case admit:
+		if err := r.admit(ctx, s, f); err != nil {
+			return err
+		}
+	case forget:
+	}
+	delete(requests, name)
+	return nil
+}
+
+// admit gives a host its name and makes its record. The name is written down first: after a crash between the two it is
+// known as given, and the record is made when the host asks again.
+func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
+	if !slices.Contains(f.spec.Admitted, f.name) {
+		spec := *f.spec.DeepCopy()
+		spec.Admitted = append(spec.Admitted, f.name)
+		if err := r.writeSpec(ctx, s, spec); err != nil {
+			return err
+		}
+	}
+	config := s.configFor(f)
+	if err := r.Client.Create(ctx, config); err != nil {
+		return err
+	}
+	r.tell(s, f.name, config, corev1.EventTypeNormal, poolv1.EventHostAdmitted, "%s, which asks from %s, is admitted to pool %s by Enrolment %s: %d of %d uses",
+		f.name, f.request.Address, f.spec.Role, s.enrolment.Name, len(s.enrolment.Spec.Admitted), f.spec.Uses)
+	return nil
+}
+
+// configFor returns the record of a host: what the pool's template says, for this host. It belongs to the Cluster, not to
+// the token, which may be deleted once the hosts have joined.
+func (s *scope) configFor(f facts) *bootstrapv1.PoolbootConfig {
+	template := s.template.Spec.Template
+	config := &bootstrapv1.PoolbootConfig{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: f.name, Namespace: s.enrolment.Namespace,
+			Labels: map[string]string{}, Annotations: map[string]string{},
+			Finalizers: []string{bootstrapv1.Finalizer}, // its Node may be made at once
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: s.cluster.Name, UID: s.cluster.UID,
+			}},
+		},
+		Spec: *template.Spec.DeepCopy(),
+	}
+	maps.Copy(config.Labels, template.ObjectMeta.Labels)
+	maps.Copy(config.Labels, s.labels())
+	maps.Copy(config.Annotations, template.ObjectMeta.Annotations)
+	maps.Copy(config.Annotations, map[string]string{
+		bootstrapv1.EnrolmentAnnotation:    s.enrolment.Name,
+		bootstrapv1.EnrolledFromAnnotation: f.request.Address,
+		bootstrapv1.PointerIDAnnotation:    f.pointerID,
+		bootstrapv1.TokenHashAnnotation:    f.spec.TokenSHA256,
+	})
+	config.Spec.Pool, config.Spec.Host = f.spec.Role, &bootstrapv1.HostWithoutMachine{NodeName: f.name}
+	return config
+}
+
+// relocate lets a host go on from the address that it has now.
+func (r *Reconciler) relocate(ctx context.Context, s *scope, f facts) error {
+	moved := f.config.DeepCopy()
+	moved.Annotations[bootstrapv1.EnrolledFromAnnotation] = f.request.Address
+	if err := r.Client.Patch(ctx, moved, client.MergeFromWithOptions(f.config, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	r.tell(s, f.name, moved, corev1.EventTypeNormal, poolv1.EventHostRelocated, "%s, which asked from %s and was not heard of for %s, asks from %s now: that is no further use",
+		f.name, f.config.Annotations[bootstrapv1.EnrolledFromAnnotation], silence, f.request.Address)
+	return nil
+}
+
+// tell puts an event on the enrolment, on the pool and on the host's record, where those exist. Each names what it is about
+// as the related object, or the recorder would count two hosts as one that came twice.
+func (r *Reconciler) tell(s *scope, name string, config *bootstrapv1.PoolbootConfig, kind, reason, note string, args ...any) {
+	note = fmt.Sprintf(note, args...)
+	about := &corev1.ObjectReference{
+		APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Namespace: s.enrolment.Namespace, Name: name,
+	}
+	r.Recorder.Eventf(s.enrolment, about, kind, reason, action, "%s", note)
+	if s.pool != nil {
+		r.Recorder.Eventf(s.pool, about, kind, reason, action, "%s", note)
+	}
+	if config != nil {
+		r.Recorder.Eventf(config, s.enrolment, kind, reason, action, "%s", note)
+	}
+}

@@ -1,0 +1,256 @@
+// Package enrolment admits hosts that have no Machine: it publishes what an enrolment token allows, judges the hosts that
+// the config server says have asked, and makes the PoolbootConfig of each that it admits. From there on the host is one
+// like any other, and no longer this package's. The tokens themselves stay in their Secrets.
+package enrolment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+)
+
+// conflictRetry is when to look again after the config server or somebody else wrote first.
+const conflictRetry = 200 * time.Millisecond
+
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments/status,verbs=patch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigtemplates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconciler reconciles enrolments.
+type Reconciler struct {
+	// Client reads from the manager's cache and writes.
+	Client client.Client
+	// APIReader reads live: the Secret with the token, and whether a name is taken.
+	APIReader client.Reader
+	// Recorder takes events; left nil, SetupWithManager sets the manager's.
+	Recorder events.EventRecorder
+
+	// ServerURL is the config server's address as hosts reach it, https://host:port without a path.
+	ServerURL string
+	// ServerCA returns the PEM certificates by which hosts verify the config server; nothing when hosts know them.
+	ServerCA func() ([]byte, error)
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
+	WatchFilterValue string
+	// Now is the clock; time.Now unless set.
+	Now func() time.Time
+}
+
+// scope is what one Reconcile works on.
+type scope struct {
+	// secret holds the token, read live.
+	secret *corev1.Secret
+	// enrolment is kept current by every write to it.
+	enrolment *poolv1.Enrolment
+	// wrong is what is wrong with the Secret; nil when nothing is.
+	wrong error
+	// cluster, pool and template are what hosts are admitted to; nil where there is none.
+	cluster  *clusterv1.Cluster
+	pool     *poolv1.MachineConfigPool
+	template *bootstrapv1.PoolbootConfigTemplate
+	// closed is why nobody is admitted now; nil when the pool takes hosts.
+	closed *obstacle
+	now    time.Time
+}
+
+// obstacle is what keeps every host from being admitted, by the reason of the condition that says so.
+type obstacle struct{ reason, message string }
+
+// Reconcile publishes one token and decides on those who came with it. Requests of one token are decided one after the
+// other, and each admission is written under a lock on the one object that lists them: so there are never more than the
+// token allows.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	result, err := r.reconcile(ctx, request.NamespacedName)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		ctrl.LoggerFrom(ctx).V(4).Info("Somebody else wrote first, looking again", "error", err.Error())
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
+	s, err := r.gather(ctx, key)
+	if err != nil || s == nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.publish(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	s.closed = s.obstacle()
+	status := s.enrolment.Status.DeepCopy()
+	for _, name := range s.waitingNames() {
+		if err := r.decide(ctx, s, name, status.Requests); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return r.writeStatus(ctx, s, status)
+}
+
+// gather reads a token's Secret, its Enrolment and what it admits to; nil when they are not this manager's to work on.
+func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, error) {
+	s := &scope{secret: &corev1.Secret{}, now: r.Now()}
+	if err := r.APIReader.Get(ctx, key, s.secret); client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	enrolment := &poolv1.Enrolment{}
+	if err := r.Client.Get(ctx, key, enrolment); err == nil {
+		s.enrolment = enrolment
+	} else if !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	stands := s.secret.Name != "" && s.secret.DeletionTimestamp.IsZero() && s.secret.Type == poolv1.EnrolmentTokenType
+	clusterName := s.secret.Labels[clusterv1.ClusterNameLabel]
+	switch {
+	case !stands && s.enrolment == nil:
+		return nil, nil
+	case !stands:
+		s.wrong, clusterName = errors.New("the Secret does not exist"), s.enrolment.Spec.ClusterName
+	case s.enrolment != nil && !metav1.IsControlledBy(s.enrolment, s.secret):
+		return nil, fmt.Errorf("enrolment %s belongs to an earlier Secret of that name: it goes with that one", key)
+	}
+	if stands && r.WatchFilterValue != "" && !labels.HasWatchLabel(s.secret, r.WatchFilterValue) {
+		return nil, nil
+	}
+	return r.gatherPool(ctx, s, client.ObjectKey{Namespace: key.Namespace, Name: clusterName})
+}
+
+func (r *Reconciler) gatherPool(ctx context.Context, s *scope, key client.ObjectKey) (*scope, error) {
+	cluster := &clusterv1.Cluster{}
+	if err := r.Client.Get(ctx, key, cluster); err == nil {
+		s.cluster = cluster
+	} else if !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	if s.cluster != nil && annotations.IsPaused(s.cluster, s.secret) {
+		return nil, nil
+	}
+	role := string(s.secret.Data[poolv1.EnrolmentRoleKey])
+	pools := &poolv1.MachineConfigPoolList{}
+	if err := r.Client.List(ctx, pools, client.InNamespace(key.Namespace)); err != nil {
+		return nil, err
+	}
+	for i := range pools.Items {
+		if p := &pools.Items[i]; p.Spec.ClusterName == key.Name && p.Spec.Role == role && p.DeletionTimestamp.IsZero() {
+			s.pool = p
+		}
+	}
+	if s.pool == nil || s.pool.Spec.HostTemplate == "" {
+		return s, nil
+	}
+	template := &bootstrapv1.PoolbootConfigTemplate{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: s.pool.Spec.HostTemplate}, template); err == nil {
+		s.template = template
+	} else if !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	return s, nil
+}
+
+// publish brings the Enrolment's spec in line with the Secret. Whom it admitted stays.
+func (r *Reconciler) publish(ctx context.Context, s *scope) error {
+	var spec poolv1.EnrolmentSpec
+	if s.wrong == nil {
+		spec, s.wrong = enrol.Read(s.secret)
+	}
+	if s.enrolment == nil {
+		s.enrolment = &poolv1.Enrolment{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: s.secret.Name, Namespace: s.secret.Namespace, Labels: s.labels(),
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: s.secret.Name, UID: s.secret.UID, Controller: new(true)}},
+			},
+			Spec: spec,
+		}
+		return r.Client.Create(ctx, s.enrolment)
+	}
+	if s.wrong != nil { // dead, and still known by what it was
+		spec = *s.enrolment.Spec.DeepCopy()
+		spec.TokenSHA256 = ""
+	}
+	spec.Admitted = s.enrolment.Spec.Admitted
+	return r.writeSpec(ctx, s, spec)
+}
+
+// labels are those that what belongs to the token has from its Secret.
+func (s *scope) labels() map[string]string {
+	l := map[string]string{clusterv1.ClusterNameLabel: s.secret.Labels[clusterv1.ClusterNameLabel]}
+	if filter, has := s.secret.Labels[clusterv1.WatchLabel]; has {
+		l[clusterv1.WatchLabel] = filter
+	}
+	return l
+}
+
+func (r *Reconciler) writeSpec(ctx context.Context, s *scope, spec poolv1.EnrolmentSpec) error {
+	if equality.Semantic.DeepEqual(s.enrolment.Spec, spec) {
+		return nil
+	}
+	written := s.enrolment.DeepCopy()
+	written.Spec = spec
+	if err := r.Client.Patch(ctx, written, client.MergeFromWithOptions(s.enrolment.DeepCopy(), client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	s.enrolment = written
+	return nil
+}
+
+// obstacle returns why the token admits nobody now.
+func (s *scope) obstacle() *obstacle {
+	spec := s.enrolment.Spec
+	switch {
+	case s.wrong != nil:
+		return &obstacle{poolv1.EnrolmentInvalidReason, fmt.Sprintf("Secret %s: %s", s.enrolment.Name, s.wrong)}
+	case !s.now.Before(spec.Expires.Time):
+		return &obstacle{poolv1.EnrolmentExpiredReason, "the token has expired: delete its Secret and make a new one"}
+	case s.cluster == nil || s.pool == nil:
+		return &obstacle{poolv1.EnrolmentPoolNotFoundReason, fmt.Sprintf("Cluster %s has no MachineConfigPool with role %s: make it", spec.ClusterName, spec.Role)}
+	case s.pool.Spec.HostTemplate == "":
+		return &obstacle{poolv1.EnrolmentNoTemplateReason, fmt.Sprintf(
+			"MachineConfigPool %s takes Machines only: name a PoolbootConfigTemplate in its spec.hostTemplate", s.pool.Name)}
+	case s.template == nil:
+		return &obstacle{poolv1.EnrolmentBadTemplateReason, fmt.Sprintf(
+			"PoolbootConfigTemplate %s, the hostTemplate of MachineConfigPool %s, does not exist: make it", s.pool.Spec.HostTemplate, s.pool.Name)}
+	}
+	boot := s.template.Spec.Template.Spec
+	if boot.ConfigSource.Inline != nil || boot.Pool != "" && boot.Pool != spec.Role {
+		return &obstacle{poolv1.EnrolmentBadTemplateReason, fmt.Sprintf(
+			"PoolbootConfigTemplate %s is not for hosts that enrol in pool %s: it must have configSource.server and no other pool", s.template.Name, spec.Role)}
+	}
+	return nil
+}
+
+// waitingNames are the names that hosts ask for and that are to be decided on: first come, first served.
+func (s *scope) waitingNames() []string {
+	requests := s.enrolment.Status.Requests
+	names := make([]string, 0, len(requests))
+	for name := range requests {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if order := requests[a].Time.Compare(requests[b].Time.Time); order != 0 {
+			return order
+		}
+		return strings.Compare(a, b)
+	})
+	return names
+}

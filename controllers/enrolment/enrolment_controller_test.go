@@ -1,0 +1,317 @@
+package enrolment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+)
+
+const token = "v1Wq0J2m8T5s7Yd3Kc9RbNfXzLhPgQaE"
+
+var key = client.ObjectKey{Namespace: "site", Name: "edge"}
+
+// world is a management cluster with one token, and managers that work on it.
+type world struct {
+	client.WithWatch
+	events *events.FakeRecorder
+	// writes counts those of managers; the one of number failing is lost, and late says that it was done all the same.
+	writes, failing int
+	late, crashed   bool
+}
+
+var errCrash = errors.New("this process is no more")
+
+func newWorld(uses int) *world {
+	GinkgoHelper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "hosts"}}
+	template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+	template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/of": "the-template"}
+	w := &world{events: events.NewFakeRecorder(1000)}
+	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&poolv1.Enrolment{}).WithObjects(template,
+		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "c1", UID: "cluster-uid"}},
+		&poolv1.MachineConfigPool{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "infra"},
+			Spec:       poolv1.MachineConfigPoolSpec{ClusterName: "c1", Role: "infra", HostTemplate: "hosts"},
+		},
+		&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "secret-uid", Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}},
+			Type:       poolv1.EnrolmentTokenType,
+			Data: map[string][]byte{
+				"token": []byte(token), "role": []byte("infra"), "names": []byte("edge-*"), "uses": fmt.Append(nil, uses),
+				"expires": []byte(time.Now().Add(time.Hour).Format(time.RFC3339)),
+			},
+		}).Build()
+	return w
+}
+
+// manager is a manager's reconciler, whose cache is what reads from it.
+func (w *world) manager(cache client.Reader) *Reconciler {
+	write := func(do func() error) error {
+		if w.crashed {
+			return errCrash
+		}
+		if w.writes++; w.writes != w.failing {
+			return do()
+		}
+		w.crashed = true
+		if w.late {
+			Expect(do()).To(Succeed())
+		}
+		return errCrash
+	}
+	return &Reconciler{
+		Client: interceptor.NewClient(w.WithWatch, interceptor.Funcs{
+			Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				return cache.Get(ctx, key, o, opts...)
+			},
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				return write(func() error { return c.Create(ctx, o, opts...) })
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				return write(func() error { return c.Patch(ctx, o, p, opts...) })
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+			},
+		}),
+		APIReader: w.WithWatch, Recorder: w.events, Now: time.Now,
+		ServerURL: "https://poolboot.example.com", ServerCA: func() ([]byte, error) { return []byte("CA"), nil },
+	}
+}
+
+// settle reconciles, each time as a new process, until nothing is written any more.
+func (w *world) settle(ctx context.Context) *poolv1.Enrolment {
+	GinkgoHelper()
+	for range 20 {
+		before := w.writes
+		w.crashed = false
+		_, err := w.manager(w).Reconcile(ctx, ctrl.Request{NamespacedName: key})
+		if err == nil && w.writes == before {
+			return w.enrolment(ctx)
+		}
+		Expect(err).To(Or(Not(HaveOccurred()), MatchError(errCrash)))
+	}
+	Fail("the reconciler never settles")
+	return nil
+}
+
+func (w *world) enrolment(ctx context.Context) *poolv1.Enrolment {
+	GinkgoHelper()
+	e := &poolv1.Enrolment{}
+	Expect(w.Get(ctx, key, e)).To(Succeed())
+	return e
+}
+
+// ask lets hosts ask, as the config server records it.
+func (w *world) ask(ctx context.Context, names ...string) {
+	GinkgoHelper()
+	e := w.enrolment(ctx)
+	before := e.DeepCopy()
+	if e.Status.Requests == nil {
+		e.Status.Requests = map[string]poolv1.EnrolmentRequest{}
+	}
+	for i, name := range names {
+		e.Status.Requests[name] = poolv1.EnrolmentRequest{
+			Time: metav1.MicroTime{Time: time.Now().Add(time.Duration(i) * time.Millisecond).Truncate(time.Microsecond)}, Address: "192.0.2.7", TokenSHA256: enrol.Hash(token),
+		}
+	}
+	Expect(w.Status().Patch(ctx, e, client.MergeFrom(before))).To(Succeed())
+}
+
+func (w *world) hosts(ctx context.Context) (names []string) {
+	GinkgoHelper()
+	var configs bootstrapv1.PoolbootConfigList
+	Expect(w.List(ctx, &configs)).To(Succeed())
+	for i := range configs.Items {
+		names = append(names, configs.Items[i].Name)
+	}
+	return names
+}
+
+func (w *world) told() (told []string) {
+	for {
+		select {
+		case event := <-w.events.Events:
+			told = append(told, event)
+		default:
+			return told
+		}
+	}
+}
+
+// stale is a cache that lags: it shows an enrolment as it was.
+type stale struct {
+	client.Reader
+	enrolment *poolv1.Enrolment
+}
+
+func (s stale) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if e, is := o.(*poolv1.Enrolment); is {
+		s.enrolment.DeepCopyInto(e)
+		return nil
+	}
+	return s.Reader.Get(ctx, key, o, opts...)
+}
+
+var _ = Describe("An enrolment", func() {
+	It("tells what its Secret allows, where to ask, and not the token", func(ctx SpecContext) {
+		e := newWorld(2).settle(ctx)
+		Expect(e.Spec.TokenSHA256).To(Equal(enrol.Hash(token)))
+		Expect(e.Spec.Role).To(Equal("infra"))
+		Expect(e.Status.URL).To(Equal("https://poolboot.example.com/config/infra"))
+		Expect(e.Status.CertificateAuthority).To(Equal("CA"))
+		Expect(e.Status.Used).To(HaveValue(BeZero()))
+		Expect(e.Status.Conditions).To(ConsistOf(HaveField("Reason", poolv1.EnrolmentAdmitsReason)))
+		Expect(e.OwnerReferences).To(ConsistOf(And(HaveField("Kind", "Secret"), HaveField("BlockOwnerDeletion", BeNil()))))
+		Expect(fmt.Sprint(e)).NotTo(ContainSubstring(token))
+	})
+
+	It("makes the record of a host out of the pool's template, for the Cluster and not for the token", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.settle(ctx)
+		w.ask(ctx, "edge-7")
+		Expect(w.settle(ctx).Status.Requests).To(BeEmpty())
+		config := &bootstrapv1.PoolbootConfig{}
+		Expect(w.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: "edge-7"}, config)).To(Succeed())
+		Expect(config.Spec.Pool).To(Equal("infra"))
+		Expect(config.Spec.Host).To(HaveValue(Equal(bootstrapv1.HostWithoutMachine{NodeName: "edge-7"})))
+		Expect(config.Spec.Join.Kubelet).NotTo(BeNil())
+		Expect(config.Labels).To(Equal(map[string]string{clusterv1.ClusterNameLabel: "c1", "example.com/of": "the-template"}))
+		Expect(config.OwnerReferences).To(ConsistOf(HaveField("Kind", "Cluster")))
+		Expect(config.Finalizers).To(ConsistOf(bootstrapv1.Finalizer))
+		Expect(config.Annotations).To(Equal(map[string]string{
+			bootstrapv1.EnrolmentAnnotation: "edge", bootstrapv1.EnrolledFromAnnotation: "192.0.2.7",
+			bootstrapv1.TokenHashAnnotation: enrol.Hash(token), bootstrapv1.PointerIDAnnotation: enrol.PointerID("site", "edge", "edge-7"),
+		}))
+		Expect(w.told()).To(HaveEach(And(ContainSubstring("edge-7, which asks from 192.0.2.7"), ContainSubstring("1 of 2 uses"), Not(ContainSubstring(token)))))
+	})
+
+	It("admits who asks first, and no more than it has uses", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.settle(ctx)
+		w.ask(ctx, "edge-3", "edge-1", "edge-2")
+		e := w.settle(ctx)
+		Expect(e.Spec.Admitted).To(Equal([]string{"edge-3", "edge-1"}))
+		Expect(w.hosts(ctx)).To(ConsistOf("edge-3", "edge-1"))
+		Expect(e.Status.Requests).To(HaveKeyWithValue("edge-2", HaveField("Refused", ContainSubstring("all 2 uses are taken"))))
+		Expect(e.Status.Conditions).To(ConsistOf(HaveField("Reason", poolv1.EnrolmentUsedUpReason)))
+		told := w.told()
+		Expect(told).To(HaveLen(3 + 3 + 2))
+		w.settle(ctx)
+		Expect(w.told()).To(BeEmpty(), "a refusal is told once")
+
+		By("admitting who was refused once there are more uses")
+		secret := &corev1.Secret{}
+		Expect(w.Get(ctx, key, secret)).To(Succeed())
+		secret.Data["uses"] = []byte("3")
+		Expect(w.Update(ctx, secret)).To(Succeed())
+		Expect(w.settle(ctx).Status.Requests).To(BeEmpty())
+		Expect(w.hosts(ctx)).To(HaveLen(3))
+	})
+
+	It("admits no more than it has uses when two managers work at the same time, each not seeing the other", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.settle(ctx)
+		w.ask(ctx, "edge-1")
+		before := w.enrolment(ctx)
+		w.ask(ctx, "edge-2")
+		both := w.enrolment(ctx)
+		delete(both.Status.Requests, "edge-1")
+		for _, seen := range []*poolv1.Enrolment{both, before} {
+			_, err := w.manager(stale{w, seen}).Reconcile(ctx, ctrl.Request{NamespacedName: key})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Expect(w.hosts(ctx)).To(ConsistOf("edge-2"))
+		Expect(w.settle(ctx).Spec.Admitted).To(ConsistOf("edge-2"))
+		Expect(w.hosts(ctx)).To(ConsistOf("edge-2"))
+	})
+
+	It("admits each host once, and no other, whichever write fails, before or after it is done", func(ctx SpecContext) {
+		for _, late := range []bool{false, true} {
+			for failing := 1; ; failing++ {
+				w := newWorld(1)
+				w.failing, w.late = failing, late
+				w.settle(ctx)
+				w.ask(ctx, "edge-1", "edge-2")
+				e := w.settle(ctx)
+				Expect(e.Spec.Admitted).To(Equal([]string{"edge-1"}), "write %d", failing)
+				Expect(w.hosts(ctx)).To(ConsistOf("edge-1"), "write %d", failing)
+				if w.writes < failing {
+					Expect(failing).To(BeNumerically(">", 4))
+					break
+				}
+			}
+		}
+	})
+
+	It("counts a name once, however often its host is installed", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.settle(ctx)
+		for range 2 {
+			w.ask(ctx, "edge-7")
+			w.settle(ctx)
+			Expect(w.hosts(ctx)).To(ConsistOf("edge-7"))
+			config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "edge-7"}}
+			Expect(w.Patch(ctx, config, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+			Expect(w.Delete(ctx, config)).To(Succeed())
+		}
+		Expect(w.enrolment(ctx).Spec.Admitted).To(ConsistOf("edge-7"))
+	})
+
+	It("is dead with its Secret, and remembers whom it admitted", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.settle(ctx)
+		w.ask(ctx, "edge-7")
+		w.settle(ctx)
+		Expect(w.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})).To(Succeed())
+		w.ask(ctx, "edge-8")
+		e := w.settle(ctx)
+		Expect(e.Spec.TokenSHA256).To(BeEmpty())
+		Expect(e.Spec.Admitted).To(ConsistOf("edge-7"))
+		Expect(w.hosts(ctx)).To(ConsistOf("edge-7"))
+		Expect(strings.Join(w.told(), "\n")).To(ContainSubstring(poolv1.EventHostRefused))
+	})
+
+	It("touches nothing while its Cluster is paused, as during a move", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.settle(ctx)
+		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "c1"}}
+		Expect(w.Patch(ctx, cluster, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":true}}`)))).To(Succeed())
+		w.ask(ctx, "edge-7")
+		w.settle(ctx)
+		Expect(w.hosts(ctx)).To(BeEmpty())
+	})
+
+	It("forgets refusals after a while", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.settle(ctx)
+		w.ask(ctx, "core-7")
+		Expect(w.settle(ctx).Status.Requests).To(HaveLen(1))
+		later := w.manager(w)
+		later.Now = func() time.Time { return time.Now().Add(refusalLife) }
+		Expect(later.Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().NotTo(HaveOccurred())
+		Expect(w.enrolment(ctx).Status.Requests).To(BeEmpty())
+	})
+})

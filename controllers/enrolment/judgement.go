@@ -1,0 +1,103 @@
+package enrolment
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+)
+
+// silence is how long a host must not have been heard of before one that asks for its name from another address is taken
+// for the same: its credential has ended then.
+const silence = join.Life
+
+// verdict is what is to become of a request.
+type verdict int
+
+const (
+	// refuse leaves the host without an answer, and says why.
+	refuse verdict = iota
+	// admit gives the host its name.
+	admit
+	// forget drops a request of a host that has been admitted.
+	forget
+	// relocate lets an admitted host go on from another address.
+	relocate
+	// wait leaves the request until the record of an earlier host of that name is gone.
+	wait
+)
+
+// facts is all that a verdict on one request rests on.
+type facts struct {
+	name    string
+	request poolv1.EnrolmentRequest
+	// spec is what the Secret says now, with those who were admitted.
+	spec poolv1.EnrolmentSpec
+	// closed is why nobody is admitted now; nil when the pool takes hosts.
+	closed *obstacle
+	// config is the PoolbootConfig of that name; nil when there is none.
+	config *bootstrapv1.PoolbootConfig
+	// pointerID is the one that the host's own PoolbootConfig has.
+	pointerID string
+	now       time.Time
+}
+
+// judge says what is to become of a request, and why when it is refused.
+func judge(f facts) (verdict, string) {
+	if f.spec.TokenSHA256 == "" || f.request.TokenSHA256 != f.spec.TokenSHA256 {
+		return refuse, "the token is not the one in the Secret"
+	}
+	if !f.now.Before(f.spec.Expires.Time) {
+		return refuse, "the token has expired"
+	}
+	if why := enrol.Allows(f.spec.Names, f.name); why != "" {
+		return refuse, why
+	}
+	if f.config != nil {
+		return f.judgeKnown()
+	}
+	switch {
+	case f.closed != nil:
+		return refuse, f.closed.message
+	case !slices.Contains(f.spec.Admitted, f.name) && len(f.spec.Admitted) >= int(f.spec.Uses):
+		return refuse, fmt.Sprintf("all %d uses are taken: raise data.uses of the Secret, or make another one", f.spec.Uses)
+	}
+	return admit, ""
+}
+
+// judgeKnown judges a host whose name a PoolbootConfig has already.
+func (f facts) judgeKnown() (verdict, string) {
+	from := f.config.Annotations[bootstrapv1.EnrolledFromAnnotation]
+	switch hash := f.config.Annotations[bootstrapv1.TokenHashAnnotation]; {
+	case f.config.Annotations[bootstrapv1.PointerIDAnnotation] != f.pointerID:
+		return refuse, fmt.Sprintf("the name is that of PoolbootConfig %s, which is another host's", f.config.Name)
+	case !f.config.DeletionTimestamp.IsZero():
+		return wait, ""
+	case hash == bootstrapv1.TokenRevoked:
+		return refuse, fmt.Sprintf("a host of this name has joined, from %s: to install it anew, delete its Node and PoolbootConfig %s", from, f.config.Name)
+	case hash != f.spec.TokenSHA256:
+		return refuse, fmt.Sprintf("a host of this name came with an earlier token: delete PoolbootConfig %s", f.config.Name)
+	case from == f.request.Address:
+		return forget, ""
+	case f.now.Sub(lastHeard(f.config)) >= silence:
+		return relocate, ""
+	}
+	return refuse, fmt.Sprintf("another host asks under this name, from %s: give this one another name; if it is the same host with a new address, "+
+		"delete PoolbootConfig %s", from, f.config.Name)
+}
+
+// lastHeard is when the host of a config was last heard of.
+func lastHeard(config *bootstrapv1.PoolbootConfig) time.Time {
+	last := config.CreationTimestamp.Time
+	if at := config.Status.Boot.RequestedTime; at != nil && at.After(last) {
+		last = at.Time
+	}
+	if at := config.Status.Boot.ServedTime; at != nil && at.After(last) {
+		last = at.Time
+	}
+	return last
+}

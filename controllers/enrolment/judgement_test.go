@@ -1,0 +1,89 @@
+package enrolment
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var _ = Describe("A host that presents an enrolment token", func() {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+	// fresh is a host that asks for the first time, with one use of two left.
+	fresh := func() *facts {
+		return &facts{
+			name:      "edge-7",
+			request:   poolv1.EnrolmentRequest{Address: "192.0.2.7", TokenSHA256: "of-the-token"},
+			spec:      poolv1.EnrolmentSpec{Role: "infra", Names: "edge-*", Uses: 2, Expires: &metav1.Time{Time: now.Add(time.Hour)}, TokenSHA256: "of-the-token", Admitted: []string{"edge-1"}},
+			pointerID: "enrolled-7",
+			now:       now,
+		}
+	}
+	// known is one that has been admitted, and asked a minute ago.
+	known := func() *facts {
+		f := fresh()
+		f.spec.Admitted = append(f.spec.Admitted, "edge-7")
+		f.config = &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{
+			Name: "edge-7", CreationTimestamp: metav1.Time{Time: now.Add(-time.Hour)},
+			Annotations: map[string]string{
+				bootstrapv1.PointerIDAnnotation: "enrolled-7", bootstrapv1.TokenHashAnnotation: "of-the-token", bootstrapv1.EnrolledFromAnnotation: "192.0.2.7",
+			},
+		}}
+		f.config.Status.Boot.RequestedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
+		return f
+	}
+
+	DescribeTable("for the first time",
+		func(expected verdict, why string, change func(*facts)) {
+			f := fresh()
+			change(f)
+			became, because := judge(*f)
+			Expect(became).To(Equal(expected))
+			Expect(because).To(ContainSubstring(why))
+		},
+		Entry("is admitted", admit, "", func(*facts) {}),
+		Entry("is refused when every use is taken", refuse, "all 1 uses", func(f *facts) { f.spec.Uses = 1 }),
+		Entry("is admitted when its own name is one of the uses, as after a crash", admit, "", func(f *facts) { f.spec.Uses, f.spec.Admitted = 1, []string{"edge-7"} }),
+		Entry("is refused when the token has expired", refuse, "expired", func(f *facts) { f.spec.Expires = &metav1.Time{Time: now} }),
+		Entry("is refused under a name that is not in the pattern", refuse, "names like edge-*", func(f *facts) { f.name = "core-7" }),
+		Entry("is refused under a name that no Node can have", refuse, "name of a Node", func(f *facts) { f.name, f.spec.Names = "Edge_7", "*" }),
+		Entry("is refused with a token that the Secret no longer holds", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256 = "of-another" }),
+		Entry("is refused while the Secret is not valid", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256, f.spec.TokenSHA256 = "", "" }),
+		Entry("is refused by a pool that takes nobody", refuse, "takes Machines only", func(f *facts) { f.closed = &obstacle{message: "it takes Machines only"} }),
+	)
+
+	DescribeTable("after it was admitted",
+		func(expected verdict, why string, change func(*facts)) {
+			f := known()
+			change(f)
+			became, because := judge(*f)
+			Expect(became).To(Equal(expected))
+			Expect(because).To(ContainSubstring(why))
+		},
+		Entry("is no further use", forget, "", func(*facts) {}),
+		Entry("goes on although every use is taken", forget, "", func(f *facts) { f.spec.Uses = 1 }),
+		Entry("is another host when it asks from another address", refuse, "another host asks", func(f *facts) { f.request.Address = "192.0.2.8" }),
+		Entry("is the same with a new address when it was silent for long", relocate, "", func(f *facts) {
+			f.request.Address, f.config.Status.Boot.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-silence)}
+		}),
+		Entry("is not silent while it installs what it was served", refuse, "another host asks", func(f *facts) {
+			f.request.Address, f.config.Status.Boot.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-silence)}
+			f.config.Status.Boot.ServedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
+		}),
+		Entry("is refused when a host of its name has joined", refuse, "has joined", func(f *facts) {
+			f.config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+		}),
+		Entry("is refused when it came with another token before", refuse, "earlier token", func(f *facts) {
+			f.config.Annotations[bootstrapv1.TokenHashAnnotation] = "of-another"
+		}),
+		Entry("waits while its record is being deleted", wait, "", func(f *facts) { f.config.DeletionTimestamp = &metav1.Time{Time: now} }),
+		Entry("is refused under the name of a Machine's PoolbootConfig", refuse, "another host's", func(f *facts) {
+			f.config.Annotations = map[string]string{bootstrapv1.PointerIDAnnotation: "machine-uid"}
+		}),
+	)
+})

@@ -1,0 +1,78 @@
+package enrolment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// refusalLife is how long a refusal stays on record after the host last asked.
+const refusalLife = 10 * time.Minute
+
+// writeStatus brings the status up to date and returns when to look again.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.EnrolmentStatus) (ctrl.Result, error) {
+	var next time.Duration
+	sooner := func(in time.Duration) {
+		if next == 0 || in < next {
+			next = in
+		}
+	}
+	for name, request := range status.Requests {
+		if left := request.Time.Add(refusalLife).Sub(s.now); left > 0 {
+			sooner(left)
+		} else {
+			delete(status.Requests, name)
+		}
+	}
+	spec := s.enrolment.Spec
+	if s.wrong == nil && s.now.Before(spec.Expires.Time) {
+		sooner(spec.Expires.Sub(s.now))
+	}
+	ca, err := r.ServerCA()
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("CA of the config server: %w", err)
+	}
+	status.ObservedGeneration = s.enrolment.Generation
+	status.Used = new(int32(len(spec.Admitted)))
+	status.URL, status.CertificateAuthority = "", string(ca)
+	if spec.Role != "" {
+		status.URL = r.ServerURL + "/config/" + spec.Role
+	}
+	meta.SetStatusCondition(&status.Conditions, s.ready())
+	if !equality.Semantic.DeepEqual(s.enrolment.Status, *status) {
+		written := s.enrolment.DeepCopy()
+		written.Status = *status
+		// The lock keeps a host that asks just now from being forgotten.
+		if err := r.Client.Status().Patch(ctx, written, client.MergeFromWithOptions(s.enrolment, client.MergeFromWithOptimisticLock{})); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{RequeueAfter: next}, nil
+}
+
+// ready says whether the token admits hosts.
+func (s *scope) ready() metav1.Condition {
+	spec := s.enrolment.Spec
+	left := int(spec.Uses) - len(spec.Admitted)
+	c := metav1.Condition{Type: poolv1.EnrolmentReadyCondition, Status: metav1.ConditionFalse, ObservedGeneration: s.enrolment.Generation}
+	switch {
+	case s.closed != nil:
+		c.Reason, c.Message = s.closed.reason, s.closed.message
+	case left <= 0:
+		c.Reason = poolv1.EnrolmentUsedUpReason
+		c.Message = fmt.Sprintf("all %d uses are taken: raise data.uses of the Secret, or make another one", spec.Uses)
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, poolv1.EnrolmentAdmitsReason
+		c.Message = fmt.Sprintf("%d more host(s) with names like %s are admitted to pool %s until %s",
+			left, spec.Names, spec.Role, spec.Expires.UTC().Format(time.RFC3339))
+	}
+	return c
+}

@@ -1,0 +1,77 @@
+package enrolment
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// SetupWithManager adds the controller to a manager. Secrets are watched in the manager's cache, which holds those of
+// Clusters, and of tokens no data.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.APIReader == nil || r.ServerURL == "" || r.ServerCA == nil {
+		return errors.New("enrolment controller: Client, APIReader, ServerURL and ServerCA must be set")
+	}
+	if r.Recorder == nil {
+		r.Recorder = mgr.GetEventRecorder("enrolment-controller")
+	}
+	if r.Now == nil {
+		r.Now = time.Now
+	}
+	isToken := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		secret, is := o.(*corev1.Secret)
+		return is && secret.Type == poolv1.EnrolmentTokenType
+	})
+	onlyGone := predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("enrolment").
+		For(&poolv1.Enrolment{}).
+		Watches(&corev1.Secret{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(isToken)).
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&bootstrapv1.PoolbootConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace)).
+		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(ofConfig), builder.WithPredicates(onlyGone)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
+			builder.WithPredicates(predicates.ClusterUnpaused(mgr.GetScheme(), ctrl.LoggerFrom(ctx)))).
+		WithOptions(options).
+		Complete(r)
+}
+
+// ofConfig sends the enrolment of a host whose record has gone: one that asks for its name may be waiting.
+func ofConfig(_ context.Context, config client.Object) []ctrl.Request {
+	name := config.GetAnnotations()[bootstrapv1.EnrolmentAnnotation]
+	if name == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: config.GetNamespace(), Name: name}}}
+}
+
+// ofNamespace sends the enrolments of an object's namespace, which are few.
+func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) (requests []ctrl.Request) {
+	list := &poolv1.EnrolmentList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Enrolments can't be listed", "namespace", object.GetNamespace())
+		return nil
+	}
+	for i := range list.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}

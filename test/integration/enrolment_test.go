@@ -1,0 +1,280 @@
+package integration
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/fetch"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
+)
+
+// home is where hosts of these tests ask from, and elsewhere another address of this machine.
+const (
+	home      = "127.0.0.1"
+	elsewhere = "127.0.0.2"
+)
+
+// batch is an enrolment token of the pool infra, for hosts whose names start with the namespace's.
+type batch struct {
+	*tenant.Tenant
+	secret    *corev1.Secret
+	enrolment *poolv1.Enrolment
+}
+
+// newBatch has the pool infra take hosts, and makes a token; change may change its Secret before.
+func newBatch(ctx context.Context, t *tenant.Tenant, uses int, change ...string) *batch {
+	GinkgoHelper()
+	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
+	template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+	template.Spec.Template.Spec.NodeLabels = map[string]string{"example.com/from": "the-template"}
+	t.Create(ctx, template)
+	pool := t.Pool("infra")
+	Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
+	before := pool.DeepCopy()
+	pool.Spec.HostTemplate = template.Name
+	Expect(lab.ManagementClient.Patch(ctx, pool, client.MergeFrom(before))).To(Succeed())
+	b := &batch{Tenant: t, secret: &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "edge", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}},
+		Type:       poolv1.EnrolmentTokenType,
+		StringData: map[string]string{
+			"token": strings.Repeat(t.Namespace, 10), "role": "infra", "names": t.Namespace + "-*",
+			"uses": fmt.Sprint(uses), "expires": time.Now().Add(time.Hour).Format(time.RFC3339),
+		},
+	}}
+	for i := 0; i < len(change); i += 2 {
+		b.secret.StringData[change[i]] = change[i+1]
+	}
+	t.Create(ctx, b.secret)
+	b.enrolment = &poolv1.Enrolment{ObjectMeta: metav1.ObjectMeta{Name: "edge", Namespace: t.Namespace}}
+	return b
+}
+
+// ready reads the condition of the enrolment afresh.
+func (b *batch) ready(ctx context.Context) (string, error) {
+	if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(b.enrolment), b.enrolment); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	for _, c := range b.enrolment.Status.Conditions {
+		return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message), nil
+	}
+	return "", nil
+}
+
+// pointer is what is in the user data of a host of the batch: all of it is in the Secret and in the enrolment's status.
+func (b *batch) pointer(name string) ignition.Pointer {
+	return ignition.Pointer{
+		URL: b.enrolment.Status.URL + "?name=" + name, CA: []byte(b.enrolment.Status.CertificateAuthority),
+		Token: string(b.secret.Data["token"]),
+	}
+}
+
+// name is a name of the batch.
+func (b *batch) name(i int) string { return fmt.Sprintf("%s-%d", b.Namespace, i) }
+
+// record is the PoolbootConfig of a host of the batch.
+func (b *batch) record(name string) *bootstrapv1.PoolbootConfig {
+	return &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.Namespace}}
+}
+
+// ask asks once, from an address.
+func ask(ctx context.Context, from string, pointer ignition.Pointer) (code int, body string, err error) {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pointer.CA)
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true, DialContext: dialer.DialContext}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, pointer.URL, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	request.Header.Set("Authorization", "Bearer "+pointer.Token)
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(answer), err
+}
+
+// served is a host of the batch that asks until it has its configuration.
+func served(ctx context.Context, pointer ignition.Pointer) ignition.Config {
+	GinkgoHelper()
+	config, err := fetch.Config(ctx, pointer, func(int) {})
+	Expect(err).NotTo(HaveOccurred())
+	return config
+}
+
+// told are the notes of the events of a reason on an object.
+func told(ctx context.Context, namespace, kind, name, reason string) func() ([]string, error) {
+	return func() ([]string, error) {
+		var list eventsv1.EventList
+		err := lab.ManagementClient.List(ctx, &list, client.InNamespace(namespace))
+		var notes []string
+		for _, e := range list.Items {
+			if e.Regarding.Kind == kind && e.Regarding.Name == name && e.Reason == reason {
+				notes = append(notes, e.Note)
+			}
+		}
+		return notes, err
+	}
+}
+
+var _ = Describe("A host with an enrolment token", func() {
+	It("gets what a Machine of the pool gets, and its Node stands in the pool before that", func(ctx SpecContext) {
+		b := newBatch(ctx, tenant.New(ctx, lab, 0), 3)
+		Eventually(ctx, b.ready).Should(HavePrefix("True Admits"))
+		name := b.name(1)
+		config := served(ctx, b.pointer(name))
+		var paths []string
+		for _, file := range config.Storage.Files {
+			paths = append(paths, file.Path)
+		}
+		Expect(paths).To(ContainElements("/etc/workertest", "/etc/infratest", ignition.BootstrapKubeconfigPath))
+
+		record := b.record(name)
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(record), record)).To(Succeed())
+		Expect(record.Status.Pool).To(Equal("infra"))
+		node := b.Node(ctx, record)
+		Expect(node.Name).To(Equal(name))
+		Expect(node.Labels).To(And(HaveKeyWithValue("node-role.kubernetes.io/infra", ""), HaveKeyWithValue(poolv1.NodePoolLabel, "infra"),
+			HaveKeyWithValue("example.com/from", "the-template")))
+		Expect(names(node.Spec.Taints)).To(And(ContainElement(poolv1.NodeUnassignedTaint), Not(ContainElement(clusterv1.NodeUninitializedTaint.Key))))
+		Eventually(ctx, b.Condition(record, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		pool := b.Pool("infra")
+		Eventually(ctx, func() (*int32, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool)
+			return pool.Status.MachineCount, err
+		}).Should(HaveValue(BeEquivalentTo(1)), "the pool counts it")
+
+		By("telling of the use on the pool, the enrolment and the host's record, without the token")
+		for kind, object := range map[string]string{"MachineConfigPool": "infra", "Enrolment": "edge", "PoolbootConfig": name} {
+			Eventually(ctx, told(ctx, b.Namespace, kind, object, poolv1.EventHostAdmitted)).Should(ConsistOf(
+				And(ContainSubstring("1 of 3 uses"), ContainSubstring(home), Not(ContainSubstring(b.pointer("").Token)))), kind)
+		}
+
+		By("counting one use however often it asks")
+		for range 3 {
+			served(ctx, b.pointer(name))
+		}
+		Expect(b.ready(ctx)).To(ContainSubstring("2 more host(s)"))
+		Expect(b.enrolment.Spec.Admitted).To(Equal([]string{name}))
+		Expect(b.enrolment.Status.Requests).To(BeEmpty())
+		table, err := lab.Kubectl(ctx, lab.Management, "get", "enrolments", "--namespace", b.Namespace)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(strings.Fields(strings.Split(table, "\n")[0])).To(Equal([]string{"NAME", "POOL", "NAMES", "USES", "USED", "EXPIRES", "READY", "REASON", "AGE"}))
+		Expect(strings.Fields(strings.Split(table, "\n")[1])[:5]).To(Equal([]string{"edge", "infra", b.Namespace + "-*", "3", "1"}))
+
+		By("keeping its pool from being deleted")
+		Expect(lab.ManagementClient.Delete(ctx, pool)).To(MatchError(ContainSubstring(name)))
+
+		By("leaving nothing behind when its record is deleted before it joined")
+		Expect(lab.ManagementClient.Delete(ctx, record)).To(Succeed())
+		Eventually(ctx, func() error { return lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(node), node) }).Should(Satisfy(apierrors.IsNotFound))
+		Eventually(ctx, func() error { return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(record), record) }).Should(Satisfy(apierrors.IsNotFound))
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: "poolboot-system", Name: bootstrapv1.OverlayNamePrefix + string(record.UID)}, &corev1.Secret{})).
+			To(Satisfy(apierrors.IsNotFound))
+	})
+
+	It("is one of no more than the token allows, also when all ask at once", func(ctx SpecContext) {
+		b := newBatch(ctx, tenant.New(ctx, lab, 0), 2)
+		Eventually(ctx, b.ready).Should(HavePrefix("True Admits"))
+		codes := make([]int, 5)
+		var all sync.WaitGroup
+		for i := range codes {
+			all.Go(func() {
+				defer GinkgoRecover()
+				var err error
+				codes[i], _, err = ask(ctx, home, b.pointer(b.name(i)))
+				Expect(err).NotTo(HaveOccurred())
+			})
+		}
+		all.Wait()
+		Expect(codes).To(HaveEach(Or(Equal(http.StatusOK), Equal(http.StatusServiceUnavailable))))
+		Eventually(ctx, b.ready).Should(HavePrefix("False UsedUp"))
+		Expect(b.enrolment.Spec.Admitted).To(HaveLen(2))
+		var configs bootstrapv1.PoolbootConfigList
+		Expect(lab.ManagementClient.List(ctx, &configs, client.InNamespace(b.Namespace))).To(Succeed())
+		Expect(configs.Items).To(HaveLen(2))
+		Eventually(ctx, told(ctx, b.Namespace, "MachineConfigPool", "infra", poolv1.EventHostRefused)).Should(
+			And(HaveLen(3), HaveEach(ContainSubstring("all 2 uses are taken"))))
+	})
+
+	It("has its name to itself: another one that asks under it is refused, and that is told", func(ctx SpecContext) {
+		b := newBatch(ctx, tenant.New(ctx, lab, 0), 3)
+		Eventually(ctx, b.ready).Should(HavePrefix("True Admits"))
+		served(ctx, b.pointer(b.name(1)))
+		code, body, err := ask(ctx, elsewhere, b.pointer(b.name(1)))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(Equal(http.StatusServiceUnavailable))
+		Expect(body).To(ContainSubstring("another host asks under this name, from " + home))
+		Eventually(ctx, told(ctx, b.Namespace, "PoolbootConfig", b.name(1), poolv1.EventHostRefused)).Should(ConsistOf(ContainSubstring(elsewhere)))
+		served(ctx, b.pointer(b.name(1)))
+	})
+
+	It("is answered as its token deserves, and nothing is written for one that has none", func(ctx SpecContext) {
+		b := newBatch(ctx, tenant.New(ctx, lab, 0), 3)
+		Eventually(ctx, b.ready).Should(HavePrefix("True Admits"))
+		valid := b.pointer(b.name(1))
+		wrong, other, name := valid, valid, valid
+		wrong.Token = strings.Repeat("A", 43)
+		other.URL = strings.Replace(valid.URL, "/config/infra", "/config/worker", 1)
+		name.URL = b.pointer("core-1").URL
+		version := b.enrolment.ResourceVersion
+		for what, expected := range map[*ignition.Pointer]int{
+			&wrong: http.StatusServiceUnavailable, &other: http.StatusUnauthorized, &name: http.StatusForbidden,
+		} {
+			code, body, err := ask(ctx, home, *what)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(code).To(Equal(expected), body)
+		}
+		Expect(b.ready(ctx)).To(HavePrefix("True"))
+		Expect(b.enrolment.ResourceVersion).To(Equal(version))
+
+		By("ending with its time")
+		before := b.secret.DeepCopy()
+		b.secret.StringData = map[string]string{"expires": time.Now().Format(time.RFC3339)}
+		Expect(lab.ManagementClient.Patch(ctx, b.secret, client.MergeFrom(before))).To(Succeed())
+		Eventually(ctx, b.ready).Should(HavePrefix("False Expired"))
+		Eventually(ctx, func() (int, error) { code, _, err := ask(ctx, home, valid); return code, err }).Should(Equal(http.StatusUnauthorized))
+
+		By("ending with its Secret")
+		before = b.secret.DeepCopy()
+		b.secret.StringData = map[string]string{"expires": time.Now().Add(time.Hour).Format(time.RFC3339)}
+		Expect(lab.ManagementClient.Patch(ctx, b.secret, client.MergeFrom(before))).To(Succeed())
+		Eventually(ctx, b.ready).Should(HavePrefix("True"))
+		Expect(lab.ManagementClient.Delete(ctx, b.secret)).To(Succeed())
+		Eventually(ctx, b.ready).Should(HavePrefix("False InvalidSecret"))
+		Expect(b.enrolment.Spec.TokenSHA256).To(BeEmpty())
+	})
+
+	DescribeTable("is not admitted, and the enrolment says why",
+		func(ctx SpecContext, reason string, change ...string) {
+			b := newBatch(ctx, tenant.New(ctx, lab, 0), 3, change...)
+			Eventually(ctx, b.ready).Should(HavePrefix("False " + reason))
+		},
+		Entry("by a pool that takes Machines only", poolv1.EnrolmentNoTemplateReason, "role", "worker"),
+		Entry("by a pool that is not there", poolv1.EnrolmentPoolNotFoundReason, "role", "gpu"),
+		Entry("with a token that can be guessed", poolv1.EnrolmentInvalidReason, "token", "edge"),
+		Entry("with a token that has expired", poolv1.EnrolmentExpiredReason, "expires", "2020-01-01T00:00:00Z"),
+	)
+})
