@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -167,5 +170,8 @@ func liveScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	must(poolv1.AddToScheme(scheme))
 	must(bootstrapv1.AddToScheme(scheme))
+	must(clusterv1.AddToScheme(scheme))
+	must(bmov1alpha1.AddToScheme(scheme))
+	must(apiextensionsv1.AddToScheme(scheme)) // which version of Metal3Machines there is
 	return scheme
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -41,44 +42,52 @@ func (s *shell) run(line string) string {
 	return terminal.String()
 }
 
-var _ = Describe("The documentation", Ordered, func() {
-	var blocks [][]string
+// blocks are the fenced blocks of a document.
+func blocks(name string) [][]string {
+	GinkgoHelper()
+	document, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+	Expect(err).NotTo(HaveOccurred())
+	return block.FindAllStringSubmatch(string(document), -1)
+}
 
-	BeforeAll(func() {
-		document, err := os.ReadFile("../../docs/kubectl-poolboot.md")
-		Expect(err).NotTo(HaveOccurred())
-		blocks = block.FindAllStringSubmatch(string(document), -1)
-	})
-
-	// Files of the document, each named by its first line.
-	BeforeEach(func() {
-		GinkgoT().Chdir(GinkgoT().TempDir())
-		for _, b := range blocks {
-			if name, contents, named := strings.Cut(strings.TrimPrefix(b[2], "# "), "\n"); b[1] != "console" && b[1] != "sh" {
-				Expect(named).To(BeTrue())
-				fileIn(".", name, contents)
-			}
+// beside goes to a new directory with the files of a document, each named by its first line.
+func beside(blocks [][]string) {
+	GinkgoHelper()
+	GinkgoT().Chdir(GinkgoT().TempDir())
+	for _, b := range blocks {
+		if name, contents, named := strings.Cut(strings.TrimPrefix(b[2], "# "), "\n"); b[1] != "console" && b[1] != "sh" {
+			Expect(named).To(BeTrue())
+			fileIn(".", name, contents)
 		}
-	})
+	}
+}
 
-	It("shows what the commands print", func() {
-		commands := 0
-		for _, b := range blocks {
-			if b[1] != "console" {
-				continue
+var _ = Describe("The documentation", func() {
+	DescribeTable("shows what the commands print",
+		func(document string, atLeast int) {
+			shown := blocks(document)
+			beside(shown)
+			commands := 0
+			for _, b := range shown {
+				if b[1] != "console" {
+					continue
+				}
+				terminal := &shell{}
+				for _, shown := range strings.Split(strings.TrimPrefix(b[2], "$ "), "\n$ ") {
+					line, output, _ := strings.Cut(shown, "\n")
+					Expect(strings.TrimSuffix(terminal.run(line), "\n")).To(Equal(strings.TrimSuffix(output, "\n")), line)
+					commands++
+				}
 			}
-			terminal := &shell{}
-			for _, shown := range strings.Split(strings.TrimPrefix(b[2], "$ "), "\n$ ") {
-				line, output, _ := strings.Cut(shown, "\n")
-				Expect(strings.TrimSuffix(terminal.run(line), "\n")).To(Equal(strings.TrimSuffix(output, "\n")), line)
-				commands++
-			}
-		}
-		Expect(commands).To(BeNumerically(">=", 10))
-	})
+			Expect(commands).To(BeNumerically(">=", atLeast))
+		},
+		Entry("of this plugin", "kubectl-poolboot.md", 10),
+		Entry("of labels from facts of hosts", "host-labels.md", 2),
+	)
 
 	DescribeTable("has files with which the examples of the help run",
 		func(name string) {
+			beside(blocks("kubectl-poolboot.md"))
 			var of *cobra.Command
 			for _, cmd := range newRoot(genericiooptions.IOStreams{}).Commands() {
 				if cmd.Name() == name {

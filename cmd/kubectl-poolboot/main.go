@@ -19,7 +19,7 @@ import (
 // Exit codes.
 const (
 	exitError    = 1
-	exitConflict = 2 // labels that belong to several custom pools, or a pool in which no Node can be registered
+	exitConflict = 2 // labels that belong to several custom pools, a pool in which no Node can be registered, or rules that hold a host
 
 	exitDifferent = 1 // diff found a difference, as kubectl diff says it
 	exitDiffError = 2 // diff failed: for it, 1 is taken
@@ -47,7 +47,8 @@ func execute(cmd *cobra.Command, errOut io.Writer, args []string) int {
 	fmt.Fprintln(errOut, "error:", err)
 	var conflict *pool.ConflictError
 	var unregistrable *unregistrableError
-	if errors.As(err, &conflict) || errors.As(err, &unregistrable) {
+	var held *heldHostError
+	if errors.As(err, &conflict) || errors.As(err, &unregistrable) || errors.As(err, &held) {
 		return exitConflict
 	}
 	if ran.Name() == diffName {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
@@ -23,6 +24,7 @@ type objects struct {
 	pools   []poolv1.MachineConfigPool
 	configs []poolv1.MachineConfig
 	nodes   []metav1.PartialObjectMetadata
+	about   hostObjects
 
 	// kubelets are OpenShift's KubeletConfigs. They are read when takesKubelets is set.
 	kubelets      []kubeletConfig
@@ -66,6 +68,7 @@ var (
 var strict = func() runtime.Decoder {
 	scheme := runtime.NewScheme()
 	must(poolv1.AddToScheme(scheme))
+	must(bootstrapv1.AddToScheme(scheme))
 	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 }()
 
@@ -109,6 +112,8 @@ func (o *objects) addOf(kind schema.GroupVersionKind, at place, raw []byte) erro
 		var node metav1.PartialObjectMetadata
 		err = kjson.Unmarshal(raw, &node)
 		o.nodes = append(o.nodes, node)
+	case o.about.adder(kind) != nil:
+		err = o.about.adder(kind)(raw)
 	default:
 		_, err := fmt.Fprintf(o.notes, "note: %s: %s %q of %s is ignored\n", at, kind.Kind, head.Metadata.Name, kind.GroupVersion())
 		return err

@@ -12,7 +12,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl-poolboot",
 		Short: "Ask files what Poolboot would do",
-		Long: `Ask files what Poolboot would do, without a cluster; only diff compares them with what is live.
+		Long: `Ask files what Poolboot would do, without a cluster; only diff and explain look at what is live.
 
 Files hold MachineConfigPools and MachineConfigs of pool.cluster.x-k8s.io/v1alpha1, of
 machineconfiguration.openshift.io/v1, or of both, as YAML or JSON, with any number of documents and lists. Objects of
@@ -29,7 +29,8 @@ are in no pool of Poolboot's.`,
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath())
 	})
-	cmd.AddCommand(newWhich(streams), newRender(streams), newLabels(streams), newConvert(streams), newDiff(streams, byKubeconfig()), newVersion())
+	cmd.AddCommand(newWhich(streams), newRender(streams), newLabels(streams), newConvert(streams), newDiff(streams, byKubeconfig()),
+		newExplain(streams, byKubeconfig()), newVersion())
 	return cmd
 }
 

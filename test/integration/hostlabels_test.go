@@ -1,0 +1,102 @@
+package integration
+
+import (
+	"context"
+	"net/http"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
+)
+
+var _ = Describe("Labels out of facts of a host", func() {
+	rack := poolv1.HostLabel{Key: "example.com/rack", ValueExpression: `host.labels["rack"]`, OnMissing: poolv1.OnMissingBlock}
+	bios := poolv1.HostLabel{Key: "node-restriction.kubernetes.io/bios", ValueExpression: `host.hardware.bios.version`, OnMissing: poolv1.OnMissingBlock}
+	class := poolv1.HostLabel{Key: "example.com/class", ValueExpression: `host.hardware.memoryMebibytes >= 262144 ? "large" : "small"`}
+
+	// withRules gives the infra pool rules.
+	withRules := func(ctx context.Context, t *tenant.Tenant, rules ...poolv1.HostLabel) {
+		GinkgoHelper()
+		infra := t.Pool("infra")
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
+		before := infra.DeepCopy()
+		infra.Spec.HostLabels = rules
+		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(before))).To(Succeed())
+	}
+	key := func(t *tenant.Tenant) client.ObjectKey {
+		return client.ObjectKey{Namespace: t.Namespace, Name: t.HostName(0)}
+	}
+	nodeOf := func(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) error {
+		return lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: t.Machine(ctx, config).Name}, &corev1.Node{})
+	}
+
+	It("hold a host at 503 until the fact is there, and stand on its Node from the first second", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		withRules(ctx, t, rack, class)
+		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
+		Expect(err).NotTo(HaveOccurred())
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.PoolbootConfigSpec) {
+			spec.HostLabels = []poolv1.HostLabel{{Key: "example.com/who", ValueExpression: `cluster.name + "." + machine.labels["rack.node.cluster.x-k8s.io/id"]`}}
+		}})
+		config := t.Config(ctx, "infra")
+		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(Equal("False HostFactMissing: host " + t.HostName(0) +
+			": MachineConfigPool " + t.Namespace + `/infra spec.hostLabels[example.com/rack]: host.labels["rack"] is missing: give the host this fact, or set onMissing: Skip`))
+		Eventually(ctx, func() []int { return hosts.of(key(t)).answered() }).Should(ContainElement(http.StatusServiceUnavailable))
+		Expect(hosts.of(key(t)).answered()).To(HaveEach(http.StatusServiceUnavailable))
+		Expect(nodeOf(ctx, t, config)).To(Satisfy(apierrors.IsNotFound))
+
+		bmh := &bmov1alpha1.BareMetalHost{}
+		Expect(lab.ManagementClient.Get(ctx, key(t), bmh)).To(Succeed())
+		before := bmh.DeepCopy()
+		bmh.Labels = map[string]string{"rack": "r7"}
+		Expect(lab.ManagementClient.Patch(ctx, bmh, client.MergeFrom(before))).To(Succeed())
+
+		host := asking(ctx, t, config)
+		labels := map[string]string{"example.com/rack": "r7", "example.com/class": "large", "example.com/who": t.Namespace + ".r7"}
+		Eventually(ctx, func() []site.NodeVersion { return history.Of(config.Status.Node.Name) }).ShouldNot(BeEmpty())
+		env, err := host.file("/etc/poolboot/kubelet.env")
+		Expect(err).NotTo(HaveOccurred())
+		for name, value := range labels {
+			Expect(history.Of(config.Status.Node.Name)[0].Node.Labels).To(HaveKeyWithValue(name, value))
+			Expect(env).To(ContainSubstring(name + "=" + value))
+		}
+		Expect(config.Status.HostLabels).To(Equal(labels))
+	})
+
+	It("hold an inline host's Node back until its HardwareData has the fact: a watch tells", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		withRules(ctx, t, bios)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.PoolbootConfigSpec) {
+			spec.ConfigSource = bootstrapv1.ConfigSource{Inline: &bootstrapv1.InlineSource{}}
+		}})
+		config := t.Config(ctx, "infra")
+		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(And(
+			HavePrefix("False HostFactMissing"), ContainSubstring("host.hardware.bios.version is missing")))
+		Expect(nodeOf(ctx, t, config)).To(Satisfy(apierrors.IsNotFound))
+
+		data := &bmov1alpha1.HardwareData{}
+		Expect(lab.ManagementClient.Get(ctx, key(t), data)).To(Succeed())
+		before := data.DeepCopy()
+		data.Spec.HardwareDetails.Firmware.BIOS.Version = "1.9.2"
+		Expect(lab.ManagementClient.Patch(ctx, data, client.MergeFrom(before))).To(Succeed())
+		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(HavePrefix("True"))
+		Expect(t.Node(ctx, config).Labels).To(HaveKeyWithValue(bios.Key, "1.9.2"))
+	})
+
+	It("are refused by the webhook, with the line and column of the mistake", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 0)
+		pool := t.Pool("gpu")
+		pool.Spec.HostLabels = []poolv1.HostLabel{rack, {Key: "zone", ValueExpression: "host.name +\n  host.nmae"}}
+		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring("spec.hostLabels[1].valueExpression: Invalid value: 2:7: undefined field 'nmae'")))
+		pool.Spec.HostLabels = []poolv1.HostLabel{rack, rack}
+		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring(`spec.hostLabels[1]: Duplicate value`)))
+	})
+})
