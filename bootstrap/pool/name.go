@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -69,13 +70,15 @@ func contentOf(spec poolv1.MachineConfigSpec) ([]byte, error) {
 }
 
 // contentOfRendered is contentOf a spec that merge made. Its Ignition, which is nearly all of it, has its keys in order
-// already; so have the fields, of which config is the first.
+// already.
 func contentOfRendered(spec poolv1.MachineConfigSpec) ([]byte, error) {
 	config := spec.Config.Raw
-	spec.Config = nil
+	spec.Config = &runtime.RawExtension{}
 	rest, err := contentOf(spec)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat([]byte(`{"config":`), config, []byte(","), rest[1:]), nil
+	// No other key is "config", and no text can hold its quotes unescaped.
+	before, after, _ := bytes.Cut(rest, []byte(`"config":null`))
+	return slices.Concat(before, []byte(`"config":`), config, after), nil
 }

@@ -29,6 +29,7 @@ const (
 	KindExtension             Kind = "extension"
 	KindKernelType            Kind = "kernelType"
 	KindOSImageURL            Kind = "osImageURL"
+	KindExtensionsImage       Kind = "baseOSExtensionsContainerImage"
 	KindFIPS                  Kind = "fips"
 )
 
@@ -102,6 +103,7 @@ func originsOfSpecs(sources []poolv1.MachineConfig) (out []Origin) {
 	}{
 		{KindKernelType, func(spec poolv1.MachineConfigSpec) string { return spec.KernelType }},
 		{KindOSImageURL, func(spec poolv1.MachineConfigSpec) string { return spec.OSImageURL }},
+		{KindExtensionsImage, func(spec poolv1.MachineConfigSpec) string { return spec.BaseOSExtensionsContainerImage }},
 		{KindFIPS, func(spec poolv1.MachineConfigSpec) string {
 			if spec.FIPS != nil && *spec.FIPS {
 				return "true"

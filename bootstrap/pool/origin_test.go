@@ -60,6 +60,7 @@ var _ = Describe("The origins of a rendered config", func() {
 		base.Spec.Extensions, over.Spec.Extensions = []string{"usbguard"}, []string{"kdump"}
 		base.Spec.KernelType, over.Spec.KernelType = poolv1.KernelTypeRealtime, poolv1.KernelTypeDefault
 		base.Spec.OSImageURL = "registry.example/os:1"
+		base.Spec.BaseOSExtensionsContainerImage, over.Spec.BaseOSExtensionsContainerImage = "registry.example/extensions:1", "registry.example/extensions:2"
 		base.Spec.FIPS, over.Spec.FIPS = ptr.To(true), ptr.To(false)
 		Expect(originsOf(base, over)).To(Equal([]pool.Origin{
 			{Kind: pool.KindKernelArgument, Name: "quiet", MachineConfig: "99-worker"},
@@ -69,6 +70,7 @@ var _ = Describe("The origins of a rendered config", func() {
 			{Kind: pool.KindExtension, Name: "kdump", MachineConfig: "10-infra"},
 			{Kind: pool.KindKernelType, Name: "default", MachineConfig: "10-infra", Over: []string{"99-worker"}},
 			{Kind: pool.KindOSImageURL, Name: "registry.example/os:1", MachineConfig: "99-worker"},
+			{Kind: pool.KindExtensionsImage, Name: "registry.example/extensions:2", MachineConfig: "10-infra", Over: []string{"99-worker"}},
 			{Kind: pool.KindFIPS, Name: "true", MachineConfig: "99-worker"},
 		}))
 	})

@@ -86,6 +86,8 @@ func anyConfigs(random *rand.Rand, count int) []poolv1.MachineConfig {
 				FIPS:            []*bool{nil, ptr.To(false), ptr.To(true)}[random.Intn(3)],
 				KernelType:      oneOf("", "", poolv1.KernelTypeDefault, poolv1.KernelTypeRealtime),
 				OSImageURL:      oneOf("", "", "registry.example/os:1", "registry.example/os:2"),
+
+				BaseOSExtensionsContainerImage: oneOf("", "", "registry.example/extensions:1", "registry.example/extensions:2"),
 			},
 		})
 	}
@@ -131,6 +133,9 @@ func expectReference(rendered *pool.Rendered, configs []poolv1.MachineConfig) {
 		}
 		if source.Spec.OSImageURL != "" {
 			spec.OSImageURL = source.Spec.OSImageURL
+		}
+		if source.Spec.BaseOSExtensionsContainerImage != "" {
+			spec.BaseOSExtensionsContainerImage = source.Spec.BaseOSExtensionsContainerImage
 		}
 	}
 	for i := range whole.Storage.Files {

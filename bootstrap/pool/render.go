@@ -24,7 +24,8 @@ type Rendered struct {
 	// Kubelets are the names of the pools whose kubelet section is in it: worker, then the pool itself.
 	Kubelets []string `json:"-"`
 	// Origins say which MachineConfig or pool every entry came from: Ignition's entries in the order of the document, then kernel
-	// arguments, extensions, kernelType, osImageURL and fips. A value that is a default has no origin.
+	// arguments, extensions, kernelType, osImageURL, baseOSExtensionsContainerImage and fips. A value that is a default has
+	// no origin.
 	Origins []Origin `json:"-"`
 }
 
@@ -33,8 +34,8 @@ type Rendered struct {
 // wins over it whatever the names are. With them go the kubelet sections of worker and of the pool, as drop-ins.
 //
 // Ignition is merged by ignition.Merge. kernelArguments and extensions concatenate, fips is true when any asks for it,
-// the last kernelType and osImageURL win, a kernelType "default" too. Rendered configs among configs are passed over. The same input gives the
-// same bytes and the same name.
+// the last kernelType, osImageURL and baseOSExtensionsContainerImage win, a kernelType "default" too. Rendered configs among
+// configs are passed over. The same input gives the same bytes and the same name.
 //
 // Errors: *NotFoundError and *DuplicateError for the pool or for worker, *SelectorError, *RenderError for a MachineConfig
 // that can't be used, *KubeletError for a kubelet section, *TooLargeError.
@@ -156,6 +157,9 @@ func merge(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfi
 		}
 		if source.Spec.OSImageURL != "" {
 			out.OSImageURL = source.Spec.OSImageURL
+		}
+		if source.Spec.BaseOSExtensionsContainerImage != "" {
+			out.BaseOSExtensionsContainerImage = source.Spec.BaseOSExtensionsContainerImage
 		}
 	}
 	if err := kernelDevel(out, sources); err != nil {

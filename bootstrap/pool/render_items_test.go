@@ -37,6 +37,8 @@ var _ = Describe("Render of worker's MachineConfig and the custom pool's", func(
 		Entry("keeps a kernel of which the later one says nothing", `kernelType: realtime`, `{}`, `kernelType: realtime`),
 		Entry("lets the later image win", `osImageURL: os:1`, `osImageURL: os:2`, `osImageURL: os:2`),
 		Entry("keeps an image of which the later one says nothing", `osImageURL: os:1`, `{}`, `osImageURL: os:1`),
+		Entry("lets the later image of extensions win", `baseOSExtensionsContainerImage: e:1`, `baseOSExtensionsContainerImage: e:2`, `baseOSExtensionsContainerImage: e:2`),
+		Entry("keeps an image of extensions of which the later one says nothing", `baseOSExtensionsContainerImage: e:1`, `{}`, `baseOSExtensionsContainerImage: e:1`),
 		Entry("overwrites files unless they say otherwise",
 			`config: {storage: {files: [{path: /a, contents: {source: "data:,1"}}]}}`,
 			`config: {storage: {files: [{path: /b, overwrite: false, contents: {source: "data:,2"}}]}}`,

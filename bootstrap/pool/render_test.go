@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/vincent-petithory/dataurl"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -251,6 +252,17 @@ var _ = Describe("Served", func() {
 		served, err := pool.Served("rendered-infra-1", poolv1.MachineConfigSpec{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(served)).To(ContainSubstring(ignition.MachineConfigPath))
+	})
+
+	It("tells the host where extensions come from, when a MachineConfig says so", func() {
+		served, err := pool.Served("rendered-infra-1", poolv1.MachineConfigSpec{BaseOSExtensionsContainerImage: "registry.example/extensions:2"})
+		Expect(err).NotTo(HaveOccurred())
+		config, err := ignition.Parse(served)
+		Expect(err).NotTo(HaveOccurred())
+		told, err := dataurl.DecodeString(*config.Storage.Files[0].Contents.Source)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(told.Data).To(MatchJSON(`{"name":"rendered-infra-1","kernelType":"","extensions":[],"fips":false,"osImageURL":"",
+			"kernelArguments":[],"baseOSExtensionsContainerImage":"registry.example/extensions:2"}`))
 	})
 
 	It("refuses a config that is not Ignition, and names it", func() {

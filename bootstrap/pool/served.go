@@ -22,6 +22,8 @@ type beyondIgnition struct {
 	FIPS            bool     `json:"fips"`
 	OSImageURL      string   `json:"osImageURL"`
 	KernelArguments []string `json:"kernelArguments"`
+	// BaseOSExtensionsContainerImage came later than the others. What a rendered config without it is served as stays as it was.
+	BaseOSExtensionsContainerImage string `json:"baseOSExtensionsContainerImage,omitempty"`
 }
 
 // machineConfigMode lets everybody on the host read the file: it holds no secret.
@@ -44,6 +46,8 @@ func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
 		FIPS:            spec.FIPS != nil && *spec.FIPS,
 		OSImageURL:      spec.OSImageURL,
 		KernelArguments: orEmpty(spec.KernelArguments),
+
+		BaseOSExtensionsContainerImage: spec.BaseOSExtensionsContainerImage,
 	})
 	if err != nil {
 		return nil, err

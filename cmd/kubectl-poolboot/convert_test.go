@@ -61,7 +61,7 @@ spec:
 
 	It("makes what renders as OpenShift's objects do", func() {
 		documents := []string{openshiftWorker, openshiftInfra, infra51,
-			theirs("99-worker", "worker", `{kernelArguments: [nosmt], extensions: [usbguard], fips: true, kernelType: realtime, osImageURL: quay.io/os}`),
+			theirs("99-worker", "worker", `{kernelArguments: [nosmt], extensions: [usbguard], fips: true, kernelType: realtime, osImageURL: quay.io/os, baseOSExtensionsContainerImage: quay.io/ext}`),
 			theirs("50-motd", "worker", motd("worker"))}
 		theirFiles := file("theirs.yaml", documents...)
 		ourFiles := file("ours.yaml", answered(converting(documents...)))
@@ -102,20 +102,20 @@ spec:
 			"warning: MachineConfigPool infra: spec.pinnedImageSets is left out: Poolboot has no place for it"),
 		Entry("a stream of a pool", withSpec(openshiftInfra, "osImageStream: {name: rhel-10}"),
 			"warning: MachineConfigPool infra: spec.osImageStream is left out: Poolboot has no place for it"),
-		Entry("a MachineConfig's field", theirs("50-a", "worker", "{baseOSExtensionsContainerImage: quay.io/ext}"),
-			"warning: MachineConfig 50-a: spec.baseOSExtensionsContainerImage is left out: Poolboot has no place for it"),
+		Entry("a MachineConfig's field", theirs("50-a", "worker", "{fieldOfALaterRelease: quay.io/ext}"),
+			"warning: MachineConfig 50-a: spec.fieldOfALaterRelease is left out: Poolboot has no place for it"),
 		Entry("an owner", strings.Replace(infra51, "metadata:\n", "metadata:\n  ownerReferences: [{apiVersion: v1, kind: A, name: a, uid: b}]\n", 1),
 			"warning: MachineConfig 51-infra: metadata.ownerReferences is left out: Poolboot has no place for it"),
 		Entry("the control plane's pool", openshiftMaster,
 			`warning: MachineConfigPool "master" is left out: control plane machines are in no pool of Poolboot's`),
-		Entry("a rendered MachineConfig", theirs("rendered-worker-0", "worker", "{baseOSExtensionsContainerImage: quay.io/ext}"),
+		Entry("a rendered MachineConfig", theirs("rendered-worker-0", "worker", "{fieldOfALaterRelease: quay.io/ext}"),
 			`note: MachineConfig "rendered-worker-0" is left out: it is rendered, and Poolboot renders its own`),
 		Entry("what is Poolboot's already", ownPool("edge", "gpu"),
 			`note: MachineConfigPool "gpu" is left out: it is Poolboot's already`),
 	)
 
 	It("says nothing of fields that are empty", func() {
-		Expect(answered(converting(withSpec(openshiftInfra, "maxUnavailable: null"), theirs("50-a", "worker", `{baseOSExtensionsContainerImage: ""}`)))).NotTo(BeEmpty())
+		Expect(answered(converting(withSpec(openshiftInfra, "maxUnavailable: null"), theirs("50-a", "worker", `{fieldOfALaterRelease: ""}`)))).NotTo(BeEmpty())
 	})
 
 	It("names kinds that it does not convert, and where they are", func() {

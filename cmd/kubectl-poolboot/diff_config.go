@@ -30,12 +30,13 @@ const (
 	kernelType      = "kernelType"
 	fips            = "fips"
 	osImageURL      = "osImageURL"
+	extensionsImage = "baseOSExtensionsContainerImage"
 	userKind        = "user"
 )
 
 // kinds are all kinds of items in the order in which they are shown.
 var kinds = []string{
-	kernelArguments, extensionsKind, kernelType, fips, osImageURL,
+	kernelArguments, extensionsKind, kernelType, fips, osImageURL, extensionsImage,
 	"file", "directory", "link", "unit", "drop-in", userKind, "group", "disk", "RAID", "filesystem", "LUKS volume", "ignition",
 }
 
@@ -82,7 +83,8 @@ func itemsOf(spec poolv1.MachineConfigSpec) (map[item]properties, error) {
 		}
 	}
 	for kind, value := range map[string]string{
-		kernelType: cmp.Or(spec.KernelType, poolv1.KernelTypeDefault), osImageURL: spec.OSImageURL, fips: strconv.FormatBool(spec.FIPS != nil && *spec.FIPS),
+		kernelType: cmp.Or(spec.KernelType, poolv1.KernelTypeDefault), osImageURL: spec.OSImageURL,
+		extensionsImage: spec.BaseOSExtensionsContainerImage, fips: strconv.FormatBool(spec.FIPS != nil && *spec.FIPS),
 	} {
 		if value != "" {
 			items[item{kind: kind}] = properties{"": plain(value)}
@@ -178,18 +180,21 @@ func addUsers(items map[item]properties, passwd types.Passwd) {
 func reboot(changes []change) string {
 	forces := []string{kernelArguments, extensionsKind, kernelType, fips, osImageURL}
 	var reasons []string
-	onlyUsers := true
+	onlyUsers, nothingElse := true, true
 	for _, c := range changes {
 		if slices.Contains(forces, c.kind) && !slices.Contains(reasons, c.kind) {
 			reasons = append(reasons, c.kind)
 		}
 		onlyUsers = onlyUsers && c.kind == userKind
+		nothingElse = nothingElse && (c.kind == userKind || c.kind == extensionsImage)
 	}
 	switch {
 	case len(reasons) > 0:
 		return "yes: " + strings.Join(reasons, ", ")
 	case onlyUsers && len(changes) > 0:
 		return "no: only users change"
+	case nothingElse && len(changes) > 0:
+		return "no: the image of extensions is used when some are installed"
 	case len(changes) == 0:
 		return "no: a host would be the same"
 	}

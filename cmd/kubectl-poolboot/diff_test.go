@@ -166,6 +166,8 @@ $`))
 		Entry("FIPS mode", "{}", "{fips: true}", "  ~ fips\n      false -> true\n"),
 		Entry("the operating system", "{}", "{osImageURL: quay.io/os}", "  + osImageURL\n      quay.io/os\n"),
 		Entry("the operating system that goes", "{osImageURL: quay.io/os}", "{}", "  - osImageURL\n      quay.io/os -> none\n"),
+		Entry("where extensions come from", "{baseOSExtensionsContainerImage: quay.io/ext:1}", "{baseOSExtensionsContainerImage: quay.io/ext:2}",
+			"  ~ baseOSExtensionsContainerImage\n      quay.io/ext:1 -> quay.io/ext:2\n"),
 		Entry("how it is written", files(`contents: {source: "data:,a"}`), files(`contents: {source: "data:;base64,YQ=="}`), "  no change: only how it is written, or the name\n"),
 	)
 
@@ -193,6 +195,9 @@ $`))
 			"yes: kernelArguments, extensions, kernelType, fips, osImageURL"),
 		Entry("a file", "{}", files("mode: 0644"), "yes: files and units take one by default, as in OpenShift"),
 		Entry("a unit", "{}", unit("enabled: true"), "yes: files and units take one by default, as in OpenShift"),
+		Entry("where extensions come from", "{}", "{baseOSExtensionsContainerImage: a}", "no: the image of extensions is used when some are installed"),
+		Entry("where extensions come from, and extensions", "{}", "{baseOSExtensionsContainerImage: a, extensions: [b]}", "yes: extensions"),
+		Entry("where extensions come from, and a file", files("mode: 0600"), `{baseOSExtensionsContainerImage: a}`, "yes: files and units take one by default, as in OpenShift"),
 		Entry("keys", user("sshAuthorizedKeys: [a]"), user("sshAuthorizedKeys: [b]"), "no: only users change"),
 		Entry("keys and a file", user("sshAuthorizedKeys: [a]"), files("mode: 0644"), "yes: files and units take one by default, as in OpenShift"),
 	)

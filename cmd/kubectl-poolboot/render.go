@@ -33,6 +33,8 @@ type rendered struct {
 	KernelType      string          `json:"kernelType"`
 	// OSImageURL is there only when a MachineConfig sets it.
 	OSImageURL string `json:"osImageURL,omitempty"`
+	// BaseOSExtensionsContainerImage is there only when a MachineConfig sets it.
+	BaseOSExtensionsContainerImage string `json:"baseOSExtensionsContainerImage,omitempty"`
 }
 
 func newRender(streams genericiooptions.IOStreams) *cobra.Command {
@@ -97,6 +99,8 @@ func (r *render) run(args []string) error {
 		FIPS:            *config.Spec.FIPS,
 		KernelType:      config.Spec.KernelType,
 		OSImageURL:      config.Spec.OSImageURL,
+
+		BaseOSExtensionsContainerImage: config.Spec.BaseOSExtensionsContainerImage,
 	})
 	if err != nil {
 		return err

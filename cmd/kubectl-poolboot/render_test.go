@@ -61,12 +61,12 @@ var _ = Describe("render", func() {
 	})
 
 	It("takes kernel arguments, extensions, FIPS, kernel and image from the MachineConfigs of both", func() {
-		theirs := strings.ReplaceAll(ownConfig("10-a", "worker", "{kernelArguments: [nosmt], extensions: [usbguard], fips: true, kernelType: default, baseOSExtensionsContainerImage: x}"),
+		theirs := strings.ReplaceAll(ownConfig("10-a", "worker", "{kernelArguments: [nosmt], extensions: [usbguard], fips: true, kernelType: default, baseOSExtensionsContainerImage: registry.example/extensions:2}"),
 			"pool.cluster.x-k8s.io/v1alpha1", "machineconfiguration.openshift.io/v1")
 		config := rendering("infra", append(ours, theirs, ownConfig("05-b", "infra", "{kernelArguments: [quiet], kernelType: realtime, osImageURL: registry.example/os:2}"))...)
 		config.Name, config.Ignition = "", nil
 		Expect(config).To(Equal(rendered{KernelArguments: []string{"nosmt", "quiet"}, Extensions: []string{"usbguard"}, FIPS: true,
-			KernelType: "realtime", OSImageURL: "registry.example/os:2"}))
+			KernelType: "realtime", OSImageURL: "registry.example/os:2", BaseOSExtensionsContainerImage: "registry.example/extensions:2"}))
 	})
 
 	It("reads Butane in Poolboot's kind, and knows none in OpenShift's", func() {

@@ -61,6 +61,13 @@ type MachineConfigSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	OSImageURL string `json:"osImageURL,omitempty"`
+
+	// baseOSExtensionsContainerImage is the image that extensions and other kernels are installed from. Of several
+	// MachineConfigs the last one wins.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	BaseOSExtensionsContainerImage string `json:"baseOSExtensionsContainerImage,omitempty"`
 }
 
 // MachineConfig is a piece of machine configuration: files, units, users, kernel arguments. MachineConfigPools select
