@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/metal3/v1beta2"
@@ -112,6 +113,7 @@ func (r *machineReconciler) take(ctx context.Context, s *machineScope, host *bmo
 		host.Spec.UserData = s.metal3Machine.Status.UserData
 	}
 	host.Spec.Online = true
+	hold(host)
 	// Whoever else took the host since it was read gets it.
 	if err := r.Patch(ctx, host, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
@@ -164,6 +166,7 @@ func (r *machineReconciler) release(ctx context.Context, s *machineScope, host *
 		host.Spec.Online = false
 	} else if state := host.Status.Provisioning.State; state == bmov1alpha1.StateAvailable || state == bmov1alpha1.StateNone {
 		host.Spec.ConsumerRef = nil
+		delete(host.Annotations, clusterctlv1.BlockMoveAnnotation)
 		if host.Labels[clusterv1.ClusterNameLabel] == s.machine.Spec.ClusterName {
 			delete(host.Labels, clusterv1.ClusterNameLabel)
 		}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -51,8 +52,13 @@ func (r *hostReconciler) Reconcile(ctx context.Context, request ctrl.Request) (_
 	if err := r.hosts.Get(ctx, request.NamespacedName, host); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if _, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused {
+	// clusterctl takes every other annotation off what it deletes after a move, the pause too.
+	_, paused := host.Annotations[bmov1alpha1.PausedAnnotation]
+	if _, moved := host.Annotations[clusterctlv1.DeleteForMoveAnnotation]; paused || moved {
 		return ctrl.Result{}, nil
+	}
+	if moved, err := r.restore(ctx, host); moved {
+		return ctrl.Result{}, err
 	}
 	if !host.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.delete(ctx, host)

@@ -80,7 +80,7 @@ func (r *machineReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 		return ctrl.Result{}, err
 	}
 	if annotations.IsPaused(s.cluster, s.metal3Machine) {
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, r.pauseHost(ctx, s)
 	}
 	helper, err := patch.NewHelper(s.metal3Machine, r.Client)
 	if err != nil {

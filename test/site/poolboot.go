@@ -102,11 +102,27 @@ func InstallSet(ctx context.Context, binDir string) ([]unstructured.Unstructured
 	return yaml.ToUnstructured(filled)
 }
 
-// startPoolboot installs Poolboot's namespace, ServiceAccounts, RBAC rules and webhooks, and starts its two programs.
-func startPoolboot(ctx context.Context, management *controlplane.ControlPlane, admin client.Client, binDir, dir string, flags Flags) (manager, configServer *Program, err error) {
-	objects, err := InstallSet(ctx, binDir)
+// door is how hosts know the config server: by its address, and by the authority that vouches for its certificate.
+type door struct {
+	address   string
+	authority *loopback.CA
+}
+
+func newDoor() (*door, error) {
+	authority, err := loopback.NewCA("poolboot")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	port, err := loopback.FreePort()
+	return &door{address: loopback.Address(port), authority: authority}, err
+}
+
+// startPoolboot installs Poolboot's namespace, ServiceAccounts, RBAC rules and webhooks, and starts its two programs; of a
+// site that takes over from another, the manager only.
+func (s *Site) startPoolboot(ctx context.Context, flags Flags) error {
+	objects, err := InstallSet(ctx, s.binDir)
+	if err != nil {
+		return err
 	}
 	rights := []string{"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 	var webhooks []unstructured.Unstructured
@@ -115,55 +131,51 @@ func startPoolboot(ctx context.Context, management *controlplane.ControlPlane, a
 			webhooks = append(webhooks, object)
 		}
 		if slices.Contains(rights, object.GetKind()) {
-			if err := admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(&object), client.FieldOwner("site"), client.ForceOwnership); err != nil {
-				return nil, nil, fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
+			if err := s.ManagementClient.Apply(ctx, client.ApplyConfigurationFromUnstructured(&object), client.FieldOwner("site"), client.ForceOwnership); err != nil {
+				return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
 			}
 		}
 	}
-	authority, err := loopback.NewCA("poolboot")
-	if err != nil {
-		return nil, nil, err
+	certDir, caFile := filepath.Join(s.dir, "serving"), filepath.Join(s.dir, "config-server-ca.crt")
+	if err := writeServingCertificate(s.door.authority, certDir, caFile); err != nil {
+		return err
 	}
-	certDir, caFile := filepath.Join(dir, "serving"), filepath.Join(dir, "config-server-ca.crt")
-	if err := writeServingCertificate(authority, certDir, caFile); err != nil {
-		return nil, nil, err
-	}
-	ports := make([]string, 4)
+	ports := make([]string, 3)
 	for i := range ports {
 		port, err := loopback.FreePort()
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		ports[i] = loopback.Address(port)
 	}
-	webhook, managerHealth, config, configHealth := ports[0], ports[1], ports[2], ports[3]
+	webhook, managerHealth, configHealth := ports[0], ports[1], ports[2]
 
-	manager = &Program{name: "manager", dir: dir, path: filepath.Join(binDir, "manager"), health: managerHealth, args: append([]string{
+	s.Manager = &Program{name: "manager", dir: s.dir, path: filepath.Join(s.binDir, "manager"), health: managerHealth, args: append([]string{
 		"--overlay-namespace=" + namespace,
-		"--config-server-url=https://" + config,
+		"--config-server-url=https://" + s.door.address,
 		"--config-server-ca-file=" + caFile,
 		"--webhook-host=" + loopback.Host, "--webhook-port=" + portOf(webhook), "--webhook-cert-dir=" + certDir,
 		"--health-addr=" + managerHealth, "--diagnostics-address=0",
 	}, flags.Manager...)}
-	configServer = &Program{name: "config-server", dir: dir, path: filepath.Join(binDir, "config-server"), health: configHealth, args: append([]string{
+	s.ConfigServer = &Program{name: "config-server", dir: s.dir, path: filepath.Join(s.binDir, "config-server"), health: configHealth, args: append([]string{
 		"--namespace=" + namespace,
-		"--bind-address=" + config, "--external-url=https://" + config, "--tls-cert-dir=" + certDir,
+		"--bind-address=" + s.door.address, "--external-url=https://" + s.door.address, "--tls-cert-dir=" + certDir,
 		"--health-bind-address=" + configHealth, "--metrics-bind-address=0",
 	}, flags.ConfigServer...)}
-	for program, account := range map[*Program]string{manager: "poolboot-manager", configServer: "poolboot-config-server"} {
-		kubeconfig := filepath.Join(dir, program.name+".kubeconfig")
-		if err := writeAccountKubeconfig(ctx, management, admin, account, kubeconfig); err != nil {
-			return nil, nil, err
+	for program, account := range map[*Program]string{s.Manager: "poolboot-manager", s.ConfigServer: "poolboot-config-server"} {
+		kubeconfig := filepath.Join(s.dir, program.name+".kubeconfig")
+		if err := writeAccountKubeconfig(ctx, s.Management, s.ManagementClient, account, kubeconfig); err != nil {
+			return err
 		}
 		program.args = append(program.args, "--kubeconfig="+kubeconfig)
 	}
-	if err := manager.Start(ctx); err != nil {
-		return manager, nil, err
+	if err := s.Manager.Start(ctx); err != nil {
+		return err
 	}
-	if err := clusterapi.InstallWebhooks(ctx, management.Config, webhooks, "https://"+webhook, authority.PEM()); err != nil {
-		return manager, nil, err
+	if err := clusterapi.InstallWebhooks(ctx, s.Management.Config, webhooks, "https://"+webhook, s.door.authority.PEM()); err != nil || s.heir {
+		return err
 	}
-	return manager, configServer, configServer.Start(ctx)
+	return s.ConfigServer.Start(ctx)
 }
 
 func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }

@@ -43,6 +43,10 @@ type Flags struct {
 type Options struct {
 	// Hardware is what BareMetalHosts stand for. Nil: hosts that boot for real.
 	Hardware metal3.Hardware
+	// Predecessor is the site that this one takes over from: to a management cluster of its own it gets that site's workload
+	// cluster and hosts, and the address and the certificate by which hosts know its config server. The config server is for
+	// the caller to start once the predecessor's has ended. Nil: nothing is taken over.
+	Predecessor *Site
 	// Flags are further flags of the site's programs.
 	Flags Flags
 	// Concurrency is that of Cluster API's core, see clusterapi.Options.
@@ -68,6 +72,8 @@ type Site struct {
 
 	dir       string
 	binDir    string
+	heir      bool // the workload cluster and the hosts are the predecessor's
+	door      *door
 	core      *clusterapi.Core
 	simulator *metal3.Simulator
 	cancel    context.CancelFunc
@@ -96,6 +102,11 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	began := time.Now()
 	up := func(what string) { fmt.Fprintf(progress, "  %5.1f s  %s\n", time.Since(began).Seconds(), what) }
 
+	if before := options.Predecessor; before != nil {
+		s.heir, s.Workload, s.Hardware, s.door = true, before.Workload, before.Hardware, before.door
+	} else if s.door, err = newDoor(); err != nil {
+		return nil, err
+	}
 	if err := s.startClusters(ctx, options.Flags, up); err != nil {
 		return nil, err
 	}
@@ -107,7 +118,9 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 		return nil, fmt.Errorf("start Cluster API: %w", err)
 	}
 	up("Cluster API's core: reconcilers and webhooks")
-	s.Hardware = &Hardware{ctx: ctx, dir: s.dir, binDir: s.binDir, log: options.Consoles, hosts: map[string]*host.Host{}}
+	if s.Hardware == nil {
+		s.Hardware = &Hardware{ctx: ctx, dir: s.dir, binDir: s.binDir, log: options.Consoles, hosts: map[string]*host.Host{}}
+	}
 	hardware := options.Hardware
 	if hardware == nil {
 		hardware = s.Hardware
@@ -120,11 +133,14 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 		return nil, fmt.Errorf("start the Metal3 simulator: %w", err)
 	}
 	up("Metal3 simulator")
-	s.Manager, s.ConfigServer, err = startPoolboot(ctx, s.Management, s.ManagementClient, s.binDir, s.dir, options.Flags)
-	if err != nil {
+	if err := s.startPoolboot(ctx, options.Flags); err != nil {
 		return nil, fmt.Errorf("start Poolboot: %w", err)
 	}
-	up("Poolboot: manager with webhooks, config server with TLS, each as its own ServiceAccount")
+	if s.heir {
+		up("Poolboot: manager with webhooks")
+	} else {
+		up("Poolboot: manager with webhooks, config server with TLS, each as its own ServiceAccount")
+	}
 	return s, nil
 }
 
@@ -146,6 +162,9 @@ func (s *Site) startClusters(ctx context.Context, flags Flags, up func(string)) 
 		return err
 	})
 	both.Go(func() (err error) {
+		if s.heir {
+			return nil
+		}
 		s.Workload, err = controlplane.Start(bothCtx, controlplane.Options{
 			Name: ClusterName, Dir: filepath.Join(s.dir, "workload"), BinDir: s.binDir, ControllerManager: true, ControllerManagerFlags: flags.ControllerManager,
 			Audit: true, Log: logr.Discard(),
@@ -155,7 +174,11 @@ func (s *Site) startClusters(ctx context.Context, flags Flags, up func(string)) 
 	if err := both.Wait(); err != nil {
 		return err
 	}
-	up("two control planes: management (etcd, kube-apiserver), workload (etcd, kube-apiserver, kube-controller-manager)")
+	if s.heir {
+		up("a management cluster (etcd, kube-apiserver)")
+	} else {
+		up("two control planes: management (etcd, kube-apiserver), workload (etcd, kube-apiserver, kube-controller-manager)")
+	}
 	if err := clusterapi.Install(ctx, s.Management.Config); err != nil {
 		return fmt.Errorf("install CRDs: %w", err)
 	}
@@ -189,7 +212,7 @@ func (s *Site) Dir() string { return s.dir }
 // Stop switches the hosts off, ends every program and removes the site's folder.
 func (s *Site) Stop() error {
 	var errs []error
-	if s.Hardware != nil {
+	if s.Hardware != nil && !s.heir {
 		s.Hardware.powerOffAll()
 	}
 	errs = append(errs, s.ConfigServer.Stop(), s.Manager.Stop())
@@ -201,7 +224,7 @@ func (s *Site) Stop() error {
 	}
 	s.cancel()
 	for _, cluster := range []*controlplane.ControlPlane{s.Management, s.Workload} {
-		if cluster != nil {
+		if cluster != nil && (!s.heir || cluster != s.Workload) {
 			errs = append(errs, cluster.Stop())
 		}
 	}

@@ -54,6 +54,11 @@ func NewEmpty(ctx context.Context, s *site.Site) *Tenant {
 	return &Tenant{Namespace: namespace.Name, site: s}
 }
 
+// MovedTo is the tenant on the site that its namespace was moved to.
+func (t *Tenant) MovedTo(s *site.Site) *Tenant {
+	return &Tenant{Namespace: t.Namespace, Cluster: t.Cluster, site: s}
+}
+
 // CreateCluster makes the tenant's Cluster.
 func (t *Tenant) CreateCluster(ctx context.Context, options clusterapi.ClusterOptions) {
 	options.Namespace, options.Name, options.Workload = t.Namespace, t.Namespace, t.site.Workload
