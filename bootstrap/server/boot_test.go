@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
 const (
@@ -161,13 +162,21 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.requests()).To(Equal(1))
 	})
 
-	DescribeTable("whose request another replica recorded", func(ago time.Duration, records int) {
-		w.set(func() { w.records[pointerID][0].RequestedTime = time.Now().Add(-ago) })
+	DescribeTable("whose request another replica recorded", func(ago time.Duration, records int, known ...func(*server.Record)) {
+		w.set(func() {
+			w.records[pointerID][0].RequestedTime = time.Now().Add(-ago)
+			for _, set := range known {
+				set(&w.records[pointerID][0])
+			}
+		})
 		serve(w, short).get(configPath, token)
 		Expect(w.requests()).To(Equal(records))
 	},
 		Entry("moments ago is not recorded again", time.Second, 0),
 		Entry("long ago is recorded again", time.Minute, 1),
+		Entry("a while ago is not recorded again: the manager is busy", 20*time.Second, 0),
+		Entry("a while ago is recorded again when the boot failed", 20*time.Second, 1, func(r *server.Record) { r.Troubled = true }),
+		Entry("before what was prepared last is recorded again", 20*time.Second, 1, func(r *server.Record) { r.PreparedTime = time.Now() }),
 		Entry("with a clock that runs ahead is recorded again", -time.Hour, 1),
 	)
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -15,10 +16,18 @@ const (
 	// several connections of one host, make one write.
 	requestInterval = 5 * time.Second
 
+	// patientInterval is how long one stands that nothing is known to be wrong with: the manager has it before it, and is only
+	// busy. Telling it once more would make it busier.
+	patientInterval = time.Minute
+
+	// maxWriting is how many writes are under way at once. When a whole site is switched on, the others wait for their turn
+	// here rather than time out in a busy API server and be tried again.
+	maxWriting = 20
+
 	// maxRemembered bounds how many machines' writes are remembered. One that is forgotten costs one write more.
 	maxRemembered = 10000
 
-	// recordTimeout bounds one write.
+	// recordTimeout bounds one write, from its turn on.
 	recordTimeout = 5 * time.Second
 )
 
@@ -28,6 +37,7 @@ type recording struct {
 	to         BootRecorder
 	admissions AdmissionRecorder
 	now        func() time.Time
+	writing    chan struct{} // has a value for each write under way
 
 	mu        sync.Mutex
 	requested *lru.Cache // types.UID, or a host that wants to be admitted, → time.Time
@@ -35,23 +45,26 @@ type recording struct {
 }
 
 func newRecording(to BootRecorder, admissions AdmissionRecorder, now func() time.Time) *recording {
-	return &recording{to: to, admissions: admissions, now: now, requested: lru.New(maxRemembered), served: lru.New(maxRemembered)}
+	return &recording{to: to, admissions: admissions, now: now, writing: make(chan struct{}, maxWriting),
+		requested: lru.New(maxRemembered), served: lru.New(maxRemembered)}
 }
 
 // request records that a host asked while no fresh overlay stood, unless that was recorded moments ago.
 func (r *recording) request(ctx context.Context, record Record) error {
 	now := r.now()
-	recent := func(at time.Time) bool { return now.Sub(at).Abs() < requestInterval }
+	interval := requestInterval
+	if record.RequestedTime.After(record.PreparedTime) && !record.Troubled {
+		interval = patientInterval
+	}
+	recent := func(at time.Time) bool { return now.Sub(at).Abs() < interval }
 	if recent(record.RequestedTime) || !r.claim(r.requested, record.UID, now, func(last any) bool { return recent(last.(time.Time)) }) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
-	defer cancel()
 	at := now
 	if !at.After(record.PreparedTime) { // the manager's clock is ahead: the request came after what it prepared all the same
 		at = record.PreparedTime.Add(time.Microsecond)
 	}
-	err := r.to.Requested(ctx, record, at)
+	err := r.write(ctx, func(ctx context.Context) error { return r.to.Requested(ctx, record, at) })
 	if err != nil {
 		r.requested.Remove(record.UID)
 	}
@@ -68,15 +81,26 @@ func (r *recording) serve(ctx context.Context, record Record, overlay *Overlay) 
 	var err error
 	again := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 5}
 	_ = wait.ExponentialBackoffWithContext(ctx, again, func(ctx context.Context) (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, recordTimeout)
-		defer cancel()
-		err = r.to.Served(ctx, record, at)
+		err = r.write(ctx, func(ctx context.Context) error { return r.to.Served(ctx, record, at) })
 		return err == nil, nil
 	})
 	if err != nil {
 		r.served.Remove(record.UID)
 	}
 	return err
+}
+
+// write does a write when it is its turn.
+func (r *recording) write(ctx context.Context, do func(context.Context) error) error {
+	select {
+	case r.writing <- struct{}{}:
+		defer func() { <-r.writing }()
+	case <-ctx.Done():
+		return fmt.Errorf("%d others are being recorded: %w", maxWriting, ctx.Err())
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	return do(ctx)
 }
 
 // claim remembers value for a machine and returns true, unless what is remembered already will do.

@@ -24,6 +24,9 @@ type Record struct {
 	// came from; empty for the host of a Machine.
 	Enrolment, EnrolledFrom string
 
+	// Troubled says that the boot failed, or waits for something that has not come: asking again has it tried again.
+	Troubled bool
+
 	// Pending says, for people, what the boot waits for; empty when nothing is known.
 	Pending string
 }

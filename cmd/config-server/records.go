@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,6 +42,7 @@ func (r records) ByPointerID(ctx context.Context, id string) ([]server.Record, e
 
 func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 	boot := config.Status.Boot
+	prepared := meta.FindStatusCondition(config.Status.Conditions, bootstrapv1.BootPreparedCondition)
 	return server.Record{
 		NamespacedName: client.ObjectKeyFromObject(config),
 		UID:            config.UID,
@@ -50,7 +52,8 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		ServedTime:     timeOf(boot.ServedTime),
 		Enrolment:      config.Annotations[bootstrapv1.EnrolmentAnnotation],
 		EnrolledFrom:   config.Annotations[bootstrapv1.EnrolledFromAnnotation],
-		Pending:        pending(config),
+		Troubled:       prepared != nil && prepared.Status == metav1.ConditionFalse,
+		Pending:        pending(prepared),
 	}
 }
 
@@ -61,14 +64,12 @@ func timeOf(t *metav1.MicroTime) time.Time {
 	return t.Time
 }
 
-// pending is why the boot is not prepared, as its controller tells it.
-func pending(config *bootstrapv1.PoolbootConfig) string {
-	for _, c := range config.Status.Conditions {
-		if c.Type == bootstrapv1.BootPreparedCondition && c.Status != metav1.ConditionTrue {
-			return fmt.Sprintf("%s: %s", c.Reason, c.Message)
-		}
+// pending is why the boot is not prepared, as its controller tells it by its condition.
+func pending(prepared *metav1.Condition) string {
+	if prepared == nil || prepared.Status == metav1.ConditionTrue {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("%s: %s", prepared.Reason, prepared.Message)
 }
 
 // bootRecorder writes into the status of PoolbootConfigs. A merge patch that names one field takes no part in conflicts
