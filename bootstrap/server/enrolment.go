@@ -188,9 +188,9 @@ func (r *recording) ask(ctx context.Context, enrolment Enrolment, asks asking) (
 	if !claimed {
 		return since, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
-	defer cancel()
-	err := r.admissions.Asked(ctx, enrolment, asks.name, asks.address, asks.tokenSHA256, since)
+	err := r.write(ctx, func(ctx context.Context) error {
+		return r.admissions.Asked(ctx, enrolment, asks.name, asks.address, asks.tokenSHA256, since)
+	})
 	if err != nil {
 		r.requested.Remove(key)
 	}
