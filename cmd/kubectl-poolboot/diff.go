@@ -8,6 +8,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -168,6 +169,7 @@ func (k *kubeconfig) open() (client.Reader, string, bool, error) {
 // liveScheme knows the kinds that are read from a cluster.
 func liveScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
+	must(corev1.AddToScheme(scheme))
 	must(poolv1.AddToScheme(scheme))
 	must(bootstrapv1.AddToScheme(scheme))
 	must(clusterv1.AddToScheme(scheme))

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// enrolment prints the Secret of a new enrolment token.
+type enrolment struct {
+	streams                         genericiooptions.IOStreams
+	cluster, role, names, namespace string
+	uses                            int
+	life                            time.Duration
+}
+
+func newEnrol(streams genericiooptions.IOStreams) *cobra.Command {
+	e := &enrolment{streams: streams}
+	cmd := &cobra.Command{
+		Use:   "enrol NAME --cluster CLUSTER --pool ROLE --names PATTERN",
+		Short: "Print the Secret of a new enrolment token",
+		Long: `Print the Secret of a new enrolment token, with 256 random bits, by which hosts without a Machine are admitted to a pool.
+
+Nothing is written anywhere: apply what is printed, and keep it secret.`,
+		Example: `  # Twenty hosts edge-… of the pool infra, within a day
+  kubectl poolboot enrol edge --cluster site --pool infra --names edge-* --uses 20 --expires 24h -n metal | kubectl apply -f -`,
+		Args:                  cobra.ExactArgs(1),
+		DisableFlagsInUseLine: true,
+		RunE:                  func(_ *cobra.Command, args []string) error { return e.run(args[0], time.Now()) },
+	}
+	offerPool(cmd, &e.role)
+	cmd.Flags().StringVar(&e.cluster, "cluster", "", "the Cluster that the hosts join")
+	cmd.Flags().StringVar(&e.names, "names", "", "pattern of the names that hosts may take, such as edge-*")
+	cmd.Flags().IntVar(&e.uses, "uses", 1, "how many names may be taken")
+	cmd.Flags().DurationVar(&e.life, "expires", 24*time.Hour, "how long the token lives")
+	cmd.Flags().StringVarP(&e.namespace, "namespace", "n", "", "namespace of the pool; without it, that of kubectl apply")
+	must(cmd.MarkFlagRequired("cluster"))
+	must(cmd.MarkFlagRequired("names"))
+	return cmd
+}
+
+func (e *enrolment) run(name string, now time.Time) error {
+	var bits [32]byte
+	_, _ = rand.Read(bits[:]) // never fails: crypto/rand ends the process instead
+	said := map[string]string{
+		poolv1.EnrolmentTokenKey:   base64.RawURLEncoding.EncodeToString(bits[:]),
+		poolv1.EnrolmentRoleKey:    e.role,
+		poolv1.EnrolmentNamesKey:   e.names,
+		poolv1.EnrolmentUsesKey:    strconv.Itoa(e.uses),
+		poolv1.EnrolmentExpiresKey: now.Add(e.life).UTC().Format(time.RFC3339),
+	}
+	secret := &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: e.namespace,
+			Labels: map[string]string{clusterv1.ClusterNameLabel: e.cluster, clusterctlv1.ClusterctlMoveLabel: ""},
+		},
+		Type: poolv1.EnrolmentTokenType,
+		Data: map[string][]byte{},
+	}
+	for key, value := range said {
+		secret.Data[key] = []byte(value)
+	}
+	if _, err := enrol.Read(secret); err != nil {
+		return err
+	}
+	secret.Data, secret.StringData = nil, said
+	printed, err := yaml.Marshal(secret)
+	if err != nil {
+		return err
+	}
+	_, err = e.streams.Out.Write(printed)
+	return err
+}
+
+// pointer prints what is put on a host that enrols.
+type pointer struct {
+	connection
+	streams genericiooptions.IOStreams
+	host    string
+}
+
+func newPointer(streams genericiooptions.IOStreams, to connection) *cobra.Command {
+	p := &pointer{streams: streams, connection: to}
+	cmd := &cobra.Command{
+		Use:   "pointer NAME --host HOST",
+		Short: "Print the Ignition of a host that enrols",
+		Long: `Print the Ignition to put into the ISO or the user data of one host that has no Machine: where it asks for its configuration,
+with which enrolment token and under which name. It holds the token: keep it secret.`,
+		Example: `  # The host edge-7, by the enrolment token edge
+  kubectl poolboot pointer edge --host edge-7 -n metal > edge-7.ign`,
+		Args:                  cobra.ExactArgs(1),
+		DisableFlagsInUseLine: true,
+		RunE:                  func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), args[0]) },
+	}
+	cmd.Flags().StringVar(&p.host, "host", "", "the name that the host's Node gets")
+	must(cmd.MarkFlagRequired("host"))
+	to.offer(cmd.Flags())
+	return cmd
+}
+
+func (p *pointer) run(ctx context.Context, name string) error {
+	live, namespace, _, err := p.open()
+	if err != nil {
+		return err
+	}
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	secret, published := &corev1.Secret{}, &poolv1.Enrolment{}
+	if err := errors.Join(live.Get(ctx, key, secret), live.Get(ctx, key, published)); err != nil {
+		return err
+	}
+	spec, err := enrol.Read(secret)
+	if err != nil {
+		return fmt.Errorf("enrolment token, Secret %s: %w", key, err)
+	}
+	if why := enrol.Allows(spec.Names, p.host); why != "" {
+		return fmt.Errorf("--host %s: %s", p.host, why)
+	}
+	if published.Status.URL == "" {
+		return fmt.Errorf("enrolment %s does not say yet where hosts ask: try again, or see its conditions", key)
+	}
+	printed, err := ignition.Pointer{
+		URL:   published.Status.URL + "?" + url.Values{"name": {p.host}}.Encode(),
+		Token: string(secret.Data[poolv1.EnrolmentTokenKey]),
+		CA:    []byte(published.Status.CertificateAuthority),
+	}.Marshal()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(p.streams.Out, "%s\n", printed)
+	return err
+}
