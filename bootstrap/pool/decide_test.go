@@ -103,6 +103,32 @@ var _ = Describe("ForMachine", func() {
 	)
 })
 
+var _ = Describe("ForMachineOnHost", func() {
+	odd := selecting(newPool("odd"), nil, requirement("odd", metav1.LabelSelectorOpNotIn, "no"), requirement("odd", metav1.LabelSelectorOpExists))
+	pools := []poolv1.MachineConfigPool{newPool("worker"), newPool("infra"), newPool("edge"), odd}
+
+	DescribeTable("says the pool that the host keeps first",
+		func(kept, spec string, labels map[string]string, role, why string) {
+			decided, reason, err := pool.ForMachineOnHost(kept, spec, labels, pools)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(decided).To(Equal(role))
+			Expect(string(reason)).To(Equal(why))
+		},
+		Entry("before the config's", "edge", "infra", nil, "edge", bootstrapv1.PoolRetainedByHostReason),
+		Entry("before the labels'", "edge", "", map[string]string{infraLabel: ""}, "edge", bootstrapv1.PoolRetainedByHostReason),
+		Entry("also worker", "worker", "infra", nil, "worker", bootstrapv1.PoolRetainedByHostReason),
+		Entry("not one that is gone", "gone", "infra", nil, "infra", bootstrapv1.PoolFromSpecReason),
+		Entry("the Machine's when it keeps none", "", "", map[string]string{infraLabel: ""}, "infra", bootstrapv1.PoolFromLabelsReason),
+	)
+
+	It("refuses one that can't be booted into, instead of another one", func() {
+		_, _, err := pool.ForMachineOnHost("odd", "infra", nil, pools)
+		Expect(err).To(BeAssignableToTypeOf(&pool.NotRegistrableError{}))
+		_, _, err = pool.ForMachineOnHost("infra", "edge", nil, append(slices.Clone(pools), newPool("infra")))
+		Expect(err).To(BeAssignableToTypeOf(&pool.DuplicateError{}))
+	})
+})
+
 // FuzzDecide: both implementations agree on any labels and pools.
 func FuzzDecide(f *testing.F) {
 	f.Add(int64(1))

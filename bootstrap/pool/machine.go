@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"errors"
 	"slices"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -12,6 +13,7 @@ type Reason string
 
 // Grounds on which a Machine's pool is decided.
 const (
+	FromHost   Reason = bootstrapv1.PoolRetainedByHostReason
 	FromSpec   Reason = bootstrapv1.PoolFromSpecReason
 	FromLabels Reason = bootstrapv1.PoolFromLabelsReason
 	Defaulted  Reason = bootstrapv1.PoolDefaultedReason
@@ -34,6 +36,23 @@ func ForMachine(specPool string, machineLabels map[string]string, pools []poolv1
 			role, why = poolv1.RoleWorker, Defaulted
 		}
 	}
+	return usable(role, why, pools)
+}
+
+// ForMachineOnHost is ForMachine once the host of a Machine with poolRetention: Host is known: the pool that the host keeps
+// comes first. One that does not exist any more keeps nothing; the Reason tells.
+func ForMachineOnHost(kept, specPool string, machineLabels map[string]string, pools []poolv1.MachineConfigPool) (string, Reason, error) {
+	if kept != "" {
+		role, why, err := usable(kept, FromHost, pools)
+		if _, gone := errors.AsType[*NotFoundError](err); !gone {
+			return role, why, err
+		}
+	}
+	return ForMachine(specPool, machineLabels, pools)
+}
+
+// usable returns the role and the reason of a decision for a pool that a Machine can boot into.
+func usable(role string, why Reason, pools []poolv1.MachineConfigPool) (string, Reason, error) {
 	p, err := OfRole(pools, role)
 	if err != nil {
 		return "", "", err

@@ -150,8 +150,8 @@ func nodeIsGone(config *bootstrapv1.PoolbootConfig) bool {
 // preparation is what is done, in this order, for a host that asked the config server.
 func (r *Reconciler) preparation() []phase {
 	return []phase{
-		r.choosePool,
 		r.findHost,
+		r.choosePool,
 		r.register,
 		remote(r.connect),
 		remote(r.ensureRights),

@@ -101,7 +101,7 @@ func expectNotPrepared(ctx context.Context, w *world, reason string, message ...
 	}
 	Expect(w.credentials(ctx)).To(BeEmpty())
 	Expect(w.overlays(ctx)).To(BeEmpty())
-	Expect(w.told()).To(ContainElement(HavePrefix("Warning "+reason+" ")))
+	Expect(w.told()).To(ContainElement(HavePrefix("Warning " + reason + " ")))
 }
 
 var _ = Describe("A host that asks for its configuration", func() {

@@ -43,13 +43,17 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 }
 
 // role is the recorded pool's once the Node stands, and with an inline source once the data Secret does, since that holds
-// the pool's configuration; before, the Machine as it is now decides.
+// the pool's configuration; before, the host decides if it keeps a pool, else the Machine as it is now.
 func (s *scope) role() (string, error) {
 	fixed := s.config.Status.Node != nil || s.config.Spec.ConfigSource.Inline != nil
 	if fixed && s.config.Status.Pool != "" {
 		return s.config.Status.Pool, nil
 	}
-	role, _, err := pool.ForMachine(s.config.Spec.Pool, s.machineLabels(), s.pools)
+	if s.config.Spec.PoolRetention == bootstrapv1.RetainOnHost {
+		s.kept = s.host.RetainedPool(s.cluster.Name)
+	}
+	role, why, err := pool.ForMachineOnHost(s.kept, s.config.Spec.Pool, s.machineLabels(), s.pools)
+	s.ground = why
 	return role, err
 }
 
@@ -72,7 +76,7 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 		SyncedLabels:   r.SyncedLabels,
 	})
 	if err != nil {
-		return err
+		return s.againstHost(err)
 	}
 	s.registration = registration
 	return s.checkExtraConfig()

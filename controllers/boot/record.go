@@ -43,9 +43,8 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 			status.Boot.CredentialExpirationTime = &metav1.Time{Time: s.credential.Expires}
 		}
 	})
-	if err == nil && s.machine != nil && before != "" && before != s.pool.Spec.Role {
-		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, action,
-			"The labels of Machine %s name the pool %s now, not %s", s.machine.Name, s.pool.Spec.Role, before)
+	if err == nil {
+		r.tellPool(s, before)
 	}
 	return err
 }

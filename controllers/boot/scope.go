@@ -12,6 +12,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // scope is one preparation: each phase adds what those after it need.
@@ -25,6 +26,10 @@ type scope struct {
 	// pools are those of the cluster, with defaults; pool is the one that the Machine boots into.
 	pools []poolv1.MachineConfigPool
 	pool  poolv1.MachineConfigPool
+	// ground is why it is that pool; empty when it is on record.
+	ground pool.Reason
+	// kept is the role of the pool that the host keeps; empty when that counts for nothing.
+	kept string
 	// configuration names the rendered config that the host is to boot with.
 	configuration string
 	// host is the bare metal host that boots.

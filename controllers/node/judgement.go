@@ -158,6 +158,8 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 	if host := f.config.Status.Host; host != nil {
 		addLabels(wanted, map[string]string{poolv1.NodeMetal3UUIDLabel: host.UID})
 	}
+	// Metal3's remediation may have brought the list back of what was put on the Node before this one.
+	addTaints(wanted, p.Spec.NodeTaints)
 	declareTaints(wanted, p.Spec.NodeTaints)
 	addTaints(wanted, f.config.Spec.NodeTaints)
 	setAnnotation(wanted, poolv1.NodeConfigAnnotation, client.ObjectKeyFromObject(f.config).String())

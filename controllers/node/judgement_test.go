@@ -230,6 +230,11 @@ var _ = Describe("A Node's place in its pool", func() {
 		Expect(j.node.Spec.Taints).NotTo(ContainElement(unassigned), "every label stands now")
 	})
 
+	It("gives a Node that registered anew its pool's taints back, also when remediation gave it the list of them first", func() {
+		j := judge(situation(revoked, bare, ready, func(node *corev1.Node) { node.Annotations = newNode().Annotations }))
+		Expect(j.node.Spec.Taints).To(ConsistOf(infraTaint))
+	})
+
 	It("drops, once, what the flags of a kubelet that registered anew bring along from the pool that its host booted into", func() {
 		moved := []any{revoked, bare, ready, func(f *facts) {
 			f.config.Status.Configuration = "rendered-edge-0"

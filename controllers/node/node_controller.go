@@ -157,8 +157,8 @@ func nodeName(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine) st
 	return machine.Name
 }
 
-// apply does what a judgement asks for: the Node first, then the end of the boot, the record last, so that after a crash
-// the next judgement asks for what is left.
+// apply does what a judgement asks for: the Node first, then the end of the boot and what the host keeps, the record last, so
+// that after a crash the next judgement asks for what is left.
 func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judgement) error {
 	if j.node != nil {
 		patch := client.MergeFromWithOptions(f.node.DeepCopy(), client.MergeFromWithOptimisticLock{})
@@ -172,6 +172,9 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 		if ended, err = r.endBoot(ctx, w, f.config); err != nil {
 			return err
 		}
+	}
+	if err := r.keepOnHost(ctx, f, j); err != nil {
+		return err
 	}
 	before := f.config.DeepCopy()
 	status := &f.config.Status

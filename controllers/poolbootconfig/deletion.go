@@ -67,7 +67,7 @@ func (r *Reconciler) cleanWorkloadCluster(ctx context.Context, s *scope) error {
 	if err := w.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if !neverJoined(s.config, node) {
+	if !neverJoined(s, node) {
 		return nil
 	}
 	return client.IgnoreNotFound(w.Delete(ctx, node, client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion}))
@@ -96,10 +96,15 @@ func nodeName(config *bootstrapv1.PoolbootConfig) string {
 	return ""
 }
 
-// neverJoined says whether a Node was made for a config and its kubelet never came, or never became Ready. Any other Node
-// is Cluster API's to drain and delete, and that of a host without a Machine a person's.
-func neverJoined(config *bootstrapv1.PoolbootConfig, node *corev1.Node) bool {
-	return node.Annotations[poolv1.NodeConfigAnnotation] == client.ObjectKeyFromObject(config).String() &&
-		config.Annotations[bootstrapv1.TokenHashAnnotation] != bootstrapv1.TokenRevoked &&
-		!util.IsNodeReady(node)
+// neverJoined says whether a Node was made for a config and its kubelet never came, or never became Ready, or its Machine goes
+// before Cluster API has heard of it. Any other Node is Cluster API's to drain and delete, and that of a host without a
+// Machine a person's.
+func neverJoined(s *scope, node *corev1.Node) bool {
+	if node.Annotations[poolv1.NodeConfigAnnotation] != client.ObjectKeyFromObject(s.config).String() {
+		return false
+	}
+	if m := s.machine; m != nil && !m.DeletionTimestamp.IsZero() && m.Spec.ProviderID == "" && !m.Status.NodeRef.IsDefined() {
+		return true
+	}
+	return s.config.Annotations[bootstrapv1.TokenHashAnnotation] != bootstrapv1.TokenRevoked && !util.IsNodeReady(node)
 }

@@ -32,7 +32,7 @@ var _ = Describe("A Node", func() {
 	}
 	DescribeTable("goes with its config only when its kubelet never came",
 		func(node *corev1.Node, goes bool, change ...func(*bootstrapv1.PoolbootConfig)) {
-			Expect(neverJoined(newConfig(change...), node)).To(Equal(goes))
+			Expect(neverJoined(&scope{config: newConfig(change...), machine: newMachine(nil)}, node)).To(Equal(goes))
 		},
 		Entry("made beforehand", newNode(ours, corev1.ConditionFalse), true),
 		Entry("made beforehand, and Kubernetes gave it up", newNode(ours, corev1.ConditionUnknown), true),
@@ -40,6 +40,19 @@ var _ = Describe("A Node", func() {
 		Entry("not Ready, once was", newNode(ours, corev1.ConditionUnknown), false, revoked),
 		Entry("made for another", newNode("site/other", corev1.ConditionFalse), false),
 		Entry("made by nobody", newNode("", corev1.ConditionFalse), false),
+	)
+	DescribeTable("that is Ready goes with its Machine's config only when Cluster API has not heard of it",
+		func(change func(*clusterv1.Machine), goes bool) {
+			machine := newMachine(nil)
+			machine.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			change(machine)
+			Expect(neverJoined(&scope{config: newConfig(revoked), machine: machine}, newNode(ours, corev1.ConditionTrue))).To(Equal(goes))
+			Expect(neverJoined(&scope{config: newConfig(revoked), machine: machine}, newNode("site/other", corev1.ConditionTrue))).To(BeFalse())
+		},
+		Entry("neither its name nor its host's", func(*clusterv1.Machine) {}, true),
+		Entry("its provider ID is known", func(m *clusterv1.Machine) { m.Spec.ProviderID = "metal3://site/host-3/m3" }, false),
+		Entry("its name is known", func(m *clusterv1.Machine) { m.Status.NodeRef.Name = machineName }, false),
+		Entry("the Machine stays", func(m *clusterv1.Machine) { m.DeletionTimestamp = nil }, false),
 	)
 	host := func(config *bootstrapv1.PoolbootConfig) { config.Spec.NodeName = bootstrapv1.NodeNameFromHost }
 	DescribeTable("is known by its name, also before it is on record",

@@ -62,6 +62,9 @@ func decide(config *bootstrapv1.PoolbootConfig, machineLabels map[string]string,
 	default:
 		decided.Message = fmt.Sprintf("pool %q, because no label of the Machine names another", role)
 	}
+	if config.Spec.PoolRetention == bootstrapv1.RetainOnHost {
+		decided.Message += "; one that the host keeps comes first, once the host is known"
+	}
 	return role, decided
 }
 

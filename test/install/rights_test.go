@@ -54,7 +54,7 @@ var _ = Describe("the ServiceAccounts", func() {
 		Entry(nil, "poolboot-manager", right{group: "cluster.x-k8s.io", resource: "clusters", verbs: read}),
 		Entry(nil, "poolboot-manager", right{group: "cluster.x-k8s.io", resource: "machines", verbs: read}),
 		Entry(nil, "poolboot-manager", right{group: "infrastructure.cluster.x-k8s.io", resource: "metal3machines", verbs: read}),
-		Entry(nil, "poolboot-manager", right{group: "metal3.io", resource: "baremetalhosts", verbs: read}),
+		Entry(nil, "poolboot-manager", right{group: "metal3.io", resource: "baremetalhosts", verbs: append(read, "patch")}),
 		Entry(nil, "poolboot-manager", right{group: "metal3.io", resource: "hardwaredata", verbs: read}),
 		Entry(nil, "poolboot-manager", right{group: "events.k8s.io", resource: "events", verbs: []string{"create", "patch"}}),
 		Entry(nil, "poolboot-manager", right{resource: "secrets", verbs: append(read, "create")}),
@@ -75,6 +75,6 @@ var _ = Describe("the ServiceAccounts", func() {
 		Entry("change a MachineConfig", "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigs", verbs: []string{"update", "patch"}}),
 		Entry("delete a PoolbootConfig", "poolboot-manager", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", verbs: []string{"delete"}}),
 		Entry("change a Machine", "poolboot-manager", right{group: "cluster.x-k8s.io", resource: "machines", verbs: []string{"create", "update", "patch", "delete"}}),
-		Entry("change a host", "poolboot-manager", right{group: "metal3.io", resource: "baremetalhosts", verbs: []string{"create", "update", "patch", "delete"}}),
+		Entry("make, replace or delete a host", "poolboot-manager", right{group: "metal3.io", resource: "baremetalhosts", verbs: []string{"create", "update", "delete"}}),
 	)
 })

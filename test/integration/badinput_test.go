@@ -160,6 +160,12 @@ var _ = Describe("What can't be", func() {
 			config.Spec.Join = bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}, Kubeadm: &bootstrapv1.KubeadmJoin{}}
 			return config
 		}, "exactly one of kubelet, kubeadm"),
+		Entry("a pool that the host keeps for a Machine whose pool is fixed before there is a host", func(*tenant.Tenant) client.Object {
+			template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
+			spec := &template.Spec.Template.Spec
+			spec.Join.Kubelet, spec.ConfigSource.Inline, spec.PoolRetention = &bootstrapv1.KubeletJoin{}, &bootstrapv1.InlineSource{}, bootstrapv1.RetainOnHost
+			return template
+		}, "poolRetention: Host needs configSource.server"),
 		Entry("a host's name for a Node that is named before there is a host", func(*tenant.Tenant) client.Object {
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
 			config.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}

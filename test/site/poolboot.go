@@ -124,7 +124,8 @@ func (s *Site) startPoolboot(ctx context.Context, flags Flags) error {
 	if err != nil {
 		return err
 	}
-	rights := []string{"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+	rights := []string{"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 	var webhooks []unstructured.Unstructured
 	for _, object := range objects {
 		if strings.HasSuffix(object.GetKind(), "WebhookConfiguration") {

@@ -84,6 +84,7 @@ const (
 	PoolFromLabelsReason             = "MachineLabels"
 	PoolDefaultedReason              = "DefaultedToWorker"
 	PoolRecordedReason               = "Recorded"
+	PoolRetainedByHostReason         = "RetainedByHost"
 	WaitingForHostReason             = "WaitingForHost"
 	HostNotReadyReason               = "HostNotReady"
 	LabelConflictReason              = "LabelConflict"
@@ -107,6 +108,7 @@ const (
 const (
 	EventPoolDecided       = "PoolDecided"
 	EventPoolChanged       = "PoolChanged"
+	EventRetainedPoolGone  = "RetainedPoolNotFound"
 	EventDataSecretCreated = "DataSecretCreated"
 	EventBootPrepared      = "BootPrepared"
 	EventNodeReady         = "NodeReady"

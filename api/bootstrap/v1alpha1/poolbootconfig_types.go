@@ -20,9 +20,23 @@ const (
 	NodeNameFromHost NodeNameSource = "Host"
 )
 
+// PoolRetention says for whom a pool is kept that a Node has been moved to.
+//
+// +kubebuilder:validation:Enum=Machine;Host
+type PoolRetention string
+
+const (
+	// RetainOnMachine keeps the pool for as long as the Machine is there.
+	RetainOnMachine PoolRetention = "Machine"
+	// RetainOnHost keeps it on the BareMetalHost, for the next Machine too.
+	RetainOnHost PoolRetention = "Host"
+)
+
 // PoolbootConfigSpec says how one Machine boots into its pool.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.configSource.inline) && self.nodeName == 'Host')",message="nodeName: Host needs configSource.server: with configSource.inline the Node's name is fixed before a host is chosen"
+// +kubebuilder:validation:XValidation:rule="!(has(self.configSource.inline) && has(self.poolRetention) && self.poolRetention == 'Host')",message="poolRetention: Host needs configSource.server: with configSource.inline the pool is fixed before a host is chosen"
+// +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.poolRetention) && self.poolRetention == 'Host')",message="poolRetention: Host needs a Machine: leave it out"
 // +kubebuilder:validation:XValidation:rule="!has(self.host) || has(self.pool)",message="host needs pool: without a Machine there are no labels to decide by"
 // +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.configSource.inline))",message="host needs configSource.server"
 // +kubebuilder:validation:XValidation:rule="has(self.host) == has(oldSelf.host)",message="host can't be added or taken away: make a new PoolbootConfig"
@@ -48,6 +62,14 @@ type PoolbootConfigSpec struct {
 	// +optional
 	// +kubebuilder:default=Machine
 	NodeName NodeNameSource `json:"nodeName,omitempty"`
+
+	// poolRetention says where the pool that the Node is in is kept. Machine: in status.pool, for as long as the Machine is
+	// there; its replacement is decided anew. Host: also on the BareMetalHost, in the annotation
+	// pool.cluster.x-k8s.io/retained-pool; a Machine with poolRetention: Host that boots there next, also one that replaces this
+	// one, is in that pool, whatever pool and its labels say. It follows a Node that is relabelled to another pool. Needs
+	// configSource.server. Left out, it is Machine.
+	// +optional
+	PoolRetention PoolRetention `json:"poolRetention,omitempty"`
 
 	// nodeLabels are put on the Node when it is registered, beside those of the pool and of the Machine. A key that has
 	// another value there is an error.

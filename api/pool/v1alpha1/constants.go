@@ -44,6 +44,11 @@ const (
 	EventCustomPoolUnsupported = "CustomPoolUnsupported"
 )
 
+// HostRetainedPoolAnnotation is on a BareMetalHost that keeps a pool for its next Machine, as <Cluster>/<role>. Poolboot writes
+// it for Machines with poolRetention: Host; who removes it has the next Machine decided anew. It is metadata, so that it
+// survives clusterctl move.
+const HostRetainedPoolAnnotation = "pool.cluster.x-k8s.io/retained-pool"
+
 // ForceDeleteAnnotation with the value "true" lets a MachineConfigPool be deleted although Machines are recorded in it or other
 // pools inherit from it. Machines that have not booted then wait for a pool; Nodes keep their labels and are in the pool
 // that those name now.

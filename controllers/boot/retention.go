@@ -1,0 +1,46 @@
+package boot
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// A host may keep the pool of the Machine that it served before. What that changes in a boot is in this file; the node
+// controller writes it on the host.
+
+// againstHost adds the cure to labels that would take the Node out of the pool that its host keeps. Cluster API keeps the
+// Machine's labels on the Node, so there is no way to heed both.
+func (s *scope) againstHost(err error) error {
+	if s.ground != pool.FromHost || !is[*node.ConflictError](err) && !is[*node.OutsidePoolError](err) {
+		return err
+	}
+	return fmt.Errorf("BareMetalHost %s/%s keeps pool %q: %w; or remove the annotation %s from the host, to boot into the pool that Machine %s names",
+		s.host.Namespace, s.host.Name, s.kept, err, poolv1.HostRetainedPoolAnnotation, s.machine.Name)
+}
+
+// tellPool says by events that a Machine boots into another pool than was on record before its host was known, and why.
+func (r *Reconciler) tellPool(s *scope, before string) {
+	if s.machine == nil {
+		return
+	}
+	role := s.pool.Spec.Role
+	event := func(kind, reason, note string, args ...any) {
+		r.Recorder.Eventf(s.config, s.related(), kind, reason, action, note, args...)
+	}
+	switch {
+	case s.kept != "" && s.ground != pool.FromHost:
+		event(corev1.EventTypeWarning, bootstrapv1.EventRetainedPoolGone, "BareMetalHost %s keeps pool %s, which Cluster %s does not have any more: Machine %s boots into pool %s",
+			s.host.Name, s.kept, s.cluster.Name, s.machine.Name, role)
+	case before == "" || before == role:
+	case s.ground == pool.FromHost:
+		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, "BareMetalHost %s keeps pool %s: Machine %s boots into that, not into %s", s.host.Name, role, s.machine.Name, before)
+	default:
+		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, "The labels of Machine %s name the pool %s now, not %s", s.machine.Name, role, before)
+	}
+}

@@ -1,0 +1,72 @@
+package boot
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var _ = Describe("A host that keeps a pool", func() {
+	const storageLabel = poolv1.NodeRoleLabelPrefix + "storage"
+	var s *setting
+	// The Machine is to be in infra, by its config; no label of it has a say.
+	BeforeEach(func() {
+		s = newSetting()
+		delete(s.machine.Labels, infraLabel)
+		s.config.Spec.Pool, s.config.Status.Pool = "infra", "infra"
+		s.config.Spec.PoolRetention = bootstrapv1.RetainOnHost
+		s.host.Annotations = map[string]string{poolv1.HostRetainedPoolAnnotation: "edge/storage"}
+	})
+	storage := newPool("edge-storage", "storage")
+
+	It("has its next Machine boot into that", func(ctx SpecContext) {
+		w := s.world(storage.DeepCopy())
+		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.node(ctx).Labels).To(And(HaveKey(storageLabel), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"), Not(HaveKey(infraLabel))))
+		Expect(w.config(ctx).Status.Pool).To(Equal("storage"))
+		Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayConfigurationAnnotation, "rendered-edge-storage-1"))
+		Expect(w.told()).To(ContainElement(And(HavePrefix("Normal "+bootstrapv1.EventPoolChanged), ContainSubstring(hostName), ContainSubstring("storage"))))
+	})
+
+	DescribeTable("does not",
+		func(ctx SpecContext, change func(), told ...string) {
+			change()
+			w := s.world(storage.DeepCopy())
+			Expect(w.ask(ctx)).To(BeZero())
+			expectPrepared(ctx, w, machineName)
+			for _, word := range told {
+				Expect(w.told()).To(ContainElement(ContainSubstring(word)))
+			}
+		},
+		Entry("when the Machine does not ask for it", func() { s.config.Spec.PoolRetention = bootstrapv1.RetainOnMachine }),
+		Entry("when it is another Cluster's pool", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "other/storage" }),
+		Entry("when a Node stands: that is on record", func() {
+			s.config.Status.Node = &bootstrapv1.NodeReference{Name: machineName, UID: "before"}
+		}),
+		Entry("when the pool is gone: that is told", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/gone" },
+			"Warning "+bootstrapv1.EventRetainedPoolGone+" BareMetalHost "+hostName+" keeps pool gone"),
+	)
+
+	It("and the Machine's labels name another: the host waits, with the cures, of which each works", func(ctx SpecContext) {
+		s.machine.Labels[infraLabel] = ""
+		w := s.world(storage.DeepCopy())
+		Expect(w.ask(ctx)).Error().To(HaveOccurred())
+		expectNotPrepared(ctx, w, bootstrapv1.LabelConflictReason, hostName, `keeps pool "storage"`, "MachineDeployment", poolv1.HostRetainedPoolAnnotation)
+		Expect(w.nodes(ctx)).To(BeEmpty())
+		change(ctx, w.management, s.host, func(h *hostObject) { h.Annotations = nil })
+		Expect(w.reconcile(ctx)).To(BeZero())
+		expectPrepared(ctx, w, machineName)
+
+		s = newSetting()
+		s.config.Spec.PoolRetention = bootstrapv1.RetainOnHost
+		s.host.Annotations = map[string]string{poolv1.HostRetainedPoolAnnotation: "edge/storage"}
+		w = s.world(storage.DeepCopy())
+		Expect(w.ask(ctx)).Error().To(HaveOccurred())
+		change(ctx, w.management, s.machine, func(m *clusterv1.Machine) { delete(m.Labels, infraLabel) })
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.config(ctx).Status.Pool).To(Equal("storage"))
+	})
+})

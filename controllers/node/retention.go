@@ -1,0 +1,43 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+)
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
+
+// keepOnHost notes the pool of a Node that has joined on its BareMetalHost, for the Machine that boots there next. The lock
+// keeps a host that has become another Machine's from being written.
+func (r *Reconciler) keepOnHost(ctx context.Context, f facts, j judgement) error {
+	if f.config.Spec.PoolRetention != bootstrapv1.RetainOnHost || j.record == nil || f.machine == nil || !f.machine.DeletionTimestamp.IsZero() ||
+		f.config.Annotations[bootstrapv1.TokenHashAnnotation] != bootstrapv1.TokenRevoked {
+		return nil
+	}
+	on, err := host.ForMachine(ctx, r.Client, f.machine)
+	if _, none := errors.AsType[*host.NotReadyError](err); none {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	kept := host.Retention(f.machine.Spec.ClusterName, j.record.pool)
+	if on.Object.Annotations[poolv1.HostRetainedPoolAnnotation] == kept {
+		return nil
+	}
+	marked := on.Object.DeepCopy()
+	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, poolv1.HostRetainedPoolAnnotation, kept)
+	if err := r.Client.Patch(ctx, marked, client.MergeFromWithOptions(on.Object, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("pool of Node %s on BareMetalHost %s/%s: %w", f.node.Name, on.Namespace, on.Name, err)
+	}
+	return nil
+}

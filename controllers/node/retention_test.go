@@ -1,0 +1,90 @@
+package node
+
+import (
+	"context"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+)
+
+var _ = Describe("The host of a Node", func() {
+	var ctx context.Context
+	BeforeEach(func(c SpecContext) { ctx = c })
+
+	const metal3 = "infrastructure.cluster.x-k8s.io"
+	retained := func(config *bootstrapv1.PoolbootConfig) { config.Spec.PoolRetention = bootstrapv1.RetainOnHost }
+	behind := func(f *facts) {
+		f.machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: metal3, Kind: "Metal3Machine", Name: "m3"}
+	}
+	at := client.ObjectKey{Namespace: namespace, Name: "host-3"}
+	// withHost is a site with the Machine's host, which says that it is the consumer's.
+	withHost := func(consumer string, changes ...any) *site {
+		s := newSite(append(changes, behind)...)
+		metal3Machine := &unstructured.Unstructured{}
+		metal3Machine.SetAPIVersion(metal3 + "/v1beta2")
+		metal3Machine.SetKind("Metal3Machine")
+		metal3Machine.SetNamespace(namespace)
+		metal3Machine.SetName("m3")
+		metal3Machine.SetAnnotations(map[string]string{host.Annotation: at.String()})
+		for _, object := range []client.Object{
+			&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
+				Name: "metal3machines." + metal3, Labels: map[string]string{"cluster.x-k8s.io/v1beta2": "v1beta2"}}},
+			metal3Machine,
+			&bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name, Annotations: map[string]string{"example.com/a": "b"}},
+				Spec: bmov1alpha1.BareMetalHostSpec{ConsumerRef: &corev1.ObjectReference{
+					APIVersion: metal3 + "/v1beta2", Kind: "Metal3Machine", Namespace: namespace, Name: consumer}}},
+		} {
+			Expect(s.Create(ctx, object)).To(Succeed())
+		}
+		return s
+	}
+	kept := func(s *site) map[string]string {
+		s.settle(ctx)
+		bmh := &bmov1alpha1.BareMetalHost{}
+		Expect(s.Get(ctx, at, bmh)).To(Succeed())
+		return bmh.Annotations
+	}
+
+	It("keeps its pool, and follows when it moves, whichever write fails", func() {
+		for _, move := range []struct {
+			labels map[string]string
+			pool   string
+		}{{role("infra"), "c1/infra"}, {role("edge"), "c1/edge"}} {
+			for _, late := range []bool{false, true} {
+				for failing := 1; ; failing++ {
+					s := withHost("m3", retained, ready, labelled(move.labels))
+					s.failing, s.late = failing, late
+					Expect(kept(s)).To(Equal(map[string]string{"example.com/a": "b", poolv1.HostRetainedPoolAnnotation: move.pool}), "write %d", failing)
+					if s.writes < failing {
+						break
+					}
+				}
+			}
+		}
+	})
+
+	DescribeTable("keeps nothing",
+		func(consumer string, changes ...any) {
+			Expect(kept(withHost(consumer, changes...))).To(Equal(map[string]string{"example.com/a": "b"}))
+		},
+		Entry("when nobody asks for it", "m3", ready),
+		Entry("before the boot is over", "m3", retained),
+		Entry("while labels decide no pool", "m3", retained, revoked, ready, labelled(role("infra", "edge"))),
+		Entry("for a Machine that it does not serve any more", "another", retained, ready),
+		Entry("for a Machine that goes", "m3", retained, ready, func(f *facts) {
+			f.machine.DeletionTimestamp, f.machine.Finalizers = &metav1.Time{}, []string{clusterv1.MachineFinalizer}
+			f.machine.DeletionTimestamp.Time = f.machine.DeletionTimestamp.AddDate(2026, 1, 1)
+		}),
+	)
+})
