@@ -80,7 +80,13 @@ var _ = Describe("Labels out of facts of a host", func() {
 		config := t.Config(ctx, "infra")
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(And(
 			HavePrefix("False HostFactMissing"), ContainSubstring("host.hardware.bios.version is missing")))
-		Expect(nodeOf(ctx, t, config)).To(Satisfy(apierrors.IsNotFound))
+		bmh := &bmov1alpha1.BareMetalHost{}
+		Eventually(ctx, func(ctx context.Context) (bmov1alpha1.ProvisioningState, error) {
+			err := lab.ManagementClient.Get(ctx, key(t), bmh)
+			return bmh.Status.Provisioning.State, err
+		}).Should(Equal(bmov1alpha1.StateProvisioned))
+		// Nothing else changes any more that would have the boot looked at again.
+		Consistently(ctx, func() error { return nodeOf(ctx, t, config) }).Should(Satisfy(apierrors.IsNotFound))
 
 		data := &bmov1alpha1.HardwareData{}
 		Expect(lab.ManagementClient.Get(ctx, key(t), data)).To(Succeed())
