@@ -142,7 +142,7 @@ func (g *guard) files(files []types.File) {
 		place := fmt.Sprintf("storage.files[%d]", i)
 		name := cleaned(file.Path)
 		isKubeletSection := name == WorkerKubeletPath || name == PoolKubeletPath
-		if !(g.rendered && isKubeletSection) && g.reserved(place+".path", name) {
+		if (!g.rendered || !isKubeletSection) && g.reserved(place+".path", name) {
 			continue
 		}
 		if isGenerator(name) {

@@ -76,7 +76,7 @@ func giveKubelets(kubelets []kubeletConfig, pools, controlPlane []poolv1.Machine
 	}
 	for _, config := range kubelets {
 		of := chosen[config.Name]
-		isFor := func(p poolv1.MachineConfigPool) bool { return config.isFor(p) }
+		isFor := config.isFor
 		switch {
 		case len(of) == 0 && slices.ContainsFunc(pools, isFor): // said above
 			continue
