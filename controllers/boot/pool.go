@@ -53,7 +53,7 @@ func (s *scope) role() (string, error) {
 		s.kept = s.host.RetainedPool(s.cluster.Name)
 	}
 	role, why, err := pool.ForMachineOnHost(s.kept, s.config.Spec.Pool, s.machineLabels(), s.pools)
-	s.ground = why
+	s.ground, s.before = why, s.config.Status.Pool
 	return role, err
 }
 

@@ -27,10 +27,8 @@ var errAbandoned = errors.New("the PoolbootConfig is being deleted")
 // record writes down what stands in the workload cluster before any host gets to know of it: the approver of certificates
 // and the clean-up of a deletion go by this record.
 func (r *Reconciler) record(ctx context.Context, s *scope) error {
-	var before string
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		status := &config.Status
-		before = status.Pool
 		status.Pool = s.pool.Spec.Role
 		status.Configuration = s.configuration
 		if s.host.UID != "" {
@@ -44,7 +42,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 		}
 	})
 	if err == nil {
-		r.tellPool(s, before)
+		r.tellPool(s)
 	}
 	return err
 }

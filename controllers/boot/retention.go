@@ -25,7 +25,7 @@ func (s *scope) againstHost(err error) error {
 }
 
 // tellPool says by events that a Machine boots into another pool than was on record before its host was known, and why.
-func (r *Reconciler) tellPool(s *scope, before string) {
+func (r *Reconciler) tellPool(s *scope) {
 	if s.machine == nil {
 		return
 	}
@@ -37,10 +37,10 @@ func (r *Reconciler) tellPool(s *scope, before string) {
 	case s.kept != "" && s.ground != pool.FromHost:
 		event(corev1.EventTypeWarning, bootstrapv1.EventRetainedPoolGone, "BareMetalHost %s keeps pool %s, which Cluster %s does not have any more: Machine %s boots into pool %s",
 			s.host.Name, s.kept, s.cluster.Name, s.machine.Name, role)
-	case before == "" || before == role:
+	case s.before == "" || s.before == role:
 	case s.ground == pool.FromHost:
-		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, "BareMetalHost %s keeps pool %s: Machine %s boots into that, not into %s", s.host.Name, role, s.machine.Name, before)
+		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, "BareMetalHost %s keeps pool %s: Machine %s boots into that, not into %s", s.host.Name, role, s.machine.Name, s.before)
 	default:
-		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, "The labels of Machine %s name the pool %s now, not %s", s.machine.Name, role, before)
+		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, "The labels of Machine %s name the pool %s now, not %s", s.machine.Name, role, s.before)
 	}
 }

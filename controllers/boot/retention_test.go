@@ -31,6 +31,20 @@ var _ = Describe("A host that keeps a pool", func() {
 		Expect(w.told()).To(ContainElement(And(HavePrefix("Normal "+bootstrapv1.EventPoolChanged), ContainSubstring(hostName), ContainSubstring("storage"))))
 	})
 
+	It("has that told also when another controller sees the Node, and has it on record, first", func(ctx SpecContext) {
+		w := s.world(storage.DeepCopy())
+		w.before = func(int) error {
+			if config := w.config(ctx); len(w.nodes(ctx)) > 0 && config.Status.Node == nil {
+				change(ctx, w.management, config, func(c *bootstrapv1.PoolbootConfig) {
+					c.Status.Pool, c.Status.Node = "storage", &bootstrapv1.NodeReference{Name: machineName, UID: string(w.node(ctx).UID)}
+				})
+			}
+			return nil
+		}
+		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.told()).To(ContainElement(HavePrefix("Normal " + bootstrapv1.EventPoolChanged)))
+	})
+
 	DescribeTable("does not",
 		func(ctx SpecContext, change func(), told ...string) {
 			change()

@@ -30,6 +30,9 @@ type scope struct {
 	ground pool.Reason
 	// kept is the role of the pool that the host keeps; empty when that counts for nothing.
 	kept string
+	// before is the role that was on record when the pool was decided: the node controller may see the Node, and have it on
+	// record, before this one does.
+	before string
 	// configuration names the rendered config that the host is to boot with.
 	configuration string
 	// host is the bare metal host that boots.

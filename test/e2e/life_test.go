@@ -2,17 +2,21 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
@@ -30,22 +34,30 @@ const (
 var _ = Describe("A Node after its boot", Ordered, func() {
 	var (
 		t *tenant.Tenant
-		// edge boots by spec.pool: no label of its Machine has a say. infra boots by its Machine's labels.
+		// edge boots by spec.pool: no label of its Machine has a say. The infras boot by their Machines' labels.
 		edge, infra *bootstrapv1.PoolbootConfig
+		infras      []bootstrapv1.PoolbootConfig
 		deployment  *clusterv1.MachineDeployment
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		t = tenant.New(ctx, lab, 2)
+		t = tenant.New(ctx, lab, 3)
 		edges, storage := t.Pool("edge"), t.Pool("storage")
 		edges.Spec.NodeLabels = map[string]string{tierLabel: "gold", rackLabel: "r7"}
 		storage.Spec.NodeLabels = map[string]string{disksLabel: "many", tierLabel: "silver"}
 		t.Create(ctx, edges, storage)
 		t.Deploy(ctx, tenant.Deployment{Name: "edge", Replicas: 1, Config: func(spec *bootstrapv1.PoolbootConfigSpec) { spec.Pool = "edge" }})
-		deployment = t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
-		edge, infra = t.Config(ctx, "edge"), t.Config(ctx, "infra")
+		deployment = t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 2, Labels: infraLabels})
+		edge = t.Config(ctx, "edge")
 		joined(ctx, t, edge)
-		joined(ctx, t, infra)
+		Eventually(ctx, func() []bootstrapv1.PoolbootConfig {
+			infras = t.Configs(ctx, "infra")
+			return infras
+		}).Should(HaveLen(2))
+		for i := range infras {
+			joined(ctx, t, &infras[i])
+		}
+		infra = &infras[0]
 	}, NodeTimeout(3*time.Minute))
 
 	It("comes back in its pool when it is deleted and its kubelet starts again", func(ctx SpecContext) {
@@ -54,6 +66,38 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		Expect(t.Node(ctx, edge).Labels).To(And(
 			HaveKey(edgeRole), HaveKeyWithValue(tierLabel, "gold"), HaveKeyWithValue(poolv1.NodePoolLabel, "edge")))
 	})
+
+	It("is closed to Pods until all its labels stand, also when Cluster API takes its own taint away first", func(ctx SpecContext) {
+		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
+		Expect(err).NotTo(HaveOccurred())
+		before, node := t.Node(ctx, edge), &corev1.Node{}
+		DeferCleanup(revive)
+		kill(lab.Manager)
+		Expect(lab.WorkloadClient.Delete(ctx, before.DeepCopy())).To(Succeed())
+		Expect(lab.Hardware.Host(edge.Status.Host.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
+		Eventually(ctx, func() bool {
+			err := lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(before), node)
+			return err == nil && site.Ready(node) && !tainted(node, clusterv1.NodeUninitializedTaint.Key)
+		}).Should(BeTrue(), "Cluster API has had its turn")
+		Expect(node.Labels).To(And(HaveKeyWithValue(tierLabel, "gold"), HaveKeyWithValue(poolv1.NodePoolLabel, "edge"), Not(HaveKey(edgeRole))), "the kubelet's flags alone")
+		Expect(unassigned(node)).To(BeTrue())
+		start(ctx, lab.Manager)
+		Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, edge).Spec.Taints }).Should(BeEmpty())
+
+		var anew []site.NodeVersion
+		for _, version := range history.Of(before.Name) {
+			if version.Node.UID == node.UID {
+				anew = append(anew, version)
+			}
+		}
+		Expect(anew[0].Node.Labels).To(And(HaveKeyWithValue(tierLabel, "gold"), HaveKeyWithValue(rackLabel, "r7"), HaveKeyWithValue(poolv1.NodePoolLabel, "edge")), "at once")
+		Expect(tainted(anew[0].Node, clusterv1.NodeUninitializedTaint.Key)).To(BeTrue())
+		expectClosedOutside(history, node, "edge", pools(ctx, t))
+		Eventually(ctx, func() (string, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(edge), edge)
+			return edge.Status.Node.UID, err
+		}).Should(BeEquivalentTo(node.UID))
+	}, SpecTimeout(3*time.Minute))
 
 	It("moves with its labels: the record, the counts of both pools and an event follow, and what a person set stays", func(ctx SpecContext) {
 		before := t.Node(ctx, edge)
@@ -100,7 +144,20 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		Expect(usable).NotTo(BeZero())
 	})
 
-	It("is in two pools when its Machine's labels pull it back: that is said, with the cure, and the cure works", func(ctx SpecContext) {
+	It("is in two pools when its Machine's labels pull it back: that is said, with the cure, which moves all and provisions none anew", func(ctx SpecContext) {
+		type place struct {
+			machine, node types.UID
+			host          *host.Host // another one once an image is written
+		}
+		where := func() (all []place) {
+			for i := range infras {
+				all = append(all, place{t.Machine(ctx, &infras[i]).UID, t.Node(ctx, &infras[i]).UID, lab.Hardware.Host(infras[i].Status.Host.Name)})
+			}
+			return all
+		}
+		stood, other := where(), site.NodeVersion{Node: t.Node(ctx, &infras[1])}
+		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
+		Expect(err).NotTo(HaveOccurred())
 		relabel(ctx, t.Node(ctx, infra), map[string]*string{infraRole: nil, storageRole: ptr.To("")})
 		Eventually(ctx, t.Condition(infra, bootstrapv1.NodeInPoolCondition)).Should(And(
 			HavePrefix("False "+bootstrapv1.PoolConflictReason), ContainSubstring("infra"), ContainSubstring("storage"), ContainSubstring("MachineDeployment")))
@@ -111,12 +168,35 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		delete(deployment.Spec.Template.Labels, infraRole)
 		deployment.Spec.Template.Labels[storageRole] = ""
 		Expect(lab.ManagementClient.Patch(ctx, deployment, client.MergeFrom(before))).To(Succeed())
-		Eventually(ctx, t.Condition(infra, bootstrapv1.NodeInPoolCondition)).Should(And(HavePrefix("True"), ContainSubstring(`"storage"`)))
-		Eventually(ctx, t.Condition(infra, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
-		Expect(infra.Status.Pool).To(Equal("storage"))
-		Expect(t.Node(ctx, infra).Labels).To(And(Not(HaveKey(infraRole)), HaveKey(storageRole)))
+		for i := range infras {
+			moved := &infras[i]
+			Eventually(ctx, t.Condition(moved, bootstrapv1.NodeInPoolCondition)).Should(And(HavePrefix("True"), ContainSubstring(`"storage"`)))
+			Eventually(ctx, t.Condition(moved, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+			Expect(moved.Status.Pool).To(Equal("storage"))
+			Expect(t.Node(ctx, moved).Labels).To(And(Not(HaveKey(infraRole)), HaveKey(storageRole)))
+			Expect(hostOf(ctx, moved).Status.Provisioning.State).To(Equal(bmov1alpha1.StateProvisioned))
+		}
+		Eventually(ctx, machines(ctx, t)).Should(And(HaveKeyWithValue("storage", int32(3)), HaveKeyWithValue("infra", int32(0))))
+		Expect(t.Configs(ctx, "infra")).To(HaveLen(2))
+		Expect(where()).To(Equal(stood))
+		versions := append([]site.NodeVersion{other}, history.Of(other.Node.Name)...)
+		Expect(site.Judge(versions, "storage", pools(ctx, t)).Changes).To(Equal(1), "from infra to storage, by no other way")
 	})
 })
+
+// expectClosedOutside holds every version of a Node to this: open to Pods only in its pool, with all that it has there.
+func expectClosedOutside(history *site.NodeHistory, node *corev1.Node, role string, pools []poolv1.MachineConfigPool) {
+	GinkgoHelper()
+	open := 0
+	for _, version := range history.Of(node.Name) {
+		if version.Node.UID == node.UID && !unassigned(version.Node) {
+			open++
+			Expect(site.Judge([]site.NodeVersion{version}, role, pools).Outside).To(BeZero(), "open to Pods only in its pool")
+			Expect(version.Node.Labels).To(And(HaveKeyWithValue(poolv1.NodePoolLabel, role), HaveKey(poolv1.NodeMetal3UUIDLabel)))
+		}
+	}
+	Expect(open).NotTo(BeZero())
+}
 
 // anew deletes the Node of a config, starts its host again and waits until another Node of the name is open to Pods.
 func anew(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
@@ -146,13 +226,11 @@ func relabel(ctx context.Context, node *corev1.Node, labels map[string]*string) 
 }
 
 // unassigned says whether a Node is closed to Pods until it is in its pool.
-func unassigned(node *corev1.Node) bool {
-	for _, taint := range node.Spec.Taints {
-		if taint.Key == poolv1.NodeUnassignedTaint && taint.Effect == corev1.TaintEffectNoSchedule {
-			return true
-		}
-	}
-	return false
+func unassigned(node *corev1.Node) bool { return tainted(node, poolv1.NodeUnassignedTaint) }
+
+// tainted says whether a Node has a taint that closes it to Pods.
+func tainted(node *corev1.Node, key string) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == corev1.TaintEffectNoSchedule })
 }
 
 // machines are the counts of Machines of a tenant's pools, by role.
