@@ -63,8 +63,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil || needOf(config) == nothing || !r.watches(config) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if left := untilExtension(config); needOf(config) == upkeep && left > 0 {
-		return ctrl.Result{RequeueAfter: left}, nil
+	if need := needOf(config); need == announcement || isStanding(need) {
+		return r.watch(ctx, config, need)
 	}
 	config = &bootstrapv1.PoolbootConfig{}
 	if err := r.APIReader.Get(ctx, request.NamespacedName, config); err != nil {
@@ -79,15 +79,44 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	switch need {
-	case announcement:
-		return ctrl.Result{}, r.setCondition(ctx, s, waiting(errors.New("no host has asked for its configuration yet")))
 	case preparation:
 		return r.settle(ctx, s, s.run(ctx, r.preparation()))
-	case upkeep:
-		return r.keepServed(ctx, s)
-	default:
+	case inlineUpkeep:
 		return r.keepInline(ctx, s)
+	default: // the cache was behind, and brings it again
+		return ctrl.Result{}, nil
 	}
+}
+
+// watch looks, by what the caches have, after a boot for which there is mostly nothing to do: its host has not asked yet, or
+// has its configuration.
+func (r *Reconciler) watch(ctx context.Context, config *bootstrapv1.PoolbootConfig, need need) (ctrl.Result, error) {
+	s, err := r.gather(ctx, config)
+	if err != nil || s == nil {
+		return ctrl.Result{}, err
+	}
+	if need == announcement {
+		return ctrl.Result{}, r.announce(ctx, s)
+	}
+	over, err := r.guard(ctx, s)
+	switch failed := failureOf(err); {
+	case err != nil && failed.waits:
+		return ctrl.Result{RequeueAfter: failed.retry}, nil
+	case err != nil || over || need == standing:
+		return ctrl.Result{}, err
+	}
+	if left := untilExtension(config); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	current := &bootstrapv1.PoolbootConfig{}
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(config), current); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if needOf(current) != upkeep {
+		return ctrl.Result{}, nil
+	}
+	s.config = current
+	return r.keepServed(ctx, s)
 }
 
 // watches tells whether a config is one of those that this manager looks after.
@@ -109,9 +138,10 @@ type need int
 
 const (
 	nothing      need = iota
-	announcement      // say that a host is waited for
+	announcement      // no host has asked yet: say whether one is waited for or will never ask
 	preparation       // a host asked the config server, or the Node that was made for it is gone before its kubelet came
 	upkeep            // a host has its configuration and has not joined yet
+	standing          // a host may fetch its configuration, or has had it for so long that its credential is left to end
 	inlineUpkeep      // a host may boot at any time from its data Secret
 )
 
@@ -131,11 +161,13 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 		return inlineUpkeep
 	case boot.RequestedTime != nil && (boot.PreparedTime == nil || boot.RequestedTime.After(boot.PreparedTime.Time)):
 		return preparation
-	case boot.PreparedTime != nil && nodeIsGone(config):
+	case boot.PreparedTime != nil && boot.CredentialID != "" && nodeIsGone(config):
 		return preparation
 	case boot.CredentialID != "" && boot.ServedTime != nil && time.Since(boot.ServedTime.Time) < joinPatience:
 		return upkeep
-	case boot.RequestedTime == nil && !conditions.Has(config, bootstrapv1.BootPreparedCondition):
+	case boot.CredentialID != "":
+		return standing
+	case boot.RequestedTime == nil:
 		return announcement
 	default:
 		return nothing
@@ -150,7 +182,7 @@ func nodeIsGone(config *bootstrapv1.PoolbootConfig) bool {
 // preparation is what is done, in this order, for a host that asked the config server.
 func (r *Reconciler) preparation() []phase {
 	return []phase{
-		r.findHost,
+		r.findDeployedHost,
 		r.choosePool,
 		r.register,
 		remote(r.connect),

@@ -54,7 +54,7 @@ func expectPrepared(ctx context.Context, w *world, nodeName string) {
 	Expect(status.Host).To(HaveValue(Equal(bootstrapv1.HostReference{Name: hostName, Namespace: namespace, UID: "uid-of-the-host"})))
 	Expect(status.Node).To(HaveValue(Equal(bootstrapv1.NodeReference{Name: nodeName, UID: string(n.UID)})))
 	Expect(conditions.IsTrue(config, bootstrapv1.BootPreparedCondition)).To(BeTrue())
-	Expect(needOf(config)).To(Or(Equal(nothing), Equal(upkeep)), "the request is answered")
+	Expect(needOf(config)).To(Or(Equal(nothing), Equal(upkeep), Equal(standing)), "the request is answered")
 
 	credentials := w.credentials(ctx)
 	Expect(credentials).To(HaveLen(1), "one live credential")

@@ -22,7 +22,11 @@ import (
 // kept alive until the Node is in its pool, and the Node is made beforehand as soon as the host is being provisioned.
 func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, error) {
 	phases := []phase{remote(r.connect), remote(r.ensureRights), remote(r.extendCredential)}
-	if !conditions.IsTrue(s.config, bootstrapv1.BootPreparedCondition) || nodeIsGone(s.config) {
+	left, err := s.hostLeft(ctx, r.Client)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !conditions.IsTrue(s.config, bootstrapv1.BootPreparedCondition) || nodeIsGone(s.config) || left != "" {
 		phases = append(phases,
 			r.choosePool,
 			r.findProvisioningHost,
@@ -77,6 +81,9 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 // nothing wrong.
 func (r *Reconciler) findProvisioningHost(ctx context.Context, s *scope) error {
 	err := r.findHost(ctx, s)
+	if err == nil {
+		err = readsUserData(s.host)
+	}
 	if is[*host.NotReadyError](err) {
 		return waiting(err)
 	}

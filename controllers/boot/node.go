@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -81,6 +82,9 @@ func (s *scope) adoptNode(ctx context.Context) error {
 		return fault(bootstrapv1.NodeNameTakenReason, "it is that of a host which was installed before under this name: delete the Node, so that the host can have a new one")
 	}
 	if id := s.node.Spec.ProviderID; id != "" && wanted.ProviderID != "" && id != wanted.ProviderID {
+		if !kubeletCame(s.node) {
+			return s.replaceNode(ctx)
+		}
 		return fault(bootstrapv1.NodeNameTakenReason, "spec.providerID is %q, that of another host, and must be %q: delete the Node", id, wanted.ProviderID)
 	}
 	if kubeletCame(s.node) {
@@ -95,10 +99,11 @@ func (s *scope) adoptNode(ctx context.Context) error {
 }
 
 // complete adds what a Node that was made beforehand lacks. Labels and taints are only added, so that what a person set
-// stays; the annotations are Poolboot's own and name the config that the host boots with now.
+// stays; the annotations are Poolboot's own and name the config that the host boots with now, and the host's UID is Metal3's:
+// by another one it never finds the Node.
 func complete(have *corev1.Node, wanted node.Registration) {
 	for key, value := range wanted.Labels {
-		if _, has := have.Labels[key]; !has {
+		if _, has := have.Labels[key]; !has || key == poolv1.NodeMetal3UUIDLabel {
 			have.Labels = set(have.Labels, key, value)
 		}
 	}

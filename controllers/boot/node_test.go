@@ -27,11 +27,14 @@ var _ = Describe("A Node that stands already", func() {
 		expectPrepared(ctx, w, machineName)
 	})
 
-	It("is not given to a Machine on another host", func(ctx SpecContext) {
+	It("is not given to a Machine on another host once its kubelet has come", func(ctx SpecContext) {
 		w := newSetting().world()
 		Expect(w.ask(ctx)).To(BeZero())
 		n := w.node(ctx)
-		change(ctx, w.workload, n, func(n *corev1.Node) { n.Spec.ProviderID = "metal3://metal/another/one" })
+		change(ctx, w.workload, n, func(n *corev1.Node) {
+			n.Spec.ProviderID = "metal3://metal/another/one"
+			n.Status.NodeInfo.KubeletVersion = "v1.36.3"
+		})
 		_, err := w.ask(ctx)
 		Expect(err).To(MatchError(ContainSubstring("spec.providerID")))
 		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.NodeNameTakenReason))
@@ -43,7 +46,8 @@ var _ = Describe("A Node that stands already", func() {
 		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) {
 			delete(n.Labels, poolv1.NodePoolLabel)
 			n.Labels["example.com/owner"] = "ops"
-			n.Labels[poolv1.NodeMetal3UUIDLabel] = "set by a person"
+			n.Labels["example.com/rack"] = "set by a person"
+			n.Labels[poolv1.NodeMetal3UUIDLabel] = "that of the host before a move"
 			delete(n.Annotations, poolv1.NodeDesiredConfigAnnotation)
 			n.Spec.Taints = []corev1.Taint{{Key: "example.com/mine", Effect: corev1.TaintEffectNoExecute}}
 			n.Spec.ProviderID = ""
@@ -53,7 +57,8 @@ var _ = Describe("A Node that stands already", func() {
 		Expect(n.Labels).To(And(
 			HaveKeyWithValue(poolv1.NodePoolLabel, "infra"),
 			HaveKeyWithValue("example.com/owner", "ops"),
-			HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "set by a person"),
+			HaveKeyWithValue("example.com/rack", "set by a person"),
+			HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "uid-of-the-host"),
 		))
 		Expect(n.Annotations).To(HaveKey(poolv1.NodeDesiredConfigAnnotation))
 		Expect(n.Spec.ProviderID).NotTo(BeEmpty())

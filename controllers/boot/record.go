@@ -85,7 +85,7 @@ func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) e
 		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeWarning, condition.Reason, action, "%s", condition.Message)
 	}
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
-		if need := needOf(config); need != nothing && need != upkeep { // else it was done, and only the answer was lost
+		if need := needOf(config); need != nothing && !isStanding(need) { // else it was done, and only the answer was lost
 			conditions.Set(config, condition)
 		}
 	})

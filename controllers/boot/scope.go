@@ -47,6 +47,8 @@ type scope struct {
 	facts    join.Cluster
 	// node is the Node as it stands in the workload cluster.
 	node *corev1.Node
+	// otherHost is true when that Node was made for another host before.
+	otherHost bool
 	// triedBefore is true when the Node stood already: an earlier preparation went that far.
 	triedBefore bool
 	// credential is what the host joins with.

@@ -63,6 +63,7 @@ func newNeed() predicate.Predicate {
 			before, isConfig := e.ObjectOld.(*bootstrapv1.PoolbootConfig)
 			after, isToo := e.ObjectNew.(*bootstrapv1.PoolbootConfig)
 			return isConfig && isToo && needs(after) && (!needs(before) ||
+				needOf(before) != needOf(after) && needOf(after) == upkeep ||
 				before.ResourceVersion == after.ResourceVersion ||
 				before.Generation != after.Generation ||
 				annotations.HasPaused(before) != annotations.HasPaused(after) ||
@@ -115,6 +116,7 @@ func (r *Reconciler) clusterToConfigs(ctx context.Context, cluster client.Object
 
 func (r *Reconciler) needyConfigs(ctx context.Context, cluster client.ObjectKey) []ctrl.Request {
 	return workload.ConfigsOfCluster(ctx, r.Client, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
-		return needOf(config) != nothing
+		need := needOf(config)
+		return need != nothing && need != announcement && need != standing // for those only hosts count
 	})
 }

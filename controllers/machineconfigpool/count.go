@@ -20,6 +20,7 @@ import (
 var needsPerson = []string{
 	bootstrapv1.LabelConflictReason,
 	bootstrapv1.NodeNameTakenReason,
+	bootstrapv1.HostImageIgnoresUserDataReason,
 	bootstrapv1.ExtraConfigInvalidReason,
 	bootstrapv1.BootFailedReason,
 	bootstrapv1.NodeOutsidePoolReason,

@@ -15,6 +15,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	registration "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
@@ -26,6 +27,8 @@ type facts struct {
 	machine *clusterv1.Machine
 	// node is the Node of the recorded name; nil when it does not stand.
 	node *corev1.Node
+	// host is the Machine's; nil when it has none, or when the Node has no label with a host's UID.
+	host *host.Host
 	// pools are those of the cluster.
 	pools []poolv1.MachineConfigPool
 }
@@ -73,6 +76,7 @@ func judge(f facts) judgement {
 			return *trouble
 		}
 	}
+	followHost(wanted, f.host)
 	role, trouble := decideRole(wanted, f.pools)
 	if trouble != nil {
 		trouble.node = changed(f.node, wanted)
@@ -155,8 +159,8 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 	setPoolLabel(wanted, p.Spec.Role, f.machine)
 	addLabels(wanted, f.config.Spec.NodeLabels)
 	addLabels(wanted, f.config.Status.HostLabels)
-	if host := f.config.Status.Host; host != nil {
-		addLabels(wanted, map[string]string{poolv1.NodeMetal3UUIDLabel: host.UID})
+	if made := f.config.Status.Host; made != nil {
+		addLabels(wanted, map[string]string{poolv1.NodeMetal3UUIDLabel: made.UID})
 	}
 	// Metal3's remediation may have brought the list back of what was put on the Node before this one.
 	addTaints(wanted, p.Spec.NodeTaints)

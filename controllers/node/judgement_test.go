@@ -12,6 +12,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 )
 
 const (
@@ -221,6 +222,28 @@ var _ = Describe("A Node's place in its pool", func() {
 		}))
 		Expect(j.node.Spec.Taints).To(ConsistOf(infraTaint))
 	})
+
+	DescribeTable("has the label with its host's UID",
+		func(on *host.Host, uid string, changes ...any) {
+			j := judge(situation(append(changes, func(f *facts) {
+				f.node.Labels[poolv1.NodeMetal3UUIDLabel] = "before the move"
+				f.host = on
+			})...))
+			labels := situation(changes...).node.Labels
+			if j.node != nil {
+				labels = j.node.Labels
+			} else {
+				labels[poolv1.NodeMetal3UUIDLabel] = "before the move"
+			}
+			Expect(labels).To(HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, uid))
+		},
+		Entry("as it is after a move", &host.Host{UID: "after", ProviderID: "metal3://site/host-3/m3"}, "after"),
+		Entry("as it is after a move that has lost the record", &host.Host{UID: "after", ProviderID: "metal3://site/host-3/m3"}, "after",
+			func(config *bootstrapv1.PoolbootConfig) { config.Status = bootstrapv1.PoolbootConfigStatus{} }),
+		Entry("as it is after a move, when its kubelet brings the old one along anew", &host.Host{UID: "after", ProviderID: "metal3://site/host-3/m3"}, "after", revoked, bare),
+		Entry("but never another host's", &host.Host{UID: "another", ProviderID: "metal3://site/host-4/m3"}, "before the move"),
+		Entry("while it has no host", nil, "before the move"),
+	)
 
 	It("gives a Node that registered anew the labels back that were made of its host's facts", func() {
 		j := judge(situation(revoked, bare, ready, func(config *bootstrapv1.PoolbootConfig) {

@@ -135,6 +135,9 @@ func (r *Reconciler) gather(ctx context.Context, w client.Reader, cluster client
 			f.node = node
 		}
 	}
+	if f.host, err = r.hostOf(ctx, f); err != nil {
+		return f, err
+	}
 	f.pools, err = workload.PoolsOfCluster(ctx, r.Client, cluster)
 	return f, err
 }

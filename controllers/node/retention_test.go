@@ -56,6 +56,18 @@ var _ = Describe("The host of a Node", func() {
 		return bmh.Annotations
 	}
 
+	It("is found again by the Node's label after a move, which gives it another UID", func() {
+		s := withHost("m3", func(node *corev1.Node) { node.Labels[poolv1.NodeMetal3UUIDLabel] = "before the move" })
+		bmh := &bmov1alpha1.BareMetalHost{}
+		Expect(s.Get(ctx, at, bmh)).To(Succeed())
+		bmh.UID = "after the move"
+		Expect(s.Update(ctx, bmh)).To(Succeed())
+		s.settle(ctx)
+		node := &corev1.Node{}
+		Expect(s.workload.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+		Expect(node.Labels).To(HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "after the move"))
+	})
+
 	It("keeps its pool, and follows when it moves, whichever write fails", func() {
 		for _, move := range []struct {
 			labels map[string]string

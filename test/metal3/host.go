@@ -134,6 +134,9 @@ func (r *hostReconciler) provision(ctx context.Context, host *bmov1alpha1.BareMe
 		if err != nil {
 			return 0, err
 		}
+		if host.Spec.Image.IsLiveISO() {
+			userData = []byte{} // the real operator makes no config drive for it
+		}
 		deployment = r.begin(host, userData)
 	}
 	if left := r.options.Provisioning - time.Since(deployment.started); left > 0 {

@@ -28,6 +28,8 @@ type Deployment struct {
 	Labels map[string]string
 	// Image is the URL of what is on the servers' disks. Empty: site.KubeletImageURL.
 	Image string
+	// DiskFormat is the image's; empty: the provider's default.
+	DiskFormat string
 	// Config changes what its PoolbootConfigs say: a join by the kubelet, and nothing else, without it.
 	Config func(*bootstrapv1.PoolbootConfigSpec)
 	// Bootstrap is the template of its bootstrap configs, of any provider; it is given its name. Nil: a
@@ -42,7 +44,7 @@ func (t *Tenant) Deploy(ctx context.Context, d Deployment) *clusterv1.MachineDep
 		d.Image = site.KubeletImageURL
 	}
 	machines := &infrav1.Metal3MachineTemplate{ObjectMeta: metav1.ObjectMeta{Name: d.Name}}
-	machines.Spec.Template.Spec.Image = infrav1.Image{URL: d.Image, Checksum: d.Image + ".sha256sum"}
+	machines.Spec.Template.Spec.Image = infrav1.Image{URL: d.Image, Checksum: d.Image + ".sha256sum", DiskFormat: d.DiskFormat}
 	labels := map[string]string{clusterv1.MachineDeploymentNameLabel: d.Name}
 	selector := metav1.LabelSelector{MatchLabels: maps.Clone(labels)}
 	maps.Copy(labels, d.Labels)

@@ -1,0 +1,238 @@
+package boot
+
+import (
+	"context"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+)
+
+const otherHost = "rack2-u07"
+
+var _ = Describe("A host's deployment", func() {
+	var (
+		s *setting
+		w *world
+	)
+	BeforeEach(func() { s = newSetting() })
+
+	condition := func(ctx context.Context) *metav1.Condition {
+		GinkgoHelper()
+		return conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)
+	}
+	bmh := func(ctx context.Context) *bmov1alpha1.BareMetalHost {
+		GinkgoHelper()
+		h := &bmov1alpha1.BareMetalHost{}
+		Expect(w.management.Get(ctx, client.ObjectKeyFromObject(s.host), h)).To(Succeed())
+		return h
+	}
+	// hostIs changes the host as Metal3 does, and reconciles, as the watch on hosts has it.
+	hostIs := func(ctx context.Context, do func(*bmov1alpha1.BareMetalHost)) {
+		GinkgoHelper()
+		change(ctx, w.management, bmh(ctx), do)
+		Expect(w.reconcile(ctx)).To(BeZero())
+	}
+	inState := func(state bmov1alpha1.ProvisioningState) func(*bmov1alpha1.BareMetalHost) {
+		return func(h *bmov1alpha1.BareMetalHost) { h.Status.Provisioning.State = state }
+	}
+	served := func(ctx context.Context) {
+		GinkgoHelper()
+		w = s.world()
+		Expect(w.ask(ctx)).To(BeZero())
+		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = microTime(time.Now()) })
+	}
+	// moveTo gives the Machine another host, as Metal3 does when it chooses anew.
+	moveTo := func(ctx context.Context, name string) {
+		GinkgoHelper()
+		other := s.host.DeepCopy()
+		other.Name, other.UID, other.ResourceVersion = name, "uid-of-the-other-host", ""
+		Expect(w.management.Create(ctx, other)).To(Succeed())
+		s.metal3Machine.SetAnnotations(map[string]string{host.Annotation: namespace + "/" + name})
+		Expect(w.management.Update(ctx, s.metal3Machine)).To(Succeed())
+	}
+
+	Describe("of a live ISO, which gets no user data,", func() {
+		BeforeEach(func() {
+			s.host.Status.Provisioning.State = bmov1alpha1.StateProvisioning
+			s.host.Spec.Image = &bmov1alpha1.Image{URL: "http://images/live.iso", DiskFormat: ptr.To("live-iso")}
+		})
+
+		It("is told at once, with host, field and cure, since such a host never asks", func(ctx SpecContext) {
+			w = s.world()
+			Expect(w.reconcile(ctx)).To(BeZero())
+			expectNotPrepared(ctx, w, bootstrapv1.HostImageIgnoresUserDataReason, "BareMetalHost "+hostName, "spec.image.format", "Metal3MachineTemplate")
+			written := w.writes
+			Expect(w.reconcile(ctx)).To(BeZero())
+			Expect(w.writes).To(Equal(written), "once")
+			Expect(w.told()).To(BeEmpty())
+		})
+
+		It("is told when the host is chosen later than anything else was looked at", func(ctx SpecContext) {
+			s.metal3Machine.SetAnnotations(nil)
+			w = s.world()
+			Expect(w.reconcile(ctx)).To(BeZero())
+			Expect(condition(ctx)).To(HaveField("Reason", bootstrapv1.WaitingForHostReason))
+			s.metal3Machine.SetAnnotations(map[string]string{host.Annotation: namespace + "/" + hostName})
+			Expect(w.management.Update(ctx, s.metal3Machine)).To(Succeed())
+			Expect(w.reconcile(ctx)).To(BeZero())
+			Expect(condition(ctx)).To(HaveField("Reason", bootstrapv1.HostImageIgnoresUserDataReason))
+		})
+
+		It("is over when the host gets a disk image", func(ctx SpecContext) {
+			w = s.world()
+			Expect(w.reconcile(ctx)).To(BeZero())
+			hostIs(ctx, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Image.DiskFormat = ptr.To("qcow2") })
+			Expect(condition(ctx)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
+		})
+
+		It("is no matter once the host has asked all the same: something in the image knows the pointer", func(ctx SpecContext) {
+			w = s.world()
+			Expect(w.ask(ctx)).To(BeZero())
+			expectPrepared(ctx, w, machineName)
+		})
+
+		It("is told of a host that would boot from its data Secret", func(ctx SpecContext) {
+			s.inline(time.Now().Add(join.Life))
+			w = s.world()
+			_, err := w.reconcile(ctx)
+			Expect(err).To(MatchError(ContainSubstring("live-iso")))
+			Expect(condition(ctx)).To(HaveField("Reason", bootstrapv1.HostImageIgnoresUserDataReason))
+			Expect(w.nodes(ctx)).To(BeEmpty())
+		})
+	})
+
+	DescribeTable("that is taken back before the Node was Ready takes all with it that the host could join with,",
+		func(ctx SpecContext, do func(ctx context.Context)) {
+			served(ctx)
+			do(ctx)
+			Expect(w.reconcile(ctx)).To(BeZero())
+			Expect(w.credentials(ctx)).To(BeEmpty())
+			Expect(w.overlays(ctx)).To(BeEmpty())
+			Expect(w.nodes(ctx)).To(BeEmpty())
+			Expect(condition(ctx)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
+			Expect(w.config(ctx).Status).To(And(HaveField("Node", BeNil()), HaveField("Host", BeNil()), HaveField("Boot.CredentialID", "")))
+			Expect(w.told()).To(ContainElement(ContainSubstring("Normal " + bootstrapv1.EventBootWithdrawn)))
+		},
+		Entry("when the host is deprovisioned", func(ctx context.Context) {
+			change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateDeprovisioning))
+		}),
+		Entry("when it has been, while the manager was down", func(ctx context.Context) {
+			change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateAvailable))
+		}),
+		Entry("when the host is free again", func(ctx context.Context) {
+			change(ctx, w.management, bmh(ctx), func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = nil })
+		}),
+		Entry("when the host is gone", func(ctx context.Context) { Expect(w.management.Delete(ctx, s.host)).To(Succeed()) }),
+		Entry("when another host has taken its place", func(ctx context.Context) { moveTo(ctx, otherHost) }),
+		Entry("also before the host has fetched what was made for it", func(ctx context.Context) {
+			change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = nil })
+			change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateDeprovisioning))
+		}),
+	)
+
+	It("that is taken back whichever write fails leaves no credential, and one that is made anew is the only one", func(ctx SpecContext) {
+		for n := 1; n <= 4; n++ {
+			served(ctx)
+			change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateDeprovisioning))
+			w.restart()
+			refused := false
+			w.before = func(write int) error {
+				if refused = refused || write == n; write == n {
+					return errRefused
+				}
+				return nil
+			}
+			_, err := w.reconcile(ctx)
+			Expect(refused).To(BeTrue())
+			w.restart()
+			_, again := w.reconcile(ctx)
+			Expect(again).NotTo(HaveOccurred(), "after %v", err)
+			Expect(w.credentials(ctx)).To(BeEmpty())
+			change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateProvisioned))
+			Expect(w.ask(ctx)).To(BeZero())
+			expectPrepared(ctx, w, machineName)
+			s = newSetting()
+		}
+	})
+
+	It("that is made anew gets another credential by the same token, and a Node again", func(ctx SpecContext) {
+		served(ctx)
+		before, node := w.config(ctx).Status.Boot.CredentialID, w.node(ctx).UID
+		hostIs(ctx, inState(bmov1alpha1.StateDeprovisioning))
+		hostIs(ctx, inState(bmov1alpha1.StateProvisioned))
+		Expect(w.credentials(ctx)).To(BeEmpty(), "none before it asks")
+		Expect(w.ask(ctx)).To(BeZero())
+		expectPrepared(ctx, w, machineName)
+		Expect(w.config(ctx).Status.Boot.CredentialID).NotTo(Equal(before))
+		Expect(w.node(ctx).UID).NotTo(Equal(node))
+	})
+
+	It("that is taken back leaves the Node alone to which a kubelet has come", func(ctx SpecContext) {
+		served(ctx)
+		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.3" })
+		hostIs(ctx, inState(bmov1alpha1.StateDeprovisioning))
+		Expect(w.credentials(ctx)).To(BeEmpty())
+		Expect(w.config(ctx).Status.Node.UID).To(Equal(string(w.node(ctx).UID)))
+	})
+
+	It("that goes on costs nothing", func(ctx SpecContext) {
+		served(ctx)
+		written := w.writes
+		result, err := w.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.RequeueAfter).To(BeNumerically("~", join.Life/2, 10*time.Second), "the credential's upkeep")
+		Expect(w.writes).To(Equal(written))
+	})
+
+	It("that is over gives nothing to whatever still runs on the host, and all to what comes next", func(ctx SpecContext) {
+		s.host.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning
+		w = s.world()
+		Expect(w.ask(ctx)).To(BeZero())
+		expectNotPrepared(ctx, w, bootstrapv1.HostNotReadyReason, "BareMetalHost "+hostName+" is deprovisioning")
+		hostIs(ctx, inState(bmov1alpha1.StateProvisioned))
+		expectPrepared(ctx, w, machineName)
+	})
+
+	DescribeTable("on another host has a Node of its own and the only credential, also when the change was never seen,",
+		func(ctx SpecContext, kubelet string) {
+			if kubelet == "inline" {
+				s.inline(time.Now().Add(join.Life))
+				w = s.world(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"}})
+				_, err := w.reconcile(ctx)
+				Expect(err).NotTo(HaveOccurred())
+			} else {
+				served(ctx)
+			}
+			before := w.config(ctx).Status.Boot.CredentialID
+			moveTo(ctx, otherHost)
+			_, err := w.ask(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			n := w.node(ctx)
+			Expect(n.Spec.ProviderID).To(Equal("metal3://" + namespace + "/" + otherHost + "/" + machineName))
+			Expect(n.Labels).To(HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "uid-of-the-other-host"))
+			config := w.config(ctx)
+			Expect(config.Status.Node.UID).To(Equal(string(n.UID)))
+			Expect(config.Status.Host.Name).To(Equal(otherHost))
+			if kubelet == "inline" {
+				return
+			}
+			Expect(w.credentials(ctx)).To(HaveLen(1))
+			Expect(config.Status.Boot.CredentialID).NotTo(Equal(before))
+			Expect(fileIn(w.overlays(ctx)[0].Data[bootstrapv1.OverlayKey], "/etc/poolboot/kubelet.env")).To(ContainSubstring("/" + otherHost + "/"))
+		},
+		Entry("from the config server", "server"),
+		Entry("from its data Secret", "inline"),
+	)
+})

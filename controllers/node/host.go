@@ -1,0 +1,31 @@
+package node
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+)
+
+// hostOf returns the host of a Node that has the label with a host's UID; nil when there is none now.
+func (r *Reconciler) hostOf(ctx context.Context, f facts) (*host.Host, error) {
+	if f.machine == nil || f.machine.Spec.InfrastructureRef.Kind != "Metal3Machine" || f.node == nil || f.node.Labels[poolv1.NodeMetal3UUIDLabel] == "" {
+		return nil, nil
+	}
+	found, err := host.ForMachine(ctx, r.Client, f.machine)
+	if _, none := errors.AsType[*host.NotReadyError](err); none {
+		return nil, nil
+	}
+	return found, err
+}
+
+// followHost keeps the label with the host's UID current: clusterctl move makes the BareMetalHost anew, with another UID, and
+// while its Metal3Machine has no providerID yet, Metal3 finds the Node by nothing but this label. It is Metal3's, no person's.
+func followHost(wanted *corev1.Node, h *host.Host) {
+	if h != nil && (wanted.Spec.ProviderID == "" || wanted.Spec.ProviderID == h.ProviderID) {
+		wanted.Labels[poolv1.NodeMetal3UUIDLabel] = h.UID
+	}
+}
