@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
 
 var lab *site.Site
@@ -25,26 +25,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
 	SetDefaultConsistentlyDuration(3 * time.Second)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	var err error
-	// The site outlives this node's context.
-	lab, err = site.Start(context.WithoutCancel(ctx), site.Options{Progress: GinkgoWriter, Consoles: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
+	lab = tenant.StartSite(ctx, site.Options{Consoles: GinkgoWriter})
 }, NodeTimeout(5*time.Minute))
 
-var _ = AfterSuite(func() {
-	if lab != nil {
-		Expect(lab.Stop()).To(Succeed())
-	}
-})
-
-// When a spec fails, what the programs say helps more than anything.
-var _ = ReportAfterEach(func(report SpecReport) {
-	if lab == nil || !report.Failed() {
-		return
-	}
-	for _, program := range []*site.Program{lab.Manager, lab.ConfigServer} {
-		log, _ := program.Log()
-		AddReportEntry("log", log[max(0, len(log)-16_000):])
-	}
-})
+var _ = ReportAfterEach(func(report SpecReport) { tenant.ShowLogs(report, lab) })

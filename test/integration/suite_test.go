@@ -4,7 +4,6 @@
 package integration
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/storm"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
 
 var (
@@ -30,28 +30,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(2 * time.Second)
-	EnforceDefaultTimeoutsWhenUsingContexts()
 	hosts = newAskingHosts()
 	storms = &storm.Hardware{Otherwise: hosts}
-	var err error
-	// The site outlives this node's context.
-	lab, err = site.Start(context.WithoutCancel(ctx), site.Options{Hardware: storms, Progress: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
+	lab = tenant.StartSite(ctx, site.Options{Hardware: storms})
 }, NodeTimeout(5*time.Minute))
 
-var _ = AfterSuite(func() {
-	if lab != nil {
-		Expect(lab.Stop()).To(Succeed())
-	}
-})
-
-// When a spec fails, what the programs say helps more than anything.
-var _ = ReportAfterEach(func(report SpecReport) {
-	if lab == nil || !report.Failed() {
-		return
-	}
-	for _, program := range []*site.Program{lab.Manager, lab.ConfigServer} {
-		log, _ := program.Log()
-		AddReportEntry("log", log[max(0, len(log)-16_000):])
-	}
-})
+var _ = ReportAfterEach(func(report SpecReport) { tenant.ShowLogs(report, lab) })

@@ -4,7 +4,6 @@
 package move
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
 
 // here is where the cluster is first, there is where it is moved to. Both reach the same workload cluster and hosts, and
@@ -24,36 +24,14 @@ func TestMove(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	SetDefaultEventuallyTimeout(60 * time.Second)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
 	SetDefaultConsistentlyDuration(3 * time.Second)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	var err error
-	// The sites outlive this node's context.
-	here, err = site.Start(context.WithoutCancel(ctx), site.Options{Progress: GinkgoWriter, Consoles: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
-	there, err = site.Start(context.WithoutCancel(ctx), site.Options{Progress: GinkgoWriter, Predecessor: here})
-	Expect(err).NotTo(HaveOccurred())
+	here = tenant.StartSite(ctx, site.Options{Consoles: GinkgoWriter})
+	there = tenant.StartSite(ctx, site.Options{Predecessor: here})
 	for _, s := range []*site.Site{here, there} {
 		labelKinds(ctx, s.ManagementClient)
 	}
 }, NodeTimeout(5*time.Minute))
 
-var _ = AfterSuite(func() {
-	for _, s := range []*site.Site{there, here} {
-		if s != nil {
-			Expect(s.Stop()).To(Succeed())
-		}
-	}
-})
-
-// When a spec fails, what the programs say helps more than anything.
-var _ = ReportAfterEach(func(report SpecReport) {
-	if there == nil || !report.Failed() {
-		return
-	}
-	for _, program := range []*site.Program{here.Manager, here.ConfigServer, there.Manager, there.ConfigServer} {
-		log, _ := program.Log()
-		AddReportEntry("log", log[max(0, len(log)-16_000):])
-	}
-})
+var _ = ReportAfterEach(func(report SpecReport) { tenant.ShowLogs(report, here, there) })
