@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/coreos/ignition/v2/config/v3_1/types"
 	"github.com/vincent-petithory/dataurl"
@@ -32,19 +33,25 @@ type Boot struct {
 	// Token is the machine's bearer token; the pool's configuration is handed out against it too.
 	Token string
 	// Overlay is the machine's own Ignition. It holds its join credential.
-	Overlay []byte
+	Overlay PackedOverlay
 }
 
-// Marshal writes the answer as Ignition of spec 3.1. It fails when the overlay is no Ignition.
+// PackedOverlay is a machine's own Ignition as Boot carries it: a data URL of a gzip file.
+type PackedOverlay string
+
+// PackOverlay packs a machine's own Ignition, which is most of the work of a Boot. It fails when the overlay is no Ignition.
+func PackOverlay(overlay []byte) (PackedOverlay, error) {
+	whole, err := selfContained(overlay)
+	if err != nil {
+		return "", fmt.Errorf("the machine's overlay: %w", err)
+	}
+	source, err := packed(whole)
+	return PackedOverlay(source), err
+}
+
+// Marshal writes the answer as Ignition of spec 3.1.
 func (b Boot) Marshal() ([]byte, error) {
-	overlay, err := selfContained(b.Overlay)
-	if err != nil {
-		return nil, fmt.Errorf("the machine's overlay: %w", err)
-	}
-	source, err := packed(overlay)
-	if err != nil {
-		return nil, err
-	}
+	source := string(b.Overlay)
 	compression, hash := gzipCompression, sha512Prefix+b.PoolSHA512
 	return canonical(types.Config{Ignition: types.Ignition{
 		Version: pointerVersion,
@@ -96,10 +103,15 @@ func selfContained(overlay []byte) ([]byte, error) {
 	return Marshal(config)
 }
 
+// packers are used again: one takes nearly a megabyte.
+var packers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
 // packed is a data URL of the gzip file of data.
 func packed(data []byte) (string, error) {
 	var file bytes.Buffer
-	writer := gzip.NewWriter(&file)
+	writer := packers.Get().(*gzip.Writer)
+	defer packers.Put(writer)
+	writer.Reset(&file)
 	if _, err := writer.Write(data); err != nil {
 		return "", err
 	}

@@ -76,8 +76,12 @@ var _ = Describe("Boot", func() {
 		PoolURL:    "https://192.0.2.1:8443/rendered/default/rendered-infra-6db67f47c0b205c26561b1c5ab74d79b",
 		PoolSHA512: hex.EncodeToString(sum[:]),
 		Token:      "dG9rZW4",
-		Overlay:    []byte(file(`"contents":{"source":"data:,hi"}`)),
 	}
+	BeforeEach(func() {
+		var err error
+		boot.Overlay, err = ignition.PackOverlay([]byte(file(`"contents":{"source":"data:,hi"}`)))
+		Expect(err).NotTo(HaveOccurred())
+	})
 
 	It("merges the pool's configuration first, by hash and with the token, and the machine's own last", func() {
 		document, err := boot.Marshal()
@@ -113,9 +117,7 @@ var _ = Describe("Boot", func() {
 	})
 
 	It("refuses an overlay that is no Ignition", func() {
-		broken := boot
-		broken.Overlay = []byte("#!/bin/sh")
-		_, err := broken.Marshal()
+		_, err := ignition.PackOverlay([]byte("#!/bin/sh"))
 		Expect(err).To(MatchError(ContainSubstring("overlay")))
 	})
 })

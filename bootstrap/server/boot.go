@@ -30,14 +30,18 @@ func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http
 	if err != nil {
 		return err
 	}
+	overlay, err := s.packed.get(record.UID, ready.overlay)
+	if err != nil { // not wrapped: it may quote the overlay
+		return unavailable(fmt.Errorf("the overlay of PoolbootConfig %s is no valid Ignition: delete its Secret; it is made anew", record.NamespacedName))
+	}
 	body, err := ignition.Boot{
 		PoolURL:    renderedURL(s.opts.ExternalURL, record.Namespace, ready.overlay.Configuration, pointerID),
 		PoolSHA512: ready.pool.sha512,
 		Token:      token,
-		Overlay:    ready.overlay.Ignition,
+		Overlay:    overlay,
 	}.Marshal()
-	if err != nil { // not wrapped: it may quote the overlay
-		return unavailable(fmt.Errorf("the overlay of PoolbootConfig %s is no valid Ignition: delete its Secret; it is made anew", record.NamespacedName))
+	if err != nil {
+		return unavailable(err)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/vnd.coreos.ignition+json")
