@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
@@ -53,6 +54,9 @@ type Reconciler struct {
 
 	// watchHardware begins to watch HardwareData, once. SetupWithManager sets it.
 	watchHardware func() error
+	// outages remembers which clusters don't answer, and diagnosis finds out why there is no connection to one.
+	outages   outages
+	diagnosis workload.Diagnosis
 	// rights remembers, as clusterRights, where this process has seen to the credentials' rights.
 	rights sync.Map
 }
@@ -185,10 +189,10 @@ func (r *Reconciler) preparation() []phase {
 		r.findDeployedHost,
 		r.choosePool,
 		r.register,
-		remote(r.connect),
-		remote(r.ensureRights),
-		remote(r.ensureNode),
-		remote(r.ensureCredential),
+		r.remote(r.connect),
+		r.remote(r.ensureRights),
+		r.remote(r.ensureNode),
+		r.remote(r.ensureCredential),
 		r.record,
 		r.storeOverlay,
 		r.finish,

@@ -294,7 +294,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 				}
 				return nil
 			}
-		}, func(*world) {}),
+		}, func(w *world) { clear(w.reconciler.outages.down) }),
 	)
 
 	DescribeTable("is nobody's business",

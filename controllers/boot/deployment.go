@@ -104,7 +104,7 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 	if s.config = config; !isStanding(needOf(config)) {
 		return true, nil
 	}
-	if err := remote(r.connect)(ctx, s); err != nil {
+	if err := r.remote(r.connect)(ctx, s); err != nil {
 		return true, err
 	}
 	boot := config.Status.Boot

@@ -1,7 +1,6 @@
 package boot
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -12,12 +11,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
-
-// retryInterval is how soon a workload cluster that can't be reached is tried again: the cluster cache tells of a connection
-// that is made, but not of one that it never saw broken.
-const retryInterval = 5 * time.Second
 
 // failure is why a boot is not prepared, as the condition BootPrepared tells it.
 type failure struct {
@@ -77,16 +71,4 @@ func failureOf(err error) *failure {
 func is[kind error](err error) bool {
 	_, found := errors.AsType[kind](err)
 	return found
-}
-
-// remote marks a phase that talks to the workload cluster: when it can't be reached, that is no fault of the boot.
-func remote(do phase) phase {
-	return func(ctx context.Context, s *scope) error {
-		err := do(ctx, s)
-		if workload.IsUnreachable(err) {
-			return &failure{reason: bootstrapv1.WorkloadClusterUnreachableReason, waits: true, retry: retryInterval,
-				err: fmt.Errorf("the API server of the workload cluster can't be reached: %w", err)}
-		}
-		return err
-	}
 }

@@ -21,7 +21,7 @@ import (
 // keepInline looks after a host that boots from its data Secret alone: the credential in it has its rights at once and is
 // kept alive until the Node is in its pool, and the Node is made beforehand as soon as the host is being provisioned.
 func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, error) {
-	phases := []phase{remote(r.connect), remote(r.ensureRights), remote(r.extendCredential)}
+	phases := []phase{r.remote(r.connect), r.remote(r.ensureRights), r.remote(r.extendCredential)}
 	left, err := s.hostLeft(ctx, r.Client)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -31,7 +31,7 @@ func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, err
 			r.choosePool,
 			r.findProvisioningHost,
 			r.register,
-			remote(r.ensureNode),
+			r.remote(r.ensureNode),
 			r.record,
 			r.finish,
 		)

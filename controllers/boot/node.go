@@ -21,6 +21,9 @@ import (
 
 // connect opens the way into the workload cluster.
 func (r *Reconciler) connect(ctx context.Context, s *scope) (err error) {
+	if why := r.outages.known(s.workloadKey()); why != nil {
+		return knownOutage{why}
+	}
 	if s.workload, err = workload.LiveClient(ctx, r.ClusterCache, s.workloadKey()); err != nil {
 		return err
 	}
@@ -58,6 +61,7 @@ func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 	if err != nil {
 		return fmt.Errorf("making Node %s beforehand: %w", s.registration.Name, err)
 	}
+	r.outages.over(s.workloadKey())
 	decision, err := pool.Decide(s.node.Labels, s.pools)
 	if err != nil {
 		return fault(bootstrapv1.LabelConflictReason, "Node %s: %w: change the Node's labels", s.node.Name, err)

@@ -20,7 +20,7 @@ const joinPatience = 2 * time.Hour
 // keepServed keeps the join credential of a host that has its configuration alive until it has joined: it does not ask
 // again when it reboots in between. The boot stays prepared when that fails; it is tried again.
 func (r *Reconciler) keepServed(ctx context.Context, s *scope) (ctrl.Result, error) {
-	err := s.run(ctx, []phase{remote(r.connect), remote(r.extendCredential)})
+	err := s.run(ctx, []phase{r.remote(r.connect), r.remote(r.extendCredential)})
 	switch failed := failureOf(err); {
 	case err == nil:
 		return comeBack(s, ctrl.Result{}), nil
@@ -72,6 +72,7 @@ func (r *Reconciler) extendCredential(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
+	r.outages.over(s.workloadKey())
 	wanted := false
 	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		if wanted = config.Status.Boot.CredentialID == boot.CredentialID; wanted {

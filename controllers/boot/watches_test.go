@@ -60,6 +60,13 @@ var _ = Describe("A boot is looked at again", func() {
 		Expect(w.reconciler.clusterToConfigs(ctx, s.cluster)).To(BeEmpty())
 	})
 
+	It("for hosts alone while no host has asked", func(ctx SpecContext) {
+		s.config.Status.Boot.RequestedTime = nil
+		w := s.world()
+		Expect(w.reconciler.hostToConfig(ctx, s.host)).To(Equal(wants))
+		Expect(w.reconciler.poolToConfigs(ctx, s.worker)).To(BeEmpty())
+	})
+
 	DescribeTable("when its config changes, but not for what was written here",
 		func(before, after func(c *bootstrapv1.PoolbootConfig), again bool) {
 			old := s.config
@@ -77,6 +84,15 @@ var _ = Describe("A boot is looked at again", func() {
 		Entry("the data Secret came to stand",
 			func(c *bootstrapv1.PoolbootConfig) { c.Status.DataSecretName = "" },
 			func(c *bootstrapv1.PoolbootConfig) { c.Status.DataSecretName = machineName }, true),
+		Entry("the host was given its configuration, whose credential has to be kept alive now",
+			func(c *bootstrapv1.PoolbootConfig) {
+				c.Status.Boot.PreparedTime, c.Status.Boot.CredentialID = microTime(time.Now().Add(time.Second)), "abcdef"
+			},
+			func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = microTime(time.Now().Add(time.Second)) }, true),
+		Entry("what was made for the host came to stand",
+			asItIs, func(c *bootstrapv1.PoolbootConfig) {
+				c.Status.Boot.PreparedTime, c.Status.Boot.CredentialID = microTime(time.Now().Add(time.Second)), "abcdef"
+			}, false),
 		Entry("the spec changed", asItIs, func(c *bootstrapv1.PoolbootConfig) { c.Generation++ }, true),
 		Entry("the pause ended",
 			func(c *bootstrapv1.PoolbootConfig) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} },

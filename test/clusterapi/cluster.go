@@ -28,6 +28,8 @@ type ClusterOptions struct {
 	Version string
 	// Workload is the control plane that the Cluster's Nodes are in.
 	Workload *controlplane.ControlPlane
+	// Kubeconfig is what is in the Cluster's kubeconfig Secret. Left empty, it is the administrator's of Workload.
+	Kubeconfig []byte
 	// Uninitialized leaves the control plane object without a word that it is initialised, until InitializeControlPlane.
 	Uninitialized bool
 }
@@ -62,9 +64,11 @@ func CreateCluster(ctx context.Context, c client.Client, options ClusterOptions)
 	if err := c.Create(ctx, cluster); err != nil {
 		return nil, err
 	}
-	content, err := os.ReadFile(options.Workload.Kubeconfig)
-	if err != nil {
-		return nil, err
+	content := options.Kubeconfig
+	if content == nil {
+		if content, err = os.ReadFile(options.Workload.Kubeconfig); err != nil {
+			return nil, err
+		}
 	}
 	return cluster, c.Create(ctx, kubeconfig.GenerateSecret(cluster, content))
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,9 @@ import (
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// workloadTimeout is how long a workload cluster may take for an answer: all Metal3Machines wait meanwhile.
+const workloadTimeout = 2 * time.Second
 
 // uuidLabel on a Node holds the UID of its BareMetalHost.
 const uuidLabel = "metal3.io/uuid"
@@ -94,6 +98,7 @@ func (r *machineReconciler) workload(ctx context.Context, cluster client.ObjectK
 	}
 	cfg.UserAgent = "metal3-simulator"
 	cfg.QPS = -1
+	cfg.Timeout = workloadTimeout
 	workload, err := client.New(cfg, client.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("reach Cluster %s: %w: %w", cluster, err, errRetry)

@@ -1,0 +1,92 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+var _ = Describe("A workload cluster that", func() {
+	var (
+		w      *world
+		calls  int
+		answer error
+	)
+	// askWhileIt has the host ask while the cluster's API server gives an answer to every write.
+	askWhileIt := func(ctx context.Context, err error) {
+		GinkgoHelper()
+		w, calls, answer = newSetting().world(), 0, err
+		w.clusters.workload = interceptor.NewClient(w.workload, interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if calls++; answer != nil {
+					return answer
+				}
+				return c.Create(ctx, o, opts...)
+			},
+		})
+		w.reconciler.rights.Store(clusterRights{cluster: newSetting().cluster.UID}, true)
+		_, _ = w.ask(ctx)
+		Expect(calls).To(Equal(1))
+	}
+	message := func(ctx context.Context) string {
+		GinkgoHelper()
+		return conditions.GetMessage(w.config(ctx), bootstrapv1.BootPreparedCondition)
+	}
+
+	It("does not answer is tried by one boot at a time, so that hosts of others don't wait for it, and is back at its first answer", func(ctx SpecContext) {
+		askWhileIt(ctx, context.DeadlineExceeded)
+		expectNotPrepared(ctx, w, bootstrapv1.WorkloadClusterUnreachableReason, "can't be reached", "deadline")
+		for range 3 {
+			result, err := w.reconcile(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(result.RequeueAfter).To(Equal(retryInterval))
+		}
+		Expect(calls).To(Equal(1), "it is not called again so soon")
+
+		By("letting one try when the time has come, and nobody else meanwhile")
+		edge := client.ObjectKeyFromObject(newSetting().cluster)
+		due := func() {
+			w.reconciler.outages.down[edge] = outage{until: time.Now().Add(-time.Second), why: context.DeadlineExceeded}
+		}
+		due()
+		Expect(w.reconciler.outages.known(edge)).To(Succeed())
+		Expect(w.reconciler.outages.known(edge)).To(MatchError(context.DeadlineExceeded))
+		Expect(w.reconciler.outages.known(client.ObjectKey{Name: "another"})).To(Succeed())
+
+		due()
+		answer = nil
+		Expect(w.reconcile(ctx)).To(BeZero())
+		expectPrepared(ctx, w, machineName)
+		Expect(w.reconciler.outages.down).To(BeEmpty())
+	})
+
+	DescribeTable("refuses is told with the cure, and no outage",
+		func(ctx SpecContext, refusal error) {
+			askWhileIt(ctx, refusal)
+			Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.BootFailedReason))
+			Expect(message(ctx)).To(And(ContainSubstring("Secret metal/edge-kubeconfig"), ContainSubstring("administrator")))
+			Expect(w.reconciler.outages.down).To(BeEmpty())
+		},
+		Entry("403", apierrors.NewForbidden(corev1.Resource("nodes"), machineName, errors.New("no"))),
+		Entry("401", apierrors.NewUnauthorized("who are you")),
+	)
+
+	It("there is no connection to is told with what is wrong, and the cure", func(ctx SpecContext) {
+		w = newSetting().world()
+		w.clusters.down = true
+		result, err := w.ask(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.RequeueAfter).To(Equal(retryInterval))
+		Expect(message(ctx)).To(And(ContainSubstring("not found"), ContainSubstring("correct the kubeconfig in Secret metal/edge-kubeconfig")))
+	})
+})

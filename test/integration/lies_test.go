@@ -1,0 +1,108 @@
+package integration
+
+import (
+	"net"
+	"os"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
+)
+
+// badCluster is a tenant whose kubeconfig leads to no API server that Poolboot can work with.
+type badCluster struct {
+	*tenant.Tenant
+	kubeconfig []byte
+	says       []string
+	config     *bootstrapv1.PoolbootConfig
+}
+
+// changedKubeconfig is the workload cluster administrator's kubeconfig, with another way to the API server.
+func changedKubeconfig(do func(*clientcmdapi.Cluster)) []byte {
+	GinkgoHelper()
+	config, err := clientcmd.LoadFromFile(lab.Workload.Kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	for _, cluster := range config.Clusters {
+		do(cluster)
+	}
+	content, err := clientcmd.Write(*config)
+	Expect(err).NotTo(HaveOccurred())
+	return content
+}
+
+// silentServer takes connections and never says a word.
+func silentServer() string {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(listener.Close)
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			DeferCleanup(connection.Close)
+		}
+	}()
+	return "https://" + listener.Addr().String()
+}
+
+var _ = Describe("Workload clusters that lie, keep silent or refuse", func() {
+	It("give their hosts 503 and the cause, hold up no others, and are right again when their kubeconfig is", func(ctx SpecContext) {
+		stranger, err := loopback.NewCA("a stranger")
+		Expect(err).NotTo(HaveOccurred())
+		nobody, err := lab.Workload.UserKubeconfig("nobody")
+		Expect(err).NotTo(HaveOccurred())
+		silent := silentServer()
+		bad := []*badCluster{
+			{says: []string{"certificate signed by unknown authority"}, kubeconfig: changedKubeconfig(func(c *clientcmdapi.Cluster) { c.CertificateAuthorityData = stranger.PEM() })},
+			{says: []string{silent, "no answer"}, kubeconfig: changedKubeconfig(func(c *clientcmdapi.Cluster) { c.Server = silent })},
+			{says: []string{"answers 403 Forbidden"}, kubeconfig: nobody},
+		}
+		for _, b := range bad {
+			b.Tenant = tenant.NewEmpty(ctx, lab)
+			b.CreateCluster(ctx, clusterapi.ClusterOptions{Kubeconfig: b.kubeconfig})
+			b.Create(ctx, b.Pool("worker"), b.Pool("infra"), b.MachineConfig("51-infra", "infra", "/etc/infratest", "infra"))
+			b.AddHosts(ctx, 2)
+			b.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 2, Labels: infraLabels})
+		}
+		for _, b := range bad {
+			Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return b.Configs(ctx, "infra") }).Should(HaveLen(2))
+			b.config = &b.Configs(ctx, "infra")[0]
+			Eventually(ctx, b.Condition(b.config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("False WorkloadClusterUnreachable"),
+				ContainSubstring(b.says[0]), ContainSubstring(b.says[len(b.says)-1]), ContainSubstring("correct the kubeconfig in Secret "+b.Namespace+"/"+b.Namespace+"-kubeconfig")))
+			Expect(b.Condition(b.config, clusterv1.ReadyCondition)(ctx)).To(HavePrefix("False WorkloadClusterUnreachable"))
+			for i := range 2 {
+				host := hosts.of(client.ObjectKey{Namespace: b.Namespace, Name: b.HostName(i)})
+				Eventually(ctx, host.answered).Should(And(Not(BeEmpty()), HaveEach(503)))
+			}
+		}
+
+		By("booting a host of a cluster that is right beside them")
+		began := time.Now()
+		booting(ctx, tenant.New(ctx, lab, 1), nil)
+		Expect(time.Since(began)).To(BeNumerically("<", 30*time.Second))
+
+		By("correcting their kubeconfigs")
+		right, err := os.ReadFile(lab.Workload.Kubeconfig)
+		Expect(err).NotTo(HaveOccurred())
+		for _, b := range bad {
+			patched(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Namespace + "-kubeconfig"}}, func(s *corev1.Secret) { s.Data["value"] = right })
+		}
+		for _, b := range bad {
+			asking(ctx, b.Tenant, b.config)
+		}
+	}, SpecTimeout(5*time.Minute))
+})
