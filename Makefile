@@ -71,6 +71,11 @@ fuzz: ## Fuzz every parser for FUZZTIME each (default 20s).
 bench: binaries ## Run the benchmarks; each prints its ratio to a peer measured in the same run.
 	go test -run '^$$' -bench . -benchmem ./test/bench/...
 
+.PHONY: bench-server
+bench-server: ## Boot hosts from a config server with a core of its own, as Ignition does, beside a file server.
+	go test -run '^$$' -bench Answer ./test/bench/
+	go test -run '^$$' -bench 'Boots|ManyPools' -benchtime 1x ./test/bench/
+
 .PHONY: bench-storm
 bench-storm: binaries ## Boot storms of STORM hosts (default "100 1000 5000"; hours on a small machine), beside a peer.
 	STORM="$(or $(STORM),100 1000 5000)" go test -run '^$$' -bench Storm -v -timeout 6h ./test/bench/

@@ -63,6 +63,9 @@ func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http
 
 // waitForBoot returns what stands for a machine. When it is not complete it asks for it, once, and waits for it.
 func (s *Server) waitForBoot(ctx context.Context, record Record) (*boot, error) {
+	if ready, _, err := s.lookForBoot(ctx, record, nil); ready != nil || err != nil {
+		return ready, err
+	}
 	changed := s.changes.subscribe()
 	defer changed.end()
 	ready, missing, err := s.lookForBoot(ctx, record, changed)
@@ -106,7 +109,8 @@ func (s *Server) waitForBoot(ctx context.Context, record Record) (*boot, error) 
 	}
 }
 
-// lookForBoot returns what stands for a machine, or what is missing of it. It subscribes to all that it looks at.
+// lookForBoot returns what stands for a machine, or what is missing of it. It subscribes to all that it looks at, if there is a
+// subscription.
 func (s *Server) lookForBoot(ctx context.Context, record Record, changed *subscription) (ready *boot, missing string, err error) {
 	changed.to(overlayKey(record.UID))
 	overlay, err := s.opts.Overlays.Get(ctx, record.UID)

@@ -24,8 +24,12 @@ func (c *changes) subscribe() *subscription {
 	return &subscription{changes: c, keys: map[string]struct{}{}, changed: make(chan struct{}, 1)}
 }
 
-// to adds an object to the subscription; an object that is in it already stays so.
+// to adds an object to the subscription; an object that is in it already stays so. Without a subscription (nil) it does nothing:
+// most hosts have no need to wait.
 func (s *subscription) to(key string) {
+	if s == nil {
+		return
+	}
 	if _, ok := s.keys[key]; ok {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -24,11 +25,29 @@ func (s *Server) serveRendered(ctx context.Context, w http.ResponseWriter, r *ht
 	h.Set("ETag", `"`+pool.sha512+`"`)
 	// Private: a MachineConfig may hold secrets, so a shared cache must not hand it on to who has no token.
 	h.Set("Cache-Control", "private, max-age=31536000, immutable")
+	if r.Method == http.MethodGet && whole(r) {
+		h.Set("Content-Length", strconv.Itoa(len(pool.gzip)))
+		_, err := w.Write(pool.gzip) // as they stand in memory: ServeContent would copy them
+		return err
+	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(pool.gzip))
 	return nil
 }
 
+// whole tells whether a request is for all of the bytes, whatever a host may have of them already: what Ignition asks.
+func whole(r *http.Request) bool {
+	for _, header := range []string{"Range", "If-Match", "If-None-Match"} {
+		if r.Header.Get(header) != "" {
+			return false
+		}
+	}
+	return true
+}
+
 func (s *Server) waitForRendered(ctx context.Context, record Record, name types.NamespacedName) (*poolBytes, error) {
+	if pool, _, err := s.lookForAllowed(ctx, record, name, nil); pool != nil || err != nil {
+		return pool, err
+	}
 	changed := s.changes.subscribe()
 	defer changed.end()
 	held, release := context.WithTimeout(ctx, s.opts.Wait)

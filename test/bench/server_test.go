@@ -33,6 +33,8 @@ import (
 const (
 	benchToken   = "bench-token"
 	benchPointer = "7d8f3f0a-3a64-4c5c-9c51-2f3f4b1f0003"
+	// unknownPointer is no machine's.
+	unknownPointer = "7d8f3f0a-3a64-4c5c-9c51-2f3f4b1f0004"
 	// crowdSize is how many requests are timed together, and hostsAtOnce how many of them are open at a time.
 	crowdSize   = 64
 	hostsAtOnce = 16
@@ -68,7 +70,7 @@ func BenchmarkConfigServer(b *testing.B) {
 		{"pool", "/rendered/default/" + rendered + "?pointer=" + benchPointer},
 		{"overlay", "/config/infra/" + benchPointer},
 	} {
-		body, err := ask(askingClient(true), ours+what.path)
+		body, err := ask(askingClient(true, authority().PEM()), ours+what.path)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -78,7 +80,7 @@ func BenchmarkConfigServer(b *testing.B) {
 			keep bool
 		}{{"kept-alive", true}, {"new-connection", false}} {
 			b.Run(what.name+"/"+connection.name, func(b *testing.B) {
-				hosts := askingClient(connection.keep)
+				hosts := askingClient(connection.keep, authority().PEM())
 				defer hosts.CloseIdleConnections()
 				our, peer := sideBySide(b, crowd(hosts, ours+what.path), crowd(hosts, peers+"/body"))
 				b.ReportMetric(crowdSize/our.Seconds(), "req/s")
@@ -104,9 +106,9 @@ func crowd(hosts *http.Client, target string) func() error {
 }
 
 // askingClient asks as Ignition does: HTTP/1.1, nothing undone on the way, no TLS session kept.
-func askingClient(keep bool) *http.Client {
+func askingClient(keep bool, ca []byte) *http.Client {
 	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(authority().PEM())
+	trusted.AppendCertsFromPEM(ca)
 	return &http.Client{Transport: &http.Transport{
 		TLSClientConfig:     &tls.Config{RootCAs: trusted},
 		DisableKeepAlives:   !keep,
@@ -153,20 +155,23 @@ func fileServer(b *testing.B, body []byte) string {
 
 // configServer serves one machine of a rendered pool and returns its URL and the rendered config's name.
 func configServer(b *testing.B) (address, rendered string) {
-	machine, err := newMachine()
+	machine, err := newMachine(usual)
 	if err != nil {
 		b.Fatal(err)
 	}
+	return listen(b, newHandler(b, machine, machineOverlay{machine})), machine.rendered.Name
+}
+
+func newHandler(b *testing.B, machine *machine, overlays server.Overlays) http.Handler {
 	metrics, err := server.NewMetrics(prometheus.NewRegistry())
 	if err != nil {
 		b.Fatal(err)
 	}
-	handler := server.New(server.Options{
+	return server.New(server.Options{
 		ExternalURL: &url.URL{Scheme: "https", Host: "config-server.example:8443"},
-		Records:     machine, Overlays: machineOverlay{machine}, Rendered: machineConfig{machine}, Boots: machine,
+		Records:     machine, Overlays: overlays, Rendered: machineConfig{machine}, Boots: machine, Wait: time.Nanosecond,
 		Metrics: metrics, Log: logr.Discard(), Ready: func() error { return nil },
 	})
-	return listen(b, handler), machine.rendered.Name
 }
 
 // machine is a management cluster with one machine that may boot.
@@ -175,8 +180,8 @@ type machine struct {
 	rendered poolv1.MachineConfig
 }
 
-func newMachine() (*machine, error) {
-	all, err := usual.make()
+func newMachine(size load) (*machine, error) {
+	all, err := size.make()
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +202,10 @@ func newMachine() (*machine, error) {
 	}, nil
 }
 
-func (m *machine) ByPointerID(context.Context, string) ([]server.Record, error) {
+func (m *machine) ByPointerID(_ context.Context, id string) ([]server.Record, error) {
+	if id == unknownPointer {
+		return nil, nil
+	}
 	sum := sha256.Sum256([]byte(benchToken))
 	return []server.Record{{
 		NamespacedName: types.NamespacedName{Namespace: "default", Name: "infra-0"},

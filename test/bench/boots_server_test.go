@@ -1,0 +1,202 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
+)
+
+// serverPools and serverSize, in the environment, make this program a server of so many pools, of so many bytes each.
+const (
+	serverPools = "POOLBOOT_BENCH_SERVER_POOLS"
+	serverSize  = "POOLBOOT_BENCH_SERVER_SIZE"
+)
+
+// machines is how many machines the server has, shared out among its pools.
+const machines = 5000
+
+// announcement is the first line that a server writes. Ours and Peer are URLs that lack a machine's number.
+type announcement struct {
+	Ours, Peer string
+	CA         []byte
+}
+
+// figures is what a server writes for each line that it reads: what it has used since it began, and holds now.
+type figures struct {
+	Processor   time.Duration
+	Allocations uint64
+	ResidentMiB float64
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(serverPools) == "" {
+		os.Exit(m.Run())
+	}
+	if err := serveBoots(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// serveBoots serves until its input ends.
+func serveBoots() error {
+	f, err := newHerd()
+	if err != nil {
+		return err
+	}
+	metrics, err := server.NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		return err
+	}
+	ours, peer := unstarted(), unstarted()
+	handler := server.New(server.Options{
+		ExternalURL: &url.URL{Scheme: "https", Host: ours.Listener.Addr().String()},
+		Records:     f, Overlays: herdOverlays{f}, Rendered: herdConfigs{f}, Boots: f,
+		Metrics: metrics, Log: logr.Discard(), Ready: func() error { return nil },
+	})
+	ours.Config = server.NewHTTPServer(handler, nil)
+	ours.StartTLS()
+	files, err := f.files(ours.URL, peer.Listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(files)
+	peer.Config = server.NewHTTPServer(http.FileServer(http.Dir(files)), nil)
+	peer.StartTLS()
+	debug.FreeOSMemory()
+	out := json.NewEncoder(os.Stdout)
+	err = out.Encode(announcement{Ours: ours.URL + "/config/infra/", Peer: peer.URL + "/config?", CA: authority().PEM()})
+	for in := bufio.NewScanner(os.Stdin); err == nil && in.Scan(); {
+		var now figures
+		if now, err = used(); err == nil {
+			err = out.Encode(now)
+		}
+	}
+	handler.Finish()
+	return err
+}
+
+func unstarted() *httptest.Server {
+	s := httptest.NewUnstartedServer(nil)
+	s.TLS = server.TLSConfig(nil)
+	s.TLS.Certificates = []tls.Certificate{certificate()}
+	return s
+}
+
+func used() (figures, error) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return figures{}, err
+	}
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	pages, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return figures{}, err
+	}
+	resident, err := strconv.Atoi(strings.Fields(string(pages))[1])
+	return figures{
+		Processor:   time.Duration(usage.Utime.Nano() + usage.Stime.Nano()),
+		Allocations: memory.Mallocs,
+		ResidentMiB: float64(resident*os.Getpagesize()) / (1 << 20),
+	}, err
+}
+
+// herd is a management cluster with machines that may boot: the number of each is its pointer id and its UID.
+type herd struct {
+	*machine
+	asked   atomic.Int64
+	configs []*poolv1.MachineConfig
+	byName  map[string]*poolv1.MachineConfig
+}
+
+// newHerd makes as many rendered configs as the environment says, which share no bytes.
+func newHerd() (*herd, error) {
+	pools, err := strconv.Atoi(os.Getenv(serverPools))
+	size, sizeErr := strconv.Atoi(os.Getenv(serverSize))
+	if err = errors.Join(err, sizeErr); err != nil {
+		return nil, err
+	}
+	one, err := newMachine(load{configs: 200, filesEach: 5, bytes: size})
+	if err != nil {
+		return nil, err
+	}
+	f := &herd{machine: one, byName: map[string]*poolv1.MachineConfig{}}
+	for i := range pools {
+		config := one.rendered.DeepCopy()
+		config.Spec.KernelArguments = append(config.Spec.KernelArguments, "bench.pool="+strconv.Itoa(i))
+		if config.Name, err = pool.NameFor("infra", config.Spec); err != nil {
+			return nil, err
+		}
+		f.configs, f.byName[config.Name] = append(f.configs, config), config
+	}
+	return f, nil
+}
+
+// files writes what a host of the first pool is answered into a directory, and returns its path.
+func (f *herd) files(ours, peer string) (string, error) {
+	host := askingClient(false, authority().PEM())
+	config, err := ask(host, ours+"/config/infra/0")
+	if err != nil {
+		return "", err
+	}
+	from := ours + "/rendered/default/" + f.configs[0].Name + "?pointer=0"
+	rendered, err := ask(host, from)
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "bench-server")
+	if err != nil {
+		return "", err
+	}
+	config = bytes.Replace(config, []byte(from), []byte("https://"+peer+"/rendered"), 1)
+	return dir, errors.Join(os.WriteFile(filepath.Join(dir, "config"), config, 0o600), os.WriteFile(filepath.Join(dir, "rendered"), rendered, 0o600))
+}
+
+func (f *herd) ByPointerID(ctx context.Context, id string) ([]server.Record, error) {
+	records, err := f.machine.ByPointerID(ctx, id)
+	records[0].UID = types.UID(id)
+	return records, err
+}
+
+// herdOverlays makes a machine's overlay anew for each request, so that every boot is a first one.
+type herdOverlays struct{ *herd }
+
+func (f herdOverlays) Get(_ context.Context, config types.UID) (*server.Overlay, error) {
+	number, err := strconv.Atoi(string(config))
+	overlay := f.overlay
+	overlay.Version = strconv.FormatInt(f.asked.Add(1), 10)
+	overlay.Configuration = f.configs[number%len(f.configs)].Name
+	return &overlay, err
+}
+
+type herdConfigs struct{ *herd }
+
+func (f herdConfigs) Get(_ context.Context, name types.NamespacedName) (*poolv1.MachineConfig, error) {
+	return f.byName[name.Name], nil
+}

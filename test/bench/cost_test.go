@@ -1,0 +1,78 @@
+package bench
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
+)
+
+// BenchmarkAnswer is what an answer costs beyond TLS and net/http: the handler alone.
+//
+//   - first packs the machine's overlay, and again has it.
+//   - rendered is the pool's bytes.
+//   - unknown is the refusal of a host whose machine is not known (503), and not-ready that of one whose overlay does not come
+//     in time (503, here after no time at all).
+func BenchmarkAnswer(b *testing.B) {
+	m, err := newMachine(usual)
+	if err != nil {
+		b.Fatal(err)
+	}
+	config, always := "/config/infra/"+benchPointer, func() {}
+	anew, version := *m, 0
+	first := func() {
+		version++
+		anew.overlay.Version = strconv.Itoa(version)
+	}
+	ready, without := newHandler(b, m, machineOverlay{m}), newHandler(b, m, noOverlays{})
+	b.Run("first", func(b *testing.B) {
+		answer(b, newHandler(b, &anew, machineOverlay{&anew}), config, http.StatusOK, first)
+	})
+	b.Run("again", func(b *testing.B) { answer(b, ready, config, http.StatusOK, always) })
+	b.Run("rendered", func(b *testing.B) {
+		answer(b, ready, "/rendered/default/"+m.rendered.Name+"?pointer="+benchPointer, http.StatusOK, always)
+	})
+	b.Run("unknown", func(b *testing.B) {
+		answer(b, without, "/config/infra/"+unknownPointer, http.StatusServiceUnavailable, always)
+	})
+	b.Run("not-ready", func(b *testing.B) { answer(b, without, config, http.StatusServiceUnavailable, always) })
+}
+
+type noOverlays struct{}
+
+func (noOverlays) Get(context.Context, types.UID) (*server.Overlay, error) { return nil, nil }
+
+func answer(b *testing.B, handler http.Handler, path string, code int, before func()) {
+	request := httptest.NewRequest(http.MethodGet, path, nil)
+	request.Header.Set("Authorization", "Bearer "+benchToken)
+	b.ReportAllocs()
+	handler.ServeHTTP(&discarded{header: http.Header{}}, request)
+	for b.Loop() {
+		before()
+		w := &discarded{header: http.Header{}}
+		handler.ServeHTTP(w, request)
+		if w.code != code {
+			b.Fatalf("%s: %d", path, w.code)
+		}
+	}
+}
+
+// discarded is an answer of which only the code is kept.
+type discarded struct {
+	header http.Header
+	code   int
+}
+
+func (d *discarded) Header() http.Header  { return d.header }
+func (d *discarded) WriteHeader(code int) { d.code = code }
+func (d *discarded) Write(p []byte) (int, error) {
+	if d.code == 0 {
+		d.code = http.StatusOK
+	}
+	return len(p), nil
+}
