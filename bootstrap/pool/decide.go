@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -85,6 +86,18 @@ func WithDefaults(p poolv1.MachineConfigPool) poolv1.MachineConfigPool {
 		}
 	}
 	return p
+}
+
+// SelectorKeys returns the keys of the labels that a pool's node selector asks about, in order, also when no labels can be
+// derived from it.
+func SelectorKeys(p poolv1.MachineConfigPool) []string {
+	selector := WithDefaults(p).Spec.NodeSelector
+	keys := slices.Collect(maps.Keys(selector.MatchLabels))
+	for _, requirement := range selector.MatchExpressions {
+		keys = append(keys, requirement.Key)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // MayShare says whether one Node could have labels that both pools select: unless a label must have different values for them,

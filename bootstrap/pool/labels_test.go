@@ -67,3 +67,14 @@ var _ = Describe("WithDefaults", func() {
 		Expect(pool.WithDefaults(said)).To(Equal(said))
 	})
 })
+
+var _ = DescribeTable("SelectorKeys", func(p poolv1.MachineConfigPool, keys ...string) {
+	Expect(pool.SelectorKeys(p)).To(HaveExactElements(keys))
+},
+	Entry("of the default", newPool("infra"), infraLabel),
+	Entry("of labels and expressions, each once", selecting(newPool("infra"), map[string]string{"b": "", "a": ""},
+		requirement("c", metav1.LabelSelectorOpExists), requirement("a", metav1.LabelSelectorOpIn, "")), "a", "b", "c"),
+	Entry("of what no labels can be derived from", selecting(newPool("infra"), nil, requirement("a", metav1.LabelSelectorOpNotIn, "b")), "a"),
+	Entry("of labels that are not the selector's", poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{
+		Role: "infra", NodeLabels: map[string]string{"rack": "7"}}}, infraLabel),
+)

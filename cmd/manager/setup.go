@@ -18,6 +18,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/foreignnode"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfigpool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/nodeguard"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/overlay"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/poolbootconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
@@ -86,6 +87,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 		}, opts.nodeConcurrency},
 		{&overlay.Reconciler{Client: cached, OverlayNamespace: opts.overlayNamespace}, 1},
 		{&foreignnode.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter}, opts.nodeConcurrency},
+		{&nodeguard.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter}, opts.nodeConcurrency},
 		{&certificate.Reconciler{
 			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
 		}, opts.certificateConcurrency},

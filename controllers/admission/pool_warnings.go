@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -37,14 +36,10 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 		warnings = append(warnings, fmt.Sprintf("spec.machineConfigSelector selects no MachineConfig of namespace %s now: "+
 			"the pool adds nothing until one has its labels", p.Namespace))
 	}
-	asked, err := selected(*p)
-	if err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-	for _, key := range asked {
+	for _, key := range pool.SelectorKeys(*p) {
 		if node.KubeletMaySet(key) {
-			warnings = append(warnings, fmt.Sprintf("spec.nodeSelector: a kubelet may set %s on its own Node, so whoever has a host could move it "+
-				"into this pool: select by a label that starts with node-role.kubernetes.io/ or node-restriction.kubernetes.io/", key))
+			warnings = append(warnings, fmt.Sprintf("spec.nodeSelector: a kubelet may set %s when it registers its Node anew, and at any time in a cluster before "+
+				"Kubernetes 1.30, so whoever has a host could bring it into this pool: select by a label that starts with node-role.kubernetes.io/ or node-restriction.kubernetes.io/", key))
 		}
 	}
 	if names := overlapping(*p, others); len(names) > 0 {
@@ -59,8 +54,7 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 // role labels only are passed over: a person gives a Node its role, and gives it one.
 func overlapping(p poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) []string {
 	byRole := func(p poolv1.MachineConfigPool) bool {
-		keys, err := selected(p)
-		return err == nil && !slices.ContainsFunc(keys, func(key string) bool { return !strings.HasPrefix(key, poolv1.NodeRoleLabelPrefix) })
+		return !slices.ContainsFunc(pool.SelectorKeys(p), func(key string) bool { return !strings.HasPrefix(key, poolv1.NodeRoleLabelPrefix) })
 	}
 	var names []string
 	for _, other := range others {
@@ -72,13 +66,6 @@ func overlapping(p poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) 
 		}
 	}
 	return names
-}
-
-// selected returns the keys of the labels that a pool's node selector asks for, in order.
-func selected(p poolv1.MachineConfigPool) ([]string, error) {
-	p.Spec.NodeLabels = nil
-	asked, err := pool.Labels(p)
-	return slices.Sorted(maps.Keys(asked)), err
 }
 
 // selectsAny says whether the pool's selector selects any MachineConfig. It reads their metadata only.

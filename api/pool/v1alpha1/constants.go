@@ -44,6 +44,10 @@ const (
 	EventCustomPoolUnsupported = "CustomPoolUnsupported"
 )
 
+// EventNodesUnguarded is the reason of an event about a Cluster that is too old for the policy that keeps kubelets from changing
+// what says which pool their Node is in.
+const EventNodesUnguarded = "NodesUnguarded"
+
 // HostRetainedPoolAnnotation is on a BareMetalHost that keeps a pool for its next Machine, as <Cluster>/<role>. Poolboot writes
 // it for Machines with poolRetention: Host; who removes it has the next Machine decided anew. It is metadata, so that it
 // survives clusterctl move.

@@ -1,0 +1,89 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apply "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	kubeletapis "k8s.io/kubelet/pkg/apis"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// ownPrefix starts the keys of labels and annotations on Nodes that are Poolboot's own.
+const ownPrefix = "pool.cluster.x-k8s.io/"
+
+// reported are the labels of a Node that its kubelet finds out by itself: it adds them at its first registration, and they
+// stay as they are from then on.
+var reported = []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, kubeletapis.LabelOS, kubeletapis.LabelArch}
+
+// Guard returns the ValidatingAdmissionPolicy and its binding, both of the given name, for the cluster that has these pools.
+// They keep kubelets (group system:nodes) from changing what says which pool a Node that stands is in, and what Poolboot
+// notes on it. NodeRestriction keeps them from a part of that, such as role labels, and from taints.
+//
+// The same pools in any order make the same objects.
+func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfiguration {
+	keep := []string{poolv1.NodePoolLabel, poolv1.NodeMetal3UUIDLabel}
+	keepReported := []string{corev1.LabelOSStable} // Windows is in no pool
+	for _, p := range pools {
+		for _, key := range pool.SelectorKeys(p) {
+			if slices.Contains(reported, key) {
+				keepReported = append(keepReported, key)
+			} else {
+				keep = append(keep, key)
+			}
+		}
+	}
+	policy := apply.ValidatingAdmissionPolicy(name).WithSpec(apply.ValidatingAdmissionPolicySpec().
+		WithFailurePolicy(admissionregistrationv1.Fail).
+		WithMatchConstraints(apply.MatchResources().WithResourceRules(apply.NamedRuleWithOperations().
+			WithOperations(admissionregistrationv1.Update).
+			// A kubelet may change metadata by way of the status too.
+			WithAPIGroups(corev1.GroupName).WithAPIVersions("v1").WithResources("nodes", "nodes/status"))).
+		WithMatchConditions(apply.MatchCondition().WithName("kubelet").WithExpression(`"system:nodes" in request.userInfo.groups`)).
+		WithVariables(
+			variable("labelsBefore", `oldObject.metadata.?labels.orValue({})`),
+			variable("labels", `object.metadata.?labels.orValue({})`),
+			variable("annotationsBefore", `oldObject.metadata.?annotations.orValue({})`),
+			variable("annotations", `object.metadata.?annotations.orValue({})`),
+			variable("changed",
+				list(keep)+`.filter(k, variables.labelsBefore[?k] != variables.labels[?k])`+
+					` + `+list(keepReported)+`.filter(k, k in variables.labelsBefore && variables.labelsBefore[?k] != variables.labels[?k])`+
+					` + `+changedOwn("labels")+
+					` + `+changedOwn("annotations")),
+		).
+		WithValidations(apply.Validation().
+			WithExpression(`variables.changed.size() == 0`).
+			WithMessageExpression(`"a kubelet may not change " + variables.changed.join(", ") + " of its Node, because Poolboot or the pools' selectors rest on it: ` +
+				`have an administrator of the cluster change it"`).
+			WithReason(metav1.StatusReasonForbidden)))
+	binding := apply.ValidatingAdmissionPolicyBinding(name).WithSpec(apply.ValidatingAdmissionPolicyBindingSpec().
+		WithPolicyName(name).WithValidationActions(admissionregistrationv1.Deny))
+	return []runtime.ApplyConfiguration{policy, binding}
+}
+
+func variable(name, expression string) *apply.VariableApplyConfiguration {
+	return apply.Variable().WithName(name).WithExpression(expression)
+}
+
+// changedOwn is the CEL expression of Poolboot's own keys that an update adds to, changes in or removes from a map.
+func changedOwn(values string) string {
+	return fmt.Sprintf(`variables.%[1]sBefore.filter(k, k.startsWith(%[2]q) && variables.%[1]sBefore[?k] != variables.%[1]s[?k])`+
+		` + variables.%[1]s.filter(k, k.startsWith(%[2]q) && !(k in variables.%[1]sBefore))`, values, ownPrefix)
+}
+
+// list is a list of strings as CEL writes it, sorted, each once.
+func list(values []string) string {
+	slices.Sort(values)
+	text, err := json.Marshal(slices.Compact(values))
+	if err != nil {
+		panic(err) // strings always have a JSON form
+	}
+	return string(text)
+}

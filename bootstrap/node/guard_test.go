@@ -1,0 +1,55 @@
+package node_test
+
+import (
+	"encoding/json"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+)
+
+// What the policy does on a real API server, to a real kubelet and to who has its credential, is in test/e2e/root_test.go.
+var _ = Describe("the policy that guards Nodes", func() {
+	selecting := func(role string, keys ...string) poolv1.MachineConfigPool {
+		p := poolOf(role)
+		p.Spec.NodeSelector = &metav1.LabelSelector{}
+		for _, key := range keys {
+			p.Spec.NodeSelector.MatchExpressions = append(p.Spec.NodeSelector.MatchExpressions,
+				metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpExists})
+		}
+		return p
+	}
+	text := func(pools ...poolv1.MachineConfigPool) string {
+		GinkgoHelper()
+		written, err := json.Marshal(node.Guard("guard", pools))
+		Expect(err).NotTo(HaveOccurred())
+		var objects []struct {
+			Spec struct {
+				Variables []struct{ Name, Expression string }
+			}
+		}
+		Expect(json.Unmarshal(written, &objects)).To(Succeed())
+		Expect(objects).To(HaveLen(2))
+		Expect(objects[0].Spec.Variables).To(ContainElement(HaveField("Name", "changed")))
+		return objects[0].Spec.Variables[len(objects[0].Spec.Variables)-1].Expression
+	}
+
+	It("is the same for the same pools in any order", func() {
+		a, b := selecting("gpu", "example.com/gpu", "example.com/site"), selecting("storage", "example.com/site", "example.com/disks")
+		Expect(text(a, b)).To(And(Equal(text(b, a)), ContainSubstring(
+			`["example.com/disks","example.com/gpu","example.com/site","metal3.io/uuid","node.cluster.x-k8s.io/pool"]`)))
+	})
+
+	It("lets a kubelet add what it finds out by itself, also when a pool selects by it", func() {
+		Expect(text(selecting("arm", "kubernetes.io/arch"))).To(And(
+			ContainSubstring(`["metal3.io/uuid","node.cluster.x-k8s.io/pool"].filter(k, variables`),
+			ContainSubstring(`["kubernetes.io/arch","kubernetes.io/os"].filter(k, k in variables.labelsBefore && `)))
+	})
+
+	It("stays one list when a pool was written past the webhooks with a key that is none", func() {
+		Expect(text(selecting("odd", `"].filter(k, false) + ["`))).To(ContainSubstring(`["\"].filter(k, false) + [\"",`))
+	})
+})

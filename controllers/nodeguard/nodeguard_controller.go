@@ -1,0 +1,117 @@
+// Package nodeguard keeps, in every workload cluster that has pools, the admission policy that keeps a kubelet from moving
+// its own Node into another pool. What the policy says is in bootstrap/node. It touches no Nodes.
+package nodeguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+)
+
+// namePrefix starts the names of policies; namespace and name of the Cluster follow, so that a cluster that several Cluster
+// objects lead to has the policy of each.
+const namePrefix = "poolboot-node-guard."
+
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconciler reconciles Clusters: the policy in each that has pools. It applies the policy when a connection is made and when
+// a pool's spec changes. In the workload cluster it needs the right to write ValidatingAdmissionPolicies and their bindings;
+// Cluster API's kubeconfig has it.
+type Reconciler struct {
+	// Client reads from the manager's cache.
+	Client client.Client
+	// ClusterCache connects to workload clusters.
+	ClusterCache clustercache.ClusterCache
+	// Recorder takes events; left nil, SetupWithManager sets the manager's.
+	Recorder events.EventRecorder
+
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Clusters must have; empty means all.
+	WatchFilterValue string
+}
+
+// SetupWithManager adds the controller to a manager.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.ClusterCache == nil {
+		return errors.New("nodeguard controller: Client and ClusterCache must be set")
+	}
+	if r.Recorder == nil {
+		r.Recorder = mgr.GetEventRecorder("nodeguard-controller")
+	}
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", "nodeguard")
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("nodeguard").
+		Watches(&clusterv1.Cluster{}, &handler.EnqueueRequestForObject{},
+			builder.WithPredicates(predicates.ClusterUnpaused(mgr.GetScheme(), log))).
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, p client.Object) []ctrl.Request {
+			return []ctrl.Request{{NamespacedName: workload.ClusterOfPool(p)}}
+		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("nodeguard", func(_ context.Context, cluster client.Object) []ctrl.Request {
+			return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
+		})).
+		WithOptions(options).
+		Complete(r)
+}
+
+// Reconcile applies the policy of one Cluster. Without pools it does nothing: what is guarded stays guarded.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &clusterv1.Cluster{}
+	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !cluster.DeletionTimestamp.IsZero() || r.WatchFilterValue != "" && !labels.HasWatchLabel(cluster, r.WatchFilterValue) ||
+		capiannotations.IsPaused(cluster, cluster) || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
+		return ctrl.Result{}, nil
+	}
+	pools, err := workload.PoolsOfCluster(ctx, r.Client, req.NamespacedName)
+	if err != nil || len(pools) == 0 {
+		return ctrl.Result{}, err
+	}
+	err = r.apply(ctx, req.NamespacedName, pools)
+	switch {
+	case errors.Is(err, clustercache.ErrClusterNotConnected):
+		return ctrl.Result{}, nil // the cluster source leads here again once there is a connection
+	case meta.IsNoMatchError(err):
+		r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, poolv1.EventNodesUnguarded, "GuardNodes",
+			"The cluster has no ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.30): root on a host may change those labels of its "+
+				"Node that NodeRestriction leaves to kubelets: upgrade the cluster, or select Nodes by node-role.kubernetes.io/ labels only")
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+func (r *Reconciler) apply(ctx context.Context, cluster client.ObjectKey, pools []poolv1.MachineConfigPool) error {
+	w, err := workload.Client(ctx, r.ClusterCache, cluster)
+	if err != nil {
+		return err
+	}
+	name := namePrefix + cluster.Namespace + "." + cluster.Name
+	for _, object := range node.Guard(name, pools) {
+		if err := w.Apply(ctx, object, client.FieldOwner(join.FieldManager), client.ForceOwnership); err != nil {
+			return fmt.Errorf("policy %s: %w", name, err)
+		}
+	}
+	return nil
+}
