@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/admission"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/baremetalhost"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/boot"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/certificate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/enrolment"
@@ -95,6 +96,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 			Client: cached, APIReader: live, WatchFilterValue: opts.watchFilter,
 			ServerURL: opts.configServerURL, ServerCA: caFile(opts.configServerCAFile).read,
 		}, opts.enrolmentConcurrency},
+		{&baremetalhost.Reconciler{Client: cached, WatchFilterValue: opts.watchFilter}, opts.poolbootConfigConcurrency},
 	} {
 		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: r.concurrency}); err != nil {
 			return fmt.Errorf("controllers: %w", err)

@@ -1,6 +1,7 @@
 package boot
 
 import (
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -54,5 +55,51 @@ var _ = Describe("A host without a Machine", func() {
 		Expect(w.ask(ctx)).Error().To(MatchError(ContainSubstring("delete the Node")))
 		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.NodeNameTakenReason))
 		Expect(w.overlays(ctx)).To(BeEmpty())
+	})
+
+	// annotated is a BareMetalHost that asked for a pool.
+	annotated := func() *setting {
+		s := newSetting()
+		s.config.OwnerReferences = nil
+		s.config.Spec.Pool, s.config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: hostName, BareMetalHost: hostName}
+		s.host.Spec.ConsumerRef = nil
+		return s
+	}
+
+	It("has the UID of its BareMetalHost and what rules make of the host's facts on its Node", func(ctx SpecContext) {
+		s := annotated()
+		s.host.Labels = map[string]string{"rack": "r7"}
+		s.infra.Spec.HostLabels = []poolv1.HostLabel{{Key: "example.com/rack", ValueExpression: "host.labels.rack"}}
+		w := s.world()
+		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
+		n := w.node(ctx)
+		Expect(n.Name).To(Equal(hostName))
+		Expect(n.Labels).To(And(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"), HaveKeyWithValue(infraLabel, ""),
+			HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "uid-of-the-host"), HaveKeyWithValue("example.com/rack", "r7")))
+		Expect(n.Spec.ProviderID).To(BeEmpty())
+		Expect(n.Spec.Taints).NotTo(ContainElement(HaveField("Key", clusterv1.NodeUninitializedTaint.Key)))
+		Expect(w.config(ctx).Status.Host).To(HaveValue(HaveField("UID", "uid-of-the-host")))
+		Expect(w.overlays(ctx)).To(HaveLen(1))
+	})
+
+	It("gets nothing once its BareMetalHost is a Machine's, or is wiped", func(ctx SpecContext) {
+		s := annotated()
+		s.host.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning
+		w := s.world()
+		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
+		expectNotPrepared(ctx, w, bootstrapv1.HostNotReadyReason, "deprovisioning")
+		s = annotated()
+		s.host.Spec.ConsumerRef = newSetting().host.Spec.ConsumerRef
+		w = s.world()
+		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
+		expectNotPrepared(ctx, w, bootstrapv1.HostNotReadyReason, "spec.consumerRef")
+	})
+
+	It("is told that its image reads no user data", func(ctx SpecContext) {
+		s := annotated()
+		s.host.Spec.Image = &bmov1alpha1.Image{DiskFormat: new("live-iso")}
+		w := s.world()
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(conditions.GetMessage(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(HaveSuffix("give it a disk image"))
 	})
 })

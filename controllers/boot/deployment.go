@@ -36,8 +36,12 @@ func readsUserData(h *host.Host) error {
 	if h.Object == nil || !h.Object.Spec.Image.IsLiveISO() {
 		return nil
 	}
+	cure := "give it a disk image"
+	if h.Metal3Machine.Name != "" {
+		cure = "give the Metal3MachineTemplate of Metal3Machine " + h.Metal3Machine.Name + " a disk image"
+	}
 	return fault(bootstrapv1.HostImageIgnoresUserDataReason, "BareMetalHost %s: spec.image.format is live-iso, and such an image gets no user data, so the host "+
-		"will never ask for its configuration: give the Metal3MachineTemplate of Metal3Machine %s a disk image", h.Name, h.Metal3Machine.Name)
+		"will never ask for its configuration: %s", h.Name, cure)
 }
 
 // isDeployed says whether a host runs, or is about to run, what its Machine wants of it.

@@ -88,7 +88,10 @@ func (r *Reconciler) hostToConfig(ctx context.Context, object client.Object) []c
 	if err != nil {
 		log.FromContext(ctx).Error(err, "The Machine of a BareMetalHost can't be read", "BareMetalHost", client.ObjectKeyFromObject(bmh))
 	}
-	if key.Name == "" {
+	switch {
+	case key.Name == "" && bmh.Annotations[poolv1.HostPoolAnnotation] != "": // its config has its name
+		return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(bmh)}}
+	case key.Name == "":
 		return nil
 	}
 	machine := &clusterv1.Machine{}

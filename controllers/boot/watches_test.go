@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
@@ -40,6 +41,8 @@ var _ = Describe("A boot is looked at again", func() {
 		Expect(w.reconciler.hostToConfig(ctx, s.host)).To(Equal(wants))
 		s.host.Spec.ConsumerRef = nil
 		Expect(w.reconciler.hostToConfig(ctx, s.host)).To(BeEmpty())
+		s.host.Annotations = map[string]string{poolv1.HostPoolAnnotation: "infra"}
+		Expect(w.reconciler.hostToConfig(ctx, s.host)).To(HaveExactElements(HaveField("Name", hostName)), "the config of a host without a Machine")
 	})
 
 	It("when the HardwareData of its host changes", func(ctx SpecContext) {

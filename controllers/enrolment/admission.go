@@ -77,28 +77,17 @@ func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
 // configFor returns the record of a host: what the pool's template says, for this host. It belongs to the Cluster, not to
 // the token, which may be deleted once the hosts have joined.
 func (s *scope) configFor(f facts) *bootstrapv1.PoolbootConfig {
-	template := s.template.Spec.Template
-	config := &bootstrapv1.PoolbootConfig{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: f.name, Namespace: s.enrolment.Namespace,
-			Labels: map[string]string{}, Annotations: map[string]string{},
-			Finalizers: []string{bootstrapv1.Finalizer}, // its Node may be made at once
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: s.cluster.Name, UID: s.cluster.UID,
-			}},
-		},
-		Spec: *template.Spec.DeepCopy(),
-	}
-	maps.Copy(config.Labels, template.ObjectMeta.Labels)
+	config := s.place.Config(f.name, bootstrapv1.HostWithoutMachine{NodeName: f.name})
+	config.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: s.place.Cluster.Name, UID: s.place.Cluster.UID,
+	}}
 	maps.Copy(config.Labels, s.labels())
-	maps.Copy(config.Annotations, template.ObjectMeta.Annotations)
 	maps.Copy(config.Annotations, map[string]string{
 		bootstrapv1.EnrolmentAnnotation:    s.enrolment.Name,
 		bootstrapv1.EnrolledFromAnnotation: f.request.Address,
 		bootstrapv1.PointerIDAnnotation:    f.pointerID,
 		bootstrapv1.TokenHashAnnotation:    f.spec.TokenSHA256,
 	})
-	config.Spec.Pool, config.Spec.Host = f.spec.Role, &bootstrapv1.HostWithoutMachine{NodeName: f.name}
 	return config
 }
 
@@ -122,8 +111,8 @@ func (r *Reconciler) tell(s *scope, name string, config *bootstrapv1.PoolbootCon
 		APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Namespace: s.enrolment.Namespace, Name: name,
 	}
 	r.Recorder.Eventf(s.enrolment, about, kind, reason, action, "%s", note)
-	if s.pool != nil {
-		r.Recorder.Eventf(s.pool, about, kind, reason, action, "%s", note)
+	if s.place.Pool != nil {
+		r.Recorder.Eventf(s.place.Pool, about, kind, reason, action, "%s", note)
 	}
 	if config != nil {
 		r.Recorder.Eventf(config, s.enrolment, kind, reason, action, "%s", note)

@@ -22,9 +22,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
 )
 
 // conflictRetry is when to look again after the config server or somebody else wrote first.
@@ -66,17 +66,12 @@ type scope struct {
 	enrolment *poolv1.Enrolment
 	// wrong is what is wrong with the Secret; nil when nothing is.
 	wrong error
-	// cluster, pool and template are what hosts are admitted to; nil where there is none.
-	cluster  *clusterv1.Cluster
-	pool     *poolv1.MachineConfigPool
-	template *bootstrapv1.PoolbootConfigTemplate
+	// place is what hosts are admitted to.
+	place hostpool.Place
 	// closed is why nobody is admitted now; nil when the pool takes hosts.
-	closed *obstacle
+	closed *hostpool.Obstacle
 	now    time.Time
 }
-
-// obstacle is what keeps every host from being admitted, by the reason of the condition that says so.
-type obstacle struct{ reason, message string }
 
 // Reconcile publishes one token and decides on those who came with it. Requests of one token are decided one after the
 // other, and each admission is written under a lock on the one object that lists them: so there are never more than the
@@ -136,34 +131,12 @@ func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, 
 	return r.gatherPool(ctx, s, client.ObjectKey{Namespace: key.Namespace, Name: clusterName})
 }
 
-func (r *Reconciler) gatherPool(ctx context.Context, s *scope, key client.ObjectKey) (*scope, error) {
-	cluster := &clusterv1.Cluster{}
-	if err := r.Client.Get(ctx, key, cluster); err == nil {
-		s.cluster = cluster
-	} else if !apierrors.IsNotFound(err) {
+func (r *Reconciler) gatherPool(ctx context.Context, s *scope, key client.ObjectKey) (_ *scope, err error) {
+	if s.place, err = hostpool.Find(ctx, r.Client, key, string(s.secret.Data[poolv1.EnrolmentRoleKey])); err != nil {
 		return nil, err
 	}
-	if s.cluster != nil && annotations.IsPaused(s.cluster, s.secret) {
+	if s.place.Cluster != nil && annotations.IsPaused(s.place.Cluster, s.secret) {
 		return nil, nil
-	}
-	role := string(s.secret.Data[poolv1.EnrolmentRoleKey])
-	pools := &poolv1.MachineConfigPoolList{}
-	if err := r.Client.List(ctx, pools, client.InNamespace(key.Namespace)); err != nil {
-		return nil, err
-	}
-	for i := range pools.Items {
-		if p := &pools.Items[i]; p.Spec.ClusterName == key.Name && p.Spec.Role == role && p.DeletionTimestamp.IsZero() {
-			s.pool = p
-		}
-	}
-	if s.pool == nil || s.pool.Spec.HostTemplate == "" {
-		return s, nil
-	}
-	template := &bootstrapv1.PoolbootConfigTemplate{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: s.pool.Spec.HostTemplate}, template); err == nil {
-		s.template = template
-	} else if !apierrors.IsNotFound(err) {
-		return nil, err
 	}
 	return s, nil
 }
@@ -215,28 +188,14 @@ func (r *Reconciler) writeSpec(ctx context.Context, s *scope, spec poolv1.Enrolm
 }
 
 // obstacle returns why the token admits nobody now.
-func (s *scope) obstacle() *obstacle {
-	spec := s.enrolment.Spec
+func (s *scope) obstacle() *hostpool.Obstacle {
 	switch {
 	case s.wrong != nil:
-		return &obstacle{poolv1.EnrolmentInvalidReason, fmt.Sprintf("Secret %s: %s", s.enrolment.Name, s.wrong)}
-	case !s.now.Before(spec.Expires.Time):
-		return &obstacle{poolv1.EnrolmentExpiredReason, "the token has expired: delete its Secret and make a new one"}
-	case s.cluster == nil || s.pool == nil:
-		return &obstacle{poolv1.EnrolmentPoolNotFoundReason, fmt.Sprintf("Cluster %s has no MachineConfigPool with role %s: make it", spec.ClusterName, spec.Role)}
-	case s.pool.Spec.HostTemplate == "":
-		return &obstacle{poolv1.EnrolmentNoTemplateReason, fmt.Sprintf(
-			"MachineConfigPool %s takes Machines only: name a PoolbootConfigTemplate in its spec.hostTemplate", s.pool.Name)}
-	case s.template == nil:
-		return &obstacle{poolv1.EnrolmentBadTemplateReason, fmt.Sprintf(
-			"PoolbootConfigTemplate %s, the hostTemplate of MachineConfigPool %s, does not exist: make it", s.pool.Spec.HostTemplate, s.pool.Name)}
+		return &hostpool.Obstacle{Reason: poolv1.EnrolmentInvalidReason, Message: fmt.Sprintf("Secret %s: %s", s.enrolment.Name, s.wrong)}
+	case !s.now.Before(s.enrolment.Spec.Expires.Time):
+		return &hostpool.Obstacle{Reason: poolv1.EnrolmentExpiredReason, Message: "the token has expired: delete its Secret and make a new one"}
 	}
-	boot := s.template.Spec.Template.Spec
-	if boot.ConfigSource.Inline != nil || boot.Pool != "" && boot.Pool != spec.Role {
-		return &obstacle{poolv1.EnrolmentBadTemplateReason, fmt.Sprintf(
-			"PoolbootConfigTemplate %s is not for hosts that enrol in pool %s: it must have configSource.server and no other pool", s.template.Name, spec.Role)}
-	}
-	return nil
+	return s.place.Obstacle()
 }
 
 // waitingNames are the names that hosts ask for and that are to be decided on: first come, first served.

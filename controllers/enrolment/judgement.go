@@ -9,6 +9,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
 )
 
 // silence is how long a host must not have been heard of before one that asks for its name from another address is taken
@@ -38,7 +39,7 @@ type facts struct {
 	// spec is what the Secret says now, with those who were admitted.
 	spec poolv1.EnrolmentSpec
 	// closed is why nobody is admitted now; nil when the pool takes hosts.
-	closed *obstacle
+	closed *hostpool.Obstacle
 	// config is the PoolbootConfig of that name; nil when there is none.
 	config *bootstrapv1.PoolbootConfig
 	// pointerID is the one that the host's own PoolbootConfig has.
@@ -62,7 +63,7 @@ func judge(f facts) (verdict, string) {
 	}
 	switch {
 	case f.closed != nil:
-		return refuse, f.closed.message
+		return refuse, f.closed.Message
 	case !slices.Contains(f.spec.Admitted, f.name) && len(f.spec.Admitted) >= int(f.spec.Uses):
 		return refuse, fmt.Sprintf("all %d uses are taken: raise data.uses of the Secret, or make another one", f.spec.Uses)
 	}

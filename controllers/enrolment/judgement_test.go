@@ -9,6 +9,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
 )
 
 var _ = Describe("A host that presents an enrolment token", func() {
@@ -54,7 +55,7 @@ var _ = Describe("A host that presents an enrolment token", func() {
 		Entry("is refused under a name that no Node can have", refuse, "name of a Node", func(f *facts) { f.name, f.spec.Names = "Edge_7", "*" }),
 		Entry("is refused with a token that the Secret no longer holds", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256 = "of-another" }),
 		Entry("is refused while the Secret is not valid", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256, f.spec.TokenSHA256 = "", "" }),
-		Entry("is refused by a pool that takes nobody", refuse, "takes Machines only", func(f *facts) { f.closed = &obstacle{message: "it takes Machines only"} }),
+		Entry("is refused by a pool that takes nobody", refuse, "takes Machines only", func(f *facts) { f.closed = &hostpool.Obstacle{Message: "it takes Machines only"} }),
 	)
 
 	DescribeTable("after it was admitted",

@@ -65,7 +65,7 @@ func (s *scope) ready() metav1.Condition {
 	c := metav1.Condition{Type: poolv1.EnrolmentReadyCondition, Status: metav1.ConditionFalse, ObservedGeneration: s.enrolment.Generation}
 	switch {
 	case s.closed != nil:
-		c.Reason, c.Message = s.closed.reason, s.closed.message
+		c.Reason, c.Message = s.closed.Reason, s.closed.Message
 	case left <= 0:
 		c.Reason = poolv1.EnrolmentUsedUpReason
 		c.Message = fmt.Sprintf("all %d uses are taken: raise data.uses of the Secret, or make another one", spec.Uses)

@@ -63,7 +63,7 @@ func judge(f facts) judgement {
 		return judgement{}
 	case f.node == nil:
 		return no(bootstrapv1.NodeMissingReason, "Node %s does not exist: restart the kubelet on its host, which registers it anew, or delete the Machine", recorded.Name)
-	case !isOf(f.node, f.config) && recorded == nil:
+	case recorded == nil && (!isOf(f.node, f.config) || isLeft(f.node, f.config)):
 		return judgement{}
 	}
 	if other := otherOwner(f); other != "" {
@@ -94,6 +94,14 @@ func judge(f facts) judgement {
 	}
 	j.node = changed(f.node, wanted)
 	return j
+}
+
+// isLeft says whether a Node of a BareMetalHost without a Machine is older than the host's record: the host was installed
+// before, under another one. After a move the record is younger than its Node, and its pointer has the UID that it had before.
+func isLeft(node *corev1.Node, config *bootstrapv1.PoolbootConfig) bool {
+	pointer := config.Annotations[bootstrapv1.PointerIDAnnotation]
+	return config.Spec.Host != nil && config.Spec.Host.BareMetalHost != "" &&
+		node.CreationTimestamp.Before(&config.CreationTimestamp) && (pointer == "" || pointer == string(config.UID))
 }
 
 // inPool judges a Node whose labels put it in a pool. The judgement's Node is nil when bringing it up to date would put it

@@ -161,7 +161,7 @@ func (r *Reconciler) pointer(_ context.Context, s *scope) ([]byte, map[string]st
 func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret) (ctrl.Result, error) {
 	if !metav1.IsControlledBy(secret, s.config) {
 		conditions.Set(s.config, dataSecretMissing(bootstrapv1.DataSecretNotOwnedReason,
-			"Secret %s exists and is not controlled by this PoolbootConfig: delete it or rename the Machine", secret.Name))
+			"Secret %s exists and is not controlled by this PoolbootConfig: delete it, or rename the Machine or BareMetalHost", secret.Name))
 		return ctrl.Result{RequeueAfter: secretRetry}, nil
 	}
 	if s.config.Spec.ConfigSource.Inline != nil {

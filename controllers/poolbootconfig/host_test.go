@@ -60,4 +60,20 @@ var _ = Describe("A host without a Machine", func() {
 		Entry("when it never joined", false, true),
 		Entry("but not when pods may run on it", true, false),
 	)
+
+	It("that goes before it booted leaves the Node alone that the host had before", func(ctx SpecContext) {
+		s := newSite(newCluster(), newConfig(withoutMachine, deleted(0)), newPool("worker"), newPool("infra"))
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", Annotations: map[string]string{poolv1.NodeConfigAnnotation: key.String()}}}
+		node.Status.NodeInfo.KubeletVersion = "v1.36.3"
+		Expect(s.workload.Create(ctx, node)).To(Succeed())
+		s.settle(ctx)
+		Expect(s.workload.Get(ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+	})
+
+	It("is not Ready while its BareMetalHost has other user data", func(ctx SpecContext) {
+		s := newSite(newCluster(), newConfig(withoutMachine, func(config *bootstrapv1.PoolbootConfig) {
+			conditions.Set(config, metav1.Condition{Type: bootstrapv1.UserDataSetCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.UserDataTakenReason, Message: "remove it"})
+		}), newPool("worker"), newPool("infra"))
+		Expect(conditions.GetMessage(s.settle(ctx), clusterv1.ReadyCondition)).To(Equal("UserDataSet: remove it"))
+	})
 })

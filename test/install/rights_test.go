@@ -43,7 +43,7 @@ var _ = Describe("the ServiceAccounts", func() {
 		Entry(nil, "poolboot-config-server", right{group: "pool.cluster.x-k8s.io", resource: "enrolments", subresource: "status", verbs: []string{"patch"}}),
 		Entry(nil, "poolboot-config-server", right{resource: "secrets", namespace: own, verbs: read}),
 
-		Entry(nil, "poolboot-manager", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", verbs: append(read, "create", "patch")}),
+		Entry(nil, "poolboot-manager", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", verbs: append(read, "create", "patch", "delete")}), // which: hosts_test.go
 		Entry(nil, "poolboot-manager", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigtemplates", verbs: read}),
 		Entry(nil, "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "enrolments", verbs: append(read, "create", "patch")}),
 		Entry(nil, "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "enrolments", subresource: "status", verbs: []string{"patch"}}),
@@ -73,7 +73,7 @@ var _ = Describe("the ServiceAccounts", func() {
 
 		Entry("change a Secret of a cluster", "poolboot-manager", right{resource: "secrets", namespace: "default", verbs: []string{"update", "patch", "delete"}}),
 		Entry("change a MachineConfig", "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigs", verbs: []string{"update", "patch"}}),
-		Entry("delete a PoolbootConfig", "poolboot-manager", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", verbs: []string{"delete"}}),
+		Entry("replace a PoolbootConfig, or delete many", "poolboot-manager", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", verbs: []string{"update", "deletecollection"}}),
 		Entry("change a Machine", "poolboot-manager", right{group: "cluster.x-k8s.io", resource: "machines", verbs: []string{"create", "update", "patch", "delete"}}),
 		Entry("make, replace or delete a host", "poolboot-manager", right{group: "metal3.io", resource: "baremetalhosts", verbs: []string{"create", "update", "delete"}}),
 	)

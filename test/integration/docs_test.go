@@ -36,7 +36,7 @@ var _ = Describe("The documentation", func() {
 				shown, err := yaml.ToUnstructured(block[1])
 				Expect(err).NotTo(HaveOccurred(), "%s:\n%s", file, block[1])
 				for _, object := range shown {
-					if !strings.Contains(object.GetAPIVersion(), "cluster.x-k8s.io/") {
+					if !strings.Contains(object.GetAPIVersion(), "cluster.x-k8s.io/") && object.GetKind() != "BareMetalHost" {
 						continue // a program's settings, or what OpenShift has
 					}
 					object.SetNamespace(t.Namespace)

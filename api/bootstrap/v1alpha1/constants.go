@@ -60,6 +60,9 @@ const (
 	// BootPreparedCondition is true once the Node, the join credential and the overlay stood complete for a host that
 	// asked; unknown before the host asks; false when they can't be made.
 	BootPreparedCondition = "BootPrepared"
+	// UserDataSetCondition is true when the user data of the BareMetalHost that spec.host names is the data Secret. Other
+	// PoolbootConfigs don't have it.
+	UserDataSetCondition = "UserDataSet"
 	// NodeInPoolCondition is true when the Machine's Node is Ready and in the recorded pool.
 	NodeInPoolCondition = "NodeInPool"
 )
@@ -76,6 +79,9 @@ const (
 	DataSecretFailedReason           = "DataSecretFailed"
 	DataSecretNotOwnedReason         = "DataSecretNotOwned"
 	HostEnrolledReason               = "HostEnrolled"
+	UserDataSetReason                = "UserDataSet"
+	UserDataTakenReason              = "UserDataTaken"
+	HostProvisionedBeforeReason      = "HostProvisionedBefore"
 	PoolNotFoundReason               = "PoolNotFound"
 	PoolConflictReason               = "PoolConflict"
 	PoolNotRegistrableReason         = "PoolNotRegistrable"

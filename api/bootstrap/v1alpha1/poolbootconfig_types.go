@@ -111,6 +111,13 @@ type HostWithoutMachine struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	NodeName string `json:"nodeName"`
+
+	// bareMetalHost is the name of the BareMetalHost in the same namespace, whose annotation pool.cluster.x-k8s.io/pool asked
+	// for the pool. Left out, the host came with an enrolment token, and nothing but its name is known.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	BareMetalHost string `json:"bareMetalHost,omitempty"`
 }
 
 // ConfigSource is where a host gets its configuration from.

@@ -53,6 +53,33 @@ const EventNodesUnguarded = "NodesUnguarded"
 // survives clusterctl move.
 const HostRetainedPoolAnnotation = "pool.cluster.x-k8s.io/retained-pool"
 
+// Annotations by which a person asks for a BareMetalHost that no Machine uses to boot into a pool. Both are needed.
+const (
+	// HostPoolAnnotation is the role of the MachineConfigPool, which must name a hostTemplate.
+	HostPoolAnnotation = "pool.cluster.x-k8s.io/pool"
+	// HostClusterAnnotation is the name of the pool's Cluster, in the host's namespace.
+	HostClusterAnnotation = "pool.cluster.x-k8s.io/cluster"
+)
+
+// Events of a BareMetalHost that asks for a pool, beside the reasons for which a pool takes no hosts and those of the condition
+// UserDataSet.
+const (
+	// EventHostRecordMade: the host's PoolbootConfig stands.
+	EventHostRecordMade = "PoolbootConfigCreated"
+	// EventHostRecordDeleted: it was deleted; the note says why.
+	EventHostRecordDeleted = "PoolbootConfigDeleted"
+	// EventHostPoolChanged: the host is to boot into another pool than before.
+	EventHostPoolChanged = "PoolChanged"
+	// EventHostPoolFixed: the annotation asks for another pool than that of the Node that stands.
+	EventHostPoolFixed = "PoolFixed"
+	// EventHostHasConsumer: the host is another one's to provision.
+	EventHostHasConsumer = "HostHasConsumer"
+	// EventHostRequestInvalid: one annotation is missing, or the host is one that can't boot by user data.
+	EventHostRequestInvalid = "HostRequestInvalid"
+	// EventHostNameTaken: the PoolbootConfig of the host's name is not the host's.
+	EventHostNameTaken = "NameTaken"
+)
+
 // ForceDeleteAnnotation with the value "true" lets a MachineConfigPool be deleted although Machines are recorded in it or other
 // pools inherit from it. Machines that have not booted then wait for a pool; Nodes keep their labels and are in the pool
 // that those name now.

@@ -1,0 +1,33 @@
+package host
+
+import (
+	"context"
+	"fmt"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// WithoutMachine returns a BareMetalHost that no Machine uses, once it boots what is to be on it. It has no providerID: that of
+// Metal3 names a Metal3Machine. The error is a *NotReadyError while the host is not being provisioned, or is another one's.
+func WithoutMachine(ctx context.Context, c client.Reader, key client.ObjectKey) (*Host, error) {
+	bmh := &bmov1alpha1.BareMetalHost{}
+	if err := c.Get(ctx, key, bmh); apierrors.IsNotFound(err) {
+		return nil, notReady("BareMetalHost %s does not exist", key)
+	} else if err != nil {
+		return nil, fmt.Errorf("BareMetalHost %s: %w", key, err)
+	}
+	if consumer := bmh.Spec.ConsumerRef; consumer != nil {
+		return nil, notReady("BareMetalHost %s belongs to %s %s by its spec.consumerRef", klog.KObj(bmh), consumer.Kind, consumer.Name)
+	}
+	state := bmh.Status.Provisioning.State
+	if !bmh.DeletionTimestamp.IsZero() || state != bmov1alpha1.StateProvisioning && state != bmov1alpha1.StateProvisioned {
+		return nil, notReady("BareMetalHost %s is not being provisioned, its state is %q", klog.KObj(bmh), state)
+	}
+	return &Host{
+		Name: bmh.Name, Namespace: bmh.Namespace, UID: string(bmh.UID),
+		State: state, PoweredOn: bmh.Status.PoweredOn, Object: bmh,
+	}, nil
+}

@@ -1,0 +1,356 @@
+package baremetalhost
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var key = client.ObjectKey{Namespace: "metal", Name: "rack1-u12"}
+
+// world is a management cluster with one host that asks for the pool infra.
+type world struct {
+	client.WithWatch
+	events     *events.FakeRecorder
+	reconciler *Reconciler
+	// writes counts those of the reconciler; beforeWrite is called ahead of each.
+	writes      int
+	beforeWrite func(context.Context)
+}
+
+func newWorld(changes ...func(*bmov1alpha1.BareMetalHost)) *world {
+	GinkgoHelper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme, bmov1alpha1.AddToScheme} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: key.Namespace, Name: name} }
+	host := &bmov1alpha1.BareMetalHost{ObjectMeta: meta(key.Name)}
+	host.UID, host.Finalizers = "host-uid", []string{bmov1alpha1.BareMetalHostFinalizer}
+	host.Annotations = map[string]string{poolv1.HostPoolAnnotation: "infra", poolv1.HostClusterAnnotation: "site"}
+	host.Status.Provisioning.State = bmov1alpha1.StateAvailable
+	for _, change := range changes {
+		change(host)
+	}
+	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: meta("hosts")}
+	template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+	template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/of": "the-template"}
+	other := template.DeepCopy()
+	other.Name, other.Spec.Template.Spec.NodeLabels = "storage", map[string]string{"example.com/disk": "nvme"}
+	pool := func(role, template string) *poolv1.MachineConfigPool {
+		return &poolv1.MachineConfigPool{ObjectMeta: meta(role), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "site", Role: role, HostTemplate: template}}
+	}
+	w := &world{events: events.NewFakeRecorder(100)}
+	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).WithObjects(
+		template, other, host, &clusterv1.Cluster{ObjectMeta: meta("site")},
+		pool("infra", "hosts"), pool("storage", "storage"), pool("worker", ""), pool("edge", "none"),
+	).Build()
+	write := func(ctx context.Context) {
+		if w.writes++; w.beforeWrite != nil {
+			w.beforeWrite(ctx)
+		}
+	}
+	w.reconciler = &Reconciler{Recorder: w.events, Client: interceptor.NewClient(w.WithWatch, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			write(ctx)
+			o.SetUID("config-uid")
+			return c.Create(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			write(ctx)
+			return c.Patch(ctx, o, p, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			write(ctx)
+			return c.Delete(ctx, o, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			write(ctx)
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})}
+	return w
+}
+
+// settle reconciles until nothing is written any more.
+func (w *world) settle(ctx context.Context) {
+	GinkgoHelper()
+	for range 10 {
+		before := w.writes
+		Expect(w.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().NotTo(HaveOccurred())
+		if w.writes == before {
+			return
+		}
+	}
+	Fail("the reconciler never settles")
+}
+
+func (w *world) host(ctx context.Context) *bmov1alpha1.BareMetalHost {
+	GinkgoHelper()
+	host := &bmov1alpha1.BareMetalHost{}
+	Expect(w.Get(ctx, key, host)).To(Succeed())
+	return host
+}
+
+// config is the host's record; nil when there is none or it is going.
+func (w *world) config(ctx context.Context) *bootstrapv1.PoolbootConfig {
+	GinkgoHelper()
+	config := &bootstrapv1.PoolbootConfig{}
+	if err := w.Get(ctx, key, config); apierrors.IsNotFound(err) || !config.DeletionTimestamp.IsZero() {
+		return nil
+	} else {
+		Expect(err).NotTo(HaveOccurred())
+	}
+	return config
+}
+
+// change changes the host, and changeConfig its record, as somebody else.
+func (w *world) change(ctx context.Context, change func(*bmov1alpha1.BareMetalHost)) {
+	GinkgoHelper()
+	host := w.host(ctx)
+	change(host)
+	Expect(w.Update(ctx, host)).To(Succeed())
+}
+
+func (w *world) changeConfig(ctx context.Context, change func(*bootstrapv1.PoolbootConfig)) {
+	GinkgoHelper()
+	config := w.config(ctx)
+	change(config)
+	status := config.DeepCopy()
+	Expect(w.Update(ctx, config)).To(Succeed())
+	status.ResourceVersion = config.ResourceVersion
+	Expect(w.Status().Update(ctx, status)).To(Succeed())
+}
+
+// pointed settles with the data Secret on record.
+func (w *world) pointed(ctx context.Context) {
+	GinkgoHelper()
+	w.settle(ctx)
+	w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) { c.Status.DataSecretName = c.Name })
+	w.settle(ctx)
+}
+
+func (w *world) told() string {
+	var told []string
+	for {
+		select {
+		case event := <-w.events.Events:
+			told = append(told, event)
+		default:
+			return strings.Join(told, "\n")
+		}
+	}
+}
+
+func annotated(key, value string) func(*bmov1alpha1.BareMetalHost) {
+	return func(h *bmov1alpha1.BareMetalHost) {
+		if delete(h.Annotations, key); value != "" {
+			h.Annotations[key] = value
+		}
+	}
+}
+
+func inState(state bmov1alpha1.ProvisioningState) func(*bmov1alpha1.BareMetalHost) {
+	return func(h *bmov1alpha1.BareMetalHost) { h.Status.Provisioning.State = state }
+}
+
+func consumed(h *bmov1alpha1.BareMetalHost) {
+	h.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "m1", Namespace: key.Namespace}
+}
+
+var own = &corev1.SecretReference{Namespace: key.Namespace, Name: key.Name}
+
+var _ = Describe("A BareMetalHost that asks for a pool", func() {
+	It("gets a record by the pool's template, which goes with it, and user data once there is a Secret", func(ctx SpecContext) {
+		w := newWorld()
+		w.settle(ctx)
+		config := w.config(ctx)
+		Expect(config.Spec.Pool).To(Equal("infra"))
+		Expect(config.Spec.Host).To(HaveValue(Equal(bootstrapv1.HostWithoutMachine{NodeName: key.Name, BareMetalHost: key.Name})))
+		Expect(config.Labels).To(Equal(map[string]string{clusterv1.ClusterNameLabel: "site", "example.com/of": "the-template"}))
+		Expect(metav1.IsControlledBy(config, w.host(ctx))).To(BeTrue())
+		Expect(w.host(ctx).Spec.UserData).To(BeNil(), "no Secret yet")
+		w.pointed(ctx)
+		Expect(w.host(ctx).Spec.UserData).To(Equal(own))
+		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.UserDataSetCondition)).To(BeTrue())
+		Expect(w.told()).To(Equal("Normal PoolbootConfigCreated PoolbootConfig rack1-u12 stands: the host is to boot into pool infra of Cluster site"))
+	})
+
+	DescribeTable("gets nothing, and is told why once,",
+		func(ctx SpecContext, change func(*bmov1alpha1.BareMetalHost), why string) {
+			w := newWorld(change)
+			w.settle(ctx)
+			w.settle(ctx)
+			Expect(w.config(ctx)).To(BeNil())
+			Expect(w.writes).To(BeZero())
+			told := w.told()
+			Expect(told).To(And(HavePrefix("Warning "), ContainSubstring(why)))
+			Expect(strings.Count(told, "\n")).To(BeZero(), told)
+		},
+		Entry("when another one provisions it", consumed, "Metal3Machine m1 has taken the host"),
+		Entry("without a Cluster", annotated(poolv1.HostClusterAnnotation, ""), "add "+poolv1.HostClusterAnnotation),
+		Entry("without a pool", annotated(poolv1.HostPoolAnnotation, ""), "add "+poolv1.HostPoolAnnotation),
+		Entry("of a pool that is not there", annotated(poolv1.HostPoolAnnotation, "gpu"), "has no MachineConfigPool with role gpu"),
+		Entry("of another Cluster", annotated(poolv1.HostClusterAnnotation, "elsewhere"), "Cluster elsewhere has no MachineConfigPool"),
+		Entry("of a pool that takes Machines only", annotated(poolv1.HostPoolAnnotation, "worker"), "takes Machines only"),
+		Entry("of a pool without its template", annotated(poolv1.HostPoolAnnotation, "edge"), "PoolbootConfigTemplate none"),
+		Entry("when it boots an image that reads no user data", func(h *bmov1alpha1.BareMetalHost) {
+			h.Spec.Image = &bmov1alpha1.Image{DiskFormat: ptr.To("live-iso")}
+		}, "HostImageIgnoresUserData"),
+		Entry("when somebody else provisioned it", func(h *bmov1alpha1.BareMetalHost) { h.Spec.ExternallyProvisioned = true }, "enrolment token"),
+	)
+
+	It("gets nothing when the record of its name is another's", func(ctx SpecContext) {
+		w := newWorld()
+		theirs := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+		Expect(w.Create(ctx, theirs)).To(Succeed())
+		Expect(w.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().NotTo(HaveOccurred())
+		Expect(w.told()).To(ContainSubstring("stands already and is not this host's"))
+		Expect(w.config(ctx).Spec.Host).To(BeNil())
+	})
+
+	It("is not touched while its Cluster or the host is paused, as during a move", func(ctx SpecContext) {
+		w := newWorld(annotated(bmov1alpha1.PausedAnnotation, "metal3.io/capm3"))
+		w.settle(ctx)
+		Expect(w.config(ctx)).To(BeNil())
+		w.change(ctx, annotated(bmov1alpha1.PausedAnnotation, ""))
+		cluster := &clusterv1.Cluster{}
+		Expect(w.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: "site"}, cluster)).To(Succeed())
+		cluster.Spec.Paused = ptr.To(true)
+		Expect(w.Update(ctx, cluster)).To(Succeed())
+		w.settle(ctx)
+		Expect(w.config(ctx)).To(BeNil())
+	})
+
+	It("keeps the user data that a person gave it, and is told the cure by condition and event", func(ctx SpecContext) {
+		mine := &corev1.SecretReference{Namespace: key.Namespace, Name: "mine"}
+		w := newWorld(func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = mine })
+		w.pointed(ctx)
+		Expect(w.host(ctx).Spec.UserData).To(Equal(mine))
+		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.UserDataSetCondition)).To(Equal(bootstrapv1.UserDataTakenReason))
+		Expect(w.told()).To(ContainSubstring("Warning UserDataTaken spec.userData of BareMetalHost rack1-u12 is Secret mine, not Poolboot's: remove it"))
+		w.change(ctx, func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = nil })
+		w.settle(ctx)
+		Expect(w.host(ctx).Spec.UserData).To(Equal(own))
+		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.UserDataSetCondition)).To(BeTrue())
+	})
+
+	It("keeps the user data that a person gives it at the same moment", func(ctx SpecContext) {
+		w := newWorld()
+		w.settle(ctx)
+		w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) { c.Status.DataSecretName = c.Name })
+		w.beforeWrite = func(ctx context.Context) {
+			w.beforeWrite = nil
+			w.change(ctx, func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = &corev1.SecretReference{Name: "mine"} })
+		}
+		w.settle(ctx)
+		Expect(w.host(ctx).Spec.UserData.Name).To(Equal("mine"))
+	})
+
+	It("is told that it was provisioned without user data, which comes too late then", func(ctx SpecContext) {
+		w := newWorld(inState(bmov1alpha1.StateProvisioned))
+		w.pointed(ctx)
+		Expect(w.host(ctx).Spec.UserData).To(BeNil())
+		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.UserDataSetCondition)).To(Equal(bootstrapv1.HostProvisionedBeforeReason))
+		Expect(w.told()).To(ContainSubstring("remove its spec.image"))
+	})
+
+	It("moves to another pool before it boots, by that one's template and with the same user data", func(ctx SpecContext) {
+		w := newWorld()
+		w.pointed(ctx)
+		w.told()
+		w.change(ctx, annotated(poolv1.HostPoolAnnotation, "storage"))
+		w.settle(ctx)
+		Expect(w.config(ctx).Spec).To(And(HaveField("Pool", "storage"), HaveField("NodeLabels", HaveKey("example.com/disk")), HaveField("Host.BareMetalHost", key.Name)))
+		Expect(w.config(ctx).UID).To(BeEquivalentTo("config-uid"))
+		Expect(w.host(ctx).Spec.UserData).To(Equal(own))
+		Expect(w.told()).To(ContainSubstring("boot into pool storage, not infra"))
+	})
+
+	It("does not move by its annotation once its Node stands: labels decide then", func(ctx SpecContext) {
+		w := newWorld()
+		w.pointed(ctx)
+		w.told()
+		w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Pool, c.Status.Node = "infra", &bootstrapv1.NodeReference{Name: key.Name, UID: "node-uid"}
+		})
+		w.change(ctx, func(h *bmov1alpha1.BareMetalHost) {
+			inState(bmov1alpha1.StateProvisioned)(h)
+			annotated(poolv1.HostPoolAnnotation, "storage")(h)
+		})
+		w.settle(ctx)
+		Expect(w.config(ctx).Spec.Pool).To(Equal("infra"))
+		Expect(w.told()).To(ContainSubstring("change the Node's labels"))
+	})
+
+	DescribeTable("loses its record",
+		func(ctx SpecContext, change func(*bmov1alpha1.BareMetalHost), left *corev1.SecretReference) {
+			w := newWorld()
+			w.pointed(ctx)
+			w.told()
+			w.change(ctx, change)
+			w.settle(ctx)
+			Expect(w.config(ctx)).To(BeNil())
+			Expect(w.host(ctx).Spec.UserData).To(Equal(left))
+			Expect(w.told()).To(ContainSubstring(poolv1.EventHostRecordDeleted))
+		},
+		Entry("when it asks no more", annotated(poolv1.HostPoolAnnotation, ""), nil),
+		Entry("when it asks for another Cluster's pool", annotated(poolv1.HostClusterAnnotation, "elsewhere"), own),
+		Entry("when a Machine takes it", consumed, nil),
+		Entry("when a Machine takes it and gives it other user data", func(h *bmov1alpha1.BareMetalHost) {
+			consumed(h)
+			h.Spec.UserData = &corev1.SecretReference{Name: "of-the-machine"}
+		}, &corev1.SecretReference{Name: "of-the-machine"}),
+		Entry("when it is deprovisioned", inState(bmov1alpha1.StateDeprovisioning), own),
+	)
+
+	It("loses its record when it was deprovisioned while no manager ran, and gets another one", func(ctx SpecContext) {
+		w := newWorld()
+		w.pointed(ctx)
+		w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Boot.RequestedTime = &metav1.MicroTime{Time: time.Now()}
+			c.Finalizers = nil
+		})
+		w.settle(ctx)
+		Expect(w.config(ctx).Status.Boot.RequestedTime).To(BeNil())
+		Expect(w.told()).To(ContainSubstring("has been deprovisioned"))
+	})
+
+	It("loses its record when it is deleted", func(ctx SpecContext) {
+		w := newWorld()
+		w.pointed(ctx)
+		Expect(w.Delete(ctx, w.host(ctx))).To(Succeed())
+		w.settle(ctx)
+		Expect(w.config(ctx)).To(BeNil())
+	})
+})
+
+var _ = Describe("A BareMetalHost that asks for nothing", func() {
+	It("is never written, nor is a record of its name that is not its own", func(ctx SpecContext) {
+		w := newWorld(func(h *bmov1alpha1.BareMetalHost) { h.Annotations = nil })
+		Expect(w.Create(ctx, &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+			Spec: bootstrapv1.PoolbootConfigSpec{Host: &bootstrapv1.HostWithoutMachine{NodeName: key.Name}}})).To(Succeed())
+		w.settle(ctx)
+		Expect(w.writes).To(BeZero())
+		Expect(w.told()).To(BeEmpty())
+	})
+})

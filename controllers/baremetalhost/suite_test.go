@@ -1,0 +1,13 @@
+package baremetalhost
+
+import (
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+func TestBareMetalHost(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "BareMetalHosts that ask for a pool")
+}

@@ -1,0 +1,98 @@
+// Package hostpool finds the pool that a host without a Machine is to boot into, and makes the host's record by the template
+// that the pool names. It reads only; who may have a record is decided by its callers.
+package hostpool
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// Place is a pool that takes hosts, as far as there is one.
+type Place struct {
+	// Cluster, Pool and Template are nil where there is none.
+	Cluster  *clusterv1.Cluster
+	Pool     *poolv1.MachineConfigPool
+	Template *bootstrapv1.PoolbootConfigTemplate
+
+	cluster, role string
+}
+
+// Obstacle is why a pool takes no hosts, by the reason of the condition or event that says so.
+type Obstacle struct{ Reason, Message string }
+
+// Find reads the pool of a Cluster that has a role, and what hosts need of it.
+func Find(ctx context.Context, c client.Reader, cluster client.ObjectKey, role string) (Place, error) {
+	place := Place{cluster: cluster.Name, role: role}
+	found := &clusterv1.Cluster{}
+	if err := c.Get(ctx, cluster, found); err == nil {
+		place.Cluster = found
+	} else if !apierrors.IsNotFound(err) {
+		return place, err
+	}
+	pools := &poolv1.MachineConfigPoolList{}
+	if err := c.List(ctx, pools, client.InNamespace(cluster.Namespace)); err != nil {
+		return place, err
+	}
+	for i := range pools.Items {
+		if p := &pools.Items[i]; p.Spec.ClusterName == cluster.Name && p.Spec.Role == role && p.DeletionTimestamp.IsZero() {
+			place.Pool = p
+		}
+	}
+	if place.Pool == nil || place.Pool.Spec.HostTemplate == "" {
+		return place, nil
+	}
+	template := &bootstrapv1.PoolbootConfigTemplate{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: place.Pool.Spec.HostTemplate}, template); err == nil {
+		place.Template = template
+	} else if !apierrors.IsNotFound(err) {
+		return place, err
+	}
+	return place, nil
+}
+
+// Obstacle says why the pool takes no hosts; nil when it does.
+func (p Place) Obstacle() *Obstacle {
+	switch {
+	case p.Cluster == nil || p.Pool == nil:
+		return &Obstacle{poolv1.EnrolmentPoolNotFoundReason, fmt.Sprintf("Cluster %s has no MachineConfigPool with role %s: make it", p.cluster, p.role)}
+	case p.Pool.Spec.HostTemplate == "":
+		return &Obstacle{poolv1.EnrolmentNoTemplateReason, fmt.Sprintf(
+			"MachineConfigPool %s takes Machines only: name a PoolbootConfigTemplate in its spec.hostTemplate", p.Pool.Name)}
+	case p.Template == nil:
+		return &Obstacle{poolv1.EnrolmentBadTemplateReason, fmt.Sprintf(
+			"PoolbootConfigTemplate %s, the hostTemplate of MachineConfigPool %s, does not exist: make it", p.Pool.Spec.HostTemplate, p.Pool.Name)}
+	}
+	boot := p.Template.Spec.Template.Spec
+	if boot.ConfigSource.Inline != nil || boot.Pool != "" && boot.Pool != p.role {
+		return &Obstacle{poolv1.EnrolmentBadTemplateReason, fmt.Sprintf(
+			"PoolbootConfigTemplate %s is not for hosts without a Machine in pool %s: it must have configSource.server and no other pool", p.Template.Name, p.role)}
+	}
+	return nil
+}
+
+// Config returns the record of a host: what the pool's template says, for this host. There must be no Obstacle.
+func (p Place) Config(name string, host bootstrapv1.HostWithoutMachine) *bootstrapv1.PoolbootConfig {
+	template := p.Template.Spec.Template
+	config := &bootstrapv1.PoolbootConfig{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: p.Cluster.Namespace,
+			Labels: map[string]string{}, Annotations: map[string]string{},
+			Finalizers: []string{bootstrapv1.Finalizer}, // its Node may be made at once
+		},
+		Spec: *template.Spec.DeepCopy(),
+	}
+	maps.Copy(config.Labels, template.ObjectMeta.Labels)
+	maps.Copy(config.Annotations, template.ObjectMeta.Annotations)
+	config.Labels[clusterv1.ClusterNameLabel] = p.Cluster.Name
+	config.Spec.Pool, config.Spec.Host = p.role, &host
+	return config
+}

@@ -1,0 +1,36 @@
+package node
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var _ = Describe("The Node of a BareMetalHost without a Machine", func() {
+	noon := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+
+	DescribeTable("that is Ready and not on record",
+		func(made time.Time, pointer string, joins bool) {
+			config := newConfig()
+			config.OwnerReferences, config.Status = nil, bootstrapv1.PoolbootConfigStatus{}
+			config.CreationTimestamp = metav1.Time{Time: noon}
+			config.Spec.Pool, config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: name, BareMetalHost: name}
+			config.Annotations[bootstrapv1.PointerIDAnnotation] = pointer
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: oldUID, CreationTimestamp: metav1.Time{Time: made}, Labels: role("infra"),
+				Annotations: map[string]string{poolv1.NodeConfigAnnotation: client.ObjectKeyFromObject(config).String()}}}
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			Expect(judge(facts{config: config, node: n, pools: pools()}).joined).To(Equal(joins))
+		},
+		Entry("is left of an earlier installation when it is older than the host's record", noon.Add(-time.Hour), "config-uid", false),
+		Entry("also before the record has a pointer", noon.Add(-time.Hour), "", false),
+		Entry("is the host's after a move, which makes the record anew", noon.Add(-time.Hour), "uid-before-the-move", true),
+		Entry("is the host's when it was made for this record", noon.Add(time.Minute), "config-uid", true),
+	)
+})
