@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// sourced is a value and the field it comes from.
-type sourced[T any] struct {
-	value  T
-	source string
+// sourced is a value and the fields that it comes from.
+type sourced struct {
+	value string
+	from  []string
 }
 
 // labelSet collects labels and remembers which field each comes from.
-type labelSet map[string]sourced[string]
+type labelSet map[string]sourced
 
 // add takes labels over from a field. It refuses keys and values that the API server would, and a key that another
 // field gave another value.
@@ -31,10 +31,11 @@ func (s labelSet) add(source string, labels map[string]string) error {
 		if problems := validation.IsValidLabelValue(value); problems != nil {
 			return &InvalidError{Source: source, Problem: fmt.Sprintf("label %s: value %q: %s", key, value, strings.Join(problems, "; "))}
 		}
-		if old, found := s[key]; found && old.value != value {
-			return conflict(key, old, sourced[string]{value, source})
+		old, found := s[key]
+		if found && old.value != value {
+			return conflict(key, old, sourced{value, []string{source}})
 		}
-		s[key] = sourced[string]{value, source}
+		s[key] = sourced{value, append(old.from, source)}
 	}
 	return nil
 }
@@ -47,6 +48,14 @@ func (s labelSet) labels() map[string]string {
 	return labels
 }
 
+func (s labelSet) sources() map[string][]string {
+	sources := make(map[string][]string, len(s))
+	for key, label := range s {
+		sources[key] = label.from
+	}
+	return sources
+}
+
 // taintID is what makes two taints of a Node the same one.
 type taintID struct {
 	key    string
@@ -54,7 +63,7 @@ type taintID struct {
 }
 
 // taintSet collects taints and remembers which field each comes from.
-type taintSet map[taintID]sourced[string]
+type taintSet map[taintID]sourced
 
 // add takes taints over from a field. It refuses what the API server would, and a taint that another field gave another
 // value.
@@ -64,10 +73,11 @@ func (s taintSet) add(source string, taints []corev1.Taint) error {
 			return &InvalidError{Source: source, Problem: fmt.Sprintf("taint %q: %s", taint.ToString(), problem)}
 		}
 		id := taintID{taint.Key, taint.Effect}
-		if old, found := s[id]; found && old.value != taint.Value {
-			return conflict(fmt.Sprintf("%s:%s", taint.Key, taint.Effect), old, sourced[string]{taint.Value, source})
+		old, found := s[id]
+		if found && old.value != taint.Value {
+			return conflict(fmt.Sprintf("%s:%s", taint.Key, taint.Effect), old, sourced{taint.Value, []string{source}})
 		}
-		s[id] = sourced[string]{taint.Value, source}
+		s[id] = sourced{taint.Value, append(old.from, source)}
 	}
 	return nil
 }
@@ -82,6 +92,15 @@ func (s taintSet) taints() []corev1.Taint {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Effect, b.Effect))
 	})
 	return taints
+}
+
+// sources are by the taints' texts.
+func (s taintSet) sources() map[string][]string {
+	sources := make(map[string][]string, len(s))
+	for id, taint := range s {
+		sources[(&corev1.Taint{Key: id.key, Value: taint.value, Effect: id.effect}).ToString()] = taint.from
+	}
+	return sources
 }
 
 // AppliedTaints is the value of the annotation pool.cluster.x-k8s.io/applied-taints for the taints that a pool declares, ""
@@ -110,9 +129,9 @@ func taintProblem(taint corev1.Taint) string {
 	}
 }
 
-func conflict(key string, a, b sourced[string]) error {
+func conflict(key string, a, b sourced) error {
 	return &ConflictError{Key: key, Sources: []string{
-		fmt.Sprintf("%s (%q)", a.source, a.value),
-		fmt.Sprintf("%s (%q)", b.source, b.value),
+		fmt.Sprintf("%s (%q)", a.from[0], a.value),
+		fmt.Sprintf("%s (%q)", b.from[0], b.value),
 	}}
 }

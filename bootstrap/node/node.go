@@ -78,6 +78,9 @@ type Registration struct {
 
 	// Annotations name the PoolbootConfig and the rendered config.
 	Annotations map[string]string
+
+	// LabelSources and TaintSources name the fields that each label, by its key, and each taint, by its text, comes from.
+	LabelSources, TaintSources map[string][]string
 }
 
 // Node returns the Node to make beforehand, before any kubelet asks for it. It is not Ready, for

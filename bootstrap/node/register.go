@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 
@@ -27,10 +28,11 @@ func Register(in Input) (Registration, error) {
 	if err := validate(in); err != nil {
 		return Registration{}, err
 	}
-	labels, err := nodeLabels(in)
+	set, err := nodeLabels(in)
 	if err != nil {
 		return Registration{}, err
 	}
+	labels := set.labels()
 	if err := inPool(in, labels); err != nil {
 		return Registration{}, err
 	}
@@ -46,7 +48,10 @@ func Register(in Input) (Registration, error) {
 	if applied := AppliedTaints(in.Pool.Spec.NodeTaints); applied != "" {
 		annotations[poolv1.NodeAppliedTaintsAnnotation] = applied
 	}
-	return Registration{Name: in.NodeName, ProviderID: in.ProviderID, Labels: labels, Taints: taints, Annotations: annotations}, nil
+	return Registration{
+		Name: in.NodeName, ProviderID: in.ProviderID, Labels: labels, Taints: taints.taints(), Annotations: annotations,
+		LabelSources: set.sources(), TaintSources: taints.sources(),
+	}, nil
 }
 
 // validate checks the names that the kubelet will use. A Node's name may be longer than a label value, but the kubelet
@@ -63,10 +68,14 @@ func validate(in Input) error {
 }
 
 // nodeLabels joins the labels of all sources.
-func nodeLabels(in Input) (map[string]string, error) {
+func nodeLabels(in Input) (labelSet, error) {
 	ofPool, err := pool.Labels(in.Pool)
 	if err != nil {
 		return nil, err
+	}
+	selected := maps.Clone(ofPool)
+	for key := range in.Pool.Spec.NodeLabels {
+		delete(selected, key)
 	}
 	poolName := fmt.Sprintf("MachineConfigPool %s", klog.KObj(&in.Pool))
 	set := labelSet{}
@@ -74,7 +83,8 @@ func nodeLabels(in Input) (map[string]string, error) {
 		source string
 		labels map[string]string
 	}{
-		{poolName + " spec.nodeSelector and spec.nodeLabels", ofPool},
+		{poolName + " spec.nodeSelector", selected},
+		{poolName + " spec.nodeLabels", in.Pool.Spec.NodeLabels},
 		{poolName + " spec.role", map[string]string{poolv1.NodePoolLabel: in.Pool.Spec.Role}},
 		{"BareMetalHost metadata.uid", uuidLabel(in.HostUID)},
 		{"Machine metadata.labels", labels.GetManagedLabels(in.MachineLabels, in.SyncedLabels...)},
@@ -89,7 +99,7 @@ func nodeLabels(in Input) (map[string]string, error) {
 			return nil, err
 		}
 	}
-	return set.labels(), nil
+	return set, nil
 }
 
 func uuidLabel(uid string) map[string]string {
@@ -100,7 +110,7 @@ func uuidLabel(uid string) map[string]string {
 }
 
 // nodeTaints joins the taints of all sources and Poolboot's own.
-func nodeTaints(in Input) ([]corev1.Taint, error) {
+func nodeTaints(in Input) (taintSet, error) {
 	set := taintSet{}
 	for _, from := range []struct {
 		source string
@@ -114,7 +124,7 @@ func nodeTaints(in Input) ([]corev1.Taint, error) {
 			return nil, err
 		}
 	}
-	return set.taints(), nil
+	return set, nil
 }
 
 // ownTaints keep pods off a Node until Poolboot and Cluster API have done their part, which is none where there is no

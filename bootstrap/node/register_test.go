@@ -173,7 +173,7 @@ var _ = Describe("a Node's registration", func() {
 				in.Pool.Spec.NodeLabels = map[string]string{"example.com/tier": "edge"}
 				in.Config.Spec.NodeLabels = map[string]string{"example.com/tier": "core"}
 			}, "example.com/tier",
-			`MachineConfigPool metal/edge-infra spec.nodeSelector and spec.nodeLabels ("edge")`,
+			`MachineConfigPool metal/edge-infra spec.nodeLabels ("edge")`,
 			`PoolbootConfig metal/infra-boot spec.nodeLabels ("core")`),
 		Entry("Machine and the pool's role",
 			func() { in.MachineLabels = map[string]string{"node.cluster.x-k8s.io/pool": "worker"} },
@@ -252,7 +252,7 @@ var _ = Describe("a Node's registration", func() {
 			"PoolbootConfig metal/infra-boot spec.nodeLabels", `label key "no key"`),
 		Entry("a label value",
 			func() { in.Pool.Spec.NodeLabels = map[string]string{"example.com/tier": "$(reboot)"} },
-			"MachineConfigPool metal/edge-infra spec.nodeSelector and spec.nodeLabels", `example.com/tier: value "$(reboot)"`),
+			"MachineConfigPool metal/edge-infra spec.nodeLabels", `example.com/tier: value "$(reboot)"`),
 		Entry("a taint's key",
 			func() { in.Config.Spec.NodeTaints = []corev1.Taint{{Effect: corev1.TaintEffectNoSchedule}} },
 			"PoolbootConfig metal/infra-boot spec.nodeTaints", "key: "),

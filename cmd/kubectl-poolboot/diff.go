@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	kubeconfigsecret "sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -39,7 +41,9 @@ type connection interface {
 	// offer defines the flags by which the cluster and the namespace are chosen.
 	offer(*pflag.FlagSet)
 	// open returns a reader of live objects, the namespace of objects that name none, and whether --namespace chose it.
-	open() (live client.Reader, namespace string, chosen bool, err error)
+	open() (live client.WithWatch, namespace string, chosen bool, err error)
+	// workload returns a reader of live objects of a Cluster's own, by its kubeconfig Secret.
+	workload(ctx context.Context, live client.Reader, cluster client.ObjectKey) (client.Reader, error)
 }
 
 func newDiff(streams genericiooptions.IOStreams, to connection) *cobra.Command {
@@ -152,7 +156,7 @@ func (k *kubeconfig) offer(flags *pflag.FlagSet) {
 	clientcmd.BindOverrideFlags(&k.overrides, flags, names)
 }
 
-func (k *kubeconfig) open() (client.Reader, string, bool, error) {
+func (k *kubeconfig) open() (client.WithWatch, string, bool, error) {
 	chosen := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(k.files, &k.overrides)
 	namespace, isChosen, err := chosen.Namespace()
 	if err != nil {
@@ -162,8 +166,24 @@ func (k *kubeconfig) open() (client.Reader, string, bool, error) {
 	if err != nil {
 		return nil, "", false, err
 	}
-	live, err := client.New(config, client.Options{Scheme: liveScheme()})
+	live, err := client.NewWithWatch(config, client.Options{Scheme: liveScheme()})
 	return live, namespace, isChosen, err
+}
+
+// patience is how long an answer of a workload cluster is waited for.
+const patience = 10 * time.Second
+
+func (k *kubeconfig) workload(ctx context.Context, live client.Reader, cluster client.ObjectKey) (client.Reader, error) {
+	content, err := kubeconfigsecret.FromSecret(ctx, live, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig Secret of Cluster %s: %w", cluster, err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(content)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig Secret of Cluster %s: %w", cluster, err)
+	}
+	config.Timeout = patience
+	return client.New(config, client.Options{Scheme: liveScheme()})
 }
 
 // liveScheme knows the kinds that are read from a cluster.

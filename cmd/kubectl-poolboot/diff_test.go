@@ -23,16 +23,26 @@ import (
 
 // stored is a connection to objects that no API server has. The namespace of the kubeconfig is edge.
 type stored struct {
-	client.Reader
+	client.WithWatch
 	namespace string
 	failure   error
+
+	// own reads the objects of every workload cluster; without it, nobody may.
+	own client.Reader
+}
+
+func (s *stored) workload(context.Context, client.Reader, client.ObjectKey) (client.Reader, error) {
+	if s.own == nil {
+		return nil, errors.New("secrets is forbidden")
+	}
+	return s.own, nil
 }
 
 func (s *stored) offer(flags *pflag.FlagSet) {
 	flags.StringVarP(&s.namespace, "namespace", "n", "", "")
 }
 
-func (s *stored) open() (client.Reader, string, bool, error) {
+func (s *stored) open() (client.WithWatch, string, bool, error) {
 	if s.namespace != "" {
 		return s, s.namespace, true, s.failure
 	}
@@ -52,7 +62,7 @@ func storing(documents []string, others ...client.Object) *stored {
 	for i := range found.configs {
 		builder = builder.WithObjects(&found.configs[i])
 	}
-	return &stored{Reader: builder.Build()}
+	return &stored{WithWatch: builder.Build()}
 }
 
 // diffing runs diff against a connection.
@@ -282,6 +292,6 @@ $`))
 				return errors.New("forbidden")
 			},
 		})
-		refused(diffing(&stored{Reader: forbidden}, "-f", file("new.yaml", live...)), 2, "reading what is live in the namespace edge: forbidden")
+		refused(diffing(&stored{WithWatch: forbidden}, "-f", file("new.yaml", live...)), 2, "reading what is live in the namespace edge: forbidden")
 	})
 })

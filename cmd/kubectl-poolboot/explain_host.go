@@ -56,7 +56,7 @@ func newExplain(streams genericiooptions.IOStreams, to connection) *cobra.Comman
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newExplainHost(streams, to))
+	cmd.AddCommand(newExplainHost(streams, to), newExplainMachine(streams, to), newExplainNode(streams, to))
 	return cmd
 }
 

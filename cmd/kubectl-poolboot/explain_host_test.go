@@ -127,7 +127,7 @@ spec:
 		}
 		explaining := func(objects []client.Object, args ...string) result {
 			var out, errOut bytes.Buffer
-			to := &stored{Reader: fake.NewClientBuilder().WithScheme(liveScheme()).WithObjects(objects...).Build()}
+			to := &stored{WithWatch: fake.NewClientBuilder().WithScheme(liveScheme()).WithObjects(objects...).Build()}
 			cmd := newExplain(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}, to)
 			cmd.SilenceErrors, cmd.SilenceUsage = true, true
 			code := execute(cmd, &errOut, append([]string{"host", "rack1-u12", "-o", "yaml"}, args...))

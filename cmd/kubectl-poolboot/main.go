@@ -19,7 +19,7 @@ import (
 // Exit codes.
 const (
 	exitError    = 1
-	exitConflict = 2 // labels that belong to several custom pools, a pool in which no Node can be registered, or rules that hold a host
+	exitConflict = 2 // labels that belong to several custom pools, a pool in which no Node can be registered, rules that hold a host, or something to do
 
 	exitDifferent = 1 // diff found a difference, as kubectl diff says it
 	exitDiffError = 2 // diff failed: for it, 1 is taken
@@ -48,7 +48,8 @@ func execute(cmd *cobra.Command, errOut io.Writer, args []string) int {
 	var conflict *pool.ConflictError
 	var unregistrable *unregistrableError
 	var held *heldHostError
-	if errors.As(err, &conflict) || errors.As(err, &unregistrable) || errors.As(err, &held) {
+	var todo *todoError
+	if errors.As(err, &todo) || errors.As(err, &conflict) || errors.As(err, &unregistrable) || errors.As(err, &held) {
 		return exitConflict
 	}
 	if ran.Name() == diffName {

@@ -23,7 +23,7 @@ import (
 type objects struct {
 	pools   []poolv1.MachineConfigPool
 	configs []poolv1.MachineConfig
-	nodes   []metav1.PartialObjectMetadata
+	nodes   []corev1.Node
 	about   hostObjects
 
 	// kubelets are OpenShift's KubeletConfigs. They are read when takesKubelets is set.
@@ -109,7 +109,7 @@ func (o *objects) addOf(kind schema.GroupVersionKind, at place, raw []byte) erro
 	case kind == openshiftKubeletKind && o.takesKubelets:
 		err = o.addOpenShiftKubelet(raw)
 	case kind == nodeKind:
-		var node metav1.PartialObjectMetadata
+		var node corev1.Node
 		err = kjson.Unmarshal(raw, &node)
 		o.nodes = append(o.nodes, node)
 	case o.about.adder(kind) != nil:

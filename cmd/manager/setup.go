@@ -7,6 +7,7 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/setup"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -18,6 +19,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/enrolment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/foreignnode"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfigpool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/nodeguard"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/overlay"
@@ -65,6 +67,9 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 	}
 
 	cached, live := mgr.GetClient(), mgr.GetAPIReader()
+	if err := ctrlmetrics.Registry.Register(&metrics.Now{Configs: cached, Elected: mgr.Elected(), WatchFilterValue: opts.watchFilter}); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
 	for _, r := range []struct {
 		reconciler
 		concurrency int

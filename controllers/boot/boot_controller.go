@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
@@ -75,8 +77,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	need := needOf(config)
-	if need == nothing {
-		return ctrl.Result{}, nil
+	if need == nothing || need == announcement {
+		return ctrl.Result{}, nil // the event that brings this change comes yet
 	}
 	s, err := r.gather(ctx, config)
 	if err != nil || s == nil {
@@ -142,7 +144,7 @@ type need int
 
 const (
 	nothing      need = iota
-	announcement      // no host has asked yet: say whether one is waited for or will never ask
+	announcement      // no host has asked yet: say whether one is was chosen, and whether it will never ask
 	preparation       // a host asked the config server, or the Node that was made for it is gone before its kubelet came
 	upkeep            // a host has its configuration and has not joined yet
 	standing          // a host may fetch its configuration, or has had it for so long that its credential is left to end
@@ -209,7 +211,7 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, err error) (ctrl.Resu
 	}
 	failed := failureOf(err)
 	if failed.reason != bootstrapv1.WaitingForHostReason {
-		bootsTotal.WithLabelValues(failed.reason).Inc()
+		metrics.HeldUp(s.config, timeline.Preparing, failed.reason)
 	}
 	if err := r.setCondition(ctx, s, failed); err != nil {
 		return ctrl.Result{}, errors.Join(failed, err)

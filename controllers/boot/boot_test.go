@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -125,8 +125,13 @@ var _ = Describe("A host that asks for its configuration", func() {
 	})
 
 	It("is counted by what became of it", func(ctx SpecContext) {
-		count := func(outcome string) float64 { return testutil.ToFloat64(bootsTotal.WithLabelValues(outcome)) }
-		prepared, failed := count(outcomePrepared), count(bootstrapv1.PoolNotRenderedReason)
+		count := func(outcome string) float64 {
+			return counted("poolboot_boots_total", map[string]string{"cluster": namespace + "/" + s.cluster.Name, "stage": "Preparing", "outcome": outcome})
+		}
+		made := func() float64 {
+			return counted("poolboot_preregistrations_total", map[string]string{"pool": "infra", "outcome": "Created"})
+		}
+		prepared, failed, before := count("Done"), count(bootstrapv1.PoolNotRenderedReason), made()
 		configuration := s.infra.Status.Configuration
 		s.infra.Status.Configuration = nil
 		w := s.world()
@@ -135,7 +140,8 @@ var _ = Describe("A host that asks for its configuration", func() {
 		change(ctx, w.management, s.infra, func(p *poolv1.MachineConfigPool) { p.Status.Configuration = configuration })
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(count(bootstrapv1.PoolNotRenderedReason) - failed).To(Equal(1.0))
-		Expect(count(outcomePrepared) - prepared).To(Equal(1.0))
+		Expect(count("Done") - prepared).To(Equal(1.0))
+		Expect(made() - before).To(Equal(1.0))
 	})
 
 	It("is told apart by the name of its host where the config says so", func(ctx SpecContext) {
@@ -328,13 +334,29 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.writes).To(BeZero())
 	})
 
-	It("is waited for in plain sight", func(ctx SpecContext) {
+	It("is waited for in plain sight from when it is chosen, at the cost of one write and no live read", func(ctx SpecContext) {
 		w := s.world()
+		w.reconciler.APIReader = nil
+		bmh := s.host.DeepCopy()
+		change(ctx, w.management, bmh, func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = nil })
 		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.writes).To(BeZero(), "no host is chosen")
+		change(ctx, w.management, bmh, func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = s.host.Spec.ConsumerRef })
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.writes).To(Equal(1))
 		condition := conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)
 		Expect(condition.Status).To(Equal(metav1.ConditionUnknown))
 		Expect(condition.Reason).To(Equal(bootstrapv1.WaitingForHostReason))
+		Expect(condition.Message).To(ContainSubstring(hostName))
+		Expect(w.config(ctx).Status.Host).To(HaveValue(HaveField("Name", hostName)))
+		chosen := w.config(ctx).Status.Boot.HostChosenTime
+		Expect(chosen.Time).To(BeTemporally("~", time.Now(), time.Minute))
 		Expect(w.told()).To(BeEmpty())
+
+		w.reconciler.APIReader = w.reconciler.Client
+		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.config(ctx).Status.Boot.HostChosenTime).To(Equal(chosen), "it is the same host")
 	})
 
 	It("leaves what others write to its config alone", func(ctx SpecContext) {

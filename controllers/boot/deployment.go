@@ -19,16 +19,34 @@ import (
 
 // What Metal3 deploys on a host, and when it takes that back, is in this file. The watch on BareMetalHosts leads here.
 
-// announce says that a host is waited for or, of one whose image can't read user data, that it would be in vain.
+// announce says in one write which host was chosen or, of one whose image can't read user data, that it is waited for in
+// vain. Until one is chosen there is nothing to say.
 func (r *Reconciler) announce(ctx context.Context, s *scope) error {
 	err := r.findHost(ctx, s)
+	if is[*host.NotReadyError](err) && !conditions.Has(s.config, bootstrapv1.BootPreparedCondition) {
+		return nil
+	}
 	if err == nil {
 		err = readsUserData(s.host)
 	}
 	if why := (*failure)(nil); errors.As(err, &why) {
 		return r.setCondition(ctx, s, why)
 	}
-	return r.setCondition(ctx, s, waiting(errors.New("no host has asked for its configuration yet")))
+	if err != nil {
+		return r.setCondition(ctx, s, waiting(err))
+	}
+	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
+		if needOf(config) != announcement {
+			return
+		}
+		s.chooseHost(&config.Status)
+		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown,
+			Reason: bootstrapv1.WaitingForHostReason, Message: fmt.Sprintf("host %s was chosen and has not asked for its configuration yet", s.host.Name)})
+	})
+	if errors.Is(err, errAbandoned) {
+		return nil
+	}
+	return err
 }
 
 // readsUserData finds a host that will never ask: baremetal-operator hands no user data to one that boots a live ISO.

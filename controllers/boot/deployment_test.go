@@ -83,7 +83,7 @@ var _ = Describe("A host's deployment", func() {
 			s.metal3Machine.SetAnnotations(nil)
 			w = s.world()
 			Expect(w.reconcile(ctx)).To(BeZero())
-			Expect(condition(ctx)).To(HaveField("Reason", bootstrapv1.WaitingForHostReason))
+			Expect(conditions.Has(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeFalse(), "no host is chosen")
 			s.metal3Machine.SetAnnotations(map[string]string{host.Annotation: namespace + "/" + hostName})
 			Expect(w.management.Update(ctx, s.metal3Machine)).To(Succeed())
 			Expect(w.reconcile(ctx)).To(BeZero())

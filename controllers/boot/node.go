@@ -2,6 +2,7 @@ package boot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
@@ -59,8 +61,16 @@ func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 		err = s.adoptNode(ctx)
 	}
 	if err != nil {
+		if failure, is := errors.AsType[*failure](err); is && failure.reason == bootstrapv1.NodeNameTakenReason {
+			metrics.PreRegistered(s.config, s.pool.Spec.Role, metrics.NodeTaken)
+		}
 		return fmt.Errorf("making Node %s beforehand: %w", s.registration.Name, err)
 	}
+	outcome := metrics.NodeCreated
+	if s.triedBefore {
+		outcome = metrics.NodeKept
+	}
+	metrics.PreRegistered(s.config, s.pool.Spec.Role, outcome)
 	r.outages.over(s.workloadKey())
 	decision, err := pool.Decide(s.node.Labels, s.pools)
 	if err != nil {

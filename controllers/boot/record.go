@@ -16,6 +16,8 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 )
 
 // action is what events say this controller was doing.
@@ -24,6 +26,17 @@ const action = "PrepareBoot"
 // errAbandoned says that the PoolbootConfig went while its boot was prepared.
 var errAbandoned = errors.New("the PoolbootConfig is being deleted")
 
+// chooseHost puts the host on record, if it is one that the infrastructure provider chose: at the latest when it asks.
+func (s *scope) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
+	if s.host.UID == "" || status.Host != nil && status.Host.UID == s.host.UID {
+		return
+	}
+	status.Host = &bootstrapv1.HostReference{Name: s.host.Name, Namespace: s.host.Namespace, UID: s.host.UID}
+	if status.Boot.HostChosenTime = status.Boot.RequestedTime.DeepCopy(); status.Boot.HostChosenTime == nil {
+		status.Boot.HostChosenTime = &metav1.MicroTime{Time: time.Now()}
+	}
+}
+
 // record writes down what stands in the workload cluster before any host gets to know of it: the approver of certificates
 // and the clean-up of a deletion go by this record.
 func (r *Reconciler) record(ctx context.Context, s *scope) error {
@@ -31,9 +44,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 		status := &config.Status
 		status.Pool = s.pool.Spec.Role
 		status.Configuration = s.configuration
-		if s.host.UID != "" {
-			status.Host = &bootstrapv1.HostReference{Name: s.host.Name, Namespace: s.host.Namespace, UID: s.host.UID}
-		}
+		s.chooseHost(status)
 		status.HostLabels = s.hostLabels
 		status.Node = &bootstrapv1.NodeReference{Name: s.node.Name, UID: string(s.node.UID)}
 		if s.credential.ID != "" {
@@ -51,7 +62,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 func (r *Reconciler) finish(ctx context.Context, s *scope) error {
 	now := time.Now()
 	if requested := s.config.Status.Boot.RequestedTime; requested != nil {
-		prepareSeconds.Observe(now.Sub(requested.Time).Seconds())
+		metrics.Prepared(now.Sub(requested.Time).Seconds())
 		if now.Before(requested.Time) { // the config server's clock is ahead
 			now = requested.Time
 		}
@@ -65,7 +76,7 @@ func (r *Reconciler) finish(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	bootsTotal.WithLabelValues(outcomePrepared).Inc()
+	metrics.Passed(s.config, timeline.Preparing)
 	r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeNormal, bootstrapv1.EventBootPrepared, action, "%s for host %s", message, s.host.Name)
 	return nil
 }

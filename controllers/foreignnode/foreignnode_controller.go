@@ -32,6 +32,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
@@ -116,7 +117,7 @@ func (r *Reconciler) look(ctx context.Context, cluster client.ObjectKey, pools [
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		if reason, note := trouble(node, pools); reason != "" && foreign(node) {
-			errs = append(errs, tell(ctx, w, node, reason, note))
+			errs = append(errs, tell(ctx, w, cluster, node, reason, note))
 		}
 	}
 	return errors.Join(errs...)
@@ -151,7 +152,7 @@ func trouble(node *corev1.Node, pools []poolv1.MachineConfigPool) (reason, note 
 }
 
 // tell makes an event about a Node, once for each note for as long as the workload cluster keeps events.
-func tell(ctx context.Context, w client.Client, node *corev1.Node, reason, note string) error {
+func tell(ctx context.Context, w client.Client, cluster client.ObjectKey, node *corev1.Node, reason, note string) error {
 	hash := sha256.Sum256([]byte(string(node.UID) + note))
 	err := w.Create(ctx, &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: node.Name + "." + hex.EncodeToString(hash[:8])},
@@ -162,6 +163,9 @@ func tell(ctx context.Context, w client.Client, node *corev1.Node, reason, note 
 	})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
+	}
+	if err == nil && reason == poolv1.EventPoolConflict {
+		metrics.Conflict(cluster.String(), metrics.OfNode)
 	}
 	if err == nil {
 		ctrl.LoggerFrom(ctx).Info("The labels of a Node ask for what no pool can give", "Node", node.Name, "reason", reason, "note", note)

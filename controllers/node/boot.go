@@ -11,6 +11,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 )
 
 // endBoot takes away what only a booting host needs: its token, its join credential and its overlay. It says whether there
@@ -44,6 +45,21 @@ func (r *Reconciler) endBoot(ctx context.Context, w client.Client, config *boots
 	return true, nil
 }
 
+// registered is when a Node's kubelet first reported its state: the earliest change of a condition that only a kubelet
+// reports. Nil when it reports none of them.
+func registered(node *corev1.Node) *metav1.Time {
+	var first *metav1.Time
+	for _, c := range node.Status.Conditions {
+		switch c.Type {
+		case corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure:
+			if at := c.LastTransitionTime; !at.IsZero() && (first == nil || at.Before(first)) {
+				first = &at
+			}
+		}
+	}
+	return first
+}
+
 // tell says by events what changed on record.
 func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
 	event := func(kind, reason, note string, args ...any) {
@@ -64,6 +80,9 @@ func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
 	case has.Status == metav1.ConditionTrue:
 		event(corev1.EventTypeNormal, bootstrapv1.EventNodeReady, "%s", has.Message)
 	case has.Reason != bootstrapv1.WaitingForKubeletReason:
+		if has.Reason == bootstrapv1.PoolConflictReason {
+			metrics.ConflictOf(after, metrics.OfNode)
+		}
 		event(corev1.EventTypeWarning, has.Reason, "%s", has.Message)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
@@ -169,7 +171,7 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 			return fmt.Errorf("patch Node %s: %w", f.node.Name, err)
 		}
 	}
-	ended := false
+	seen, ended := time.Now(), false
 	if j.joined {
 		var err error
 		if ended, err = r.endBoot(ctx, w, f.config); err != nil {
@@ -183,6 +185,9 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 	status := &f.config.Status
 	if ended {
 		status.Boot.CredentialID, status.Boot.CredentialExpirationTime = "", nil
+		status.Boot.KubeletRegisteredTime = registered(f.node)
+		status.Boot.NodeReadyTime = &metav1.MicroTime{Time: seen}
+		status.Boot.TokenRevokedTime = &metav1.MicroTime{Time: time.Now()}
 	}
 	if j.record != nil {
 		status.Pool, status.Node = j.record.pool, &j.record.node
@@ -201,6 +206,9 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 		return err
 	}
 	r.written.Note(f.config)
+	if ended {
+		metrics.Over(f.config)
+	}
 	r.tell(before, f.config)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -170,6 +171,22 @@ var _ = Describe("A boot", func() {
 		Expect(stands(s, overlay)).To(BeTrue())
 		Expect(stands(s.workload, token)).To(BeTrue())
 		Expect(node.Spec.Taints).To(ContainElement(unassigned))
+	})
+
+	It("leaves its last times on record, in the write that it makes anyway", func() {
+		came := metav1.NewTime(time.Now().Add(-time.Minute).Truncate(time.Second))
+		s := newSite(ready, func(node *corev1.Node) {
+			for i, kind := range []corev1.NodeConditionType{corev1.NodeDiskPressure, corev1.NodeMemoryPressure} {
+				node.Status.Conditions = append(node.Status.Conditions,
+					corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(came.Add(time.Duration(i) * time.Second))})
+			}
+		})
+		config, _ := s.settle(ctx)
+		boot := config.Status.Boot
+		Expect(boot.KubeletRegisteredTime.Time).To(BeTemporally("==", came.Time))
+		Expect(boot.NodeReadyTime.Time).To(BeTemporally("~", time.Now(), time.Minute))
+		Expect(boot.TokenRevokedTime.Time).To(BeTemporally(">=", boot.NodeReadyTime.Time))
+		Expect(s.writes).To(Equal(5), "the Node, the token, the overlay, the credential, the status")
 	})
 
 	It("waits for the cache to see what was just written, instead of ending once more", func() {

@@ -26,6 +26,8 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
@@ -190,9 +192,16 @@ func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
 	if role := after.Status.Pool; role != "" && role != before.Status.Pool {
 		r.event(after, corev1.EventTypeNormal, bootstrapv1.EventPoolDecided, "Decide", "%s", conditions.GetMessage(after, bootstrapv1.PoolDecidedCondition))
 	}
+	if !conditions.IsTrue(before, bootstrapv1.DataSecretAvailableCondition) && conditions.IsTrue(after, bootstrapv1.DataSecretAvailableCondition) {
+		metrics.Passed(after, timeline.Pending)
+	}
 	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.DataSecretAvailableCondition} {
 		was, is := conditions.Get(before, kind), conditions.Get(after, kind)
 		if is != nil && isTrouble(*is) && (was == nil || was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message) {
+			if kind == bootstrapv1.PoolDecidedCondition && is.Reason == bootstrapv1.PoolConflictReason && (was == nil || was.Reason != is.Reason) {
+				metrics.ConflictOf(after, metrics.OfMachine)
+			}
+			metrics.HeldUp(after, timeline.Pending, is.Reason)
 			r.event(after, corev1.EventTypeWarning, is.Reason, kind, "%s", is.Message)
 		}
 	}

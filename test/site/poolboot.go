@@ -12,6 +12,9 @@ import (
 	"slices"
 	"strings"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,9 +37,9 @@ const namespace = "poolboot-system"
 
 // Program is one of Poolboot's two programs, run as its own ServiceAccount with the very RBAC rules that config/ installs.
 type Program struct {
-	name, dir, path, health string
-	args                    []string
-	process                 *process.Process
+	name, dir, path, health, metrics string
+	args                             []string
+	process                          *process.Process
 }
 
 // Start starts the program and returns when it is ready.
@@ -45,7 +48,10 @@ func (p *Program) Start(ctx context.Context) error {
 	if p.process, err = process.Launch(p.dir, p.path, p.args...); err != nil {
 		return err
 	}
-	return p.process.WaitFor(ctx, func(ctx context.Context) error { return get(ctx, "http://"+p.health+"/readyz") })
+	return p.process.WaitFor(ctx, func(ctx context.Context) error {
+		_, err := read(ctx, "http://"+p.health+"/readyz")
+		return err
+	})
 }
 
 // Kill ends the program as a crash does. Start starts it again.
@@ -62,27 +68,37 @@ func (p *Program) Stop() error {
 // PeakMemory is the most memory that the program has held at once since it was last started, in bytes.
 func (p *Program) PeakMemory() (int, error) { return p.process.PeakMemory() }
 
+// Metrics is what the program tells Prometheus now.
+func (p *Program) Metrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
+	body, err := read(ctx, "http://"+p.metrics+"/metrics")
+	if err != nil {
+		return nil, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(bytes.NewReader(body))
+}
+
 // Log is what the program has printed in all its lives.
 func (p *Program) Log() (string, error) {
 	content, err := os.ReadFile(filepath.Join(p.dir, p.name+".log"))
 	return string(content), err
 }
 
-func get(ctx context.Context, url string) error {
+func read(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
-		return fmt.Errorf("%s: %s: %s", url, response.Status, body)
+	body, err := io.ReadAll(io.LimitReader(response.Body, 16<<20))
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", url, response.Status, body)
 	}
-	return nil
+	return body, err
 }
 
 // InstallSet returns the objects of config/default with clusterctl's variables filled in, as clusterctl would install them.
@@ -141,7 +157,7 @@ func (s *Site) startPoolboot(ctx context.Context, flags Flags) error {
 	if err := writeServingCertificate(s.door.authority, certDir, caFile); err != nil {
 		return err
 	}
-	ports := make([]string, 3)
+	ports := make([]string, 5)
 	for i := range ports {
 		port, err := loopback.FreePort()
 		if err != nil {
@@ -149,19 +165,19 @@ func (s *Site) startPoolboot(ctx context.Context, flags Flags) error {
 		}
 		ports[i] = loopback.Address(port)
 	}
-	webhook, managerHealth, configHealth := ports[0], ports[1], ports[2]
+	webhook, managerHealth, configHealth, managerMetrics, configMetrics := ports[0], ports[1], ports[2], ports[3], ports[4]
 
-	s.Manager = &Program{name: "manager", dir: s.dir, path: filepath.Join(s.binDir, "manager"), health: managerHealth, args: append([]string{
+	s.Manager = &Program{name: "manager", dir: s.dir, path: filepath.Join(s.binDir, "manager"), health: managerHealth, metrics: managerMetrics, args: append([]string{
 		"--overlay-namespace=" + namespace,
 		"--config-server-url=https://" + s.door.address,
 		"--config-server-ca-file=" + caFile,
 		"--webhook-host=" + loopback.Host, "--webhook-port=" + portOf(webhook), "--webhook-cert-dir=" + certDir,
-		"--health-addr=" + managerHealth, "--diagnostics-address=0",
+		"--health-addr=" + managerHealth, "--diagnostics-address=" + managerMetrics, "--insecure-diagnostics",
 	}, flags.Manager...)}
-	s.ConfigServer = &Program{name: "config-server", dir: s.dir, path: filepath.Join(s.binDir, "config-server"), health: configHealth, args: append([]string{
+	s.ConfigServer = &Program{name: "config-server", dir: s.dir, path: filepath.Join(s.binDir, "config-server"), health: configHealth, metrics: configMetrics, args: append([]string{
 		"--namespace=" + namespace,
 		"--bind-address=" + s.door.address, "--external-url=https://" + s.door.address, "--tls-cert-dir=" + certDir,
-		"--health-bind-address=" + configHealth, "--metrics-bind-address=0",
+		"--health-bind-address=" + configHealth, "--metrics-bind-address=" + configMetrics,
 	}, flags.ConfigServer...)}
 	for program, account := range map[*Program]string{s.Manager: "poolboot-manager", s.ConfigServer: "poolboot-config-server"} {
 		kubeconfig := filepath.Join(s.dir, program.name+".kubeconfig")

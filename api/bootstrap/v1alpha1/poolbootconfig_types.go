@@ -216,8 +216,13 @@ type PoolbootConfigInitializationStatus struct {
 	DataSecretCreated *bool `json:"dataSecretCreated,omitempty"`
 }
 
-// BootStatus follows the host's requests for its configuration.
+// BootStatus follows the boot of a host. With the creation of the PoolbootConfig and the condition DataSecretAvailable its
+// times are the timeline of the boot.
 type BootStatus struct {
+	// hostChosenTime is when Poolboot first saw which host the infrastructure provider chose, at the latest when that asked.
+	// +optional
+	HostChosenTime *metav1.MicroTime `json:"hostChosenTime,omitempty"`
+
 	// requestedTime is when the host last asked while no fresh configuration stood for it. The config server writes it.
 	// +optional
 	RequestedTime *metav1.MicroTime `json:"requestedTime,omitempty"`
@@ -229,6 +234,19 @@ type BootStatus struct {
 	// preparedTime is when the Node, the join credential and the machine's overlay last stood complete.
 	// +optional
 	PreparedTime *metav1.MicroTime `json:"preparedTime,omitempty"`
+
+	// kubeletRegisteredTime is when the host's kubelet first reported its state, by the host's own clock. It is known once
+	// the Node is Ready in its pool.
+	// +optional
+	KubeletRegisteredTime *metav1.Time `json:"kubeletRegisteredTime,omitempty"`
+
+	// nodeReadyTime is when Poolboot first saw the Node Ready in its pool.
+	// +optional
+	NodeReadyTime *metav1.MicroTime `json:"nodeReadyTime,omitempty"`
+
+	// tokenRevokedTime is when the host's token and its join credential were gone, which ends the boot.
+	// +optional
+	TokenRevokedTime *metav1.MicroTime `json:"tokenRevokedTime,omitempty"`
 
 	// credentialID is the public half of the bootstrap token that the host joins with; empty once it is deleted.
 	// +optional
@@ -307,7 +325,7 @@ type PoolbootConfigStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	Configuration string `json:"configuration,omitempty"`
 
-	// host is the BareMetalHost that the Machine runs on.
+	// host is the BareMetalHost that the Machine runs on; before it has asked for its configuration, the one that was chosen.
 	// +optional
 	Host *HostReference `json:"host,omitempty"`
 

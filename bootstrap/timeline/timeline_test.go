@@ -1,0 +1,121 @@
+package timeline_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+)
+
+func TestTimeline(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "timeline of a boot")
+}
+
+var began = time.Date(2026, 5, 4, 8, 0, 0, 0, time.UTC)
+
+// at is a moment that is some minutes after the creation.
+func at(minutes int) time.Time { return began.Add(time.Duration(minutes) * time.Minute) }
+
+func micro(minutes int) *metav1.MicroTime { return &metav1.MicroTime{Time: at(minutes)} }
+
+func condition(kind, reason string, status metav1.ConditionStatus, minutes int) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: reason + " it is", LastTransitionTime: metav1.Time{Time: at(minutes)}}
+}
+
+// boot is a boot that has come so far: each step takes a minute more than the one before.
+func boot(steps int) *bootstrapv1.PoolbootConfig {
+	c := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: began}, Annotations: map[string]string{}}}
+	for i, take := range []func(minutes int){
+		func(m int) {
+			c.Status.Conditions = append(c.Status.Conditions, condition(bootstrapv1.DataSecretAvailableCondition, "DataSecretCreated", metav1.ConditionTrue, m))
+		},
+		func(m int) { c.Status.Boot.HostChosenTime = micro(m) },
+		func(m int) { c.Status.Boot.RequestedTime = micro(m) },
+		func(m int) {
+			c.Status.Boot.PreparedTime = micro(m)
+			c.Status.Conditions = append(c.Status.Conditions, condition(bootstrapv1.NodeInPoolCondition, "WaitingForKubelet", metav1.ConditionFalse, m))
+		},
+		func(m int) { c.Status.Boot.ServedTime = micro(m) },
+		func(m int) {
+			c.Status.Boot.KubeletRegisteredTime, c.Status.Boot.NodeReadyTime, c.Status.Boot.TokenRevokedTime = &metav1.Time{Time: at(m - 1)}, micro(m), micro(m)
+			c.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+			c.Status.Conditions[1] = condition(bootstrapv1.NodeInPoolCondition, "NodeReadyInPool", metav1.ConditionTrue, m)
+		},
+	} {
+		if i < steps {
+			take((i + 1) * (i + 2) / 2)
+		}
+	}
+	return c
+}
+
+var _ = Describe("The timeline of a boot", func() {
+	DescribeTable("tells the stage and since when",
+		func(c *bootstrapv1.PoolbootConfig, stage timeline.Stage, since int, change ...func(*bootstrapv1.PoolbootConfig)) {
+			for _, do := range change {
+				do(c)
+			}
+			is, from := timeline.StageOf(c)
+			Expect(is).To(Equal(stage))
+			Expect(from).To(BeTemporally("==", at(since)))
+		},
+		Entry("of a new Machine", boot(0), timeline.Pending, 0),
+		Entry("with a data Secret", boot(1), timeline.WaitingForHost, 1),
+		Entry("with a host", boot(2), timeline.Provisioning, 3),
+		Entry("with a host that asked", boot(3), timeline.Preparing, 6),
+		Entry("with all that the host needs", boot(4), timeline.Serving, 10),
+		Entry("with a host that was answered", boot(5), timeline.Joining, 15),
+		Entry("with a Node that is Ready", boot(6), timeline.Ready, 21),
+		Entry("with a host that asks again", boot(5), timeline.Preparing, 40, func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(40) }),
+		Entry("with a Node that was Ready", boot(6), timeline.NotReady, 50, func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Conditions[1] = condition(bootstrapv1.NodeInPoolCondition, "NodeMissing", metav1.ConditionFalse, 50)
+		}),
+		Entry("that goes", boot(3), timeline.Deleting, 60, func(c *bootstrapv1.PoolbootConfig) { c.DeletionTimestamp = &metav1.Time{Time: at(60)} }),
+		Entry("from an inline data Secret, which nobody serves", boot(4), timeline.Joining, 10, func(c *bootstrapv1.PoolbootConfig) {
+			c.Spec.ConfigSource.Inline, c.Status.Boot.RequestedTime = &bootstrapv1.InlineSource{}, nil
+		}),
+		Entry("of a record that was moved with clusterctl, which leaves the status behind", &bootstrapv1.PoolbootConfig{
+			Status: bootstrapv1.PoolbootConfigStatus{Conditions: []metav1.Condition{condition(bootstrapv1.NodeInPoolCondition, "NodeReadyInPool", metav1.ConditionTrue, 9)}},
+		}, timeline.Ready, 9),
+	)
+
+	It("holds every step once, in order", func() {
+		var steps []timeline.Step
+		for _, moment := range timeline.Of(boot(6)) {
+			steps = append(steps, moment.Step)
+		}
+		Expect(steps).To(Equal([]timeline.Step{"Created", "DataSecretCreated", "HostChosen", "BootRequested", "BootPrepared", "ConfigServed",
+			"KubeletRegistered", "NodeReady", "TokenRevoked"}))
+	})
+
+	It("says how long each stage took, and nothing of those that it can't know", func() {
+		Expect(timeline.Took(boot(6))).To(Equal(map[timeline.Stage]time.Duration{
+			timeline.Pending: time.Minute, timeline.WaitingForHost: 2 * time.Minute, timeline.Provisioning: 3 * time.Minute,
+			timeline.Preparing: 4 * time.Minute, timeline.Serving: 5 * time.Minute, timeline.Joining: 6 * time.Minute,
+		}))
+		again := boot(6)
+		again.Status.Boot.RequestedTime = micro(12) // after it was prepared
+		Expect(timeline.Took(again)).NotTo(HaveKey(timeline.Preparing))
+		inline := boot(6)
+		inline.Status.Boot.RequestedTime, inline.Status.Boot.ServedTime = nil, nil
+		Expect(timeline.Took(inline)).To(And(Not(HaveKey(timeline.Serving)), HaveKeyWithValue(timeline.Joining, 11*time.Minute)))
+	})
+
+	DescribeTable("says what is waited for",
+		func(c *bootstrapv1.PoolbootConfig, message string, more ...metav1.Condition) {
+			c.Status.Conditions = append(c.Status.Conditions, more...)
+			Expect(timeline.Message(c)).To(ContainSubstring(message))
+		},
+		Entry("without a host", boot(1), "no host is chosen yet"),
+		Entry("for the kubelet", boot(5), "WaitingForKubelet it is"),
+		Entry("when all is well", boot(6), "NodeReadyInPool it is"),
+		Entry("when something is wrong, before all else", boot(5), "Trouble it is", condition(clusterv1.ReadyCondition, "Trouble", metav1.ConditionFalse, 1)),
+	)
+})

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostlabels"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// bootSubject is a boot and what there is about it; nil is what there is not.
+type bootSubject struct {
+	// config is nil for a Node that Poolboot did not boot.
+	config  *bootstrapv1.PoolbootConfig
+	machine *clusterv1.Machine
+	// cluster is the key of the Cluster, clusterObject itself.
+	cluster       client.ObjectKey
+	clusterObject *clusterv1.Cluster
+	pools         []poolv1.MachineConfigPool
+	bmh           *bmov1alpha1.BareMetalHost
+	hardware      *bmov1alpha1.HardwareDetails
+	node          *corev1.Node
+	// unseen is what could not be looked at, and why.
+	unseen []string
+}
+
+// onlyWaits says whether a config that is not Ready only waits for its Cluster.
+func onlyWaits(config *bootstrapv1.PoolbootConfig) bool {
+	return slices.Contains([]string{bootstrapv1.WaitingForOwnerReason, bootstrapv1.WaitingForClusterReason,
+		bootstrapv1.WaitingForInfrastructureReason, bootstrapv1.WaitingForControlPlaneReason}, conditions.GetReason(config, clusterv1.ReadyCondition))
+}
+
+// nodeName is the name that the Node has or will have; "" while that depends on a host that is not chosen.
+func (s *bootSubject) nodeName() string {
+	switch {
+	case s.config == nil:
+		return s.node.Name
+	case s.config.Status.Node != nil:
+		return s.config.Status.Node.Name
+	case s.config.Spec.Host != nil:
+		return s.config.Spec.Host.NodeName
+	case s.config.Spec.NodeName != bootstrapv1.NodeNameFromHost && s.machine != nil:
+		return s.machine.Name
+	case s.bmh != nil:
+		return s.bmh.Name
+	}
+	return ""
+}
+
+func (s *bootSubject) machineLabels() map[string]string {
+	if s.machine == nil {
+		return nil
+	}
+	return s.machine.Labels
+}
+
+// pool is the role of the pool, and why it is that one. The error is why there is none.
+func (s *bootSubject) pool() (role, why string, err error) {
+	role, reason, err := pool.ForMachine(s.config.Spec.Pool, s.machineLabels(), s.pools)
+	switch {
+	case err != nil:
+		why = err.Error()
+	case reason == pool.FromSpec:
+		why = fmt.Sprintf("%s: spec.pool of PoolbootConfig %s", reason, s.config.Name)
+	case reason == pool.FromLabels:
+		why = fmt.Sprintf("%s: Machine %s has %s", reason, s.machine.Name, s.deciding(role))
+	default:
+		why = fmt.Sprintf("%s: no label of the Machine names another", reason)
+	}
+	recorded := s.config.Status.Pool
+	if s.config.Status.Node == nil || recorded == "" {
+		return role, why, err
+	}
+	if recorded == role {
+		return recorded, fmt.Sprintf("recorded for Node %s; %s", s.config.Status.Node.Name, why), nil
+	}
+	if role != "" {
+		why = fmt.Sprintf("the Machine would be in pool %q (%s)", role, why)
+	}
+	return recorded, fmt.Sprintf("recorded for Node %s, whose labels count since it stands; %s", s.config.Status.Node.Name, why), nil
+}
+
+// deciding are the labels of the Machine that a pool selects its Nodes by.
+func (s *bootSubject) deciding(role string) string {
+	var deciding []string
+	for i := range s.pools {
+		if s.pools[i].Spec.Role != role {
+			continue
+		}
+		wanted, err := pool.Labels(s.pools[i])
+		if err != nil {
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(wanted)) {
+			if value, has := s.machine.Labels[key]; has {
+				deciding = append(deciding, key+"="+value)
+			}
+		}
+	}
+	return strings.Join(deciding, " and ")
+}
+
+// register works out what the Node is registered with, as the manager does.
+func (s *bootSubject) register(role string, synced []*regexp.Regexp) (*node.Registration, error) {
+	of, err := pool.OfRole(s.pools, role)
+	if err != nil {
+		return nil, err
+	}
+	in := node.Input{NodeName: s.nodeName(), Pool: *of, Pools: s.pools, MachineLabels: s.machineLabels(), Config: s.config, SyncedLabels: synced}
+	if in.NodeName == "" {
+		in.NodeName = role // any name: it is not part of the answer
+	}
+	switch {
+	case s.config.Status.Host != nil:
+		in.HostUID = s.config.Status.Host.UID
+	case s.bmh != nil:
+		in.HostUID = string(s.bmh.UID)
+	}
+	if in.HostLabels, err = s.hostLabels(of); err != nil {
+		return nil, err
+	}
+	registration, err := node.Register(in)
+	return &registration, err
+}
+
+// hostLabels are what rules make of the host; once the Node was made, what they made of it then.
+func (s *bootSubject) hostLabels(of *poolv1.MachineConfigPool) ([]node.HostLabel, error) {
+	rules := []hostlabels.Rules{hostlabels.OfPool(of), hostlabels.OfConfig(s.config)}
+	var labels []node.HostLabel
+	if s.config.Status.Node != nil {
+		for _, key := range slices.Sorted(maps.Keys(s.config.Status.HostLabels)) {
+			source := fmt.Sprintf("PoolbootConfig %s status.hostLabels", klog.KObj(s.config))
+			for _, from := range rules {
+				if slices.ContainsFunc(from.Rules, func(rule poolv1.HostLabel) bool { return rule.Key == key }) {
+					source = from.From
+				}
+			}
+			labels = append(labels, node.HostLabel{Key: key, Value: s.config.Status.HostLabels[key], Source: source})
+		}
+		return labels, nil
+	}
+	if s.bmh == nil {
+		return nil, nil
+	}
+	results := hostlabels.Evaluate(hostlabels.NewFacts(s.bmh, s.hardware, s.machine, s.clusterObject), rules...)
+	if err := hostlabels.Held(results); err != nil {
+		return nil, err
+	}
+	for _, result := range results {
+		if result.Outcome == hostlabels.Set {
+			labels = append(labels, node.HostLabel{Key: result.Key, Value: result.Value, Source: result.From})
+		}
+	}
+	return labels, nil
+}
+
+// settle finds out of which Cluster a subject is, and leaves the pools of that Cluster, with defaults.
+func (s *bootSubject) settle(namespace, cluster string, pools []poolv1.MachineConfigPool) error {
+	name := cluster
+	switch {
+	case s.machine != nil:
+		name = s.machine.Spec.ClusterName
+	case s.config != nil:
+		name = s.config.Labels[clusterv1.ClusterNameLabel]
+	}
+	found := &objects{pools: pools}
+	if err := found.ofCluster(name); err != nil {
+		return err
+	}
+	for _, p := range found.pools {
+		s.pools = append(s.pools, pool.WithDefaults(p))
+	}
+	if name == "" && len(s.pools) > 0 {
+		name = s.pools[0].Spec.ClusterName
+	}
+	if name == "" {
+		return errors.New("there is no pool: name the Cluster with --cluster, or the namespace of its pools with -n")
+	}
+	s.cluster = client.ObjectKey{Namespace: namespace, Name: name}
+	return nil
+}
+
+// madeFor names the PoolbootConfig that a Node was made for, by its annotation; false without one.
+func madeFor(n metav1.Object) (client.ObjectKey, bool) {
+	namespace, name, found := strings.Cut(n.GetAnnotations()[poolv1.NodeConfigAnnotation], "/")
+	return client.ObjectKey{Namespace: namespace, Name: name}, found
+}

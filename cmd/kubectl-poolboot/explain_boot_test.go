@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var _ = Describe("explain machine and explain node", func() {
+	var (
+		machine *clusterv1.Machine
+		config  *bootstrapv1.PoolbootConfig
+		infra   string
+		node    *corev1.Node
+	)
+	BeforeEach(func() {
+		machine = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "infra-x7k2m", Namespace: "edge", Labels: map[string]string{
+			"node-role.kubernetes.io/infra": "", "rack.node.cluster.x-k8s.io/id": "r7", "example.com/not-synced": "x"}}}
+		machine.Spec.ClusterName = "infra-1"
+		machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{Kind: "PoolbootConfig", Name: "infra-x7k2m-config", APIGroup: bootstrapv1.GroupVersion.Group}
+		machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "Metal3Machine", Name: "infra-x7k2m", APIGroup: "infrastructure.cluster.x-k8s.io"}
+		config = machineIn("infra", "infra-x7k2m", "infra-x7k2m")
+		config.Spec.NodeLabels = map[string]string{"example.com/own": "yes"}
+		config.Status.Host = &bootstrapv1.HostReference{Name: "rack1-u12", Namespace: "edge", UID: "uid-1"}
+		config.Status.HostLabels = map[string]string{"example.com/site": "dallas"}
+		config.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: "NodeReadyInPool", Message: "all is well"}}
+		infra = ownPool("infra-1", "infra") + "  nodeLabels: {example.com/tier: infra}\n  nodeTaints: [{key: example.com/infra, effect: NoSchedule}]\n" +
+			"  hostLabels:\n" + rule("example.com/site", "host.name", "")
+		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "infra-x7k2m",
+			Annotations: map[string]string{poolv1.NodeConfigAnnotation: "edge/infra-x7k2m-config"},
+			Labels: map[string]string{"node-role.kubernetes.io/infra": "", poolv1.NodePoolLabel: "infra", "example.com/tier": "infra", "example.com/own": "yes",
+				"example.com/site": "dallas", "rack.node.cluster.x-k8s.io/id": "r7", poolv1.NodeMetal3UUIDLabel: "uid-1", "kubernetes.io/os": "linux"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", APIVersion: "v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
+				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:kubernetes.io/os":{},"f:example.com/tier":{}}}}`)}},
+		}}
+		node.Spec.Taints = []corev1.Taint{{Key: "example.com/infra", Effect: corev1.TaintEffectNoSchedule}, {Key: "node.kubernetes.io/disk-pressure", Effect: corev1.TaintEffectNoSchedule}}
+	})
+	asked := func(mayRead bool, args ...string) (*bootExplained, result) {
+		GinkgoHelper()
+		to := storing([]string{infra, ownPool("infra-1", "worker")}, machine, config)
+		if mayRead {
+			to.own = fake.NewClientBuilder().WithScheme(liveScheme()).WithReturnManagedFields().WithObjects(node).Build()
+		}
+		var out, errOut bytes.Buffer
+		cmd := newExplain(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}, to)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		r := result{code: execute(cmd, &errOut, args)}
+		r.out, r.errOut = out.String(), errOut.String()
+		answer := &bootExplained{}
+		if json.Valid(out.Bytes()) {
+			Expect(json.Unmarshal(out.Bytes(), answer)).To(Succeed())
+		}
+		return answer, r
+	}
+	from := func(list []onNode) map[string]string {
+		found := map[string]string{}
+		for _, p := range list {
+			found[p.Text] = string(p.State) + " " + strings.Join(p.From, ", ")
+		}
+		return found
+	}
+
+	DescribeTable("say the pool and why, and of everything on the Node where it came from",
+		func(args ...string) {
+			answer, r := asked(true, append(args, "infra-x7k2m", "-o", "json")...)
+			Expect(r.errOut).To(BeEmpty())
+			Expect(r.code).To(BeZero())
+			Expect(answer.Pool).To(Equal("infra"))
+			Expect(answer.Why).To(Equal("recorded for Node infra-x7k2m; MachineLabels: Machine infra-x7k2m has node-role.kubernetes.io/infra="))
+			Expect(answer.Host).To(Equal("edge/rack1-u12"))
+			Expect(from(answer.Labels)).To(Equal(map[string]string{
+				"node-role.kubernetes.io/infra=":      "Stands MachineConfigPool edge/infra spec.nodeSelector, Machine metadata.labels",
+				"node.cluster.x-k8s.io/pool=infra":    "Stands MachineConfigPool edge/infra spec.role",
+				"example.com/tier=infra":              "Stands MachineConfigPool edge/infra spec.nodeLabels",
+				"example.com/own=yes":                 "Stands PoolbootConfig edge/infra-x7k2m-config spec.nodeLabels",
+				"example.com/site=dallas":             "Stands MachineConfigPool edge/infra spec.hostLabels",
+				"rack.node.cluster.x-k8s.io/id=r7":    "Stands Machine metadata.labels",
+				poolv1.NodeMetal3UUIDLabel + "=uid-1": "Stands BareMetalHost metadata.uid",
+				"kubernetes.io/os=linux":              "Stands kubelet, on the Node",
+			}))
+			Expect(from(answer.Taints)).To(Equal(map[string]string{
+				"example.com/infra:NoSchedule":                       "Stands MachineConfigPool edge/infra spec.nodeTaints",
+				poolv1.NodeUnassignedTaint + ":NoSchedule":           "TakenAway Poolboot",
+				clusterv1.NodeUninitializedTaint.Key + ":NoSchedule": "TakenAway Poolboot",
+				"node.kubernetes.io/disk-pressure:NoSchedule":        "Stands Kubernetes, by the Node's conditions",
+			}))
+		},
+		Entry("of a Machine", "machine"), Entry("of a Node that is on record", "node"),
+	)
+
+	It("say what is missing or differs, who set it, and what to do", func() {
+		delete(node.Labels, "example.com/own")
+		node.Labels["example.com/tier"] = "gold"
+		node.Spec.Taints = nil
+		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(r.code).To(Equal(2))
+		Expect(r.errOut).To(Equal("error: infra-x7k2m: 3 to do, as the answer says\n"))
+		Expect(answer.Todo).To(ConsistOf(
+			HavePrefix("kubectl label node infra-x7k2m example.com/own=yes: it is missing, and PoolbootConfig edge/infra-x7k2m-config spec.nodeLabels"),
+			And(HavePrefix("kubectl label node infra-x7k2m example.com/tier=infra --overwrite"), ContainSubstring(`"gold" was set by kubelet, on the Node`)),
+			HavePrefix("kubectl taint node infra-x7k2m example.com/infra:NoSchedule"),
+		))
+		_, r = asked(true, "machine", "infra-x7k2m")
+		Expect(r.out).To(MatchRegexp(`example.com/tier=infra +Differs: "gold" +MachineConfigPool edge/infra spec.nodeLabels`))
+	})
+
+	It("say so when the Node may not be read, and tell all else", func() {
+		answer, r := asked(false, "machine", "infra-x7k2m", "-o", "json")
+		Expect(r.code).To(BeZero(), r.errOut)
+		Expect(answer.NodeSeen).To(BeFalse())
+		Expect(answer.Unseen).To(ContainElement(ContainSubstring("secrets is forbidden")))
+		Expect(answer.Labels).To(HaveEach(HaveField("State", NotSeen)))
+	})
+
+	It("give the cure that a condition names", func() {
+		config.Status.Conditions = append(config.Status.Conditions, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "LabelConflict", Message: "make them agree"})
+		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(r.code).To(Equal(2))
+		Expect(answer.Todo).To(Equal([]string{"make them agree"}))
+	})
+
+	It("say of a Machine whose labels are those of two pools that it has none, and of one that moved, that its Node counts", func() {
+		config.Status.Node, config.Status.Pool = nil, ""
+		infra += "---\n" + ownPool("infra-1", "storage")
+		machine.Labels["node-role.kubernetes.io/storage"] = ""
+		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(r.code).To(Equal(2))
+		Expect(answer.Pool).To(BeEmpty())
+		Expect(answer.Todo).To(ConsistOf(And(ContainSubstring("infra"), ContainSubstring("storage"))))
+
+		delete(machine.Labels, "node-role.kubernetes.io/infra")
+		config.Status.Node, config.Status.Pool = &bootstrapv1.NodeReference{Name: "infra-x7k2m"}, "infra"
+		answer, _ = asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(answer.Why).To(ContainSubstring(`the Machine would be in pool "storage"`))
+	})
+
+	It("find the record of a Node by its annotation, and decide by labels for one that Poolboot did not boot", func() {
+		config.Status.Node = nil
+		answer, r := asked(true, "node", "infra-x7k2m", "-o", "json")
+		Expect(r.code).To(BeZero(), r.errOut)
+		Expect(answer.PoolbootConfig).To(Equal("edge/infra-x7k2m-config"))
+		node.Annotations = nil
+		answer, r = asked(true, "node", "infra-x7k2m", "-o", "json")
+		Expect(r.code).To(BeZero(), r.errOut)
+		Expect(answer.Why).To(Equal("by the labels of the Node, which Poolboot did not boot"))
+		Expect(answer.Pool).To(Equal("infra"))
+		_, r = asked(false, "node", "infra-x7k2m")
+		Expect(r.code).To(Equal(1))
+		Expect(r.errOut).To(ContainSubstring("secrets is forbidden"))
+	})
+
+	It("read everything from files, too", func() {
+		var documents []string
+		for _, object := range []client.Object{machine, config, node} {
+			kinds, _, err := liveScheme().ObjectKinds(object)
+			Expect(err).NotTo(HaveOccurred())
+			object.GetObjectKind().SetGroupVersionKind(kinds[0])
+			document, err := json.Marshal(object)
+			Expect(err).NotTo(HaveOccurred())
+			documents = append(documents, string(document))
+		}
+		path := file("all.yaml", append(documents, infra, ownPool("infra-1", "worker"))...)
+		for _, kind := range []string{"machine", "node"} {
+			out := answered(poolboot("explain", kind, "infra-x7k2m", "-f", path))
+			Expect(out).To(And(MatchRegexp(`Pool: +infra\n`), MatchRegexp(`example.com/own=yes +Stands +PoolbootConfig edge/infra-x7k2m-config`), ContainSubstring("To do:\n  nothing")))
+			refused(poolboot("explain", kind, "nobody", "-f", path), 1, "the files hold no")
+		}
+	})
+})

@@ -1,0 +1,99 @@
+// Package metrics holds the manager's own metrics; docs/metrics.md describes them. No label takes more values than there are
+// clusters, pools, stages and reasons. Controllers count here what happens; what is at the moment is read from the manager's
+// cache when somebody asks.
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+)
+
+// done is the outcome of a stage that a boot has passed; every other outcome is a condition's reason.
+const done = "Done"
+
+// Outcomes of a pre-registration.
+const (
+	NodeCreated = "Created" // the Node was made
+	NodeKept    = "Kept"    // it stood already, made for the same PoolbootConfig
+	NodeTaken   = "Taken"   // a Node of the name is somebody else's
+)
+
+// What a pool conflict is about.
+const (
+	OfMachine = "Machine"
+	OfNode    = "Node"
+)
+
+var (
+	boots = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "poolboot_boots_total",
+		Help: "Boots that passed a stage (outcome Done), and times that one was held up in it (outcome: the reason of the condition that says why).",
+	}, []string{"cluster", "pool", "stage", "outcome"})
+
+	stageSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "poolboot_boot_stage_seconds",
+		Help:    "Seconds that boots spent in each stage, counted when the boot is over.",
+		Buckets: []float64{.1, .5, 1, 5, 15, 30, 60, 120, 300, 600, 900, 1200, 1800, 2700, 3600},
+	}, []string{"stage"})
+
+	prepareSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "poolboot_boot_prepare_seconds",
+		Help:    "Seconds from a host's request for its configuration until the boot was prepared.",
+		Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+	})
+
+	conflicts = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "poolboot_pool_conflicts_total",
+		Help: "Times that the labels of a Machine or a Node came to be those of several custom pools.",
+	}, []string{"cluster", "kind"})
+
+	preRegistrations = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "poolboot_preregistrations_total",
+		Help: "Nodes that were to be made before their kubelets come, by outcome: Created, Kept or Taken.",
+	}, []string{"cluster", "pool", "outcome"})
+)
+
+func init() {
+	metrics.Registry.MustRegister(boots, stageSeconds, prepareSeconds, conflicts, preRegistrations)
+}
+
+// clusterOf names a config's cluster as <namespace>/<name>.
+func clusterOf(config *bootstrapv1.PoolbootConfig) string {
+	return config.Namespace + "/" + config.Labels[clusterv1.ClusterNameLabel]
+}
+
+// Passed counts a boot that passed a stage.
+func Passed(config *bootstrapv1.PoolbootConfig, stage timeline.Stage) {
+	HeldUp(config, stage, done)
+}
+
+// HeldUp counts a boot that is held up in a stage, by the reason of the condition that says why.
+func HeldUp(config *bootstrapv1.PoolbootConfig, stage timeline.Stage, reason string) {
+	boots.WithLabelValues(clusterOf(config), config.Status.Pool, string(stage), reason).Inc()
+}
+
+// Prepared notes how long it took to prepare a boot, in seconds.
+func Prepared(seconds float64) { prepareSeconds.Observe(seconds) }
+
+// Over notes the times of a boot that is over.
+func Over(config *bootstrapv1.PoolbootConfig) {
+	for stage, took := range timeline.Took(config) {
+		stageSeconds.WithLabelValues(string(stage)).Observe(took.Seconds())
+	}
+	Passed(config, timeline.Joining)
+}
+
+// Conflict counts labels that came to be those of several custom pools. The cluster is <namespace>/<name>.
+func Conflict(cluster, kind string) { conflicts.WithLabelValues(cluster, kind).Inc() }
+
+// ConflictOf counts a conflict about the Machine or the Node of a config.
+func ConflictOf(config *bootstrapv1.PoolbootConfig, kind string) { Conflict(clusterOf(config), kind) }
+
+// PreRegistered counts a Node that was to be made beforehand, in the pool of a role.
+func PreRegistered(config *bootstrapv1.PoolbootConfig, role, outcome string) {
+	preRegistrations.WithLabelValues(clusterOf(config), role, outcome).Inc()
+}

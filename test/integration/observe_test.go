@@ -1,0 +1,212 @@
+package integration
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/tree"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
+)
+
+// becomeReady lets the Node of a config be as its kubelet would report it.
+func becomeReady(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
+	node := t.Node(ctx, config)
+	before := node.DeepCopy()
+	now := metav1.Now()
+	node.Status.NodeInfo.KubeletVersion = "v1.36.3"
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now},
+		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", LastHeartbeatTime: now, LastTransitionTime: now},
+	}
+	ExpectWithOffset(1, lab.WorkloadClient.Status().Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
+	EventuallyWithOffset(1, t.Condition(config, bootstrapv1.NodeInPoolCondition)).WithContext(ctx).Should(HavePrefix("True"))
+}
+
+// boots starts kubectl poolboot boots on a tenant's namespace and returns what it prints.
+func boots(ctx context.Context, t *tenant.Tenant, args ...string) (*gbytes.Buffer, func()) {
+	binDir, err := process.BinDir()
+	ExpectWithOffset(1, err).NotTo(HaveOccurred())
+	out := gbytes.NewBuffer()
+	program := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl-poolboot"), append([]string{"boots", "-n", t.Namespace, "--kubeconfig", lab.Management.Kubeconfig}, args...)...)
+	program.Stdout, program.Stderr = out, out
+	ExpectWithOffset(1, program.Start()).To(Succeed())
+	return out, func() {
+		_ = program.Process.Kill()
+		_ = program.Wait()
+	}
+}
+
+// described is an object's Ready condition as clusterctl describe cluster would show them; nothing for an
+// object that it leaves out.
+func described(ctx context.Context, t *tenant.Tenant, object client.Object) func() (string, error) {
+	return func() (string, error) {
+		shown, err := tree.Discovery(ctx, lab.ManagementClient, t.Namespace, t.Namespace, tree.DiscoverOptions{})
+		if err != nil {
+			return "", err
+		}
+		found := shown.GetObject(object.GetUID())
+		if found == nil {
+			return "", nil
+		}
+		ready := tree.GetReadyCondition(found)
+		if ready == nil {
+			return "", nil
+		}
+		return string(ready.Status) + " " + ready.Reason + ": " + ready.Message, nil
+	}
+}
+
+// managerMetric is the sum of a metric of the manager over the labels that fit.
+func managerMetric(ctx context.Context, name string, labels map[string]string) func() (float64, error) {
+	return func() (sum float64, err error) {
+		families, err := lab.Manager.Metrics(ctx)
+		if err != nil || families[name] == nil {
+			return 0, err
+		}
+		for _, metric := range families[name].Metric {
+			fits := true
+			for _, label := range metric.Label {
+				want, asked := labels[label.GetName()]
+				fits = fits && (!asked || want == label.GetValue())
+			}
+			if fits {
+				sum += metric.GetGauge().GetValue() + metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+			}
+		}
+		return sum, nil
+	}
+}
+
+var _ = Describe("A boot", func() {
+	It("can be followed on its PoolbootConfig, by its events, in clusterctl describe cluster and by the metrics", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		asking(ctx, t, config)
+		cluster := map[string]string{"cluster": t.Namespace + "/" + t.Namespace}
+		with := func(key, value string) map[string]string {
+			return map[string]string{"cluster": cluster["cluster"], key: value}
+		}
+		Eventually(ctx, managerMetric(ctx, "poolboot_boots", with("stage", "Joining"))).Should(Equal(1.0))
+		Expect(managerMetric(ctx, "poolboot_nodes", with("state", "WaitingForKubelet"))()).To(Equal(1.0))
+		Expect(managerMetric(ctx, "poolboot_preregistrations_total", with("pool", "infra"))()).To(Equal(1.0))
+		out, stop := boots(ctx, t, "--watch")
+		defer stop()
+		Eventually(out).Should(gbytes.Say(`Joining`))
+		becomeReady(ctx, t, config)
+		Eventually(out).Should(gbytes.Say(config.Status.Host.Name + ` +infra +Ready`))
+
+		moments := timeline.Of(config)
+		var steps []timeline.Step
+		for _, moment := range moments {
+			steps = append(steps, moment.Step)
+			Expect(moment.Time).To(BeTemporally("~", time.Now(), 2*time.Minute))
+		}
+		Expect(steps).To(Equal([]timeline.Step{timeline.Created, timeline.DataSecretCreated, timeline.HostChosen, timeline.BootRequested,
+			timeline.BootPrepared, timeline.ConfigServed, timeline.KubeletRegistered, timeline.NodeReady, timeline.TokenRevoked}))
+		Expect(timeline.Took(config)).To(And(HaveKey(timeline.Provisioning), HaveKey(timeline.Preparing), HaveKey(timeline.Joining)))
+		for _, about := range []string{"machine " + t.Machine(ctx, config).Name, "node " + config.Status.Node.Name} {
+			shell := &terminal{dir: GinkgoT().TempDir()}
+			said := shell.run(ctx, "kubectl poolboot explain "+about+" -n "+t.Namespace)
+			Expect(said).To(And(MatchRegexp(`Pool: +infra\n`), MatchRegexp(`Why: +recorded for Node .*; MachineLabels: Machine .* has node-role.kubernetes.io/infra=\n`),
+				MatchRegexp(`rack.node.cluster.x-k8s.io/id=r7 +Stands +Machine metadata.labels`), ContainSubstring("TokenRevoked"), HaveSuffix("To do:\n  nothing\n")))
+			Expect(shell.code).To(BeZero(), said)
+		}
+		Eventually(ctx, managerMetric(ctx, "poolboot_boots", with("stage", "Ready"))).Should(Equal(1.0))
+		Expect(managerMetric(ctx, "poolboot_nodes", with("state", "Ready"))()).To(Equal(1.0))
+		Expect(managerMetric(ctx, "poolboot_boots_total", with("outcome", "Done"))()).To(Equal(3.0), "Pending, Preparing, Joining")
+		Expect(managerMetric(ctx, "poolboot_boot_stage_seconds", map[string]string{"stage": "Joining"})()).To(BeNumerically(">=", 1))
+
+		Eventually(ctx, func() ([]string, error) {
+			var told []string
+			events := &eventsv1.EventList{}
+			err := lab.ManagementClient.List(ctx, events, client.InNamespace(t.Namespace))
+			for _, event := range events.Items {
+				if event.Regarding.UID == config.UID && event.Series == nil {
+					told = append(told, event.Reason)
+				}
+			}
+			return told, err
+		}).Should(ConsistOf(bootstrapv1.EventPoolDecided, bootstrapv1.EventDataSecretCreated, bootstrapv1.EventBootPrepared,
+			bootstrapv1.EventNodeReady, bootstrapv1.EventTokenRevoked))
+	})
+
+	It("that is held up says why in clusterctl describe cluster", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 0)
+		t.Create(ctx, t.Pool("storage"))
+		t.Deploy(ctx, tenant.Deployment{Name: "both", Replicas: 1, Labels: map[string]string{
+			"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/storage": ""}})
+		config := t.Config(ctx, "both")
+		Eventually(ctx, t.Condition(config, bootstrapv1.PoolDecidedCondition)).Should(HavePrefix("False"))
+		Eventually(ctx, described(ctx, t, config)).Should(And(HavePrefix("False PoolConflict: "), ContainSubstring("infra"), ContainSubstring("storage")))
+		Eventually(ctx, described(ctx, t, t.Machine(ctx, config))).Should(ContainSubstring("infra"), "the Machine hands it on")
+		Eventually(ctx, managerMetric(ctx, "poolboot_pool_conflicts_total", map[string]string{"cluster": t.Namespace + "/" + t.Namespace, "kind": "Machine"})).
+			Should(Equal(1.0))
+
+		shell := &terminal{dir: GinkgoT().TempDir()}
+		Expect(shell.run(ctx, "kubectl poolboot boots -n "+t.Namespace)).To(MatchRegexp(
+			`^MACHINE +HOST +POOL +STAGE +SINCE +AGE +MESSAGE\n` + t.Machine(ctx, config).Name + ` +<none> +<none> +Pending +\d+s +\d+s +PoolDecided: .*infra and storage`))
+		Expect(shell.code).To(BeZero())
+	})
+
+	It("has the metrics that the documentation lists, with their types and labels, and no others", func(ctx SpecContext) {
+		document, err := os.ReadFile("../../docs/metrics.md")
+		Expect(err).NotTo(HaveOccurred())
+		documented := map[string]string{}
+		for _, row := range regexp.MustCompile("(?m)^\\| `(poolboot_\\w+)` \\| (\\w+) \\| ?(.*?) \\| ([a-z ]+) \\|").FindAllStringSubmatch(string(document), -1) {
+			labels := strings.FieldsFunc(row[3], func(r rune) bool { return strings.ContainsRune("`, ", r) })
+			slices.Sort(labels)
+			documented[row[1]] = row[4] + " " + row[2] + " " + strings.Join(labels, ",")
+		}
+
+		// A boot and a conflict, so that all have something to say.
+		t := tenant.New(ctx, lab, 1)
+		t.Create(ctx, t.Pool("storage"))
+		t.Deploy(ctx, tenant.Deployment{Name: "both", Replicas: 1, Labels: map[string]string{
+			"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/storage": ""}})
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		asking(ctx, t, config)
+		becomeReady(ctx, t, config)
+
+		Eventually(ctx, func() (map[string]string, error) {
+			exposed := map[string]string{}
+			for program, of := range map[string]*site.Program{"manager": lab.Manager, "config server": lab.ConfigServer} {
+				families, err := of.Metrics(ctx)
+				if err != nil {
+					return nil, err
+				}
+				for name, family := range families {
+					if !strings.HasPrefix(name, "poolboot_") {
+						continue
+					}
+					var labels []string
+					for _, label := range family.Metric[0].Label {
+						labels = append(labels, label.GetName())
+					}
+					slices.Sort(labels)
+					exposed[name] = program + " " + strings.ToLower(family.GetType().String()) + " " + strings.Join(labels, ",")
+				}
+			}
+			return exposed, nil
+		}).Should(Equal(documented))
+	})
+})
