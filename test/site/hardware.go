@@ -26,6 +26,8 @@ type Hardware struct {
 
 	mu    sync.Mutex
 	hosts map[string]*host.Host
+	// scrapped are the names of those that are gone for good.
+	scrapped map[string]bool
 }
 
 // Host is the simulated host behind a BareMetalHost; nil while it was never on.
@@ -41,6 +43,8 @@ func (h *Hardware) PowerOn(_ context.Context, bmh *bmov1alpha1.BareMetalHost, us
 	defer h.mu.Unlock()
 	machine := h.hosts[bmh.Name]
 	switch {
+	case h.scrapped[bmh.Name]:
+		return nil
 	case machine == nil && userData == nil:
 		return nil // Nothing was ever deployed: there is no disk to boot from.
 	case userData == nil:
@@ -63,6 +67,17 @@ func (h *Hardware) PowerOff(_ context.Context, bmh *bmov1alpha1.BareMetalHost) e
 		machine.PowerOff()
 	}
 	return nil
+}
+
+// Scrap takes a host away for good: it is off, and stays off whatever its BareMetalHost asks for. A kubelet that nobody looks
+// at any more still takes its share of what a machine has for all, of which inotify instances end first.
+func (h *Hardware) Scrap(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.scrapped[name] = true
+	if machine := h.hosts[name]; machine != nil {
+		machine.PowerOff()
+	}
 }
 
 func (h *Hardware) powerOffAll() {

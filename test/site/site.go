@@ -119,7 +119,7 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	}
 	up("Cluster API's core: reconcilers and webhooks")
 	if s.Hardware == nil {
-		s.Hardware = &Hardware{ctx: ctx, dir: s.dir, binDir: s.binDir, log: options.Consoles, hosts: map[string]*host.Host{}}
+		s.Hardware = &Hardware{ctx: ctx, dir: s.dir, binDir: s.binDir, log: options.Consoles, hosts: map[string]*host.Host{}, scrapped: map[string]bool{}}
 	}
 	hardware := options.Hardware
 	if hardware == nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,8 @@ type Tenant struct {
 	Cluster *clusterv1.Cluster
 
 	site *site.Site
+	// hosts are the names of its servers.
+	hosts []string
 }
 
 // New makes a namespace with a Cluster, a worker and an infra pool with a MachineConfig each, and as many free hosts as
@@ -47,11 +50,17 @@ func New(ctx context.Context, s *site.Site, freeHosts int, changes ...func(*pool
 	return t
 }
 
-// NewEmpty makes a namespace with nothing in it.
+// NewEmpty makes a namespace with nothing in it. Its servers end with the spec, or the container, that it is made in.
 func NewEmpty(ctx context.Context, s *site.Site) *Tenant {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
 	ExpectWithOffset(1, s.ManagementClient.Create(ctx, namespace)).To(Succeed())
-	return &Tenant{Namespace: namespace.Name, site: s}
+	t := &Tenant{Namespace: namespace.Name, site: s}
+	DeferCleanup(func() {
+		for _, name := range t.hosts {
+			s.Hardware.Scrap(name)
+		}
+	})
+	return t
 }
 
 // MovedTo is the tenant on the site that its namespace was moved to.
@@ -71,6 +80,9 @@ func (t *Tenant) CreateCluster(ctx context.Context, options clusterapi.ClusterOp
 func (t *Tenant) Create(ctx context.Context, objects ...client.Object) {
 	for _, object := range objects {
 		object.SetNamespace(t.Namespace)
+		if _, server := object.(*bmov1alpha1.BareMetalHost); server {
+			t.hosts = append(t.hosts, object.GetName())
+		}
 		ExpectWithOffset(1, t.site.ManagementClient.Create(ctx, object)).To(Succeed(), object.GetName())
 	}
 }
