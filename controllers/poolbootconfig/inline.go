@@ -2,6 +2,7 @@ package poolbootconfig
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 )
 
 // inline returns the machine's whole configuration with its join credential. The credential's ID is written to the status
-// before it is rendered: after a crash the next try renders the same one, and one that was never recorded ends by itself
+// before it is rendered: after a crash the next try renders the same one, and one that a crash kept from the record ends by itself
 // after join.Life. The annotations let the record be read back from the Secret.
 func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]string, error) {
 	p, err := pool.OfRole(s.pools, s.config.Status.Pool)
@@ -99,6 +100,9 @@ func (r *Reconciler) joinFacts(ctx context.Context, s *scope) (join.Cluster, joi
 	}
 	recordCredential(s.config, credential.ID, credential.Expires)
 	if err := r.writeStatus(ctx, s); err != nil {
+		if credential.ID != old { // no record, no credential: the next try makes another
+			err = errors.Join(err, join.DeleteCredential(ctx, w, credential.ID))
+		}
 		return fail(err)
 	}
 	if old != credential.ID {

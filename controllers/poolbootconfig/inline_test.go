@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -101,6 +102,22 @@ var _ = Describe("An inline data Secret", func() {
 				}
 			}
 		}
+	})
+
+	It("leaves no credential behind when another writer comes before its record", func() {
+		s := usual()
+		s.connected = false
+		waiting := s.settle(ctx)
+		other := waiting.DeepCopy()
+		metav1.SetMetaDataAnnotation(&other.ObjectMeta, "example.com/note", "written in between")
+		Expect(s.Update(ctx, other)).To(Succeed())
+		s.cached, s.connected = waiting, true
+		Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).To(Equal(ctrl.Result{RequeueAfter: conflictRetry}))
+		Expect(s.tokens(ctx)).To(BeEmpty())
+
+		s.cached = nil
+		config := s.settle(ctx)
+		Expect(s.tokens(ctx)).To(ConsistOf(config.Status.Boot.CredentialID))
 	})
 
 	It("makes no more credentials, however often the manager ends before the Secret is made", func() {
