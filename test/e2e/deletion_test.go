@@ -90,11 +90,17 @@ var _ = Describe("A Machine that goes", func() {
 		deployment := t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
-		switchedOff(ctx, t, config)
+		end := switchedOff(ctx, t, config)
 		Eventually(ctx, answer).WithArguments(t.Pointer(ctx, config)).Should(Equal(200), "somebody asks in the host's place")
 		Expect(nodes(ctx, config)).To(HaveLen(1))
 		Expect(t.Machine(ctx, config).Status.NodeRef.IsDefined()).To(BeFalse())
 		t.Scale(ctx, deployment, 0)
+		Eventually(ctx, func() (*bmov1alpha1.Image, error) {
+			host := &bmov1alpha1.BareMetalHost{}
+			err := lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.HostName(0)}, host)
+			return host.Spec.Image, err
+		}).Should(BeNil(), "the host is to be wiped")
+		end()
 		Eventually(ctx, traces(ctx, t, config)).Should(BeEmpty())
 	})
 })

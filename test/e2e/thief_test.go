@@ -43,6 +43,8 @@ func switchedOff(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.Pool
 			BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
 	}
 	t.Create(ctx, host)
+	host.Status.OperationalStatus, host.Status.Provisioning.State = bmov1alpha1.OperationalStatusOK, bmov1alpha1.StateProvisioning
+	Expect(lab.ManagementClient.Status().Update(ctx, host)).To(Succeed())
 	machine := &infrav1.Metal3Machine{}
 	key := client.ObjectKey{Namespace: t.Namespace, Name: t.Machine(ctx, config).Spec.InfrastructureRef.Name}
 	Expect(lab.ManagementClient.Get(ctx, key, machine)).To(Succeed())

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -95,10 +96,14 @@ var _ = Describe("The manager's right to patch hosts", func() {
 	It("comes with one to delete PoolbootConfigs, of hosts without a Machine only", func(ctx SpecContext) {
 		namespace := newHost(ctx, nil).Namespace
 		config := func(name string, change func(*bootstrapv1.PoolbootConfigSpec)) *bootstrapv1.PoolbootConfig {
-			made := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			// The finalizer keeps it from the manager, which deletes what has lost its host.
+			made := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{"example.com/kept"}}}
 			made.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
 			change(&made.Spec)
 			Expect(c.Create(ctx, made)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) error {
+				return client.IgnoreNotFound(c.Patch(ctx, made, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+			})
 			return made
 		}
 		ofHost := func(bmh string) func(*bootstrapv1.PoolbootConfigSpec) {
