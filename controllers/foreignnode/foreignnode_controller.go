@@ -17,11 +17,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,15 +77,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 
 // Reconcile looks at the Nodes of one Cluster that has pools.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	cluster := &clusterv1.Cluster{}
-	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if !cluster.DeletionTimestamp.IsZero() || r.WatchFilterValue != "" && !labels.HasWatchLabel(cluster, r.WatchFilterValue) ||
-		capiannotations.IsPaused(cluster, cluster) || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
-		return ctrl.Result{}, nil
-	}
-	pools, err := workload.PoolsOfCluster(ctx, r.Client, req.NamespacedName)
+	_, pools, err := workload.ClusterWithPools(ctx, r.Client, req.NamespacedName, r.WatchFilterValue)
 	if err != nil || len(pools) == 0 {
 		return ctrl.Result{}, err
 	}

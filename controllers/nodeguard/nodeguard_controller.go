@@ -12,9 +12,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -77,15 +74,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 // Reconcile applies the policy of one Cluster. Without pools it does nothing: what is guarded stays guarded.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	cluster := &clusterv1.Cluster{}
-	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if !cluster.DeletionTimestamp.IsZero() || r.WatchFilterValue != "" && !labels.HasWatchLabel(cluster, r.WatchFilterValue) ||
-		capiannotations.IsPaused(cluster, cluster) || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
-		return ctrl.Result{}, nil
-	}
-	pools, err := workload.PoolsOfCluster(ctx, r.Client, req.NamespacedName)
+	cluster, pools, err := workload.ClusterWithPools(ctx, r.Client, req.NamespacedName, r.WatchFilterValue)
 	if err != nil || len(pools) == 0 {
 		return ctrl.Result{}, err
 	}

@@ -7,6 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -28,6 +31,22 @@ func PoolsOfCluster(ctx context.Context, c client.Reader, cluster client.ObjectK
 		}
 	}
 	return pools, nil
+}
+
+// ClusterWithPools returns a Cluster whose Nodes there is something to do for, and its pools: no pools when it is not
+// initialised, paused, going or gone, has none, or lacks the label cluster.x-k8s.io/watch-filter with watchFilter for its value,
+// unless that is empty.
+func ClusterWithPools(ctx context.Context, c client.Reader, key client.ObjectKey, watchFilter string) (*clusterv1.Cluster, []poolv1.MachineConfigPool, error) {
+	cluster := &clusterv1.Cluster{}
+	if err := c.Get(ctx, key, cluster); err != nil {
+		return nil, nil, client.IgnoreNotFound(err)
+	}
+	if !cluster.DeletionTimestamp.IsZero() || watchFilter != "" && !labels.HasWatchLabel(cluster, watchFilter) ||
+		annotations.IsPaused(cluster, cluster) || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
+		return cluster, nil, nil
+	}
+	pools, err := PoolsOfCluster(ctx, c, key)
+	return cluster, pools, err
 }
 
 // PoolChanged lets those updates of a pool through on which decisions about its Machines and Nodes rest.
