@@ -62,7 +62,8 @@ func expectKubelet(node *corev1.Node, role string) {
 func joined(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
 	EventuallyWithOffset(1, t.Condition(config, bootstrapv1.NodeInPoolCondition)).WithContext(ctx).Should(HavePrefix("True"))
 	EventuallyWithOffset(1, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).WithContext(ctx).
-		ShouldNot(ContainElement(HaveField("Key", poolv1.NodeUnassignedTaint)))
+		// kube-controller-manager takes its own taint away some time after Poolboot's.
+		ShouldNot(ContainElement(HaveField("Key", BeElementOf(poolv1.NodeUnassignedTaint, corev1.TaintNodeNotReady))))
 	EventuallyWithOffset(1, func() (string, error) {
 		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
 		return config.Annotations[bootstrapv1.TokenHashAnnotation] + config.Status.Boot.CredentialID, err

@@ -63,6 +63,14 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 			err := lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: "poolboot-node-guard." + t.Namespace + "." + t.Namespace}, policy)
 			return policy.Status.TypeChecking, err
 		}).Should(HaveValue(HaveField("ExpressionWarnings", BeEmpty())))
+
+		// The API server has the policy in force some time after it stands, and again after the last pool changed it.
+		Eventually(ctx, func() error {
+			is := t.Node(ctx, own)
+			wanted := is.DeepCopy()
+			wanted.Labels[gpuLabel] = "yes"
+			return kubelet.Patch(ctx, wanted, client.MergeFrom(is), client.DryRunAll)
+		}).Should(Satisfy(apierrors.IsForbidden))
 	}, NodeTimeout(3*time.Minute))
 
 	const (
