@@ -25,7 +25,7 @@ PROVIDER_LDFLAGS = -X $(VERSION_PACKAGE).gitVersion=$(VERSION) -X $(VERSION_PACK
 REGISTRY ?= localhost/poolboot
 OUT ?= $(CURDIR)/out
 ARCHITECTURES ?= amd64 arm64
-RELEASE_LDFLAGS := -s -w -X $(VERSION_PACKAGE).gitVersion=$(VERSION)
+RELEASE_LDFLAGS = -s -w $(PROVIDER_LDFLAGS)
 # The layout that clusterctl asks of a folder of releases.
 RELEASE = $(OUT)/bootstrap-poolboot/$(VERSION)
 REAL_PARTS := $(addprefix $(BIN)/,$(KUBERNETES) etcd ignition)

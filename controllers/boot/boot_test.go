@@ -1,8 +1,6 @@
 package boot
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -11,98 +9,12 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 )
-
-// expectPrepared checks that all that a host needs stands once, and that it fits together.
-func expectPrepared(ctx context.Context, w *world, nodeName string) {
-	GinkgoHelper()
-	config := w.config(ctx)
-	status := config.Status
-
-	n := w.node(ctx)
-	Expect(n.Name).To(Equal(nodeName))
-	Expect(n.Labels).To(And(
-		HaveKeyWithValue(infraLabel, ""),
-		HaveKeyWithValue(poolv1.NodePoolLabel, "infra"),
-		HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "uid-of-the-host"),
-	))
-	Expect(n.Annotations).To(And(
-		HaveKeyWithValue(poolv1.NodeConfigAnnotation, namespace+"/"+machineName),
-		HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-edge-infra-1"),
-		HaveKeyWithValue(poolv1.NodeDesiredConfigAnnotation, "rendered-edge-infra-1"),
-	))
-	Expect(n.Spec.ProviderID).To(Equal("metal3://" + namespace + "/" + hostName + "/" + machineName))
-	Expect(n.Spec.Taints).To(ContainElements(
-		corev1.Taint{Key: poolv1.NodeUnassignedTaint, Effect: corev1.TaintEffectNoSchedule},
-		corev1.Taint{Key: clusterv1.NodeUninitializedTaint.Key, Effect: corev1.TaintEffectNoSchedule},
-	))
-	Expect(n.Status.Conditions).To(ContainElement(And(
-		HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionFalse), HaveField("Reason", node.WaitingForKubeletReason))))
-
-	Expect(status.Pool).To(Equal("infra"))
-	Expect(status.Configuration).To(Equal("rendered-edge-infra-1"))
-	Expect(status.Host).To(HaveValue(Equal(bootstrapv1.HostReference{Name: hostName, Namespace: namespace, UID: "uid-of-the-host"})))
-	Expect(status.Node).To(HaveValue(Equal(bootstrapv1.NodeReference{Name: nodeName, UID: string(n.UID)})))
-	Expect(conditions.IsTrue(config, bootstrapv1.BootPreparedCondition)).To(BeTrue())
-	Expect(needOf(config)).To(Or(Equal(nothing), Equal(upkeep), Equal(standing)), "the request is answered")
-
-	credentials := w.credentials(ctx)
-	Expect(credentials).To(HaveLen(1), "one live credential")
-	token := credentials[0]
-	Expect(string(token.Data["token-id"])).To(Equal(status.Boot.CredentialID))
-	Expect(status.Boot.CredentialExpirationTime.Time).To(BeTemporally("~", time.Now().Add(15*time.Minute), time.Minute))
-
-	overlays := w.overlays(ctx)
-	Expect(overlays).To(HaveLen(1))
-	overlay := overlays[0]
-	Expect(overlay.Name).To(Equal("overlay-uid-of-the-config"))
-	Expect(overlay.Labels).To(HaveKeyWithValue(bootstrapv1.OverlayLabel, "uid-of-the-config"))
-	Expect(overlay.Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayConfigurationAnnotation, "rendered-edge-infra-1"))
-	Expect(overlay.Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayExpiresAnnotation, string(token.Data["expiration"])))
-	Expect(fileIn(overlay.Data[bootstrapv1.OverlayKey], "/etc/kubernetes/bootstrap-kubelet.conf")).To(And(
-		ContainSubstring(string(token.Data["token-id"])+"."+string(token.Data["token-secret"])),
-		ContainSubstring("https://192.0.2.10:6443"),
-	))
-}
-
-// fileIn returns the contents of a file of an Ignition config.
-func fileIn(raw []byte, path string) string {
-	GinkgoHelper()
-	config, err := ignition.Parse(raw)
-	Expect(err).NotTo(HaveOccurred())
-	for _, f := range config.Storage.Files {
-		if f.Path == path {
-			return decoded(f.Contents)
-		}
-	}
-	Fail("no file " + path)
-	return ""
-}
-
-// expectNotPrepared checks that the condition tells why, and that nothing a host could boot with stands.
-func expectNotPrepared(ctx context.Context, w *world, reason string, message ...string) {
-	GinkgoHelper()
-	condition := conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)
-	Expect(condition).NotTo(BeNil())
-	Expect(condition.Status).To(Equal(metav1.ConditionFalse))
-	Expect(condition.Reason).To(Equal(reason), condition.Message)
-	for _, part := range message {
-		Expect(condition.Message).To(ContainSubstring(part))
-	}
-	Expect(w.credentials(ctx)).To(BeEmpty())
-	Expect(w.overlays(ctx)).To(BeEmpty())
-	Expect(w.told()).To(ContainElement(HavePrefix("Warning " + reason + " ")))
-}
 
 var _ = Describe("A host that asks for its configuration", func() {
 	var s *setting
@@ -230,108 +142,6 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.ask(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
 		Expect(w.told()).To(ContainElement(ContainSubstring("Normal " + bootstrapv1.EventPoolChanged)))
-	})
-
-	DescribeTable("gets nothing, and the condition says why,",
-		func(ctx SpecContext, spoil func(), reason string, message ...string) {
-			spoil()
-			w := s.world()
-			_, err := w.ask(ctx)
-			Expect(err).To(HaveOccurred(), "a fault backs off")
-			expectNotPrepared(ctx, w, reason, message...)
-			written := w.writes
-			_, err = w.reconcile(ctx)
-			Expect(err).To(HaveOccurred())
-			Expect(w.told()).To(BeEmpty(), "the same is not told twice")
-			Expect(w.writes).To(BeNumerically("<=", written))
-		},
-		Entry("while its pool is not rendered", func() { s.infra.Status.Configuration = nil },
-			bootstrapv1.PoolNotRenderedReason, "edge-infra", "status.configuration"),
-		Entry("when its pool does not exist", func() { s.config.Spec.Pool = "storage" },
-			bootstrapv1.PoolNotFoundReason, "storage"),
-		Entry("when two pools match", func() {
-			s.worker.Spec.Role = "storage"
-			s.machine.Labels[poolv1.NodeRoleLabelPrefix+"storage"] = ""
-		}, bootstrapv1.PoolConflictReason, "infra", "storage"),
-		Entry("when its pool's selector can't be registered", func() {
-			s.config.Spec.Pool = "infra"
-			s.infra.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-				{Key: infraLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"no"}}}}
-		}, bootstrapv1.PoolNotRegistrableReason, "edge-infra"),
-		Entry("when two sources want different values for one label", func() {
-			s.infra.Spec.NodeLabels = map[string]string{"example.com/rack": "a"}
-			s.config.Spec.NodeLabels = map[string]string{"example.com/rack": "b"}
-		}, bootstrapv1.LabelConflictReason, "example.com/rack"),
-		Entry("when the extra configuration can't be read", func() {
-			s.config.Spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: json.RawMessage(`{"ignition":{"version":"9.9.9"}}`)}}
-		}, bootstrapv1.ExtraConfigInvalidReason, "spec.extraConfig", "9.9.9"),
-		Entry("when the Cluster has no endpoint", func() { s.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{} },
-			bootstrapv1.BootFailedReason, "spec.controlPlaneEndpoint"),
-	)
-
-	It("waits for a host whose record is not complete, and goes on when it is", func(ctx SpecContext) {
-		consumer := s.host.Spec.ConsumerRef
-		s.host.Spec.ConsumerRef = nil
-		w := s.world()
-		Expect(w.ask(ctx)).To(BeZero(), "the watch on hosts tells")
-		expectNotPrepared(ctx, w, bootstrapv1.HostNotReadyReason, hostName)
-		change(ctx, w.management, s.host, func(h *hostObject) { h.Spec.ConsumerRef = consumer })
-		Expect(w.reconcile(ctx)).To(BeZero())
-		expectPrepared(ctx, w, machineName)
-	})
-
-	DescribeTable("waits for a workload cluster that is down, and goes on when it is up",
-		func(ctx SpecContext, down, up func(w *world)) {
-			w := s.world()
-			down(w)
-			result, err := w.ask(ctx)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(result.RequeueAfter).To(Equal(retryInterval))
-			expectNotPrepared(ctx, w, bootstrapv1.WorkloadClusterUnreachableReason, "edge")
-			up(w)
-			Expect(w.reconcile(ctx)).To(BeZero())
-			expectPrepared(ctx, w, machineName)
-		},
-		Entry("with no connection", func(w *world) { w.clusters.down = true }, func(w *world) { w.clusters.down = false }),
-		Entry("with a connection that has just broken", func(w *world) {
-			w.before = func(n int) error {
-				if n == 1 {
-					return fmt.Errorf("edge: %w", errRefused)
-				}
-				return nil
-			}
-		}, func(w *world) { clear(w.reconciler.outages.down) }),
-	)
-
-	DescribeTable("is nobody's business",
-		func(ctx SpecContext, unless func(w *world)) {
-			s.config.Status.Boot.RequestedTime = microTime(time.Now())
-			unless(nil)
-			w := s.world()
-			Expect(w.reconcile(ctx)).To(BeZero())
-			Expect(w.writes).To(BeZero())
-		},
-		Entry("while its cluster is paused", func(*world) { s.cluster.Spec.Paused = ptr.To(true) }),
-		Entry("while its config is paused", func(*world) { s.config.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }),
-		Entry("when its Machine is being deleted", func(*world) {
-			s.machine.Finalizers, s.machine.DeletionTimestamp = []string{"keep"}, ptr.To(metav1.Now())
-		}),
-		Entry("when its config is being deleted", func(*world) { s.config.DeletionTimestamp = ptr.To(metav1.Now()) }),
-		Entry("when no Machine owns its config", func(*world) { s.config.OwnerReferences = nil }),
-		Entry("when its token is revoked", func(*world) {
-			s.config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenRevoked}
-		}),
-		Entry("when its Node is in its pool", func(*world) {
-			conditions.Set(s.config, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.NodeReadyInPoolReason})
-		}),
-		Entry("when its request is answered", func(*world) { s.config.Status.Boot.PreparedTime = microTime(time.Now().Add(time.Second)) }),
-	)
-
-	It("is not looked after by a manager that watches other objects", func(ctx SpecContext) {
-		w := s.world()
-		w.reconciler.WatchFilterValue = "another"
-		Expect(w.ask(ctx)).To(BeZero())
-		Expect(w.writes).To(BeZero())
 	})
 
 	It("is waited for in plain sight from when it is chosen, at the cost of one write and no live read", func(ctx SpecContext) {

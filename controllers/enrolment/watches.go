@@ -6,8 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
 )
 
 // SetupWithManager adds the controller to a manager. Secrets are watched in the manager's cache, which holds those of
@@ -41,17 +40,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("enrolment").
 		For(&poolv1.Enrolment{}).
 		Watches(&corev1.Secret{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(isToken)).
-		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&bootstrapv1.PoolbootConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace)).
 		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(ofConfig), builder.WithPredicates(onlyGone)).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
-			builder.WithPredicates(predicates.ClusterUnpaused(mgr.GetScheme(), ctrl.LoggerFrom(ctx)))).
-		WithOptions(options).
-		Complete(r)
+		WithOptions(options)
+	every := func(client.Object) bool { return true } // of a namespace they are few
+	return hostpool.Watches(ctx, b, r.Client, &poolv1.EnrolmentList{}, every).Complete(r)
 }
 
 // ofConfig sends the enrolment of a host whose record has gone: one that asks for its name may be waiting.
@@ -61,17 +57,4 @@ func ofConfig(_ context.Context, config client.Object) []ctrl.Request {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: config.GetNamespace(), Name: name}}}
-}
-
-// ofNamespace sends the enrolments of an object's namespace, which are few.
-func (r *Reconciler) ofNamespace(ctx context.Context, object client.Object) (requests []ctrl.Request) {
-	list := &poolv1.EnrolmentList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Enrolments can't be listed", "namespace", object.GetNamespace())
-		return nil
-	}
-	for i := range list.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
 }

@@ -1,5 +1,5 @@
 // Package hostpool finds the pool that a host without a Machine is to boot into, and makes the host's record by the template
-// that the pool names. It reads only; who may have a record is decided by its callers.
+// that the pool names. It reads and watches only; who may have a record is decided by its callers.
 package hostpool
 
 import (

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch;patch
@@ -53,6 +54,7 @@ type Reconciler struct {
 
 	// memories hold a *memory by the pool's name.
 	memories sync.Map
+	written  written.Versions
 }
 
 // Reconcile renders one pool and brings its status up to date.
@@ -64,12 +66,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
+	if r.written.Behind(p) {
+		return ctrl.Result{RequeueAfter: written.Patience}, nil
+	}
 	if !p.DeletionTimestamp.IsZero() || (r.WatchFilterValue != "" && !labels.HasWatchLabel(p, r.WatchFilterValue)) {
 		return ctrl.Result{}, nil
 	}
 	s, err := r.gather(ctx, p)
-	if err != nil || s.memory.isAheadOf(p) {
-		return ctrl.Result{}, err // the version that the cache lacks leads here again
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	if s.cluster != nil && annotations.IsPaused(s.cluster, p) {
 		ctrl.LoggerFrom(ctx).V(4).Info("Cluster or pool is paused for Cluster API: not reconciled")
@@ -86,7 +91,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
-	s.memory.wrote(before, p)
+	if p.ResourceVersion != before.ResourceVersion {
+		r.written.Note(p)
+	}
 	r.tell(before, s, made)
 	return ctrl.Result{}, r.collect(ctx, s)
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -29,14 +28,7 @@ type memory struct {
 	err      error
 	// fitting are the versions of the rendered configs that were found to hold what their names say, by name.
 	fitting map[string]version
-	// written is the version of the pool that the last reconcile wrote, at writtenAt.
-	written   string
-	writtenAt time.Time
 }
-
-// cacheLag bounds for how long a pool that is older than what was written is waited over: only where an API server lost
-// writes, as after a backup is restored, the version that was written never comes.
-const cacheLag = 10 * time.Second
 
 // maxFitting bounds what is known of rendered configs that a pool had once. It hands out one at a time.
 const maxFitting = 8
@@ -99,18 +91,4 @@ func (m *memory) fits(poolName string, config *poolv1.MachineConfig) bool {
 func (m *memory) knows(name string) bool {
 	_, knows := m.fitting[name]
 	return knows
-}
-
-// wrote notes what a reconcile wrote, if anything.
-func (m *memory) wrote(before, after *poolv1.MachineConfigPool) {
-	if before.ResourceVersion != after.ResourceVersion {
-		m.written, m.writtenAt = after.ResourceVersion, time.Now()
-	}
-}
-
-// isAheadOf says whether the cache does not show yet what the last reconcile wrote: to judge by it would be a wasted write,
-// which the API server refuses.
-func (m *memory) isAheadOf(p *poolv1.MachineConfigPool) bool {
-	order, err := resourceversion.CompareResourceVersion(p.ResourceVersion, m.written)
-	return err == nil && order < 0 && time.Since(m.writtenAt) < cacheLag
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
 var _ = Describe("A pool that was rendered", func() {
@@ -103,11 +104,12 @@ var _ = Describe("A pool that was rendered", func() {
 		wrote := s.reconcile("infra")
 		before := s.writes
 		s.set(mconf("50-infra"), "again")
-		Expect(s.reconcile("infra")).To(Equal(wrote))
+		Expect(s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(wrote)})).To(
+			Equal(ctrl.Result{RequeueAfter: written.Patience}))
+		Expect(s.pool("infra")).To(Equal(wrote))
 		Expect(s.writes).To(Equal(before))
 
-		known := s.reconciler.remember(client.ObjectKeyFromObject(wrote))
-		known.writtenAt = known.writtenAt.Add(-cacheLag)
+		s.reconciler.written = written.Versions{} // as after its patience
 		s.reconcile("infra")
 		Expect(s.writes).To(BeNumerically(">", before))
 		s.lagging = nil

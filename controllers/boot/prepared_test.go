@@ -1,0 +1,99 @@
+package boot
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+)
+
+// expectPrepared checks that all that a host needs stands once, and that it fits together.
+func expectPrepared(ctx context.Context, w *world, nodeName string) {
+	GinkgoHelper()
+	config := w.config(ctx)
+	status := config.Status
+
+	n := w.node(ctx)
+	Expect(n.Name).To(Equal(nodeName))
+	Expect(n.Labels).To(And(
+		HaveKeyWithValue(infraLabel, ""),
+		HaveKeyWithValue(poolv1.NodePoolLabel, "infra"),
+		HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "uid-of-the-host"),
+	))
+	Expect(n.Annotations).To(And(
+		HaveKeyWithValue(poolv1.NodeConfigAnnotation, namespace+"/"+machineName),
+		HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-edge-infra-1"),
+		HaveKeyWithValue(poolv1.NodeDesiredConfigAnnotation, "rendered-edge-infra-1"),
+	))
+	Expect(n.Spec.ProviderID).To(Equal("metal3://" + namespace + "/" + hostName + "/" + machineName))
+	Expect(n.Spec.Taints).To(ContainElements(
+		corev1.Taint{Key: poolv1.NodeUnassignedTaint, Effect: corev1.TaintEffectNoSchedule},
+		corev1.Taint{Key: clusterv1.NodeUninitializedTaint.Key, Effect: corev1.TaintEffectNoSchedule},
+	))
+	Expect(n.Status.Conditions).To(ContainElement(And(
+		HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionFalse), HaveField("Reason", node.WaitingForKubeletReason))))
+
+	Expect(status.Pool).To(Equal("infra"))
+	Expect(status.Configuration).To(Equal("rendered-edge-infra-1"))
+	Expect(status.Host).To(HaveValue(Equal(bootstrapv1.HostReference{Name: hostName, Namespace: namespace, UID: "uid-of-the-host"})))
+	Expect(status.Node).To(HaveValue(Equal(bootstrapv1.NodeReference{Name: nodeName, UID: string(n.UID)})))
+	Expect(conditions.IsTrue(config, bootstrapv1.BootPreparedCondition)).To(BeTrue())
+	Expect(needOf(config)).To(Or(Equal(nothing), Equal(upkeep), Equal(standing)), "the request is answered")
+
+	credentials := w.credentials(ctx)
+	Expect(credentials).To(HaveLen(1), "one live credential")
+	token := credentials[0]
+	Expect(string(token.Data["token-id"])).To(Equal(status.Boot.CredentialID))
+	Expect(status.Boot.CredentialExpirationTime.Time).To(BeTemporally("~", time.Now().Add(15*time.Minute), time.Minute))
+
+	overlays := w.overlays(ctx)
+	Expect(overlays).To(HaveLen(1))
+	overlay := overlays[0]
+	Expect(overlay.Name).To(Equal("overlay-uid-of-the-config"))
+	Expect(overlay.Labels).To(HaveKeyWithValue(bootstrapv1.OverlayLabel, "uid-of-the-config"))
+	Expect(overlay.Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayConfigurationAnnotation, "rendered-edge-infra-1"))
+	Expect(overlay.Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayExpiresAnnotation, string(token.Data["expiration"])))
+	Expect(fileIn(overlay.Data[bootstrapv1.OverlayKey], "/etc/kubernetes/bootstrap-kubelet.conf")).To(And(
+		ContainSubstring(string(token.Data["token-id"])+"."+string(token.Data["token-secret"])),
+		ContainSubstring("https://192.0.2.10:6443"),
+	))
+}
+
+// fileIn returns the contents of a file of an Ignition config.
+func fileIn(raw []byte, path string) string {
+	GinkgoHelper()
+	config, err := ignition.Parse(raw)
+	Expect(err).NotTo(HaveOccurred())
+	for _, f := range config.Storage.Files {
+		if f.Path == path {
+			return decoded(f.Contents)
+		}
+	}
+	Fail("no file " + path)
+	return ""
+}
+
+// expectNotPrepared checks that the condition tells why, and that nothing a host could boot with stands.
+func expectNotPrepared(ctx context.Context, w *world, reason string, message ...string) {
+	GinkgoHelper()
+	condition := conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)
+	Expect(condition).NotTo(BeNil())
+	Expect(condition.Status).To(Equal(metav1.ConditionFalse))
+	Expect(condition.Reason).To(Equal(reason), condition.Message)
+	for _, part := range message {
+		Expect(condition.Message).To(ContainSubstring(part))
+	}
+	Expect(w.credentials(ctx)).To(BeEmpty())
+	Expect(w.overlays(ctx)).To(BeEmpty())
+	Expect(w.told()).To(ContainElement(HavePrefix("Warning " + reason + " ")))
+}
