@@ -77,8 +77,8 @@ bench-server: ## Boot hosts from a config server with a core of its own, as Igni
 	go test -run '^$$' -bench 'Boots|ManyPools' -benchtime 1x ./test/bench/
 
 .PHONY: bench-storm
-bench-storm: binaries ## Boot storms of STORM hosts (default "100 1000 5000"; hours on a small machine), beside a peer.
-	STORM="$(or $(STORM),100 1000 5000)" go test -run '^$$' -bench Storm -v -timeout 6h ./test/bench/
+bench-storm: binaries ## Boot storms of STORM hosts (default "100 1000 5000"; hours on a small machine), by Poolboot and a peer; BY=poolboot or BY=peer: by one.
+	STORM="$(or $(STORM),100 1000 5000)" go test -run '^$$' -bench 'Storm/hosts=/by=$(BY)' -v -timeout 6h ./test/bench/
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Lint.

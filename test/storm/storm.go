@@ -51,7 +51,7 @@ type Result struct {
 func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provider, n int) (_ Result, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t := tenant.New(ctx, s, n)
+	t := tenant.Lasting(ctx, s, n)
 	boot, stop, err := provider.start(ctx, s, t)
 	if err != nil {
 		return Result{}, err

@@ -35,9 +35,21 @@ type Tenant struct {
 }
 
 // New makes a namespace with a Cluster, a worker and an infra pool with a MachineConfig each, and as many free hosts as
-// asked for. Changes are made to both pools before they are.
+// asked for. Changes are made to both pools before they are. Its servers end with the spec, or the container, that it is made in.
 func New(ctx context.Context, s *site.Site, freeHosts int, changes ...func(*poolv1.MachineConfigPool)) *Tenant {
 	t := NewEmpty(ctx, s)
+	t.furnish(ctx, freeHosts, changes...)
+	return t
+}
+
+// Lasting makes what New makes, and leaves its servers to the site: a benchmark is no spec that they could end with.
+func Lasting(ctx context.Context, s *site.Site, freeHosts int) *Tenant {
+	t := empty(ctx, s)
+	t.furnish(ctx, freeHosts)
+	return t
+}
+
+func (t *Tenant) furnish(ctx context.Context, freeHosts int, changes ...func(*poolv1.MachineConfigPool)) {
 	t.CreateCluster(ctx, clusterapi.ClusterOptions{})
 	worker, infra := t.Pool("worker"), t.Pool("infra")
 	for _, change := range changes {
@@ -47,20 +59,23 @@ func New(ctx context.Context, s *site.Site, freeHosts int, changes ...func(*pool
 	t.Create(ctx, worker, infra,
 		t.MachineConfig("00-worker", "worker", "/etc/workertest", "worker"), t.MachineConfig("51-infra", "infra", "/etc/infratest", "infra"))
 	t.AddHosts(ctx, freeHosts)
-	return t
 }
 
 // NewEmpty makes a namespace with nothing in it. Its servers end with the spec, or the container, that it is made in.
 func NewEmpty(ctx context.Context, s *site.Site) *Tenant {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
-	ExpectWithOffset(1, s.ManagementClient.Create(ctx, namespace)).To(Succeed())
-	t := &Tenant{Namespace: namespace.Name, site: s}
+	t := empty(ctx, s)
 	DeferCleanup(func() {
 		for _, name := range t.hosts {
 			s.Hardware.Scrap(name)
 		}
 	})
 	return t
+}
+
+func empty(ctx context.Context, s *site.Site) *Tenant {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
+	ExpectWithOffset(2, s.ManagementClient.Create(ctx, namespace)).To(Succeed())
+	return &Tenant{Namespace: namespace.Name, site: s}
 }
 
 // MovedTo is the tenant on the site that its namespace was moved to.
