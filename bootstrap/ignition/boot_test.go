@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/coreos/ignition/v2/config/v3_0"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/vincent-petithory/dataurl"
@@ -79,7 +80,7 @@ var _ = Describe("Boot", func() {
 	}
 	BeforeEach(func() {
 		var err error
-		boot.Overlay, err = ignition.PackOverlay([]byte(file(`"contents":{"source":"data:,hi"}`)))
+		boot.Overlay, err = ignition.PackOverlay([]byte(file(`"contents":{"source":"data:,hi"}`)), ignition.Version)
 		Expect(err).NotTo(HaveOccurred())
 	})
 
@@ -116,8 +117,30 @@ var _ = Describe("Boot", func() {
 		Expect(boot.Marshal()).To(Equal(must(boot.Marshal())))
 	})
 
+	It("is of spec 3.0 and has both parts in it for a host whose references carry no token", func() {
+		overlay, err := ignition.PackOverlay([]byte(file(`"contents":{"source":"data:,hi"}`)), "3.0.0")
+		Expect(err).NotTo(HaveOccurred())
+		document, err := ignition.Boot{
+			Version: "3.0.0", PoolURL: ignition.Inline(pool), PoolSHA512: boot.PoolSHA512, Token: boot.Token, Overlay: overlay,
+		}.Marshal()
+		Expect(err).NotTo(HaveOccurred())
+		config, report, err := v3_0.Parse(document)
+		Expect(err).NotTo(HaveOccurred(), report.String())
+		Expect(report.Entries).To(BeEmpty())
+		Expect(document).NotTo(Or(ContainSubstring(boot.Token), ContainSubstring("httpHeaders"), ContainSubstring("compression")))
+		merge := config.Ignition.Config.Merge
+		Expect(merge).To(HaveLen(2))
+		Expect(dataurl.DecodeString(*merge[0].Source)).To(HaveField("Data", pool))
+		Expect(merge[0].Verification.Hash).To(HaveValue(Equal("sha512-" + boot.PoolSHA512)))
+		last, err := dataurl.DecodeString(*merge[1].Source)
+		Expect(err).NotTo(HaveOccurred())
+		own, report, err := v3_0.Parse(last.Data)
+		Expect(err).NotTo(HaveOccurred(), report.String())
+		Expect(own.Storage.Files).To(HaveLen(1))
+	})
+
 	It("refuses an overlay that is no Ignition", func() {
-		_, err := ignition.PackOverlay([]byte("#!/bin/sh"))
+		_, err := ignition.PackOverlay([]byte("#!/bin/sh"), ignition.Version)
 		Expect(err).To(MatchError(ContainSubstring("overlay")))
 	})
 })

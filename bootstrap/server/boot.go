@@ -25,17 +25,25 @@ type boot struct {
 }
 
 // serveConfig answers a host that asks for its configuration: at once when it stands, else as soon as it does, else 503.
-func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.Request, record Record, pointerID, token string) error {
-	ready, err := s.waitForBoot(ctx, record)
+func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.Request, record Record, to route, token string) error {
+	ready, err := s.waitForBoot(ctx, record, to.version)
 	if err != nil {
 		return err
 	}
-	overlay, err := s.packed.get(record.UID, ready.overlay)
+	overlay, err := s.packed.get(record.UID, ready.overlay, to.version)
+	if older := (*ignition.VersionError)(nil); errors.As(err, &older) {
+		return s.tooOld("the overlay of PoolbootConfig "+record.String(), older)
+	}
 	if err != nil { // not wrapped: it may quote the overlay
 		return unavailable(fmt.Errorf("the overlay of PoolbootConfig %s is no valid Ignition: delete its Secret; it is made anew", record.NamespacedName))
 	}
+	poolURL := ready.pool.inline
+	if poolURL == "" {
+		poolURL = renderedURL(s.opts.ExternalURL, record.Namespace, ready.overlay.Configuration, to.pointerID)
+	}
 	body, err := ignition.Boot{
-		PoolURL:    renderedURL(s.opts.ExternalURL, record.Namespace, ready.overlay.Configuration, pointerID),
+		Version:    to.version,
+		PoolURL:    poolURL,
 		PoolSHA512: ready.pool.sha512,
 		Token:      token,
 		Overlay:    overlay,
@@ -44,7 +52,7 @@ func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http
 		return unavailable(err)
 	}
 	h := w.Header()
-	h.Set("Content-Type", "application/vnd.coreos.ignition+json")
+	h.Set("Content-Type", ignitionType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	if _, err := w.Write(body); err != nil {
@@ -62,13 +70,13 @@ func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http
 }
 
 // waitForBoot returns what stands for a machine. When it is not complete it asks for it, once, and waits for it.
-func (s *Server) waitForBoot(ctx context.Context, record Record) (*boot, error) {
-	if ready, _, err := s.lookForBoot(ctx, record, nil); ready != nil || err != nil {
+func (s *Server) waitForBoot(ctx context.Context, record Record, version string) (*boot, error) {
+	if ready, _, err := s.lookForBoot(ctx, record, version, nil); ready != nil || err != nil {
 		return ready, err
 	}
 	changed := s.changes.subscribe()
 	defer changed.end()
-	ready, missing, err := s.lookForBoot(ctx, record, changed)
+	ready, missing, err := s.lookForBoot(ctx, record, version, changed)
 	if ready != nil || err != nil {
 		return ready, err
 	}
@@ -88,7 +96,7 @@ func (s *Server) waitForBoot(ctx context.Context, record Record) (*boot, error) 
 	for {
 		select {
 		case <-changed.changed:
-			ready, missing, err = s.lookForBoot(ctx, record, changed)
+			ready, missing, err = s.lookForBoot(ctx, record, version, changed)
 			switch {
 			case err != nil:
 				result = "error"
@@ -111,7 +119,7 @@ func (s *Server) waitForBoot(ctx context.Context, record Record) (*boot, error) 
 
 // lookForBoot returns what stands for a machine, or what is missing of it. It subscribes to all that it looks at, if there is a
 // subscription.
-func (s *Server) lookForBoot(ctx context.Context, record Record, changed *subscription) (ready *boot, missing string, err error) {
+func (s *Server) lookForBoot(ctx context.Context, record Record, version string, changed *subscription) (ready *boot, missing string, err error) {
 	changed.to(overlayKey(record.UID))
 	overlay, err := s.opts.Overlays.Get(ctx, record.UID)
 	if err != nil {
@@ -124,19 +132,22 @@ func (s *Server) lookForBoot(ctx context.Context, record Record, changed *subscr
 		return nil, "the join credential in the machine's overlay is about to end and not renewed", nil
 	}
 	name := types.NamespacedName{Namespace: record.Namespace, Name: overlay.Configuration}
-	pool, err := s.lookForRendered(ctx, name, changed)
+	pool, err := s.lookForRendered(ctx, name, version, changed)
 	if err != nil || pool == nil {
 		return nil, fmt.Sprintf("rendered MachineConfig %s is not there", name), err
 	}
 	return &boot{overlay: overlay, pool: pool}, "", nil
 }
 
-// lookForRendered returns a rendered config's bytes, or nil when there is none of that name.
-func (s *Server) lookForRendered(ctx context.Context, name types.NamespacedName, changed *subscription) (*poolBytes, error) {
+// lookForRendered returns a rendered config's bytes in a spec version, or nil when there is none of that name.
+func (s *Server) lookForRendered(ctx context.Context, name types.NamespacedName, version string, changed *subscription) (*poolBytes, error) {
 	changed.to(renderedKey(name))
-	made, err := s.rendered.get(ctx, name)
+	made, err := s.rendered.get(ctx, variant{name, version})
 	if err != nil {
 		return nil, unavailable(err)
+	}
+	if made != nil && made.older != nil {
+		return nil, s.tooOld("rendered MachineConfig "+name.String(), made.older)
 	}
 	return made, nil
 }

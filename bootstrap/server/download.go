@@ -16,7 +16,7 @@ import (
 // The answer to /config may have come from another replica that saw a change first, so what does not fit yet is waited
 // for before it is refused.
 func (s *Server) serveRendered(ctx context.Context, w http.ResponseWriter, r *http.Request, record Record, to route) error {
-	pool, err := s.waitForRendered(ctx, record, types.NamespacedName{Namespace: to.namespace, Name: to.name})
+	pool, err := s.waitForRendered(ctx, record, types.NamespacedName{Namespace: to.namespace, Name: to.name}, to.version)
 	if err != nil {
 		return err
 	}
@@ -44,8 +44,8 @@ func whole(r *http.Request) bool {
 	return true
 }
 
-func (s *Server) waitForRendered(ctx context.Context, record Record, name types.NamespacedName) (*poolBytes, error) {
-	if pool, _, err := s.lookForAllowed(ctx, record, name, nil); pool != nil || err != nil {
+func (s *Server) waitForRendered(ctx context.Context, record Record, name types.NamespacedName, version string) (*poolBytes, error) {
+	if pool, _, err := s.lookForAllowed(ctx, record, name, version, nil); pool != nil || err != nil {
 		return pool, err
 	}
 	changed := s.changes.subscribe()
@@ -53,7 +53,7 @@ func (s *Server) waitForRendered(ctx context.Context, record Record, name types.
 	held, release := context.WithTimeout(ctx, s.opts.Wait)
 	defer release()
 	for {
-		pool, missing, err := s.lookForAllowed(ctx, record, name, changed)
+		pool, missing, err := s.lookForAllowed(ctx, record, name, version, changed)
 		if pool != nil || err != nil {
 			return pool, err
 		}
@@ -67,7 +67,7 @@ func (s *Server) waitForRendered(ctx context.Context, record Record, name types.
 
 // lookForAllowed returns the bytes of a rendered config if the machine's overlay names it, or the refusal that is due if
 // nothing changes.
-func (s *Server) lookForAllowed(ctx context.Context, record Record, name types.NamespacedName, changed *subscription) (*poolBytes, *refusal, error) {
+func (s *Server) lookForAllowed(ctx context.Context, record Record, name types.NamespacedName, version string, changed *subscription) (*poolBytes, *refusal, error) {
 	changed.to(overlayKey(record.UID))
 	overlay, err := s.opts.Overlays.Get(ctx, record.UID)
 	if err != nil {
@@ -82,6 +82,6 @@ func (s *Server) lookForAllowed(ctx context.Context, record Record, name types.N
 			Message: fmt.Sprintf("rendered MachineConfig %s is not the one that this machine is to boot with: start again from the URL in its user data", name),
 		}, nil
 	}
-	pool, err := s.lookForRendered(ctx, name, changed)
+	pool, err := s.lookForRendered(ctx, name, version, changed)
 	return pool, notReady("rendered MachineConfig %s is not there yet. Try again", name), err
 }

@@ -36,7 +36,8 @@ func (s *Server) serveEnrolled(ctx context.Context, w *answer, r *http.Request, 
 		return err
 	}
 	w.config = record.NamespacedName
-	return s.serveConfig(ctx, w, r, *record, asks.pointerID, token)
+	to.pointerID = asks.pointerID
+	return s.serveConfig(ctx, w, r, *record, to, token)
 }
 
 // asking is a host that wants to be admitted.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -89,11 +90,18 @@ type reply struct {
 // ask sends a request as Ignition does: gzip is not undone on the way.
 func (s *site) ask(method, target, bearer string) (reply, []byte) {
 	GinkgoHelper()
+	return s.askWith(method, target, bearer, nil)
+}
+
+// askWith is ask with more headers.
+func (s *site) askWith(method, target, bearer string, header http.Header) (reply, []byte) {
+	GinkgoHelper()
 	if !strings.HasPrefix(target, "https://") {
 		target = s.URL + target
 	}
 	request, err := http.NewRequest(method, target, nil)
 	Expect(err).NotTo(HaveOccurred())
+	maps.Copy(request.Header, header)
 	request.Header.Set("Accept-Encoding", "identity")
 	if bearer != "" {
 		request.Header.Set("Authorization", "Bearer "+bearer)
@@ -157,7 +165,12 @@ func (s *site) follow(entry types.Resource) []byte {
 	Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 	Expect(entry.Compression).To(HaveValue(Equal("gzip")))
 	plain := unpack(body)
-	sum := sha512.Sum512(plain)
-	Expect(entry.Verification.Hash).To(HaveValue(Equal("sha512-" + hex.EncodeToString(sum[:]))))
+	Expect(entry.Verification.Hash).To(HaveValue(Equal(hashFor(plain))))
 	return plain
+}
+
+// hashFor is what Ignition verifies.
+func hashFor(plain []byte) string {
+	sum := sha512.Sum512(plain)
+	return "sha512-" + hex.EncodeToString(sum[:])
 }

@@ -18,21 +18,26 @@ type packedOverlays struct {
 
 type packedOverlay struct {
 	version string // the Overlay's Version
+	spec    string // the spec version that it is written in
 	content ignition.PackedOverlay
 }
 
 func newPackedOverlays() *packedOverlays { return &packedOverlays{ready: lru.New(maxPacked)} }
 
-// get returns a machine's overlay, packed. It fails when the overlay is no Ignition; the error may quote the overlay.
-func (p *packedOverlays) get(config types.UID, overlay *Overlay) (ignition.PackedOverlay, error) {
-	if ready, ok := p.ready.Get(config); ok && ready.(packedOverlay).version == overlay.Version {
-		return ready.(packedOverlay).content, nil
+// get returns a machine's overlay, packed for a host that reads a spec version. It fails when the overlay is no Ignition, and
+// then the error may quote the overlay; and with an *ignition.VersionError, which does not. The same host always asks alike, so
+// one version is kept.
+func (p *packedOverlays) get(config types.UID, overlay *Overlay, spec string) (ignition.PackedOverlay, error) {
+	if known, ok := p.ready.Get(config); ok {
+		if ready := known.(packedOverlay); ready.version == overlay.Version && ready.spec == spec {
+			return ready.content, nil
+		}
 	}
-	content, err := ignition.PackOverlay(overlay.Ignition)
+	content, err := ignition.PackOverlay(overlay.Ignition, spec)
 	if err != nil {
 		return "", err
 	}
-	p.ready.Add(config, packedOverlay{version: overlay.Version, content: content})
+	p.ready.Add(config, packedOverlay{version: overlay.Version, spec: spec, content: content})
 	return content, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha512"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -15,12 +16,19 @@ import (
 	"k8s.io/utils/lru"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// maxRendered bounds how many rendered configs are kept ready. A rendered config can't be larger than the API server takes
+// maxRendered bounds how many variants of rendered configs are kept ready. A rendered config can't be larger than the API server takes
 // (about 1.5 MiB), so this is some 100 MiB at the very most.
 const maxRendered = 64
+
+// variant is a rendered config in a spec version.
+type variant struct {
+	types.NamespacedName
+	version string
+}
 
 // poolBytes is what the hosts of a pool download.
 type poolBytes struct {
@@ -29,31 +37,38 @@ type poolBytes struct {
 	gzip []byte
 	// sha512 is the hash, in hex, of the configuration before compression, which is what Ignition verifies.
 	sha512 string
+	// inline is a URL that holds the configuration itself, for the spec version in which a host can't be sent to a URL with its
+	// token; else empty.
+	inline string
+	// older says why there are no bytes: the spec version can't say what the configuration says.
+	older *ignition.VersionError
 }
 
-// renderedBytes makes the bytes of each rendered config once and keeps them until the object changes or goes.
+func (p *poolBytes) size() float64 { return float64(len(p.gzip) + len(p.inline)) }
+
+// renderedBytes makes the bytes of each variant of a rendered config once and keeps them until the object changes or goes.
 type renderedBytes struct {
 	source  RenderedConfigs
 	metrics *Metrics
 	flights singleflight.Group
 
 	mu    sync.Mutex
-	ready *lru.Cache // types.NamespacedName → *poolBytes
+	ready *lru.Cache // variant → *poolBytes
 	drops uint64     // how often drop was called: what was begun before a drop is not kept after it
 }
 
 func newRenderedBytes(source RenderedConfigs, metrics *Metrics) *renderedBytes {
 	return &renderedBytes{source: source, metrics: metrics, ready: lru.NewWithEvictionFunc(maxRendered, func(_ lru.Key, value any) {
-		metrics.renderedBytes.Sub(float64(len(value.(*poolBytes).gzip)))
+		metrics.renderedBytes.Sub(value.(*poolBytes).size())
 	})}
 }
 
 // get returns the bytes of a rendered config, or nil when there is none of that name.
-func (b *renderedBytes) get(ctx context.Context, name types.NamespacedName) (*poolBytes, error) {
+func (b *renderedBytes) get(ctx context.Context, name variant) (*poolBytes, error) {
 	if ready, ok := b.ready.Get(name); ok {
 		return ready.(*poolBytes), nil
 	}
-	made, err, _ := b.flights.Do(name.String(), func() (any, error) {
+	made, err, _ := b.flights.Do(name.String()+"/"+name.version, func() (any, error) {
 		if ready, ok := b.ready.Get(name); ok { // made while this flight was about to begin
 			return ready, nil
 		}
@@ -73,17 +88,20 @@ func (b *renderedBytes) get(ctx context.Context, name types.NamespacedName) (*po
 	return made.(*poolBytes), nil
 }
 
-func (b *renderedBytes) make(ctx context.Context, name types.NamespacedName) (*poolBytes, error) {
-	rendered, err := b.source.Get(ctx, name)
+func (b *renderedBytes) make(ctx context.Context, name variant) (*poolBytes, error) {
+	rendered, err := b.source.Get(ctx, name.NamespacedName)
 	if err != nil || rendered == nil {
 		return nil, err
 	}
 	if err := fitsName(rendered); err != nil {
 		return nil, err
 	}
-	plain, err := pool.Served(rendered.Name, rendered.Spec)
+	plain, err := pool.ServedAs(rendered.Name, rendered.Spec, name.version)
+	if older := (*ignition.VersionError)(nil); errors.As(err, &older) {
+		return &poolBytes{older: older}, nil
+	}
 	if err != nil {
-		return nil, fmt.Errorf("rendered MachineConfig %s: %w", name, err)
+		return nil, fmt.Errorf("rendered MachineConfig %s: %w", name.NamespacedName, err)
 	}
 	var packed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
@@ -97,7 +115,11 @@ func (b *renderedBytes) make(ctx context.Context, name types.NamespacedName) (*p
 		return nil, err
 	}
 	sum := sha512.Sum512(plain)
-	return &poolBytes{gzip: packed.Bytes(), sha512: hex.EncodeToString(sum[:])}, nil
+	made := &poolBytes{gzip: packed.Bytes(), sha512: hex.EncodeToString(sum[:])}
+	if !ignition.ReadsReferences(name.version) {
+		made.inline = ignition.Inline(plain)
+	}
+	return made, nil
 }
 
 // fitsName makes sure that nothing is served under a name but what the name was made from, even where someone got a change
@@ -118,19 +140,21 @@ func fitsName(rendered *poolv1.MachineConfig) error {
 	return nil
 }
 
-func (b *renderedBytes) keep(name types.NamespacedName, made *poolBytes, drops uint64) {
+func (b *renderedBytes) keep(name variant, made *poolBytes, drops uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.drops == drops {
 		b.ready.Add(name, made)
-		b.metrics.renderedBytes.Add(float64(len(made.gzip)))
+		b.metrics.renderedBytes.Add(made.size())
 	}
 }
 
-// drop forgets the bytes of a rendered config.
+// drop forgets the bytes of a rendered config, in every version.
 func (b *renderedBytes) drop(name types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.drops++
-	b.ready.Remove(name)
+	for _, version := range ignition.VersionsWritten {
+		b.ready.Remove(variant{name, version})
+	}
 }

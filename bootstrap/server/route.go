@@ -31,6 +31,7 @@ type route struct {
 	role      string // enrolments only
 	namespace string // rendered configs only
 	name      string // of the rendered config, or what a host wants to be called
+	version   string // the spec version in which the host is answered; not of the URL
 }
 
 var (

@@ -137,6 +137,11 @@ func (s *Server) answer(ctx context.Context, w *answer, r *http.Request, to rout
 	if to.kind == kindHealth {
 		return s.health(w, r)
 	}
+	var err error
+	if to.version, err = versionFor(r); err != nil {
+		return err
+	}
+	w.Header().Set("Vary", "Accept")
 	if to.kind == kindEnrolment {
 		return s.serveEnrolled(ctx, w, r, to)
 	}
@@ -153,7 +158,7 @@ func (s *Server) answer(ctx context.Context, w *answer, r *http.Request, to rout
 	if record.Enrolment != "" {
 		return unauthorized("a host that enrols asks by its name, not by a pointer id")
 	}
-	return s.serveConfig(ctx, w, r, *record, to.pointerID, token)
+	return s.serveConfig(ctx, w, r, *record, to, token)
 }
 
 // authenticate finds the record of the host that holds a token. Only what can never succeed is 401.

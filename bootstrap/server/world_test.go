@@ -175,9 +175,14 @@ func (w *world) addRecord(pointer, name, tokenHash string) server.Record {
 // addRendered adds a rendered config of a pool, which writes a file with that text, and returns its name.
 func (w *world) addRendered(poolName, text string) string {
 	GinkgoHelper()
+	return w.addRenderedOf(poolName, text, []string{"nosmt"})
+}
+
+func (w *world) addRenderedOf(poolName, text string, kernelArguments []string) string {
+	GinkgoHelper()
 	spec := poolv1.MachineConfigSpec{
 		Config:          &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/infratest","contents":{"source":"data:,` + text + `"}}]}}`)},
-		KernelArguments: []string{"nosmt"},
+		KernelArguments: kernelArguments,
 	}
 	name, err := pool.NameFor(poolName, spec)
 	Expect(err).NotTo(HaveOccurred())
@@ -199,6 +204,13 @@ func (w *world) addOverlay(config types.UID, rendered string, life time.Duration
 			Version:       strconv.Itoa(w.version),
 		}
 	})
+}
+
+// renderedPath is where machine-0 gets its pool's bytes.
+func renderedPath(w *world) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return "/rendered/default/" + w.overlays["machine-0"].Configuration + "?pointer=" + pointerID
 }
 
 // renderedNames returns the names of all rendered configs.

@@ -1,0 +1,147 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/vincent-petithory/dataurl"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// accepting is what the real Ignition sends that reads a spec version and those before it.
+func accepting(version string) string {
+	return "application/vnd.coreos.ignition+json;version=" + version + ", */*;q=0.1"
+}
+
+var _ = Describe("A host's Ignition", func() {
+	var w *world
+	var s *site
+	BeforeEach(func() {
+		w = newWorld()
+		w.addRecord(pointerID, "machine-0", hashOf(token))
+		w.addOverlay("machine-0", w.addRenderedOf("infra", "infra", nil), life)
+		s = serve(w, short)
+	})
+	ask := func(target string, accept ...string) (reply, []byte) {
+		GinkgoHelper()
+		return s.askWith(http.MethodGet, target, token, http.Header{"Accept": accept})
+	}
+
+	DescribeTable("is answered in the newest version that it and the server know", func(version string, accept ...string) {
+		response, body := ask(configPath, accept...)
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+		Expect(response.Header.Get("Vary")).To(Equal("Accept"))
+		entry, overlay := parts(body)
+		Expect(string(overlay)).To(HavePrefix(`{"ignition":{"version":"` + version + `"}`))
+
+		By("with bytes that have the hash which it was told")
+		response, packed := ask(*entry.Source, accept...)
+		Expect(response.Header.Get("Vary")).To(Equal("Accept"))
+		plain := unpack(packed)
+		Expect(string(plain)).To(HavePrefix(`{"ignition":{"version":"` + version + `"}`))
+		Expect(entry.Verification.Hash).To(HaveValue(Equal(hashFor(plain))))
+		Expect(response.Header.Get("ETag")).To(ContainSubstring(strings.TrimPrefix(*entry.Verification.Hash, "sha512-")))
+	},
+		Entry("nothing said: the newest", "3.5.0"),
+		Entry("anything, as curl says", "3.5.0", "*/*"),
+		Entry("Ignition without a version", "3.5.0", "application/vnd.coreos.ignition+json"),
+		Entry("3.1", "3.1.0", accepting("3.1.0")),
+		Entry("3.2", "3.2.0", accepting("3.2.0")),
+		Entry("3.3", "3.3.0", accepting("3.3.0")),
+		Entry("3.4", "3.4.0", accepting("3.4.0")),
+		Entry("3.5", "3.5.0", accepting("3.5.0")),
+		Entry("what Ignition 2.27 sends", "3.5.0", "application/vnd.coreos.ignition+json;version=3.6.0, */*;q=0.1"),
+		Entry("a patch version", "3.3.0", accepting("3.3.7")),
+		Entry("an experimental version", "3.5.0", accepting("3.7.0-experimental")),
+		Entry("several versions", "3.4.0", "application/vnd.coreos.ignition+json;version=2.4.0, application/vnd.coreos.ignition+json; version=\"3.4.0\"; q=0.5"),
+		Entry("several headers", "3.4.0", accepting("3.2.0"), accepting("3.4.0")),
+		Entry("one version that it does not want", "3.2.0", "application/vnd.coreos.ignition+json;version=3.4.0;q=0, "+accepting("3.2.0")),
+		Entry("a browser", "3.5.0", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"),
+	)
+
+	It("that reads 3.0 and could send no token on gets all in one answer", func() {
+		response, body := ask(configPath, accepting("3.0.0"))
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+		merge := parse(body).Ignition.Config.Merge
+		Expect(merge).To(HaveLen(2))
+		inline, err := dataurl.DecodeString(*merge[0].Source)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(merge[0].Verification.Hash).To(HaveValue(Equal(hashFor(inline.Data))))
+		_, packed := ask(renderedPath(w), accepting("3.0.0"))
+		Expect(unpack(packed)).To(Equal(inline.Data))
+		Expect(string(body)).NotTo(ContainSubstring(token))
+	})
+
+	DescribeTable("that can never read the answer is told so for good, and nothing is written", func(accept string) {
+		w.set(func() { clear(w.overlays) })
+		response, body := ask(configPath, accept)
+		Expect(response.StatusCode).To(Equal(http.StatusNotAcceptable), string(body))
+		word, message := problem(body)
+		Expect(word).To(Equal("NotAcceptable"))
+		Expect(message).To(ContainSubstring("3.0.0 to 3.5.0"))
+		Expect(w.requests()).To(BeZero())
+	},
+		Entry("what Ignition 0.35 sends", "application/vnd.coreos.ignition+json;version=2.4.0, application/vnd.coreos.ignition+json;version=1;q=0.5, */*;q=0.1"),
+		Entry("a version to come", accepting("4.0.0")),
+		Entry("no version", accepting("banana")),
+		Entry("a version with too many digits", accepting("3.99999999999999999999")),
+		Entry("another type", "text/html"),
+		Entry("nothing", ""),
+		Entry("noise", ";;,=,q=;version"),
+	)
+
+	It("that is too old for its pool's configuration is told what it lacks, and boots when that is gone", func() {
+		w.addOverlay("machine-0", w.addRendered("infra", "infra"), life) // has kernel arguments
+		reads := w.renderedReads()
+		for range 3 {
+			response, body := ask(configPath, accepting("3.2.0"))
+			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), "its MachineConfigs may still change")
+			word, message := problem(body)
+			Expect(word).To(Equal("IgnitionTooOld"))
+			Expect(message).To(And(ContainSubstring("rendered MachineConfig default/rendered-infra-"),
+				ContainSubstring("kernelArguments.shouldExist: spec version 3.2.0")))
+		}
+		Expect(w.renderedReads()-reads).To(Equal(1), "that it can't be said is found out once")
+		Expect(figure(s, "poolboot_config_server_ignition_too_old_total", map[string]string{"version": "3.2.0"})).To(BeEquivalentTo(3))
+		Expect(s.logged()).To(ContainSubstring("kernelArguments.shouldExist"))
+
+		By("while hosts with a newer one boot")
+		response, _ := ask(configPath, accepting("3.3.0"))
+		Expect(response.StatusCode).To(Equal(http.StatusOK))
+
+		w.addOverlay("machine-0", w.addRenderedOf("infra", "infra", nil), life)
+		response, _ = ask(configPath, accepting("3.2.0"))
+		Expect(response.StatusCode).To(Equal(http.StatusOK))
+	})
+
+	It("that is too old for its machine's overlay is told what it lacks, and no word of the rest", func() {
+		w.set(func() {
+			overlay := w.overlays["machine-0"]
+			overlay.Ignition = []byte(strings.Replace(overlayJSON, `"storage":{`, `"storage":{"luks":[{"name":"a","device":"/dev/a"}],`, 1))
+			overlay.Version += "-changed"
+			w.overlays["machine-0"] = overlay
+		})
+		response, body := ask(configPath, accepting("3.1.0"))
+		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+		_, message := problem(body)
+		Expect(message).To(And(ContainSubstring("overlay of PoolbootConfig default/machine-0"), ContainSubstring("storage.luks")))
+		Expect(string(body) + s.logged()).NotTo(ContainSubstring(secretInOverlay))
+	})
+
+	It("has its pool's bytes made once for each version, and dropped in all of them", func() {
+		path := renderedPath(w)
+		for range 2 {
+			for _, version := range ignition.VersionsWritten {
+				response, _ := ask(path, accepting(version))
+				Expect(response.StatusCode).To(Equal(http.StatusOK))
+			}
+		}
+		Expect(w.renderedReads()).To(Equal(len(ignition.VersionsWritten)))
+		s.handler.RenderedChanged(types.NamespacedName{Namespace: "default", Name: w.overlays["machine-0"].Configuration})
+		Expect(cachedBytes(s)).To(BeZero())
+	})
+})
