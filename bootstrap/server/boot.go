@@ -131,6 +131,9 @@ func (s *Server) lookForBoot(ctx context.Context, record Record, version string,
 	if overlay.Expires.Sub(s.opts.Now()) <= minCredentialLife {
 		return nil, "the join credential in the machine's overlay is about to end and not renewed", nil
 	}
+	if overlay.CredentialID != "" && overlay.CredentialID == record.UsedCredential {
+		return nil, "the join credential in the machine's overlay has got its one certificate, and another one is not made", nil
+	}
 	name := types.NamespacedName{Namespace: record.Namespace, Name: overlay.Configuration}
 	pool, err := s.lookForRendered(ctx, name, version, changed)
 	if err != nil || pool == nil {

@@ -93,6 +93,23 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.requests()).To(Equal(1))
 	})
 
+	It("does not get a join credential that was used, but a new one", func() {
+		w.addOverlay("machine-0", name, life)
+		w.set(func() {
+			used := w.overlays["machine-0"]
+			used.CredentialID = "abcdef"
+			w.overlays["machine-0"], w.records[pointerID][0].UsedCredential = used, "abcdef"
+		})
+		s := serve(w, long)
+		w.onRequest = func() {
+			w.addOverlay("machine-0", name, life)
+			s.handler.OverlayChanged("machine-0")
+		}
+		response, body := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+		Expect(w.requests()).To(Equal(1))
+	})
+
 	It("is not served a rendered config whose content was changed under its name", func() {
 		w.addOverlay("machine-0", name, life)
 		w0 := w.renderedNames()[0]

@@ -24,6 +24,9 @@ type Record struct {
 	// came from; empty for the host of a Machine.
 	Enrolment, EnrolledFrom string
 
+	// UsedCredential is the ID of the join credential that has got its one certificate; a host that asks needs another one.
+	UsedCredential string
+
 	// Troubled says that the boot failed, or waits for something that has not come: asking again has it tried again.
 	Troubled bool
 
@@ -83,6 +86,9 @@ type Overlay struct {
 
 	// Expires is when the join credential in the overlay ends.
 	Expires time.Time
+
+	// CredentialID is the ID of that credential.
+	CredentialID string
 
 	// Version changes whenever the overlay does.
 	Version string

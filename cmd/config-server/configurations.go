@@ -43,6 +43,7 @@ func overlayOf(secret *corev1.Secret) (*server.Overlay, error) {
 		Ignition:      secret.Data[bootstrapv1.OverlayKey],
 		Configuration: secret.Annotations[bootstrapv1.OverlayConfigurationAnnotation],
 		Expires:       expires,
+		CredentialID:  secret.Annotations[bootstrapv1.CredentialIDAnnotation],
 		Version:       string(secret.UID) + "/" + secret.ResourceVersion,
 	}, nil
 }

@@ -43,6 +43,10 @@ func (r records) ByPointerID(ctx context.Context, id string) ([]server.Record, e
 func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 	boot := config.Status.Boot
 	prepared := meta.FindStatusCondition(config.Status.Conditions, bootstrapv1.BootPreparedCondition)
+	used := ""
+	if boot.Certificate != nil {
+		used = boot.Certificate.CredentialID
+	}
 	return server.Record{
 		NamespacedName: client.ObjectKeyFromObject(config),
 		UID:            config.UID,
@@ -52,6 +56,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		ServedTime:     timeOf(boot.ServedTime),
 		Enrolment:      config.Annotations[bootstrapv1.EnrolmentAnnotation],
 		EnrolledFrom:   config.Annotations[bootstrapv1.EnrolledFromAnnotation],
+		UsedCredential: used,
 		Troubled:       prepared != nil && prepared.Status == metav1.ConditionFalse,
 		Pending:        pending(prepared),
 	}

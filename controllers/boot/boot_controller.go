@@ -165,7 +165,7 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 			return nothing
 		}
 		return inlineUpkeep
-	case boot.RequestedTime != nil && (boot.PreparedTime == nil || boot.RequestedTime.After(boot.PreparedTime.Time)):
+	case hasAsked(config):
 		return preparation
 	case boot.PreparedTime != nil && boot.CredentialID != "" && nodeIsGone(config):
 		return preparation
@@ -178,6 +178,12 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 	default:
 		return nothing
 	}
+}
+
+// hasAsked says whether a host asked the config server since the last boot was prepared.
+func hasAsked(config *bootstrapv1.PoolbootConfig) bool {
+	boot := config.Status.Boot
+	return boot.RequestedTime != nil && (boot.PreparedTime == nil || boot.RequestedTime.After(boot.PreparedTime.Time))
 }
 
 // nodeIsGone says whether the Node that was made for a config does not exist any more.

@@ -106,6 +106,25 @@ var _ = Describe("A host that asks for its configuration", func() {
 			Expect(w.config(ctx).Status.Boot.CredentialID).NotTo(Equal(first.Boot.CredentialID))
 		})
 
+		It("gets a new credential for one that has got its certificate, and the old one is deleted", func(ctx SpecContext) {
+			w := s.world()
+			Expect(w.ask(ctx)).To(BeZero())
+			first := w.config(ctx).Status.Boot
+			change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
+				c.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{CredentialID: first.CredentialID, PublicKeySHA256: "of-the-key"}
+				conditions.Set(c, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.NodeMissingReason})
+			})
+			Expect(w.reconcile(ctx)).To(BeZero())
+			Expect(w.config(ctx).Status.Boot.CredentialID).To(Equal(first.CredentialID), "it has not asked again")
+			Expect(w.ask(ctx)).To(BeZero())
+			expectPrepared(ctx, w, machineName)
+			second := w.config(ctx).Status.Boot.CredentialID
+			Expect(second).NotTo(Equal(first.CredentialID))
+			Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.CredentialIDAnnotation, second))
+			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.config(ctx).Status.Boot.CredentialID).To(Equal(second), "which is not used")
+		})
+
 		It("boots with what its pool has become, and the Node says so", func(ctx SpecContext) {
 			w := s.world()
 			Expect(w.ask(ctx)).To(BeZero())

@@ -16,7 +16,7 @@ import (
 // crash kept from being recorded has to go, and the one that is replaced with it: a host that asks anew uses neither.
 func (r *Reconciler) ensureCredential(ctx context.Context, s *scope) (err error) {
 	recorded := s.config.Status.Boot.CredentialID
-	if s.otherHost { // which may still have it
+	if s.otherHost || hasAsked(s.config) && join.IsUsed(s.config) { // which may still have it, or that can get nothing any more
 		recorded = ""
 	}
 	if s.credential, err = join.EnsureCredential(ctx, s.workload, s.owner(), recorded, join.Life); err != nil {

@@ -26,6 +26,9 @@ func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, err
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if left != "" && join.IsUsed(s.config) { // the next host has the same credential, and another key
+		phases = append(phases, r.forgetCertificate)
+	}
 	if !conditions.IsTrue(s.config, bootstrapv1.BootPreparedCondition) || nodeIsGone(s.config) || left != "" {
 		phases = append(phases,
 			r.choosePool,
@@ -41,6 +44,11 @@ func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, err
 		return result, err
 	}
 	return comeBack(s, result), nil
+}
+
+// forgetCertificate lets the credential of a data Secret, which can't be made anew, get a certificate once more.
+func (r *Reconciler) forgetCertificate(ctx context.Context, s *scope) error {
+	return r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) { config.Status.Boot.Certificate = nil })
 }
 
 // restoreCredential makes the credential anew from the data Secret, which a host may boot with at any time, when it ended

@@ -82,6 +82,21 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		Entry("when its image is written", bmov1alpha1.StateProvisioned),
 	)
 
+	It("may get a certificate once more when it was wiped, for the credential in its data Secret is the same", func(ctx SpecContext) {
+		w := s.world()
+		granted := &bootstrapv1.GrantedCertificate{CredentialID: "abcdef", PublicKeySHA256: "of-the-key"}
+		_, err := w.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.Certificate = granted })
+		_, err = w.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.config(ctx).Status.Boot.Certificate).To(Equal(granted))
+		change(ctx, w.management, s.host, func(h *bmov1alpha1.BareMetalHost) { h.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning })
+		_, err = w.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.config(ctx).Status.Boot.Certificate).To(BeNil())
+	})
+
 	It("may ask for its certificate whenever it boots", func(ctx SpecContext) {
 		s.metal3Machine.SetAnnotations(nil)
 		w := s.world()

@@ -35,6 +35,7 @@ func (r *Reconciler) storeOverlay(ctx context.Context, s *scope) error {
 		WithAnnotations(map[string]string{
 			bootstrapv1.OverlayExpiresAnnotation:       s.credential.Expires.UTC().Format(time.RFC3339),
 			bootstrapv1.OverlayConfigurationAnnotation: s.configuration,
+			bootstrapv1.CredentialIDAnnotation:         s.credential.ID,
 		}).
 		WithData(map[string][]byte{bootstrapv1.OverlayKey: content})
 	if err := r.Client.Apply(ctx, secret, fieldOwner, client.ForceOwnership); err != nil {

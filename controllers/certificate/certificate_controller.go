@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
@@ -39,6 +41,7 @@ const (
 )
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -150,11 +153,23 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 	if err != nil {
 		return false, err
 	}
-	f, err := r.gather(ctx, live, cluster, key, request)
+	var (
+		f       *facts
+		verdict verdict
+		why     string
+	)
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if f, err = r.gather(ctx, live, cluster, key, request); err != nil || f == nil {
+			return err
+		}
+		if verdict, why = decide(*f); verdict == approve {
+			return r.grant(ctx, f)
+		}
+		return nil
+	})
 	if err != nil || f == nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	verdict, why := decide(*f)
 	condition := certificatesv1.CertificateSigningRequestCondition{Status: corev1.ConditionTrue, Message: why}
 	event, kind := bootstrapv1.EventRequestApproved, corev1.EventTypeNormal
 	switch verdict {
@@ -178,6 +193,19 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 	// With the request as related object, or the recorder would count events on two requests as one that came twice.
 	r.Recorder.Eventf(f.config, request, kind, event, "Decide", "CertificateSigningRequest %s: %s", request.Name, why)
 	return false, nil
+}
+
+// grant puts on record what a credential is used for. That comes before the approval: of two requests made at the same time,
+// or after a crash in between, one can be approved.
+func (r *Reconciler) grant(ctx context.Context, f *facts) error {
+	if join.IsUsed(f.config) {
+		return nil
+	}
+	before := f.config.DeepCopy()
+	f.config.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{
+		CredentialID: f.config.Status.Boot.CredentialID, PublicKeySHA256: keyOf(f.request),
+	}
+	return r.Client.Status().Patch(ctx, f.config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // gather reads what a verdict rests on; nil when the credential is no longer on record.

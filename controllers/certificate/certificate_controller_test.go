@@ -3,6 +3,7 @@ package certificate
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -15,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -35,7 +37,7 @@ var _ = Describe("The approver", func() {
 		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme} {
 			Expect(add(scheme)).To(Succeed())
 		}
-		management := fake.NewClientBuilder().WithScheme(scheme).WithObjects(newConfig())
+		management := fake.NewClientBuilder().WithScheme(scheme).WithObjects(newConfig()).WithStatusSubresource(&bootstrapv1.PoolbootConfig{})
 		for _, pool := range pools() {
 			management.WithObjects(&pool)
 		}
@@ -85,6 +87,32 @@ var _ = Describe("The approver", func() {
 		Expect(workload.Create(ctx, newNode())).To(Succeed())
 		reconcile()
 		Expect(verdictOn("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
+	})
+
+	It("approves one key for a credential, also when the kubelet asks again, and denies every other", func() {
+		own, again, other := newRequest(), newRequest(), newRequest()
+		again.Name, again.Spec.Request, other.Name = "node-csr-2", own.Spec.Request, "node-csr-3"
+		world(newNode(), own, again, other)
+		reconcile()
+		Expect(verdictOn("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
+		Expect(verdictOn("node-csr-2")).To(Equal(certificatesv1.CertificateApproved), "a kubelet that restarted keeps its key")
+		Expect(verdictOn("node-csr-3")).To(Equal(certificatesv1.CertificateDenied))
+	})
+
+	It("has on record what it is about to approve", func() {
+		request := newRequest()
+		world(newNode(), request)
+		workload = interceptor.NewClient(workload.(client.WithWatch), interceptor.Funcs{
+			SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+				return errors.New("the manager is killed here")
+			},
+		})
+		r.ClusterCache = clustercache.NewFakeClusterCache(workload, client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName)
+		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: config})
+		Expect(err).To(MatchError(ContainSubstring("killed here")))
+		recorded := &bootstrapv1.PoolbootConfig{}
+		Expect(r.Client.Get(ctx, config, recorded)).To(Succeed())
+		Expect(recorded.Status.Boot.Certificate).To(HaveValue(Equal(bootstrapv1.GrantedCertificate{CredentialID: tokenID, PublicKeySHA256: keyOf(request)})))
 	})
 
 	It("leaves requests of other credentials alone", func() {

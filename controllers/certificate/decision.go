@@ -54,11 +54,15 @@ func isOurs(request *certificatesv1.CertificateSigningRequest, credentialID stri
 
 // decide says what is to become of a request and why. The one certificate that a join credential can get is that of a
 // kubelet, for the Node that was made beforehand for its Machine, while that Node stands in its pool. A request for
-// another Node is denied; one that is only early waits.
+// another Node, or with another key than the first, is denied; one that is only early waits.
 func decide(f facts) (verdict, string) {
 	name, err := kubeletOf(f.request)
 	if err != nil {
 		return deny, "a join credential is for a kubelet's client certificate only: " + err.Error()
+	}
+	if other := f.config.Status.Boot.Certificate; join.IsUsed(f.config) && other.PublicKeySHA256 != keyOf(f.request) {
+		return deny, fmt.Sprintf("the credential has got its one certificate, for another key: somebody else has the credential, or the host lost its disk; "+
+			"delete the Machine of PoolbootConfig %s, its replacement gets a new one", f.config.Name)
 	}
 	recorded := f.config.Status.Node
 	if recorded == nil {

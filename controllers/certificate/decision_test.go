@@ -113,6 +113,12 @@ var _ = Describe("A certificate signing request made with a join credential", fu
 			f.node.Labels = map[string]string{poolv1.NodeRoleLabelPrefix + "edge": ""}
 		}),
 		Entry("a Node in two pools", wait, asked(), func(f *facts) { f.node.Labels[poolv1.NodeRoleLabelPrefix+"edge"] = "" }),
+		Entry("another key than the one that the credential was used for", deny, asked(), func(f *facts) {
+			f.config.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{CredentialID: tokenID, PublicKeySHA256: "other"}
+		}),
+		Entry("another key than an earlier credential was used for", approve, asked(), func(f *facts) {
+			f.config.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{CredentialID: "zzzzzz", PublicKeySHA256: "other"}
+		}),
 		Entry("a person", deny, asked(func(r *x509.CertificateRequest) { r.Subject.CommonName = "admin" }), func(*facts) {}),
 		Entry("no name", deny, asked(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix }), func(*facts) {}),
 		Entry("a group of masters", deny, asked(func(r *x509.CertificateRequest) {

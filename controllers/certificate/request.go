@@ -1,7 +1,9 @@
 package certificate
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 
@@ -20,6 +22,16 @@ var kubeletUsages = []certificatesv1.KeyUsage{
 	certificatesv1.UsageDigitalSignature,
 	certificatesv1.UsageKeyEncipherment,
 	certificatesv1.UsageClientAuth,
+}
+
+// keyOf returns the SHA-256, in hex, of the public key that a request is for; "" when it can't be read.
+func keyOf(request *certificatesv1.CertificateSigningRequest) string {
+	wanted, err := parse(request.Spec.Request)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(wanted.RawSubjectPublicKeyInfo)
+	return hex.EncodeToString(sum[:])
 }
 
 // parse reads a PEM certificate request.

@@ -80,6 +80,29 @@ var _ = Describe("What a host is given", Ordered, func() {
 			Should(Equal("Approved AutoApproved"), "kube-controller-manager approves, but only a Node's renewal of its own")
 	}, SpecTimeout(3*time.Minute))
 
+	It("gets it one certificate: who comes second is denied, that is told, and the host gets another credential", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 0)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		switchedOff(ctx, t, config)
+		pointer := t.Pointer(ctx, config)
+		Eventually(ctx, answer).WithArguments(pointer).Should(Equal(200))
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
+		first := stolen(ctx, config)
+		own := "system:node:" + config.Status.Node.Name
+		for _, become := range []string{"Approved " + certificate.ApprovedReason, "Denied " + certificate.DeniedReason} {
+			Eventually(ctx, decision).WithArguments(ask(ctx, clientOf(first), certificatesv1.KubeAPIServerClientKubeletSignerName, own, "system:nodes")).
+				Should(Equal(become))
+		}
+		Eventually(ctx, eventsOf(ctx, config, bootstrapv1.EventRequestDenied)).Should(ConsistOf(ContainSubstring("one certificate")))
+
+		Eventually(ctx, answer).WithArguments(pointer).Should(Equal(200))
+		Expect(stolen(ctx, config).BearerToken).NotTo(Equal(first.BearerToken))
+		Eventually(ctx, func() error { return clientOf(first).List(ctx, &certificatesv1.CertificateSigningRequestList{}) }).
+			Should(Satisfy(apierrors.IsUnauthorized))
+	}, SpecTimeout(2*time.Minute))
+
 	It("is told nobody else", func(ctx SpecContext) {
 		var standing corev1.SecretList
 		Expect(lab.ManagementClient.List(ctx, &standing, client.MatchingFields{"type": string(clusterv1.ClusterSecretType)})).To(Succeed())

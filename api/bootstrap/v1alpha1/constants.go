@@ -30,7 +30,7 @@ const (
 	EnrolledFromAnnotation = "bootstrap.cluster.x-k8s.io/enrolled-from"
 )
 
-// CredentialIDAnnotation is on an inline data Secret and holds the ID of the join credential in it.
+// CredentialIDAnnotation is on inline data Secrets and overlay Secrets and holds the ID of the join credential in them.
 const CredentialIDAnnotation = "bootstrap.cluster.x-k8s.io/credential-id"
 
 // Overlay Secrets: the configuration of one machine, made when its host asks, in the config server's own namespace.

@@ -256,6 +256,23 @@ type BootStatus struct {
 	// credentialExpirationTime is when that token ends by itself.
 	// +optional
 	CredentialExpirationTime *metav1.Time `json:"credentialExpirationTime,omitempty"`
+
+	// certificate is what a join credential was used for. It can get one certificate.
+	// +optional
+	Certificate *GrantedCertificate `json:"certificate,omitempty"`
+}
+
+// GrantedCertificate is the one certificate that a join credential could get. It is on record before it is approved.
+type GrantedCertificate struct {
+	// credentialID is the public half of the bootstrap token that asked for it.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]{6}$`
+	CredentialID string `json:"credentialID"`
+	// publicKeySHA256 is the SHA-256, in hex, of the public key that it is for. A kubelet that starts again before it has its
+	// certificate asks with the same key, and may.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	PublicKeySHA256 string `json:"publicKeySHA256"`
 }
 
 // HostReference names the BareMetalHost behind a Machine.
