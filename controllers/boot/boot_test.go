@@ -116,6 +116,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 			})
 			Expect(w.reconcile(ctx)).To(BeZero())
 			Expect(w.config(ctx).Status.Boot.CredentialID).To(Equal(first.CredentialID), "it has not asked again")
+			change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { conditions.Delete(c, bootstrapv1.NodeInPoolCondition) })
 			Expect(w.ask(ctx)).To(BeZero())
 			expectPrepared(ctx, w, machineName)
 			second := w.config(ctx).Status.Boot.CredentialID
