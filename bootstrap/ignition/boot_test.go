@@ -5,11 +5,14 @@ import (
 	"compress/gzip"
 	"crypto/sha512"
 	"encoding/hex"
+	"encoding/json"
 	"encoding/pem"
 	"io"
 	"strings"
+	"testing"
 
 	"github.com/coreos/ignition/v2/config/v3_0"
+	"github.com/coreos/ignition/v2/config/v3_1/types"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/vincent-petithory/dataurl"
@@ -80,13 +83,12 @@ var _ = Describe("Boot", func() {
 	}
 	BeforeEach(func() {
 		var err error
-		boot.Overlay, err = ignition.PackOverlay([]byte(file(`"contents":{"source":"data:,hi"}`)), ignition.Version)
+		boot.Overlay, err = ignition.PackOverlay(parse(file(`"contents":{"source":"data:,hi"}`)))
 		Expect(err).NotTo(HaveOccurred())
 	})
 
 	It("merges the pool's configuration first, by hash and with the token, and the machine's own last", func() {
-		document, err := boot.Marshal()
-		Expect(err).NotTo(HaveOccurred())
+		document := boot.Marshal()
 		expectIgnitionReads(document)
 
 		config := parse(string(document))
@@ -103,8 +105,7 @@ var _ = Describe("Boot", func() {
 	})
 
 	It("packs an overlay whose files say all about their contents, so that none of it comes from the pool", func() {
-		document, err := boot.Marshal()
-		Expect(err).NotTo(HaveOccurred())
+		document := boot.Marshal()
 		overlay := parse(unpacked(*parse(string(document)).Ignition.Config.Merge[1].Source))
 		expectIgnitionReads([]byte(marshal(overlay)))
 		sum := sha512.Sum512([]byte("hi"))
@@ -113,17 +114,24 @@ var _ = Describe("Boot", func() {
 		Expect(contents.Verification.Hash).To(HaveValue(Equal("sha512-" + hex.EncodeToString(sum[:]))))
 	})
 
-	It("is the same every time", func() {
-		Expect(boot.Marshal()).To(Equal(must(boot.Marshal())))
+	It("is written in canonical form, whatever is in its parts", func() {
+		odd := boot
+		odd.Token, odd.PoolURL = `a"b\c`, "https://192.0.2.1/?a=<b>&c=é"
+		for _, b := range []ignition.Boot{boot, odd} {
+			var config types.Config
+			Expect(json.Unmarshal(b.Marshal(), &config)).To(Succeed())
+			Expect(config.Ignition.Config.Merge[0].Source).To(HaveValue(Equal(b.PoolURL)))
+			Expect(config.Ignition.Config.Merge[0].HTTPHeaders[0].Value).To(HaveValue(Equal("Bearer " + b.Token)))
+			Expect(canonical(b.Marshal())).To(Equal(string(b.Marshal())))
+		}
 	})
 
 	It("is of spec 3.0 and has both parts in it for a host whose references carry no token", func() {
-		overlay, err := ignition.PackOverlay([]byte(file(`"contents":{"source":"data:,hi"}`)), "3.0.0")
+		overlay, err := boot.Overlay.For("3.0.0")
 		Expect(err).NotTo(HaveOccurred())
-		document, err := ignition.Boot{
-			Version: "3.0.0", PoolURL: ignition.Inline(pool), PoolSHA512: boot.PoolSHA512, Token: boot.Token, Overlay: overlay,
-		}.Marshal()
-		Expect(err).NotTo(HaveOccurred())
+		old := ignition.Boot{Version: "3.0.0", PoolURL: ignition.Inline(pool), PoolSHA512: boot.PoolSHA512, Token: boot.Token, Overlay: overlay}
+		document := old.Marshal()
+		Expect(canonical(document)).To(Equal(string(document)))
 		config, report, err := v3_0.Parse(document)
 		Expect(err).NotTo(HaveOccurred(), report.String())
 		Expect(report.Entries).To(BeEmpty())
@@ -139,11 +147,74 @@ var _ = Describe("Boot", func() {
 		Expect(own.Storage.Files).To(HaveLen(1))
 	})
 
-	It("refuses an overlay that is no Ignition", func() {
-		_, err := ignition.PackOverlay([]byte("#!/bin/sh"), ignition.Version)
-		Expect(err).To(MatchError(ContainSubstring("overlay")))
+	It("takes one allocation", func() {
+		Expect(testing.AllocsPerRun(100, func() { boot.Marshal() })).To(BeNumerically("<=", 1))
+	})
+
+	It("refuses an overlay with a file that can't be read", func() {
+		_, err := ignition.PackOverlay(parse(file(`"contents":{"source":"data:,hi","compression":"gzip"}`)))
+		Expect(err).To(MatchError(And(ContainSubstring("overlay"), ContainSubstring("no gzip file"))))
+	})
+
+	DescribeTable("packs an overlay in the oldest version that can say it, for all hosts that read that or a newer one",
+		func(more, oldest string, newer ...string) {
+			packed, err := ignition.PackOverlay(parse(`{"ignition":{"version":"3.5.0"}` + more + `}`))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(packed.Unpack()).To(ContainSubstring(oldest))
+			for _, version := range newer {
+				Expect(packed.For(version)).To(Equal(packed))
+			}
+			for _, version := range ignition.VersionsWritten[:len(ignition.VersionsWritten)-len(newer)] {
+				_, err := packed.For(version)
+				if version == "3.0.0" && len(newer) == 5 {
+					Expect(err).NotTo(HaveOccurred())
+				} else {
+					Expect(err).To(BeAssignableToTypeOf(&ignition.VersionError{}))
+				}
+			}
+		},
+		Entry("what every version can say", `,"storage":{"files":[{"path":"/a"}]}`, "3.1.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0"),
+		Entry("LUKS", `,"storage":{"luks":[{"name":"a","device":"/dev/a"}]}`, "3.2.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0"),
+		Entry("kernel arguments", `,"kernelArguments":{"shouldExist":["a"]}`, "3.3.0", "3.3.0", "3.4.0", "3.5.0"),
+	)
+
+	DescribeTable("takes nothing for an overlay but what was packed, and does not quote it", func(damaged string) {
+		for _, version := range []string{"3.0.0", "3.5.0"} {
+			_, err := ignition.PackedOverlay(damaged).For(version)
+			Expect(err).To(MatchError(Not(ContainSubstring("secret"))))
+		}
+	},
+		Entry("nothing", ""),
+		Entry("Ignition that is not packed", `{"ignition":{"version":"secret"}}`),
+		Entry("another data URL", "data:,secret"),
+		Entry("a version that is none", "data:application/gzip;spec=secret;base64,"),
+	)
+
+	DescribeTable("does not quote an overlay that it can't unpack", func(damaged string) {
+		_, err := ignition.PackedOverlay(damaged).For("3.0.0")
+		Expect(err).To(MatchError(Not(ContainSubstring("secret"))))
+	},
+		Entry("no base64", "data:application/gzip;spec=3.1.0;base64,secret !"),
+		Entry("no gzip file", "data:application/gzip;spec=3.1.0;base64,c2VjcmV0"),
+	)
+
+	It("does not change the overlay that it packs, and unpacks it", func() {
+		overlay := parse(file(`"contents":{"source":"data:,hi"}`))
+		before := marshal(overlay)
+		packed, err := ignition.PackOverlay(overlay)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(marshal(overlay)).To(Equal(before))
+		Expect(packed.Unpack()).To(BeEquivalentTo(unpacked(string(packed))))
 	})
 })
+
+// canonical is a document as encoding/json writes it, with its keys in order.
+func canonical(document []byte) string {
+	GinkgoHelper()
+	var content any
+	Expect(json.Unmarshal(document, &content)).To(Succeed())
+	return string(must(json.Marshal(content)))
+}
 
 // unpacked is what a data URL of a gzip file holds.
 func unpacked(source string) string {

@@ -72,16 +72,20 @@ func appendObject(out []byte, v reflect.Value) (_ []byte, err error) {
 	return append(out, '}'), nil
 }
 
-// appendString writes a string. Most need no escapes.
+// appendString writes a string.
 func appendString(out []byte, s string) ([]byte, error) {
+	return append(appendEscaped(append(out, '"'), s), '"'), nil
+}
+
+// appendEscaped writes a string without its quotes. Most need no escapes.
+func appendEscaped(out []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			return appendOther(out, s)
+			quoted, _ := json.Marshal(s) // a string always encodes
+			return append(out, quoted[1:len(quoted)-1]...)
 		}
 	}
-	out = append(out, '"')
-	out = append(out, s...)
-	return append(out, '"'), nil
+	return append(out, s...)
 }
 
 func appendOther(out []byte, value any) ([]byte, error) {

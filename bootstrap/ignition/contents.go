@@ -39,6 +39,11 @@ func contentsOf(resource types.Resource, limit int64) ([]byte, error) {
 		}
 		return packed, nil
 	}
+	return unpacked(packed, limit)
+}
+
+// unpacked returns what a gzip file holds, at most limit bytes of it.
+func unpacked(packed []byte, limit int64) ([]byte, error) {
 	file, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return nil, fmt.Errorf("the contents are no gzip file, as compression says: %w", err)

@@ -30,27 +30,24 @@ func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http
 	if err != nil {
 		return err
 	}
-	overlay, err := s.packed.get(record.UID, ready.overlay, to.version)
+	overlay, err := ready.overlay.Packed.For(to.version)
 	if older := (*ignition.VersionError)(nil); errors.As(err, &older) {
 		return s.tooOld("the overlay of PoolbootConfig "+record.String(), older)
 	}
-	if err != nil { // not wrapped: it may quote the overlay
-		return unavailable(fmt.Errorf("the overlay of PoolbootConfig %s is no valid Ignition: delete its Secret; it is made anew", record.NamespacedName))
+	if err != nil {
+		return unavailable(fmt.Errorf("the overlay of PoolbootConfig %s is damaged: %w. Delete its Secret; it is made anew", record.NamespacedName, err))
 	}
 	poolURL := ready.pool.inline
 	if poolURL == "" {
 		poolURL = renderedURL(s.opts.ExternalURL, record.Namespace, ready.overlay.Configuration, to.pointerID)
 	}
-	body, err := ignition.Boot{
+	body := ignition.Boot{
 		Version:    to.version,
 		PoolURL:    poolURL,
 		PoolSHA512: ready.pool.sha512,
 		Token:      token,
 		Overlay:    overlay,
 	}.Marshal()
-	if err != nil {
-		return unavailable(err)
-	}
 	h := w.Header()
 	h.Set("Content-Type", ignitionType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))

@@ -124,13 +124,13 @@ var _ = Describe("A host that asks for its configuration", func() {
 		w.addOverlay("machine-0", name, life)
 		w.set(func() {
 			damaged := w.overlays["machine-0"]
-			damaged.Ignition = []byte(`{"ignition":{"version":"` + secretInOverlay + `"}}`)
+			damaged.Packed = `{"ignition":{"version":"` + secretInOverlay + `"}}`
 			w.overlays["machine-0"] = damaged
 		})
 		s := serve(w, short)
 		response, _ := s.get(configPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
-		Expect(s.logged()).To(And(ContainSubstring("is no valid Ignition"), Not(ContainSubstring(secretInOverlay))))
+		Expect(s.logged()).To(And(ContainSubstring("is damaged"), Not(ContainSubstring(secretInOverlay))))
 	})
 
 	It("is told to try again when its request can't be recorded, and is then recorded", func() {

@@ -36,7 +36,7 @@ var _ = Describe("A host's Ignition", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		Expect(response.Header.Get("Vary")).To(Equal("Accept"))
 		entry, overlay := parts(body)
-		Expect(string(overlay)).To(HavePrefix(`{"ignition":{"version":"` + version + `"}`))
+		Expect(string(overlay)).To(HavePrefix(`{"ignition":{"version":"3.1.0"}`), "every version after it reads this one")
 
 		By("with bytes that have the hash which it was told")
 		response, packed := ask(*entry.Source, accept...)
@@ -121,7 +121,7 @@ var _ = Describe("A host's Ignition", func() {
 	It("that is too old for its machine's overlay is told what it lacks, and no word of the rest", func() {
 		w.set(func() {
 			overlay := w.overlays["machine-0"]
-			overlay.Ignition = []byte(strings.Replace(overlayJSON, `"storage":{`, `"storage":{"luks":[{"name":"a","device":"/dev/a"}],`, 1))
+			overlay.Packed = packed(strings.Replace(overlayJSON, `"storage":{`, `"storage":{"luks":[{"name":"a","device":"/dev/a"}],`, 1))
 			overlay.Version += "-changed"
 			w.overlays["machine-0"] = overlay
 		})

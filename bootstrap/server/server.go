@@ -45,7 +45,6 @@ type Options struct {
 type Server struct {
 	opts      Options
 	rendered  *renderedBytes
-	packed    *packedOverlays
 	changes   *changes
 	recording *recording
 	writes    sync.WaitGroup // records still being written after their answer
@@ -62,7 +61,6 @@ func New(o Options) *Server {
 	return &Server{
 		opts:      o,
 		rendered:  newRenderedBytes(o.Rendered, o.Metrics),
-		packed:    newPackedOverlays(),
 		changes:   newChanges(),
 		recording: newRecording(o.Boots, o.Admissions, o.Now),
 	}
@@ -75,10 +73,7 @@ func enrolmentKey(name types.NamespacedName) string { return "enrolment/" + name
 func pointerKey(id string) string                   { return "pointer/" + id }
 
 // OverlayChanged tells the server that the overlay of a PoolbootConfig came, changed or went.
-func (s *Server) OverlayChanged(config types.UID) {
-	s.packed.drop(config)
-	s.changes.notify(overlayKey(config))
-}
+func (s *Server) OverlayChanged(config types.UID) { s.changes.notify(overlayKey(config)) }
 
 // RecordChanged tells the server that the PoolbootConfig of a pointer id came, changed or went.
 func (s *Server) RecordChanged(pointerID string) { s.changes.notify(pointerKey(pointerID)) }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 // Record is what the server needs to know of a PoolbootConfig.
@@ -78,8 +79,8 @@ type AdmissionRecorder interface {
 
 // Overlay is the configuration of one machine, made when its host asked.
 type Overlay struct {
-	// Ignition is the overlay as Ignition JSON. It holds the join credential.
-	Ignition []byte
+	// Packed is the overlay as it goes into an answer. It holds the join credential.
+	Packed ignition.PackedOverlay
 
 	// Configuration names the rendered config that the host is to boot with, in the PoolbootConfig's namespace.
 	Configuration string

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
@@ -198,7 +199,7 @@ func (w *world) addOverlay(config types.UID, rendered string, life time.Duration
 	w.set(func() {
 		w.version++
 		w.overlays[config] = server.Overlay{
-			Ignition:      []byte(overlayJSON),
+			Packed:        packed(overlayJSON),
 			Configuration: rendered,
 			Expires:       time.Now().Add(life),
 			Version:       strconv.Itoa(w.version),
@@ -211,6 +212,14 @@ func renderedPath(w *world) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return "/rendered/default/" + w.overlays["machine-0"].Configuration + "?pointer=" + pointerID
+}
+
+// packed packs an overlay as the manager does.
+func packed(overlay string) ignition.PackedOverlay {
+	GinkgoHelper()
+	packed, err := ignition.PackOverlay(parse([]byte(overlay)))
+	Expect(err).NotTo(HaveOccurred())
+	return packed
 }
 
 // renderedNames returns the names of all rendered configs.

@@ -68,6 +68,20 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(m.config.ManagedFields).To(ContainElement(HaveField("Manager", fieldOwner)))
 	})
 
+	It("asks for an overlay anew that a manager of another version made", func(ctx SpecContext) {
+		s, m := serve(), newMachine(ctx, "another-version")
+		secret := m.overlay()
+		secret.Data = map[string][]byte{"ignition": []byte(`{"ignition":{"version":"3.5.0"}}`)}
+		Expect(admin.Create(ctx, secret)).To(Succeed())
+		got := s.hold(ctx, m)
+		secret.Data = m.overlay().Data
+		Expect(admin.Update(ctx, secret)).To(Succeed())
+		var host answer
+		Eventually(got).Should(Receive(&host))
+		Expect(host.err).NotTo(HaveOccurred())
+		Expect(host.code).To(Equal(http.StatusOK), string(host.body))
+	})
+
 	It("goes on serving what it knows while the API server is down, and records again once it is back", func(ctx SpecContext) {
 		s, ready, waiting := serve(), newMachine(ctx, "outage-ready"), newMachine(ctx, "outage-waiting")
 		ready.prepare(ctx)

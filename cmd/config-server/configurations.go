@@ -12,6 +12,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
@@ -33,14 +34,20 @@ func (o overlays) Get(ctx context.Context, config types.UID) (*server.Overlay, e
 	return overlayOf(&secret)
 }
 
+// overlayOf reads an overlay Secret. One without a packed overlay was made by an older manager: it is as if it were not there, so
+// that it is asked for, and made anew.
 func overlayOf(secret *corev1.Secret) (*server.Overlay, error) {
+	packed := secret.Data[bootstrapv1.OverlayKey]
+	if len(packed) == 0 {
+		return nil, nil
+	}
 	expires, err := time.Parse(time.RFC3339, secret.Annotations[bootstrapv1.OverlayExpiresAnnotation])
 	if err != nil {
 		return nil, fmt.Errorf("overlay Secret %s/%s, annotation %s: %w. Delete the Secret; it is made anew",
 			secret.Namespace, secret.Name, bootstrapv1.OverlayExpiresAnnotation, err)
 	}
 	return &server.Overlay{
-		Ignition:      secret.Data[bootstrapv1.OverlayKey],
+		Packed:        ignition.PackedOverlay(packed),
 		Configuration: secret.Annotations[bootstrapv1.OverlayConfigurationAnnotation],
 		Expires:       expires,
 		CredentialID:  secret.Annotations[bootstrapv1.CredentialIDAnnotation],

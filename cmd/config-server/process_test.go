@@ -23,6 +23,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
 )
@@ -161,7 +162,14 @@ func (m *machine) renderedPath() string {
 // prepare makes the machine's overlay, as the manager does when its host has asked.
 func (m *machine) prepare(ctx context.Context) {
 	GinkgoHelper()
-	Expect(admin.Create(ctx, &corev1.Secret{
+	Expect(admin.Create(ctx, m.overlay())).To(Succeed())
+}
+
+func (m *machine) overlay() *corev1.Secret {
+	GinkgoHelper()
+	packed, err := ignition.PackOverlay(ignition.New())
+	Expect(err).NotTo(HaveOccurred())
+	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: ownNamespace, Name: "overlay-" + string(m.config.UID),
 			Labels: map[string]string{bootstrapv1.OverlayLabel: string(m.config.UID)},
@@ -170,6 +178,6 @@ func (m *machine) prepare(ctx context.Context) {
 				bootstrapv1.OverlayConfigurationAnnotation: m.rendered,
 			},
 		},
-		Data: map[string][]byte{bootstrapv1.OverlayKey: []byte(`{"ignition":{"version":"3.5.0"}}`)},
-	})).To(Succeed())
+		Data: map[string][]byte{bootstrapv1.OverlayKey: []byte(packed)},
+	}
 }

@@ -230,7 +230,7 @@ var _ = Describe("A host's deployment", func() {
 			}
 			Expect(w.credentials(ctx)).To(HaveLen(1))
 			Expect(config.Status.Boot.CredentialID).NotTo(Equal(before))
-			Expect(fileIn(w.overlays(ctx)[0].Data[bootstrapv1.OverlayKey], "/etc/poolboot/kubelet.env")).To(ContainSubstring("/" + otherHost + "/"))
+			Expect(fileIn(unpacked(w.overlays(ctx)[0]), "/etc/poolboot/kubelet.env")).To(ContainSubstring("/" + otherHost + "/"))
 		},
 		Entry("from the config server", "server"),
 		Entry("from its data Secret", "inline"),

@@ -43,7 +43,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 			Expect(w.node(ctx).Labels).To(HaveKeyWithValue(key, value))
 		}
 		Expect(w.config(ctx).Status.HostLabels).To(Equal(made))
-		Expect(string(w.overlays(ctx)[0].Data[bootstrapv1.OverlayKey])).To(ContainSubstring("kubelet.env"))
+		Expect(string(unpacked(w.overlays(ctx)[0]))).To(ContainSubstring("kubelet.env"))
 		Expect(w.hardwareWatched).To(BeTrue())
 	})
 

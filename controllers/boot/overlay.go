@@ -24,7 +24,7 @@ func (r *Reconciler) storeOverlay(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	content, err := ignition.Marshal(overlay)
+	content, err := ignition.PackOverlay(overlay)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (r *Reconciler) storeOverlay(ctx context.Context, s *scope) error {
 			bootstrapv1.OverlayConfigurationAnnotation: s.configuration,
 			bootstrapv1.CredentialIDAnnotation:         s.credential.ID,
 		}).
-		WithData(map[string][]byte{bootstrapv1.OverlayKey: content})
+		WithData(map[string][]byte{bootstrapv1.OverlayKey: []byte(content)})
 	if err := r.Client.Apply(ctx, secret, fieldOwner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("overlay Secret %s: %w", key, err)
 	}

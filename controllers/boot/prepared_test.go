@@ -63,10 +63,18 @@ func expectPrepared(ctx context.Context, w *world, nodeName string) {
 	Expect(overlay.Labels).To(HaveKeyWithValue(bootstrapv1.OverlayLabel, "uid-of-the-config"))
 	Expect(overlay.Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayConfigurationAnnotation, "rendered-edge-infra-1"))
 	Expect(overlay.Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayExpiresAnnotation, string(token.Data["expiration"])))
-	Expect(fileIn(overlay.Data[bootstrapv1.OverlayKey], "/etc/kubernetes/bootstrap-kubelet.conf")).To(And(
+	Expect(fileIn(unpacked(overlay), "/etc/kubernetes/bootstrap-kubelet.conf")).To(And(
 		ContainSubstring(string(token.Data["token-id"])+"."+string(token.Data["token-secret"])),
 		ContainSubstring("https://192.0.2.10:6443"),
 	))
+}
+
+// unpacked is the Ignition in an overlay Secret.
+func unpacked(overlay corev1.Secret) []byte {
+	GinkgoHelper()
+	raw, err := ignition.PackedOverlay(overlay.Data[bootstrapv1.OverlayKey]).Unpack()
+	Expect(err).NotTo(HaveOccurred())
+	return raw
 }
 
 // fileIn returns the contents of a file of an Ignition config.

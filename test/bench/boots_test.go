@@ -35,8 +35,8 @@ const (
 // a connection, asks for its configuration, follows it to the pool's bytes on the same connection and verifies their hash.
 // The peer is net/http's file server with the same two answers, in the same process as ours, in turn with it.
 //
-// Each boot is a machine's first: the server packs its overlay for it. Where hosts and server have a core each, it is the hosts' that is full: core-boots/s is what the server's own processor
-// time would allow on one core.
+// Where hosts and server have a core each, it is the hosts' that is full: core-boots/s is what the server's own processor time
+// would allow on one core.
 func BenchmarkBoots(b *testing.B) {
 	ontoCore(b, os.Getpid(), 1)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

@@ -47,13 +47,17 @@ func BenchmarkOverlay(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	unpacked, err := finished.Unpack()
+	if err != nil {
+		b.Fatal(err)
+	}
 	sideBySide(b, func() error {
 		_, err := overlay()
 		return err
-	}, func() error { return recode(finished) })
+	}, func() error { return recode(unpacked) })
 }
 
-func overlay() ([]byte, error) {
+func overlay() (ignition.PackedOverlay, error) {
 	of := pools()
 	config := &bootstrapv1.PoolbootConfig{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "infra-0", UID: "7d8f3f0a-3a64-4c5c-9c51-2f3f4b1f0001"},
@@ -72,15 +76,15 @@ func overlay() ([]byte, error) {
 		RenderedConfig: "rendered-infra-00000000000000000000000000000000",
 	})
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	made, err := join.Overlay(config, registration,
 		join.Cluster{Name: "bench", Server: "https://192.0.2.1:6443", CA: certificate().Certificate[0]},
 		join.Credential{ID: "abcdef", Secret: "0123456789abcdef", Expires: time.Now().Add(15 * time.Minute)})
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return ignition.Marshal(made)
+	return ignition.PackOverlay(made)
 }
 
 func recode(raw []byte) error {

@@ -189,12 +189,12 @@ func newMachine(size load) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := overlay()
+	packed, err := overlay()
 	if err != nil {
 		return nil, err
 	}
 	return &machine{
-		overlay: server.Overlay{Ignition: raw, Configuration: rendered.Name, Expires: time.Now().Add(24 * time.Hour), Version: "1"},
+		overlay: server.Overlay{Packed: packed, Configuration: rendered.Name, Expires: time.Now().Add(24 * time.Hour), Version: "1"},
 		rendered: poolv1.MachineConfig{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: rendered.Name, Labels: map[string]string{poolv1.RenderedForLabel: "infra"}},
 			Spec:       rendered.Spec,

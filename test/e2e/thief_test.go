@@ -81,7 +81,9 @@ func stolen(ctx context.Context, config *bootstrapv1.PoolbootConfig) *rest.Confi
 	GinkgoHelper()
 	standing := overlays(ctx, config)
 	Expect(standing).To(HaveLen(1))
-	overlay, err := ignition.Parse(standing[0].Data[bootstrapv1.OverlayKey])
+	raw, err := ignition.PackedOverlay(standing[0].Data[bootstrapv1.OverlayKey]).Unpack()
+	Expect(err).NotTo(HaveOccurred())
+	overlay, err := ignition.Parse(raw)
 	Expect(err).NotTo(HaveOccurred())
 	for _, file := range overlay.Storage.Files {
 		if file.Path == ignition.BootstrapKubeconfigPath {

@@ -47,8 +47,9 @@ const (
 	// OverlayConfigurationAnnotation names the rendered config that the host is to boot with.
 	OverlayConfigurationAnnotation = "bootstrap.cluster.x-k8s.io/configuration"
 
-	// OverlayKey is the key of the overlay's Ignition in the Secret.
-	OverlayKey = "ignition"
+	// OverlayKey is the key of the overlay in the Secret: Ignition, packed as the answer to the host carries it (a data URL of a
+	// gzip file).
+	OverlayKey = "packed"
 )
 
 // Condition types of a PoolbootConfig.
