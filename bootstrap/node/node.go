@@ -4,6 +4,7 @@
 package node
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -18,6 +19,13 @@ import (
 // WaitingForKubeletReason is the reason of the condition Ready=False that a Node has from the moment it is made
 // beforehand until its kubelet reports.
 const WaitingForKubeletReason = "PoolbootWaitingForKubelet"
+
+// WaitingForKubelet is the condition NodeInPool of a PoolbootConfig whose Node stands in a pool and whose kubelet has not been
+// Ready yet.
+func WaitingForKubelet(name, role string) metav1.Condition {
+	return metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.WaitingForKubeletReason,
+		Message: fmt.Sprintf("Node %s stands in pool %q, its kubelet is not Ready yet", name, role)}
+}
 
 // Input is all that a registration depends on.
 type Input struct {

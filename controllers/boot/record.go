@@ -16,6 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 )
@@ -72,6 +73,9 @@ func (r *Reconciler) finish(ctx context.Context, s *scope) error {
 		config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: now}
 		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionTrue,
 			Reason: bootstrapv1.BootPreparedReason, Message: message})
+		if !conditions.Has(config, bootstrapv1.NodeInPoolCondition) { // the node controller's, who would say the same next
+			conditions.Set(config, node.WaitingForKubelet(s.node.Name, s.pool.Spec.Role))
+		}
 	})
 	if err != nil {
 		return err

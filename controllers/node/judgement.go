@@ -63,7 +63,7 @@ func judge(f facts) judgement {
 		return judgement{}
 	case f.node == nil:
 		return no(bootstrapv1.NodeMissingReason, "Node %s does not exist: restart the kubelet on its host, which registers it anew, or delete the Machine", recorded.Name)
-	case recorded == nil && (!isOf(f.node, f.config) || isLeft(f.node, f.config)):
+	case recorded == nil && (!isOf(f.node, f.config) || isLeft(f.node, f.config) || isBeingPrepared(f)):
 		return judgement{}
 	}
 	if other := otherOwner(f); other != "" {
@@ -94,6 +94,12 @@ func judge(f facts) judgement {
 	}
 	j.node = changed(f.node, wanted)
 	return j
+}
+
+// isBeingPrepared says whether the boot controller has just made a Node, puts it on record next, and has its host wait until then.
+func isBeingPrepared(f facts) bool {
+	requested, prepared := f.config.Status.Boot.RequestedTime, f.config.Status.Boot.PreparedTime
+	return requested != nil && (prepared == nil || prepared.Before(requested)) && !util.IsNodeReady(f.node)
 }
 
 // isLeft says whether a Node of a BareMetalHost without a Machine is older than the host's record: the host was installed
@@ -144,7 +150,8 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 	case booted:
 		j.condition = no(bootstrapv1.NodeNotReadyReason, "Node %s is in pool %q and not Ready: see its conditions and the kubelet on its host", wanted.Name, role).condition
 	default:
-		j.condition = no(bootstrapv1.WaitingForKubeletReason, "Node %s stands in pool %q, its kubelet is not Ready yet", wanted.Name, role).condition
+		waiting := registration.WaitingForKubelet(wanted.Name, role)
+		j.condition = &waiting
 	}
 	return j
 }

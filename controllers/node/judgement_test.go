@@ -2,6 +2,7 @@ package node
 
 import (
 	"maps"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -138,6 +139,9 @@ func situation(changes ...any) facts {
 var _ = Describe("A Node's place in its pool", func() {
 	noNode := func(f *facts) { f.node = nil }
 	noRecord := func(config *bootstrapv1.PoolbootConfig) { config.Status.Node = nil }
+	beingPrepared := func(config *bootstrapv1.PoolbootConfig) {
+		config.Status.Boot = bootstrapv1.BootStatus{RequestedTime: &metav1.MicroTime{Time: time.Now()}}
+	}
 	annotated := func(owner string) func(*corev1.Node) {
 		return func(node *corev1.Node) { node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: owner} }
 	}
@@ -161,6 +165,9 @@ var _ = Describe("A Node's place in its pool", func() {
 		Entry("no Node", bootstrapv1.NodeMissingReason, noNode),
 		Entry("no Node was made yet", "", noNode, noRecord),
 		Entry("a Node that nobody made for the Machine", "", noRecord, annotated("")),
+		Entry("a Node that is being made, which is not on record yet", "", noRecord, beingPrepared),
+		Entry("a Node that is not on record and Ready", bootstrapv1.NodeReadyInPoolReason, noRecord, beingPrepared, ready),
+		Entry("a Node that was made before its record was lost", bootstrapv1.WaitingForKubeletReason, noRecord),
 		Entry("a Node made for another Machine", bootstrapv1.NodeNameTakenReason, annotated("site/other")),
 		Entry("a Node of another host", bootstrapv1.NodeNameTakenReason, bare, func(node *corev1.Node) { node.Spec.ProviderID = "metal3://site/host-4/m4" }),
 		Entry("labels of two pools", bootstrapv1.PoolConflictReason, labelled(role("infra", "edge"))),

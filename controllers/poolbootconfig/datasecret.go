@@ -72,17 +72,27 @@ func dataSecretMayStand(s *scope) bool {
 		s.machine != nil && s.machine.Spec.Bootstrap.DataSecretName != nil
 }
 
+// isFirstTry says whether a pointer is next and nothing speaks for a Secret that stands: then the try to make one tells.
+func isFirstTry(s *scope) bool {
+	missing := conditions.Get(s.before, bootstrapv1.DataSecretAvailableCondition)
+	return s.config.Spec.ConfigSource.Inline == nil && s.config.Status.Pool != "" && !dataSecretMayStand(s) && (missing == nil || !isTrouble(*missing))
+}
+
 // ensureDataSecret takes over the data Secret that stands, or makes it. It is only ever created: a host may hold what is in
 // it, so after a crash between any two writes the token is read back, never made anew.
 func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *metav1.Condition) (ctrl.Result, error) {
 	key := client.ObjectKeyFromObject(s.config)
 	secret := &corev1.Secret{}
-	err := r.APIReader.Get(ctx, key, secret)
+	if !isFirstTry(s) {
+		err := r.APIReader.Get(ctx, key, secret)
+		if err == nil {
+			return r.adopt(ctx, s, secret)
+		}
+		if !apierrors.IsNotFound(err) {
+			return ctrl.Result{}, err
+		}
+	}
 	switch {
-	case err == nil:
-		return r.adopt(ctx, s, secret)
-	case !apierrors.IsNotFound(err):
-		return ctrl.Result{}, err
 	case s.machine != nil && s.machine.Spec.Bootstrap.DataSecretName != nil:
 		conditions.Set(s.config, lostDataSecret(s))
 		return ctrl.Result{}, nil
@@ -94,14 +104,15 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 		conditions.Set(s.config, dataSecretMissing(undecided.Reason, "the pool is not decided: %s", undecided.Message))
 		return ctrl.Result{}, nil
 	}
-	secret, err = r.newDataSecret(ctx, s)
+	secret, err := r.newDataSecret(ctx, s)
 	if err == nil {
 		err = r.Client.Create(ctx, secret)
 	}
 	var reason *reasonError
 	switch {
 	case err == nil:
-		r.event(s.config, corev1.EventTypeNormal, bootstrapv1.EventDataSecretCreated, "CreateSecret", "Secret %s holds the bootstrap data", key.Name)
+		r.event(s.config, corev1.EventTypeNormal, bootstrapv1.EventDataSecretCreated, "CreateSecret", "Secret %s holds the bootstrap data: %s",
+			key.Name, conditions.GetMessage(s.config, bootstrapv1.PoolDecidedCondition))
 	case apierrors.IsAlreadyExists(err):
 		if err := r.APIReader.Get(ctx, key, secret); err != nil {
 			return ctrl.Result{}, err
@@ -173,7 +184,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret)
 				"Secret %s does not hold what was put into it (%s): delete the Machine, its replacement gets a new one", secret.Name, err))
 			return ctrl.Result{}, nil
 		}
-		if err := r.annotate(ctx, s, marks); err != nil {
+		if err := r.mark(ctx, s, marks); err != nil {
 			return ctrl.Result{}, err
 		}
 	}

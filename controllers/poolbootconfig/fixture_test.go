@@ -58,8 +58,10 @@ type site struct {
 	// writes counts those of the reconciler in either cluster; at the one of number failing, or at each that crashesAt
 	// lets not pass, the reconciler ends: before that is done or, when late is set, after it.
 	writes, failing int
-	crashesAt       func(client.Object) bool
-	late, crashed   bool
+	// reads counts what the reconciler asked the API server for instead of its cache.
+	reads         int
+	crashesAt     func(client.Object) bool
+	late, crashed bool
 
 	// cached is what the reconciler's cache has of the PoolbootConfig; nil when it has what stands.
 	cached *bootstrapv1.PoolbootConfig
@@ -72,8 +74,13 @@ func newSite(objects ...client.Object) *site {
 		WithStatusSubresource(&bootstrapv1.PoolbootConfig{}, &clusterv1.Cluster{}, &clusterv1.Machine{}, &poolv1.MachineConfigPool{}).
 		Build()
 	s.reconciler = &Reconciler{
-		Client:           interceptor.NewClient(s.Client.(client.WithWatch), s.faults()),
-		APIReader:        s.Client,
+		Client: interceptor.NewClient(s.Client.(client.WithWatch), s.faults()),
+		APIReader: interceptor.NewClient(s.Client.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				s.reads++
+				return c.Get(ctx, key, o, opts...)
+			},
+		}),
 		ClusterCache:     &connection{ClusterCache: clustercache.NewFakeClusterCache(s.workload, client.ObjectKey{Namespace: namespace, Name: clusterName}), site: s},
 		Recorder:         s.events,
 		ServerURL:        serverURL,

@@ -37,18 +37,20 @@ func (r *Reconciler) decidePool(ctx context.Context, s *scope) error {
 }
 
 // decide returns the role of the pool that a config's Machine belongs to, "" for none, and the condition that says why.
-// Once a Node was made, the record stands and the node controller keeps it.
+// Once a Node was made, the record stands and the node controller keeps it; the condition is about that as soon as the ground
+// for it is no longer what it was.
 func decide(config *bootstrapv1.PoolbootConfig, machineLabels map[string]string, pools []poolv1.MachineConfigPool) (string, metav1.Condition) {
 	decided := metav1.Condition{Type: bootstrapv1.PoolDecidedCondition, Status: metav1.ConditionTrue}
-	if config.Status.Node != nil && config.Status.Pool != "" {
-		decided.Reason = bootstrapv1.PoolRecordedReason
-		decided.Message = fmt.Sprintf("pool %q is recorded for Node %s", config.Status.Pool, config.Status.Node.Name)
-		return config.Status.Pool, decided
-	}
 	labels := map[string]string{}
 	maps.Copy(labels, config.Labels)
 	maps.Copy(labels, machineLabels) // the Machine's are the truth
 	role, why, err := pool.ForMachine(config.Spec.Pool, labels, pools)
+	mayStay := config.Spec.PoolRetention == bootstrapv1.RetainOnHost
+	if recorded := config.Status.Pool; config.Status.Node != nil && recorded != "" && (err != nil || role != recorded || mayStay) {
+		decided.Reason = bootstrapv1.PoolRecordedReason
+		decided.Message = fmt.Sprintf("pool %q is recorded for Node %s", recorded, config.Status.Node.Name)
+		return recorded, decided
+	}
 	if err != nil {
 		decided.Status, decided.Reason, decided.Message = metav1.ConditionFalse, poolErrorReason(err), err.Error()
 		return "", decided
@@ -62,7 +64,7 @@ func decide(config *bootstrapv1.PoolbootConfig, machineLabels map[string]string,
 	default:
 		decided.Message = fmt.Sprintf("pool %q, because no label of the Machine names another", role)
 	}
-	if config.Spec.PoolRetention == bootstrapv1.RetainOnHost {
+	if mayStay {
 		decided.Message += "; one that the host keeps comes first, once the host is known"
 	}
 	return role, decided

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels"
-	"sigs.k8s.io/cluster-api/util/paused"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -99,14 +98,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	log := ctrl.LoggerFrom(ctx).WithValues("Machine", klog.KObj(machine), "Cluster", klog.KObj(cluster))
 	ctx = ctrl.LoggerInto(ctx, log)
 
-	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, config, bootstrapv1.Finalizer); err != nil || added {
-		return ctrl.Result{}, err
+	if machine == nil && isComing(config) {
+		return ctrl.Result{}, nil
 	}
-	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, config); err != nil || isPaused || requeue {
-		return ctrl.Result{}, err
+	if mayLeaveTraces(config) {
+		if added, err := finalizers.EnsureFinalizer(ctx, r.Client, config, bootstrapv1.Finalizer); err != nil || added {
+			return ctrl.Result{}, err
+		}
 	}
-
 	s := &scope{config: config, before: config.DeepCopy(), machine: machine, cluster: cluster}
+	if isPaused, requeue, err := r.ensurePausedCondition(ctx, s); err != nil || isPaused || requeue {
+		return ctrl.Result{}, err
+	}
 	result, err := r.reconcile(ctx, s)
 	err = errors.Join(err, r.finish(ctx, s, err == nil))
 	if apierrors.IsConflict(err) {
@@ -167,7 +170,7 @@ func clusterNameOf(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machin
 
 // finish computes Ready and writes what changed in the status.
 func (r *Reconciler) finish(ctx context.Context, s *scope, observed bool) error {
-	if !slices.Contains(s.config.Finalizers, bootstrapv1.Finalizer) {
+	if !s.config.DeletionTimestamp.IsZero() && !slices.Contains(s.config.Finalizers, bootstrapv1.Finalizer) {
 		return nil // deleted
 	}
 	conditions.Set(s.config, ready(s.config))
@@ -189,11 +192,12 @@ func (r *Reconciler) event(config *bootstrapv1.PoolbootConfig, kind, reason, act
 
 // tell says by events what is new in the status: which pool was decided, and what this controller finds wrong.
 func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
-	if role := after.Status.Pool; role != "" && role != before.Status.Pool {
-		r.event(after, corev1.EventTypeNormal, bootstrapv1.EventPoolDecided, "Decide", "%s", conditions.GetMessage(after, bootstrapv1.PoolDecidedCondition))
-	}
-	if !conditions.IsTrue(before, bootstrapv1.DataSecretAvailableCondition) && conditions.IsTrue(after, bootstrapv1.DataSecretAvailableCondition) {
+	passed := !conditions.IsTrue(before, bootstrapv1.DataSecretAvailableCondition) && conditions.IsTrue(after, bootstrapv1.DataSecretAvailableCondition)
+	if passed {
 		metrics.Passed(after, timeline.Pending)
+	}
+	if role := after.Status.Pool; role != "" && role != before.Status.Pool && !passed { // else the event of the Secret says it
+		r.event(after, corev1.EventTypeNormal, bootstrapv1.EventPoolDecided, "Decide", "%s", conditions.GetMessage(after, bootstrapv1.PoolDecidedCondition))
 	}
 	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.DataSecretAvailableCondition} {
 		was, is := conditions.Get(before, kind), conditions.Get(after, kind)

@@ -4,7 +4,11 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
 // writeStatus writes every change of the status in one patch, so that Ready never stands before dataSecretName. The
@@ -22,16 +26,13 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// annotate writes annotations at once; changes of the status stay to be written.
-func (r *Reconciler) annotate(ctx context.Context, s *scope, annotations map[string]string) error {
+// mark writes annotations, and the finalizer if it is missing, at once; changes of the status stay to be written.
+func (r *Reconciler) mark(ctx context.Context, s *scope, annotations map[string]string) error {
 	written := s.before.DeepCopy()
-	if written.Annotations == nil {
-		written.Annotations = map[string]string{}
-	}
-	changed := false
+	changed := controllerutil.AddFinalizer(written, bootstrapv1.Finalizer)
 	for key, value := range annotations {
 		changed = changed || written.Annotations[key] != value
-		written.Annotations[key] = value
+		metav1.SetMetaDataAnnotation(&written.ObjectMeta, key, value)
 	}
 	if !changed {
 		return nil

@@ -145,7 +145,7 @@ var _ = Describe("A boot", func() {
 				}
 			}
 			return told, err
-		}).Should(ConsistOf(bootstrapv1.EventPoolDecided, bootstrapv1.EventDataSecretCreated, bootstrapv1.EventBootPrepared,
+		}).Should(ConsistOf(bootstrapv1.EventDataSecretCreated, bootstrapv1.EventBootPrepared,
 			bootstrapv1.EventNodeReady, bootstrapv1.EventTokenRevoked))
 	})
 
