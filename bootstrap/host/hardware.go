@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -26,7 +24,7 @@ func Hardware(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalHo
 	switch {
 	case err == nil && data.Spec.HardwareDetails != nil:
 		return data.Spec.HardwareDetails, HardwareFromData, nil
-	case err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
+	case err != nil && !isAbsent(err):
 		return nil, "", fmt.Errorf("HardwareData %s: %w", klog.KObj(bmh), err)
 	case bmh.Status.HardwareDetails != nil:
 		return bmh.Status.HardwareDetails, HardwareFromStatus, nil

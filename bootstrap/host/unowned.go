@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -14,7 +13,7 @@ import (
 // Metal3 names a Metal3Machine. The error is a *NotReadyError while the host is not being provisioned, or is another one's.
 func WithoutMachine(ctx context.Context, c client.Reader, key client.ObjectKey) (*Host, error) {
 	bmh := &bmov1alpha1.BareMetalHost{}
-	if err := c.Get(ctx, key, bmh); apierrors.IsNotFound(err) {
+	if err := c.Get(ctx, key, bmh); isAbsent(err) {
 		return nil, notReady("BareMetalHost %s does not exist", key)
 	} else if err != nil {
 		return nil, fmt.Errorf("BareMetalHost %s: %w", key, err)

@@ -12,9 +12,10 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
 )
 
-// SetupWithManager adds the controller to a manager.
+// SetupWithManager adds the controller to a manager. It begins to work when Metal3 is installed.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if r.Client == nil {
 		return errors.New("baremetalhost controller: Client must be set")
@@ -22,15 +23,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("baremetalhost-controller")
 	}
-	b := ctrl.NewControllerManagedBy(mgr).
+	controlled := ctrl.NewControllerManagedBy(mgr).
 		Named("baremetalhost").
 		For(&bmov1alpha1.BareMetalHost{}).
 		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(ofConfig)).
 		WithOptions(options)
-	return hostpool.Watches(ctx, b, r.Client, &bmov1alpha1.BareMetalHostList{}, func(object client.Object) bool {
+	controlled = hostpool.Watches(ctx, controlled, r.Client, &bmov1alpha1.BareMetalHostList{}, func(object client.Object) bool {
 		host, is := object.(*bmov1alpha1.BareMetalHost)
 		return is && asks(host)
-	}).Complete(r)
+	})
+	return served.Once(mgr, "baremetalhost", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error { return controlled.Complete(r) })
 }
 
 // ofConfig sends the host of a record.

@@ -22,10 +22,12 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
-// SetupWithManager adds the controller to a manager. Every object that a boot may wait for is watched.
+// SetupWithManager adds the controller to a manager. Every object that a boot may wait for is watched; Metal3's from when they
+// are installed on.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.OverlayNamespace == "" {
 		return errors.New("boot controller: Client, APIReader, ClusterCache and OverlayNamespace must be set")
@@ -39,7 +41,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Named("boot").
 		For(&bootstrapv1.PoolbootConfig{}, builder.WithPredicates(newNeed())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(workload.ConfigOfMachine)).
-		Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(r.hostToConfig)).
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.poolToConfigs),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToConfigs),
@@ -48,10 +49,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WatchesRawSource(r.ClusterCache.GetClusterSource("boot", r.clusterToConfigs)).
 		WithOptions(options).
 		Build(r)
-	r.watchHardware = sync.OnceValue(func() error {
-		return made.Watch(source.Kind(mgr.GetCache(), client.Object(&bmov1alpha1.HardwareData{}), handler.EnqueueRequestsFromMapFunc(r.hardwareToConfig)))
+	if err != nil {
+		return err
+	}
+	watch := func(object client.Object, configs handler.MapFunc) error {
+		return made.Watch(source.Kind(mgr.GetCache(), object, handler.EnqueueRequestsFromMapFunc(configs)))
+	}
+	r.watchHardware = sync.OnceValue(func() error { return watch(&bmov1alpha1.HardwareData{}, r.hardwareToConfig) })
+	return served.Once(mgr, "boot", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error {
+		return watch(&bmov1alpha1.BareMetalHost{}, r.hostToConfig)
 	})
-	return err
 }
 
 // newNeed lets through the PoolbootConfigs that came to need something or whose host asked again; not those whose status

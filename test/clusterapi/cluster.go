@@ -30,6 +30,9 @@ type ClusterOptions struct {
 	Workload *controlplane.ControlPlane
 	// Kubeconfig is what is in the Cluster's kubeconfig Secret. Left empty, it is the administrator's of Workload.
 	Kubeconfig []byte
+	// WithoutMetal3 leaves the Cluster without infrastructure of its own, as one is whose hosts are nobody's in the management
+	// cluster.
+	WithoutMetal3 bool
 	// Uninitialized leaves the control plane object without a word that it is initialised, until InitializeControlPlane.
 	Uninitialized bool
 }
@@ -45,21 +48,23 @@ func CreateCluster(ctx context.Context, c client.Client, options ClusterOptions)
 	if err := createControlPlane(ctx, c, options); err != nil {
 		return nil, err
 	}
-	infrastructure := &infrav1.Metal3Cluster{ObjectMeta: meta, Spec: infrav1.Metal3ClusterSpec{ControlPlaneEndpoint: endpoint}}
-	if err := c.Create(ctx, infrastructure); err != nil {
-		return nil, err
-	}
 	cluster := &clusterv1.Cluster{
 		ObjectMeta: meta,
 		Spec: clusterv1.ClusterSpec{
 			ControlPlaneEndpoint: endpoint,
-			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
-				APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Cluster", Name: options.Name,
-			},
 			ControlPlaneRef: clusterv1.ContractVersionedObjectReference{
 				APIGroup: builder.ControlPlaneGroupVersion.Group, Kind: builder.GenericControlPlaneKind, Name: options.Name,
 			},
 		},
+	}
+	if !options.WithoutMetal3 {
+		infrastructure := &infrav1.Metal3Cluster{ObjectMeta: meta, Spec: infrav1.Metal3ClusterSpec{ControlPlaneEndpoint: endpoint}}
+		if err := c.Create(ctx, infrastructure); err != nil {
+			return nil, err
+		}
+		cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+			APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Cluster", Name: options.Name,
+		}
 	}
 	if err := c.Create(ctx, cluster); err != nil {
 		return nil, err

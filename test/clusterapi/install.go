@@ -22,8 +22,7 @@ const (
 )
 
 // Install installs the CustomResourceDefinitions of Cluster API (with the generic control plane and bootstrap provider of
-// its own tests), Metal3 and Poolboot, and returns when the API server serves them all. Definitions that are there already
-// are updated.
+// its own tests) and Poolboot, and returns when the API server serves them all. Definitions that are there already are updated.
 func Install(ctx context.Context, cfg *rest.Config) error {
 	poolboot, err := moduleDir(ctx, poolbootModule)
 	if err != nil {
@@ -37,7 +36,6 @@ func Install(ctx context.Context, cfg *rest.Config) error {
 		Paths: []string{
 			filepath.Join(clusterAPI, "core", "config", "crd", "bases"),
 			filepath.Join(poolboot, "config", "crd", "bases"),
-			filepath.Join(poolboot, "test", "metal3", "crds"),
 		},
 		CRDs: []*apiextensionsv1.CustomResourceDefinition{
 			builder.GenericControlPlaneCRD.DeepCopy(),
@@ -46,6 +44,18 @@ func Install(ctx context.Context, cfg *rest.Config) error {
 		},
 		ErrorIfPathMissing: true,
 		MaxTime:            time.Minute,
+	})
+	return err
+}
+
+// InstallMetal3 installs those of Metal3 in the same way.
+func InstallMetal3(ctx context.Context, cfg *rest.Config) error {
+	poolboot, err := moduleDir(ctx, poolbootModule)
+	if err != nil {
+		return err
+	}
+	_, err = envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{
+		Paths: []string{filepath.Join(poolboot, "test", "metal3", "crds")}, ErrorIfPathMissing: true, MaxTime: time.Minute,
 	})
 	return err
 }

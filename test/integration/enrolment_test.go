@@ -37,8 +37,9 @@ const (
 // batch is an enrolment token of the pool infra, for hosts whose names start with the namespace's.
 type batch struct {
 	*tenant.Tenant
-	secret    *corev1.Secret
-	enrolment *poolv1.Enrolment
+	management client.Client
+	secret     *corev1.Secret
+	enrolment  *poolv1.Enrolment
 }
 
 // newBatch has the pool infra take hosts, and makes a token; change may change its Secret before.
@@ -53,7 +54,13 @@ func newBatch(ctx context.Context, t *tenant.Tenant, uses int, change ...string)
 	before := pool.DeepCopy()
 	pool.Spec.HostTemplate = template.Name
 	Expect(lab.ManagementClient.Patch(ctx, pool, client.MergeFrom(before))).To(Succeed())
-	b := &batch{Tenant: t, secret: &corev1.Secret{
+	return newToken(ctx, t, lab.ManagementClient, uses, change...)
+}
+
+// newToken makes a token for hosts that the pool infra takes already, in a management cluster.
+func newToken(ctx context.Context, t *tenant.Tenant, management client.Client, uses int, change ...string) *batch {
+	GinkgoHelper()
+	b := &batch{Tenant: t, management: management, secret: &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "edge", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}},
 		Type:       poolv1.EnrolmentTokenType,
 		StringData: map[string]string{
@@ -71,7 +78,7 @@ func newBatch(ctx context.Context, t *tenant.Tenant, uses int, change ...string)
 
 // ready reads the condition of the enrolment afresh.
 func (b *batch) ready(ctx context.Context) (string, error) {
-	if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(b.enrolment), b.enrolment); err != nil {
+	if err := b.management.Get(ctx, client.ObjectKeyFromObject(b.enrolment), b.enrolment); err != nil {
 		return "", client.IgnoreNotFound(err)
 	}
 	for _, c := range b.enrolment.Status.Conditions {

@@ -42,6 +42,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	took("control plane")
 
 	Expect(clusterapi.Install(ctx, plane.Config)).To(Succeed())
+	Expect(clusterapi.InstallMetal3(ctx, plane.Config)).To(Succeed())
 	took("custom resource definitions")
 
 	// The managers outlive BeforeSuite: its context ends with it.

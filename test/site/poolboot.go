@@ -135,7 +135,7 @@ func newDoor() (*door, error) {
 
 // startPoolboot installs Poolboot's namespace, ServiceAccounts, RBAC rules and webhooks, and starts its two programs; of a
 // site that takes over from another, the manager only.
-func (s *Site) startPoolboot(ctx context.Context, flags Flags) error {
+func (s *Site) startPoolboot(ctx context.Context) error {
 	objects, err := InstallSet(ctx, s.binDir)
 	if err != nil {
 		return err
@@ -173,12 +173,12 @@ func (s *Site) startPoolboot(ctx context.Context, flags Flags) error {
 		"--config-server-ca-file=" + caFile,
 		"--webhook-host=" + loopback.Host, "--webhook-port=" + portOf(webhook), "--webhook-cert-dir=" + certDir,
 		"--health-addr=" + managerHealth, "--diagnostics-address=" + managerMetrics, "--insecure-diagnostics",
-	}, flags.Manager...)}
+	}, s.options.Flags.Manager...)}
 	s.ConfigServer = &Program{name: "config-server", dir: s.dir, path: filepath.Join(s.binDir, "config-server"), health: configHealth, metrics: configMetrics, args: append([]string{
 		"--namespace=" + namespace,
 		"--bind-address=" + s.door.address, "--external-url=https://" + s.door.address, "--tls-cert-dir=" + certDir,
 		"--health-bind-address=" + configHealth, "--metrics-bind-address=" + configMetrics,
-	}, flags.ConfigServer...)}
+	}, s.options.Flags.ConfigServer...)}
 	for program, account := range map[*Program]string{s.Manager: "poolboot-manager", s.ConfigServer: "poolboot-config-server"} {
 		kubeconfig := filepath.Join(s.dir, program.name+".kubeconfig")
 		if err := writeAccountKubeconfig(ctx, s.Management, s.ManagementClient, account, kubeconfig); err != nil {
@@ -189,7 +189,7 @@ func (s *Site) startPoolboot(ctx context.Context, flags Flags) error {
 	if err := s.Manager.Start(ctx); err != nil {
 		return err
 	}
-	if err := clusterapi.InstallWebhooks(ctx, s.Management.Config, webhooks, "https://"+webhook, s.door.authority.PEM()); err != nil || s.heir {
+	if err := clusterapi.InstallWebhooks(ctx, s.Management.Config, webhooks, "https://"+webhook, s.door.authority.PEM()); err != nil || s.options.Predecessor != nil {
 		return err
 	}
 	return s.ConfigServer.Start(ctx)

@@ -43,6 +43,10 @@ type Flags struct {
 type Options struct {
 	// Hardware is what BareMetalHosts stand for. Nil: hosts that boot for real.
 	Hardware metal3.Hardware
+	// Neighbour is a site whose workload cluster and hosts this one uses too, from a management cluster of its own. Nil: none.
+	Neighbour *Site
+	// WithoutMetal3 leaves Metal3 and its kinds out until StartMetal3.
+	WithoutMetal3 bool
 	// Predecessor is the site that this one takes over from: to a management cluster of its own it gets that site's workload
 	// cluster and hosts, and the address and the certificate by which hosts know its config server. The config server is for
 	// the caller to start once the predecessor's has ended. Nil: nothing is taken over.
@@ -72,7 +76,8 @@ type Site struct {
 
 	dir       string
 	binDir    string
-	heir      bool // the workload cluster and the hosts are the predecessor's
+	options   Options
+	guest     bool // the workload cluster and the hosts are another site's
 	door      *door
 	core      *clusterapi.Core
 	simulator *metal3.Simulator
@@ -82,7 +87,7 @@ type Site struct {
 // Start sets up a site. Whatever was started is stopped again on error; the error says what to do.
 func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &Site{cancel: cancel}
+	s := &Site{options: options, cancel: cancel}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Stop())
@@ -102,46 +107,66 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	began := time.Now()
 	up := func(what string) { fmt.Fprintf(progress, "  %5.1f s  %s\n", time.Since(began).Seconds(), what) }
 
-	if before := options.Predecessor; before != nil {
-		s.heir, s.Workload, s.Hardware, s.door = true, before.Workload, before.Hardware, before.door
+	if other := cmp.Or(options.Predecessor, options.Neighbour); other != nil {
+		s.guest, s.Workload, s.Hardware = true, other.Workload, other.Hardware
+	}
+	if options.Predecessor != nil {
+		s.door = options.Predecessor.door
 	} else if s.door, err = newDoor(); err != nil {
 		return nil, err
 	}
 	if err := s.startClusters(ctx, options.Flags, up); err != nil {
 		return nil, err
 	}
-	standIns, err := s.logFile("cluster-api-and-metal3.log")
+	log, err := s.logFile("cluster-api.log")
 	if err != nil {
 		return nil, err
 	}
-	if s.core, err = clusterapi.Start(ctx, s.Management.Config, clusterapi.Options{Concurrency: options.Concurrency, Log: standIns}); err != nil {
+	if s.core, err = clusterapi.Start(ctx, s.Management.Config, clusterapi.Options{Concurrency: options.Concurrency, Log: log}); err != nil {
 		return nil, fmt.Errorf("start Cluster API: %w", err)
 	}
 	up("Cluster API's core: reconcilers and webhooks")
 	if s.Hardware == nil {
 		s.Hardware = &Hardware{ctx: ctx, dir: s.dir, binDir: s.binDir, log: options.Consoles, hosts: map[string]*host.Host{}, scrapped: map[string]bool{}}
 	}
-	hardware := options.Hardware
-	if hardware == nil {
-		hardware = s.Hardware
+	if !options.WithoutMetal3 {
+		if err := s.StartMetal3(ctx); err != nil {
+			return nil, err
+		}
+		up("Metal3 simulator")
 	}
-	s.simulator, err = metal3.Start(ctx, s.Management.Config, metal3.Options{
-		Hardware: hardware, Provisioning: time.Second, Deprovisioning: time.Second,
-		RetryInterval: cmp.Or(options.RetryInterval, time.Second), Log: standIns,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("start the Metal3 simulator: %w", err)
-	}
-	up("Metal3 simulator")
-	if err := s.startPoolboot(ctx, options.Flags); err != nil {
+	if err := s.startPoolboot(ctx); err != nil {
 		return nil, fmt.Errorf("start Poolboot: %w", err)
 	}
-	if s.heir {
+	if options.Predecessor != nil {
 		up("Poolboot: manager with webhooks")
 	} else {
 		up("Poolboot: manager with webhooks, config server with TLS, each as its own ServiceAccount")
 	}
 	return s, nil
+}
+
+// StartMetal3 installs the kinds of Metal3 where Options left them out, and starts its simulator.
+func (s *Site) StartMetal3(ctx context.Context) error {
+	if err := clusterapi.InstallMetal3(ctx, s.Management.Config); err != nil {
+		return fmt.Errorf("install Metal3's CRDs: %w", err)
+	}
+	hardware := s.options.Hardware
+	if hardware == nil {
+		hardware = s.Hardware
+	}
+	log, err := s.logFile("metal3.log")
+	if err != nil {
+		return err
+	}
+	s.simulator, err = metal3.Start(ctx, s.Management.Config, metal3.Options{
+		Hardware: hardware, Provisioning: time.Second, Deprovisioning: time.Second,
+		RetryInterval: cmp.Or(s.options.RetryInterval, time.Second), Log: log,
+	})
+	if err != nil {
+		return fmt.Errorf("start the Metal3 simulator: %w", err)
+	}
+	return nil
 }
 
 // logFile returns a logger that writes to a file of the site's folder.
@@ -162,7 +187,7 @@ func (s *Site) startClusters(ctx context.Context, flags Flags, up func(string)) 
 		return err
 	})
 	both.Go(func() (err error) {
-		if s.heir {
+		if s.guest {
 			return nil
 		}
 		s.Workload, err = controlplane.Start(bothCtx, controlplane.Options{
@@ -174,7 +199,7 @@ func (s *Site) startClusters(ctx context.Context, flags Flags, up func(string)) 
 	if err := both.Wait(); err != nil {
 		return err
 	}
-	if s.heir {
+	if s.guest {
 		up("a management cluster (etcd, kube-apiserver)")
 	} else {
 		up("two control planes: management (etcd, kube-apiserver), workload (etcd, kube-apiserver, kube-controller-manager)")
@@ -212,7 +237,7 @@ func (s *Site) Dir() string { return s.dir }
 // Stop switches the hosts off, ends every program and removes the site's folder.
 func (s *Site) Stop() error {
 	var errs []error
-	if s.Hardware != nil && !s.heir {
+	if s.Hardware != nil && !s.guest {
 		s.Hardware.powerOffAll()
 	}
 	errs = append(errs, s.ConfigServer.Stop(), s.Manager.Stop())
@@ -224,7 +249,7 @@ func (s *Site) Stop() error {
 	}
 	s.cancel()
 	for _, cluster := range []*controlplane.ControlPlane{s.Management, s.Workload} {
-		if cluster != nil && (!s.heir || cluster != s.Workload) {
+		if cluster != nil && (!s.guest || cluster != s.Workload) {
 			errs = append(errs, cluster.Stop())
 		}
 	}

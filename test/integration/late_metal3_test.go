@@ -1,0 +1,57 @@
+package integration
+
+import (
+	"context"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
+)
+
+var _ = Describe("A management cluster without Metal3", func() {
+	It("boots hosts that come with a token, and those of Metal3 once it is installed, without a restart", func(ctx SpecContext) {
+		s := tenant.StartSite(ctx, site.Options{Hardware: storms, Neighbour: lab, WithoutMetal3: true})
+		t := tenant.NewEmpty(ctx, s)
+		t.CreateCluster(ctx, clusterapi.ClusterOptions{WithoutMetal3: true})
+		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
+		template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+		infra := t.Pool("infra")
+		infra.Spec.HostTemplate = template.Name
+		infra.Spec.HostLabels = []poolv1.HostLabel{{Key: "example.com/vendor", ValueExpression: "host.hardware.vendor"}}
+		t.Create(ctx, template, t.Pool("worker"), infra,
+			t.MachineConfig("00-worker", "worker", "/etc/workertest", "worker"), t.MachineConfig("51-infra", "infra", "/etc/infratest", "infra"))
+
+		b := newToken(ctx, t, s.ManagementClient, 1)
+		Eventually(ctx, b.ready).Should(HavePrefix("True"))
+		config := b.record(b.name(1))
+		served(ctx, b.pointer(config.Name))
+		Expect(s.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
+		Expect(t.Node(ctx, config).Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"))
+		Expect(s.Manager.Log()).To(ContainSubstring("The kind is not served: its objects will be watched once it is installed"))
+
+		By("watching hosts as soon as Metal3 is there: one that a Machine has, and one that asks for a pool")
+		Expect(s.StartMetal3(context.WithoutCancel(ctx))).To(Succeed())
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		t.AddHost(ctx, t.HostName(0))
+		config = t.Config(ctx, "infra")
+		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(HavePrefix("True"))
+		Expect(t.Node(ctx, config).Labels).To(And(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"), HaveKey(poolv1.NodeMetal3UUIDLabel),
+			HaveKeyWithValue("example.com/vendor", "Simulated")))
+		t.Create(ctx, &bmov1alpha1.BareMetalHost{
+			ObjectMeta: metav1.ObjectMeta{Name: t.HostName(1),
+				Annotations: map[string]string{poolv1.HostPoolAnnotation: "infra", poolv1.HostClusterAnnotation: t.Namespace}},
+			Spec: bmov1alpha1.BareMetalHostSpec{Online: true, BootMACAddress: "52:54:00:00:00:01",
+				BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
+		})
+		Eventually(ctx, t.Condition(b.record(t.HostName(1)), bootstrapv1.UserDataSetCondition)).Should(HavePrefix("True"))
+	}, SpecTimeout(3*time.Minute))
+})
