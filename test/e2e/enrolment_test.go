@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -24,16 +25,9 @@ import (
 
 var _ = Describe("A host without a Machine", func() {
 	It("boots into its pool by an enrolment token: no version of its Node was ever outside", func(ctx SpecContext) {
-		t := tenant.New(ctx, lab, 0)
-		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
-		template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
-		infra := t.Pool("infra")
-		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
-		before := infra.DeepCopy()
-		infra.Spec.HostTemplate = template.Name
-		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(before))).To(Succeed())
+		t := takingHosts(ctx)
 		token, name := strings.Repeat(t.Namespace, 10), t.Namespace+"-7"
-		t.Create(ctx, template, &corev1.Secret{
+		t.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: "edge", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}},
 			Type:       poolv1.EnrolmentTokenType,
 			StringData: map[string]string{"token": token, "role": "infra", "names": t.Namespace + "-*", "uses": "1",
@@ -56,24 +50,63 @@ var _ = Describe("A host without a Machine", func() {
 		Expect(server.PowerOn(context.WithoutCancel(ctx), userData)).To(Succeed())
 		DeferCleanup(server.PowerOff)
 
-		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: t.Namespace}}
-		Eventually(ctx, func(ctx context.Context) error {
-			return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
-		}).Should(Succeed())
-		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
-		Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).
-			ShouldNot(ContainElement(Or(HaveField("Key", poolv1.NodeUnassignedTaint), HaveField("Key", clusterv1.NodeUninitializedTaint.Key))))
-		Eventually(ctx, server.Joined).Should(BeTrue(), "the sentinel file")
-		verdict := site.Judge(history.Of(name), "infra", pools(ctx, t))
-		Expect(verdict.Versions).To(BeNumerically(">", 1))
-		Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
-		Expect(os.ReadFile(filepath.Join(server.Root(), "/etc/infratest"))).To(BeEquivalentTo("infra"))
+		works(ctx, t, name, server, history)
+	})
 
-		By("being known by its token no more")
-		Eventually(ctx, func(ctx context.Context) (string, error) {
-			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
-			return config.Annotations[bootstrapv1.TokenHashAnnotation] + config.Status.Boot.CredentialID, err
-		}).Should(Equal(bootstrapv1.TokenRevoked))
-		Expect(overlays(ctx, config)).To(BeEmpty())
+	It("boots into its pool by the annotation on its BareMetalHost: no version of its Node was ever outside", func(ctx SpecContext) {
+		t := takingHosts(ctx)
+		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
+		Expect(err).NotTo(HaveOccurred())
+		bmh := &bmov1alpha1.BareMetalHost{
+			ObjectMeta: metav1.ObjectMeta{Name: t.HostName(0),
+				Annotations: map[string]string{poolv1.HostPoolAnnotation: "infra", poolv1.HostClusterAnnotation: t.Namespace}},
+			Spec: bmov1alpha1.BareMetalHostSpec{Online: true, BootMACAddress: "52:54:00:00:00:01",
+				BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
+		}
+		t.Create(ctx, bmh)
+		Eventually(ctx, func(ctx context.Context) (*corev1.SecretReference, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(bmh), bmh)
+			return bmh.Spec.UserData, err
+		}).ShouldNot(BeNil())
+		before := bmh.DeepCopy()
+		bmh.Spec.Image = &bmov1alpha1.Image{URL: site.KubeletImageURL, Checksum: site.KubeletImageURL + ".sha256sum"}
+		Expect(lab.ManagementClient.Patch(ctx, bmh, client.MergeFrom(before))).To(Succeed())
+		Eventually(func() *host.Host { return lab.Hardware.Host(bmh.Name) }).WithContext(ctx).ShouldNot(BeNil(), "the host is on")
+		node := works(ctx, t, bmh.Name, lab.Hardware.Host(bmh.Name), history)
+		Expect(node.Labels).To(HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, string(bmh.UID)))
+		Expect(node.Spec.ProviderID).To(BeEmpty(), "Metal3's names a Metal3Machine")
 	})
 })
+
+// takingHosts is a tenant whose pool infra takes hosts without a Machine.
+func takingHosts(ctx context.Context) *tenant.Tenant {
+	GinkgoHelper()
+	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
+	template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+	t := tenant.New(ctx, lab, 0, func(pool *poolv1.MachineConfigPool) { pool.Spec.HostTemplate = template.Name })
+	t.Create(ctx, template)
+	return t
+}
+
+// works waits until a host without a Machine works in the pool infra, and looks at every version of its Node since before its
+// boot. Nothing by which it could join again is left.
+func works(ctx context.Context, t *tenant.Tenant, name string, server *host.Host, history *site.NodeHistory) *corev1.Node {
+	GinkgoHelper()
+	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: t.Namespace}}
+	Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
+	Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).
+		ShouldNot(ContainElement(Or(HaveField("Key", poolv1.NodeUnassignedTaint), HaveField("Key", clusterv1.NodeUninitializedTaint.Key))))
+	Eventually(ctx, server.Joined).Should(BeTrue(), "the sentinel file")
+	verdict := site.Judge(history.Of(name), "infra", pools(ctx, t))
+	Expect(verdict.Versions).To(BeNumerically(">", 1))
+	Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
+	Expect(os.ReadFile(filepath.Join(server.Root(), "/etc/infratest"))).To(BeEquivalentTo("infra"))
+
+	By("being known by its token no more")
+	Eventually(ctx, func(ctx context.Context) (string, error) {
+		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
+		return config.Annotations[bootstrapv1.TokenHashAnnotation] + config.Status.Boot.CredentialID, err
+	}).Should(Equal(bootstrapv1.TokenRevoked))
+	Expect(overlays(ctx, config)).To(BeEmpty())
+	return t.Node(ctx, config)
+}
