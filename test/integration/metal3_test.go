@@ -141,24 +141,35 @@ var _ = Describe("A host that Metal3", func() {
 		expectOn(ctx, t, config, t.HostName(1))
 	})
 
-	It("gives to the next Machine has a token, a Node and a credential of the new one, under the same name", func(ctx SpecContext) {
+	It("keeps for the next Machine, by node reuse, has a token, a Node and a credential of the new one, under the same name", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
-		first, _ := booting(ctx, t, func(spec *bootstrapv1.PoolbootConfigSpec) { spec.NodeName = bootstrapv1.NodeNameFromHost })
+		deployment := t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, NodeReuse: true,
+			Config: func(spec *bootstrapv1.PoolbootConfigSpec) { spec.NodeName = bootstrapv1.NodeNameFromHost }})
+		first := t.Config(ctx, "infra")
+		asking(ctx, t, first)
 		pointer, node := t.Pointer(ctx, first), t.Node(ctx, first)
 		Expect(node.Name).To(Equal(t.HostName(0)))
+
+		By("leaving nothing while the host is kept and no Machine has it")
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+		t.Scale(ctx, deployment, 0)
 		bmh := hostAt(t, t.HostName(0))
-		patched(ctx, bmh, func(h *bmov1alpha1.BareMetalHost) { // what Metal3 marks a host with that the MachineDeployment is to have again
-			metav1.SetMetaDataLabel(&h.ObjectMeta, "infrastructure.cluster.x-k8s.io/node-reuse", "md-infra")
-		})
-		Expect(lab.ManagementClient.Delete(ctx, t.Machine(ctx, first))).To(Succeed())
-		second := &bootstrapv1.PoolbootConfig{}
-		Eventually(ctx, func() []bootstrapv1.PoolbootConfig {
-			configs := t.Configs(ctx, "infra")
-			if len(configs) == 1 {
-				configs[0].DeepCopyInto(second)
-			}
-			return configs
-		}).Should(ConsistOf(HaveField("UID", Not(Equal(first.UID)))))
+		Eventually(ctx, func(ctx context.Context) (*corev1.ObjectReference, error) {
+			return bmh.Spec.ConsumerRef, lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(bmh), bmh)
+		}).Should(HaveField("Kind", "Cluster"))
+		Expect(bmh.Labels).To(HaveKeyWithValue("infrastructure.cluster.x-k8s.io/node-reuse", "md-infra"))
+		Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return t.Configs(ctx, "infra") }).Should(BeEmpty())
+		Expect(liveCredentials(ctx, first)).To(BeEmpty())
+		Expect(apierrors.IsNotFound(lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(node), &corev1.Node{}))).To(BeTrue())
+
+		By("booting there again, although other hosts are free")
+		for i := range 3 {
+			t.AddHost(ctx, t.HostName(i+1))
+		}
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+		t.Scale(ctx, deployment, 1)
+		second := t.Config(ctx, "infra")
+		Expect(second.UID).NotTo(Equal(first.UID))
 		asking(ctx, t, second)
 		expectOn(ctx, t, second, t.HostName(0))
 		again := t.Node(ctx, second)

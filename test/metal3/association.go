@@ -41,9 +41,11 @@ func (r *machineReconciler) host(ctx context.Context, m *infrav1.Metal3Machine, 
 	return host, nil
 }
 
-// chooseHost returns the host that has the Metal3Machine for consumer already, else any of those that are free and fit. The
-// cache says which may be free, the API server whether one still is.
-func (r *machineReconciler) chooseHost(ctx context.Context, m *infrav1.Metal3Machine) (*bmov1alpha1.BareMetalHost, error) {
+// chooseHost returns the host that has the Metal3Machine for consumer already, else one that is kept for its MachineDeployment,
+// which is waited for, else any of those that are free and fit. The cache says which may be free, the API server whether one still
+// is.
+func (r *machineReconciler) chooseHost(ctx context.Context, s *machineScope) (*bmov1alpha1.BareMetalHost, error) {
+	m := s.metal3Machine
 	selector := labels.Everything()
 	if m.Spec.HostSelector != nil {
 		var err error
@@ -56,31 +58,42 @@ func (r *machineReconciler) chooseHost(ctx context.Context, m *infrav1.Metal3Mac
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	var ours, free []string
+	var ours, reused, free []string
 	for i := range hosts.Items {
 		switch host := &hosts.Items[i]; {
 		case consumes(m, host):
 			ours = append(ours, host.Name)
-		case isFree(host):
+		case isKept(host) && host.Labels[reuseLabel] == reuser(s.machine):
+			reused = append(reused, host.Name)
+		case s.mayTake(host):
 			free = append(free, host.Name)
 		}
+	}
+	if len(reused) > 0 {
+		free = reused
 	}
 	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
 	for _, name := range append(ours, free...) {
 		host, err := r.host(ctx, m, name)
-		if err != nil || host != nil && (isFree(host) || consumes(m, host)) {
+		if err != nil || host != nil && s.mayTake(host) {
 			return host, err
 		}
 	}
 	return nil, fmt.Errorf("no available host found: %w", errRetry)
 }
 
-func isFree(host *bmov1alpha1.BareMetalHost) bool {
+// mayTake says whether a host is the Metal3Machine's, or is free for it.
+func (s *machineScope) mayTake(host *bmov1alpha1.BareMetalHost) bool {
 	_, paused := host.Annotations[bmov1alpha1.PausedAnnotation]
 	_, unhealthy := host.Annotations[unhealthyAnnotation]
 	state := host.Status.Provisioning.State
-	return host.Spec.ConsumerRef == nil && host.DeletionTimestamp.IsZero() && host.Status.ErrorMessage == "" &&
+	usable := host.DeletionTimestamp.IsZero() && host.Status.ErrorMessage == "" &&
 		!paused && !unhealthy && (state == bmov1alpha1.StateAvailable || state == bmov1alpha1.StateReady)
+	free := host.Spec.ConsumerRef == nil
+	if isKept(host) {
+		free = host.Labels[reuseLabel] == reuser(s.machine)
+	}
+	return consumes(s.metal3Machine, host) || usable && free
 }
 
 // consumes says whether a host is a Metal3Machine's.
@@ -104,6 +117,7 @@ func (r *machineReconciler) take(ctx context.Context, s *machineScope, host *bmo
 	}
 	before := host.DeepCopy()
 	metav1.SetMetaDataLabel(&host.ObjectMeta, clusterv1.ClusterNameLabel, s.cluster.Name)
+	delete(host.Labels, reuseLabel)
 	host.Spec.ConsumerRef = &corev1.ObjectReference{
 		APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine",
 		Namespace: s.metal3Machine.Namespace, Name: s.metal3Machine.Name,
@@ -169,6 +183,9 @@ func (r *machineReconciler) release(ctx context.Context, s *machineScope, host *
 		delete(host.Annotations, clusterctlv1.BlockMoveAnnotation)
 		if host.Labels[clusterv1.ClusterNameLabel] == s.machine.Spec.ClusterName {
 			delete(host.Labels, clusterv1.ClusterNameLabel)
+		}
+		if err := r.keepForReuse(ctx, s, host); err != nil {
+			return false, err
 		}
 		released = true
 	}

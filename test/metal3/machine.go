@@ -114,7 +114,7 @@ func (r *machineReconciler) reconcileNormal(ctx context.Context, s *machineScope
 	}
 	host, err := r.associatedHost(ctx, s.metal3Machine)
 	if err == nil && host == nil {
-		host, err = r.chooseHost(ctx, s.metal3Machine)
+		host, err = r.chooseHost(ctx, s)
 	}
 	if err == nil {
 		err = r.take(ctx, s, host)

@@ -30,6 +30,8 @@ type Deployment struct {
 	Image string
 	// DiskFormat is the image's; empty: the provider's default.
 	DiskFormat string
+	// NodeReuse has the provider keep the servers of its Machines for its next ones.
+	NodeReuse bool
 	// Config changes what its PoolbootConfigs say: a join by the kubelet, and nothing else, without it.
 	Config func(*bootstrapv1.PoolbootConfigSpec)
 	// Bootstrap is the template of its bootstrap configs, of any provider; it is given its name. Nil: a
@@ -44,6 +46,9 @@ func (t *Tenant) Deploy(ctx context.Context, d Deployment) *clusterv1.MachineDep
 		d.Image = site.KubeletImageURL
 	}
 	machines := &infrav1.Metal3MachineTemplate{ObjectMeta: metav1.ObjectMeta{Name: d.Name}}
+	if d.NodeReuse {
+		machines.Spec.NodeReuse = ptr.To(true)
+	}
 	machines.Spec.Template.Spec.Image = infrav1.Image{URL: d.Image, Checksum: d.Image + ".sha256sum", DiskFormat: d.DiskFormat}
 	labels := map[string]string{clusterv1.MachineDeploymentNameLabel: d.Name}
 	selector := metav1.LabelSelector{MatchLabels: maps.Clone(labels)}

@@ -221,6 +221,9 @@ type Metal3MachineTemplateResource struct {
 
 // Metal3MachineTemplateSpec holds the Metal3Machine to make.
 type Metal3MachineTemplateSpec struct {
+	// nodeReuse keeps a host that a Machine gives back for the next Machine of the same MachineDeployment.
+	// +optional
+	NodeReuse *bool `json:"nodeReuse,omitempty"`
 	// template is the Metal3Machine to make.
 	Template Metal3MachineTemplateResource `json:"template"`
 }
