@@ -23,6 +23,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
@@ -47,7 +48,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			builder.WithPredicates(predicate.Or(predicates.ClusterUnpaused(mgr.GetScheme(), logger),
 				predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))). // hostLabels may look at them
 		WatchesRawSource(r.ClusterCache.GetClusterSource("boot", r.clusterToConfigs)).
-		WithOptions(options).
+		WithOptions(turns.Share(options, turns.OfConfig(r.Client))).
 		Build(r)
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
@@ -81,7 +82,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 		Named("certificate").
 		For(&bootstrapv1.PoolbootConfig{}).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("certificate", r.configsOf)).
-		WithOptions(options).
+		WithOptions(turns.Share(options, turns.OfConfig(r.Client))).
 		Build(r)
 	return err
 }

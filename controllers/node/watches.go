@@ -20,6 +20,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
@@ -43,7 +44,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.configsOfPool),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("node", r.configsOfCluster)).
-		WithOptions(options).
+		WithOptions(turns.Share(options, turns.OfConfig(r.Client))).
 		Build(r)
 	return err
 }
