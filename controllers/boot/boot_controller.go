@@ -146,8 +146,8 @@ const (
 	nothing      need = iota
 	announcement      // no host has asked yet: say whether one is was chosen, and whether it will never ask
 	preparation       // a host asked the config server, or the Node that was made for it is gone before its kubelet came
-	upkeep            // a host has its configuration and has not joined yet
-	standing          // a host may fetch its configuration, or has had it for so long that its credential is left to end
+	upkeep            // a host has its configuration, or may have it, and has not joined yet
+	standing          // a host has had its configuration for so long that its credential is left to end, or nobody knows since when
 	inlineUpkeep      // a host may boot at any time from its data Secret
 )
 
@@ -169,7 +169,7 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 		return preparation
 	case boot.PreparedTime != nil && boot.CredentialID != "" && nodeIsGone(config):
 		return preparation
-	case boot.CredentialID != "" && boot.ServedTime != nil && time.Since(boot.ServedTime.Time) < joinPatience:
+	case boot.CredentialID != "" && time.Since(handedOut(boot)) < joinPatience:
 		return upkeep
 	case boot.CredentialID != "":
 		return standing
@@ -184,6 +184,18 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 func hasAsked(config *bootstrapv1.PoolbootConfig) bool {
 	boot := config.Status.Boot
 	return boot.RequestedTime != nil && (boot.PreparedTime == nil || boot.RequestedTime.After(boot.PreparedTime.Time))
+}
+
+// handedOut is when a host may last have been given its configuration: as soon as it was prepared. That it was is on record only
+// if the config server lived, and reached the API server, long enough to write it.
+func handedOut(boot bootstrapv1.BootStatus) time.Time {
+	var last time.Time
+	for _, at := range []*metav1.MicroTime{boot.PreparedTime, boot.ServedTime} {
+		if at != nil && at.After(last) {
+			last = at.Time
+		}
+	}
+	return last
 }
 
 // nodeIsGone says whether the Node that was made for a config does not exist any more.

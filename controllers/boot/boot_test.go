@@ -14,6 +14,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
 var _ = Describe("A host that asks for its configuration", func() {
@@ -32,7 +33,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		w.reconciler.rights.Store(clusterRights{cluster: s.cluster.UID}, true)
 		Expect(w.ask(ctx)).To(BeZero())
 		Expect(w.writes).To(Equal(5))
-		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)), "when its credential needs more time")
 		Expect(w.writes).To(Equal(5), "a second look costs none")
 	})
 

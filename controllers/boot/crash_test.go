@@ -74,7 +74,7 @@ var _ = Describe("A preparation that is cut short", func() {
 					w.restart()
 				}
 				w.before, w.after = nil, nil
-				Expect(w.reconcile(ctx)).To(BeZero())
+				Expect(w.reconcile(ctx)).Error().NotTo(HaveOccurred())
 				expectPrepared(ctx, w, machineName)
 			})
 		}
@@ -95,7 +95,7 @@ var _ = Describe("A preparation that is cut short", func() {
 					w.restart()
 				}
 				w.before, w.after = nil, nil
-				Expect(w.reconcile(ctx)).To(BeZero())
+				Expect(w.reconcile(ctx)).Error().NotTo(HaveOccurred())
 				expectPrepared(ctx, w, machineName)
 				Expect(w.node(ctx).UID).To(Equal(uid))
 			})

@@ -26,6 +26,8 @@ var _ = Describe("A host that has its configuration", func() {
 		token.Data["expiration"] = []byte(time.Now().Add(ends).UTC().Format(time.RFC3339))
 		Expect(w.workload.Update(ctx, &token)).To(Succeed())
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Boot.PreparedTime = microTime(time.Now().Add(-ago - time.Second))
+			c.Status.Boot.RequestedTime = microTime(time.Now().Add(-ago - 2*time.Second))
 			c.Status.Boot.ServedTime = microTime(time.Now().Add(-ago))
 			c.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: time.Now().Add(ends)}
 		})
@@ -44,6 +46,13 @@ var _ = Describe("A host that has its configuration", func() {
 		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
 		Expect(result.RequeueAfter).To(BeNumerically("~", join.Life/2, 10*time.Second))
 		Expect(w.credentials(ctx)).To(HaveLen(1))
+	})
+
+	It("finds its credential alive also when the config server that answered it ended before that was on record", func(ctx SpecContext) {
+		served(ctx, time.Hour, time.Minute)
+		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = nil })
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)))
+		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
 	})
 
 	It("costs nothing while its credential lives long enough", func(ctx SpecContext) {

@@ -59,7 +59,9 @@ var _ = Describe("A boot is looked at again", func() {
 		Expect(w.reconciler.clusterToConfigs(ctx, s.cluster)).To(Equal(wants))
 		s.worker.Spec.ClusterName = "another"
 		Expect(w.reconciler.poolToConfigs(ctx, s.worker)).To(BeEmpty())
-		Expect(w.reconcile(ctx)).To(BeZero())
+		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
+			c.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenRevoked}
+		})
 		Expect(w.reconciler.clusterToConfigs(ctx, s.cluster)).To(BeEmpty())
 	})
 
@@ -87,15 +89,15 @@ var _ = Describe("A boot is looked at again", func() {
 		Entry("the data Secret came to stand",
 			func(c *bootstrapv1.PoolbootConfig) { c.Status.DataSecretName = "" },
 			func(c *bootstrapv1.PoolbootConfig) { c.Status.DataSecretName = machineName }, true),
-		Entry("the host was given its configuration, whose credential has to be kept alive now",
+		Entry("what was made for the host came to stand, whose credential has to be kept alive now",
+			asItIs, func(c *bootstrapv1.PoolbootConfig) {
+				c.Status.Boot.PreparedTime, c.Status.Boot.CredentialID = microTime(time.Now().Add(time.Second)), "abcdef"
+			}, true),
+		Entry("the host was given its configuration",
 			func(c *bootstrapv1.PoolbootConfig) {
 				c.Status.Boot.PreparedTime, c.Status.Boot.CredentialID = microTime(time.Now().Add(time.Second)), "abcdef"
 			},
-			func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = microTime(time.Now().Add(time.Second)) }, true),
-		Entry("what was made for the host came to stand",
-			asItIs, func(c *bootstrapv1.PoolbootConfig) {
-				c.Status.Boot.PreparedTime, c.Status.Boot.CredentialID = microTime(time.Now().Add(time.Second)), "abcdef"
-			}, false),
+			func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = microTime(time.Now().Add(time.Second)) }, false),
 		Entry("the spec changed", asItIs, func(c *bootstrapv1.PoolbootConfig) { c.Generation++ }, true),
 		Entry("the pause ended",
 			func(c *bootstrapv1.PoolbootConfig) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} },
