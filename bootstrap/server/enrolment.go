@@ -73,6 +73,7 @@ func (s *Server) enrolmentFor(ctx context.Context, token string, to route) (*Enr
 		if why := enrol.Allows(found[i].Names, to.name); why != "" {
 			return nil, &refusal{code: http.StatusForbidden, Word: "Forbidden", Message: fmt.Sprintf("the name in ?name= may not be taken: %s", why)}
 		}
+		showedToken(ctx)
 		return &found[i], nil
 	}
 	return nil, unauthorized("the enrolment token is for another pool")

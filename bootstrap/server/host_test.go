@@ -32,6 +32,7 @@ type site struct {
 	*httptest.Server
 	handler  *server.Server
 	registry *prometheus.Registry
+	rendered string // where machine-0 gets its pool's bytes
 
 	mu  sync.Mutex
 	out strings.Builder
@@ -40,7 +41,13 @@ type site struct {
 // serve starts a config server before a world; it stops with the test.
 func serve(w *world, wait time.Duration) *site {
 	GinkgoHelper()
-	s := &site{Server: httptest.NewUnstartedServer(nil), registry: prometheus.NewRegistry()}
+	return serveWithin(w, wait, server.DefaultLimits)
+}
+
+// serveWithin is serve with limits on connections.
+func serveWithin(w *world, wait time.Duration, limits server.Limits) *site {
+	GinkgoHelper()
+	s := &site{rendered: renderedPath(w), Server: httptest.NewUnstartedServer(nil), registry: prometheus.NewRegistry()}
 	metrics, err := server.NewMetrics(s.registry)
 	Expect(err).NotTo(HaveOccurred())
 	external, err := url.Parse("https://" + s.Listener.Addr().String())
@@ -64,6 +71,7 @@ func serve(w *world, wait time.Duration) *site {
 	})
 	s.Config = server.NewHTTPServer(s.handler, log.New(GinkgoWriter, "", 0))
 	s.TLS = server.TLSConfig(nil)
+	s.Listener = server.NewListener(s.Listener, limits, metrics)
 	s.StartTLS()
 	DeferCleanup(s.stop)
 	return s

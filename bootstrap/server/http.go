@@ -13,9 +13,16 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 30 * time.Second // also ends a held request, so longer than any wait
 	writeTimeout      = 3 * time.Minute
-	idleTimeout       = 90 * time.Second
+	idleTimeout       = 30 * time.Second
 	maxHeaderBytes    = 16 << 10
 )
+
+// http1 is all that Ignition speaks. Without HTTP/2 a connection has one request at a time, and none that is reset costs more than
+// the next one.
+var http1 = func() (protocols http.Protocols) {
+	protocols.SetHTTP1(true)
+	return protocols
+}()
 
 // NewHTTPServer returns an HTTP server with limits that fit a Server's requests.
 func NewHTTPServer(handler http.Handler, errorLog *log.Logger) *http.Server {
@@ -27,10 +34,14 @@ func NewHTTPServer(handler http.Handler, errorLog *log.Logger) *http.Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          errorLog,
+		ConnContext:       withConnection,
+		Protocols:         &http1,
+		// "OPTIONS *" is a path like any other.
+		DisableGeneralOptionsHandler: true,
 	}
 }
 
-// TLSConfig returns the TLS settings for serving hosts: TLS 1.2 or newer, and HTTP/1.1, which is all that Ignition speaks.
+// TLSConfig returns the TLS settings for serving hosts: TLS 1.2 or newer, and HTTP/1.1. Go's server never renegotiates.
 func TLSConfig(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,

@@ -17,6 +17,8 @@ type Metrics struct {
 	waitSeconds   *prometheus.HistogramVec // boot_wait_seconds by result (served, timeout, gone, error): how long hosts were held
 	recordErrors  prometheus.Counter       // record_errors_total: boots that could not be written to a PoolbootConfig
 	renderedBytes prometheus.Gauge         // rendered_cached_bytes: compressed rendered configs kept ready
+	connections   prometheus.Gauge         // connections: open ones
+	dropped       prometheus.Counter       // connections_dropped_total: those that showed no token and were closed to make room
 	tooOld        *prometheus.CounterVec   // ignition_too_old_total by version: answers that a host's Ignition could not have read
 }
 
@@ -44,11 +46,18 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		renderedBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: prefix + "rendered_cached_bytes", Help: "Bytes of compressed rendered configs kept ready.",
 		}),
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: prefix + "connections", Help: "Connections that are open now.",
+		}),
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: prefix + "connections_dropped_total", Help: "Connections that had shown no good token and were closed to make room for others.",
+		}),
 		tooOld: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "ignition_too_old_total", Help: "Hosts told that their Ignition can't read what they are to boot with, by the version that it reads.",
 		}, []string{"version"}),
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.waiting, m.waitSeconds, m.recordErrors, m.renderedBytes, m.tooOld} {
+	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.waiting, m.waitSeconds, m.recordErrors, m.renderedBytes,
+		m.connections, m.dropped, m.tooOld} {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}

@@ -48,6 +48,9 @@ func (r *refusal) write(w http.ResponseWriter) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
+	if r.code < http.StatusInternalServerError { // who asks for what can never succeed need not keep a connection
+		h.Set("Connection", "close")
+	}
 	switch r.code {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="poolboot"`)

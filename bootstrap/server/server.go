@@ -168,6 +168,7 @@ func (s *Server) authenticate(ctx context.Context, pointerID, token string) (*Re
 	known := false
 	for i := range records {
 		if records[i].accepts(token) {
+			showedToken(ctx)
 			if records[i].Enrolment != "" {
 				err = s.enrolmentStands(ctx, records[i])
 			}

@@ -118,6 +118,31 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Eventually(serial, 30*time.Second).ShouldNot(Equal(before))
 	})
 
+	It("is not ready while its certificate is none that hosts take", func(ctx SpecContext) {
+		s := serve()
+		expired, err := authority.ServerUntil(time.Now().Add(-time.Minute))
+		Expect(err).NotTo(HaveOccurred())
+		writePair(s.certDir, expired)
+		ready := func() (int, error) { return status(s.health + "/readyz") }
+		Eventually(ready, 30*time.Second).ShouldNot(Equal(http.StatusOK))
+		Expect(status(s.health+"/healthz")).To(Equal(http.StatusOK), "a restart would not help")
+		writeCertificate(s.certDir)
+		Eventually(ready, 30*time.Second).Should(Equal(http.StatusOK))
+	})
+
+	It("shows profiles only when it is told to, and only on its own machine", func(ctx SpecContext) {
+		quiet, address := serve(), freeAddress()
+		for _, base := range []string{quiet.metrics, quiet.health} {
+			Expect(status(base + "/debug/pprof/")).To(Equal(http.StatusNotFound))
+		}
+		code, _, err := quiet.ask("/debug/pprof/", "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(Equal(http.StatusNotFound))
+		launch("--profiler-address", address)
+		Eventually(func() (string, error) { return text("http://" + address + "/debug/pprof/goroutine?debug=1") }, 30*time.Second).
+			Should(ContainSubstring("goroutine profile"))
+	})
+
 	It("takes no TLS older than 1.2", func(ctx SpecContext) {
 		s := serve()
 		settings := hostClient().Transport.(*http.Transport).TLSClientConfig

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -28,6 +29,7 @@ type options struct {
 	externalURL        string
 	healthBindAddress  string
 	metricsBindAddress string
+	profilerAddress    string
 	kubeAPIQPS         float32
 	kubeAPIBurst       int
 	logs               *logs.Options
@@ -52,6 +54,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"Address of /healthz and /readyz, over plain HTTP. \"0\" turns it off.")
 	fs.StringVar(&o.metricsBindAddress, "metrics-bind-address", ":8080",
 		"Address of /metrics, over plain HTTP. \"0\" turns it off.")
+	fs.StringVar(&o.profilerAddress, "profiler-address", "",
+		"Address of /debug/pprof on this machine only, say localhost:6060, over plain HTTP. Without it: off.")
 	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100,
 		"Requests per second to the management cluster's API server; one host's boot takes two.")
 	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200,
@@ -70,6 +74,9 @@ func (o *options) validate() error {
 	}
 	if u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return fmt.Errorf("--external-url %q: write https://host[:port][/prefix]", u.Redacted())
+	}
+	if host, _, err := net.SplitHostPort(o.profilerAddress); o.profilerAddress != "" && (err != nil || host != "localhost" && !net.ParseIP(host).IsLoopback()) {
+		return fmt.Errorf("--profiler-address %q: write localhost:port; use kubectl port-forward to reach it", o.profilerAddress)
 	}
 	return nil
 }

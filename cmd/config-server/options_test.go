@@ -17,5 +17,7 @@ var _ = DescribeTable("Flags that can't work are refused with their cure", func(
 	Entry("a URL without TLS", func(o *options) { o.externalURL = "http://boot.example" }, "https://host"),
 	Entry("a URL without a host", func(o *options) { o.externalURL = "https:///config" }, "https://host"),
 	Entry("a URL with a query", func(o *options) { o.externalURL = "https://boot.example/?a=b" }, "https://host"),
+	Entry("profiles for everybody", func(o *options) { o.profilerAddress = ":6060" }, "localhost"),
+	Entry("profiles at another address", func(o *options) { o.profilerAddress = "192.0.2.1:6060" }, "localhost"),
 	Entry("a URL that does not parse", func(o *options) { o.externalURL = "https://boot.example:port" }, "--external-url"),
 )

@@ -41,6 +41,11 @@ func writeCertificate(dir string) {
 	GinkgoHelper()
 	pair, err := authority.Server()
 	Expect(err).NotTo(HaveOccurred())
+	writePair(dir, pair)
+}
+
+func writePair(dir string, pair loopback.Pair) {
+	GinkgoHelper()
 	for name, content := range map[string][]byte{certificateFile: pair.Cert, keyFile: pair.Key} {
 		Expect(os.WriteFile(filepath.Join(dir, name), content, 0o600)).To(Succeed())
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"net/url"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,7 @@ type process struct {
 	objects     cache.Cache
 	certificate *certwatcher.CertWatcher
 	metrics     metricsserver.Server
+	figures     *server.Metrics
 	handler     *server.Server
 	serving     atomic.Bool
 }
@@ -84,8 +86,7 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 	if p.metrics, err = metricsserver.NewServer(metricsserver.Options{BindAddress: o.metricsBindAddress}, config, httpClient); err != nil {
 		return nil, fmt.Errorf("--metrics-bind-address: %w", err)
 	}
-	figures, err := server.NewMetrics(metrics.Registry)
-	if err != nil {
+	if p.figures, err = server.NewMetrics(metrics.Registry); err != nil {
 		return nil, err
 	}
 	external, err := url.Parse(o.externalURL)
@@ -100,7 +101,7 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 		Overlays:    overlays{p.objects, o.namespace},
 		Rendered:    renderedConfigs{p.objects},
 		Boots:       bootRecorder{writer},
-		Metrics:     figures,
+		Metrics:     p.figures,
 		Log:         klog.Background().WithName("access"),
 		Ready:       p.ready,
 	})
@@ -119,10 +120,18 @@ func restConfig(o *options) (*rest.Config, error) {
 	return config, nil
 }
 
-// ready tells why hosts are not served yet, or no more. The certificate is there from the start.
+// ready tells why hosts are not served yet, or no more: the caches must be warm, and the certificate one that hosts take.
 func (p *process) ready() error {
 	if !p.serving.Load() {
 		return errors.New("the caches are not in sync, or the server is shutting down")
+	}
+	shown, err := p.certificate.GetCertificate(nil)
+	if err != nil {
+		return err
+	}
+	if now := time.Now(); now.Before(shown.Leaf.NotBefore) || now.After(shown.Leaf.NotAfter) {
+		return fmt.Errorf("the certificate in --tls-cert-dir is good from %s to %s: renew it, or set the clock",
+			shown.Leaf.NotBefore.Format(time.RFC3339), shown.Leaf.NotAfter.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -136,6 +145,11 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return p.certificate.Start(base) })
 	if p.metrics != nil {
 		parts.Go(func() error { return p.metrics.Start(base) })
+	}
+	if p.options.profilerAddress != "" {
+		parts.Go(func() error {
+			return p.serve(base, "profiler", "--profiler-address", p.options.profilerAddress, profiles())
+		})
 	}
 	if p.options.healthBindAddress != disabled {
 		parts.Go(func() error { return p.serveHealth(base) })
@@ -166,7 +180,7 @@ func (p *process) serveHosts(ctx context.Context) error {
 	hosts := &manager.Server{
 		Name:            "hosts",
 		Server:          server.NewHTTPServer(p.handler, klog.NewStandardLogger("INFO")),
-		Listener:        tls.NewListener(listener, server.TLSConfig(p.certificate.GetCertificate)),
+		Listener:        tls.NewListener(server.NewListener(listener, server.DefaultLimits, p.figures), server.TLSConfig(p.certificate.GetCertificate)),
 		ShutdownTimeout: ptr.To(shutdownTimeout),
 	}
 	err = hosts.Start(ctx)
@@ -175,18 +189,33 @@ func (p *process) serveHosts(ctx context.Context) error {
 }
 
 func (p *process) serveHealth(ctx context.Context) error {
-	listener, err := net.Listen("tcp", p.options.healthBindAddress)
-	if err != nil {
-		return fmt.Errorf("--health-bind-address: %w", err)
-	}
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", healthz.CheckHandler{Checker: healthz.Ping})
 	mux.Handle("/readyz", healthz.CheckHandler{Checker: func(*http.Request) error { return p.ready() }})
-	health := &manager.Server{
-		Name:            "health",
-		Server:          server.NewHTTPServer(mux, klog.NewStandardLogger("INFO")),
+	return p.serve(ctx, "health", "--health-bind-address", p.options.healthBindAddress, mux)
+}
+
+// profiles are those of net/http/pprof.
+func profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// serve serves plain HTTP to people and probes, at the address of a flag.
+func (p *process) serve(ctx context.Context, name, flag, address string, handler http.Handler) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	plain := &manager.Server{
+		Name:            name,
+		Server:          server.NewHTTPServer(handler, klog.NewStandardLogger("INFO")),
 		Listener:        listener,
 		ShutdownTimeout: ptr.To(shutdownTimeout),
 	}
-	return health.Start(ctx)
+	return plain.Start(ctx)
 }

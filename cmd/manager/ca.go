@@ -4,22 +4,36 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"path/filepath"
 )
 
-// caFile is a file of CA certificates that may change while the manager runs, as a mounted Secret does.
+// caFile is a file of CA certificates, or a directory of such files (*.crt), that may change while the manager runs, as a mounted
+// Secret does.
 type caFile string
 
 // read returns the certificates as they are now; nothing without a file.
-func (f caFile) read() ([]byte, error) {
+func (f caFile) read() (all []byte, err error) {
 	if f == "" {
 		return nil, nil
 	}
-	pem, err := os.ReadFile(string(f))
-	if err != nil {
-		return nil, fmt.Errorf("--config-server-ca-file: %w", err)
+	files := []string{string(f)}
+	if info, err := os.Stat(string(f)); err == nil && info.IsDir() {
+		if files, err = filepath.Glob(filepath.Join(string(f), "*.crt")); err != nil {
+			return nil, fmt.Errorf("--config-server-ca-file: %w", err)
+		}
 	}
-	if !x509.NewCertPool().AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--config-server-ca-file: %s holds no PEM certificate: put the config server's CA into it", f)
+	for _, file := range files {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("--config-server-ca-file: %w", err)
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--config-server-ca-file: %s holds no PEM certificate: put the config server's CA into it", file)
+		}
+		all = append(append(all, pem...), '\n')
 	}
-	return pem, nil
+	if len(all) == 0 {
+		return nil, fmt.Errorf("--config-server-ca-file: no file %s/*.crt: put the config server's CA there", f)
+	}
+	return all, nil
 }

@@ -75,8 +75,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.configServerURL, "config-server-url", "",
 		"The config server's URL as hosts reach it, say https://poolboot.example.com:9444. Required.")
 	fs.StringVar(&o.configServerCAFile, "config-server-ca-file", "",
-		"File with the CA certificates (PEM, one or more) by which hosts trust the config server; read anew for every "+
-			"bootstrap Secret, so it may change. Empty: hosts use the certificates of their image.")
+		"File with the CA certificates (PEM, one or more) by which hosts trust the config server, or a directory of such files (*.crt); "+
+			"read anew for every bootstrap Secret, so it may change. Empty: hosts use the certificates of their image.")
 	fs.StringVar(&o.overlayNamespace, "overlay-namespace", defaultNamespace,
 		"The config server's namespace: the machines' overlay Secrets are kept there.")
 	fs.StringSliceVar(&o.syncedLabels, "additional-sync-machine-labels", nil,

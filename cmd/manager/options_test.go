@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/spf13/pflag"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
 )
 
@@ -72,7 +73,26 @@ var _ = Describe("CA file", func() {
 			Expect(err).NotTo(HaveOccurred())
 			both := append(ca.PEM(), ca.PEM()...)
 			Expect(os.WriteFile(string(file), both, 0o600)).To(Succeed())
-			Expect(file.read()).To(Equal(both))
+			Expect(file.read()).To(BeEquivalentTo(string(both) + "\n"))
+		}
+	})
+
+	It("may be a directory, whose certificates hosts get all of", func() {
+		directory := GinkgoT().TempDir()
+		_, err := caFile(directory).read()
+		Expect(err).To(MatchError(ContainSubstring("*.crt")))
+		var want []byte
+		for _, name := range []string{"ca.crt", "more.crt"} {
+			ca, err := loopback.NewCA(name)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(os.WriteFile(filepath.Join(directory, name), ca.PEM(), 0o600)).To(Succeed())
+			want = append(want, ca.PEM()...)
+			pointer := ignition.Pointer{URL: "https://a", Token: "b"}
+			pointer.CA, err = caFile(directory).read()
+			Expect(err).NotTo(HaveOccurred())
+			document, err := pointer.Marshal()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(ignition.ParsePointer(document)).To(HaveField("CA", want))
 		}
 	})
 

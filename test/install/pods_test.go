@@ -21,8 +21,17 @@ import (
 type certificate struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
-		SecretName string   `json:"secretName"`
-		DNSNames   []string `json:"dnsNames"`
+		SecretName string          `json:"secretName"`
+		DNSNames   []string        `json:"dnsNames"`
+		IsCA       bool            `json:"isCA"`
+		Duration   metav1.Duration `json:"duration"` // cert-manager's default is 90 days
+		PrivateKey struct {
+			Algorithm      string `json:"algorithm"`
+			RotationPolicy string `json:"rotationPolicy"`
+		} `json:"privateKey"`
+		IssuerRef struct {
+			Name string `json:"name"`
+		} `json:"issuerRef"`
 	} `json:"spec"`
 }
 
@@ -34,6 +43,12 @@ var deployments = []TableEntry{
 var _ = Describe("the Pods", func() {
 	DescribeTable("are restricted as their namespace demands", func(ctx SpecContext, deployment string) {
 		Expect(c.Create(ctx, podOf(deployment), client.DryRunAll)).To(Succeed())
+
+		By("and more than that: none can write into its own image")
+		container := podOf(deployment).Spec.Containers[0].SecurityContext
+		Expect(container.ReadOnlyRootFilesystem).To(HaveValue(BeTrue()))
+		Expect(container.AllowPrivilegeEscalation).To(HaveValue(BeFalse()))
+		Expect(podOf(deployment).Spec.SecurityContext.SeccompProfile.Type).To(Equal(corev1.SeccompProfileTypeRuntimeDefault))
 
 		By("while others are refused")
 		careless := podOf(deployment)
@@ -57,14 +72,27 @@ var _ = Describe("the Pods", func() {
 		pod := podOf(deployment)
 		container := pod.Spec.Containers[0]
 		for _, volume := range pod.Spec.Volumes {
-			if volume.Secret == nil {
+			var secrets []string
+			if volume.Secret != nil {
+				secrets = append(secrets, volume.Secret.SecretName)
+			}
+			if volume.Projected != nil {
+				for _, source := range volume.Projected.Sources {
+					if source.Secret != nil {
+						Expect(source.Secret.Items).To(ConsistOf(corev1.KeyToPath{Key: "ca.crt", Path: "ca.crt"}), "no key")
+						secrets = append(secrets, source.Secret.Name)
+					}
+				}
+			}
+			if len(secrets) == 0 {
 				continue
 			}
+			Expect(secrets).To(HaveLen(1))
 			Expect(ofKind[certificate](components.Objs(), "Certificate")).To(ContainElement(And(
-				HaveField("Spec.SecretName", volume.Secret.SecretName), HaveField("Namespace", pod.Namespace))))
+				HaveField("Spec.SecretName", secrets[0]), HaveField("Namespace", pod.Namespace))))
 			var mounts []corev1.VolumeMount
 			Expect(container.VolumeMounts).To(ContainElement(HaveField("Name", volume.Name), &mounts))
-			Expect(container.Args).To(ContainElement(MatchRegexp(`^--[a-z-]+=%s(/ca\.crt)?$`, regexp.QuoteMeta(mounts[0].MountPath))))
+			Expect(container.Args).To(ContainElement(MatchRegexp(`^--[a-z-]+=%s$`, regexp.QuoteMeta(mounts[0].MountPath))))
 		}
 	}, deployments)
 })
@@ -145,6 +173,30 @@ var _ = Describe("the config server's address", func() {
 		Expect(podOf("poolboot-controller-manager").Spec.Containers[0].Args).To(ContainElement("--config-server-url=" + url))
 		Expect(serviceNamed("poolboot-config-server").Spec.Ports).To(ConsistOf(HaveField("Port", int32(9444))))
 		Expect(certificateNamed("poolboot-config-server").Spec.DNSNames).To(ContainElement(serverHost))
+	})
+})
+
+var _ = Describe("the certificates", func() {
+	It("are ECDSA, and signed by a CA that keeps its key and outlives them by years", func() {
+		for _, each := range ofKind[certificate](components.Objs(), "Certificate") {
+			Expect(each.Spec.PrivateKey.Algorithm).To(Equal("ECDSA"), each.Name)
+			if each.Spec.IsCA {
+				Expect(each.Spec.PrivateKey.RotationPolicy).To(Equal("Never"))
+				Expect(each.Spec.Duration.Hours()).To(BeNumerically(">=", 5*365*24))
+				continue
+			}
+			Expect(each.Spec.PrivateKey.RotationPolicy).To(Equal("Always"), each.Name)
+			Expect(each.Spec.Duration.Hours()).To(BeZero(), each.Name)
+			Expect(each.Spec.IssuerRef.Name).To(Equal(certificateNamed("poolboot-ca").Spec.SecretName))
+		}
+	})
+
+	It("may be signed by another CA while hosts hold the one before: hosts are told of both", func() {
+		pod := podOf("poolboot-controller-manager")
+		Expect(pod.Spec.Volumes).To(ContainElement(HaveField("Projected.Sources", ConsistOf(
+			HaveField("Secret.Name", certificateNamed("poolboot-config-server").Spec.SecretName),
+			HaveField("ConfigMap", HaveValue(And(HaveField("Name", "poolboot-config-server-more-ca"), HaveField("Optional", HaveValue(BeTrue())),
+				HaveField("Items", ConsistOf(HaveField("Path", HaveSuffix(".crt")))))))))))
 	})
 })
 

@@ -60,11 +60,17 @@ func (ca *CA) PEM() []byte {
 
 // Server issues a certificate for servers on this machine that are reached as 127.0.0.1, localhost or one of names.
 func (ca *CA) Server(names ...string) (Pair, error) {
+	return ca.ServerUntil(time.Now().Add(lifetime), names...)
+}
+
+// ServerUntil is Server with an end of the certificate, which may have passed.
+func (ca *CA) ServerUntil(end time.Time, names ...string) (Pair, error) {
 	return ca.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: Host},
 		IPAddresses: []net.IP{net.ParseIP(Host)},
 		DNSNames:    append([]string{"localhost"}, names...),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		NotAfter:    end,
 	})
 }
 
@@ -84,7 +90,9 @@ func (ca *CA) issue(template *x509.Certificate) (Pair, error) {
 	}
 	template.SerialNumber = serial
 	template.NotBefore = ca.certificate.NotBefore
-	template.NotAfter = time.Now().Add(lifetime)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(lifetime)
+	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	key, err := newKey()
 	if err != nil {

@@ -1,0 +1,282 @@
+package server_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
+)
+
+// attacked returns a server with limits before a world in which one host can boot.
+func attacked(limits server.Limits) (*site, *world) {
+	GinkgoHelper()
+	w := newWorld()
+	w.addRecord(pointerID, "machine-0", hashOf(token))
+	w.addOverlay("machine-0", w.addRendered("infra", "infra"), life)
+	return serveWithin(w, short, limits), w
+}
+
+// secured opens a TLS connection and sends something over it.
+func (s *site) secured(text string) (*tls.Conn, error) {
+	config := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	dialer := &net.Dialer{Timeout: 10 * time.Second}
+	conn, err := tls.DialWithDialer(dialer, "tcp", s.Listener.Addr().String(), config)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = io.WriteString(conn, text); err != nil && text != "" {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// bootOnce is an honest host: a connection of its own, and both answers.
+func (s *site) bootOnce() (time.Duration, error) {
+	start := time.Now()
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()}}
+	defer client.CloseIdleConnections()
+	for _, path := range []string{configPath, s.rendered} {
+		request, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
+		if err != nil {
+			return 0, err
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+		response, err := client.Do(request)
+		if err != nil {
+			return 0, err
+		}
+		if _, err := io.Copy(io.Discard, response.Body); err != nil {
+			return 0, errors.Join(err, response.Body.Close())
+		}
+		if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusOK {
+			return 0, fmt.Errorf("%s: %s, %w", path, response.Status, err)
+		}
+	}
+	return time.Since(start), nil
+}
+
+// slow are ways to keep a server busy with nothing.
+var slow = []struct {
+	name string
+	open func(s *site) (net.Conn, error)
+}{
+	{"no word", func(s *site) (net.Conn, error) { return net.Dial("tcp", s.Listener.Addr().String()) }},
+	{"half a ClientHello", func(s *site) (net.Conn, error) {
+		conn, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err == nil {
+			_, err = conn.Write([]byte{22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3})
+		}
+		return conn, err
+	}},
+	{"a handshake and no request", func(s *site) (net.Conn, error) { return s.secured("") }},
+	{"a header without an end", func(s *site) (net.Conn, error) {
+		return s.secured("GET " + configPath + " HTTP/1.1\r\nHost: a\r\nX-a: b")
+	}},
+}
+
+// drip sends a byte now and then until the connection is closed, and returns how long it stood.
+func drip(conn net.Conn) time.Duration {
+	start, one := time.Now(), make([]byte, 1)
+	for {
+		if secured, is := conn.(*tls.Conn); is {
+			_, _ = secured.Write([]byte("a"))
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+		if _, err := conn.Read(one); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return time.Since(start)
+		}
+	}
+}
+
+var _ = Describe("A hostile network", func() {
+	It("can't hold the server with slow connections: each is closed when its time is over, and hosts boot meanwhile", func() {
+		const each = 40
+		s, _ := attacked(server.DefaultLimits)
+		var attackers sync.WaitGroup
+		var mu sync.Mutex
+		stood := map[string]time.Duration{}
+		for _, way := range slow {
+			for range each {
+				attackers.Go(func() {
+					defer GinkgoRecover()
+					conn, err := way.open(s)
+					Expect(err).NotTo(HaveOccurred())
+					defer conn.Close()
+					lasted := drip(conn)
+					mu.Lock()
+					defer mu.Unlock()
+					stood[way.name] = max(stood[way.name], lasted)
+				})
+			}
+		}
+		worst := time.Duration(0)
+		for range 20 {
+			took, err := s.bootOnce()
+			Expect(err).NotTo(HaveOccurred())
+			worst = max(worst, took)
+		}
+		attackers.Wait()
+		AddReportEntry("slow connections stood at most", fmt.Sprint(stood))
+		AddReportEntry("slowest of 20 boots meanwhile", worst.String())
+		for name, lasted := range stood {
+			Expect(lasted).To(BeNumerically("<", 10*time.Second), name)
+		}
+		Eventually(func() float64 { return figure(s, "poolboot_config_server_connections", nil) }).Should(BeZero())
+	})
+
+	It("can't fill the server with connections: strangers make room for each other, and hosts boot meanwhile", func() {
+		limits := server.Limits{Connections: 100, Strangers: 50, Patience: 20 * time.Millisecond}
+		s, _ := attacked(limits)
+		stop := make(chan struct{})
+		var attackers sync.WaitGroup
+		for i := range 150 {
+			attackers.Go(func() {
+				for {
+					conn, err := slow[i%len(slow)].open(s)
+					if err == nil {
+						_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+						_, _ = conn.Read(make([]byte, 1))
+						_ = conn.Close()
+					}
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			})
+		}
+		dropped := func() float64 { return figure(s, "poolboot_config_server_connections_dropped_total", nil) }
+		Eventually(dropped).Should(BeNumerically(">", limits.Strangers))
+		booted := 0
+		Eventually(func() int {
+			if _, err := s.bootOnce(); err == nil { // Ignition tries again when its connection is closed
+				booted++
+			}
+			Expect(figure(s, "poolboot_config_server_connections", nil)).To(BeNumerically("<=", limits.Connections))
+			return booted
+		}, 30*time.Second).Should(BeNumerically(">=", 5))
+		close(stop)
+		attackers.Wait()
+	})
+
+	It("never has a host's connection closed for a stranger's", func() {
+		s, w := attacked(server.Limits{Connections: 100, Strangers: 2, Patience: time.Millisecond})
+		w.set(func() { clear(w.overlays) })
+		held := make(chan int, 1)
+		go func() {
+			defer GinkgoRecover()
+			response, _ := s.get(configPath, token) // is held open, for there is no overlay
+			held <- response.StatusCode
+		}()
+		Eventually(w.requests).Should(Equal(1))
+		dropped := func() float64 { return figure(s, "poolboot_config_server_connections_dropped_total", nil) }
+		for dropped() < 5 {
+			conn, err := slow[0].open(s)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(conn.Close)
+		}
+		Eventually(held).Should(Receive(Equal(http.StatusServiceUnavailable)))
+	})
+
+	It("causes no write and no work by guessing: tokens, machines and names", func() {
+		s, w := attacked(server.DefaultLimits)
+		before, start := w.renderedReads(), time.Now()
+		const flood = 400
+		var attackers sync.WaitGroup
+		for range 8 {
+			attackers.Go(func() {
+				defer GinkgoRecover()
+				for i := range flood / 8 {
+					path := [...]string{configPath, "/config/infra/nobody", "/config/infra?name=edge-1", s.rendered, "/nothing"}[i%5]
+					response, _ := s.get(path, fmt.Sprint("guess-", i))
+					Expect(response.StatusCode).To(BeElementOf(http.StatusUnauthorized, http.StatusServiceUnavailable, http.StatusNotFound))
+				}
+			})
+		}
+		attackers.Wait()
+		AddReportEntry("guesses a second, 8 at a time, client and server together", fmt.Sprintf("%.0f", flood/time.Since(start).Seconds()))
+		Expect(w.requests() + w.servings()).To(BeZero())
+		Expect(w.renderedReads()).To(Equal(before))
+		Expect(cachedBytes(s)).To(BeZero())
+	})
+})
+
+// exchange sends a request as it is written, and returns the code and the body of the answer.
+func (s *site) exchange(request string) (code int, contentType string, body []byte) {
+	GinkgoHelper()
+	conn, err := s.secured("")
+	Expect(err).NotTo(HaveOccurred())
+	defer conn.Close()
+	Expect(conn.SetDeadline(time.Now().Add(10 * time.Second))).To(Succeed())
+	go func() { _, _ = io.WriteString(conn, request) }() // the server may answer and close before it has all
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	body, err = io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(response.Close).To(BeTrue(), "the connection is of no more use")
+	return response.StatusCode, response.Header.Get("Content-Type"), body
+}
+
+var _ = Describe("A request that no host sends", func() {
+	var s *site
+	var w *world
+	BeforeEach(func() { s, w = attacked(server.DefaultLimits) })
+	authorization := "Host: a\r\nAuthorization: Bearer " + token + "\r\n\r\n"
+
+	DescribeTable("is answered with a clear error, and served nothing", func(line string, code int) {
+		got, contentType, body := s.exchange(line + " HTTP/1.1\r\n" + authorization)
+		Expect(got).To(Equal(code), string(body))
+		Expect(contentType).To(Equal("application/json"))
+		word, message := problem(body)
+		Expect(word).NotTo(BeEmpty())
+		Expect(message).NotTo(BeEmpty())
+		Expect(w.lookups()).To(BeZero())
+	},
+		Entry("a way up", "GET /config/../rendered/default/rendered-infra-0", 404),
+		Entry("a way up, in escapes", "GET /config/%2e%2e/infra/"+pointerID, 404),
+		Entry("a slash in an escape", "GET /config/infra%2f"+pointerID, 404),
+		Entry("two slashes", "GET //config/infra/"+pointerID, 404),
+		Entry("two slashes within", "GET /config//infra/"+pointerID, 404),
+		Entry("a slash at the end", "GET "+configPath+"/", 404),
+		Entry("NUL in an escape", "GET /config/infra/%00", 404),
+		Entry("a line break in an escape", "GET /config/infra/a%0d%0aX-a:b", 404),
+		Entry("a backslash", `GET /config\infra\`+pointerID, 404),
+		Entry("a semicolon", "GET "+configPath+";a=b", 404),
+		Entry("a long name", "GET /config/infra/"+strings.Repeat("a", 8000), 404),
+		Entry("a file", "GET /etc/passwd", 404),
+		Entry("everything", "OPTIONS *", 404),
+		Entry("a proxy's request", "CONNECT a:443", 404),
+		Entry("a write", "POST "+configPath, 405),
+		Entry("an echo", "TRACE "+configPath, 405),
+	)
+
+	DescribeTable("and that is hardly HTTP, ends its connection", func(request string, code int) {
+		got, contentType, body := s.exchange(request)
+		Expect(got).To(Equal(code), string(body))
+		Expect(contentType).To(HavePrefix("text/plain"), "it never came to the handler")
+	},
+		Entry("a header of 1 MiB", "GET "+configPath+" HTTP/1.1\r\nX-a: "+strings.Repeat("a", 1<<20)+"\r\n"+authorization, 431),
+		Entry("ten thousand headers", "GET "+configPath+" HTTP/1.1\r\n"+strings.Repeat("X-a: b\r\n", 10000)+authorization, 431),
+		Entry("a path of 1 MiB", "GET /"+strings.Repeat("a", 1<<20)+" HTTP/1.1\r\n"+authorization, 431),
+		Entry("NUL in the path", "GET /config/\x00 HTTP/1.1\r\n"+authorization, 400),
+		Entry("NUL in a header", "GET "+configPath+" HTTP/1.1\r\nX-a: \x00\r\n"+authorization, 400),
+		Entry("no host", "GET "+configPath+" HTTP/1.1\r\n\r\n", 400),
+		Entry("two lengths", "GET "+configPath+" HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n"+authorization, 400),
+		Entry("a transfer encoding that is none", "GET "+configPath+" HTTP/1.1\r\nTransfer-Encoding: a\r\n"+authorization, 501),
+	)
+})
