@@ -32,12 +32,6 @@ const machineConfigMode = 0o644
 // Served returns the bytes that the config server hands out for a rendered config: its Ignition, its kernel arguments as
 // Ignition's, and the file ignition.MachineConfigPath with the rest. The same config gives the same bytes.
 func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
-	return ServedAs(name, spec, ignition.Version)
-}
-
-// ServedAs is Served for hosts that read another one of ignition.VersionsWritten. It fails with an *ignition.VersionError when that
-// version can't say all of the config.
-func ServedAs(name string, spec poolv1.MachineConfigSpec, version string) ([]byte, error) {
 	config := ignition.New()
 	if spec.Config != nil {
 		var err error
@@ -65,7 +59,7 @@ func ServedAs(name string, spec poolv1.MachineConfigSpec, version string) ([]byt
 		Node:          types.Node{Path: ignition.MachineConfigPath},
 		FileEmbedded1: types.FileEmbedded1{Contents: types.Resource{Source: &source}, Mode: &mode},
 	}}
-	return ignition.WriteAs(ignition.Merge(config, own), version)
+	return ignition.Marshal(ignition.Merge(config, own))
 }
 
 // oneArgument is one argument of a kernel command line: no space outside of quotes.

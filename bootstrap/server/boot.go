@@ -21,7 +21,7 @@ const minCredentialLife = 3 * time.Minute
 // boot is everything that a host's configuration is made of.
 type boot struct {
 	overlay *Overlay
-	pool    *poolBytes
+	pool    *PoolBytes
 }
 
 // serveConfig answers a host that asks for its configuration: at once when it stands, else as soon as it does, else 503.
@@ -140,9 +140,9 @@ func (s *Server) lookForBoot(ctx context.Context, record Record, version string,
 }
 
 // lookForRendered returns a rendered config's bytes in a spec version, or nil when there is none of that name.
-func (s *Server) lookForRendered(ctx context.Context, name types.NamespacedName, version string, changed *subscription) (*poolBytes, error) {
+func (s *Server) lookForRendered(ctx context.Context, name types.NamespacedName, version string, changed *subscription) (*PoolBytes, error) {
 	changed.to(renderedKey(name))
-	made, err := s.rendered.get(ctx, variant{name, version})
+	made, err := s.rendered.get(ctx, name, version)
 	if err != nil {
 		return nil, unavailable(err)
 	}

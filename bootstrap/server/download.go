@@ -44,7 +44,7 @@ func whole(r *http.Request) bool {
 	return true
 }
 
-func (s *Server) waitForRendered(ctx context.Context, record Record, name types.NamespacedName, version string) (*poolBytes, error) {
+func (s *Server) waitForRendered(ctx context.Context, record Record, name types.NamespacedName, version string) (*PoolBytes, error) {
 	if pool, _, err := s.lookForAllowed(ctx, record, name, version, nil); pool != nil || err != nil {
 		return pool, err
 	}
@@ -67,7 +67,7 @@ func (s *Server) waitForRendered(ctx context.Context, record Record, name types.
 
 // lookForAllowed returns the bytes of a rendered config if the machine's overlay names it, or the refusal that is due if
 // nothing changes.
-func (s *Server) lookForAllowed(ctx context.Context, record Record, name types.NamespacedName, version string, changed *subscription) (*poolBytes, *refusal, error) {
+func (s *Server) lookForAllowed(ctx context.Context, record Record, name types.NamespacedName, version string, changed *subscription) (*PoolBytes, *refusal, error) {
 	changed.to(overlayKey(record.UID))
 	overlay, err := s.opts.Overlays.Get(ctx, record.UID)
 	if err != nil {

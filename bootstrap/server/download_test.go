@@ -8,6 +8,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
 var _ = Describe("A pool's configuration", func() {
@@ -48,7 +52,7 @@ var _ = Describe("A pool's configuration", func() {
 		Expect(second).To(Equal(first))
 	})
 
-	It("is made once, however many hosts ask at a time", func() {
+	It("is made once for an older Ignition, however many hosts ask at a time", func() {
 		const crowd = 20
 		s := serve(w, long)
 		w.onRead = func() { Eventually(w.lookups).Should(Equal(crowd)) }
@@ -56,7 +60,7 @@ var _ = Describe("A pool's configuration", func() {
 		for range crowd {
 			hosts.Go(func() {
 				defer GinkgoRecover()
-				response, _ := s.get(path("default", mine), token)
+				response, _ := s.askWith(http.MethodGet, path("default", mine), token, http.Header{"Accept": {accepting("3.4.0")}})
 				Expect(response.StatusCode).To(Equal(http.StatusOK))
 			})
 		}
@@ -66,15 +70,33 @@ var _ = Describe("A pool's configuration", func() {
 
 	It("is dropped when its object goes, and its bytes are counted no more", func() {
 		s := serve(w, short)
-		s.get(path("default", mine), token)
+		ask := func() int {
+			response, _ := s.askWith(http.MethodGet, path("default", mine), token, http.Header{"Accept": {accepting("3.4.0")}})
+			return response.StatusCode
+		}
+		Expect(ask()).To(Equal(http.StatusOK))
 		Expect(cachedBytes(s)).To(BeNumerically(">", 0))
 		key := types.NamespacedName{Namespace: "default", Name: mine}
 		w.set(func() { delete(w.rendered, key) })
 		s.handler.RenderedChanged(key)
 		Expect(cachedBytes(s)).To(BeZero())
-		response, _ := s.get(path("default", mine), token)
-		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+		Expect(ask()).To(Equal(http.StatusServiceUnavailable))
 	})
+
+	DescribeTable("is packed for what its name was made from, and for nothing else", func(change func(*poolv1.MachineConfig), message string) {
+		rendered := &poolv1.MachineConfig{Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"nosmt"}}}
+		var err error
+		rendered.Name, err = pool.NameFor("infra", rendered.Spec)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = server.PackRendered(rendered)
+		Expect(err).NotTo(HaveOccurred())
+		change(rendered)
+		_, err = server.PackRendered(rendered)
+		Expect(err).To(MatchError(ContainSubstring(message)))
+	},
+		Entry("a changed content", func(r *poolv1.MachineConfig) { r.Spec.KernelArguments = []string{"mitigations=off"} }, "was changed: its content belongs to the name"),
+		Entry("another pool's name", func(r *poolv1.MachineConfig) { r.Name = "rendered-infra" }, "was changed: its content belongs to the name"),
+	)
 
 	It("is waited for when this replica hears of the host's overlay later than another", func() {
 		w.addOverlay("machine-0", other, life)

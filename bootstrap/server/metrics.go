@@ -65,6 +65,9 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
+// RenderedKept counts bytes of rendered configs that are kept ready from now on, or no more when negative.
+func (m *Metrics) RenderedKept(bytes int) { m.renderedBytes.Add(float64(bytes)) }
+
 func (m *Metrics) observe(kind string, code int, took time.Duration) {
 	m.requests.WithLabelValues(kind, strconv.Itoa(code)).Inc()
 	m.seconds.WithLabelValues(kind).Observe(took.Seconds())

@@ -132,15 +132,15 @@ var _ = Describe("A host's Ignition", func() {
 		Expect(string(body) + s.logged()).NotTo(ContainSubstring(secretInOverlay))
 	})
 
-	It("has its pool's bytes made once for each version, and dropped in all of them", func() {
-		path := renderedPath(w)
+	It("has its pool's bytes made once for each older version, and dropped in all of them", func() {
+		path, older := renderedPath(w), ignition.VersionsWritten[:len(ignition.VersionsWritten)-1]
 		for range 2 {
-			for _, version := range ignition.VersionsWritten {
+			for _, version := range older {
 				response, _ := ask(path, accepting(version))
 				Expect(response.StatusCode).To(Equal(http.StatusOK))
 			}
 		}
-		Expect(w.renderedReads()).To(Equal(len(ignition.VersionsWritten)))
+		Expect(w.renderedReads()).To(Equal(len(older)))
 		s.handler.RenderedChanged(types.NamespacedName{Namespace: "default", Name: w.overlays["machine-0"].Configuration})
 		Expect(cachedBytes(s)).To(BeZero())
 	})

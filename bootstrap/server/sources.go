@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
@@ -103,8 +102,9 @@ type Overlays interface {
 
 // RenderedConfigs finds rendered MachineConfigs. Whoever implements it calls Server.RenderedChanged after every change.
 type RenderedConfigs interface {
-	// Get returns the rendered MachineConfig of that name, or nil.
-	Get(ctx context.Context, name types.NamespacedName) (*poolv1.MachineConfig, error)
+	// Get returns what PackRendered made of the rendered MachineConfig of that name, or nil. It is called for every request, and
+	// waits for nothing.
+	Get(ctx context.Context, name types.NamespacedName) (*PoolBytes, error)
 }
 
 // BootRecorder writes a host's requests into its PoolbootConfig. Both methods must touch no other field.

@@ -39,13 +39,14 @@ type world struct {
 	mu        sync.Mutex
 	records   map[string][]server.Record // by pointer id
 	overlays  map[types.UID]server.Overlay
-	rendered  map[types.NamespacedName]*poolv1.MachineConfig
+	rendered  map[types.NamespacedName]*server.PoolBytes
 	enrolled  map[string][]server.Enrolment // by the token's hash
 	asks      []string                      // names, of hosts that want to be admitted
 	onAsk     func(name, address string)
 	asked     int // requests that came as far as looking for their record
 	reads     int // of rendered configs
 	onRead    func()
+	readErr   error
 	version   int
 	requested []time.Time
 	served    []time.Time
@@ -59,7 +60,7 @@ func newWorld() *world {
 	return &world{
 		records:  map[string][]server.Record{},
 		overlays: map[types.UID]server.Overlay{},
-		rendered: map[types.NamespacedName]*poolv1.MachineConfig{},
+		rendered: map[types.NamespacedName]*server.PoolBytes{},
 		enrolled: map[string][]server.Enrolment{},
 	}
 }
@@ -84,15 +85,15 @@ func (w overlaysOf) Get(_ context.Context, config types.UID) (*server.Overlay, e
 
 type renderedOf struct{ *world }
 
-func (w renderedOf) Get(_ context.Context, name types.NamespacedName) (*poolv1.MachineConfig, error) {
+func (w renderedOf) Get(_ context.Context, name types.NamespacedName) (*server.PoolBytes, error) {
 	w.mu.Lock()
 	w.reads++
-	hook, rendered := w.onRead, w.rendered[name].DeepCopy()
+	hook, rendered, err := w.onRead, w.rendered[name], w.readErr
 	w.mu.Unlock()
 	if hook != nil {
 		hook()
 	}
-	return rendered, nil
+	return rendered, err
 }
 
 func (w *world) Requested(ctx context.Context, _ server.Record, at time.Time) error {
@@ -190,7 +191,9 @@ func (w *world) addRenderedOf(poolName, text string, kernelArguments []string) s
 	rendered := &poolv1.MachineConfig{Spec: spec}
 	rendered.Namespace, rendered.Name = "default", name
 	rendered.Labels = map[string]string{poolv1.RenderedForLabel: poolName}
-	w.set(func() { w.rendered[types.NamespacedName{Namespace: "default", Name: name}] = rendered })
+	packed, err := server.PackRendered(rendered)
+	Expect(err).NotTo(HaveOccurred())
+	w.set(func() { w.rendered[types.NamespacedName{Namespace: "default", Name: name}] = packed })
 	return name
 }
 

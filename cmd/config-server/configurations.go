@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,22 +16,32 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// overlays finds overlay Secrets in the informer's cache.
+// overlays finds overlay Secrets by the UID of their PoolbootConfig.
 type overlays struct {
-	cache     client.Reader
-	namespace string
+	kind[*corev1.Secret, types.UID, overlay]
 }
 
-func (o overlays) Get(ctx context.Context, config types.UID) (*server.Overlay, error) {
-	var secret corev1.Secret
-	err := o.cache.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: bootstrapv1.OverlayNamePrefix + string(config)}, &secret)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
+// overlay is what is in an overlay Secret, or why that can't be told.
+type overlay struct {
+	*server.Overlay
+	err error
+}
+
+func newOverlays() *overlays {
+	return &overlays{kind[*corev1.Secret, types.UID, overlay]{
+		object: &corev1.Secret{},
+		of: func(secret *corev1.Secret) (types.UID, overlay) {
+			read, err := overlayOf(secret)
+			return types.UID(strings.TrimPrefix(secret.Name, bootstrapv1.OverlayNamePrefix)), overlay{read, err}
+		},
+	}}
+}
+
+func (o *overlays) Get(_ context.Context, config types.UID) (*server.Overlay, error) {
+	for _, only := range o.get(config) {
+		return only.Overlay, only.err
 	}
-	if err != nil {
-		return nil, err
-	}
-	return overlayOf(&secret)
+	return nil, nil
 }
 
 // overlayOf reads an overlay Secret. One without a packed overlay was made by an older manager: it is as if it were not there, so
@@ -55,17 +65,48 @@ func overlayOf(secret *corev1.Secret) (*server.Overlay, error) {
 	}, nil
 }
 
-// renderedConfigs finds rendered MachineConfigs in the informer's cache.
-type renderedConfigs struct{ cache client.Reader }
+// renderedConfigs finds rendered MachineConfigs by their name, packed.
+type renderedConfigs struct {
+	kind[*poolv1.MachineConfig, types.NamespacedName, rendered]
+}
 
-func (r renderedConfigs) Get(ctx context.Context, name types.NamespacedName) (*poolv1.MachineConfig, error) {
-	var rendered poolv1.MachineConfig
-	err := r.cache.Get(ctx, name, &rendered)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
+// rendered is what was packed of one version of a rendered MachineConfig, or why that can't be done.
+type rendered struct {
+	*server.PoolBytes
+	err        error
+	uid        types.UID
+	generation int64
+}
+
+func newRenderedConfigs() *renderedConfigs {
+	r := &renderedConfigs{}
+	r.object, r.of = &poolv1.MachineConfig{}, r.pack
+	return r
+}
+
+// pack packs a rendered MachineConfig, unless it is the one that was packed before: informers list all of them anew now and then.
+func (r *renderedConfigs) pack(config *poolv1.MachineConfig) (types.NamespacedName, rendered) {
+	name := client.ObjectKeyFromObject(config)
+	for _, known := range r.get(name) {
+		if known.uid == config.UID && known.generation == config.Generation {
+			return name, known
+		}
 	}
-	if err != nil {
-		return nil, err
+	packed, err := server.PackRendered(config)
+	return name, rendered{packed, err, config.UID, config.Generation}
+}
+
+func (r *renderedConfigs) Get(_ context.Context, name types.NamespacedName) (*server.PoolBytes, error) {
+	for _, only := range r.get(name) {
+		return only.PoolBytes, only.err
 	}
-	return &rendered, nil
+	return nil, nil
+}
+
+// size is how many bytes are kept.
+func (r *rendered) size() int {
+	if r == nil || r.PoolBytes == nil {
+		return 0
+	}
+	return r.Size()
 }

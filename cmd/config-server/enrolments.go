@@ -13,29 +13,22 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// tokenIndex indexes Enrolments by the SHA-256 of their token.
-const tokenIndex = "tokenSHA256"
-
-func tokenSHA256(object client.Object) []string {
-	if enrolment, is := object.(*poolv1.Enrolment); is && enrolment.Spec.TokenSHA256 != "" {
-		return []string{enrolment.Spec.TokenSHA256}
-	}
-	return nil
+// enrolments finds Enrolments by the SHA-256 of their token.
+type enrolments struct {
+	kind[*poolv1.Enrolment, string, server.Enrolment]
 }
 
-// enrolments finds Enrolments in the informer's cache.
-type enrolments struct{ cache client.Reader }
+func newEnrolments() *enrolments {
+	return &enrolments{kind[*poolv1.Enrolment, string, server.Enrolment]{
+		object: &poolv1.Enrolment{},
+		of: func(enrolment *poolv1.Enrolment) (string, server.Enrolment) {
+			return enrolment.Spec.TokenSHA256, enrolmentOf(enrolment)
+		},
+	}}
+}
 
-func (e enrolments) ByTokenSHA256(ctx context.Context, sum string) ([]server.Enrolment, error) {
-	var list poolv1.EnrolmentList
-	if err := e.cache.List(ctx, &list, client.MatchingFields{tokenIndex: sum}); err != nil {
-		return nil, err
-	}
-	found := make([]server.Enrolment, 0, len(list.Items))
-	for i := range list.Items {
-		found = append(found, enrolmentOf(&list.Items[i]))
-	}
-	return found, nil
+func (e *enrolments) ByTokenSHA256(_ context.Context, sum string) ([]server.Enrolment, error) {
+	return e.get(sum), nil
 }
 
 func enrolmentOf(enrolment *poolv1.Enrolment) server.Enrolment {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,9 +25,10 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, builder.AddToScheme(scheme)
 }
 
-// newCache returns a cache of just what the server answers from: PoolbootConfigs, rendered MachineConfigs, Enrolments, and the overlay
-// Secrets of the server's own namespace. Reading any other kind from it fails.
-func newCache(config *rest.Config, scheme *runtime.Scheme, o *options) (cache.Cache, error) {
+// newCache returns informers of just what the server answers from: PoolbootConfigs, rendered MachineConfigs, Enrolments, and the
+// overlay Secrets of the server's own namespace. They store what the sources make of each object as it comes in, and nothing else of
+// it: a rendered config is four times as large as what hosts download of it.
+func newCache(config *rest.Config, scheme *runtime.Scheme, o *options, s *sources) (cache.Cache, error) {
 	rendered, err := having(poolv1.RenderedForLabel)
 	if err != nil {
 		return nil, err
@@ -42,12 +44,11 @@ func newCache(config *rest.Config, scheme *runtime.Scheme, o *options) (cache.Ca
 	return cache.New(config, cache.Options{
 		Scheme:                      scheme,
 		ReaderFailOnMissingInformer: true,
-		DefaultTransform:            cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&bootstrapv1.PoolbootConfig{}: {Namespaces: watched, Transform: withoutSpec},
-			&poolv1.MachineConfig{}:       {Namespaces: watched, Label: rendered},
-			&poolv1.Enrolment{}:           {Namespaces: watched},
-			&corev1.Secret{}:              {Namespaces: map[string]cache.Config{o.namespace: {}}, Label: overlay},
+			&bootstrapv1.PoolbootConfig{}: {Namespaces: watched, Transform: s.records.transform},
+			&poolv1.MachineConfig{}:       {Namespaces: watched, Label: rendered, Transform: s.rendered.transform},
+			&poolv1.Enrolment{}:           {Namespaces: watched, Transform: s.enrolments.transform},
+			&corev1.Secret{}:              {Namespaces: map[string]cache.Config{o.namespace: {}}, Label: overlay, Transform: s.overlays.transform},
 		},
 	})
 }
@@ -60,66 +61,43 @@ func having(label string) (labels.Selector, error) {
 	return labels.NewSelector().Add(*exists), nil
 }
 
-// withoutSpec drops what the server has no use for: a PoolbootConfig's spec may hold a whole Ignition config.
-func withoutSpec(object any) (any, error) {
-	if config, ok := object.(*bootstrapv1.PoolbootConfig); ok {
-		config.Spec = bootstrapv1.PoolbootConfigSpec{}
-		config.ManagedFields = nil
-	}
-	return object, nil
+// sources is all that the server answers from.
+type sources struct {
+	records    *records
+	enrolments *enrolments
+	overlays   *overlays
+	rendered   *renderedConfigs
 }
 
-// watchChanges starts the informers and tells the server of every change of what hosts wait for. The informers
-// store a change before they tell of it, so who looks after being told sees it.
-func watchChanges(ctx context.Context, objects cache.Cache, to *server.Server) error {
-	if err := objects.IndexField(ctx, &bootstrapv1.PoolbootConfig{}, pointerIDIndex, pointerID); err != nil {
-		return err
-	}
-	if err := objects.IndexField(ctx, &poolv1.Enrolment{}, tokenIndex, tokenSHA256); err != nil {
-		return err
-	}
-	err := tell(ctx, objects, &bootstrapv1.PoolbootConfig{}, func(config client.Object) {
-		for _, id := range pointerID(config) {
-			to.RecordChanged(id)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	err = tell(ctx, objects, &poolv1.Enrolment{}, func(enrolment client.Object) {
-		to.EnrolmentChanged(client.ObjectKeyFromObject(enrolment))
-	})
-	if err != nil {
-		return err
-	}
-	err = tell(ctx, objects, &corev1.Secret{}, func(secret client.Object) {
-		to.OverlayChanged(types.UID(secret.GetLabels()[bootstrapv1.OverlayLabel]))
-	})
-	if err != nil {
-		return err
-	}
-	return tell(ctx, objects, &poolv1.MachineConfig{}, func(rendered client.Object) {
-		to.RenderedChanged(client.ObjectKeyFromObject(rendered))
-	})
+func newSources() *sources {
+	return &sources{newRecords(), newEnrolments(), newOverlays(), newRenderedConfigs()}
 }
 
-func tell(ctx context.Context, objects cache.Cache, kind client.Object, changed func(client.Object)) error {
-	informer, err := objects.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
-	if err != nil {
-		return err
-	}
-	notify := func(object any) {
-		if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-			object = gone.Obj
-		}
-		if object, ok := object.(client.Object); ok {
-			changed(object)
-		}
-	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    notify,
-		UpdateFunc: func(_, object any) { notify(object) },
-		DeleteFunc: notify,
+// follow starts the informers and tells the server of every change of what hosts wait for. What has changed is known before
+// the server is told of it, so who looks after being told sees it. What it returns tell when all is known that was there at the
+// start.
+func (s *sources) follow(ctx context.Context, objects cache.Cache, to *server.Server, figures *server.Metrics) (known [4]toolscache.InformerSynced, err error) {
+	known[0], err = s.records.follow(ctx, objects, func(pointerID string, _, _ *server.Record) {
+		to.RecordChanged(pointerID)
 	})
-	return err
+	if err != nil {
+		return known, err
+	}
+	known[1], err = s.enrolments.follow(ctx, objects, func(_ string, before, after *server.Enrolment) {
+		to.EnrolmentChanged(cmp.Or(after, before).NamespacedName)
+	})
+	if err != nil {
+		return known, err
+	}
+	known[2], err = s.overlays.follow(ctx, objects, func(config types.UID, _, _ *overlay) {
+		to.OverlayChanged(config)
+	})
+	if err != nil {
+		return known, err
+	}
+	known[3], err = s.rendered.follow(ctx, objects, func(name types.NamespacedName, before, after *rendered) {
+		figures.RenderedKept(after.size() - before.size())
+		to.RenderedChanged(name)
+	})
+	return known, err
 }

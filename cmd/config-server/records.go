@@ -15,29 +15,22 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// pointerIDIndex indexes PoolbootConfigs by their PointerIDAnnotation.
-const pointerIDIndex = "pointerID"
-
-func pointerID(object client.Object) []string {
-	if id := object.GetAnnotations()[bootstrapv1.PointerIDAnnotation]; id != "" {
-		return []string{id}
-	}
-	return nil
+// records finds PoolbootConfigs by the id in their pointer.
+type records struct {
+	kind[*bootstrapv1.PoolbootConfig, string, server.Record]
 }
 
-// records finds PoolbootConfigs in the informer's cache.
-type records struct{ cache client.Reader }
+func newRecords() *records {
+	return &records{kind[*bootstrapv1.PoolbootConfig, string, server.Record]{
+		object: &bootstrapv1.PoolbootConfig{},
+		of: func(config *bootstrapv1.PoolbootConfig) (string, server.Record) {
+			return config.Annotations[bootstrapv1.PointerIDAnnotation], recordOf(config)
+		},
+	}}
+}
 
-func (r records) ByPointerID(ctx context.Context, id string) ([]server.Record, error) {
-	var configs bootstrapv1.PoolbootConfigList
-	if err := r.cache.List(ctx, &configs, client.MatchingFields{pointerIDIndex: id}); err != nil {
-		return nil, err
-	}
-	found := make([]server.Record, 0, len(configs.Items))
-	for i := range configs.Items {
-		found = append(found, recordOf(&configs.Items[i]))
-	}
-	return found, nil
+func (r *records) ByPointerID(_ context.Context, id string) ([]server.Record, error) {
+	return r.get(id), nil
 }
 
 func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
@@ -43,6 +44,7 @@ const disabled = "0"
 type process struct {
 	options     *options
 	objects     cache.Cache
+	known       [4]toolscache.InformerSynced // by the server, of all that was there at the start
 	certificate *certwatcher.CertWatcher
 	metrics     metricsserver.Server
 	figures     *server.Metrics
@@ -69,7 +71,8 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.objects, err = newCache(config, scheme, o); err != nil {
+	known := newSources()
+	if p.objects, err = newCache(config, scheme, o, known); err != nil {
 		return nil, err
 	}
 	writer, err := client.New(config, client.Options{Scheme: scheme, FieldOwner: fieldOwner})
@@ -95,17 +98,18 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 	}
 	p.handler = server.New(server.Options{
 		ExternalURL: external,
-		Records:     records{p.objects},
-		Enrolments:  enrolments{p.objects},
+		Records:     known.records,
+		Enrolments:  known.enrolments,
 		Admissions:  admissionRecorder{writer},
-		Overlays:    overlays{p.objects, o.namespace},
-		Rendered:    renderedConfigs{p.objects},
+		Overlays:    known.overlays,
+		Rendered:    known.rendered,
 		Boots:       bootRecorder{writer},
 		Metrics:     p.figures,
 		Log:         klog.Background().WithName("access"),
 		Ready:       p.ready,
 	})
-	return p, watchChanges(ctx, p.objects, p.handler)
+	p.known, err = known.follow(ctx, p.objects, p.handler, figures)
+	return p, err
 }
 
 func restConfig(o *options) (*rest.Config, error) {
@@ -168,7 +172,7 @@ func (p *process) run(ctx context.Context) error {
 }
 
 func (p *process) serveHosts(ctx context.Context) error {
-	if !p.objects.WaitForCacheSync(ctx) {
+	if !p.objects.WaitForCacheSync(ctx) || !toolscache.WaitForCacheSync(ctx.Done(), p.known[:]...) {
 		return ctx.Err()
 	}
 	listener, err := net.Listen("tcp", p.options.bindAddress)

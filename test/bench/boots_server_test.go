@@ -26,7 +26,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
@@ -131,8 +130,8 @@ func used() (figures, error) {
 type herd struct {
 	*machine
 	asked   atomic.Int64
-	configs []*poolv1.MachineConfig
-	byName  map[string]*poolv1.MachineConfig
+	names   []string
+	configs map[string]*server.PoolBytes
 }
 
 // newHerd makes as many rendered configs as the environment says, which share no bytes.
@@ -146,14 +145,17 @@ func newHerd() (*herd, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &herd{machine: one, byName: map[string]*poolv1.MachineConfig{}}
+	f := &herd{machine: one, configs: map[string]*server.PoolBytes{}}
 	for i := range pools {
 		config := one.rendered.DeepCopy()
 		config.Spec.KernelArguments = append(config.Spec.KernelArguments, "bench.pool="+strconv.Itoa(i))
 		if config.Name, err = pool.NameFor("infra", config.Spec); err != nil {
 			return nil, err
 		}
-		f.configs, f.byName[config.Name] = append(f.configs, config), config
+		if f.configs[config.Name], err = server.PackRendered(config); err != nil {
+			return nil, err
+		}
+		f.names = append(f.names, config.Name)
 	}
 	return f, nil
 }
@@ -165,7 +167,7 @@ func (f *herd) files(ours, peer string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	from := ours + "/rendered/default/" + f.configs[0].Name + "?pointer=0"
+	from := ours + "/rendered/default/" + f.names[0] + "?pointer=0"
 	rendered, err := ask(host, from)
 	if err != nil {
 		return "", err
@@ -191,12 +193,12 @@ func (f herdOverlays) Get(_ context.Context, config types.UID) (*server.Overlay,
 	number, err := strconv.Atoi(string(config))
 	overlay := f.overlay
 	overlay.Version = strconv.FormatInt(f.asked.Add(1), 10)
-	overlay.Configuration = f.configs[number%len(f.configs)].Name
+	overlay.Configuration = f.names[number%len(f.names)]
 	return &overlay, err
 }
 
 type herdConfigs struct{ *herd }
 
-func (f herdConfigs) Get(_ context.Context, name types.NamespacedName) (*poolv1.MachineConfig, error) {
-	return f.byName[name.Name], nil
+func (f herdConfigs) Get(_ context.Context, name types.NamespacedName) (*server.PoolBytes, error) {
+	return f.configs[name.Name], nil
 }

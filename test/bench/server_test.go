@@ -178,6 +178,7 @@ func newHandler(b *testing.B, machine *machine, overlays server.Overlays) http.H
 type machine struct {
 	overlay  server.Overlay
 	rendered poolv1.MachineConfig
+	packed   *server.PoolBytes
 }
 
 func newMachine(size load) (*machine, error) {
@@ -193,13 +194,15 @@ func newMachine(size load) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &machine{
+	m := &machine{
 		overlay: server.Overlay{Packed: packed, Configuration: rendered.Name, Expires: time.Now().Add(24 * time.Hour), Version: "1"},
 		rendered: poolv1.MachineConfig{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: rendered.Name, Labels: map[string]string{poolv1.RenderedForLabel: "infra"}},
 			Spec:       rendered.Spec,
 		},
-	}, nil
+	}
+	m.packed, err = server.PackRendered(&m.rendered)
+	return m, err
 }
 
 func (m *machine) ByPointerID(_ context.Context, id string) ([]server.Record, error) {
@@ -226,6 +229,6 @@ func (m machineOverlay) Get(context.Context, types.UID) (*server.Overlay, error)
 
 type machineConfig struct{ *machine }
 
-func (m machineConfig) Get(context.Context, types.NamespacedName) (*poolv1.MachineConfig, error) {
-	return &m.rendered, nil
+func (m machineConfig) Get(context.Context, types.NamespacedName) (*server.PoolBytes, error) {
+	return m.packed, nil
 }

@@ -1,0 +1,112 @@
+package main
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+var _ = Describe("What the config server knows of objects", func() {
+	type secrets = kind[*corev1.Secret, string, string]
+	var k *secrets
+	var told []string
+	BeforeEach(func() {
+		told = nil
+		k = &secrets{of: func(s *corev1.Secret) (string, string) { return s.Labels["key"], s.Labels["value"] }}
+	})
+	secret := func(name, key, value string) any {
+		GinkgoHelper()
+		stored, err := k.transform(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, ResourceVersion: "1", Labels: map[string]string{"key": key, "value": value}},
+			Data:       map[string][]byte{"large": nil},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		return stored
+	}
+	change := func(before, after any) {
+		k.change(before, after, func(key string, before, after *string) {
+			text := key + ":"
+			for _, each := range []*string{before, after} {
+				if each == nil {
+					text += " none"
+				} else {
+					text += " " + *each
+				}
+			}
+			told = append(told, text)
+		})
+	}
+
+	It("is found by its key, whoever else has the same", func() {
+		one, other := secret("one", "k", "1"), secret("other", "k", "2")
+		change(nil, one)
+		change(nil, other)
+		Expect(k.get("k")).To(Equal([]string{"1", "2"}))
+		anew := secret("one", "k", "3")
+		change(one, anew)
+		Expect(k.get("k")).To(Equal([]string{"3", "2"}))
+		change(anew, nil)
+		Expect(k.get("k")).To(Equal([]string{"2"}))
+		change(toolscache.DeletedFinalStateUnknown{Obj: other}, nil)
+		Expect(k.get("k")).To(BeEmpty())
+		Expect(k.values).To(BeEmpty())
+		Expect(told).To(Equal([]string{"k: none 1", "k: none 2", "k: 1 3", "k: 3 none", "k: 2 none"}))
+	})
+
+	It("is found by its new key when that has changed, and not by none", func() {
+		before, after := secret("one", "", "1"), secret("one", "k", "2")
+		change(nil, before)
+		Expect(k.get("")).To(BeEmpty())
+		change(before, after)
+		Expect(k.get("k")).To(Equal([]string{"2"}))
+		change(after, before)
+		Expect(k.get("k")).To(BeEmpty())
+		Expect(told).To(Equal([]string{": none 1", ": 1 none", "k: none 2", "k: 2 none", ": none 1"}))
+	})
+
+	It("does not change in the hands of who has it", func() {
+		one := secret("one", "k", "1")
+		change(nil, one)
+		held := k.get("k")
+		change(one, secret("one", "k", "2"))
+		Expect(held).To(Equal([]string{"1"}))
+	})
+
+	It("is what was sent no more, and made of it once", func() {
+		stored := secret("one", "k", "1")
+		Expect(stored).NotTo(BeAssignableToTypeOf(&corev1.Secret{}))
+		Expect(k.transform(stored)).To(BeIdenticalTo(stored))
+		Expect(toolscache.MetaNamespaceKeyFunc(stored)).To(Equal("a/one"))
+	})
+
+	It("is packed once for each version of a rendered config, however often it is listed", func() {
+		config := &poolv1.MachineConfig{Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"nosmt"}}}
+		var err error
+		config.Name, err = pool.NameFor("infra", config.Spec)
+		Expect(err).NotTo(HaveOccurred())
+		config.Namespace, config.UID, config.Generation = "a", "1", 1
+		name := types.NamespacedName{Namespace: "a", Name: config.Name}
+		known := newRenderedConfigs()
+		list := func(change func()) any {
+			change()
+			stored, err := known.transform(config)
+			Expect(err).NotTo(HaveOccurred())
+			known.change(nil, stored, func(types.NamespacedName, *rendered, *rendered) {})
+			served, err := known.Get(nil, name)
+			if err != nil {
+				return err.Error()
+			}
+			return served
+		}
+		first := list(func() {})
+		Expect(list(func() { config.Labels = map[string]string{"a": "b"} })).To(BeIdenticalTo(first))
+		Expect(list(func() { config.UID = "2" })).NotTo(BeIdenticalTo(first))
+		Expect(list(func() { config.Generation, config.Spec.KernelArguments = 2, nil })).To(ContainSubstring("was changed"))
+	})
+})
