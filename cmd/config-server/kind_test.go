@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -98,7 +100,7 @@ var _ = Describe("What the config server knows of objects", func() {
 			stored, err := known.transform(config)
 			Expect(err).NotTo(HaveOccurred())
 			known.change(nil, stored, func(types.NamespacedName, *rendered, *rendered) {})
-			served, err := known.Get(nil, name)
+			served, err := known.Get(context.Background(), name)
 			if err != nil {
 				return err.Error()
 			}

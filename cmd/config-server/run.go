@@ -108,7 +108,7 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 		Log:         klog.Background().WithName("access"),
 		Ready:       p.ready,
 	})
-	p.known, err = known.follow(ctx, p.objects, p.handler, figures)
+	p.known, err = known.follow(ctx, p.objects, p.handler, p.figures)
 	return p, err
 }
 
