@@ -7,6 +7,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -48,6 +49,30 @@ func NewCA(commonName string) (*CA, error) {
 		return nil, fmt.Errorf("sign CA %q: %w", commonName, err)
 	}
 	return &CA{certificate: certificate, key: key}, nil
+}
+
+// Intermediate makes a certificate authority whose own certificate this one signs.
+func (ca *CA) Intermediate(commonName string) (*CA, error) {
+	pair, err := ca.issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: commonName}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	})
+	if err != nil {
+		return nil, err
+	}
+	both, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &CA{certificate: both.Leaf, key: both.PrivateKey.(crypto.Signer)}, nil
+}
+
+// SelfSigned returns the authority with the same name and key, and a certificate that it signs itself.
+func (ca *CA) SelfSigned() (*CA, error) {
+	certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: ca.certificate.Subject.CommonName}, ca.key)
+	if err != nil {
+		return nil, err
+	}
+	return &CA{certificate: certificate, key: ca.key}, nil
 }
 
 // Pair returns the authority's own certificate and key, for programs that sign with it.
@@ -93,7 +118,7 @@ func (ca *CA) issue(template *x509.Certificate) (Pair, error) {
 	if template.NotAfter.IsZero() {
 		template.NotAfter = time.Now().Add(lifetime)
 	}
-	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.KeyUsage |= x509.KeyUsageDigitalSignature
 	key, err := newKey()
 	if err != nil {
 		return Pair{}, err

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
+	programs "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
+)
+
+// host is a host whose user data trusts some CAs. It runs the real Ignition.
+type host struct {
+	dir string
+}
+
+func newHost(s *configServer, m *machine, trusted ...*loopback.CA) *host {
+	GinkgoHelper()
+	pointer := ignition.Pointer{URL: s.url + m.path(), Token: m.token}
+	for _, ca := range trusted {
+		pointer.CA = append(pointer.CA, ca.PEM()...)
+	}
+	document, err := pointer.Marshal()
+	Expect(err).NotTo(HaveOccurred())
+	h := &host{dir: GinkgoT().TempDir()}
+	Expect(os.WriteFile(filepath.Join(h.dir, "pointer.ign"), document, 0o600)).To(Succeed())
+	return h
+}
+
+// fetch returns what Ignition wrote on its console once it has its configuration, or when the time is over.
+func (h *host) fetch(ctx context.Context) (console string, err error) {
+	bin, err := programs.BinDir()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "ignition"), "-platform", "file", "-stage", "fetch", "-root", h.dir, "-log-to-stdout",
+		"-config-cache", filepath.Join(h.dir, "ignition.json"), "-state-file", filepath.Join(h.dir, "state"), "-neednet", filepath.Join(h.dir, "neednet"))
+	cmd.Env = append(os.Environ(), "IGNITION_CONFIG_FILE="+filepath.Join(h.dir, "pointer.ign"))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = errors.Join(cmd.Run(), ctx.Err(), os.RemoveAll(filepath.Join(h.dir, "ignition.json")))
+	return out.String(), err
+}
+
+func (h *host) boots(ctx context.Context) {
+	GinkgoHelper()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	console, err := h.fetch(ctx)
+	Expect(err).NotTo(HaveOccurred(), console)
+}
+
+// shows has the server show a certificate, with those of the CAs between it and the ones that hosts hold.
+func (s *configServer) shows(signer *loopback.CA, between ...*loopback.CA) {
+	GinkgoHelper()
+	pair, err := signer.Server()
+	Expect(err).NotTo(HaveOccurred())
+	serial := leafOf(pair).SerialNumber
+	for _, ca := range between {
+		pair.Cert = append(pair.Cert, ca.PEM()...)
+	}
+	writePair(s.certDir, pair)
+	Eventually(func() (any, error) {
+		conn, err := tls.Dial("tcp", s.url[len("https://"):], &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			return nil, err
+		}
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber, conn.Close()
+	}, 30*time.Second).Should(Equal(serial))
+}
+
+func leafOf(pair loopback.Pair) *x509.Certificate {
+	GinkgoHelper()
+	both, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	Expect(err).NotTo(HaveOccurred())
+	return both.Leaf
+}
+
+var _ = Describe("A change of the CA", func() {
+	It("loses no host: neither one that holds the CA before alone, nor one that holds both", func(ctx SpecContext) {
+		before := authority
+		after, err := before.Intermediate("after")
+		Expect(err).NotTo(HaveOccurred())
+		s, m := serve(), newMachine(ctx, "rotation")
+		m.prepare(ctx)
+		old, both := newHost(s, m, before), newHost(s, m, before, after)
+
+		By("before it, and with every leaf that the CA signs")
+		old.boots(ctx)
+		both.boots(ctx)
+		s.shows(before)
+		old.boots(ctx)
+
+		By("once the new CA signs, whose own certificate the old one signed")
+		s.shows(after, after)
+		old.boots(ctx)
+		both.boots(ctx)
+
+		By("and when the old CA is gone: hosts with both go on, one with the old alone asks until it is let in again")
+		root, err := after.SelfSigned()
+		Expect(err).NotTo(HaveOccurred())
+		s.shows(root)
+		both.boots(ctx)
+		newHost(s, m, root).boots(ctx)
+		brief, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		console, err := old.fetch(brief)
+		Expect(err).To(MatchError(context.DeadlineExceeded))
+		Expect(console).To(And(ContainSubstring("unknown authority"), ContainSubstring("attempt #2")))
+		s.shows(root, after)
+		old.boots(ctx)
+	})
+})
