@@ -100,10 +100,24 @@ var _ = Describe("A host that Metal3", func() {
 		patched(ctx, metal3Machine, func(m *infrav1.Metal3Machine) { // or it would have the host deployed at once
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.PausedAnnotation, "")
 		})
-		patched(ctx, hostAt(t, t.HostName(0)), func(h *bmov1alpha1.BareMetalHost) { h.Spec.Image = nil })
+		bmh := hostAt(t, t.HostName(0))
+		Eventually(ctx, func() (map[string]string, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(bmh), bmh)
+			return bmh.Annotations, err
+		}).Should(HaveKey(bmov1alpha1.PausedAnnotation), "nobody works on the host now but this spec")
+		become := func(state bmov1alpha1.ProvisioningState) {
+			GinkgoHelper()
+			before := bmh.DeepCopy()
+			bmh.Status.Provisioning.State, bmh.Status.PoweredOn = state, false
+			Expect(lab.ManagementClient.Status().Patch(ctx, bmh, client.MergeFrom(before))).To(Succeed())
+		}
+		patched(ctx, bmh, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Image = nil })
+		become(bmov1alpha1.StateDeprovisioning)
+		Expect(hosts.PowerOff(ctx, bmh)).To(Succeed())
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("Unknown WaitingForHost"), ContainSubstring(t.HostName(0))))
 		Expect(liveCredentials(ctx, config)).To(BeEmpty())
 		Expect(apierrors.IsNotFound(lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(node), &corev1.Node{}))).To(BeTrue())
+		become(bmov1alpha1.StateAvailable)
 		patched(ctx, metal3Machine, func(m *infrav1.Metal3Machine) { delete(m.Annotations, clusterv1.PausedAnnotation) })
 		asking(ctx, t, config)
 		expectOn(ctx, t, config, t.HostName(0))
