@@ -138,6 +138,13 @@ func (r *Reconciler) gatherPool(ctx context.Context, s *scope, key client.Object
 	if s.place.Cluster != nil && annotations.IsPaused(s.place.Cluster, s.secret) {
 		return nil, nil
 	}
+	if s.place.Cluster == nil && s.enrolment == nil {
+		// Without its Cluster it can admit nobody. Made now it would be made again each time that clusterctl move deletes the
+		// Cluster before the Secret.
+		r.Recorder.Eventf(s.secret, nil, corev1.EventTypeWarning, poolv1.EnrolmentPoolNotFoundReason, action,
+			"Cluster %s, which the label %s names, does not exist: there is no Enrolment until it does", key.Name, clusterv1.ClusterNameLabel)
+		return nil, nil
+	}
 	return s, nil
 }
 

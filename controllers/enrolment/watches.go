@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +36,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		secret, is := o.(*corev1.Secret)
 		return is && secret.Type == poolv1.EnrolmentTokenType
 	})
+	onlyNew := predicate.Funcs{
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
 	onlyGone := predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },
@@ -44,10 +50,28 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Named("enrolment").
 		For(&poolv1.Enrolment{}).
 		Watches(&corev1.Secret{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(isToken)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(tokensOf(mgr.GetCache(), isToken)), builder.WithPredicates(onlyNew)).
 		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(ofConfig), builder.WithPredicates(onlyGone)).
 		WithOptions(options)
 	every := func(client.Object) bool { return true } // of a namespace they are few
 	return hostpool.Watches(ctx, b, r.Client, &poolv1.EnrolmentList{}, every).Complete(r)
+}
+
+// tokensOf sends the tokens of a Cluster, which may have waited for it.
+func tokensOf(cached client.Reader, isToken predicate.Predicate) handler.MapFunc {
+	return func(ctx context.Context, cluster client.Object) (requests []ctrl.Request) {
+		secrets := &corev1.SecretList{}
+		if err := cached.List(ctx, secrets, client.InNamespace(cluster.GetNamespace()),
+			client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "The tokens of a Cluster can't be listed", "Cluster", client.ObjectKeyFromObject(cluster))
+		}
+		for i := range secrets.Items {
+			if isToken.Generic(event.GenericEvent{Object: &secrets.Items[i]}) {
+				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&secrets.Items[i])})
+			}
+		}
+		return requests
+	}
 }
 
 // ofConfig sends the enrolment of a host whose record has gone: one that asks for its name may be waiting.

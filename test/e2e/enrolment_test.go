@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -57,20 +56,7 @@ var _ = Describe("A host without a Machine", func() {
 		t := takingHosts(ctx)
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
-		bmh := &bmov1alpha1.BareMetalHost{
-			ObjectMeta: metav1.ObjectMeta{Name: t.HostName(0),
-				Annotations: map[string]string{poolv1.HostPoolAnnotation: "infra", poolv1.HostClusterAnnotation: t.Namespace}},
-			Spec: bmov1alpha1.BareMetalHostSpec{Online: true, BootMACAddress: "52:54:00:00:00:01",
-				BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
-		}
-		t.Create(ctx, bmh)
-		Eventually(ctx, func(ctx context.Context) (*corev1.SecretReference, error) {
-			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(bmh), bmh)
-			return bmh.Spec.UserData, err
-		}).ShouldNot(BeNil())
-		before := bmh.DeepCopy()
-		bmh.Spec.Image = &bmov1alpha1.Image{URL: site.KubeletImageURL, Checksum: site.KubeletImageURL + ".sha256sum"}
-		Expect(lab.ManagementClient.Patch(ctx, bmh, client.MergeFrom(before))).To(Succeed())
+		bmh := t.BootAnnotatedHost(ctx, t.HostName(0), "infra")
 		Eventually(func() *host.Host { return lab.Hardware.Host(bmh.Name) }).WithContext(ctx).ShouldNot(BeNil(), "the host is on")
 		node := works(ctx, t, bmh.Name, lab.Hardware.Host(bmh.Name), history)
 		Expect(node.Labels).To(HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, string(bmh.UID)))
@@ -81,10 +67,8 @@ var _ = Describe("A host without a Machine", func() {
 // takingHosts is a tenant whose pool infra takes hosts without a Machine.
 func takingHosts(ctx context.Context) *tenant.Tenant {
 	GinkgoHelper()
-	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
-	template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
-	t := tenant.New(ctx, lab, 0, func(pool *poolv1.MachineConfigPool) { pool.Spec.HostTemplate = template.Name })
-	t.Create(ctx, template)
+	t := tenant.New(ctx, lab, 0, tenant.TakeHosts)
+	t.CreateHostTemplate(ctx, nil)
 	return t
 }
 

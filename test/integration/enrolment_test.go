@@ -24,6 +24,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/fetch"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
@@ -272,6 +273,15 @@ var _ = Describe("A host with an enrolment token", func() {
 		Expect(lab.ManagementClient.Delete(ctx, b.secret)).To(Succeed())
 		Eventually(ctx, b.ready).Should(HavePrefix("False InvalidSecret"))
 		Expect(b.enrolment.Spec.TokenSHA256).To(BeEmpty())
+	})
+
+	It("has its token published once the Cluster is there, not before: one that clusterctl deletes first would bring it back", func(ctx SpecContext) {
+		t := tenant.NewEmpty(ctx, lab)
+		b := newToken(ctx, t, lab.ManagementClient, 1)
+		Eventually(ctx, told(ctx, t.Namespace, "Secret", b.secret.Name, poolv1.EnrolmentPoolNotFoundReason)).Should(ConsistOf(ContainSubstring("does not exist")))
+		Expect(apierrors.IsNotFound(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(b.enrolment), b.enrolment))).To(BeTrue())
+		t.CreateCluster(ctx, clusterapi.ClusterOptions{})
+		Eventually(ctx, b.ready).Should(HavePrefix("False " + poolv1.EnrolmentPoolNotFoundReason))
 	})
 
 	DescribeTable("is not admitted, and the enrolment says why",

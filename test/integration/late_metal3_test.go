@@ -4,10 +4,8 @@ import (
 	"context"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -22,12 +20,11 @@ var _ = Describe("A management cluster without Metal3", func() {
 		s := tenant.StartSite(ctx, site.Options{Hardware: storms, Neighbour: lab, WithoutMetal3: true})
 		t := tenant.NewEmpty(ctx, s)
 		t.CreateCluster(ctx, clusterapi.ClusterOptions{WithoutMetal3: true})
-		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
-		template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+		t.CreateHostTemplate(ctx, nil)
 		infra := t.Pool("infra")
-		infra.Spec.HostTemplate = template.Name
+		tenant.TakeHosts(infra)
 		infra.Spec.HostLabels = []poolv1.HostLabel{{Key: "example.com/vendor", ValueExpression: "host.hardware.vendor"}}
-		t.Create(ctx, template, t.Pool("worker"), infra,
+		t.Create(ctx, t.Pool("worker"), infra,
 			t.MachineConfig("00-worker", "worker", "/etc/workertest", "worker"), t.MachineConfig("51-infra", "infra", "/etc/infratest", "infra"))
 
 		b := newToken(ctx, t, s.ManagementClient, 1)
@@ -46,12 +43,7 @@ var _ = Describe("A management cluster without Metal3", func() {
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(HavePrefix("True"))
 		Expect(t.Node(ctx, config).Labels).To(And(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"), HaveKey(poolv1.NodeMetal3UUIDLabel),
 			HaveKeyWithValue("example.com/vendor", "Simulated")))
-		t.Create(ctx, &bmov1alpha1.BareMetalHost{
-			ObjectMeta: metav1.ObjectMeta{Name: t.HostName(1),
-				Annotations: map[string]string{poolv1.HostPoolAnnotation: "infra", poolv1.HostClusterAnnotation: t.Namespace}},
-			Spec: bmov1alpha1.BareMetalHostSpec{Online: true, BootMACAddress: "52:54:00:00:00:01",
-				BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
-		})
-		Eventually(ctx, t.Condition(b.record(t.HostName(1)), bootstrapv1.UserDataSetCondition)).Should(HavePrefix("True"))
+		t.BootAnnotatedHost(ctx, t.HostName(1), "infra")
+		Eventually(ctx, t.Condition(b.record(t.HostName(1)), bootstrapv1.BootPreparedCondition)).Should(HavePrefix("True"))
 	}, SpecTimeout(3*time.Minute))
 })

@@ -25,9 +25,12 @@ import (
 
 const deployment = "infra"
 
-var _ = Describe("A cluster with a paused pool, a joined Node and a host that still asks", Ordered, func() {
+var _ = Describe("A cluster with a paused pool, Nodes that have joined, with and without a Machine, and hosts that still ask", Ordered, func() {
 	var (
 		t *tenant.Tenant
+		// b are hosts without a Machine that come with a token, annotated is one that a BareMetalHost's annotation brought.
+		b                       *batch
+		annotated, first, other string
 		// history is every version of every Node, from before the first boot.
 		history *site.NodeHistory
 		// config is the rendered config that the paused pool's Nodes run.
@@ -37,12 +40,16 @@ var _ = Describe("A cluster with a paused pool, a joined Node and a host that st
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		t = tenant.New(ctx, here, 3)
+		t = tenant.New(ctx, here, 3, tenant.TakeHosts)
 		var err error
 		history, err = site.RecordNodes(context.WithoutCancel(ctx), here.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		t.Deploy(ctx, tenant.Deployment{Name: deployment, Replicas: 1, Labels: map[string]string{"node-role.kubernetes.io/infra": ""}})
 		everyNodeJoins(ctx, here, t, 1, uids)
+		b = newBatch(ctx, t)
+		annotated, first, other = t.BootAnnotatedHost(ctx, t.Namespace+"-annotated", "infra").Name, t.Namespace+"-1", t.Namespace+"-2"
+		b.powerOn(ctx, first)
+		everyNodeJoins(ctx, here, t, 1, uids, annotated, first)
 		config = t.Configs(ctx, deployment)[0].Status.Configuration
 
 		paused := pool(ctx, here, t)
@@ -57,25 +64,34 @@ var _ = Describe("A cluster with a paused pool, a joined Node and a host that st
 
 	It("goes on where it was after clusterctl move", func(ctx SpecContext) {
 		askWithoutAnswer(ctx, here, t, 2)
+		b.powerOn(ctx, other)
+		holdForMove(ctx, here, t, annotated)
 		Expect(there.ConfigServer.Start(ctx)).To(Succeed())
 		move(ctx, clusterctl.MoveOptions{FromKubeconfig: kubeconfig(here), ToKubeconfig: kubeconfig(there), Namespace: t.Namespace})
 		t = arrive(ctx, t, there)
+		release(ctx, there, t, annotated)
 
-		everyNodeJoins(ctx, there, t, 2, uids)
+		everyNodeJoins(ctx, there, t, 2, uids, annotated, first, other)
+		b.expectFull(ctx, there, t, first, other)
+		expectHostLabels(ctx, there, t)
 		expectEveryNodeInPool(ctx, there, t, history, config)
 		expectNothingLeft(ctx, here, t.Namespace)
 	}, SpecTimeout(4*time.Minute))
 
 	It("goes on where it was when a backup is restored in another management cluster", func(ctx SpecContext) {
 		askWithoutAnswer(ctx, there, t, 3)
+		holdForMove(ctx, there, t, annotated)
 		backup := GinkgoT().TempDir()
 		move(ctx, clusterctl.MoveOptions{FromKubeconfig: kubeconfig(there), ToDirectory: backup, Namespace: t.Namespace})
 		Expect(there.Manager.Kill()).To(Succeed())
 		Expect(here.ConfigServer.Start(ctx)).To(Succeed())
 		move(ctx, clusterctl.MoveOptions{ToKubeconfig: kubeconfig(here), FromDirectory: backup, Namespace: t.Namespace})
 		t = arrive(ctx, t, here)
+		release(ctx, here, t, annotated)
 
-		everyNodeJoins(ctx, here, t, 3, uids)
+		everyNodeJoins(ctx, here, t, 3, uids, annotated, first, other)
+		b.expectFull(ctx, here, t, first, other)
+		expectHostLabels(ctx, here, t)
 		expectEveryNodeInPool(ctx, here, t, history, config)
 	}, SpecTimeout(4*time.Minute))
 })
@@ -116,12 +132,16 @@ func askWithoutAnswer(ctx context.Context, s *site.Site, t *tenant.Tenant, repli
 		BeTrue(), "the Machine's nodeRef, without which clusterctl refuses to move it")
 }
 
-// everyNodeJoins waits until as many Nodes as asked for are Ready in their pool and can work. uids remembers them: a Node that
-// has joined is the same for ever.
-func everyNodeJoins(ctx context.Context, s *site.Site, t *tenant.Tenant, n int, uids map[string]types.UID) {
+// everyNodeJoins waits until the Nodes of n Machines and of the hosts without one are Ready in their pool and can work. uids
+// remembers them: a Node that has joined is the same for ever.
+func everyNodeJoins(ctx context.Context, s *site.Site, t *tenant.Tenant, n int, uids map[string]types.UID, alone ...string) {
 	GinkgoHelper()
 	Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return t.Configs(ctx, deployment) }).Should(HaveLen(n))
-	for _, config := range t.Configs(ctx, deployment) {
+	configs := t.Configs(ctx, deployment)
+	for _, name := range alone {
+		configs = append(configs, bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: name}})
+	}
+	for _, config := range configs {
 		Eventually(t.Condition(&config, bootstrapv1.NodeInPoolCondition)).WithContext(ctx).Should(HavePrefix("True"))
 		Eventually(t.Condition(&config, clusterv1.ReadyCondition)).WithContext(ctx).Should(HavePrefix("True"))
 		Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, &config).Spec.Taints }).ShouldNot(
@@ -137,7 +157,7 @@ func everyNodeJoins(ctx context.Context, s *site.Site, t *tenant.Tenant, n int, 
 		Expect(node.UID).To(Equal(uids[node.Name]), node.Name)
 	}
 	Eventually(ctx, func() poolv1.MachineConfigPoolStatus { return pool(ctx, s, t).Status }).Should(
-		HaveField("MachineCount", HaveValue(BeEquivalentTo(n))))
+		HaveField("MachineCount", HaveValue(BeEquivalentTo(len(configs)))))
 }
 
 // expectEveryNodeInPool looks at every version of every Node since the first boot, and at what the Nodes run.
@@ -146,7 +166,9 @@ func expectEveryNodeInPool(ctx context.Context, s *site.Site, t *tenant.Tenant, 
 	var pools poolv1.MachineConfigPoolList
 	Expect(s.ManagementClient.List(ctx, &pools, client.InNamespace(t.Namespace))).To(Succeed())
 	Expect(pools.Items).To(HaveLen(2))
-	for _, c := range t.Configs(ctx, deployment) {
+	var configs bootstrapv1.PoolbootConfigList
+	Expect(s.ManagementClient.List(ctx, &configs, client.InNamespace(t.Namespace))).To(Succeed())
+	for _, c := range configs.Items {
 		verdict := site.Judge(history.Of(c.Status.Node.Name), "infra", pools.Items)
 		Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 		Expect(t.Node(ctx, &c).Annotations).To(And(
@@ -158,9 +180,10 @@ func expectEveryNodeInPool(ctx context.Context, s *site.Site, t *tenant.Tenant, 
 // credential in it; the time until then is cut short.
 func expectNothingLeft(ctx context.Context, s *site.Site, namespace string) {
 	GinkgoHelper()
-	for _, list := range []client.ObjectList{&poolv1.MachineConfigPoolList{}, &poolv1.MachineConfigList{}, &bootstrapv1.PoolbootConfigList{}, &corev1.SecretList{}} {
+	for _, list := range []client.ObjectList{&poolv1.MachineConfigPoolList{}, &poolv1.MachineConfigList{}, &bootstrapv1.PoolbootConfigList{}, &bootstrapv1.PoolbootConfigTemplateList{},
+		&poolv1.EnrolmentList{}, &corev1.SecretList{}} {
 		Expect(s.ManagementClient.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
-		Expect(meta.LenList(list)).To(BeZero(), "%T", list)
+		Expect(meta.ExtractList(list)).To(BeEmpty())
 	}
 	overlays := func() ([]corev1.Secret, error) {
 		list := &corev1.SecretList{}

@@ -110,13 +110,7 @@ func (t *Tenant) AddHosts(ctx context.Context, n int) {
 }
 
 // AddHost makes a free server. No other host of the site may have its name.
-func (t *Tenant) AddHost(ctx context.Context, name string) {
-	t.Create(ctx, &bmov1alpha1.BareMetalHost{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: bmov1alpha1.BareMetalHostSpec{Online: true, BootMACAddress: "52:54:00:00:00:01",
-			BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
-	})
-}
+func (t *Tenant) AddHost(ctx context.Context, name string) { t.Create(ctx, server(name)) }
 
 // HostName is the name of a server of AddHosts.
 func (t *Tenant) HostName(i int) string { return fmt.Sprintf("%s-host-%d", t.Namespace, i) }
