@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -18,28 +17,25 @@ import (
 // download, write its disk's files, boot on and start its kubelet with it.
 const minCredentialLife = 3 * time.Minute
 
-// boot is everything that a host's configuration is made of.
+// boot is everything that a host's configuration is made of; nothing as long as any of it is missing.
 type boot struct {
 	overlay *Overlay
 	pool    *PoolBytes
 }
 
 // serveConfig answers a host that asks for its configuration: at once when it stands, else as soon as it does, else 503.
-func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.Request, record Record, to route, token string) error {
+func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, to route, token string) error {
 	ready, err := s.waitForBoot(ctx, record, to.version)
 	if err != nil {
 		return err
 	}
 	overlay, err := ready.overlay.Packed.For(to.version)
-	if older := (*ignition.VersionError)(nil); errors.As(err, &older) {
-		return s.tooOld("the overlay of PoolbootConfig "+record.String(), older)
-	}
 	if err != nil {
-		return unavailable(fmt.Errorf("the overlay of PoolbootConfig %s is damaged: %w. Delete its Secret; it is made anew", record.NamespacedName, err))
+		return s.unreadable(record, err)
 	}
 	poolURL := ready.pool.inline
 	if poolURL == "" {
-		poolURL = renderedURL(s.opts.ExternalURL, record.Namespace, ready.overlay.Configuration, to.pointerID)
+		poolURL = s.renderedURL(record.Namespace, ready.overlay.Configuration, to.pointerID)
 	}
 	body := ignition.Boot{
 		Version:    to.version,
@@ -49,32 +45,45 @@ func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http
 		Overlay:    overlay,
 	}.Marshal()
 	h := w.Header()
-	h.Set("Content-Type", ignitionType)
+	h["Content-Type"] = typeIgnition
+	h["Cache-Control"] = noStore
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("Cache-Control", "no-store")
 	if _, err := w.Write(body); err != nil {
 		return err // the host is gone, and will ask again
 	}
 	if r.Method == http.MethodGet && !record.servedBefore() {
-		s.writes.Go(func() {
-			if err := s.recording.serve(context.WithoutCancel(ctx), record, ready.overlay); err != nil {
-				s.opts.Metrics.recordErrors.Inc()
-				logr.FromContextOrDiscard(ctx).Error(err, "Could not record that the configuration was handed out")
-			}
-		})
+		s.recordServed(ctx, record, ready.overlay)
 	}
 	return nil
 }
 
+// recordServed notes in the background that an overlay was handed out.
+func (s *Server) recordServed(ctx context.Context, record *Record, overlay *Overlay) {
+	s.writes.Go(func() {
+		if err := s.recording.serve(context.WithoutCancel(ctx), *record, overlay); err != nil {
+			s.opts.Metrics.recordErrors.Inc()
+			s.opts.Log.Error(err, "Could not record that the configuration was handed out", "PoolbootConfig", record.NamespacedName)
+		}
+	})
+}
+
+// unreadable is the refusal of a host for which its machine's overlay can't be written.
+func (s *Server) unreadable(record *Record, err error) *refusal {
+	if older := (*ignition.VersionError)(nil); errors.As(err, &older) {
+		return s.tooOld("the overlay of PoolbootConfig "+record.String(), older)
+	}
+	return unavailable(fmt.Errorf("the overlay of PoolbootConfig %s is damaged: %w. Delete its Secret; it is made anew", record.NamespacedName, err))
+}
+
 // waitForBoot returns what stands for a machine. When it is not complete it asks for it, once, and waits for it.
-func (s *Server) waitForBoot(ctx context.Context, record Record, version string) (*boot, error) {
-	if ready, _, err := s.lookForBoot(ctx, record, version, nil); ready != nil || err != nil {
+func (s *Server) waitForBoot(ctx context.Context, record *Record, version string) (boot, error) {
+	if ready, _, err := s.lookForBoot(ctx, record, version, nil); ready.pool != nil || err != nil {
 		return ready, err
 	}
 	changed := s.changes.subscribe()
 	defer changed.end()
 	ready, missing, err := s.lookForBoot(ctx, record, version, changed)
-	if ready != nil || err != nil {
+	if ready.pool != nil || err != nil {
 		return ready, err
 	}
 	start, result := time.Now(), "timeout"
@@ -85,10 +94,10 @@ func (s *Server) waitForBoot(ctx context.Context, record Record, version string)
 	}()
 	held, release := context.WithTimeout(ctx, s.opts.Wait)
 	defer release()
-	if err := s.recording.request(held, record); err != nil {
+	if err := s.recording.request(held, *record); err != nil {
 		result = "error"
 		s.opts.Metrics.recordErrors.Inc()
-		return nil, unavailable(fmt.Errorf("recording the boot request of PoolbootConfig %s: %w", record.NamespacedName, err))
+		return boot{}, unavailable(fmt.Errorf("recording the boot request of PoolbootConfig %s: %w", record.NamespacedName, err))
 	}
 	for {
 		select {
@@ -97,8 +106,8 @@ func (s *Server) waitForBoot(ctx context.Context, record Record, version string)
 			switch {
 			case err != nil:
 				result = "error"
-				return nil, err
-			case ready != nil:
+				return boot{}, err
+			case ready.pool != nil:
 				result = "served"
 				return ready, nil
 			}
@@ -109,39 +118,39 @@ func (s *Server) waitForBoot(ctx context.Context, record Record, version string)
 			if record.Pending != "" {
 				missing += "; " + record.Pending
 			}
-			return nil, notReady("not ready yet: %s. Try again", missing)
+			return boot{}, notReady("not ready yet: %s. Try again", missing)
 		}
 	}
 }
 
 // lookForBoot returns what stands for a machine, or what is missing of it. It subscribes to all that it looks at, if there is a
 // subscription.
-func (s *Server) lookForBoot(ctx context.Context, record Record, version string, changed *subscription) (ready *boot, missing string, err error) {
-	changed.to(overlayKey(record.UID))
+func (s *Server) lookForBoot(ctx context.Context, record *Record, version string, changed *subscription) (ready boot, missing string, err error) {
+	changed.to(object{overlay: record.UID})
 	overlay, err := s.opts.Overlays.Get(ctx, record.UID)
 	if err != nil {
-		return nil, "", unavailable(fmt.Errorf("finding the overlay of PoolbootConfig %s: %w", record.NamespacedName, err))
+		return boot{}, "", unavailable(fmt.Errorf("finding the overlay of PoolbootConfig %s: %w", record.NamespacedName, err))
 	}
 	if overlay == nil {
-		return nil, "the machine's overlay is not made", nil
+		return boot{}, "the machine's overlay is not made", nil
 	}
 	if overlay.Expires.Sub(s.opts.Now()) <= minCredentialLife {
-		return nil, "the join credential in the machine's overlay is about to end and not renewed", nil
+		return boot{}, "the join credential in the machine's overlay is about to end and not renewed", nil
 	}
 	if overlay.CredentialID != "" && overlay.CredentialID == record.UsedCredential {
-		return nil, "the join credential in the machine's overlay has got its one certificate, and another one is not made", nil
+		return boot{}, "the join credential in the machine's overlay has got its one certificate, and another one is not made", nil
 	}
 	name := types.NamespacedName{Namespace: record.Namespace, Name: overlay.Configuration}
 	pool, err := s.lookForRendered(ctx, name, version, changed)
 	if err != nil || pool == nil {
-		return nil, fmt.Sprintf("rendered MachineConfig %s is not there", name), err
+		return boot{}, fmt.Sprintf("rendered MachineConfig %s is not there", name), err
 	}
-	return &boot{overlay: overlay, pool: pool}, "", nil
+	return boot{overlay: overlay, pool: pool}, "", nil
 }
 
 // lookForRendered returns a rendered config's bytes in a spec version, or nil when there is none of that name.
 func (s *Server) lookForRendered(ctx context.Context, name types.NamespacedName, version string, changed *subscription) (*PoolBytes, error) {
-	changed.to(renderedKey(name))
+	changed.to(object{rendered: name})
 	made, err := s.rendered.get(ctx, name, version)
 	if err != nil {
 		return nil, unavailable(err)

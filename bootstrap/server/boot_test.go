@@ -165,6 +165,16 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.servings()).To(Equal(1))
 	})
 
+	It("is told to come back at another time than others", func() {
+		s, told := serve(w, short), map[string]int{}
+		for range 100 {
+			response, _ := s.get("/config/infra/unknown", token)
+			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+			told[response.Header.Get("Retry-After")]++
+		}
+		Expect(told).To(And(HaveLen(5), HaveKey("1"), HaveKey("5")), "seconds")
+	})
+
 	It("makes one record however often it asks at a time", func() {
 		s := serve(w, short)
 		var hosts sync.WaitGroup

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -15,18 +14,17 @@ import (
 //
 // The answer to /config may have come from another replica that saw a change first, so what does not fit yet is waited
 // for before it is refused.
-func (s *Server) serveRendered(ctx context.Context, w http.ResponseWriter, r *http.Request, record Record, to route) error {
+func (s *Server) serveRendered(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, to route) error {
 	pool, err := s.waitForRendered(ctx, record, types.NamespacedName{Namespace: to.namespace, Name: to.name}, to.version)
 	if err != nil {
 		return err
 	}
 	h := w.Header()
-	h.Set("Content-Type", "application/gzip")
-	h.Set("ETag", `"`+pool.sha512+`"`)
-	// Private: a MachineConfig may hold secrets, so a shared cache must not hand it on to who has no token.
-	h.Set("Cache-Control", "private, max-age=31536000, immutable")
+	h["Content-Type"] = typeGzip
+	h["Cache-Control"] = keptForEver
+	h["Etag"] = pool.etag
 	if r.Method == http.MethodGet && whole(r) {
-		h.Set("Content-Length", strconv.Itoa(len(pool.gzip)))
+		h["Content-Length"] = pool.length
 		_, err := w.Write(pool.gzip) // as they stand in memory: ServeContent would copy them
 		return err
 	}
@@ -44,7 +42,7 @@ func whole(r *http.Request) bool {
 	return true
 }
 
-func (s *Server) waitForRendered(ctx context.Context, record Record, name types.NamespacedName, version string) (*PoolBytes, error) {
+func (s *Server) waitForRendered(ctx context.Context, record *Record, name types.NamespacedName, version string) (*PoolBytes, error) {
 	if pool, _, err := s.lookForAllowed(ctx, record, name, version, nil); pool != nil || err != nil {
 		return pool, err
 	}
@@ -60,28 +58,41 @@ func (s *Server) waitForRendered(ctx context.Context, record Record, name types.
 		select {
 		case <-changed.changed:
 		case <-held.Done():
-			return nil, missing
+			return nil, missing(name)
 		}
 	}
 }
 
-// lookForAllowed returns the bytes of a rendered config if the machine's overlay names it, or the refusal that is due if
-// nothing changes.
-func (s *Server) lookForAllowed(ctx context.Context, record Record, name types.NamespacedName, version string, changed *subscription) (*PoolBytes, *refusal, error) {
-	changed.to(overlayKey(record.UID))
+// Why a machine does not get a rendered config, if nothing changes.
+func noOverlay(types.NamespacedName) *refusal {
+	return notReady("the machine's overlay is not made: ask for its configuration first")
+}
+
+func notThere(name types.NamespacedName) *refusal {
+	return notReady("rendered MachineConfig %s is not there yet. Try again", name)
+}
+
+func notAllowed(name types.NamespacedName) *refusal {
+	return &refusal{
+		code: http.StatusForbidden, Word: "Forbidden",
+		Message: fmt.Sprintf("rendered MachineConfig %s is not the one that this machine is to boot with: start again from the URL in its user data", name),
+	}
+}
+
+// lookForAllowed returns the bytes of a rendered config if the machine's overlay names it, or what makes the refusal that is due
+// if nothing changes.
+func (s *Server) lookForAllowed(ctx context.Context, record *Record, name types.NamespacedName, version string, changed *subscription) (pool *PoolBytes, missing func(types.NamespacedName) *refusal, err error) {
+	changed.to(object{overlay: record.UID})
 	overlay, err := s.opts.Overlays.Get(ctx, record.UID)
 	if err != nil {
 		return nil, nil, unavailable(fmt.Errorf("finding the overlay of PoolbootConfig %s: %w", record.NamespacedName, err))
 	}
 	if overlay == nil {
-		return nil, notReady("the machine's overlay is not made: ask for its configuration first"), nil
+		return nil, noOverlay, nil
 	}
 	if name.Namespace != record.Namespace || name.Name != overlay.Configuration {
-		return nil, &refusal{
-			code: http.StatusForbidden, Word: "Forbidden",
-			Message: fmt.Sprintf("rendered MachineConfig %s is not the one that this machine is to boot with: start again from the URL in its user data", name),
-		}, nil
+		return nil, notAllowed, nil
 	}
-	pool, err := s.lookForRendered(ctx, name, version, changed)
-	return pool, notReady("rendered MachineConfig %s is not there yet. Try again", name), err
+	pool, err = s.lookForRendered(ctx, name, version, changed)
+	return pool, notThere, err
 }

@@ -37,7 +37,7 @@ func (s *Server) serveEnrolled(ctx context.Context, w *answer, r *http.Request, 
 	}
 	w.config = record.NamespacedName
 	to.pointerID = asks.pointerID
-	return s.serveConfig(ctx, w, r, *record, to, token)
+	return s.serveConfig(ctx, w, r, record, to, token)
 }
 
 // asking is a host that wants to be admitted.
@@ -84,8 +84,8 @@ func (s *Server) enrolmentFor(ctx context.Context, token string, to route) (*Enr
 func (s *Server) waitForAdmission(ctx context.Context, enrolment Enrolment, asks asking, token string) (*Record, error) {
 	changed := s.changes.subscribe()
 	defer changed.end()
-	changed.to(enrolmentKey(enrolment.NamespacedName))
-	changed.to(pointerKey(asks.pointerID))
+	changed.to(object{enrolment: enrolment.NamespacedName})
+	changed.to(object{pointer: asks.pointerID})
 	record, refused, err := s.lookForRecord(ctx, asks, token)
 	if record != nil || err != nil {
 		return record, err
@@ -148,7 +148,7 @@ func (s *Server) lookForRefusal(ctx context.Context, enrolment Enrolment, asks a
 }
 
 // enrolmentStands makes sure that the enrolment by which a host was admitted is still good: its token is the host's.
-func (s *Server) enrolmentStands(ctx context.Context, record Record) error {
+func (s *Server) enrolmentStands(ctx context.Context, record *Record) error {
 	found, err := s.opts.Enrolments.ByTokenSHA256(ctx, record.TokenSHA256)
 	if err != nil {
 		return unavailable(fmt.Errorf("finding Enrolment %s/%s: %w", record.Namespace, record.Enrolment, err))

@@ -24,6 +24,17 @@ var http1 = func() (protocols http.Protocols) {
 	return protocols
 }()
 
+// Values of headers that are the same in every answer, so that none is made for each. Nobody may change them.
+var (
+	typeIgnition = []string{ignitionType}
+	typeGzip     = []string{"application/gzip"}
+	typeJSON     = []string{"application/json"}
+	noStore      = []string{"no-store"}
+	varyAccept   = []string{"Accept"}
+	// Private: a MachineConfig may hold secrets, so a shared cache must not hand it on to who has no token.
+	keptForEver = []string{"private, max-age=31536000, immutable"}
+)
+
 // NewHTTPServer returns an HTTP server with limits that fit a Server's requests.
 func NewHTTPServer(handler http.Handler, errorLog *log.Logger) *http.Server {
 	return &http.Server{

@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,12 +21,16 @@ type Metrics struct {
 	connections   prometheus.Gauge         // connections: open ones
 	dropped       prometheus.Counter       // connections_dropped_total: those that showed no token and were closed to make room
 	tooOld        *prometheus.CounterVec   // ignition_too_old_total by version: answers that a host's Ignition could not have read
+
+	mu       sync.RWMutex
+	outcomes map[outcome]observed
 }
 
 // NewMetrics makes the metrics and registers them.
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	const prefix = "poolboot_config_server_"
 	m := &Metrics{
+		outcomes: map[outcome]observed{},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "requests_total", Help: "Requests by kind of path and status code.",
 		}, []string{"path", "code"}),
@@ -69,16 +74,46 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 func (m *Metrics) RenderedKept(bytes int) { m.renderedBytes.Add(float64(bytes)) }
 
 func (m *Metrics) observe(kind string, code int, took time.Duration) {
-	m.requests.WithLabelValues(kind, strconv.Itoa(code)).Inc()
-	m.seconds.WithLabelValues(kind).Observe(took.Seconds())
+	of := m.of(outcome{kind, code})
+	of.requests.Inc()
+	of.seconds.Observe(took.Seconds())
+}
+
+// outcome is a kind of path and a status code.
+type outcome struct {
+	kind string
+	code int
+}
+
+// observed are the figures of an outcome.
+type observed struct {
+	requests prometheus.Counter
+	seconds  prometheus.Observer
+}
+
+// of returns the figures of an outcome. To find them by their labels for each request would take longer than some answers.
+func (m *Metrics) of(o outcome) observed {
+	m.mu.RLock()
+	known, is := m.outcomes[o]
+	m.mu.RUnlock()
+	if is {
+		return known
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known = observed{m.requests.WithLabelValues(o.kind, strconv.Itoa(o.code)), m.seconds.WithLabelValues(o.kind)}
+	m.outcomes[o] = known
+	return known
 }
 
 // answer notes what a handler writes, for metrics and the access log.
 type answer struct {
 	http.ResponseWriter
-	config types.NamespacedName // the host's PoolbootConfig, once known
-	code   int
-	bytes  int64
+	request *http.Request
+	to      route
+	config  types.NamespacedName // the host's PoolbootConfig, once known
+	code    int
+	bytes   int64
 }
 
 func (a *answer) WriteHeader(code int) {

@@ -1,17 +1,11 @@
 package server_test
 
 import (
-	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"strings"
-	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
@@ -24,16 +18,6 @@ var _ = Describe("A machine's overlay", func() {
 		name = w.addRendered("infra", "infra")
 		w.addRecord(pointerID, "machine-0", hashOf(token))
 		w.addOverlay("machine-0", name, life)
-	})
-
-	It("is handed out as it is stored: the server packs nothing", func() {
-		// It is 45. Packing takes 110 more.
-		Expect(allocations(w, configPath)).To(BeNumerically("<", 60))
-	})
-
-	It("that stands has its host wait for nothing: a pool's bytes are handed out as they stand in memory", func() {
-		// It is 42, none of them as large as the bytes. To subscribe to changes and copy the bytes takes 15 more.
-		Expect(allocations(w, "/rendered/default/"+name+"?pointer="+pointerID)).To(BeNumerically("<", 50))
 	})
 
 	It("is answered with as soon as it is made anew, also before the server is told", func() {
@@ -68,42 +52,3 @@ var _ = Describe("A machine's overlay", func() {
 		Expect(string(overlay)).To(ContainSubstring("of-the-other"))
 	})
 })
-
-// allocations is how many allocations an answer takes that was given before, without those of TLS and net/http.
-func allocations(w *world, path string) float64 {
-	GinkgoHelper()
-	metrics, err := server.NewMetrics(prometheus.NewRegistry())
-	Expect(err).NotTo(HaveOccurred())
-	handler := server.New(server.Options{
-		ExternalURL: &url.URL{Scheme: "https", Host: "config-server.example:8443"},
-		Records:     w, Overlays: overlaysOf{w}, Rendered: renderedOf{w}, Boots: w,
-		Metrics: metrics, Log: logr.Discard(), Wait: short, Now: time.Now,
-	})
-	request := httptest.NewRequest(http.MethodGet, path, nil)
-	request.Header.Set("Authorization", "Bearer "+token)
-	var answer discarded
-	each := testing.AllocsPerRun(100, func() {
-		answer = discarded{header: http.Header{}}
-		handler.ServeHTTP(&answer, request)
-	})
-	handler.Finish()
-	Expect(answer.code).To(Equal(http.StatusOK))
-	return each
-}
-
-// discarded is an answer of which only the code is kept.
-type discarded struct {
-	header http.Header
-	code   int
-}
-
-func (d *discarded) Header() http.Header { return d.header }
-
-func (d *discarded) WriteHeader(code int) { d.code = code }
-
-func (d *discarded) Write(p []byte) (int, error) {
-	if d.code == 0 {
-		d.code = http.StatusOK
-	}
-	return len(p), nil
-}

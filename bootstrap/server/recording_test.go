@@ -45,6 +45,20 @@ func (b *busyRecorder) writing() int {
 	return b.now
 }
 
+// countingRecorder notes how often it wrote, and when last.
+type countingRecorder struct {
+	writes int
+	last   time.Time
+}
+
+func (c *countingRecorder) Requested(_ context.Context, _ Record, at time.Time) error {
+	c.writes++
+	c.last = at
+	return nil
+}
+
+func (c *countingRecorder) Served(context.Context, Record, time.Time) error { return nil }
+
 var _ = Describe("Recording what many hosts ask at once", func() {
 	It("has a few writes under way, and the others wait for their turn", func(ctx SpecContext) {
 		busy := &busyRecorder{letGo: make(chan struct{})}
@@ -61,6 +75,23 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 		hosts.Wait()
 		Expect(busy.most).To(Equal(maxWriting))
 	})
+
+	DescribeTable("makes one write of fifty requests of a host within a minute", func(seen bool, writes int) {
+		to, clock := &countingRecorder{}, time.Now()
+		r := newRecording(to, nil, func() time.Time { return clock })
+		var host Record
+		for range 50 {
+			Expect(r.request(context.Background(), host)).To(Succeed())
+			if seen {
+				host.RequestedTime = to.last
+			}
+			clock = clock.Add(time.Second)
+		}
+		Expect(to.writes).To(Equal(writes))
+	},
+		Entry("when the record shows it", true, 1),
+		Entry("and one every five seconds as long as the record does not show it", false, 10),
+	)
 
 	It("gives up a turn that does not come in time, and takes another when the host asks again", func(ctx SpecContext) {
 		busy := &busyRecorder{letGo: make(chan struct{})}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -36,8 +37,15 @@ func unavailable(cause error) *refusal {
 	}
 }
 
-// maxRetryAfter bounds Retry-After, in seconds. It is spread so that hosts powered on together don't come back together.
-const maxRetryAfter = 5
+// refusalOf returns the refusal that an error is, or nil.
+func refusalOf(err error) (refused *refusal) {
+	errors.As(err, &refused)
+	return refused
+}
+
+// retryAfter are the values of Retry-After, in seconds. Each host is told one of them, so that hosts powered on together don't come
+// back together.
+var retryAfter = [...][]string{{"1"}, {"2"}, {"3"}, {"4"}, {"5"}}
 
 func (r *refusal) write(w http.ResponseWriter) {
 	body, err := json.Marshal(r)
@@ -45,9 +53,9 @@ func (r *refusal) write(w http.ResponseWriter) {
 		body = []byte(`{}`) // two strings always encode
 	}
 	h := w.Header()
-	h.Set("Content-Type", "application/json")
+	h["Content-Type"] = typeJSON
+	h["Cache-Control"] = noStore
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("Cache-Control", "no-store")
 	if r.code < http.StatusInternalServerError { // who asks for what can never succeed need not keep a connection
 		h.Set("Connection", "close")
 	}
@@ -55,7 +63,7 @@ func (r *refusal) write(w http.ResponseWriter) {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="poolboot"`)
 	case http.StatusServiceUnavailable:
-		h.Set("Retry-After", strconv.Itoa(1+rand.IntN(maxRetryAfter)))
+		h["Retry-After"] = retryAfter[rand.IntN(len(retryAfter))]
 	case http.StatusMethodNotAllowed:
 		h.Set("Allow", "GET, HEAD")
 	}

@@ -40,13 +40,19 @@ var (
 	pointerIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,62}$`)
 )
 
-// parseRoute reads a URL. Nothing is cleaned or decoded on the way: a path that is not written exactly as the server
-// itself writes it is unknown.
+// parseRoute reads a URL. Nothing is cleaned or decoded on the way: what is not written exactly as the server
+// itself writes it is unknown, but for the query of an enrolment, which people write.
 func parseRoute(u *url.URL) route {
 	if u.EscapedPath() != u.Path {
 		return route{kind: kindUnknown}
 	}
-	parts := strings.Split(u.Path, "/")
+	var all [5]string // more than any path has
+	parts := all[:0]
+	for rest, more := u.Path, true; more && len(parts) < len(all); {
+		var part string
+		part, rest, more = strings.Cut(rest, "/")
+		parts = append(parts, part)
+	}
 	switch {
 	case u.Path == "/healthz" || u.Path == "/readyz":
 		return route{kind: kindHealth}
@@ -55,7 +61,7 @@ func parseRoute(u *url.URL) route {
 	case len(parts) == 4 && parts[1] == kindConfig && labelPattern.MatchString(parts[2]) && pointerIDPattern.MatchString(parts[3]):
 		return route{kind: kindConfig, pointerID: parts[3]}
 	case len(parts) == 4 && parts[1] == kindRendered && labelPattern.MatchString(parts[2]) && renderedPattern.MatchString(parts[3]):
-		id := u.Query().Get(pointerParameter)
+		id, _ := strings.CutPrefix(u.RawQuery, pointerParameter+"=")
 		if pointerIDPattern.MatchString(id) {
 			return route{kind: kindRendered, namespace: parts[2], name: parts[3], pointerID: id}
 		}
@@ -63,9 +69,15 @@ func parseRoute(u *url.URL) route {
 	return route{kind: kindUnknown}
 }
 
-// renderedURL is the URL of a rendered config for one machine, below the server's external URL.
-func renderedURL(external *url.URL, namespace, name, pointerID string) string {
-	u := external.JoinPath(kindRendered, namespace, name)
-	u.RawQuery = url.Values{pointerParameter: {pointerID}}.Encode()
-	return u.String()
+// renderedBase is what the URLs of rendered configs begin with, below the server's external URL.
+func renderedBase(external *url.URL) string {
+	if external == nil {
+		return ""
+	}
+	return external.JoinPath(kindRendered).String() + "/"
+}
+
+// renderedURL is the URL of a rendered config for one machine. What it is put together from needs no escapes: see the patterns.
+func (s *Server) renderedURL(namespace, name, pointerID string) string {
+	return s.base + namespace + "/" + name + "?" + pointerParameter + "=" + pointerID
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -44,6 +43,7 @@ type Options struct {
 // Server answers hosts. It is an http.Handler; serve it with NewHTTPServer.
 type Server struct {
 	opts      Options
+	base      string // of the URLs of rendered configs
 	rendered  *renderedBytes
 	changes   *changes
 	recording *recording
@@ -60,31 +60,36 @@ func New(o Options) *Server {
 	}
 	return &Server{
 		opts:      o,
+		base:      renderedBase(o.ExternalURL),
 		rendered:  newRenderedBytes(o.Rendered, o.Metrics),
 		changes:   newChanges(),
 		recording: newRecording(o.Boots, o.Admissions, o.Now),
 	}
 }
 
-func overlayKey(config types.UID) string           { return "overlay/" + string(config) }
-func renderedKey(name types.NamespacedName) string { return "rendered/" + name.String() }
-
-func enrolmentKey(name types.NamespacedName) string { return "enrolment/" + name.String() }
-func pointerKey(id string) string                   { return "pointer/" + id }
+// object is one whose changes hosts wait for. What kind it is of is told by which fields are set.
+type object struct {
+	overlay   types.UID // of the PoolbootConfig
+	rendered  types.NamespacedName
+	enrolment types.NamespacedName
+	pointer   string
+}
 
 // OverlayChanged tells the server that the overlay of a PoolbootConfig came, changed or went.
-func (s *Server) OverlayChanged(config types.UID) { s.changes.notify(overlayKey(config)) }
+func (s *Server) OverlayChanged(config types.UID) { s.changes.notify(object{overlay: config}) }
 
 // RecordChanged tells the server that the PoolbootConfig of a pointer id came, changed or went.
-func (s *Server) RecordChanged(pointerID string) { s.changes.notify(pointerKey(pointerID)) }
+func (s *Server) RecordChanged(pointerID string) { s.changes.notify(object{pointer: pointerID}) }
 
 // EnrolmentChanged tells the server that an enrolment came, changed or went.
-func (s *Server) EnrolmentChanged(name types.NamespacedName) { s.changes.notify(enrolmentKey(name)) }
+func (s *Server) EnrolmentChanged(name types.NamespacedName) {
+	s.changes.notify(object{enrolment: name})
+}
 
 // RenderedChanged tells the server that a rendered config came, changed or went.
 func (s *Server) RenderedChanged(name types.NamespacedName) {
 	s.rendered.drop(name)
-	s.changes.notify(renderedKey(name))
+	s.changes.notify(object{rendered: name})
 }
 
 // Finish waits until every boot that was served is recorded. Call it after the HTTP server has shut down.
@@ -93,32 +98,16 @@ func (s *Server) Finish() { s.writes.Wait() }
 // ServeHTTP answers one request, counts it and writes it to the access log.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	to, out := parseRoute(r.URL), &answer{ResponseWriter: w}
-	log := s.opts.Log.WithValues("method", r.Method, "kind", to.kind, "remote", r.RemoteAddr)
-	if to.pointerID != "" {
-		log = log.WithValues("pointer", to.pointerID)
-	}
-	err := s.answer(logr.NewContext(r.Context(), log), out, r, to)
+	out := &answer{ResponseWriter: w, request: r, to: parseRoute(r.URL)}
 	var refused *refusal
-	if errors.As(err, &refused) {
-		refused.write(out)
+	if err := s.answer(r.Context(), out, r, out.to); err != nil {
+		if refused = refusalOf(err); refused != nil {
+			refused.write(out)
+		}
 	}
 	took := time.Since(start)
-	s.opts.Metrics.observe(to.kind, out.code, took)
-	if out.config.Name != "" {
-		log = log.WithValues("PoolbootConfig", out.config)
-	}
-	log = log.WithValues("code", out.code, "bytes", out.bytes, "seconds", took.Seconds())
-	switch {
-	case refused != nil && refused.cause != nil:
-		log.Error(refused.cause, "Request refused", "why", refused.Message)
-	case refused != nil:
-		log.Info("Request refused", "why", refused.Message)
-	case to.kind == kindHealth:
-		log.V(5).Info("Request answered")
-	default:
-		log.Info("Request answered")
-	}
+	s.opts.Metrics.observe(out.to.kind, out.code, took)
+	s.writeAccess(out, refused, took)
 }
 
 // answer writes a success, or returns the refusal to write.
@@ -136,7 +125,7 @@ func (s *Server) answer(ctx context.Context, w *answer, r *http.Request, to rout
 	if to.version, err = versionFor(r); err != nil {
 		return err
 	}
-	w.Header().Set("Vary", "Accept")
+	w.Header()["Vary"] = varyAccept
 	if to.kind == kindEnrolment {
 		return s.serveEnrolled(ctx, w, r, to)
 	}
@@ -146,14 +135,13 @@ func (s *Server) answer(ctx context.Context, w *answer, r *http.Request, to rout
 		return err
 	}
 	w.config = record.NamespacedName
-	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("PoolbootConfig", w.config))
 	if to.kind == kindRendered {
-		return s.serveRendered(ctx, w, r, *record, to)
+		return s.serveRendered(ctx, w, r, record, to)
 	}
 	if record.Enrolment != "" {
 		return unauthorized("a host that enrols asks by its name, not by a pointer id")
 	}
-	return s.serveConfig(ctx, w, r, *record, to, token)
+	return s.serveConfig(ctx, w, r, record, to, token)
 }
 
 // authenticate finds the record of the host that holds a token. Only what can never succeed is 401.
@@ -170,7 +158,7 @@ func (s *Server) authenticate(ctx context.Context, pointerID, token string) (*Re
 		if records[i].accepts(token) {
 			showedToken(ctx)
 			if records[i].Enrolment != "" {
-				err = s.enrolmentStands(ctx, records[i])
+				err = s.enrolmentStands(ctx, &records[i])
 			}
 			return &records[i], err
 		}

@@ -18,11 +18,14 @@ func bearerToken(r *http.Request) string {
 }
 
 // accepts tells whether a token is that of the record's host, in constant time. A revoked record accepts none.
-func (r Record) accepts(token string) bool {
-	want, err := hex.DecodeString(r.TokenSHA256)
-	if err != nil || len(want) != sha256.Size || token == "" {
+func (r *Record) accepts(token string) bool {
+	if len(r.TokenSHA256) != hex.EncodedLen(sha256.Size) || token == "" {
+		return false
+	}
+	var want [sha256.Size]byte
+	if _, err := hex.Decode(want[:], []byte(r.TokenSHA256)); err != nil {
 		return false
 	}
 	sum := sha256.Sum256([]byte(token))
-	return subtle.ConstantTimeCompare(sum[:], want) == 1
+	return subtle.ConstantTimeCompare(sum[:], want[:]) == 1
 }

@@ -1,0 +1,34 @@
+package server
+
+import "time"
+
+// writeAccess writes a request to the access log. No token and nothing out of an overlay is among what it knows.
+func (s *Server) writeAccess(a *answer, refused *refusal, took time.Duration) {
+	log := s.opts.Log
+	if a.to.kind == kindHealth && refused == nil {
+		log = log.V(5)
+	}
+	failed := refused != nil && refused.cause != nil
+	if !failed && !log.Enabled() {
+		return
+	}
+	values := append(make([]any, 0, 18), "method", a.request.Method, "kind", a.to.kind, "remote", a.request.RemoteAddr)
+	if a.to.pointerID != "" {
+		values = append(values, "pointer", a.to.pointerID)
+	}
+	if a.config.Name != "" {
+		values = append(values, "PoolbootConfig", a.config)
+	}
+	values = append(values, "code", a.code, "bytes", a.bytes, "seconds", took.Seconds())
+	if refused != nil {
+		values = append(values, "why", refused.Message)
+	}
+	switch {
+	case failed:
+		log.Error(refused.cause, "Request refused", values...)
+	case refused != nil:
+		log.Info("Request refused", values...)
+	default:
+		log.Info("Request answered", values...)
+	}
+}
