@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
@@ -129,6 +131,10 @@ func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, co
 	if err := cached.List(ctx, requests, made, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, err
 	}
+	// The last first: of a kubelet that started again and again it is the one that somebody waits for.
+	slices.SortStableFunc(requests.Items, func(a, b certificatesv1.CertificateSigningRequest) int {
+		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
+	})
 	var (
 		result ctrl.Result
 		failed []error
@@ -158,24 +164,32 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 		f       *facts
 		verdict verdict
 		why     string
+		kind    = corev1.EventTypeNormal
 	)
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if f, err = r.gather(ctx, live, cluster, key, request); err != nil || f == nil {
 			return err
 		}
-		if verdict, why = decide(*f); verdict == approve {
-			return r.grant(ctx, f)
+		verdict, why = decide(*f)
+		if verdict != approve {
+			return nil
 		}
-		return nil
+		if isForAnotherKey(*f) {
+			kind = corev1.EventTypeWarning
+		}
+		return r.grant(ctx, f)
 	})
 	if err != nil || f == nil {
 		return false, client.IgnoreNotFound(err)
 	}
 	condition := certificatesv1.CertificateSigningRequestCondition{Status: corev1.ConditionTrue, Message: why}
-	event, kind := bootstrapv1.EventRequestApproved, corev1.EventTypeNormal
+	event := bootstrapv1.EventRequestApproved
 	switch verdict {
 	case wait:
 		ctrl.LoggerFrom(ctx).V(2).Info("Certificate signing request waits", "certificateSigningRequest", request.Name, "reason", why)
+		return true, nil
+	case contest:
+		r.tell(f, corev1.EventTypeWarning, bootstrapv1.EventRequestContested, why)
 		return true, nil
 	case approve:
 		condition.Type, condition.Reason = certificatesv1.CertificateApproved, ApprovedReason
@@ -191,27 +205,31 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 		return false, fmt.Errorf("CertificateSigningRequest %s: %w", request.Name, err)
 	}
 	r.written.Note(request)
-	// With the request as related object, or the recorder would count events on two requests as one that came twice.
-	r.Recorder.Eventf(f.config, request, kind, event, "Decide", "CertificateSigningRequest %s: %s", request.Name, why)
+	r.tell(f, kind, event, why)
 	return false, nil
+}
+
+// tell makes an event, with the request as related object, or the recorder would count events on two requests as one that came twice.
+func (r *Reconciler) tell(f *facts, kind, event, why string) {
+	r.Recorder.Eventf(f.config, f.request, kind, event, "Decide", "CertificateSigningRequest %s: %s", f.request.Name, why)
 }
 
 // grant puts on record what a credential is used for. That comes before the approval: of two requests made at the same time,
 // or after a crash in between, one can be approved.
 func (r *Reconciler) grant(ctx context.Context, f *facts) error {
-	if join.IsUsed(f.config) {
+	if join.IsUsed(f.config) && !isForAnotherKey(*f) {
 		return nil
 	}
 	before := f.config.DeepCopy()
 	f.config.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{
-		CredentialID: f.config.Status.Boot.CredentialID, PublicKeySHA256: keyOf(f.request),
+		CredentialID: f.config.Status.Boot.CredentialID, PublicKeySHA256: keyOf(f.request), GrantedTime: metav1.NewTime(f.now),
 	}
 	return r.Client.Status().Patch(ctx, f.config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // gather reads what a verdict rests on; nil when the credential is no longer on record.
 func (r *Reconciler) gather(ctx context.Context, live client.Client, cluster, key client.ObjectKey, request *certificatesv1.CertificateSigningRequest) (*facts, error) {
-	f := &facts{request: request, config: &bootstrapv1.PoolbootConfig{}}
+	f := &facts{request: request, config: &bootstrapv1.PoolbootConfig{}, now: time.Now()}
 	if err := r.APIReader.Get(ctx, key, f.config); err != nil {
 		return nil, err
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
@@ -89,14 +91,35 @@ var _ = Describe("The approver", func() {
 		Expect(verdictOn("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
 	})
 
-	It("approves one key for a credential, also when the kubelet asks again, and denies every other", func() {
-		own, again, other := newRequest(), newRequest(), newRequest()
-		again.Name, again.Spec.Request, other.Name = "node-csr-2", own.Spec.Request, "node-csr-3"
-		world(newNode(), own, again, other)
-		reconcile()
+	It("approves one key for a credential at a time, of several the one that was asked for last, and tells of the others", func() {
+		left, own, again := newRequest(), newRequest(), newRequest()
+		own.Name, own.CreationTimestamp = "node-csr-2", metav1.NewTime(left.CreationTimestamp.Add(time.Minute))
+		again.Name, again.Spec.Request, again.CreationTimestamp = "node-csr-3", own.Spec.Request, own.CreationTimestamp
+		world(newNode(), left, own, again)
+		Expect(reconcile().RequeueAfter).To(Equal(waitRetry))
+		Expect(verdictOn("node-csr-1")).To(BeEmpty())
+		Expect(verdictOn("node-csr-2")).To(Equal(certificatesv1.CertificateApproved))
+		Expect(verdictOn("node-csr-3")).To(Equal(certificatesv1.CertificateApproved), "it is the same key")
+		Expect(told.Events).To(Receive(ContainSubstring(bootstrapv1.EventRequestApproved)))
+		Expect(told.Events).To(Receive(ContainSubstring(bootstrapv1.EventRequestApproved)))
+		Expect(told.Events).To(Receive(And(ContainSubstring(corev1.EventTypeWarning), ContainSubstring(bootstrapv1.EventRequestContested))))
+	})
+
+	It("approves another key when nobody came with the first, and warns of it", func() {
+		request := newRequest()
+		world(newNode(), request)
+		granted := &bootstrapv1.PoolbootConfig{}
+		Expect(r.Client.Get(ctx, config, granted)).To(Succeed())
+		granted.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{
+			CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(time.Now().Add(-pickUpTime)),
+		}
+		Expect(r.Client.Status().Update(ctx, granted)).To(Succeed())
+		Expect(reconcile()).To(BeZero())
 		Expect(verdictOn("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
-		Expect(verdictOn("node-csr-2")).To(Equal(certificatesv1.CertificateApproved), "a kubelet that restarted keeps its key")
-		Expect(verdictOn("node-csr-3")).To(Equal(certificatesv1.CertificateDenied))
+		Expect(told.Events).To(Receive(And(ContainSubstring(corev1.EventTypeWarning), ContainSubstring(bootstrapv1.EventRequestApproved))))
+		Expect(r.Client.Get(ctx, config, granted)).To(Succeed())
+		Expect(granted.Status.Boot.Certificate).To(HaveValue(And(
+			HaveField("PublicKeySHA256", keyOf(request)), HaveField("GrantedTime.Time", BeTemporally("~", time.Now(), time.Minute)))))
 	})
 
 	It("has on record what it is about to approve", func() {
@@ -112,7 +135,7 @@ var _ = Describe("The approver", func() {
 		Expect(err).To(MatchError(ContainSubstring("killed here")))
 		recorded := &bootstrapv1.PoolbootConfig{}
 		Expect(r.Client.Get(ctx, config, recorded)).To(Succeed())
-		Expect(recorded.Status.Boot.Certificate).To(HaveValue(Equal(bootstrapv1.GrantedCertificate{CredentialID: tokenID, PublicKeySHA256: keyOf(request)})))
+		Expect(recorded.Status.Boot.Certificate).To(HaveValue(And(HaveField("CredentialID", tokenID), HaveField("PublicKeySHA256", keyOf(request)))))
 	})
 
 	It("leaves requests of other credentials alone", func() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
@@ -24,9 +26,15 @@ const (
 	wait verdict = iota
 	// approve lets Kubernetes sign it.
 	approve
+	// contest leaves it like wait, and tells: it may be a thief's.
+	contest
 	// deny ends it.
 	deny
 )
+
+// pickUpTime is how long the kubelet that a certificate was approved for is waited for. A kubelet that has its certificate
+// writes its Node's status some seconds later.
+const pickUpTime = 20 * time.Second
 
 // facts is all that a verdict rests on.
 type facts struct {
@@ -37,6 +45,8 @@ type facts struct {
 	node *corev1.Node
 	// pools are those of the cluster.
 	pools []poolv1.MachineConfigPool
+	// now is when all this was so.
+	now time.Time
 }
 
 // isOurs says whether a request was made with a config's join credential, for a kubelet's client certificate, and is
@@ -54,15 +64,15 @@ func isOurs(request *certificatesv1.CertificateSigningRequest, credentialID stri
 
 // decide says what is to become of a request and why. The one certificate that a join credential can get is that of a
 // kubelet, for the Node that was made beforehand for its Machine, while that Node stands in its pool. A request for
-// another Node, or with another key than the first, is denied; one that is only early waits.
+// another Node is denied; one that is only early waits.
+//
+// A kubelet makes a new key whenever it starts without a certificate (client-go, util/certificate), so one that starts again in
+// the middle of its join leaves a request behind that nobody will come with. That is why another key may take the place of
+// one that was approved, but only when no kubelet has come with it for pickUpTime; and while one works, it is denied.
 func decide(f facts) (verdict, string) {
 	name, err := kubeletOf(f.request)
 	if err != nil {
 		return deny, "a join credential is for a kubelet's client certificate only: " + err.Error()
-	}
-	if other := f.config.Status.Boot.Certificate; join.IsUsed(f.config) && other.PublicKeySHA256 != keyOf(f.request) {
-		return deny, fmt.Sprintf("the credential has got its one certificate, for another key: somebody else has the credential, or the host lost its disk; "+
-			"delete the Machine of PoolbootConfig %s, its replacement gets a new one", f.config.Name)
 	}
 	recorded := f.config.Status.Node
 	if recorded == nil {
@@ -86,7 +96,29 @@ func decide(f facts) (verdict, string) {
 	case decision.Role == "" || decision.Role != f.config.Status.Pool:
 		return wait, fmt.Sprintf("Node %s is in pool %q, on record is %q", name, decision.Role, f.config.Status.Pool)
 	}
+	if isForAnotherKey(f) {
+		switch {
+		case hasKubelet(f.node):
+			return deny, fmt.Sprintf("Node %s has a kubelet, with the one certificate that the credential gets: somebody else has the credential", name)
+		case f.now.Sub(f.config.Status.Boot.Certificate.GrantedTime.Time) < pickUpTime:
+			return contest, fmt.Sprintf("a certificate for Node %s was just approved for another key: the host started again, or somebody else has the credential; "+
+				"this request waits %s for who has that key", name, pickUpTime)
+		}
+		return approve, fmt.Sprintf("Node %s stands in pool %q, and nobody came with the certificate approved before", name, decision.Role)
+	}
 	return approve, fmt.Sprintf("Node %s stands in pool %q", name, decision.Role)
+}
+
+// isForAnotherKey says whether a credential was used for another key before.
+func isForAnotherKey(f facts) bool {
+	return join.IsUsed(f.config) && f.config.Status.Boot.Certificate.PublicKeySHA256 != keyOf(f.request)
+}
+
+// hasKubelet says whether a kubelet reports on a Node.
+func hasKubelet(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionUnknown && c.Reason != node.WaitingForKubeletReason
+	})
 }
 
 // kubeletOf returns the name of the Node whose kubelet a request would make its bearer. The rules for such requests are

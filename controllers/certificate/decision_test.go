@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"net"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -19,6 +20,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 )
 
 const (
@@ -73,11 +75,25 @@ func newConfig() *bootstrapv1.PoolbootConfig {
 }
 
 func newNode() *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: name, UID: "node-uid",
-		Labels:      map[string]string{poolv1.NodeRoleLabelPrefix + "infra": ""},
-		Annotations: map[string]string{poolv1.NodeConfigAnnotation: namespace + "/" + name},
-	}}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: "node-uid",
+			Labels:      map[string]string{poolv1.NodeRoleLabelPrefix + "infra": ""},
+			Annotations: map[string]string{poolv1.NodeConfigAnnotation: namespace + "/" + name},
+		},
+		Status: corev1.NodeStatus{Conditions: ready(corev1.ConditionFalse, node.WaitingForKubeletReason)},
+	}
+}
+
+func ready(status corev1.ConditionStatus, reason string) []corev1.NodeCondition {
+	return []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: reason}}
+}
+
+// grant has a certificate for another key approved some time ago.
+func grant(f *facts, ago time.Duration) {
+	f.config.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{
+		CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(f.now.Add(-ago)),
+	}
 }
 
 func pools() []poolv1.MachineConfigPool {
@@ -94,7 +110,7 @@ func pools() []poolv1.MachineConfigPool {
 var _ = Describe("A certificate signing request made with a join credential", func() {
 	DescribeTable("is for one Node, which must stand in its pool",
 		func(expected verdict, request func() *certificatesv1.CertificateSigningRequest, change func(*facts)) {
-			f := facts{request: request(), config: newConfig(), node: newNode(), pools: pools()}
+			f := facts{request: request(), config: newConfig(), node: newNode(), pools: pools(), now: time.Now()}
 			change(&f)
 			got, why := decide(f)
 			Expect(got).To(Equal(expected), why)
@@ -113,8 +129,19 @@ var _ = Describe("A certificate signing request made with a join credential", fu
 			f.node.Labels = map[string]string{poolv1.NodeRoleLabelPrefix + "edge": ""}
 		}),
 		Entry("a Node in two pools", wait, asked(), func(f *facts) { f.node.Labels[poolv1.NodeRoleLabelPrefix+"edge"] = "" }),
-		Entry("another key than the one that the credential was used for", deny, asked(), func(f *facts) {
-			f.config.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{CredentialID: tokenID, PublicKeySHA256: "other"}
+		Entry("another key than was just approved", contest, asked(), func(f *facts) { grant(f, pickUpTime-time.Second) }),
+		Entry("another key than was approved, which nobody came with", approve, asked(), func(f *facts) { grant(f, pickUpTime) }),
+		Entry("another key than was approved, for a kubelet that is gone", approve, asked(), func(f *facts) {
+			grant(f, pickUpTime)
+			f.node.Status.Conditions = ready(corev1.ConditionUnknown, "NodeStatusUnknown")
+		}),
+		Entry("another key while the kubelet waits for its network", deny, asked(), func(f *facts) {
+			grant(f, pickUpTime)
+			f.node.Status.Conditions = ready(corev1.ConditionFalse, "KubeletNotReady")
+		}),
+		Entry("another key while the kubelet works", deny, asked(), func(f *facts) {
+			grant(f, 0)
+			f.node.Status.Conditions = ready(corev1.ConditionTrue, "KubeletReady")
 		}),
 		Entry("another key than an earlier credential was used for", approve, asked(), func(f *facts) {
 			f.config.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{CredentialID: "zzzzzz", PublicKeySHA256: "other"}

@@ -80,7 +80,7 @@ var _ = Describe("What a host is given", Ordered, func() {
 			Should(Equal("Approved AutoApproved"), "kube-controller-manager approves, but only a Node's renewal of its own")
 	}, SpecTimeout(3*time.Minute))
 
-	It("gets it one certificate: who comes second is denied, that is told, and the host gets another credential", func(ctx SpecContext) {
+	It("gets it one certificate: who comes second waits, that is told, and the host gets another credential", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
@@ -91,11 +91,11 @@ var _ = Describe("What a host is given", Ordered, func() {
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
 		first := stolen(ctx, config)
 		own := "system:node:" + config.Status.Node.Name
-		for _, become := range []string{"Approved " + certificate.ApprovedReason, "Denied " + certificate.DeniedReason} {
-			Eventually(ctx, decision).WithArguments(ask(ctx, clientOf(first), certificatesv1.KubeAPIServerClientKubeletSignerName, own, "system:nodes")).
-				Should(Equal(become))
-		}
-		Eventually(ctx, eventsOf(ctx, config, bootstrapv1.EventRequestDenied)).Should(ConsistOf(ContainSubstring("one certificate")))
+		kubelets := certificatesv1.KubeAPIServerClientKubeletSignerName
+		Eventually(ctx, decision).WithArguments(ask(ctx, clientOf(first), kubelets, own, "system:nodes")).Should(Equal("Approved " + certificate.ApprovedReason))
+		second := ask(ctx, clientOf(first), kubelets, own, "system:nodes")
+		Eventually(ctx, eventsOf(ctx, config, bootstrapv1.EventRequestContested)).Should(ConsistOf(ContainSubstring(second.Name)))
+		Expect(decision(ctx, second)).To(BeEmpty())
 
 		Eventually(ctx, answer).WithArguments(pointer).Should(Equal(200))
 		Expect(stolen(ctx, config).BearerToken).NotTo(Equal(first.BearerToken))

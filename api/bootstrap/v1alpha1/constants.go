@@ -125,4 +125,5 @@ const (
 	EventLabelsRestored    = "LabelsRestored"
 	EventRequestApproved   = "CertificateRequestApproved"
 	EventRequestDenied     = "CertificateRequestDenied"
+	EventRequestContested  = "CertificateRequestContested"
 )

@@ -257,22 +257,25 @@ type BootStatus struct {
 	// +optional
 	CredentialExpirationTime *metav1.Time `json:"credentialExpirationTime,omitempty"`
 
-	// certificate is what a join credential was used for. It can get one certificate.
+	// certificate is what a join credential was last used for. It gets one certificate that is used.
 	// +optional
 	Certificate *GrantedCertificate `json:"certificate,omitempty"`
 }
 
-// GrantedCertificate is the one certificate that a join credential could get. It is on record before it is approved.
+// GrantedCertificate is the certificate that a join credential could get. It is on record before it is approved.
 type GrantedCertificate struct {
 	// credentialID is the public half of the bootstrap token that asked for it.
 	// +required
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]{6}$`
 	CredentialID string `json:"credentialID"`
 	// publicKeySHA256 is the SHA-256, in hex, of the public key that it is for. A kubelet that starts again before it has its
-	// certificate asks with the same key, and may.
+	// certificate asks with another key, and gets it when nobody has come with this one for a while.
 	// +required
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
 	PublicKeySHA256 string `json:"publicKeySHA256"`
+	// grantedTime is when it was approved.
+	// +required
+	GrantedTime metav1.Time `json:"grantedTime"`
 }
 
 // HostReference names the BareMetalHost behind a Machine.
