@@ -64,12 +64,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 // grant gives the config server the rights of config/rbac, and no others.
 func grant(ctx context.Context) {
-	raw, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", "config-server.yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	objects, err := yaml.ToUnstructured([]byte(strings.ReplaceAll(string(raw), "namespace: system", "namespace: "+ownNamespace)))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(objects).NotTo(BeEmpty())
-	for i := range objects {
-		Expect(admin.Create(ctx, &objects[i])).To(Succeed())
+	for _, file := range []string{"config-server.yaml", "config-server-status.yaml"} {
+		raw, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", file))
+		Expect(err).NotTo(HaveOccurred())
+		objects, err := yaml.ToUnstructured([]byte(strings.ReplaceAll(string(raw), "namespace: system", "namespace: "+ownNamespace)))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(objects).NotTo(BeEmpty())
+		for i := range objects {
+			Expect(admin.Create(ctx, &objects[i])).To(Succeed())
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package install_test
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/cluster-api/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -32,6 +34,16 @@ type certificate struct {
 		IssuerRef struct {
 			Name string `json:"name"`
 		} `json:"issuerRef"`
+	} `json:"spec"`
+}
+
+// issuer has the fields of cert-manager's Issuer that are looked at.
+type issuer struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		CA struct {
+			SecretName string `json:"secretName"`
+		} `json:"ca"`
 	} `json:"spec"`
 }
 
@@ -189,6 +201,21 @@ var _ = Describe("the certificates", func() {
 			Expect(each.Spec.Duration.Hours()).To(BeZero(), each.Name)
 			Expect(each.Spec.IssuerRef.Name).To(Equal(certificateNamed("poolboot-ca").Spec.SecretName))
 		}
+	})
+
+	It("may be changed as docs/security.md shows", func(ctx SpecContext) {
+		guide, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+		Expect(err).NotTo(HaveOccurred())
+		blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(guide, -1)
+		Expect(blocks).To(HaveLen(1))
+		objects, err := yaml.ToUnstructured(blocks[0][1])
+		Expect(err).NotTo(HaveOccurred())
+		for i := range objects {
+			Expect(c.Create(ctx, &objects[i], client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).To(Succeed())
+		}
+		next := ofKind[certificate](objects, "Certificate")[0]
+		Expect(next.Spec.IssuerRef.Name).To(Equal(certificateNamed("poolboot-ca").Name))
+		Expect(ofKind[issuer](objects, "Issuer")[0].Spec.CA.SecretName).To(Equal(next.Spec.SecretName))
 	})
 
 	It("may be signed by another CA while hosts hold the one before: hosts are told of both", func() {
