@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 // Metrics are the config server's own figures. Their names start with poolboot_config_server_.
@@ -66,6 +68,9 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}
+	}
+	for _, version := range ignition.VersionsWritten[:len(ignition.VersionsWritten)-1] {
+		m.tooOld.WithLabelValues(version) // or there would be nothing to see until the first
 	}
 	return m, nil
 }
