@@ -70,6 +70,7 @@ var _ = Describe("What can't be", func() {
 		Expect(lab.WorkloadClient.Create(ctx, foreign)).To(Succeed())
 		t.AddHosts(ctx, 1)
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("False NodeNameTaken"), ContainSubstring(foreign.Name)))
+		Eventually(ctx, told(ctx, t.Namespace, "PoolbootConfig", config.Name, bootstrapv1.NodeNameTakenReason)).Should(ConsistOf(ContainSubstring(foreign.Name)))
 		host := hosts.of(client.ObjectKey{Namespace: t.Namespace, Name: t.HostName(0)})
 		Eventually(ctx, host.answered, 30*time.Second).Should(And(Not(BeEmpty()), HaveEach(503)))
 		Expect(lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())

@@ -2,13 +2,17 @@ package integration
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
+	"strings"
+	"unicode"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -97,11 +101,45 @@ var _ = Describe("Labels out of facts of a host", func() {
 		Expect(t.Node(ctx, config).Labels).To(HaveKeyWithValue(bios.Key, "1.9.2"))
 	})
 
+	It("let no hostile hardware through: its texts hold the host, in quotes and cut short, or are sanitised as the rule says", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 0)
+		serial := poolv1.HostLabel{Key: "example.com/serial", ValueExpression: "host.hardware.serial"}
+		vendor := poolv1.HostLabel{Key: "example.com/vendor", ValueExpression: "host.hardware.vendor"}
+		withRules(ctx, t, serial)
+		details, err := json.Marshal(bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{
+			Manufacturer: strings.Repeat("v", 10_000), SerialNumber: "7X\x1b[31m\r\nK2\x00" + strings.Repeat("\x07", 5_000)}})
+		Expect(err).NotTo(HaveOccurred())
+		t.Create(ctx, &bmov1alpha1.BareMetalHost{
+			ObjectMeta: metav1.ObjectMeta{Name: t.HostName(0), Annotations: map[string]string{bmov1alpha1.HardwareDetailsAnnotation: string(details)}},
+			Spec: bmov1alpha1.BareMetalHostSpec{Online: true, BootMACAddress: "52:54:00:00:00:01",
+				BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
+		})
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("False HostLabelInvalid"),
+			ContainSubstring("spec.hostLabels[example.com/serial]"), ContainSubstring(`"7X\x1b[31m\r\nK2`)))
+		said, err := t.Condition(config, bootstrapv1.BootPreparedCondition)(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(strings.ContainsFunc(said, unicode.IsControl)).To(BeFalse(), "%q", said)
+		Expect(len(said)).To(BeNumerically("<", 1_000))
+		Eventually(ctx, func() []int { return hosts.of(key(t)).answered() }).Should(And(Not(BeEmpty()), HaveEach(http.StatusServiceUnavailable)))
+		Expect(nodeOf(ctx, t, config)).To(Satisfy(apierrors.IsNotFound))
+
+		serial.OnInvalid, vendor.OnInvalid = poolv1.OnInvalidSanitize, poolv1.OnInvalidSanitize
+		withRules(ctx, t, serial, vendor)
+		asking(ctx, t, config)
+		Expect(t.Node(ctx, config).Labels).To(And(HaveKeyWithValue("example.com/serial", "7X-31m-K2"), HaveKeyWithValue("example.com/vendor", strings.Repeat("v", 63))))
+	})
+
 	It("are refused by the webhook, with the line and column of the mistake", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		pool := t.Pool("gpu")
 		pool.Spec.HostLabels = []poolv1.HostLabel{rack, {Key: "zone", ValueExpression: "host.name +\n  host.nmae"}}
 		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring("spec.hostLabels[1].valueExpression: Invalid value: 2:7: undefined field 'nmae'")))
+		pool.Spec.HostLabels = []poolv1.HostLabel{rack, {Key: "cpus", ValueExpression: "host.hardware.cpu.count"}}
+		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring("spec.hostLabels[1].valueExpression: Invalid value: 1:1: it gives int")))
+		pool.Spec.HostLabels = []poolv1.HostLabel{rack, {Key: "twins", ValueExpression: `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`}}
+		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(And(ContainSubstring("spec.hostLabels[1].valueExpression: Invalid value"), ContainSubstring("cost too much"))))
 		pool.Spec.HostLabels = []poolv1.HostLabel{rack, rack}
 		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring(`spec.hostLabels[1]: Duplicate value`)))
 	})

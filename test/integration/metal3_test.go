@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -10,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -198,6 +201,49 @@ var _ = Describe("A host that Metal3", func() {
 		}
 		old := pointer
 		Eventually(ctx, func() (int, error) { code, _, err := get(ctx, old, old.URL); return code, err }).Should(Equal(503), "no machine has that token any more")
+	})
+
+	It("reads the user data for, at whatever moment, has the one pointer: it stands before anybody is told, is never written again, and can be restored", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 0)
+		watch, err := lab.ManagementClient.Watch(ctx, &bootstrapv1.PoolbootConfigList{}, client.InNamespace(t.Namespace))
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(watch.Stop)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		secret := &corev1.Secret{}
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), secret)).To(Succeed(), "Metal3 falls back to this name")
+		made, err := strconv.ParseUint(secret.ResourceVersion, 10, 64) // one row of numbers for all kinds, in etcd
+		Expect(err).NotTo(HaveOccurred())
+		var seen *bootstrapv1.PoolbootConfig
+		Eventually(ctx, watch.ResultChan()).Should(Receive(HaveField("Object", Satisfy(func(o *bootstrapv1.PoolbootConfig) bool {
+			seen = o
+			return o.Status.DataSecretName != "" || ptr.Deref(o.Status.Initialization.DataSecretCreated, false) || conditions.IsTrue(o, clusterv1.ReadyCondition)
+		}))))
+		Expect(strconv.ParseUint(seen.ResourceVersion, 10, 64)).To(BeNumerically(">", made), "the first word of it comes after it")
+
+		By("making no other one while it is not there: Metal3 may have read it")
+		Expect(lab.ManagementClient.Delete(ctx, secret.DeepCopy())).To(Succeed())
+		t.AddHosts(ctx, 1)
+		bmh := hostAt(t, t.HostName(0))
+		Eventually(ctx, func() (string, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(bmh), bmh)
+			return bmh.Status.ErrorMessage, err
+		}).Should(ContainSubstring("not found"), "Metal3 reads user data and finds none")
+		Expect(lab.Manager.Kill()).To(Succeed())
+		Expect(lab.Manager.Start(context.WithoutCancel(ctx))).To(Succeed())
+		Consistently(ctx, func() error {
+			return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), &corev1.Secret{})
+		}).
+			Should(Satisfy(apierrors.IsNotFound))
+
+		By("booting with the one that is put back")
+		restored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secret.Name, Labels: secret.Labels, OwnerReferences: secret.OwnerReferences}, Type: secret.Type, Data: secret.Data}
+		t.Create(ctx, restored)
+		asking(ctx, t, config)
+		expectOn(ctx, t, config, bmh.Name)
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(restored), secret)).To(Succeed())
+		Expect(secret.ResourceVersion).To(Equal(restored.ResourceVersion), "nobody wrote to it")
 	})
 
 	It("has chosen is the only one that counts, whatever else says that it serves the Machine", func(ctx SpecContext) {
