@@ -1,11 +1,10 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
-	"time"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -23,23 +22,18 @@ func (s *Server) serveRendered(ctx context.Context, w http.ResponseWriter, r *ht
 	h["Content-Type"] = typeGzip
 	h["Cache-Control"] = keptForEver
 	h["Etag"] = pool.etag
-	if r.Method == http.MethodGet && whole(r) {
-		h["Content-Length"] = pool.length
-		_, err := w.Write(pool.gzip) // as they stand in memory: ServeContent would copy them
-		return err
+	if known := r.Header.Get("If-None-Match"); known != "" && (known == "*" || strings.Contains(known, pool.etag[0])) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
 	}
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(pool.gzip))
-	return nil
-}
-
-// whole tells whether a request is for all of the bytes, whatever a host may have of them already: what Ignition asks.
-func whole(r *http.Request) bool {
-	for _, header := range []string{"Range", "If-Match", "If-None-Match"} {
-		if r.Header.Get(header) != "" {
-			return false
-		}
+	// Always all of it: a host verifies the whole, and Ignition asks for no part.
+	h["Content-Length"] = pool.length
+	if r.Method == http.MethodHead {
+		w.WriteHeader(http.StatusOK)
+		return nil
 	}
-	return true
+	_, err = w.Write(pool.gzip)
+	return err
 }
 
 func (s *Server) waitForRendered(ctx context.Context, record *Record, name types.NamespacedName, version string) (*PoolBytes, error) {

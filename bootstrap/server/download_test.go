@@ -46,6 +46,25 @@ var _ = Describe("A pool's configuration", func() {
 		Expect(again.StatusCode).To(Equal(http.StatusNotModified))
 	})
 
+	It("comes whole or not at all, also for who asks for parts of it", func() {
+		s := serve(w, long)
+		whole, all := s.get(path("default", mine), token)
+		for _, parts := range []string{"bytes=0-9", "bytes=0-,0-,0-,0-", "bytes=9999999-", "nonsense"} {
+			response, body := s.askWith(http.MethodGet, path("default", mine), token, http.Header{"Range": {parts}})
+			Expect(response.StatusCode).To(Equal(http.StatusOK), parts)
+			Expect(body).To(Equal(all))
+			Expect(response.Header).NotTo(HaveKey("Accept-Ranges"))
+		}
+		head, nothing := s.ask(http.MethodHead, path("default", mine), token)
+		Expect(head.StatusCode).To(Equal(http.StatusOK))
+		Expect(head.ContentLength).To(BeEquivalentTo(len(all)))
+		Expect(head.Header.Get("ETag")).To(Equal(whole.Header.Get("ETag")))
+		Expect(nothing).To(BeEmpty())
+		response, body := s.askWith(http.MethodGet, path("default", mine), token, http.Header{"If-None-Match": {`"another"`}})
+		Expect(response.StatusCode).To(Equal(http.StatusOK))
+		Expect(body).To(Equal(all))
+	})
+
 	It("has the same bytes from every server", func() {
 		_, first := serve(w, long).get(path("default", mine), token)
 		_, second := serve(w, long).get(path("default", mine), token)
