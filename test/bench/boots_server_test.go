@@ -8,6 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,6 +18,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -39,10 +43,18 @@ const (
 // machines is how many machines the server has, shared out among its pools.
 const machines = 5000
 
-// announcement is the first line that a server writes. Ours and Peer are URLs that lack a machine's number.
+// serverProfile, in the environment, names the file that the server writes a profile of its processor time to.
+const serverProfile = "POOLBOOT_BENCH_SERVER_PROFILE"
+
+// announcement is the first line that a server writes.
 type announcement struct {
+	// Ours and Peer are URLs of a machine's configuration that lack its number.
 	Ours, Peer string
-	CA         []byte
+	// Bare is the address of a server that ends a connection as soon as its TLS handshake is done.
+	Bare string
+	// Plain is that of ours without TLS, and Rendered the path of a pool's bytes for machine 0.
+	Plain, Rendered string
+	CA              []byte
 }
 
 // figures is what a server writes for each line that it reads: what it has used since it began, and holds now.
@@ -78,18 +90,42 @@ func serveBoots() error {
 		Records:     f, Overlays: herdOverlays{f}, Rendered: herdConfigs{f}, Boots: f,
 		Metrics: metrics, Log: logr.Discard(), Ready: func() error { return nil },
 	})
-	ours.Config = server.NewHTTPServer(handler, nil)
+	ours.Listener = server.NewListener(ours.Listener, server.DefaultLimits, metrics)
+	ours.Config = server.NewHTTPServer(handler, log.New(io.Discard, "", 0))
 	ours.StartTLS()
+	plain := httptest.NewUnstartedServer(nil)
+	plain.Listener = server.NewListener(plain.Listener, server.DefaultLimits, metrics)
+	plain.Config = server.NewHTTPServer(handler, nil)
+	plain.Start()
+	bare, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	go shakeHands(bare, ours.TLS)
 	files, err := f.files(ours.URL, peer.Listener.Addr().String())
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(files)
-	peer.Config = server.NewHTTPServer(http.FileServer(http.Dir(files)), nil)
+	peer.Config = server.NewHTTPServer(http.FileServer(http.Dir(files)), log.New(io.Discard, "", 0))
 	peer.StartTLS()
 	debug.FreeOSMemory()
+	if path := os.Getenv(serverProfile); path != "" {
+		file, err := os.Create(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if err := pprof.StartCPUProfile(file); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	out := json.NewEncoder(os.Stdout)
-	err = out.Encode(announcement{Ours: ours.URL + "/config/infra/", Peer: peer.URL + "/config?", CA: authority().PEM()})
+	err = out.Encode(announcement{
+		Ours: ours.URL + "/config/infra/", Peer: peer.URL + "/config?", Bare: bare.Addr().String(),
+		Plain: plain.Listener.Addr().String(), Rendered: "/rendered/default/" + f.names[0] + "?pointer=0", CA: authority().PEM(),
+	})
 	for in := bufio.NewScanner(os.Stdin); err == nil && in.Scan(); {
 		var now figures
 		if now, err = used(); err == nil {
@@ -98,6 +134,20 @@ func serveBoots() error {
 	}
 	handler.Finish()
 	return err
+}
+
+// shakeHands ends each connection as soon as its TLS handshake is done.
+func shakeHands(on net.Listener, settings *tls.Config) {
+	for {
+		connection, err := on.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			_ = tls.Server(connection, settings).Handshake()
+			_ = connection.Close()
+		}()
+	}
 }
 
 func unstarted() *httptest.Server {
@@ -182,7 +232,9 @@ func (f *herd) files(ours, peer string) (string, error) {
 
 func (f *herd) ByPointerID(ctx context.Context, id string) ([]server.Record, error) {
 	records, err := f.machine.ByPointerID(ctx, id)
-	records[0].UID = types.UID(id)
+	for i := range records {
+		records[i].UID = types.UID(id)
+	}
 	return records, err
 }
 

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha512"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
@@ -33,7 +35,8 @@ const (
 
 // BenchmarkBoots boots hosts from a config server that has a process and a core of its own, as Ignition does: each host opens
 // a connection, asks for its configuration, follows it to the pool's bytes on the same connection and verifies their hash.
-// The peer is net/http's file server with the same two answers, in the same process as ours, in turn with it.
+// The peer is net/http's file server with the same two answers, in the same process as ours, in turn with it. So is a server that
+// ends each connection as soon as its TLS handshake is done: handshake-share is how much of a boot's processor time that takes.
 //
 // Where hosts and server have a core each, it is the hosts' that is full: core-boots/s is what the server's own processor time
 // would allow on one core.
@@ -41,35 +44,25 @@ func BenchmarkBoots(b *testing.B) {
 	ontoCore(b, os.Getpid(), 1)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	s := startServer(b, 1, 400<<10)
-	for _, atOnce := range []int{10, 100, 1000} {
+	for _, atOnce := range []int{10, 100, 1000, machines} {
 		b.Run(fmt.Sprintf("hosts-%d", atOnce), func(b *testing.B) {
 			boots := max(atOnce, minCrowd)
-			var our, peer crowded
+			var our, peer, bare crowded
 			for b.Loop() {
 				our.boot(b, s, s.Ours, boots, atOnce)
 				b.StopTimer()
 				peer.boot(b, s, s.Peer, boots, atOnce)
+				bare.crowd(b, s, boots, atOnce, s.handshake)
 				b.StartTimer()
 			}
+			b.ReportMetric(float64(bare.processor)/float64(our.processor), "handshake-share")
 			b.ReportMetric(float64(our.spent)/float64(peer.spent), "x-peer")
 			our.report(b, "")
 			peer.report(b, "peer-")
+			bare.report(b, "handshake-")
 			b.ReportMetric(s.figures(b).ResidentMiB, "RSS-MiB")
 		})
 	}
-}
-
-// BenchmarkManyPools serves 50 rendered configs of 1 MiB, and tells how much memory the server holds before and after.
-func BenchmarkManyPools(b *testing.B) {
-	const pools = 50
-	s := startServer(b, pools, 1<<20)
-	b.ReportMetric(s.figures(b).ResidentMiB, "before-MiB")
-	var our crowded
-	for b.Loop() {
-		our.boot(b, s, s.Ours, 4*pools, 10)
-	}
-	our.report(b, "")
-	b.ReportMetric(s.figures(b).ResidentMiB, "RSS-MiB")
 }
 
 // crowded is what crowds of hosts saw, and what they cost their server.
@@ -82,6 +75,11 @@ type crowded struct {
 
 // boot has hosts boot, so many of them at a time.
 func (c *crowded) boot(b *testing.B, s *served, target string, boots, atOnce int) {
+	c.crowd(b, s, boots, atOnce, func() error { return s.boot(target + strconv.Itoa(int(s.next.Add(1))%machines)) })
+}
+
+// crowd has hosts do something, so many of them at a time; who loses its connection does it again.
+func (c *crowded) crowd(b *testing.B, s *served, boots, atOnce int, do func() error) {
 	took := make([]time.Duration, boots)
 	before, start := s.figures(b), time.Now()
 	var crowd errgroup.Group
@@ -89,9 +87,8 @@ func (c *crowded) boot(b *testing.B, s *served, target string, boots, atOnce int
 	for i := range boots {
 		crowd.Go(func() error {
 			start := time.Now()
-			machine := target + strconv.Itoa(int(s.next.Add(1))%machines)
-			err := s.boot(machine)
-			for dropped := new(url.Error); errors.As(err, &dropped) && time.Since(start) < maxBoot; err = s.boot(machine) {
+			err := do()
+			for dropped := net.Error(nil); (errors.As(err, &dropped) || errors.Is(err, io.EOF)) && time.Since(start) < maxBoot; err = do() {
 				c.dropped.Add(1)
 			}
 			took[i] = time.Since(start)
@@ -175,6 +172,20 @@ func (s *served) figures(b *testing.B) (f figures) {
 		b.Fatal(err)
 	}
 	return f
+}
+
+// handshake connects, and has TLS agreed on.
+func (s *served) handshake() error {
+	connection, err := tls.Dial("tcp", s.Bare, s.settings())
+	if err != nil {
+		return err
+	}
+	return connection.Close()
+}
+
+// settings are a host's for TLS.
+func (s *served) settings() *tls.Config {
+	return askingClient(false, s.CA).Transport.(*http.Transport).TLSClientConfig
 }
 
 // boot is one host.

@@ -136,16 +136,21 @@ func (p *Process) Kill() error {
 }
 
 // PeakMemory is the most memory that the program has held at once, in bytes: what Linux calls its high water mark.
-func (p *Process) PeakMemory() (int, error) {
+func (p *Process) PeakMemory() (int, error) { return p.memory("VmHWM") }
+
+// Memory is what the program holds now, in bytes: what Linux calls its resident set.
+func (p *Process) Memory() (int, error) { return p.memory("VmRSS") }
+
+func (p *Process) memory(what string) (int, error) {
 	path := fmt.Sprintf("/proc/%d/status", p.command.Process.Pid)
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
-	_, text, _ := strings.Cut(string(content), "VmHWM:")
+	_, text, _ := strings.Cut(string(content), what+":")
 	var kilobytes int
 	if _, err := fmt.Sscanf(text, "%d kB", &kilobytes); err != nil {
-		return 0, fmt.Errorf("%s: VmHWM: %w", path, err)
+		return 0, fmt.Errorf("%s: %s: %w", path, what, err)
 	}
 	return kilobytes << 10, nil
 }
