@@ -19,13 +19,14 @@ const minCredentialLife = 3 * time.Minute
 
 // boot is everything that a host's configuration is made of; nothing as long as any of it is missing.
 type boot struct {
+	record  *Record
 	overlay *Overlay
 	pool    *PoolBytes
 }
 
 // serveConfig answers a host that asks for its configuration: at once when it stands, else as soon as it does, else 503.
 func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, to route, token string) error {
-	ready, err := s.waitForBoot(ctx, record, to.version)
+	ready, err := s.waitForBoot(ctx, record, to)
 	if err != nil {
 		return err
 	}
@@ -51,8 +52,8 @@ func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http
 	if _, err := w.Write(body); err != nil {
 		return err // the host is gone, and will ask again
 	}
-	if r.Method == http.MethodGet && !record.servedBefore() {
-		s.recordServed(ctx, record, ready.overlay)
+	if r.Method == http.MethodGet && !ready.record.servedBefore() {
+		s.recordServed(ctx, ready.record, ready.overlay)
 	}
 	return nil
 }
@@ -76,13 +77,22 @@ func (s *Server) unreadable(record *Record, err error) *refusal {
 }
 
 // waitForBoot returns what stands for a machine. When it is not complete it asks for it, once, and waits for it.
-func (s *Server) waitForBoot(ctx context.Context, record *Record, version string) (boot, error) {
-	if ready, _, err := s.lookForBoot(ctx, record, version, nil); ready.pool != nil || err != nil {
+func (s *Server) waitForBoot(ctx context.Context, record *Record, to route) (boot, error) {
+	if ready, _, err := s.lookForBoot(ctx, record, to.version, nil); ready.pool != nil || err != nil {
 		return ready, err
 	}
 	changed := s.changes.subscribe()
 	defer changed.end()
-	ready, missing, err := s.lookForBoot(ctx, record, version, changed)
+	changed.to(object{pointer: to.pointerID})
+	look := func() (ready boot, missing string, err error) {
+		now, err := s.recordNow(ctx, record, to.pointerID)
+		if err != nil {
+			return boot{}, "", err
+		}
+		record = now
+		return s.lookForBoot(ctx, record, to.version, changed)
+	}
+	ready, missing, err := look()
 	if ready.pool != nil || err != nil {
 		return ready, err
 	}
@@ -102,7 +112,7 @@ func (s *Server) waitForBoot(ctx context.Context, record *Record, version string
 	for {
 		select {
 		case <-changed.changed:
-			ready, missing, err = s.lookForBoot(ctx, record, version, changed)
+			ready, missing, err = look()
 			switch {
 			case err != nil:
 				result = "error"
@@ -123,6 +133,20 @@ func (s *Server) waitForBoot(ctx context.Context, record *Record, version string
 	}
 }
 
+// recordNow returns a host's record as it is now. When it is gone, or has another token, the host is told so when it asks again.
+func (s *Server) recordNow(ctx context.Context, record *Record, pointerID string) (*Record, error) {
+	current, err := s.opts.Records.ByPointerID(ctx, pointerID)
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("finding the PoolbootConfig of pointer %s: %w", pointerID, err))
+	}
+	for i := range current {
+		if current[i].UID == record.UID && current[i].TokenSHA256 == record.TokenSHA256 {
+			return &current[i], nil
+		}
+	}
+	return nil, notReady("PoolbootConfig %s has gone, or its token was revoked, since the host asked. Try again", record.NamespacedName)
+}
+
 // lookForBoot returns what stands for a machine, or what is missing of it. It subscribes to all that it looks at, if there is a
 // subscription.
 func (s *Server) lookForBoot(ctx context.Context, record *Record, version string, changed *subscription) (ready boot, missing string, err error) {
@@ -137,6 +161,9 @@ func (s *Server) lookForBoot(ctx context.Context, record *Record, version string
 	if overlay.Expires.Sub(s.opts.Now()) <= minCredentialLife {
 		return boot{}, "the join credential in the machine's overlay is about to end and not renewed", nil
 	}
+	if overlay.CredentialID != record.CredentialID {
+		return boot{}, "the join credential in the machine's overlay is not the one on record", nil
+	}
 	if overlay.CredentialID != "" && overlay.CredentialID == record.UsedCredential {
 		return boot{}, "the join credential in the machine's overlay has got its one certificate, and another one is not made", nil
 	}
@@ -145,7 +172,7 @@ func (s *Server) lookForBoot(ctx context.Context, record *Record, version string
 	if err != nil || pool == nil {
 		return boot{}, fmt.Sprintf("rendered MachineConfig %s is not there", name), err
 	}
-	return boot{overlay: overlay, pool: pool}, "", nil
+	return boot{record: record, overlay: overlay, pool: pool}, "", nil
 }
 
 // lookForRendered returns a rendered config's bytes in a spec version, or nil when there is none of that name.

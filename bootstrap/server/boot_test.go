@@ -99,16 +99,47 @@ var _ = Describe("A host that asks for its configuration", func() {
 		w.set(func() {
 			used := w.overlays["machine-0"]
 			used.CredentialID = "abcdef"
-			w.overlays["machine-0"], w.records[pointerID][0].UsedCredential = used, "abcdef"
+			w.overlays["machine-0"] = used
+			w.records[pointerID][0].CredentialID, w.records[pointerID][0].UsedCredential = "abcdef", "abcdef"
 		})
 		s := serve(w, long)
 		w.onRequest = func() {
 			w.addOverlay("machine-0", name, life)
+			w.set(func() { w.records[pointerID][0].CredentialID = "" })
 			s.handler.OverlayChanged("machine-0")
 		}
 		response, body := s.get(configPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		Expect(w.requests()).To(Equal(1))
+	})
+
+	It("does not get what is not on record, but as soon as it is", func() {
+		w.addOverlay("machine-0", name, life)
+		w.set(func() {
+			made := w.overlays["machine-0"]
+			made.CredentialID = "abcdef"
+			w.overlays["machine-0"] = made
+		})
+		response, _ := serve(w, short).get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+		s := serve(w, long)
+		w.onRequest = func() {
+			w.set(func() { w.records[pointerID][0].CredentialID = "abcdef" })
+			s.handler.RecordChanged(pointerID)
+		}
+		response, body := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+	})
+
+	It("gets nothing when its record goes while it waits", func() {
+		s := serve(w, short)
+		w.onRequest = func() {
+			w.addOverlay("machine-0", name, life)
+			w.set(func() { w.records[pointerID] = nil })
+			s.handler.OverlayChanged("machine-0")
+		}
+		response, _ := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 	})
 
 	It("is told to try again when its rendered config can't be served", func() {

@@ -24,6 +24,10 @@ type Record struct {
 	// came from; empty for the host of a Machine.
 	Enrolment, EnrolledFrom string
 
+	// CredentialID is the ID of the join credential that is on record. An overlay with another one is not for the host, yet or any
+	// more.
+	CredentialID string
+
 	// UsedCredential is the ID of the join credential that has got its one certificate; a host that asks needs another one.
 	UsedCredential string
 

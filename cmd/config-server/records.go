@@ -49,6 +49,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		ServedTime:     timeOf(boot.ServedTime),
 		Enrolment:      config.Annotations[bootstrapv1.EnrolmentAnnotation],
 		EnrolledFrom:   config.Annotations[bootstrapv1.EnrolledFromAnnotation],
+		CredentialID:   boot.CredentialID,
 		UsedCredential: used,
 		Troubled:       prepared != nil && prepared.Status == metav1.ConditionFalse,
 		Pending:        pending(prepared),

@@ -40,7 +40,8 @@ import (
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
-	// APIReader reads live: the PoolbootConfig, because a stale one would cost a second join credential.
+	// APIReader reads live: the PoolbootConfig of a boot that was prepared before, because a stale one would cost its host the join
+	// credential that it has.
 	APIReader client.Reader
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
@@ -69,28 +70,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil || needOf(config) == nothing || !r.watches(config) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if need := needOf(config); need == announcement || isStanding(need) {
-		return r.watch(ctx, config, need)
-	}
-	config = &bootstrapv1.PoolbootConfig{}
-	if err := r.APIReader.Get(ctx, request.NamespacedName, config); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	need := needOf(config)
-	if need == nothing || need == announcement {
-		return ctrl.Result{}, nil // the event that brings this change comes yet
-	}
-	s, err := r.gather(ctx, config)
-	if err != nil || s == nil {
-		return ctrl.Result{}, err
-	}
-	switch need {
+	switch need := needOf(config); need {
 	case preparation:
+		s, err := r.gather(ctx, config)
+		if err != nil || s == nil {
+			return ctrl.Result{}, err
+		}
 		return r.settle(ctx, s, s.run(ctx, r.preparation()))
 	case inlineUpkeep:
+		config = &bootstrapv1.PoolbootConfig{}
+		if err := r.APIReader.Get(ctx, request.NamespacedName, config); err != nil || needOf(config) != inlineUpkeep {
+			return ctrl.Result{}, client.IgnoreNotFound(err) // the event that brings this change comes yet
+		}
+		s, err := r.gather(ctx, config)
+		if err != nil || s == nil {
+			return ctrl.Result{}, err
+		}
 		return r.keepInline(ctx, s)
-	default: // the cache was behind, and brings it again
-		return ctrl.Result{}, nil
+	default:
+		return r.watch(ctx, config, need)
 	}
 }
 
@@ -212,10 +210,10 @@ func (r *Reconciler) preparation() []phase {
 		r.remote(r.connect),
 		r.remote(r.ensureRights),
 		r.remote(r.ensureNode),
+		r.read,
 		r.remote(r.ensureCredential),
-		r.record,
 		r.storeOverlay,
-		r.finish,
+		r.record,
 	}
 }
 
@@ -224,8 +222,11 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, err error) (ctrl.Resu
 	if err == nil {
 		return ctrl.Result{}, nil
 	}
-	if errors.Is(err, errAbandoned) {
+	switch {
+	case errors.Is(err, errAbandoned):
 		return ctrl.Result{}, r.abandon(ctx, s)
+	case errors.Is(err, errPrepared):
+		return ctrl.Result{}, nil
 	}
 	failed := failureOf(err)
 	if failed.reason != bootstrapv1.WaitingForHostReason {

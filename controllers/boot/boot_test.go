@@ -28,13 +28,27 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.told()).To(ConsistOf(ContainSubstring("Normal " + bootstrapv1.EventBootPrepared)))
 	})
 
-	It("costs five writes once its cluster's rights have been seen to", func(ctx SpecContext) {
+	It("asks the API server for the record only where a preparation has been before, and leaves alone what that has done", func(ctx SpecContext) {
+		w := s.world()
+		before := w.config(ctx)
+		before.Status.Boot.RequestedTime = microTime(time.Now())
+		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.liveReads).To(BeZero())
+		credential, writes := w.config(ctx).Status.Boot.CredentialID, w.writes
+		w.cached = before // from before the host had its credential
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.liveReads).To(Equal(1))
+		Expect(w.writes).To(Equal(writes+1), "the try to make the Node")
+		Expect(w.credentials(ctx)).To(ConsistOf(HaveField("Name", "bootstrap-token-"+credential)))
+	})
+
+	It("costs four writes once its cluster's rights have been seen to", func(ctx SpecContext) {
 		w := s.world()
 		w.reconciler.rights.Store(clusterRights{cluster: s.cluster.UID}, true)
 		Expect(w.ask(ctx)).To(BeZero())
-		Expect(w.writes).To(Equal(5))
+		Expect(w.writes).To(Equal(4))
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)), "when its credential needs more time")
-		Expect(w.writes).To(Equal(5), "a second look costs none")
+		Expect(w.writes).To(Equal(4), "a second look costs none")
 	})
 
 	It("is counted by what became of it", func(ctx SpecContext) {
@@ -212,7 +226,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 	})
 
 	It("leaves nothing behind when its config is deleted at any moment", func(ctx SpecContext) {
-		for moment := 1; moment <= 7; moment++ {
+		for moment := 1; moment <= writesOfFirstBoot; moment++ {
 			w := newSetting().world()
 			w.before = func(n int) error {
 				if n == moment {

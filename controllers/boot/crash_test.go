@@ -11,13 +11,13 @@ import (
 )
 
 // writesOfFirstBoot is how many writes the first boot in a cluster takes: two for the rights of credentials, then the Node,
-// the credential, the record, the overlay, and that it is done.
-const writesOfFirstBoot = 7
+// the credential, the overlay, and the record.
+const writesOfFirstBoot = 6
 
 // writesOfRenewal is how many it takes when a host asks again and its credential is about to end: the credential, the
-// end of the old one, the record, the overlay, and that it is done, with a try to make the Node before them. A new
+// end of the old one, the overlay, and the record, with a try to make the Node before them. A new
 // process sees to the rights again.
-const writesOfRenewal = 8
+const writesOfRenewal = 7
 
 var errCrash = errors.New("crash")
 

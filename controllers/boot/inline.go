@@ -36,7 +36,6 @@ func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, err
 			r.register,
 			r.remote(r.ensureNode),
 			r.record,
-			r.finish,
 		)
 	}
 	result, err := r.settle(ctx, s, s.run(ctx, phases))

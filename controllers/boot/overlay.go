@@ -18,7 +18,7 @@ import (
 const fieldOwner = client.FieldOwner("poolboot")
 
 // storeOverlay stores the part of the host's configuration that is for this machine alone where the config server looks
-// for it.
+// for it, and leaves it until its credential is on record.
 func (r *Reconciler) storeOverlay(ctx context.Context, s *scope) error {
 	overlay, err := join.Overlay(s.config, s.registration, s.facts, s.credential)
 	if err != nil {

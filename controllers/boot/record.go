@@ -27,6 +27,28 @@ const action = "PrepareBoot"
 // errAbandoned says that the PoolbootConfig went while its boot was prepared.
 var errAbandoned = errors.New("the PoolbootConfig is being deleted")
 
+// errPrepared says that there is nothing to prepare, although the cache had it so.
+var errPrepared = errors.New("the boot is prepared already")
+
+// read reads the record live when the Node stood already: a preparation that came before may have got further than the cache knows.
+func (r *Reconciler) read(ctx context.Context, s *scope) error {
+	if !s.triedBefore {
+		return nil
+	}
+	current := &bootstrapv1.PoolbootConfig{}
+	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(s.config), current)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && !current.DeletionTimestamp.IsZero():
+		return errAbandoned
+	case err != nil:
+		return err
+	case needOf(current) != preparation:
+		return errPrepared
+	}
+	s.config = current
+	return nil
+}
+
 // chooseHost puts the host on record, if it is one that the infrastructure provider chose: at the latest when it asks.
 func (s *scope) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
 	if s.host.UID == "" || status.Host != nil && status.Host.UID == s.host.UID {
@@ -38,9 +60,18 @@ func (s *scope) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
 	}
 }
 
-// record writes down what stands in the workload cluster before any host gets to know of it: the approver of certificates
-// and the clean-up of a deletion go by this record.
+// record says in one write what stands for the host and that the boot is prepared. It comes last: the config server hands an
+// overlay out only when the credential in it is on record, so no host knows of anything that the approver of certificates and the
+// clean-up of a deletion, which go by this record, don't.
 func (r *Reconciler) record(ctx context.Context, s *scope) error {
+	now := time.Now()
+	if requested := s.config.Status.Boot.RequestedTime; requested != nil {
+		metrics.Prepared(now.Sub(requested.Time).Seconds())
+		if now.Before(requested.Time) { // the config server's clock is ahead
+			now = requested.Time
+		}
+	}
+	message := fmt.Sprintf("Node %s stands in pool %s with configuration %s", s.node.Name, s.pool.Spec.Role, s.configuration)
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		status := &config.Status
 		status.Pool = s.pool.Spec.Role
@@ -52,25 +83,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 			status.Boot.CredentialID = s.credential.ID
 			status.Boot.CredentialExpirationTime = &metav1.Time{Time: s.credential.Expires}
 		}
-	})
-	if err == nil {
-		r.tellPool(s)
-	}
-	return err
-}
-
-// finish says that everything stands.
-func (r *Reconciler) finish(ctx context.Context, s *scope) error {
-	now := time.Now()
-	if requested := s.config.Status.Boot.RequestedTime; requested != nil {
-		metrics.Prepared(now.Sub(requested.Time).Seconds())
-		if now.Before(requested.Time) { // the config server's clock is ahead
-			now = requested.Time
-		}
-	}
-	message := fmt.Sprintf("Node %s stands in pool %s with configuration %s", s.node.Name, s.pool.Spec.Role, s.configuration)
-	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
-		config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: now}
+		status.Boot.PreparedTime = &metav1.MicroTime{Time: now}
 		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionTrue,
 			Reason: bootstrapv1.BootPreparedReason, Message: message})
 		if !conditions.Has(config, bootstrapv1.NodeInPoolCondition) { // the node controller's, who would say the same next
@@ -80,6 +93,7 @@ func (r *Reconciler) finish(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
+	r.tellPool(s)
 	metrics.Passed(s.config, timeline.Preparing)
 	r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeNormal, bootstrapv1.EventBootPrepared, action, "%s for host %s", message, s.host.Name)
 	return nil

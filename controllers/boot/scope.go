@@ -17,7 +17,7 @@ import (
 
 // scope is one preparation: each phase adds what those after it need.
 type scope struct {
-	// config is the PoolbootConfig, read live and kept current by every write to it.
+	// config is the PoolbootConfig, kept current by every write to it.
 	config *bootstrapv1.PoolbootConfig
 	// machine owns the config, nil when its host belongs to none; cluster is theirs. Both come from the cache.
 	machine *clusterv1.Machine

@@ -44,6 +44,10 @@ type world struct {
 	// after when it has taken effect, and may lose its answer.
 	writes        int
 	before, after func(n int) error
+	// cached is what the reconciler's cache has of the PoolbootConfig; nil when it has what stands. liveReads counts what it asked the
+	// API server for instead.
+	cached    *bootstrapv1.PoolbootConfig
+	liveReads int
 	// dead makes every call of the reconciler fail, as in a process that is no more.
 	dead bool
 }
@@ -82,8 +86,21 @@ func (w *world) restart() {
 	w.dead, w.before, w.after, w.writes = false, nil, nil, 0
 	w.clusters = &clusters{ClusterCache: clustercache.NewFakeEmptyClusterCache(), workload: w.observed(w.workload)}
 	w.reconciler = &Reconciler{
-		Client:           w.observed(w.management),
-		APIReader:        w.observed(w.management),
+		Client: interceptor.NewClient(w.observed(w.management), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if config, is := o.(*bootstrapv1.PoolbootConfig); is && w.cached != nil {
+					w.cached.DeepCopyInto(config)
+					return nil
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
+		}),
+		APIReader: interceptor.NewClient(w.observed(w.management), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				w.liveReads++
+				return c.Get(ctx, key, o, opts...)
+			},
+		}),
 		ClusterCache:     w.clusters,
 		Recorder:         w.events,
 		OverlayNamespace: overlayNamespace,

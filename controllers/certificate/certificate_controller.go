@@ -55,7 +55,7 @@ const (
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
-	// APIReader reads live: the PoolbootConfig whose record an approval rests on.
+	// APIReader reads live: the PoolbootConfig whose record an approval rests on, when the cache's is not the latest.
 	APIReader client.Reader
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
@@ -154,32 +154,43 @@ func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, co
 	return result, errors.Join(failed...)
 }
 
-// decideOne decides one request on facts that are read live: an approval can't be taken back.
+// decideOne decides one request. An approval can't be taken back, so it rests on facts that stand: on those that are read live or, at
+// the first try, on a record from the cache that the grant's lock found to be the latest.
 func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKey, request *certificatesv1.CertificateSigningRequest) (waits bool, err error) {
 	live, err := workload.LiveClient(ctx, r.ClusterCache, cluster)
 	if err != nil {
 		return false, err
 	}
 	var (
-		f       *facts
+		f       = &facts{request: request}
+		ours    bool
 		verdict verdict
 		why     string
 		kind    = corev1.EventTypeNormal
 	)
-	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		if f, err = r.gather(ctx, live, cluster, key, request); err != nil || f == nil {
-			return err
+	try := func(records client.Reader) (granted bool, err error) {
+		if ours, err = r.gather(ctx, records, live, cluster, key, f); err != nil || !ours {
+			return false, err
 		}
-		verdict, why = decide(*f)
-		if verdict != approve {
-			return nil
+		if verdict, why = decide(*f); verdict != approve {
+			return false, nil
 		}
 		if isForAnotherKey(*f) {
 			kind = corev1.EventTypeWarning
+		} else if join.IsUsed(f.config) {
+			return false, nil
 		}
-		return r.grant(ctx, f)
-	})
-	if err != nil || f == nil {
+		err = r.grant(ctx, f)
+		return err == nil, err
+	}
+	granted, err := try(r.Client)
+	if !granted && (err == nil || apierrors.IsConflict(err)) {
+		err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			_, err := try(r.APIReader)
+			return err
+		})
+	}
+	if err != nil || !ours {
 		return false, client.IgnoreNotFound(err)
 	}
 	condition := certificatesv1.CertificateSigningRequestCondition{Status: corev1.ConditionTrue, Message: why}
@@ -205,7 +216,9 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 		return false, fmt.Errorf("CertificateSigningRequest %s: %w", request.Name, err)
 	}
 	r.written.Note(request)
-	r.tell(f, kind, event, why)
+	if kind == corev1.EventTypeWarning { // a grant as usual is on record
+		r.tell(f, kind, event, why)
+	}
 	return false, nil
 }
 
@@ -217,9 +230,6 @@ func (r *Reconciler) tell(f *facts, kind, event, why string) {
 // grant puts on record what a credential is used for. That comes before the approval: of two requests made at the same time,
 // or after a crash in between, one can be approved.
 func (r *Reconciler) grant(ctx context.Context, f *facts) error {
-	if join.IsUsed(f.config) && !isForAnotherKey(*f) {
-		return nil
-	}
 	before := f.config.DeepCopy()
 	f.config.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{
 		CredentialID: f.config.Status.Boot.CredentialID, PublicKeySHA256: keyOf(f.request), GrantedTime: metav1.NewTime(f.now),
@@ -227,26 +237,25 @@ func (r *Reconciler) grant(ctx context.Context, f *facts) error {
 	return r.Client.Status().Patch(ctx, f.config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// gather reads what a verdict rests on; nil when the credential is no longer on record.
-func (r *Reconciler) gather(ctx context.Context, live client.Client, cluster, key client.ObjectKey, request *certificatesv1.CertificateSigningRequest) (*facts, error) {
-	f := &facts{request: request, config: &bootstrapv1.PoolbootConfig{}, now: time.Now()}
-	if err := r.APIReader.Get(ctx, key, f.config); err != nil {
-		return nil, err
+// gather reads what a verdict rests on, and says whether the credential is still on record. The Node is read once for all tries.
+func (r *Reconciler) gather(ctx context.Context, records client.Reader, live client.Client, cluster, key client.ObjectKey, f *facts) (ours bool, err error) {
+	f.config, f.now = &bootstrapv1.PoolbootConfig{}, time.Now()
+	if err := records.Get(ctx, key, f.config); err != nil {
+		return false, err
 	}
-	if !hasCredential(f.config) || !isOurs(request, f.config.Status.Boot.CredentialID) {
-		return nil, nil
+	if !hasCredential(f.config) || !isOurs(f.request, f.config.Status.Boot.CredentialID) {
+		return false, nil
 	}
-	if recorded := f.config.Status.Node; recorded != nil {
+	if recorded := f.config.Status.Node; recorded != nil && (f.node == nil || f.node.Name != recorded.Name) {
 		node := &corev1.Node{}
 		err := live.Get(ctx, client.ObjectKey{Name: recorded.Name}, node)
 		if client.IgnoreNotFound(err) != nil {
-			return nil, err
+			return false, err
 		}
-		if err == nil {
+		if f.node = nil; err == nil {
 			f.node = node
 		}
 	}
-	var err error
 	f.pools, err = workload.PoolsOfCluster(ctx, r.Client, cluster)
-	return f, err
+	return true, err
 }

@@ -123,7 +123,7 @@ const (
 	EventNodeReady         = "NodeReady"
 	EventTokenRevoked      = "TokenRevoked"
 	EventLabelsRestored    = "LabelsRestored"
-	EventRequestApproved   = "CertificateRequestApproved"
+	EventRequestApproved   = "CertificateRequestApproved" // of a key that is not the first
 	EventRequestDenied     = "CertificateRequestDenied"
 	EventRequestContested  = "CertificateRequestContested"
 )
