@@ -39,20 +39,20 @@ type site struct {
 }
 
 // serve starts a config server before a world; it stops with the test.
-func serve(w *world, wait time.Duration) *site {
+func serve(w *world, wait time.Duration, changes ...func(*server.Options)) *site {
 	GinkgoHelper()
-	return serveWithin(w, wait, server.DefaultLimits)
+	return serveWithin(w, wait, server.DefaultLimits, changes...)
 }
 
 // serveWithin is serve with limits on connections.
-func serveWithin(w *world, wait time.Duration, limits server.Limits) *site {
+func serveWithin(w *world, wait time.Duration, limits server.Limits, changes ...func(*server.Options)) *site {
 	GinkgoHelper()
 	s := &site{rendered: renderedPath(w), Server: httptest.NewUnstartedServer(nil), registry: prometheus.NewRegistry()}
 	metrics, err := server.NewMetrics(s.registry)
 	Expect(err).NotTo(HaveOccurred())
 	external, err := url.Parse("https://" + s.Listener.Addr().String())
 	Expect(err).NotTo(HaveOccurred())
-	s.handler = server.New(server.Options{
+	options := server.Options{
 		ExternalURL: external,
 		Records:     w,
 		Enrolments:  enrolmentsOf{w},
@@ -68,7 +68,11 @@ func serveWithin(w *world, wait time.Duration, limits server.Limits) *site {
 			defer s.mu.Unlock()
 			s.out.WriteString(prefix + " " + args + "\n")
 		}, funcr.Options{Verbosity: 10}),
-	})
+	}
+	for _, change := range changes {
+		change(&options)
+	}
+	s.handler = server.New(options)
 	s.Config = server.NewHTTPServer(s.handler, log.New(GinkgoWriter, "", 0))
 	s.TLS = server.TLSConfig(nil)
 	s.Listener = server.NewListener(s.Listener, limits, metrics)

@@ -30,6 +30,10 @@ type Options struct {
 	Metrics    *Metrics
 	Log        logr.Logger
 
+	// Live is what Records, Enrolments and Overlays come from, read past the caches: by it is decided what ends a boot (401, 403).
+	// Nil: the caches are never behind.
+	Live *Sources
+
 	// Ready returns why the server is not ready to serve, or nil.
 	Ready func() error
 
@@ -100,7 +104,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	out := &answer{ResponseWriter: w, request: r, to: parseRoute(r.URL)}
 	var refused *refusal
-	if err := s.answer(r.Context(), out, r, out.to); err != nil {
+	err := s.answer(r.Context(), out, r, out.to)
+	if s.final(err, r) {
+		err = s.confirm(r.Context(), out, r, out.to)
+	}
+	if err != nil {
 		if refused = refusalOf(err); refused != nil {
 			refused.write(out)
 		}

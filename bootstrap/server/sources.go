@@ -9,6 +9,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
+// Sources are what it is decided by who gets what.
+type Sources struct {
+	Records    Records
+	Enrolments Enrolments
+	Overlays   Overlays
+}
+
 // Record is what the server needs to know of a PoolbootConfig.
 type Record struct {
 	types.NamespacedName

@@ -5,8 +5,10 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -23,6 +25,19 @@ func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	builder := runtime.NewSchemeBuilder(corev1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme)
 	return scheme, builder.AddToScheme(scheme)
+}
+
+// newMapper returns the API paths of the server's kinds. Nothing has to be asked for them: a client that asks the API server when
+// it first writes would hang for as long as there is no way to it.
+func newMapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []schema.GroupVersionKind{
+		bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), poolv1.GroupVersion.WithKind("MachineConfig"),
+		poolv1.GroupVersion.WithKind("Enrolment"), corev1.SchemeGroupVersion.WithKind("Secret"),
+	} {
+		mapper.Add(kind, meta.RESTScopeNamespace)
+	}
+	return mapper
 }
 
 // newCache returns informers of just what the server answers from: PoolbootConfigs, rendered MachineConfigs, Enrolments, and the
@@ -43,6 +58,7 @@ func newCache(config *rest.Config, scheme *runtime.Scheme, o *options, s *source
 	}
 	return cache.New(config, cache.Options{
 		Scheme:                      scheme,
+		Mapper:                      newMapper(),
 		ReaderFailOnMissingInformer: true,
 		ByObject: map[client.Object]cache.ByObject{
 			&bootstrapv1.PoolbootConfig{}: {Namespaces: watched, Transform: s.records.transform},

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/component-base/logs"
@@ -30,6 +31,7 @@ type options struct {
 	healthBindAddress  string
 	metricsBindAddress string
 	profilerAddress    string
+	shutdownDelay      time.Duration
 	kubeAPIQPS         float32
 	kubeAPIBurst       int
 	logs               *logs.Options
@@ -56,6 +58,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"Address of /metrics, over plain HTTP. \"0\" turns it off.")
 	fs.StringVar(&o.profilerAddress, "profiler-address", "",
 		"Address of /debug/pprof on this machine only, say localhost:6060, over plain HTTP. Without it: off.")
+	fs.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second,
+		"How long hosts are still taken after SIGTERM, when /readyz says no already: as long as a load balancer takes to notice.")
 	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100,
 		"Requests per second to the management cluster's API server; one host's boot takes two.")
 	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200,

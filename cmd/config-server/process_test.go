@@ -76,9 +76,9 @@ func launch(extra ...string) *configServer {
 }
 
 // serve starts a config server and returns when it is ready.
-func serve() *configServer {
+func serve(extra ...string) *configServer {
 	GinkgoHelper()
-	s := launch()
+	s := launch(extra...)
 	Eventually(func() (int, error) { return status(s.health + "/readyz") }, time.Minute, 100*time.Millisecond).Should(Equal(http.StatusOK))
 	return s
 }

@@ -75,7 +75,11 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 	if p.objects, err = newCache(config, scheme, o, known); err != nil {
 		return nil, err
 	}
-	writer, err := client.New(config, client.Options{Scheme: scheme, FieldOwner: fieldOwner})
+	writer, err := client.New(config, client.Options{Scheme: scheme, Mapper: newMapper(), FieldOwner: fieldOwner})
+	if err != nil {
+		return nil, err
+	}
+	live, err := newLive(config, scheme, known, o.namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +108,7 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 		Overlays:    known.overlays,
 		Rendered:    known.rendered,
 		Boots:       bootRecorder{writer},
+		Live:        live,
 		Metrics:     p.figures,
 		Log:         klog.Background().WithName("access"),
 		Ready:       p.ready,
@@ -180,16 +185,26 @@ func (p *process) serveHosts(ctx context.Context) error {
 		return fmt.Errorf("--bind-address: %w", err)
 	}
 	p.serving.Store(true)
-	defer context.AfterFunc(ctx, func() { p.serving.Store(false) })()
 	hosts := &manager.Server{
 		Name:            "hosts",
 		Server:          server.NewHTTPServer(p.handler, klog.NewStandardLogger("INFO")),
 		Listener:        tls.NewListener(server.NewListener(listener, server.DefaultLimits, p.figures), server.TLSConfig(p.certificate.GetCertificate)),
 		ShutdownTimeout: ptr.To(shutdownTimeout),
 	}
-	err = hosts.Start(ctx)
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(ctx, func() { p.drain(hosts.Server, end) })()
+	err = hosts.Start(serving)
 	p.handler.Finish()
 	return err
+}
+
+// drain has hosts go elsewhere: the server is not ready any more, and closes each connection after its answer. It takes new ones
+// until the last who could still send hosts here has noticed, and then calls end.
+func (p *process) drain(hosts *http.Server, end func()) {
+	p.serving.Store(false)
+	hosts.SetKeepAlivesEnabled(false)
+	time.AfterFunc(p.options.shutdownDelay, end)
 }
 
 func (p *process) serveHealth(ctx context.Context) error {

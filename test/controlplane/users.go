@@ -6,6 +6,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
 )
 
 // UserConfig returns a client configuration for another user, by a client certificate: a person, or for example
@@ -35,6 +37,10 @@ func (c *ControlPlane) UserKubeconfig(name string, groups ...string) ([]byte, er
 		CurrentContext: c.Name,
 	})
 }
+
+// ServingPair returns a certificate and its key for another server that clients take for this API server: what stands between
+// them and it.
+func (c *ControlPlane) ServingPair() (loopback.Pair, error) { return c.authority.Server() }
 
 // writeAdmin makes the credentials of ControlPlane.Config and Kubeconfig for the current endpoint.
 func (c *ControlPlane) writeAdmin() error {

@@ -34,26 +34,28 @@ const (
 // early, and returns it whole: every part is fetched, verified and merged. answered is told each status code. The error is
 // that of an answer that Ignition gives up on (4xx), of a part that is not what the answer says, or ctx's.
 func Config(ctx context.Context, pointer ignition.Pointer, answered func(code int)) (ignition.Config, error) {
-	var answer []byte
-	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
-		code, body, err := Get(ctx, pointer, pointer.URL)
-		if err != nil {
-			return false, nil //nolint:nilerr // Ignition asks again after any error of the connection.
-		}
-		answered(code)
-		switch {
-		case code == http.StatusOK:
-			answer = body
-			return true, nil
-		case code < http.StatusInternalServerError:
-			return false, fmt.Errorf("%s answered %d", pointer.URL, code)
-		}
-		return false, nil
-	})
+	answer, err := persist(ctx, pointer, pointer.URL, answered)
 	if err != nil {
 		return ignition.Config{}, err
 	}
 	return follow(ctx, pointer, answer)
+}
+
+// persist asks for a URL until it has it, or never will.
+func persist(ctx context.Context, pointer ignition.Pointer, url string, answered func(code int)) (answer []byte, err error) {
+	err = wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
+		code, body, err := Get(ctx, pointer, url)
+		if err != nil {
+			return false, nil //nolint:nilerr // Ignition asks again after any error of the connection.
+		}
+		answered(code)
+		if code != http.StatusOK && code < http.StatusInternalServerError {
+			return false, fmt.Errorf("%s answered %d: %s", url, code, body)
+		}
+		answer = body
+		return code == http.StatusOK, nil
+	})
+	return answer, err
 }
 
 // follow downloads what an answer of the config server points at, checks it and merges everything.
@@ -87,12 +89,9 @@ func contents(ctx context.Context, pointer ignition.Pointer, entry types.Resourc
 		}
 		raw = decoded.Data
 	} else {
-		code, body, err := Get(ctx, pointer, *entry.Source)
+		body, err := persist(ctx, pointer, *entry.Source, func(int) {})
 		if err != nil {
 			return nil, err
-		}
-		if code != http.StatusOK {
-			return nil, fmt.Errorf("%s answered %d", *entry.Source, code)
 		}
 		raw = body
 	}

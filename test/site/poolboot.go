@@ -37,9 +37,9 @@ const namespace = "poolboot-system"
 
 // Program is one of Poolboot's two programs, run as its own ServiceAccount with the very RBAC rules that config/ installs.
 type Program struct {
-	name, dir, path, health, metrics string
-	args                             []string
-	process                          *process.Process
+	name, dir, path, hosts, health, metrics string
+	args                                    []string
+	process                                 *process.Process
 }
 
 // Start starts the program and returns when it is ready.
@@ -157,7 +157,7 @@ func (s *Site) startPoolboot(ctx context.Context) error {
 	if err := writeServingCertificate(s.door.authority, certDir, caFile); err != nil {
 		return err
 	}
-	ports := make([]string, 5)
+	ports := make([]string, 3)
 	for i := range ports {
 		port, err := loopback.FreePort()
 		if err != nil {
@@ -165,7 +165,7 @@ func (s *Site) startPoolboot(ctx context.Context) error {
 		}
 		ports[i] = loopback.Address(port)
 	}
-	webhook, managerHealth, configHealth, managerMetrics, configMetrics := ports[0], ports[1], ports[2], ports[3], ports[4]
+	webhook, managerHealth, managerMetrics := ports[0], ports[1], ports[2]
 
 	s.Manager = &Program{name: "manager", dir: s.dir, path: filepath.Join(s.binDir, "manager"), health: managerHealth, metrics: managerMetrics, args: append([]string{
 		"--overlay-namespace=" + namespace,
@@ -174,17 +174,21 @@ func (s *Site) startPoolboot(ctx context.Context) error {
 		"--webhook-host=" + loopback.Host, "--webhook-port=" + portOf(webhook), "--webhook-cert-dir=" + certDir,
 		"--health-addr=" + managerHealth, "--diagnostics-address=" + managerMetrics, "--insecure-diagnostics",
 	}, s.options.Flags.Manager...)}
-	s.ConfigServer = &Program{name: "config-server", dir: s.dir, path: filepath.Join(s.binDir, "config-server"), health: configHealth, metrics: configMetrics, args: append([]string{
-		"--namespace=" + namespace,
-		"--bind-address=" + s.door.address, "--external-url=https://" + s.door.address, "--tls-cert-dir=" + certDir,
-		"--health-bind-address=" + configHealth, "--metrics-bind-address=" + configMetrics,
-	}, s.options.Flags.ConfigServer...)}
-	for program, account := range map[*Program]string{s.Manager: "poolboot-manager", s.ConfigServer: "poolboot-config-server"} {
-		kubeconfig := filepath.Join(s.dir, program.name+".kubeconfig")
-		if err := writeAccountKubeconfig(ctx, s.Management, s.ManagementClient, account, kubeconfig); err != nil {
+	if err := s.newReplicas(certDir); err != nil {
+		return err
+	}
+	if err := s.openWays(); err != nil {
+		return err
+	}
+	for account, programs := range map[string][]*Program{"poolboot-manager": {s.Manager}, "poolboot-config-server": s.Replicas} {
+		name := programs[0].name
+		kubeconfig := filepath.Join(s.dir, name+".kubeconfig")
+		if err := writeAccountKubeconfig(ctx, s.Management, s.ManagementClient, account, s.Ways.server(name, s.Management), kubeconfig); err != nil {
 			return err
 		}
-		program.args = append(program.args, "--kubeconfig="+kubeconfig)
+		for _, program := range programs {
+			program.args = append(program.args, "--kubeconfig="+kubeconfig)
+		}
 	}
 	if err := s.Manager.Start(ctx); err != nil {
 		return err
@@ -192,7 +196,7 @@ func (s *Site) startPoolboot(ctx context.Context) error {
 	if err := clusterapi.InstallWebhooks(ctx, s.Management.Config, webhooks, "https://"+webhook, s.door.authority.PEM()); err != nil || s.options.Predecessor != nil {
 		return err
 	}
-	return s.ConfigServer.Start(ctx)
+	return s.startReplicas(ctx)
 }
 
 func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }
@@ -217,15 +221,15 @@ func writeServingCertificate(authority *loopback.CA, certDir, caFile string) err
 	return nil
 }
 
-// writeAccountKubeconfig writes a kubeconfig with a token of a ServiceAccount of Poolboot's namespace.
-func writeAccountKubeconfig(ctx context.Context, management *controlplane.ControlPlane, admin client.Client, account, path string) error {
+// writeAccountKubeconfig writes a kubeconfig with a token of a ServiceAccount of Poolboot's namespace, for the API server at a URL.
+func writeAccountKubeconfig(ctx context.Context, management *controlplane.ControlPlane, admin client.Client, account, server, path string) error {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 3600)}}
 	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: namespace}}
 	if err := admin.SubResource("token").Create(ctx, serviceAccount, request); err != nil {
 		return fmt.Errorf("token of ServiceAccount %s: %w", account, err)
 	}
 	return clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"management": {Server: management.Config.Host, CertificateAuthorityData: management.CA}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"management": {Server: server, CertificateAuthorityData: management.CA}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{account: {Token: request.Status.Token}},
 		Contexts:       map[string]*clientcmdapi.Context{"management": {Cluster: "management", AuthInfo: account}},
 		CurrentContext: "management",

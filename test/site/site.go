@@ -22,6 +22,7 @@ import (
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/faults"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/metal3"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
@@ -57,6 +58,10 @@ type Options struct {
 	Concurrency int
 	// RetryInterval is that of the Metal3 provider, see metal3.Options. Zero is one second.
 	RetryInterval time.Duration
+	// Replicas is how many config servers there are. More than one stand behind a Service, at the address that hosts know. Zero is one.
+	Replicas int
+	// Ways has the programs reach both API servers by ways that a test can make bad, see Site.Ways.
+	Ways bool
 	// Progress gets a line for each part that is up. Nil: nobody.
 	Progress io.Writer
 	// Consoles gets what the hosts print. Nil: nobody.
@@ -71,9 +76,16 @@ type Site struct {
 	ManagementClient, WorkloadClient client.WithWatch
 	// Manager and ConfigServer are Poolboot.
 	Manager, ConfigServer *Program
+	// Replicas are all config servers, ConfigServer first.
+	Replicas []*Program
+	// Ways are those of Options.Ways.
+	Ways Ways
+	// WorkloadKubeconfig is the one that Clusters have; nil: the administrator's.
+	WorkloadKubeconfig []byte
 	// Hardware is the hosts that boot for real.
 	Hardware *Hardware
 
+	service   *faults.Service
 	dir       string
 	binDir    string
 	options   Options
@@ -240,7 +252,7 @@ func (s *Site) Stop() error {
 	if s.Hardware != nil && !s.guest {
 		s.Hardware.powerOffAll()
 	}
-	errs = append(errs, s.ConfigServer.Stop(), s.Manager.Stop())
+	errs = append(errs, s.stopReplicas(), s.Manager.Stop(), s.Ways.stop())
 	if s.simulator != nil {
 		errs = append(errs, s.simulator.Stop())
 	}

@@ -86,6 +86,9 @@ func (t *Tenant) MovedTo(s *site.Site) *Tenant {
 // CreateCluster makes the tenant's Cluster.
 func (t *Tenant) CreateCluster(ctx context.Context, options clusterapi.ClusterOptions) {
 	options.Namespace, options.Name, options.Workload = t.Namespace, t.Namespace, t.site.Workload
+	if options.Kubeconfig == nil {
+		options.Kubeconfig = t.site.WorkloadKubeconfig
+	}
 	var err error
 	t.Cluster, err = clusterapi.CreateCluster(ctx, t.site.ManagementClient, options)
 	ExpectWithOffset(1, err).NotTo(HaveOccurred())
