@@ -171,6 +171,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 		Expect(string(body)).NotTo(ContainSubstring("API server"), "that is for the log")
 		Expect(s.logged()).To(ContainSubstring("the API server is down"))
+		Expect(figure(s, "poolboot_config_server_record_errors_total", nil)).To(Equal(1.0))
 		w.set(func() { w.writeErr = nil })
 		s.get(configPath, token)
 		Expect(w.requests()).To(Equal(1))

@@ -10,33 +10,17 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/figures"
 )
 
 // figure returns the sum of a metric's values over the label values that fit.
-func figure(s *site, name string, labels map[string]string) (sum float64) {
+func figure(s *site, name string, labels map[string]string) float64 {
 	GinkgoHelper()
-	families, err := s.registry.Gather()
+	sum, err := figures.Sum(s.registry, name, labels)
 	Expect(err).NotTo(HaveOccurred())
-	for _, family := range families {
-		for _, metric := range family.Metric {
-			if family.GetName() == name && fits(metric, labels) {
-				sum += metric.GetGauge().GetValue() + metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
-			}
-		}
-	}
 	return sum
-}
-
-func fits(metric *dto.Metric, labels map[string]string) bool {
-	for _, label := range metric.Label {
-		if want, ok := labels[label.GetName()]; ok && want != label.GetValue() {
-			return false
-		}
-	}
-	return true
 }
 
 func cachedBytes(s *site) float64 {
@@ -60,6 +44,31 @@ var _ = Describe("Metrics", func() {
 		Eventually(count).WithArguments("unknown", "404").Should(Equal(1.0))
 		Expect(figure(s, "poolboot_config_server_boot_wait_seconds", map[string]string{"result": "timeout"})).To(Equal(1.0))
 		Expect(figure(s, "poolboot_config_server_boots_waiting", nil)).To(BeZero())
+		requests := map[string]string{"path": "config"}
+		Expect(figure(s, "poolboot_config_server_request_seconds", requests)).To(Equal(2.0))
+		took, err := figures.Observed(s.registry, "poolboot_config_server_request_seconds", requests)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(took).To(And(BeNumerically(">=", short.Seconds()), BeNumerically("<", 60)), "one was held, the other was not")
+	})
+
+	It("say how many hosts wait now, how long they did, and which writes failed", func() {
+		w := newWorld()
+		w.addRecord(pointerID, "machine-0", hashOf(token))
+		rendered := w.addRendered("infra", "infra")
+		s := serve(w, long)
+		waiting := -1.0
+		w.onRequest = func() {
+			waiting = figure(s, "poolboot_config_server_boots_waiting", nil)
+			w.addOverlay("machine-0", rendered, life)
+			s.handler.OverlayChanged("machine-0")
+		}
+		response, _ := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK))
+		Expect(waiting).To(Equal(1.0))
+		Expect(figure(s, "poolboot_config_server_boots_waiting", nil)).To(BeZero())
+		Expect(figure(s, "poolboot_config_server_boot_wait_seconds", map[string]string{"result": "served"})).To(Equal(1.0))
+		Expect(figure(s, "poolboot_config_server_boot_wait_seconds", nil)).To(Equal(1.0))
+		Expect(figure(s, "poolboot_config_server_record_errors_total", nil)).To(BeZero())
 	})
 })
 

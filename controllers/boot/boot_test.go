@@ -59,6 +59,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 			return counted("poolboot_preregistrations_total", map[string]string{"pool": "infra", "outcome": "Created"})
 		}
 		prepared, failed, before := count("Done"), count(bootstrapv1.PoolNotRenderedReason), made()
+		timed := counted("poolboot_boot_prepare_seconds", nil)
 		configuration := s.infra.Status.Configuration
 		s.infra.Status.Configuration = nil
 		w := s.world()
@@ -69,6 +70,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(count(bootstrapv1.PoolNotRenderedReason) - failed).To(Equal(1.0))
 		Expect(count("Done") - prepared).To(Equal(1.0))
 		Expect(made() - before).To(Equal(1.0))
+		Expect(counted("poolboot_boot_prepare_seconds", nil) - timed).To(Equal(1.0))
 	})
 
 	It("is told apart by the name of its host where the config says so", func(ctx SpecContext) {
@@ -99,7 +101,10 @@ var _ = Describe("A host that asks for its configuration", func() {
 			w := s.world()
 			Expect(w.ask(ctx)).To(BeZero())
 			first := w.config(ctx).Status
+			kept := map[string]string{"pool": "infra", "outcome": "Kept"}
+			before := counted("poolboot_preregistrations_total", kept)
 			Expect(w.ask(ctx)).To(BeZero())
+			Expect(counted("poolboot_preregistrations_total", kept) - before).To(Equal(1.0))
 			expectPrepared(ctx, w, machineName)
 			second := w.config(ctx).Status
 			Expect(second.Node).To(Equal(first.Node))

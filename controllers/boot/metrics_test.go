@@ -4,25 +4,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/figures"
 )
 
-// counted is the sum of a counter over the label values that fit.
-func counted(name string, labels map[string]string) (sum float64) {
+// counted is the sum of one of the manager's metrics over the label values that fit.
+func counted(name string, labels map[string]string) float64 {
 	GinkgoHelper()
-	families, err := metrics.Registry.Gather()
+	sum, err := figures.Sum(metrics.Registry, name, labels)
 	Expect(err).NotTo(HaveOccurred())
-	for _, family := range families {
-		for _, metric := range family.Metric {
-			fits := family.GetName() == name
-			for _, label := range metric.Label {
-				if want, asked := labels[label.GetName()]; asked && want != label.GetValue() {
-					fits = false
-				}
-			}
-			if fits {
-				sum += metric.GetCounter().GetValue()
-			}
-		}
-	}
 	return sum
 }

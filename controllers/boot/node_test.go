@@ -17,8 +17,12 @@ var _ = Describe("A Node that stands already", func() {
 		foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machineName,
 			Annotations: map[string]string{poolv1.NodeConfigAnnotation: namespace + "/another"}}}
 		Expect(w.workload.Create(ctx, foreign)).To(Succeed())
+		of := func(outcome string) map[string]string { return map[string]string{"pool": "infra", "outcome": outcome} }
+		taken, made := counted("poolboot_preregistrations_total", of("Taken")), counted("poolboot_preregistrations_total", of("Created"))
 		_, err := w.ask(ctx)
 		Expect(err).To(HaveOccurred())
+		Expect(counted("poolboot_preregistrations_total", of("Taken")) - taken).To(Equal(1.0))
+		Expect(counted("poolboot_preregistrations_total", of("Created"))).To(Equal(made))
 		expectNotPrepared(ctx, w, bootstrapv1.NodeNameTakenReason, "Node "+machineName, "delete the Node")
 		Expect(w.node(ctx)).To(Equal(foreign))
 		Expect(w.config(ctx).Status.Node).To(BeNil())

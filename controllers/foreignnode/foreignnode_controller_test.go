@@ -81,8 +81,11 @@ var _ = Describe("A Node that Poolboot did not boot", func() {
 
 	DescribeTable("has what is wrong with its labels told once, at itself",
 		func(ctx SpecContext, n *corev1.Node, reason string, note ...string) {
+			ofNode := map[string]string{"cluster": edge.String(), "kind": "Node"}
+			conflicts := counted("poolboot_pool_conflicts_total", ofNode)
 			events := reconcile(ctx, n, poolOf("worker"), poolOf("infra"), poolOf("storage"))
 			Expect(events).To(HaveLen(1))
+			Expect(counted("poolboot_pool_conflicts_total", ofNode) - conflicts).To(Equal(map[bool]float64{true: 1}[reason == poolv1.EventPoolConflict]))
 			Expect(events[0].Reason).To(Equal(reason))
 			Expect(events[0].Type).To(Equal(corev1.EventTypeWarning))
 			Expect(events[0].Regarding).To(Equal(corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}))

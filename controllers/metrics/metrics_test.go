@@ -20,6 +20,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/figures"
 )
 
 func TestMetrics(t *testing.T) {
@@ -96,6 +97,14 @@ poolboot_nodes{cluster="metal/edge",pool="infra",state="Ready"} 2
 	})
 })
 
+// observed is all that a histogram of the manager has observed.
+func observed(name string) float64 {
+	GinkgoHelper()
+	sum, err := figures.Observed(ctrlmetrics.Registry, name, nil)
+	Expect(err).NotTo(HaveOccurred())
+	return sum
+}
+
 var _ = Describe("What happens", func() {
 	It("is counted without the name of any object but clusters and pools", func() {
 		boot := config("machine-a", "", nil)
@@ -103,12 +112,16 @@ var _ = Describe("What happens", func() {
 		boot.CreationTimestamp = begun
 		boot.Status.Boot.HostChosenTime = &metav1.MicroTime{Time: begun.Add(time.Minute)}
 		boot.Status.Boot.NodeReadyTime = &metav1.MicroTime{Time: begun.Add(40 * time.Minute)}
+		before := observed("poolboot_boot_prepare_seconds")
 		Over(boot)
 		HeldUp(boot, timeline.Preparing, bootstrapv1.LabelConflictReason)
 		ConflictOf(boot, OfMachine)
 		PreRegistered(boot, "infra", NodeCreated)
 		Prepared(1)
 		Expect(testutil.ToFloat64(boots.WithLabelValues("metal/edge", "infra", "Joining", "Done"))).To(Equal(1.0))
+		Expect(observed("poolboot_boot_prepare_seconds") - before).To(Equal(1.0))
+		Expect(observed("poolboot_boot_stage_seconds")).To(Equal((40 * time.Minute).Seconds()))
+		Expect(testutil.ToFloat64(preRegistrations.WithLabelValues("metal/edge", "infra", "Created"))).To(Equal(1.0))
 		Expect(testutil.ToFloat64(conflicts.WithLabelValues("metal/edge", "Machine"))).To(Equal(1.0))
 
 		families, err := ctrlmetrics.Registry.Gather()

@@ -181,7 +181,11 @@ var _ = Describe("A boot", func() {
 					corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(came.Add(time.Duration(i) * time.Second))})
 			}
 		})
+		joined := map[string]string{"pool": "infra", "stage": "Joining", "outcome": "Done"}
+		over, timed := counted("poolboot_boots_total", joined), counted("poolboot_boot_stage_seconds", nil)
 		config, _ := s.settle(ctx)
+		Expect(counted("poolboot_boots_total", joined) - over).To(Equal(1.0))
+		Expect(counted("poolboot_boot_stage_seconds", nil)).To(BeNumerically(">", timed))
 		boot := config.Status.Boot
 		Expect(boot.KubeletRegisteredTime.Time).To(BeTemporally("==", came.Time))
 		Expect(boot.NodeReadyTime.Time).To(BeTemporally("~", time.Now(), time.Minute))
@@ -236,8 +240,11 @@ var _ = Describe("A boot", func() {
 		Expect(config.Status.Pool).To(Equal("edge"))
 		Expect(s.told()).To(ContainSubstring(bootstrapv1.EventPoolChanged))
 
+		ofNode := map[string]string{"kind": "Node"}
+		conflicts := counted("poolboot_pool_conflicts_total", ofNode)
 		s = newSite(revoked, ready, labelled(role("edge", "infra")))
 		config, _ = s.settle(ctx)
+		Expect(counted("poolboot_pool_conflicts_total", ofNode) - conflicts).To(Equal(1.0))
 		Expect(config.Status.Pool).To(Equal("infra"))
 		Expect(strings.Count(s.told(), bootstrapv1.PoolConflictReason)).To(Equal(1))
 	})

@@ -190,7 +190,16 @@ var _ = Describe("The data Secret", func() {
 
 	It("waits for a pool, and its pool is decided anew until a Node was made", func() {
 		s := newSite(newCluster(), newMachine(role("infra", "edge")), newConfig(), newPool("worker"), newPool("infra"), newPool("edge"))
+		boots := func(outcome string) float64 {
+			return counted("poolboot_boots_total", map[string]string{"stage": "Pending", "outcome": outcome})
+		}
+		conflicts := func() float64 {
+			return counted("poolboot_pool_conflicts_total", map[string]string{"kind": "Machine"})
+		}
+		held, passed, conflicted := boots(bootstrapv1.PoolConflictReason), boots("Done"), conflicts()
 		config := s.settle(ctx)
+		Expect(boots(bootstrapv1.PoolConflictReason) - held).To(Equal(1.0))
+		Expect(conflicts() - conflicted).To(Equal(1.0))
 		Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.PoolConflictReason))
 		Expect(config.Status.DataSecretName).To(BeEmpty())
 		Expect(config.Status.Pool).To(BeEmpty())
@@ -203,6 +212,7 @@ var _ = Describe("The data Secret", func() {
 		}
 		relabel(role("infra"))
 		Expect(s.settle(ctx).Status.Pool).To(Equal("infra"))
+		Expect(boots("Done") - passed).To(Equal(1.0))
 		relabel(role("edge"))
 		config = s.settle(ctx)
 		Expect(config.Status.Pool).To(Equal("edge"))

@@ -37,7 +37,8 @@ const conflictRetry = 200 * time.Millisecond
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/finalizers,verbs=update
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools;machineconfigs,verbs=get;list;watch
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -201,6 +202,9 @@ func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
 	}
 	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.DataSecretAvailableCondition} {
 		was, is := conditions.Get(before, kind), conditions.Get(after, kind)
+		if kind == bootstrapv1.DataSecretAvailableCondition && is != nil && is.Reason == conditions.GetReason(after, bootstrapv1.PoolDecidedCondition) {
+			continue // no pool, no Secret: that is told once
+		}
 		if is != nil && isTrouble(*is) && (was == nil || was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message) {
 			if kind == bootstrapv1.PoolDecidedCondition && is.Reason == bootstrapv1.PoolConflictReason && (was == nil || was.Reason != is.Reason) {
 				metrics.ConflictOf(after, metrics.OfMachine)

@@ -104,8 +104,8 @@ func (b *batch) record(name string) *bootstrapv1.PoolbootConfig {
 	return &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.Namespace}}
 }
 
-// ask asks once, from an address.
-func ask(ctx context.Context, from string, pointer ignition.Pointer) (code int, body string, err error) {
+// ask asks once, from an address, and accepts what is named, or anything.
+func ask(ctx context.Context, from string, pointer ignition.Pointer, accepts ...string) (code int, body string, err error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pointer.CA)
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -115,6 +115,7 @@ func ask(ctx context.Context, from string, pointer ignition.Pointer) (code int, 
 		return 0, "", err
 	}
 	request.Header.Set("Authorization", "Bearer "+pointer.Token)
+	request.Header["Accept"] = accepts
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return 0, "", err

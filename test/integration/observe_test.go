@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/tree"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -177,14 +178,20 @@ var _ = Describe("A boot", func() {
 			documented[row[1]] = row[4] + " " + row[2] + " " + strings.Join(labels, ",")
 		}
 
-		// A boot and a conflict, so that all have something to say.
+		// A boot, an Ignition that is too old for it, and a conflict, so that all have something to say.
 		t := tenant.New(ctx, lab, 1)
 		t.Create(ctx, t.Pool("storage"))
 		t.Deploy(ctx, tenant.Deployment{Name: "both", Replicas: 1, Labels: map[string]string{
 			"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/storage": ""}})
-		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.PoolbootConfigSpec) {
+			spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"3.3.0"},"kernelArguments":{"shouldExist":["quiet"]}}`)}}
+		}})
 		config := t.Config(ctx, "infra")
 		asking(ctx, t, config)
+		code, body, err := ask(ctx, "127.0.0.1", t.Pointer(ctx, config), "application/vnd.coreos.ignition+json;version=3.2.0")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(Equal(503))
+		Expect(body).To(ContainSubstring("IgnitionTooOld"))
 		becomeReady(ctx, t, config)
 
 		Eventually(ctx, func() (map[string]string, error) {

@@ -1,0 +1,17 @@
+package foreignnode
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/figures"
+)
+
+// counted is the sum of one of the manager's metrics over the label values that fit.
+func counted(name string, labels map[string]string) float64 {
+	GinkgoHelper()
+	sum, err := figures.Sum(metrics.Registry, name, labels)
+	Expect(err).NotTo(HaveOccurred())
+	return sum
+}
