@@ -42,9 +42,8 @@ var _ = Describe("A host without a Machine", func() {
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 
-		dir, err := os.MkdirTemp("", "host-") // short: sockets live below it
+		dir, err := os.MkdirTemp(lab.Dir(), "host-")
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(os.RemoveAll, dir)
 		server := host.New(host.Options{Name: name, Dir: dir, Log: GinkgoWriter})
 		Expect(server.PowerOn(context.WithoutCancel(ctx), userData)).To(Succeed())
 		DeferCleanup(server.PowerOff)

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -61,19 +62,27 @@ func switchedOff(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.Pool
 
 // answer is what the config server answers to a pointer.
 func answer(ctx context.Context, pointer ignition.Pointer) (int, error) {
+	status, _, err := said(ctx, pointer)
+	return status, err
+}
+
+// said is the same with the answer's body.
+func said(ctx context.Context, pointer ignition.Pointer) (int, string, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pointer.CA)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, pointer.URL, nil)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	request.Header.Set("Authorization", "Bearer "+pointer.Token)
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
-	return response.StatusCode, response.Body.Close()
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), err
 }
 
 // stolen is how a host reaches the workload cluster, by the kubeconfig in its overlay.
@@ -96,12 +105,6 @@ func stolen(ctx context.Context, config *bootstrapv1.PoolbootConfig) *rest.Confi
 	}
 	Fail("the overlay has no " + ignition.BootstrapKubeconfigPath)
 	return nil
-}
-
-// secretHalf is the part of a bootstrap token that nobody may know; the other is its name.
-func secretHalf(credential *rest.Config) string {
-	_, secret, _ := strings.Cut(credential.BearerToken, ".")
-	return secret
 }
 
 func clientOf(credential *rest.Config) client.Client {

@@ -70,12 +70,17 @@ func (p *Program) PeakMemory() (int, error) { return p.process.PeakMemory() }
 
 // Metrics is what the program tells Prometheus now.
 func (p *Program) Metrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
-	body, err := read(ctx, "http://"+p.metrics+"/metrics")
+	body, err := p.Exposition(ctx)
 	if err != nil {
 		return nil, err
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	return parser.TextToMetricFamilies(bytes.NewReader(body))
+}
+
+// Exposition is the same as Prometheus reads it.
+func (p *Program) Exposition(ctx context.Context) ([]byte, error) {
+	return read(ctx, "http://"+p.metrics+"/metrics")
 }
 
 // Log is what the program has printed in all its lives.
