@@ -30,11 +30,11 @@ import (
 // conflictRetry is when to look again after the config server or somebody else wrote first.
 const conflictRetry = 200 * time.Millisecond
 
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments,verbs=list;watch;create;patch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments/status,verbs=patch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigtemplates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigtemplates,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

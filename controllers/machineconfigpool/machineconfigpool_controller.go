@@ -27,7 +27,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools/status,verbs=patch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools/finalizers,verbs=update
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigs,verbs=get;list;watch;create;delete

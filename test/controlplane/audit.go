@@ -19,6 +19,10 @@ type Request struct {
 	User       struct {
 		Name string `json:"username"`
 	} `json:"user"`
+	// Impersonated is whom the user acted as, if anybody.
+	Impersonated struct {
+		Name string `json:"username"`
+	} `json:"impersonatedUser"`
 	Object struct {
 		Resource    string `json:"resource"`
 		Namespace   string `json:"namespace"`
@@ -29,6 +33,8 @@ type Request struct {
 	Response struct {
 		Code int `json:"code"`
 	} `json:"responseStatus"`
+	// Annotations are the API server's own, say which role allowed the request (authorization.k8s.io/reason).
+	Annotations map[string]string `json:"annotations"`
 }
 
 // Requests returns the requests that the API server has answered so far, in the order of their answers. It needs

@@ -67,7 +67,8 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, port int) error {
 		"--service-account-key-file=" + c.path(serviceAccountKey),
 		"--service-account-signing-key-file=" + c.path(serviceAccountKey),
 		"--authorization-mode=Node,RBAC",
-		"--enable-admission-plugins=NodeRestriction",
+		// The second is on in OpenShift: who makes one object another's owner must have rights on both.
+		"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
 		"--enable-bootstrap-token-auth",
 		"--allow-privileged",
 	}

@@ -9,12 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/rights"
 )
 
 var _ = Describe("The manager's right to patch hosts", func() {
@@ -39,12 +38,8 @@ var _ = Describe("The manager's right to patch hosts", func() {
 		return host
 	}
 
-	BeforeEach(func() {
-		config := rest.CopyConfig(plane.Config)
-		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:poolboot-system:poolboot-manager"}
-		var err error
-		asManager, err = client.New(config, client.Options{Scheme: clusterapi.Scheme()})
-		Expect(err).NotTo(HaveOccurred())
+	BeforeEach(func(ctx SpecContext) {
+		asManager = as(ctx, rights.Manager, nil)
 	})
 
 	It("is for one annotation, and user data, and nothing else", func(ctx SpecContext) {

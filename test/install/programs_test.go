@@ -24,6 +24,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/rights"
 )
 
 // diagnostics is where the manager serves its metrics.
@@ -138,18 +139,28 @@ func freePort() int {
 	return port
 }
 
+// askForMetrics asks for the manager's metrics as somebody without the right to them.
+func askForMetrics(ctx SpecContext) *http.Response {
+	GinkgoHelper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: rights.ConfigServer, Namespace: own}}
+	token := &authenticationv1.TokenRequest{}
+	Expect(c.SubResource("token").Create(ctx, account, token)).To(Succeed())
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+diagnostics+"/metrics", nil)
+	Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Authorization", "Bearer "+token.Status.Token)
+	anyone := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	var response *http.Response
+	Eventually(func() (err error) { // it listens a moment after the manager is ready
+		if response, err = anyone.Do(request); err == nil {
+			err = response.Body.Close()
+		}
+		return err
+	}).Should(Succeed())
+	return response
+}
+
 var _ = Describe("the manager's metrics", func() {
 	It("are refused to those who have no right to read them", func(ctx SpecContext) {
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "poolboot-config-server", Namespace: "poolboot-system"}}
-		token := &authenticationv1.TokenRequest{}
-		Expect(c.SubResource("token").Create(ctx, account, token)).To(Succeed())
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+diagnostics+"/metrics", nil)
-		Expect(err).NotTo(HaveOccurred())
-		request.Header.Set("Authorization", "Bearer "+token.Status.Token)
-		anyone := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-		response, err := anyone.Do(request)
-		Expect(err).NotTo(HaveOccurred())
-		defer response.Body.Close()
-		Expect(response).To(HaveHTTPStatus(http.StatusForbidden))
+		Expect(askForMetrics(ctx)).To(HaveHTTPStatus(http.StatusForbidden))
 	})
 })

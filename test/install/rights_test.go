@@ -1,9 +1,25 @@
 package install_test
 
 import (
+	"context"
+	"slices"
+	"strings"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/rights"
 )
 
 // right is a set of verbs on a resource: group/resource, or group/resource/subresource, with an empty group for Kubernetes'
@@ -18,6 +34,32 @@ var (
 	read = []string{"get", "list", "watch"}
 	own  = "poolboot-system"
 )
+
+// as is a client with the rights of a ServiceAccount or, when change is set, of somebody who has those of its ClusterRole as changed.
+func as(ctx context.Context, account string, change func(*rbacv1.PolicyRule)) client.Client {
+	GinkgoHelper()
+	user := "system:serviceaccount:" + own + ":" + account
+	if change != nil {
+		granted := &rbacv1.ClusterRole{}
+		Expect(c.Get(ctx, client.ObjectKey{Name: account}, granted)).To(Succeed())
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: account + "-"}}
+		for _, rule := range granted.Rules {
+			if change(&rule); len(rule.Verbs) > 0 {
+				role.Rules = append(role.Rules, rule)
+			}
+		}
+		Expect(c.Create(ctx, role)).To(Succeed())
+		user = role.Name
+		Expect(c.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})).To(Succeed())
+	}
+	config := rest.CopyConfig(plane.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
+	impersonator, err := client.New(config, client.Options{Scheme: clusterapi.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return impersonator
+}
 
 var _ = Describe("the ServiceAccounts", func() {
 	may := func(ctx SpecContext, account string, r right, allowed bool) {
@@ -35,32 +77,69 @@ var _ = Describe("the ServiceAccounts", func() {
 		}
 	}
 
-	DescribeTable("may do what their program does", func(ctx SpecContext, account string, r right) { may(ctx, account, r, true) },
-		Entry(nil, "poolboot-config-server", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", verbs: read}),
-		Entry(nil, "poolboot-config-server", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", subresource: "status", verbs: []string{"patch"}}),
-		Entry(nil, "poolboot-config-server", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigs", verbs: read}),
-		Entry(nil, "poolboot-config-server", right{group: "pool.cluster.x-k8s.io", resource: "enrolments", verbs: read}),
-		Entry(nil, "poolboot-config-server", right{group: "pool.cluster.x-k8s.io", resource: "enrolments", subresource: "status", verbs: []string{"patch"}}),
-		Entry(nil, "poolboot-config-server", right{resource: "secrets", namespace: own, verbs: read}),
-
-		Entry(nil, "poolboot-manager", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", verbs: append(read, "create", "patch", "delete")}), // which: hosts_test.go
-		Entry(nil, "poolboot-manager", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigtemplates", verbs: read}),
-		Entry(nil, "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "enrolments", verbs: append(read, "create", "patch")}),
-		Entry(nil, "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "enrolments", subresource: "status", verbs: []string{"patch"}}),
-		Entry(nil, "poolboot-manager", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", subresource: "status", verbs: []string{"patch"}}),
-		Entry(nil, "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigpools", verbs: append(read, "patch")}),
-		Entry(nil, "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigpools", subresource: "status", verbs: []string{"patch"}}),
-		Entry(nil, "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigs", verbs: append(read, "create", "delete")}),
-		Entry(nil, "poolboot-manager", right{group: "cluster.x-k8s.io", resource: "clusters", verbs: read}),
-		Entry(nil, "poolboot-manager", right{group: "cluster.x-k8s.io", resource: "machines", verbs: read}),
-		Entry(nil, "poolboot-manager", right{group: "infrastructure.cluster.x-k8s.io", resource: "metal3machines", verbs: read}),
-		Entry(nil, "poolboot-manager", right{group: "metal3.io", resource: "baremetalhosts", verbs: append(read, "patch")}),
-		Entry(nil, "poolboot-manager", right{group: "metal3.io", resource: "hardwaredata", verbs: read}),
-		Entry(nil, "poolboot-manager", right{group: "events.k8s.io", resource: "events", verbs: []string{"create", "patch"}}),
-		Entry(nil, "poolboot-manager", right{resource: "secrets", verbs: append(read, "create")}),
-		Entry(nil, "poolboot-manager", right{resource: "secrets", namespace: own, verbs: []string{"patch", "delete"}}),
-		Entry(nil, "poolboot-manager", right{group: "coordination.k8s.io", resource: "leases", namespace: own, verbs: []string{"get", "create", "update"}}),
+	DescribeTable("have the rights that the documentation lists, with what each is for, and no others", func(account, heading string) {
+		documented, err := rights.Documented(heading)
+		Expect(err).NotTo(HaveOccurred())
+		granted, err := rights.Granted(components.Objs(), account)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(granted).To(ConsistOf(documented))
+	},
+		Entry(nil, rights.Manager, "Rights of the manager"),
+		Entry(nil, rights.ConfigServer, "Rights of the config server"),
 	)
+
+	// The rest is seen in use by test/integration/rights_test.go.
+	It("use what only a manager needs that is one of several and guards its metrics", func(ctx SpecContext) {
+		askForMetrics(ctx)
+		Eventually(ctx, func() ([]rights.Right, error) {
+			used, _, err := rights.UsedAtHome(plane, rights.Manager)
+			return used, err
+		}).Should(ContainElements(
+			rights.Right{Where: rights.All, Resource: "tokenreviews.authentication.k8s.io", Verb: "create"},
+			rights.Right{Where: rights.All, Resource: "subjectaccessreviews.authorization.k8s.io", Verb: "create"},
+			rights.Right{Where: rights.Own, Resource: "leases.coordination.k8s.io", Verb: "get"},
+			rights.Right{Where: rights.Own, Resource: "leases.coordination.k8s.io", Verb: "create"},
+			rights.Right{Where: rights.Own, Resource: "leases.coordination.k8s.io", Verb: "update"},
+			rights.Right{Where: rights.Own, Resource: "events", Verb: "create"},
+		))
+	})
+
+	It("need what the API server asks of those who make one object another's owner, where it does", func(ctx SpecContext) {
+		manager := as(ctx, rights.Manager, nil)
+		namespace := newNamespace(ctx)
+		pool := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "worker"}, Spec: poolv1.MachineConfigPoolSpec{ClusterName: "edge", Role: "worker"}}
+		Expect(c.Create(ctx, pool)).To(Succeed())
+		owned := func(by client.Client, group schema.GroupVersion, kind string, object client.Object) func() error {
+			object.SetNamespace(namespace)
+			object.SetName("owned")
+			object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: group.String(), Kind: kind, Name: "owner", UID: "1", Controller: new(true), BlockOwnerDeletion: new(true)}})
+			return func() error { return by.Create(ctx, object.DeepCopyObject().(client.Object), client.DryRunAll) }
+		}
+		for lost, try := range map[string]func(client.Client) func() error{
+			"poolbootconfigs/finalizers": func(by client.Client) func() error {
+				return owned(by, bootstrapv1.GroupVersion, "PoolbootConfig", &corev1.Secret{})
+			},
+			"machineconfigpools/finalizers": func(by client.Client) func() error {
+				return owned(by, poolv1.GroupVersion, "MachineConfigPool", &poolv1.MachineConfig{})
+			},
+			"machineconfigpools delete": func(by client.Client) func() error {
+				return func() error {
+					adopted := pool.DeepCopy()
+					adopted.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: "edge", UID: "1"}}
+					return by.Patch(ctx, adopted, client.MergeFrom(pool), client.DryRunAll)
+				}
+			},
+		} {
+			Eventually(ctx, try(manager)).Should(Succeed(), lost)
+			resource, verb, _ := strings.Cut(lost, " ")
+			Eventually(ctx, try(as(ctx, rights.Manager, func(rule *rbacv1.PolicyRule) {
+				if slices.Contains(rule.Resources, resource) {
+					rule.Verbs = slices.DeleteFunc(rule.Verbs, func(v string) bool { return verb == "" || v == verb })
+				}
+			}))).Should(MatchError(ContainSubstring("cannot set ")), lost)
+		}
+		Eventually(ctx, func() error { return manager.Delete(ctx, pool, client.DryRunAll) }).Should(MatchError(ContainSubstring("may delete no MachineConfigPool")))
+	})
 
 	DescribeTable("may do nothing that they should not", func(ctx SpecContext, account string, r right) { may(ctx, account, r, false) },
 		Entry("read a cluster's Secrets", "poolboot-config-server", right{resource: "secrets", namespace: "default", verbs: read}),

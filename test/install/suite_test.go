@@ -7,11 +7,9 @@ package install_test
 import (
 	"bytes"
 	"io/fs"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +25,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/rights"
 )
 
 // root is the repository's root, seen from this package.
@@ -80,20 +79,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 // Whatever the tests had Poolboot's programs do, the rights that are installed were enough for it.
 var _ = AfterSuite(func() {
-	requests, err := plane.Requests()
-	Expect(err).NotTo(HaveOccurred())
-	var asked int
-	var refused []string
-	for _, request := range requests {
-		if strings.HasPrefix(request.UserAgent, "poolboot-") {
-			asked++
-			if request.Response.Code == http.StatusForbidden {
-				refused = append(refused, request.UserAgent+" "+request.Verb+" "+request.RequestURI)
-			}
-		}
+	for _, program := range []string{rights.Manager, rights.ConfigServer} {
+		used, refused, err := rights.UsedAtHome(plane, program)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(used).NotTo(BeEmpty())
+		Expect(refused).To(BeEmpty())
 	}
-	Expect(asked).NotTo(BeZero())
-	Expect(refused).To(BeEmpty())
 })
 
 // heed has go test run this suite again, and not report a cached result, when what its programs read has changed.

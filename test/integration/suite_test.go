@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/format"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/storm"
@@ -27,11 +28,14 @@ func TestIntegration(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
+	format.MaxLength, format.TruncatedDiff = 0, false
 	SetDefaultEventuallyTimeout(time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(2 * time.Second)
 	hosts = newAskingHosts()
 	storms = &storm.Hardware{Otherwise: hosts}
+	// As with an API server that has no streaming lists: Poolboot needs the right to list there. Other suites have them.
+	GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false")
 	lab = tenant.StartSite(ctx, site.Options{Hardware: storms})
 }, NodeTimeout(5*time.Minute))
 
