@@ -80,6 +80,10 @@ bench-server: binaries ## Boot hosts from a config server with a core of its own
 bench-storm: binaries ## Boot storms of STORM hosts (default "100 1000 5000"; hours on a small machine), by Poolboot and a peer; BY=poolboot or BY=peer: by one.
 	STORM="$(or $(STORM),100 1000 5000)" go test -run '^$$' -bench 'Storm/hosts=/by=$(BY)' -v -timeout 6h ./test/bench/
 
+.PHONY: soak
+soak: binaries ## Boot hosts for DURATION (default 10m) while servers are killed. FAULTS=1: while every way to both API servers is bad too.
+	SOAK_DURATION=$(or $(DURATION),10m) go test -v -count 1 -timeout 3h ./test/soak/ -ginkgo.focus '$(if $(FAULTS),way to both API servers is bad,while servers are killed)'
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Lint.
 	go vet ./...
