@@ -85,7 +85,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"How many rendered configs of each pool to keep although nothing uses them any more: the newest of those.")
 
 	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 300,
-		"Queries a second to the management cluster's API server, for each kind of object; a boot takes some 15 for its PoolbootConfig.")
+		"Queries a second to the management cluster's API server, for each kind of object; a boot takes some ten for its PoolbootConfig.")
 	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", 600, "Queries to the management cluster's API server in one burst, for each kind of object.")
 	fs.Float32Var(&o.clusterCacheClientQPS, "clustercache-client-qps", 100,
 		"Queries a second to one workload cluster's API server, for each kind of object; a boot takes three for its Node.")

@@ -72,14 +72,17 @@ type Reconciler struct {
 }
 
 // SetupWithManager adds the controller to a manager.
-func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil {
 		return errors.New("certificate controller: Client, APIReader and ClusterCache must be set")
 	}
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("certificate-controller")
 	}
-	var err error
+	err := mgr.GetFieldIndexer().IndexField(ctx, &bootstrapv1.PoolbootConfig{}, workload.CredentialIndex, workload.Credential)
+	if err != nil {
+		return err
+	}
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named("certificate").
 		For(&bootstrapv1.PoolbootConfig{}).

@@ -62,11 +62,14 @@ func ClusterOfPool(pool client.Object) client.ObjectKey {
 }
 
 // ConfigsOfCluster returns a request for each PoolbootConfig of a Cluster that is concerned, for the use in event handlers:
-// a failure is logged. It must not change the config it is shown: that may be the cache's own.
-func ConfigsOfCluster(ctx context.Context, configs client.Reader, cluster client.ObjectKey, concerned func(*bootstrapv1.PoolbootConfig) bool) []ctrl.Request {
+// a failure is logged. It must not change the config it is shown: that may be the cache's own. Options narrow the list: what
+// happens for each of a Cluster's Machines must not look at all of them.
+func ConfigsOfCluster(
+	ctx context.Context, configs client.Reader, cluster client.ObjectKey, concerned func(*bootstrapv1.PoolbootConfig) bool, options ...client.ListOption,
+) []ctrl.Request {
 	list := &bootstrapv1.PoolbootConfigList{}
-	if err := configs.List(ctx, list, client.InNamespace(cluster.Namespace),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	options = append(options, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy)
+	if err := configs.List(ctx, list, options...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "PoolbootConfigs can't be listed", "cluster", cluster)
 		return nil
 	}

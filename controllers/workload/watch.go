@@ -49,7 +49,19 @@ func (w Watch) EveryNode(ctx context.Context, cluster client.ObjectKey, predicat
 	}, predicates...)
 }
 
-// CertificateSigningRequests sends the PoolbootConfig whose join credential made a certificate signing request.
+// CredentialIndex indexes PoolbootConfigs by the ID of their join credential.
+const CredentialIndex = "status.boot.credentialID"
+
+// Credential returns what CredentialIndex finds a PoolbootConfig by.
+func Credential(object client.Object) []string {
+	if config, is := object.(*bootstrapv1.PoolbootConfig); is && config.Status.Boot.CredentialID != "" {
+		return []string{config.Status.Boot.CredentialID}
+	}
+	return nil
+}
+
+// CertificateSigningRequests sends the PoolbootConfig whose join credential made a certificate signing request. Configs must
+// have CredentialIndex.
 func (w Watch) CertificateSigningRequests(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
 	return w.start(ctx, cluster, &certificatesv1.CertificateSigningRequest{}, func(ctx context.Context, object client.Object) []ctrl.Request {
 		request, is := object.(*certificatesv1.CertificateSigningRequest)
@@ -62,7 +74,7 @@ func (w Watch) CertificateSigningRequests(ctx context.Context, cluster client.Ob
 		}
 		return ConfigsOfCluster(ctx, w.Configs, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
 			return config.Status.Boot.CredentialID == id
-		})
+		}, client.MatchingFields{CredentialIndex: id})
 	}, predicates...)
 }
 

@@ -93,7 +93,7 @@ var _ = Describe("A watch on a workload cluster", func() {
 			config("edge", "one", "node-1", "aaaaaa"),
 			config("edge", "two", "node-2", "bbbbbb"),
 			config("another", "three", "node-1", "aaaaaa"),
-		).Build()
+		).WithIndex(&bootstrapv1.PoolbootConfig{}, workload.CredentialIndex, workload.Credential).Build()
 		cc = &connected{informers: &informertest.FakeInformers{Scheme: scheme}}
 		c = controller{ctx: ctx, queue: priorityqueue.New[ctrl.Request]("test")}
 		DeferCleanup(c.queue.ShutDown)

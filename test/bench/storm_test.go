@@ -90,10 +90,13 @@ func runStorm(b *testing.B, n int, provider storm.Provider, measure func(*site.S
 		}
 	}()
 	result, err := storm.Run(ctx, s, hardware, provider, n)
+	b.Log(result)
+	if result.NotEnded != nil {
+		b.Log("the provider did not end by itself: ", result.NotEnded)
+	}
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Log(result)
 	if measure != nil {
 		measure(s, result)
 	}

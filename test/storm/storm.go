@@ -44,11 +44,14 @@ type Result struct {
 	Nodes Verdict
 	// Began is when the MachineDeployment was made.
 	Began time.Time
+	// NotEnded is why something that the provider started did not end in time afterwards, as a manager with much in its queues may
+	// not. It takes nothing away from what was measured before.
+	NotEnded error
 }
 
 // Run boots n hosts in a namespace of its own and returns when each of their Nodes is Ready in its pool. The site's hardware
-// must be hardware.
-func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provider, n int) (_ Result, err error) {
+// must be hardware. With an error comes what was measured until then.
+func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provider, n int) (result Result, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t := tenant.Lasting(ctx, s, n)
@@ -56,7 +59,7 @@ func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provide
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() { result.NotEnded = stop() }()
 	hosts := hardware.storm(ctx, t.Namespace, n, boot)
 	defer hosts.wait()
 	defer cancel() // before hosts.wait
@@ -86,7 +89,7 @@ func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provide
 		return Result{}, err
 	}
 
-	result := Result{Began: time.Now()}
+	result.Began = time.Now()
 	steps := []step{
 		{machines, &result.Machines}, {secrets, &result.DataSecrets}, {hosts.provisioned, &result.SwitchedOn},
 		{registered, &result.Registered}, {inPool, &result.InPool},
@@ -94,7 +97,7 @@ func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provide
 	if provider.followEnd != nil {
 		ended := of("ended boots")
 		if err := provider.followEnd(ctx, s, t, ended); err != nil {
-			return Result{}, err
+			return result, err
 		}
 		steps = append(steps, step{ended, &result.Ended})
 	}
@@ -102,7 +105,7 @@ func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provide
 	for _, step := range steps {
 		at, err := step.milestone.wait(ctx)
 		if err != nil {
-			return Result{}, errors.Join(err, hosts.trouble())
+			return result, errors.Join(err, hosts.trouble())
 		}
 		*step.took = at.Sub(result.Began)
 	}
