@@ -98,7 +98,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	}{
 		{&o.clusterCacheConcurrency, "clustercache-concurrency", "Clusters connected to"},
 		{&o.poolbootConfigConcurrency, "poolbootconfig-concurrency", "PoolbootConfigs reconciled for each Cluster"},
-		{&o.bootConcurrency, "boot-concurrency", "hosts prepared for for each Cluster"},
+		{&o.bootConcurrency, "boot-concurrency", "hosts prepared for each Cluster"},
 		{&o.nodeConcurrency, "node-concurrency", "Nodes compared with their record for each Cluster"},
 		{&o.certificateConcurrency, "certificate-concurrency", "certificate signing requests judged for each Cluster"},
 		{&o.machineConfigPoolConcurrency, "machineconfigpool-concurrency", "MachineConfigPools rendered"},
