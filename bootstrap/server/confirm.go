@@ -23,7 +23,8 @@ func (s *Server) confirm(ctx context.Context, w *answer, r *http.Request, to rou
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	live := &Server{opts: s.opts, rendered: s.rendered, changes: s.changes, recording: s.recording}
-	live.opts.Records, live.opts.Enrolments, live.opts.Overlays, live.opts.Wait = s.opts.Live.Records, s.opts.Live.Enrolments, s.opts.Live.Overlays, time.Nanosecond
+	live.opts.Records, live.opts.Enrolments, live.opts.Overlays = s.opts.Live.Records, s.opts.Live.Enrolments, s.opts.Live.Overlays
+	live.opts.Wait = confirmTimeout / 8 // not none: that for an enrolment begins before it is read
 	defer s.writes.Go(live.Finish)
 	return live.answer(ctx, w, r, to)
 }

@@ -24,14 +24,14 @@ const (
 
 type enrolmentsOf struct{ *world }
 
-func (w enrolmentsOf) ByTokenSHA256(_ context.Context, sum string) ([]server.Enrolment, error) {
+func (w enrolmentsOf) ByTokenSHA256(ctx context.Context, sum string) ([]server.Enrolment, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	found := append([]server.Enrolment(nil), w.enrolled[sum]...)
 	for i := range found {
 		found[i].Requests = maps.Clone(found[i].Requests)
 	}
-	return found, nil
+	return found, ctx.Err()
 }
 
 func (w enrolmentsOf) Asked(_ context.Context, _ server.Enrolment, name, address, sum string, _ time.Time) error {

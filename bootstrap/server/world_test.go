@@ -65,22 +65,22 @@ func newWorld() *world {
 	}
 }
 
-func (w *world) ByPointerID(_ context.Context, id string) ([]server.Record, error) {
+func (w *world) ByPointerID(ctx context.Context, id string) ([]server.Record, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked++
-	return append([]server.Record(nil), w.records[id]...), nil
+	return append([]server.Record(nil), w.records[id]...), ctx.Err()
 }
 
 type overlaysOf struct{ *world }
 
-func (w overlaysOf) Get(_ context.Context, config types.UID) (*server.Overlay, error) {
+func (w overlaysOf) Get(ctx context.Context, config types.UID) (*server.Overlay, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if overlay, ok := w.overlays[config]; ok {
-		return &overlay, nil
+		return &overlay, ctx.Err()
 	}
-	return nil, nil
+	return nil, ctx.Err()
 }
 
 type renderedOf struct{ *world }
