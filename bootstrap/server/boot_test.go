@@ -94,6 +94,23 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.requests()).To(Equal(1))
 	})
 
+	It("is told to ask again while its token is being rotated, and to ask no more with one that has expired", func() {
+		w.set(func() { w.records[pointerID][0].Rotating = true })
+		s := serve(w, short)
+		response, body := s.get(configPath, "the-new-token")
+		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
+		w.set(func() { w.records[pointerID][0].Rotating = false })
+		response, _ = s.get(configPath, "the-new-token")
+		Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
+		w.addOverlay("machine-0", name, life)
+		response, body = s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+		w.set(func() { w.records[pointerID][0].TokenSHA256 = "expired-" + hashOf(token) })
+		response, body = s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
+		Expect(string(body)).To(ContainSubstring("expired"))
+	})
+
 	It("does not get a join credential that was used, but a new one", func() {
 		w.addOverlay("machine-0", name, life)
 		w.set(func() {

@@ -161,7 +161,7 @@ func (s *Server) authenticate(ctx context.Context, pointerID, token string) (*Re
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("finding the PoolbootConfig of pointer %s: %w", pointerID, err))
 	}
-	known := false
+	known, rotating := false, false
 	for i := range records {
 		if records[i].accepts(token) {
 			showedToken(ctx)
@@ -170,11 +170,14 @@ func (s *Server) authenticate(ctx context.Context, pointerID, token string) (*Re
 			}
 			return &records[i], err
 		}
-		known = known || records[i].TokenSHA256 != ""
+		known, rotating = known || records[i].TokenSHA256 != "", rotating || records[i].Rotating
 	}
-	if known {
-		return nil, unauthorized("the token is not this machine's, or was revoked once its Node was Ready: " +
-			"to boot the host anew, replace its Machine")
+	switch {
+	case rotating:
+		return nil, notReady("the token of this machine is being rotated, and the new one is not on record yet")
+	case known:
+		return nil, unauthorized("the token is not this machine's, was rotated, has expired because the host did not join in time, or was revoked " +
+			"once its Node was Ready: to boot the host anew, replace its Machine")
 	}
 	return nil, notReady("no PoolbootConfig has the pointer id %s: it may still be restored or moved here; if its Machine was deleted, power the host off", pointerID)
 }

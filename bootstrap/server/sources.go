@@ -21,8 +21,11 @@ type Record struct {
 	types.NamespacedName
 	UID types.UID
 
-	// TokenSHA256 is the value of TokenHashAnnotation: the SHA-256 of the host's token in hex, or "revoked".
+	// TokenSHA256 is the value of TokenHashAnnotation: the SHA-256 of the host's token in hex, or something that is none.
 	TokenSHA256 string
+
+	// Rotating says that another token is about to be on record.
+	Rotating bool
 
 	// RequestedTime, PreparedTime and ServedTime are those of status.boot; zero when not set.
 	RequestedTime, PreparedTime, ServedTime time.Time

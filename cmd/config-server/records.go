@@ -44,6 +44,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		NamespacedName: client.ObjectKeyFromObject(config),
 		UID:            config.UID,
 		TokenSHA256:    config.Annotations[bootstrapv1.TokenHashAnnotation],
+		Rotating:       metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.RotateTokenAnnotation),
 		RequestedTime:  timeOf(boot.RequestedTime),
 		PreparedTime:   timeOf(boot.PreparedTime),
 		ServedTime:     timeOf(boot.ServedTime),

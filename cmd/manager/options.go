@@ -32,6 +32,7 @@ type options struct {
 	configServerURL, configServerCAFile, overlayNamespace string
 	syncedLabels                                          []string
 	renderedConfigHistory                                 int
+	tokenLife                                             time.Duration
 
 	kubeAPIQPS, clusterCacheClientQPS     float32
 	kubeAPIBurst, clusterCacheClientBurst int
@@ -84,6 +85,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.renderedConfigHistory, "rendered-config-history", 5,
 		"How many rendered configs of each pool to keep although nothing uses them any more: the newest of those.")
 
+	fs.DurationVar(&o.tokenLife, "token-life", 24*time.Hour,
+		"How long the token of a host that does not join lives once the host is provisioned or, if that is later, its token was rotated; 0: for ever.")
+
 	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 300,
 		"Queries a second to the management cluster's API server, for each kind of object; a boot takes some ten for its PoolbootConfig.")
 	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", 600, "Queries to the management cluster's API server in one burst, for each kind of object.")
@@ -120,6 +124,9 @@ func (o *options) validate() ([]*regexp.Regexp, error) {
 	}
 	if o.renderedConfigHistory < 0 {
 		return nil, fmt.Errorf("--rendered-config-history=%d: set it to 0 or more", o.renderedConfigHistory)
+	}
+	if o.tokenLife < 0 {
+		return nil, fmt.Errorf("--token-life=%s: set it to 0 or more", o.tokenLife)
 	}
 	synced := make([]*regexp.Regexp, 0, len(o.syncedLabels))
 	for _, expression := range o.syncedLabels {

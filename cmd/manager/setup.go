@@ -24,6 +24,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/nodeguard"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/overlay"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/poolbootconfig"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/token"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
@@ -91,6 +92,9 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 			Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
 			OverlayNamespace: opts.overlayNamespace,
 		}, opts.nodeConcurrency},
+		{&token.Reconciler{
+			Client: cached, APIReader: live, Life: opts.tokenLife, WatchFilterValue: opts.watchFilter,
+		}, opts.poolbootConfigConcurrency},
 		{&overlay.Reconciler{Client: cached, OverlayNamespace: opts.overlayNamespace}, 1},
 		{&foreignnode.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter}, opts.nodeConcurrency},
 		{&nodeguard.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter}, opts.nodeConcurrency},

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -165,7 +166,7 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 			return nothing
 		}
 		return inlineUpkeep
-	case hasAsked(config):
+	case hasAsked(config) && !strings.HasPrefix(config.Annotations[bootstrapv1.TokenHashAnnotation], bootstrapv1.TokenExpiredPrefix):
 		return preparation
 	case boot.PreparedTime != nil && boot.CredentialID != "" && nodeIsGone(config):
 		return preparation

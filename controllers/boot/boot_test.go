@@ -96,6 +96,13 @@ var _ = Describe("A host that asks for its configuration", func() {
 		expectPrepared(ctx, w, machineName)
 	})
 
+	It("is not prepared for when its token has expired, for it can't fetch anything", func(ctx SpecContext) {
+		s.config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenExpiredPrefix + "of-the-token"}
+		w := s.world()
+		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.nodes(ctx)).To(BeEmpty())
+	})
+
 	Context("again", func() {
 		It("keeps its Node and a credential that still lives", func(ctx SpecContext) {
 			w := s.world()

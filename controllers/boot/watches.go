@@ -21,7 +21,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
@@ -87,26 +86,8 @@ func needs(object client.Object) bool {
 	return is && needOf(config) != nothing
 }
 
-func (r *Reconciler) hostToConfig(ctx context.Context, object client.Object) []ctrl.Request {
-	bmh, is := object.(*bmov1alpha1.BareMetalHost)
-	if !is {
-		return nil
-	}
-	key, err := host.MachineOf(ctx, r.Client, bmh)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "The Machine of a BareMetalHost can't be read", "BareMetalHost", client.ObjectKeyFromObject(bmh))
-	}
-	switch {
-	case key.Name == "" && bmh.Annotations[poolv1.HostPoolAnnotation] != "": // its config has its name
-		return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(bmh)}}
-	case key.Name == "":
-		return nil
-	}
-	machine := &clusterv1.Machine{}
-	if err := r.Client.Get(ctx, key, machine); err != nil {
-		return nil
-	}
-	return workload.ConfigOfMachine(ctx, machine)
+func (r *Reconciler) hostToConfig(ctx context.Context, bmh client.Object) []ctrl.Request {
+	return workload.ConfigOfHost(ctx, r.Client, bmh)
 }
 
 // hardwareToConfig leads from a HardwareData to the config of the host of its name.

@@ -55,10 +55,15 @@ var (
 		Name: "poolboot_preregistrations_total",
 		Help: "Nodes that were to be made before their kubelets come, by outcome: Created, Kept or Taken.",
 	}, []string{"cluster", "pool", "outcome"})
+
+	tokenEvents = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "poolboot_token_events_total",
+		Help: "Events about the tokens of hosts, by the event's reason.",
+	}, []string{"cluster", "reason"})
 )
 
 func init() {
-	metrics.Registry.MustRegister(boots, stageSeconds, prepareSeconds, conflicts, preRegistrations)
+	metrics.Registry.MustRegister(boots, stageSeconds, prepareSeconds, conflicts, preRegistrations, tokenEvents)
 }
 
 // clusterOf names a config's cluster as <namespace>/<name>.
@@ -96,4 +101,9 @@ func ConflictOf(config *bootstrapv1.PoolbootConfig, kind string) { Conflict(clus
 // PreRegistered counts a Node that was to be made beforehand, in the pool of a role.
 func PreRegistered(config *bootstrapv1.PoolbootConfig, role, outcome string) {
 	preRegistrations.WithLabelValues(clusterOf(config), role, outcome).Inc()
+}
+
+// TokenEvent counts an event about the token of a config's host, by its reason.
+func TokenEvent(config *bootstrapv1.PoolbootConfig, reason string) {
+	tokenEvents.WithLabelValues(clusterOf(config), reason).Inc()
 }

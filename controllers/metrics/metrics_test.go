@@ -118,11 +118,13 @@ var _ = Describe("What happens", func() {
 		ConflictOf(boot, OfMachine)
 		PreRegistered(boot, "infra", NodeCreated)
 		Prepared(1)
+		TokenEvent(boot, bootstrapv1.EventTokenRotated)
 		Expect(testutil.ToFloat64(boots.WithLabelValues("metal/edge", "infra", "Joining", "Done"))).To(Equal(1.0))
 		Expect(observed("poolboot_boot_prepare_seconds") - before).To(Equal(1.0))
 		Expect(observed("poolboot_boot_stage_seconds")).To(Equal((40 * time.Minute).Seconds()))
 		Expect(testutil.ToFloat64(preRegistrations.WithLabelValues("metal/edge", "infra", "Created"))).To(Equal(1.0))
 		Expect(testutil.ToFloat64(conflicts.WithLabelValues("metal/edge", "Machine"))).To(Equal(1.0))
+		Expect(testutil.ToFloat64(tokenEvents.WithLabelValues("metal/edge", "TokenRotated"))).To(Equal(1.0))
 
 		families, err := ctrlmetrics.Registry.Gather()
 		Expect(err).NotTo(HaveOccurred())
@@ -143,7 +145,7 @@ var _ = Describe("What happens", func() {
 
 	It("is named as Prometheus wants it", func() {
 		registry := prometheus.NewPedanticRegistry()
-		for _, c := range []prometheus.Collector{boots, stageSeconds, prepareSeconds, conflicts, preRegistrations, &Now{}} {
+		for _, c := range []prometheus.Collector{boots, stageSeconds, prepareSeconds, conflicts, preRegistrations, tokenEvents, &Now{}} {
 			Expect(registry.Register(c)).To(Succeed())
 		}
 		Expect(testutil.GatherAndLint(registry)).To(BeEmpty())

@@ -65,6 +65,7 @@ func ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 		{bootstrapv1.DataSecretAvailableCondition, isNotTrue},
 		{bootstrapv1.PoolDecidedCondition, isNotTrue},
 		{bootstrapv1.UserDataSetCondition, func(c *metav1.Condition) bool { return c != nil && isTrouble(*c) }},
+		{bootstrapv1.TokenUsableCondition, func(c *metav1.Condition) bool { return c != nil && isTrouble(*c) }},
 		{bootstrapv1.BootPreparedCondition, func(c *metav1.Condition) bool { return c != nil && isTrouble(*c) }},
 		{bootstrapv1.NodeInPoolCondition, func(c *metav1.Condition) bool { return c != nil && isTrouble(*c) }},
 	} {

@@ -78,8 +78,9 @@ func isFirstTry(s *scope) bool {
 	return s.config.Spec.ConfigSource.Inline == nil && s.config.Status.Pool != "" && !dataSecretMayStand(s) && (missing == nil || !isTrouble(*missing))
 }
 
-// ensureDataSecret takes over the data Secret that stands, or makes it. It is only ever created: a host may hold what is in
-// it, so after a crash between any two writes the token is read back, never made anew.
+// ensureDataSecret takes over the data Secret that stands, or makes it. A host may hold what is in it, so it is
+// only ever created, and changed when somebody asks for that (rotateToken): after a crash between any two writes the token is read back, never
+// made anew.
 func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *metav1.Condition) (ctrl.Result, error) {
 	key := client.ObjectKeyFromObject(s.config)
 	secret := &corev1.Secret{}
@@ -152,20 +153,24 @@ func (r *Reconciler) newDataSecret(ctx context.Context, s *scope) (*corev1.Secre
 
 // pointer returns the Ignition that sends the host to the config server, with a new token.
 func (r *Reconciler) pointer(_ context.Context, s *scope) ([]byte, map[string]string, error) {
-	ca, err := r.ServerCA()
-	if err != nil {
-		return nil, nil, fmt.Errorf("CA of the config server: %w", err)
-	}
 	id := s.config.UID
 	if s.machine != nil {
 		id = s.machine.UID
 	}
-	value, err := ignition.Pointer{
-		URL:   pointerURL(r.ServerURL, s.config.Status.Pool, string(id)),
-		Token: newToken(),
-		CA:    ca,
-	}.Marshal()
+	pointer, err := r.newPointer(s, string(id))
+	if err != nil {
+		return nil, nil, err
+	}
+	value, err := pointer.Marshal()
 	return value, nil, err
+}
+
+func (r *Reconciler) newPointer(s *scope, id string) (ignition.Pointer, error) {
+	ca, err := r.ServerCA()
+	if err != nil {
+		return ignition.Pointer{}, fmt.Errorf("CA of the config server: %w", err)
+	}
+	return ignition.Pointer{URL: pointerURL(r.ServerURL, s.config.Status.Pool, id), Token: newToken(), CA: ca}, nil
 }
 
 // adopt puts what the data Secret holds on record.

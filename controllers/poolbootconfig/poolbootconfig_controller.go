@@ -39,7 +39,7 @@ const conflictRetry = 200 * time.Millisecond
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools;machineconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconciler reconciles PoolbootConfigs.
@@ -131,6 +131,11 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	}
 	if err := r.decidePool(ctx, s); err != nil {
 		return ctrl.Result{}, err
+	}
+	if wantsRotation(s.config) && (dataSecretStands(s.config) || notRotatable(s.config) != "") {
+		if err := r.rotateToken(ctx, s); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	if enrolled(s.config) {
 		needNoDataSecret(s.config)

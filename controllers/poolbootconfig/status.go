@@ -26,13 +26,18 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// mark writes annotations, and the finalizer if it is missing, at once; changes of the status stay to be written.
+// mark writes annotations, and the finalizer if it is missing, at once, and takes away annotations without a value; changes of the status stay to be written.
 func (r *Reconciler) mark(ctx context.Context, s *scope, annotations map[string]string) error {
 	written := s.before.DeepCopy()
 	changed := controllerutil.AddFinalizer(written, bootstrapv1.Finalizer)
 	for key, value := range annotations {
-		changed = changed || written.Annotations[key] != value
-		metav1.SetMetaDataAnnotation(&written.ObjectMeta, key, value)
+		if was, has := written.Annotations[key]; value == "" && has {
+			delete(written.Annotations, key)
+			changed = true
+		} else if was != value {
+			metav1.SetMetaDataAnnotation(&written.ObjectMeta, key, value)
+			changed = true
+		}
 	}
 	if !changed {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -16,6 +17,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 )
 
 // PoolsOfCluster lists the pools of a Cluster, as they are in the management cluster.
@@ -93,6 +95,29 @@ func ConfigOfMachine(_ context.Context, object client.Object) []ctrl.Request {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
+}
+
+// ConfigOfHost returns a request for the PoolbootConfig that a BareMetalHost boots with; none when it boots by other means.
+func ConfigOfHost(ctx context.Context, c client.Reader, object client.Object) []ctrl.Request {
+	bmh, is := object.(*bmov1alpha1.BareMetalHost)
+	if !is {
+		return nil
+	}
+	key, err := host.MachineOf(ctx, c, bmh)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "The Machine of a BareMetalHost can't be read", "BareMetalHost", client.ObjectKeyFromObject(bmh))
+	}
+	switch {
+	case key.Name == "" && bmh.Annotations[poolv1.HostPoolAnnotation] != "": // its config has its name
+		return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(bmh)}}
+	case key.Name == "":
+		return nil
+	}
+	machine := &clusterv1.Machine{}
+	if err := c.Get(ctx, key, machine); err != nil {
+		return nil
+	}
+	return ConfigOfMachine(ctx, machine)
 }
 
 // ConfigOfNode returns the PoolbootConfig that a Node was made for, by its annotation; false when it was made by others.

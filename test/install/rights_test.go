@@ -150,7 +150,7 @@ var _ = Describe("the ServiceAccounts", func() {
 		Entry("write a MachineConfig", "poolboot-config-server", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigs", verbs: []string{"create", "update", "patch", "delete"}}),
 		Entry("read Machines", "poolboot-config-server", right{group: "cluster.x-k8s.io", resource: "machines", verbs: read}),
 
-		Entry("change a Secret of a cluster", "poolboot-manager", right{resource: "secrets", namespace: "default", verbs: []string{"update", "patch", "delete"}}),
+		Entry("replace or delete a Secret of a cluster", "poolboot-manager", right{resource: "secrets", namespace: "default", verbs: []string{"update", "delete"}}),
 		Entry("change a MachineConfig", "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigs", verbs: []string{"update", "patch"}}),
 		Entry("replace a PoolbootConfig, or delete many", "poolboot-manager", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", verbs: []string{"update", "deletecollection"}}),
 		Entry("change a Machine", "poolboot-manager", right{group: "cluster.x-k8s.io", resource: "machines", verbs: []string{"create", "update", "patch", "delete"}}),

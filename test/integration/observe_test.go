@@ -178,7 +178,7 @@ var _ = Describe("A boot", func() {
 			documented[row[1]] = row[4] + " " + row[2] + " " + strings.Join(labels, ",")
 		}
 
-		// A boot, an Ignition that is too old for it, and a conflict, so that all have something to say.
+		// A boot, an Ignition that is too old for it, a token that is rotated and a conflict, so that all have something to say.
 		t := tenant.New(ctx, lab, 1)
 		t.Create(ctx, t.Pool("storage"))
 		t.Deploy(ctx, tenant.Deployment{Name: "both", Replicas: 1, Labels: map[string]string{
@@ -192,6 +192,7 @@ var _ = Describe("A boot", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(Equal(503))
 		Expect(body).To(ContainSubstring("IgnitionTooOld"))
+		t.Rotate(ctx, config)
 		becomeReady(ctx, t, config)
 
 		Eventually(ctx, func() (map[string]string, error) {

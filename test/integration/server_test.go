@@ -16,6 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
@@ -45,6 +46,13 @@ var _ = Describe("The config server", func() {
 			Expect(code).To(Equal(http.StatusUnauthorized), what)
 			Expect(string(body)).NotTo(ContainSubstring("infratest"), what)
 		}
+		worker := t.Pool("worker")
+		Expect(rendersFrom(worker)(ctx)).NotTo(BeEmpty())
+		base, _, _ := strings.Cut(own.URL, "/config/")
+		code, _, err = get(ctx, own, base+"/rendered/"+t.Namespace+"/"+worker.Status.Configuration.Name+
+			"?pointer="+infra.Annotations[bootstrapv1.PointerIDAnnotation])
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(Equal(http.StatusForbidden), "another pool's configuration")
 	})
 
 	It("answers a revoked token with 401, and a machine that it does not know with 503", func(ctx SpecContext) {
@@ -61,6 +69,22 @@ var _ = Describe("The config server", func() {
 		config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
 		Expect(lab.ManagementClient.Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
 		Eventually(ctx, func() (int, error) { code, _, err := get(ctx, own, own.URL); return code, err }).Should(Equal(http.StatusUnauthorized))
+	})
+
+	It("answers a host by the token that it was rotated to, and no more by the one before", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		asking(ctx, t, config)
+		old := t.Pointer(ctx, config)
+		t.Rotate(ctx, config)
+		rotated := t.Pointer(ctx, config)
+		Expect(rotated.Token).NotTo(Equal(old.Token))
+		for code, pointer := range map[int]ignition.Pointer{http.StatusOK: rotated, http.StatusUnauthorized: old} {
+			Eventually(ctx, func() (int, error) { code, _, err := get(ctx, pointer, pointer.URL); return code, err }).Should(Equal(code))
+		}
+		Expect(managerMetric(ctx, "poolboot_token_events_total", map[string]string{
+			"cluster": t.Namespace + "/" + t.Namespace, "reason": bootstrapv1.EventTokenRotated})()).To(Equal(1.0))
 	})
 
 	It("can read no Secret but those of its own namespace, with the rules that config/ installs", func(ctx SpecContext) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 
+	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -146,4 +147,18 @@ func (t *Tenant) Pointer(ctx context.Context, config *bootstrapv1.PoolbootConfig
 	pointer, err := ignition.ParsePointer(secret.Data["value"])
 	ExpectWithOffset(1, err).NotTo(HaveOccurred())
 	return pointer
+}
+
+// Rotate asks for another token for a config's host, as a person does with kubectl annotate, and returns when that is on record.
+func (t *Tenant) Rotate(ctx context.Context, config *bootstrapv1.PoolbootConfig) {
+	GinkgoHelper()
+	key := client.ObjectKeyFromObject(config)
+	Expect(t.site.ManagementClient.Get(ctx, key, config)).To(Succeed())
+	before := config.DeepCopy()
+	metav1.SetMetaDataAnnotation(&config.ObjectMeta, bootstrapv1.RotateTokenAnnotation, "now")
+	Expect(t.site.ManagementClient.Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
+	Eventually(ctx, func() (map[string]string, error) {
+		err := t.site.ManagementClient.Get(ctx, key, config)
+		return config.Annotations, err
+	}).ShouldNot(HaveKey(bootstrapv1.RotateTokenAnnotation))
 }

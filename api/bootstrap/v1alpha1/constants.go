@@ -12,11 +12,20 @@ const (
 	// enrolment's and its own.
 	PointerIDAnnotation = "bootstrap.cluster.x-k8s.io/pointer-id"
 
-	// TokenHashAnnotation is the SHA-256 of the host's bearer token, in hex, or TokenRevoked.
+	// TokenHashAnnotation is the SHA-256 of the host's bearer token, in hex, or that after TokenExpiredPrefix, or TokenRevoked.
 	TokenHashAnnotation = "bootstrap.cluster.x-k8s.io/token-sha256"
 
 	// TokenRevoked is the value of TokenHashAnnotation once the host's Node is Ready in its pool.
 	TokenRevoked = "revoked"
+
+	// TokenExpiredPrefix comes before the SHA-256 of a token that has expired.
+	TokenExpiredPrefix = "expired-"
+
+	// RotateTokenAnnotation asks, with any value, for a new token. It is taken away when that is done.
+	RotateTokenAnnotation = "bootstrap.cluster.x-k8s.io/rotate-token"
+
+	// TokenRotatedAnnotation is when the token was last rotated (RFC 3339).
+	TokenRotatedAnnotation = "bootstrap.cluster.x-k8s.io/token-rotated"
 )
 
 // Annotations of the PoolbootConfig of a host that enrolled. Its TokenHashAnnotation is that of the enrolment token.
@@ -64,6 +73,9 @@ const (
 	// UserDataSetCondition is true when the user data of the BareMetalHost that spec.host names is the data Secret. Other
 	// PoolbootConfigs don't have it.
 	UserDataSetCondition = "UserDataSet"
+	// TokenUsableCondition is false when the host's token has expired before the host joined, and true again once it was
+	// rotated. PoolbootConfigs whose token could always be used don't have it.
+	TokenUsableCondition = "TokenUsable"
 	// NodeInPoolCondition is true when the Machine's Node is Ready and in the recorded pool.
 	NodeInPoolCondition = "NodeInPool"
 )
@@ -80,6 +92,8 @@ const (
 	DataSecretFailedReason           = "DataSecretFailed"
 	DataSecretNotOwnedReason         = "DataSecretNotOwned"
 	HostEnrolledReason               = "HostEnrolled"
+	TokenExpiredReason               = "TokenExpired"
+	TokenLiveReason                  = "TokenLive"
 	UserDataSetReason                = "UserDataSet"
 	UserDataTakenReason              = "UserDataTaken"
 	HostProvisionedBeforeReason      = "HostProvisionedBefore"
@@ -122,6 +136,8 @@ const (
 	EventBootWithdrawn     = "BootWithdrawn"
 	EventNodeReady         = "NodeReady"
 	EventTokenRevoked      = "TokenRevoked"
+	EventTokenRotated      = "TokenRotated"
+	EventTokenNotRotated   = "TokenNotRotated"
 	EventLabelsRestored    = "LabelsRestored"
 	EventRequestApproved   = "CertificateRequestApproved" // of a key that is not the first
 	EventRequestDenied     = "CertificateRequestDenied"

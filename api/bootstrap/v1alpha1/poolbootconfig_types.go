@@ -313,7 +313,8 @@ type NodeReference struct {
 
 // PoolbootConfigStatus is what is known of a Machine's boot.
 type PoolbootConfigStatus struct {
-	// conditions are Ready, DataSecretAvailable, PoolDecided, BootPrepared, NodeInPool and Paused.
+	// conditions are Ready, DataSecretAvailable, PoolDecided, BootPrepared, NodeInPool, Paused and, of a host whose token can't be
+	// used, TokenUsable.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -1,0 +1,98 @@
+package poolbootconfig
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
+)
+
+// wantsRotation says whether somebody asked for a new token.
+func wantsRotation(config *bootstrapv1.PoolbootConfig) bool {
+	return metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.RotateTokenAnnotation)
+}
+
+// rotateToken puts a new token into the data Secret and then its hash on record, which ends the old one. Until that is done
+// the config server tells who comes with an unknown token to ask again, so a crash in between harms no host; the next
+// try finds a token in the Secret that is not the one on record, and only records it.
+func (r *Reconciler) rotateToken(ctx context.Context, s *scope) error {
+	if why := notRotatable(s.config); why != "" {
+		return r.refuseRotation(ctx, s, why)
+	}
+	secret := &corev1.Secret{}
+	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(s.config), secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return r.refuseRotation(ctx, s, fmt.Sprintf("Secret %s does not exist", s.config.Name))
+	case err != nil:
+		return err
+	case !metav1.IsControlledBy(secret, s.config):
+		return r.refuseRotation(ctx, s, fmt.Sprintf("Secret %s is not controlled by this PoolbootConfig", s.config.Name))
+	}
+	pointer, err := ignition.ParsePointer(secret.Data[valueKey])
+	if err != nil {
+		return r.refuseRotation(ctx, s, fmt.Sprintf("Secret %s does not hold what was put into it (%s)", s.config.Name, err))
+	}
+	recorded := strings.TrimPrefix(s.config.Annotations[bootstrapv1.TokenHashAnnotation], bootstrapv1.TokenExpiredPrefix)
+	if tokenHash(pointer.Token) == recorded {
+		if pointer, err = r.newPointer(s, s.config.Annotations[bootstrapv1.PointerIDAnnotation]); err != nil {
+			return err
+		}
+		if err := r.replacePointer(ctx, secret, pointer); err != nil {
+			return err
+		}
+	}
+	err = r.mark(ctx, s, map[string]string{
+		bootstrapv1.TokenHashAnnotation:    tokenHash(pointer.Token),
+		bootstrapv1.TokenRotatedAnnotation: time.Now().UTC().Format(time.RFC3339),
+		bootstrapv1.RotateTokenAnnotation:  "",
+	})
+	if err != nil {
+		return err
+	}
+	metrics.TokenEvent(s.config, bootstrapv1.EventTokenRotated)
+	r.event(s.config, corev1.EventTypeNormal, bootstrapv1.EventTokenRotated, "RotateToken",
+		"Secret %s holds a new token and the old one is dead: the host gets the new one when Metal3 provisions it next", secret.Name)
+	return nil
+}
+
+// notRotatable says why a config's token can't be rotated; "" when it can.
+func notRotatable(config *bootstrapv1.PoolbootConfig) string {
+	switch {
+	case enrolled(config):
+		return "the host came with an enrolment token: make a new one"
+	case config.Spec.ConfigSource.Inline != nil:
+		return "an inline data Secret has no token: delete the Machine, its replacement gets a new join credential"
+	case config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked:
+		return "the token is dead since the Node was Ready: to boot the host anew, replace its Machine"
+	}
+	return ""
+}
+
+func (r *Reconciler) refuseRotation(ctx context.Context, s *scope, why string) error {
+	if err := r.mark(ctx, s, map[string]string{bootstrapv1.RotateTokenAnnotation: ""}); err != nil {
+		return err
+	}
+	r.event(s.config, corev1.EventTypeWarning, bootstrapv1.EventTokenNotRotated, "RotateToken", "%s", why)
+	return nil
+}
+
+// replacePointer writes a data Secret, unless somebody has changed it meanwhile.
+func (r *Reconciler) replacePointer(ctx context.Context, secret *corev1.Secret, pointer ignition.Pointer) error {
+	value, err := pointer.Marshal()
+	if err != nil {
+		return err
+	}
+	before := secret.DeepCopy()
+	secret.Data[valueKey] = value
+	return r.Client.Patch(ctx, secret, locked(before))
+}

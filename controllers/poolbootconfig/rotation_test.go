@@ -1,0 +1,136 @@
+package poolbootconfig
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+var _ = Describe("A token that somebody wants rotated", func() {
+	newSiteWithToken := func(ctx context.Context, change ...func(*bootstrapv1.PoolbootConfig)) (*site, string) {
+		GinkgoHelper()
+		s := newSite(newCluster(), newMachine(role("infra")), newConfig(change...), newPool("worker"), newPool("infra"))
+		s.settle(ctx)
+		s.told()
+		return s, pointerIn(s.secret(ctx)).Token
+	}
+	annotate := func(ctx context.Context, s *site, annotations map[string]string) {
+		GinkgoHelper()
+		config := &bootstrapv1.PoolbootConfig{}
+		Expect(s.Get(ctx, key, config)).To(Succeed())
+		for name, value := range annotations {
+			metav1.SetMetaDataAnnotation(&config.ObjectMeta, name, value)
+		}
+		Expect(s.Update(ctx, config)).To(Succeed())
+	}
+	wanted := map[string]string{bootstrapv1.RotateTokenAnnotation: ""}
+	expectRotated := func(ctx context.Context, s *site, config *bootstrapv1.PoolbootConfig, old string) {
+		GinkgoHelper()
+		pointer := pointerIn(s.secret(ctx))
+		Expect(pointer.Token).To(And(HaveLen(43), Not(Equal(old))))
+		Expect(pointer.URL).To(Equal(serverURL + "/config/infra/machine-uid"))
+		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, tokenHash(pointer.Token)))
+		Expect(config.Annotations).To(HaveKey(bootstrapv1.TokenRotatedAnnotation))
+		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.RotateTokenAnnotation))
+		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
+	}
+
+	It("is a new one in the data Secret, with its hash on record, and the wish is gone", func(ctx SpecContext) {
+		s, old := newSiteWithToken(ctx)
+		rotated := func() float64 {
+			return counted("poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenRotated})
+		}
+		before := rotated()
+		annotate(ctx, s, wanted)
+		expectRotated(ctx, s, s.settle(ctx), old)
+		Expect(rotated() - before).To(Equal(1.0))
+		Expect(s.told()).To(ConsistOf(HavePrefix("Normal " + bootstrapv1.EventTokenRotated)))
+		s.settle(ctx)
+		Expect(s.told()).To(BeEmpty())
+	})
+
+	It("is a new one also when it has expired", func(ctx SpecContext) {
+		s, old := newSiteWithToken(ctx)
+		annotate(ctx, s, map[string]string{
+			bootstrapv1.RotateTokenAnnotation: "", bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenExpiredPrefix + tokenHash(old)})
+		expectRotated(ctx, s, s.settle(ctx), old)
+	})
+
+	It("keeps the id of the pointer after its Machine was made anew by clusterctl move", func(ctx SpecContext) {
+		s, old := newSiteWithToken(ctx)
+		machine := newMachine(role("infra"))
+		Expect(s.Get(ctx, key, machine)).To(Succeed())
+		machine.UID = "another-uid"
+		Expect(s.Update(ctx, machine)).To(Succeed())
+		annotate(ctx, s, wanted)
+		expectRotated(ctx, s, s.settle(ctx), old)
+	})
+
+	for _, late := range []bool{false, true} {
+		DescribeTable("is rotated once, whichever write ends the manager,", func(ctx SpecContext, failing int) {
+			s, old := newSiteWithToken(ctx)
+			annotate(ctx, s, wanted)
+			s.late, s.failing = late, s.writes+failing
+			_, err := s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})
+			Expect(err).To(MatchError(errBroken))
+			left := pointerIn(s.secret(ctx)).Token
+			expectRotated(ctx, s, s.settle(ctx), old)
+			if left != old {
+				Expect(pointerIn(s.secret(ctx)).Token).To(Equal(left), "which a host may have read by now")
+			}
+		},
+			Entry("the Secret's", 1),
+			Entry("the record's", 2),
+		)
+	}
+
+	It("does not win over another writer of its Secret", func(ctx SpecContext) {
+		s, old := newSiteWithToken(ctx)
+		annotate(ctx, s, wanted)
+		restored := newToken()
+		s.crashesAt = func(o client.Object) bool {
+			if _, is := o.(*corev1.Secret); is {
+				s.crashesAt = nil
+				other := s.secret(ctx)
+				value, err := ignition.Pointer{URL: serverURL + "/config/infra/machine-uid", Token: restored}.Marshal()
+				Expect(err).NotTo(HaveOccurred())
+				other.Data[valueKey] = value
+				Expect(s.Update(ctx, other)).To(Succeed())
+			}
+			return false
+		}
+		expectRotated(ctx, s, s.settle(ctx), old)
+		Expect(s.crashesAt).To(BeNil())
+		Expect(pointerIn(s.secret(ctx)).Token).To(Equal(restored))
+	})
+
+	DescribeTable("stays as it is, and an event says why,", func(ctx SpecContext, annotations map[string]string, why string) {
+		s, old := newSiteWithToken(ctx)
+		annotate(ctx, s, wanted)
+		annotate(ctx, s, annotations)
+		config := s.settle(ctx)
+		Expect(pointerIn(s.secret(ctx)).Token).To(Equal(old))
+		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.RotateTokenAnnotation))
+		Expect(s.told()).To(ConsistOf(And(HavePrefix("Warning "+bootstrapv1.EventTokenNotRotated), ContainSubstring(why))))
+	},
+		Entry("when its Node was Ready", map[string]string{bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenRevoked}, "replace its Machine"),
+		Entry("when it is an enrolment token", map[string]string{bootstrapv1.EnrolmentAnnotation: "batch"}, "enrolment token"),
+	)
+
+	It("is no matter of an inline data Secret", func(ctx SpecContext) {
+		s := newSite(newCluster(), newMachine(role("infra")), newConfig(inlineSource), newPool("worker"))
+		annotate(ctx, s, wanted)
+		Expect(s.settle(ctx).Annotations).NotTo(HaveKey(bootstrapv1.RotateTokenAnnotation))
+		Expect(s.told()).To(ContainElement(ContainSubstring(bootstrapv1.EventTokenNotRotated)))
+	})
+})

@@ -1,0 +1,207 @@
+// Package token looks after the tokens by which hosts get their configuration from the config server: one whose host was
+// provisioned and has not joined in time is ended. A token whose Node is Ready is ended by the node controller, and the
+// poolbootconfig controller makes new ones.
+package token
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
+)
+
+// action is what events say this controller was doing.
+const action = "GuardToken"
+
+// conflictRetry is when to look again after another controller wrote the same PoolbootConfig first.
+const conflictRetry = 200 * time.Millisecond
+
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconciler reconciles the tokens of PoolbootConfigs.
+type Reconciler struct {
+	// Client reads from the manager's cache and writes.
+	Client client.Client
+	// APIReader reads live what the end of a token rests on: it can't be taken back.
+	APIReader client.Reader
+	// Recorder takes events; left nil, SetupWithManager sets the manager's.
+	Recorder events.EventRecorder
+
+	// Life is how long a token lives once its host is provisioned or, if that is later, once it was rotated; zero is for ever.
+	Life time.Duration
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
+	WatchFilterValue string
+
+	// written are the PoolbootConfigs as this controller left them.
+	written written.Versions
+}
+
+// SetupWithManager adds the controller to a manager.
+func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.APIReader == nil {
+		return errors.New("token controller: Client and APIReader must be set")
+	}
+	if r.Recorder == nil {
+		r.Recorder = mgr.GetEventRecorder("token-controller")
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("token").
+		For(&bootstrapv1.PoolbootConfig{}).
+		Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, bmh client.Object) []ctrl.Request {
+			return workload.ConfigOfHost(ctx, r.Client, bmh)
+		})).
+		WithOptions(options).
+		Complete(r)
+}
+
+// Reconcile looks after the token of one PoolbootConfig.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	config := &bootstrapv1.PoolbootConfig{}
+	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !hasToken(config) || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
+		return ctrl.Result{}, nil
+	}
+	if r.written.Behind(config) {
+		return ctrl.Result{RequeueAfter: written.Patience}, nil
+	}
+	cluster := &clusterv1.Cluster{}
+	key := client.ObjectKey{Namespace: config.Namespace, Name: config.Labels[clusterv1.ClusterNameLabel]}
+	if err := r.Client.Get(ctx, key, cluster); err != nil || annotations.IsPaused(cluster, config) {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	result, err := r.expire(ctx, config)
+	if err == nil {
+		err = r.tell(ctx, config)
+	}
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
+	return result, err
+}
+
+// hasToken says whether a config has a token of its own that its host has not joined with.
+func hasToken(config *bootstrapv1.PoolbootConfig) bool {
+	hash := config.Annotations[bootstrapv1.TokenHashAnnotation]
+	return config.DeletionTimestamp.IsZero() && hash != "" && hash != bootstrapv1.TokenRevoked &&
+		!metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.EnrolmentAnnotation)
+}
+
+func isExpired(config *bootstrapv1.PoolbootConfig) bool {
+	return strings.HasPrefix(config.Annotations[bootstrapv1.TokenHashAnnotation], bootstrapv1.TokenExpiredPrefix)
+}
+
+// expire ends a token whose time is over, or comes back when it is.
+func (r *Reconciler) expire(ctx context.Context, config *bootstrapv1.PoolbootConfig) (ctrl.Result, error) {
+	end, err := r.end(ctx, r.Client, config)
+	if err != nil || end.IsZero() {
+		return ctrl.Result{}, err
+	}
+	if left := time.Until(end); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	current := &bootstrapv1.PoolbootConfig{}
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(config), current); err != nil || !hasToken(current) {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if end, err := r.end(ctx, r.APIReader, current); err != nil || end.IsZero() || time.Now().Before(end) {
+		return ctrl.Result{}, err // the cache was behind: its event comes
+	}
+	before := current.DeepCopy()
+	current.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenExpiredPrefix + current.Annotations[bootstrapv1.TokenHashAnnotation]
+	if err := r.Client.Patch(ctx, current, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.written.Note(current)
+	*config = *current
+	return ctrl.Result{}, nil
+}
+
+// end returns when a token ends; zero while it does not: it has ended, there is no cap, or its host is not provisioned.
+func (r *Reconciler) end(ctx context.Context, c client.Reader, config *bootstrapv1.PoolbootConfig) (time.Time, error) {
+	if r.Life == 0 || isExpired(config) || metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.RotateTokenAnnotation) {
+		return time.Time{}, nil
+	}
+	bmh, err := r.hostOf(ctx, c, config)
+	if err != nil || bmh == nil || bmh.State != bmov1alpha1.StateProvisioned || bmh.Object.Status.OperationHistory.Provision.End.IsZero() {
+		return time.Time{}, err
+	}
+	since := bmh.Object.Status.OperationHistory.Provision.End.Time
+	if rotated, err := time.Parse(time.RFC3339, config.Annotations[bootstrapv1.TokenRotatedAnnotation]); err == nil && rotated.After(since) {
+		since = rotated
+	}
+	return since.Add(r.Life), nil
+}
+
+// hostOf returns the host of a config; nil while it has none.
+func (r *Reconciler) hostOf(ctx context.Context, c client.Reader, config *bootstrapv1.PoolbootConfig) (found *host.Host, err error) {
+	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
+	switch {
+	case err != nil:
+		return nil, client.IgnoreNotFound(err)
+	case machine != nil:
+		found, err = host.ForMachine(ctx, c, machine)
+	case config.Spec.Host != nil && config.Spec.Host.BareMetalHost != "":
+		found, err = host.WithoutMachine(ctx, c, client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.Host.BareMetalHost})
+	default:
+		return nil, nil
+	}
+	if notReady := (*host.NotReadyError)(nil); errors.As(err, &notReady) {
+		return nil, nil
+	}
+	return found, err
+}
+
+// tell says by condition and event whether a token can be used. Of one that always could there is nothing to say.
+func (r *Reconciler) tell(ctx context.Context, config *bootstrapv1.PoolbootConfig) error {
+	was := conditions.Get(config, bootstrapv1.TokenUsableCondition)
+	is := metav1.Condition{Type: bootstrapv1.TokenUsableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.TokenLiveReason}
+	if isExpired(config) {
+		is.Status, is.Reason = metav1.ConditionFalse, bootstrapv1.TokenExpiredReason
+		is.Message = fmt.Sprintf("the host did not join within %s of being provisioned, and its token is dead: annotate this PoolbootConfig with %s "+
+			"and have the host provisioned anew, or delete its Machine", r.Life, bootstrapv1.RotateTokenAnnotation)
+	}
+	if was == nil && is.Status == metav1.ConditionTrue || was != nil && was.Status == is.Status {
+		return nil
+	}
+	before := config.DeepCopy()
+	conditions.Set(config, is)
+	if err := r.Client.Status().Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	r.written.Note(config)
+	if is.Status == metav1.ConditionFalse {
+		metrics.TokenEvent(config, is.Reason)
+		r.Recorder.Eventf(config, nil, corev1.EventTypeWarning, is.Reason, action, "%s", is.Message)
+	}
+	return nil
+}

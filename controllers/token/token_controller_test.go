@@ -1,0 +1,139 @@
+package token
+
+import (
+	"context"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+const (
+	life = 24 * time.Hour
+	hash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+)
+
+// world is a host that boots, of a PoolbootConfig of its name, and the reconciler of its token.
+type world struct {
+	client.Client
+	cluster    *clusterv1.Cluster
+	config     *bootstrapv1.PoolbootConfig
+	host       *bmov1alpha1.BareMetalHost
+	told       *events.FakeRecorder
+	reconciler *Reconciler
+}
+
+// newWorld has a host that was provisioned a while ago.
+func newWorld(ago time.Duration) *world {
+	meta := metav1.ObjectMeta{Namespace: "metal", Name: "rack1-u12"}
+	w := &world{
+		cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: meta.Namespace, Name: "edge"}},
+		config:  &bootstrapv1.PoolbootConfig{ObjectMeta: *meta.DeepCopy()},
+		host:    &bmov1alpha1.BareMetalHost{ObjectMeta: *meta.DeepCopy()},
+		told:    events.NewFakeRecorder(10),
+	}
+	w.config.Labels = map[string]string{clusterv1.ClusterNameLabel: "edge"}
+	w.config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: hash}
+	w.config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: meta.Name, BareMetalHost: meta.Name}
+	w.host.Status.Provisioning.State = bmov1alpha1.StateProvisioned
+	w.host.Status.OperationHistory.Provision.End = metav1.NewTime(time.Now().Add(-ago))
+	return w
+}
+
+// start starts a reconciler before the world.
+func (w *world) start() {
+	GinkgoHelper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, bootstrapv1.AddToScheme, bmov1alpha1.AddToScheme} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	w.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.cluster, w.config, w.host).
+		WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).Build()
+	w.reconciler = &Reconciler{Client: w.Client, APIReader: w.Client, Recorder: w.told, Life: life}
+}
+
+// reconcile reconciles once, and returns the config as it stands then and when it is looked at again.
+func (w *world) reconcile(ctx context.Context) time.Duration {
+	GinkgoHelper()
+	result, err := w.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.config)})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(w.Get(ctx, client.ObjectKeyFromObject(w.config), w.config)).To(Succeed())
+	return result.RequeueAfter
+}
+
+var _ = Describe("The token of a host that does not join", func() {
+	It("ends when its time after the provisioning is over, and a condition and an event name the cure", func(ctx SpecContext) {
+		w := newWorld(life + time.Minute)
+		w.start()
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, "expired-"+hash))
+		usable := conditions.Get(w.config, bootstrapv1.TokenUsableCondition)
+		Expect(usable).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.TokenExpiredReason),
+			HaveField("Message", ContainSubstring(bootstrapv1.RotateTokenAnnotation))))
+		Expect(w.told.Events).To(Receive(HavePrefix("Warning " + bootstrapv1.TokenExpiredReason)))
+		w.reconcile(ctx)
+		Expect(w.told.Events).NotTo(Receive())
+
+		By("being rotated")
+		w.config.Annotations[bootstrapv1.TokenHashAnnotation] = hash
+		w.config.Annotations[bootstrapv1.TokenRotatedAnnotation] = time.Now().UTC().Format(time.RFC3339)
+		Expect(w.Update(ctx, w.config)).To(Succeed())
+		Expect(w.reconcile(ctx)).To(BeNumerically("~", life, time.Minute))
+		Expect(w.config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, hash))
+		Expect(conditions.IsTrue(w.config, bootstrapv1.TokenUsableCondition)).To(BeTrue())
+	})
+
+	It("is told as expired also when the manager was killed before it could", func(ctx SpecContext) {
+		w := newWorld(life + time.Minute)
+		w.config.Annotations[bootstrapv1.TokenHashAnnotation] = "expired-" + hash
+		w.start()
+		w.reconcile(ctx)
+		Expect(conditions.IsFalse(w.config, bootstrapv1.TokenUsableCondition)).To(BeTrue())
+		Expect(w.told.Events).To(Receive())
+	})
+
+	DescribeTable("lives on, at no cost,", func(ctx SpecContext, change func(*world)) {
+		w := newWorld(life + time.Minute)
+		change(w)
+		w.start()
+		before := w.config.Annotations[bootstrapv1.TokenHashAnnotation]
+		w.reconcile(ctx)
+		Expect(w.config.Annotations[bootstrapv1.TokenHashAnnotation]).To(Equal(before))
+		Expect(w.config.ResourceVersion).To(Equal("999"), "nothing is written")
+		Expect(w.told.Events).NotTo(Receive())
+	},
+		Entry("while its time is not over", func(w *world) {
+			w.host.Status.OperationHistory.Provision.End = metav1.NewTime(time.Now().Add(-life / 2))
+		}),
+		Entry("while its host is provisioned once more", func(w *world) { w.host.Status.Provisioning.State = bmov1alpha1.StateProvisioning }),
+		Entry("while its host is being wiped", func(w *world) { w.host.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning }),
+		Entry("while its host has another consumer", func(w *world) {
+			w.host.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "other"}
+		}),
+		Entry("while it waits to be rotated", func(w *world) { w.config.Annotations[bootstrapv1.RotateTokenAnnotation] = "" }),
+		Entry("while the Cluster is paused", func(w *world) { w.cluster.Spec.Paused = ptr.To(true) }),
+		Entry("when it was revoked", func(w *world) { w.config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked }),
+		Entry("when it is an enrolment token", func(w *world) { w.config.Annotations[bootstrapv1.EnrolmentAnnotation] = "batch" }),
+	)
+
+	It("lives for ever when nobody set an end", func(ctx SpecContext) {
+		w := newWorld(1000 * life)
+		w.start()
+		w.reconciler.Life = 0
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, hash))
+	})
+})
