@@ -1,5 +1,6 @@
 // Package certificate approves the kubelet client certificates that hosts ask for with Poolboot's join credentials, each
-// for the one Node that was made beforehand for its Machine, and denies what else such a credential asks for.
+// for the one Node that was made beforehand for its Machine, and denies what else such a credential asks for. It approves the
+// serving certificates that the kubelets of these Nodes ask for, for names and addresses that are theirs.
 package certificate
 
 import (
@@ -9,21 +10,28 @@ import (
 	"slices"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
-	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
+	"k8s.io/utils/lru"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
@@ -33,6 +41,8 @@ import (
 const (
 	// ApprovedReason is the reason on a certificate signing request that Poolboot approves.
 	ApprovedReason = "PoolbootNodeInPool"
+	// ServingReason is the reason on one for a serving certificate that Poolboot approves.
+	ServingReason = "PoolbootHostAddresses"
 	// DeniedReason is the reason on one that it denies.
 	DeniedReason = "PoolbootNodeNotAllowed"
 
@@ -47,11 +57,15 @@ const (
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch
+// +kubebuilder:rbac:groups=metal3.io,resources=hardwaredata,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconciler decides certificate signing requests of workload clusters. Besides the manager's own rights it needs, in the
-// workload cluster, those of an approver for the signer kubernetes.io/kube-apiserver-client-kubelet; Cluster API's
-// kubeconfig has them.
+// workload cluster, those of an approver for the signers kubernetes.io/kube-apiserver-client-kubelet and
+// kubernetes.io/kubelet-serving; Cluster API's kubeconfig has them.
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
@@ -69,7 +83,12 @@ type Reconciler struct {
 	controller controller.Controller
 	// written are the certificate signing requests as this controller left them.
 	written written.Versions
+	// left remembers why requests are not approved, types.UID → string: each reason is told once.
+	left *lru.Cache
 }
+
+// maxLeft is how many requests are remembered that are not approved. One that is forgotten costs an event more.
+const maxLeft = 10000
 
 // SetupWithManager adds the controller to a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
@@ -79,13 +98,17 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("certificate-controller")
 	}
-	err := mgr.GetFieldIndexer().IndexField(ctx, &bootstrapv1.PoolbootConfig{}, workload.CredentialIndex, workload.Credential)
+	r.left = lru.New(maxLeft)
+	err := mgr.GetFieldIndexer().IndexField(ctx, &bootstrapv1.PoolbootConfig{}, workload.HostUserIndex, workload.HostUsers)
 	if err != nil {
 		return err
 	}
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named("certificate").
 		For(&bootstrapv1.PoolbootConfig{}).
+		Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, bmh client.Object) []ctrl.Request {
+			return workload.ConfigOfHost(ctx, r.Client, bmh)
+		}), builder.WithPredicates(addressesMayChange())).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("certificate", r.configsOf)).
 		WithOptions(turns.Share(options, turns.OfConfig(r.Client))).
 		Build(r)
@@ -93,7 +116,23 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 }
 
 func (r *Reconciler) configsOf(ctx context.Context, cluster client.Object) []ctrl.Request {
-	return workload.ConfigsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(cluster), hasCredential)
+	return workload.ConfigsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(cluster), mayAsk)
+}
+
+// addressesMayChange lets those updates of a BareMetalHost through that change which addresses it is known to have.
+func addressesMayChange() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, is := e.ObjectOld.(*bmov1alpha1.BareMetalHost)
+		after, isToo := e.ObjectNew.(*bmov1alpha1.BareMetalHost)
+		return is && isToo && (before.Annotations[host.AddressesAnnotation] != after.Annotations[host.AddressesAnnotation] ||
+			!equality.Semantic.DeepEqual(before.Status.HardwareDetails, after.Status.HardwareDetails))
+	}}
+}
+
+// mayAsk says whether a config's host may ask for a certificate: with its join credential or, for its serving certificate, as
+// its Node.
+func mayAsk(config *bootstrapv1.PoolbootConfig) bool {
+	return config.DeletionTimestamp.IsZero() && (config.Status.Boot.CredentialID != "" || config.Status.Node != nil)
 }
 
 // hasCredential says whether a host may ask for a certificate with a config's credential.
@@ -108,12 +147,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, config); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !hasCredential(config) || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
+	if !mayAsk(config) || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
 	cluster := client.ObjectKey{Namespace: config.Namespace, Name: config.Labels[clusterv1.ClusterNameLabel]}
 	result, err := r.decideAll(ctx, cluster, config)
 	if workload.IsUnreachable(err) {
+		if !hasCredential(config) { // the cluster source brings it back
+			return ctrl.Result{}, nil
+		}
 		ctrl.LoggerFrom(ctx).V(2).Info("Workload cluster can't be reached, waiting", "cluster", cluster, "error", err.Error())
 		return ctrl.Result{RequeueAfter: waitRetry}, nil
 	}
@@ -129,24 +171,27 @@ func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, co
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	requests := &certificatesv1.CertificateSigningRequestList{}
-	made := client.MatchingFields{workload.RequestorIndex: bootstrapapi.BootstrapUserPrefix + config.Status.Boot.CredentialID}
-	if err := cached.List(ctx, requests, made, client.UnsafeDisableDeepCopy); err != nil {
-		return ctrl.Result{}, err
+	var asked []certificatesv1.CertificateSigningRequest
+	for _, requestor := range workload.HostUsers(config) {
+		requests := &certificatesv1.CertificateSigningRequestList{}
+		if err := cached.List(ctx, requests, client.MatchingFields{workload.RequestorIndex: requestor}, client.UnsafeDisableDeepCopy); err != nil {
+			return ctrl.Result{}, err
+		}
+		asked = append(asked, requests.Items...)
 	}
 	// The last first: of a kubelet that started again and again it is the one that somebody waits for.
-	slices.SortStableFunc(requests.Items, func(a, b certificatesv1.CertificateSigningRequest) int {
+	slices.SortStableFunc(asked, func(a, b certificatesv1.CertificateSigningRequest) int {
 		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
 	})
 	var (
 		result ctrl.Result
 		failed []error
 	)
-	for i := range requests.Items {
-		if !isOurs(&requests.Items[i], config.Status.Boot.CredentialID) || r.written.Behind(&requests.Items[i]) {
+	for i := range asked {
+		if !concerns(&asked[i], config) || r.written.Behind(&asked[i]) {
 			continue
 		}
-		waits, err := r.decideOne(ctx, cluster, client.ObjectKeyFromObject(config), requests.Items[i].DeepCopy())
+		waits, err := r.decideOne(ctx, cluster, client.ObjectKeyFromObject(config), asked[i].DeepCopy())
 		if waits {
 			result.RequeueAfter = waitRetry
 		}
@@ -157,6 +202,11 @@ func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, co
 	return result, errors.Join(failed...)
 }
 
+// concerns says whether a request is one of a config's host, for Poolboot to decide.
+func concerns(request *certificatesv1.CertificateSigningRequest, config *bootstrapv1.PoolbootConfig) bool {
+	return isOurs(request, config.Status.Boot.CredentialID) || config.Status.Node != nil && isServing(request, config.Status.Node.Name)
+}
+
 // decideOne decides one request. An approval can't be taken back, so it rests on facts that stand: on those that are read live or, at
 // the first try, on a record from the cache that the grant's lock found to be the latest.
 func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKey, request *certificatesv1.CertificateSigningRequest) (waits bool, err error) {
@@ -164,6 +214,7 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 	if err != nil {
 		return false, err
 	}
+	serving := request.Spec.SignerName == certificatesv1.KubeletServingSignerName
 	var (
 		f       = &facts{request: request}
 		ours    bool
@@ -174,6 +225,10 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 	try := func(records client.Reader) (granted bool, err error) {
 		if ours, err = r.gather(ctx, records, live, cluster, key, f); err != nil || !ours {
 			return false, err
+		}
+		if serving {
+			verdict, why = decideServing(*f)
+			return false, nil
 		}
 		if verdict, why = decide(*f); verdict != approve {
 			return false, nil
@@ -205,8 +260,14 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 	case contest:
 		r.tell(f, corev1.EventTypeWarning, bootstrapv1.EventRequestContested, why)
 		return true, nil
+	case leave:
+		r.tellLeft(f, why)
+		return false, nil
 	case approve:
 		condition.Type, condition.Reason = certificatesv1.CertificateApproved, ApprovedReason
+		if serving {
+			condition.Reason = ServingReason
+		}
 	case deny:
 		condition.Type, condition.Reason = certificatesv1.CertificateDenied, DeniedReason
 		event, kind = bootstrapv1.EventRequestDenied, corev1.EventTypeWarning
@@ -219,7 +280,7 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 		return false, fmt.Errorf("CertificateSigningRequest %s: %w", request.Name, err)
 	}
 	r.written.Note(request)
-	if kind == corev1.EventTypeWarning { // a grant as usual is on record
+	if serving || kind == corev1.EventTypeWarning { // a grant as usual is on record
 		r.tell(f, kind, event, why)
 	}
 	return false, nil
@@ -240,13 +301,22 @@ func (r *Reconciler) grant(ctx context.Context, f *facts) error {
 	return r.Client.Status().Patch(ctx, f.config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// gather reads what a verdict rests on, and says whether the credential is still on record. The Node is read once for all tries.
+// tellLeft says, once, why a request is not approved.
+func (r *Reconciler) tellLeft(f *facts, why string) {
+	if told, known := r.left.Get(f.request.UID); known && told == why {
+		return
+	}
+	r.left.Add(f.request.UID, why)
+	r.tell(f, corev1.EventTypeWarning, bootstrapv1.EventServingRefused, why)
+}
+
+// gather reads what a verdict rests on, and says whether the request is still one of the config's host. The Node is read once for all tries.
 func (r *Reconciler) gather(ctx context.Context, records client.Reader, live client.Client, cluster, key client.ObjectKey, f *facts) (ours bool, err error) {
 	f.config, f.now = &bootstrapv1.PoolbootConfig{}, time.Now()
 	if err := records.Get(ctx, key, f.config); err != nil {
 		return false, err
 	}
-	if !hasCredential(f.config) || !isOurs(f.request, f.config.Status.Boot.CredentialID) {
+	if !mayAsk(f.config) || !concerns(f.request, f.config) {
 		return false, nil
 	}
 	if recorded := f.config.Status.Node; recorded != nil && (f.node == nil || f.node.Name != recorded.Name) {
@@ -259,6 +329,10 @@ func (r *Reconciler) gather(ctx context.Context, records client.Reader, live cli
 			f.node = node
 		}
 	}
-	f.pools, err = workload.PoolsOfCluster(ctx, r.Client, cluster)
+	if f.request.Spec.SignerName == certificatesv1.KubeletServingSignerName {
+		f.addresses, err = r.addressesOf(ctx, f.config)
+	} else {
+		f.pools, err = workload.PoolsOfCluster(ctx, r.Client, cluster)
+	}
 	return true, err
 }

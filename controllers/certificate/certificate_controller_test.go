@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,7 +48,7 @@ var _ = Describe("The approver", func() {
 			WithIndex(&certificatesv1.CertificateSigningRequest{}, workloads.RequestorIndex, workloads.Requestor).Build()
 		told = events.NewFakeRecorder(10)
 		c := management.Build()
-		r = &Reconciler{Client: c, APIReader: c, Recorder: told,
+		r = &Reconciler{left: lru.New(maxLeft), Client: c, APIReader: c, Recorder: told,
 			ClusterCache: clustercache.NewFakeClusterCache(workload, client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName)}
 	}
 	reconcile := func() ctrl.Result {

@@ -2,6 +2,7 @@ package certificate
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,8 @@ const (
 	contest
 	// deny ends it.
 	deny
+	// leave leaves it to others, and says why it is not approved.
+	leave
 )
 
 // pickUpTime is how long the kubelet that a certificate was approved for is waited for. A kubelet that has its certificate
@@ -47,6 +50,8 @@ type facts struct {
 	pools []poolv1.MachineConfigPool
 	// now is when all this was so.
 	now time.Time
+	// addresses are those that the host is known to have, for serving certificates only.
+	addresses []netip.Addr
 }
 
 // isOurs says whether a request was made with a config's join credential, for a kubelet's client certificate, and is
@@ -56,7 +61,11 @@ func isOurs(request *certificatesv1.CertificateSigningRequest, credentialID stri
 		request.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName &&
 		request.Spec.Username == bootstrapapi.BootstrapUserPrefix+credentialID &&
 		slices.Contains(request.Spec.Groups, join.Group) &&
-		len(request.Status.Certificate) == 0 &&
+		undecided(request)
+}
+
+func undecided(request *certificatesv1.CertificateSigningRequest) bool {
+	return len(request.Status.Certificate) == 0 &&
 		!slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 			return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed
 		})
@@ -81,13 +90,8 @@ func decide(f facts) (verdict, string) {
 	if name != recorded.Name {
 		return deny, fmt.Sprintf("the credential is for Node %s, not for Node %s", recorded.Name, name)
 	}
-	switch {
-	case f.node == nil:
-		return wait, fmt.Sprintf("Node %s does not stand yet", name)
-	case f.node.Annotations[poolv1.NodeConfigAnnotation] != client.ObjectKeyFromObject(f.config).String():
-		return wait, fmt.Sprintf("Node %s was not made for PoolbootConfig %s", name, client.ObjectKeyFromObject(f.config))
-	case string(f.node.UID) != recorded.UID:
-		return wait, fmt.Sprintf("Node %s has UID %s, on record is %s", name, f.node.UID, recorded.UID)
+	if why := f.nodeMissing(); why != "" {
+		return wait, why
 	}
 	decision, err := pool.Decide(f.node.Labels, f.pools)
 	switch {
@@ -119,6 +123,20 @@ func hasKubelet(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionUnknown && c.Reason != node.WaitingForKubeletReason
 	})
+}
+
+// nodeMissing says why the Node that is on record does not stand; "" when it does.
+func (f facts) nodeMissing() string {
+	recorded := f.config.Status.Node
+	switch {
+	case f.node == nil:
+		return fmt.Sprintf("Node %s does not stand yet", recorded.Name)
+	case f.node.Annotations[poolv1.NodeConfigAnnotation] != client.ObjectKeyFromObject(f.config).String():
+		return fmt.Sprintf("Node %s was not made for PoolbootConfig %s", recorded.Name, client.ObjectKeyFromObject(f.config))
+	case string(f.node.UID) != recorded.UID:
+		return fmt.Sprintf("Node %s has UID %s, on record is %s", recorded.Name, f.node.UID, recorded.UID)
+	}
+	return ""
 }
 
 // kubeletOf returns the name of the Node whose kubelet a request would make its bearer. The rules for such requests are

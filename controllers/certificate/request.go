@@ -8,11 +8,13 @@ import (
 	"errors"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 // How Kubernetes knows kubelets by their certificates.
 const (
-	nodeUserPrefix = "system:node:"
+	nodeUserPrefix = workload.NodeUserPrefix
 	nodesGroup     = "system:nodes"
 )
 

@@ -43,7 +43,7 @@ func Requestor(object client.Object) []string {
 }
 
 // CacheOptions are the options of the cluster cache's caches: Nodes without the lists of images and volumes that nobody
-// here reads, and of the certificate signing requests only those for kubelet client certificates, by RequestorIndex.
+// here reads, and of the certificate signing requests, by RequestorIndex, not those of users for client certificates.
 func CacheOptions() clustercache.CacheOptions {
 	return clustercache.CacheOptions{
 		Indexes: []clustercache.CacheOptionsIndex{
@@ -53,7 +53,7 @@ func CacheOptions() clustercache.CacheOptions {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}: {Transform: slimNode},
 			&certificatesv1.CertificateSigningRequest{}: {
-				Field: fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientKubeletSignerName),
+				Field: fields.OneTermNotEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientSignerName),
 			},
 		},
 	}

@@ -49,32 +49,37 @@ func (w Watch) EveryNode(ctx context.Context, cluster client.ObjectKey, predicat
 	}, predicates...)
 }
 
-// CredentialIndex indexes PoolbootConfigs by the ID of their join credential.
-const CredentialIndex = "status.boot.credentialID"
+// NodeUserPrefix and its Node's name is the user that a kubelet is.
+const NodeUserPrefix = "system:node:"
 
-// Credential returns what CredentialIndex finds a PoolbootConfig by.
-func Credential(object client.Object) []string {
-	if config, is := object.(*bootstrapv1.PoolbootConfig); is && config.Status.Boot.CredentialID != "" {
-		return []string{config.Status.Boot.CredentialID}
+// HostUserIndex indexes PoolbootConfigs by HostUsers.
+const HostUserIndex = "status.users"
+
+// HostUsers are the users as which the host of a PoolbootConfig may ask for certificates: that of its join credential, and its Node's.
+func HostUsers(object client.Object) (users []string) {
+	config, is := object.(*bootstrapv1.PoolbootConfig)
+	if is && config.Status.Boot.CredentialID != "" {
+		users = append(users, bootstrapapi.BootstrapUserPrefix+config.Status.Boot.CredentialID)
 	}
-	return nil
+	if is && config.Status.Node != nil {
+		users = append(users, NodeUserPrefix+config.Status.Node.Name)
+	}
+	return users
 }
 
-// CertificateSigningRequests sends the PoolbootConfig whose join credential made a certificate signing request. Configs must
-// have CredentialIndex.
+// CertificateSigningRequests sends the PoolbootConfig whose join credential made a certificate signing request, or the kubelet of
+// whose Node asks for its serving certificate. Configs must have HostUserIndex.
 func (w Watch) CertificateSigningRequests(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
 	return w.start(ctx, cluster, &certificatesv1.CertificateSigningRequest{}, func(ctx context.Context, object client.Object) []ctrl.Request {
 		request, is := object.(*certificatesv1.CertificateSigningRequest)
 		if !is {
 			return nil
 		}
-		id, byToken := strings.CutPrefix(request.Spec.Username, bootstrapapi.BootstrapUserPrefix)
-		if !byToken {
+		byToken := strings.HasPrefix(request.Spec.Username, bootstrapapi.BootstrapUserPrefix)
+		if !byToken && request.Spec.SignerName != certificatesv1.KubeletServingSignerName {
 			return nil
 		}
-		return ConfigsOfCluster(ctx, w.Configs, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
-			return config.Status.Boot.CredentialID == id
-		}, client.MatchingFields{CredentialIndex: id})
+		return ConfigsOfCluster(ctx, w.Configs, cluster, func(*bootstrapv1.PoolbootConfig) bool { return true }, client.MatchingFields{HostUserIndex: request.Spec.Username})
 	}, predicates...)
 }
 

@@ -93,7 +93,7 @@ var _ = Describe("A watch on a workload cluster", func() {
 			config("edge", "one", "node-1", "aaaaaa"),
 			config("edge", "two", "node-2", "bbbbbb"),
 			config("another", "three", "node-1", "aaaaaa"),
-		).WithIndex(&bootstrapv1.PoolbootConfig{}, workload.CredentialIndex, workload.Credential).Build()
+		).WithIndex(&bootstrapv1.PoolbootConfig{}, workload.HostUserIndex, workload.HostUsers).Build()
 		cc = &connected{informers: &informertest.FakeInformers{Scheme: scheme}}
 		c = controller{ctx: ctx, queue: priorityqueue.New[ctrl.Request]("test")}
 		DeferCleanup(c.queue.ShutDown)
@@ -128,6 +128,12 @@ var _ = Describe("A watch on a workload cluster", func() {
 		Expect(watch.CertificateSigningRequests(ctx, edge)).To(Succeed())
 		Expect(leadsTo(&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-1"},
 			Spec: certificatesv1.CertificateSigningRequestSpec{Username: "system:bootstrap:bbbbbb"}})).To(Equal("metal/two"))
+	})
+
+	It("leads from a kubelet's request for its serving certificate to the config of its cluster that has its Node on record", func() {
+		Expect(watch.CertificateSigningRequests(ctx, edge)).To(Succeed())
+		Expect(leadsTo(&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-2"},
+			Spec: certificatesv1.CertificateSigningRequestSpec{Username: "system:node:node-1", SignerName: certificatesv1.KubeletServingSignerName}})).To(Equal("metal/one"))
 	})
 })
 
@@ -219,7 +225,7 @@ var _ = Describe("The caches of workload clusters", func() {
 		Expect(workload.ClientOptions("poolboot", 0, 0).Cache.DisableFor).To(ContainElement(BeAssignableToTypeOf(&corev1.Secret{})))
 		for kind, by := range workload.CacheOptions().ByObject {
 			if _, is := kind.(*corev1.Node); !is {
-				Expect(by.Field.String()).To(Equal("spec.signerName=kubernetes.io/kube-apiserver-client-kubelet"))
+				Expect(by.Field.String()).To(Equal("spec.signerName!=kubernetes.io/kube-apiserver-client"))
 				continue
 			}
 			slim, err := by.Transform(&corev1.Node{

@@ -142,4 +142,5 @@ const (
 	EventRequestApproved   = "CertificateRequestApproved" // of a key that is not the first
 	EventRequestDenied     = "CertificateRequestDenied"
 	EventRequestContested  = "CertificateRequestContested"
+	EventServingRefused    = "ServingCertificateNotApproved"
 )

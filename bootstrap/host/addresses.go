@@ -1,0 +1,37 @@
+package host
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// AddressesAnnotation is on a BareMetalHost and names addresses, separated by commas, that the host has beside those that its
+// inspection found: static ones, of bonds and VLANs. A person sets it.
+const AddressesAnnotation = "pool.cluster.x-k8s.io/addresses"
+
+// Addresses returns the addresses that a host is known to have whatever its kubelet says: those of its network cards, as
+// inspection found them, and those in its AddressesAnnotation. What is no address is left out.
+func Addresses(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalHost) ([]netip.Addr, error) {
+	hardware, _, err := Hardware(ctx, c, bmh)
+	if err != nil {
+		return nil, err
+	}
+	texts := strings.Split(bmh.Annotations[AddressesAnnotation], ",")
+	if hardware != nil {
+		for _, nic := range hardware.NIC {
+			texts = append(texts, nic.IP)
+		}
+	}
+	var addresses []netip.Addr
+	for _, text := range texts {
+		text, _, _ = strings.Cut(strings.TrimSpace(text), "/") // some inspectors add the prefix length
+		if address, err := netip.ParseAddr(text); err == nil && !address.IsUnspecified() && !address.IsLoopback() {
+			addresses = append(addresses, address.Unmap().WithZone(""))
+		}
+	}
+	return addresses, nil
+}

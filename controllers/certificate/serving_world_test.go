@@ -1,0 +1,73 @@
+package certificate
+
+import (
+	"context"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	workloads "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+)
+
+var configKey = client.ObjectKey{Namespace: namespace, Name: name}
+
+// newHost is a host without a Machine that has joined, with a network card of that address.
+func newHost(address string) *bmov1alpha1.BareMetalHost {
+	bmh := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	bmh.Status.Provisioning.State = bmov1alpha1.StateProvisioned
+	bmh.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{NIC: []bmov1alpha1.NIC{{IP: address}}}
+	return bmh
+}
+
+// serving is a host that has joined, whose kubelet asks for its serving certificate.
+type serving struct {
+	management, workload client.Client
+	told                 *events.FakeRecorder
+	reconciler           *Reconciler
+}
+
+func newServing(bmh *bmov1alpha1.BareMetalHost) *serving {
+	GinkgoHelper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme, bmov1alpha1.AddToScheme} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	config := newConfig()
+	config.Status.Boot.CredentialID = ""
+	config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: name, BareMetalHost: name}
+	s := &serving{
+		management: fake.NewClientBuilder().WithScheme(scheme).WithObjects(config, bmh).Build(),
+		workload: fake.NewClientBuilder().WithScheme(scheme).WithObjects(newNode(), newServingRequest()).
+			WithIndex(&certificatesv1.CertificateSigningRequest{}, workloads.RequestorIndex, workloads.Requestor).Build(),
+		told: events.NewFakeRecorder(10),
+	}
+	s.reconciler = &Reconciler{Client: s.management, APIReader: s.management, Recorder: s.told, left: lru.New(maxLeft),
+		ClusterCache: clustercache.NewFakeClusterCache(s.workload, client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName)}
+	return s
+}
+
+func (s *serving) reconcile(ctx context.Context) {
+	GinkgoHelper()
+	Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: configKey})).To(BeZero())
+}
+
+// verdict is what became of the request.
+func (s *serving) verdict(ctx context.Context) []certificatesv1.CertificateSigningRequestCondition {
+	GinkgoHelper()
+	request := &certificatesv1.CertificateSigningRequest{}
+	Expect(s.workload.Get(ctx, client.ObjectKey{Name: "csr-serving"}, request)).To(Succeed())
+	return request.Status.Conditions
+}
