@@ -189,8 +189,13 @@ var _ = Describe("A PoolbootConfig whose status is gone, as after clusterctl mov
 
 		t.Pause(ctx, true)
 		Eventually(ctx, t.Condition(config, clusterv1.PausedCondition)).Should(HavePrefix("True"))
-		config.Status = bootstrapv1.PoolbootConfigStatus{}
-		Expect(lab.ManagementClient.Status().Update(ctx, config)).To(Succeed())
+		Eventually(ctx, func() error {
+			if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config); err != nil {
+				return err
+			}
+			config.Status = bootstrapv1.PoolbootConfigStatus{}
+			return lab.ManagementClient.Status().Update(ctx, config)
+		}).Should(Succeed(), "others write it too")
 		t.Pause(ctx, false)
 
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
