@@ -108,7 +108,7 @@ var _ = Describe("A boot", func() {
 		}
 		Eventually(ctx, managerMetric(ctx, "poolboot_boots", with("stage", "Joining"))).Should(Equal(1.0))
 		Expect(managerMetric(ctx, "poolboot_nodes", with("state", "WaitingForKubelet"))()).To(Equal(1.0))
-		Expect(managerMetric(ctx, "poolboot_preregistrations_total", with("pool", "infra"))()).To(Equal(1.0))
+		Expect(managerMetric(ctx, "poolboot_preregistrations_total", with("outcome", "Created"))()).To(Equal(1.0))
 		out, stop := boots(ctx, t, "--watch")
 		defer stop()
 		Eventually(out).Should(gbytes.Say(`Joining`))
