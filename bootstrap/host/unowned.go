@@ -6,8 +6,23 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
+
+// ForConfig returns the host that boots by a PoolbootConfig: its Machine's or, when machine is nil, the BareMetalHost that it names; nil
+// when it names none, because its host enrolled. The errors are those of ForMachine and WithoutMachine.
+func ForConfig(ctx context.Context, c client.Reader, config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine) (*Host, error) {
+	switch {
+	case machine != nil:
+		return ForMachine(ctx, c, machine)
+	case config.Spec.Host != nil && config.Spec.Host.BareMetalHost != "":
+		return WithoutMachine(ctx, c, client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.Host.BareMetalHost})
+	}
+	return nil, nil
+}
 
 // WithoutMachine returns a BareMetalHost that no Machine uses, once it boots what is to be on it. It has no providerID: that of
 // Metal3 names a Metal3Machine. The error is a *NotReadyError while the host is not being provisioned, or is another one's.

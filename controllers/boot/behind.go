@@ -60,12 +60,7 @@ func (s *scope) nodeName() string {
 
 // findHost finds the bare metal host that boots. Of one that enrolled nothing is known but its name.
 func (r *Reconciler) findHost(ctx context.Context, s *scope) (err error) {
-	switch {
-	case s.machine != nil:
-		s.host, err = host.ForMachine(ctx, r.Client, s.machine)
-	case s.config.Spec.Host.BareMetalHost != "":
-		s.host, err = host.WithoutMachine(ctx, r.Client, client.ObjectKey{Namespace: s.config.Namespace, Name: s.config.Spec.Host.BareMetalHost})
-	default:
+	if s.host, err = host.ForConfig(ctx, r.Client, s.config, s.machine); s.host == nil && err == nil {
 		s.host = &host.Host{Name: s.config.Spec.Host.NodeName}
 	}
 	return err

@@ -88,24 +88,19 @@ func (r *Reconciler) addressesOf(ctx context.Context, config *bootstrapv1.Poolbo
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	var found *host.Host
-	switch {
-	case machine != nil:
-		found, err = host.ForMachine(ctx, r.Client, machine)
-	case config.Spec.Host != nil && config.Spec.Host.BareMetalHost != "":
-		found, err = host.WithoutMachine(ctx, r.Client, client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.Host.BareMetalHost})
-	default:
-		address, err := netip.ParseAddr(config.Annotations[bootstrapv1.EnrolledFromAnnotation])
-		if err != nil {
-			return nil, nil //nolint:nilerr // It did not enrol.
-		}
-		return []netip.Addr{address.Unmap()}, nil
-	}
+	found, err := host.ForConfig(ctx, r.Client, config, machine)
 	if notReady := (*host.NotReadyError)(nil); errors.As(err, &notReady) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
+	}
+	if found == nil {
+		address, err := netip.ParseAddr(config.Annotations[bootstrapv1.EnrolledFromAnnotation])
+		if err != nil {
+			return nil, nil //nolint:nilerr // It did not enrol.
+		}
+		return []netip.Addr{address.Unmap()}, nil
 	}
 	return host.Addresses(ctx, r.Client, found.Object)
 }

@@ -165,16 +165,10 @@ func (r *Reconciler) end(ctx context.Context, c client.Reader, config *bootstrap
 // hostOf returns the host of a config; nil while it has none.
 func (r *Reconciler) hostOf(ctx context.Context, c client.Reader, config *bootstrapv1.PoolbootConfig) (found *host.Host, err error) {
 	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, client.IgnoreNotFound(err)
-	case machine != nil:
-		found, err = host.ForMachine(ctx, c, machine)
-	case config.Spec.Host != nil && config.Spec.Host.BareMetalHost != "":
-		found, err = host.WithoutMachine(ctx, c, client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.Host.BareMetalHost})
-	default:
-		return nil, nil
 	}
+	found, err = host.ForConfig(ctx, c, config, machine)
 	if notReady := (*host.NotReadyError)(nil); errors.As(err, &notReady) {
 		return nil, nil
 	}
