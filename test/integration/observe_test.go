@@ -107,8 +107,8 @@ var _ = Describe("A boot", func() {
 			return map[string]string{"cluster": cluster["cluster"], key: value}
 		}
 		Eventually(ctx, managerMetric(ctx, "poolboot_boots", with("stage", "Joining"))).Should(Equal(1.0))
-		Expect(managerMetric(ctx, "poolboot_nodes", with("state", "WaitingForKubelet"))()).To(Equal(1.0))
-		Expect(managerMetric(ctx, "poolboot_preregistrations_total", with("outcome", "Created"))()).To(Equal(1.0))
+		Eventually(ctx, managerMetric(ctx, "poolboot_nodes", with("state", "WaitingForKubelet"))).Should(Equal(1.0))
+		Eventually(ctx, managerMetric(ctx, "poolboot_preregistrations_total", with("outcome", "Created"))).Should(Equal(1.0))
 		out, stop := boots(ctx, t, "--watch")
 		defer stop()
 		Eventually(out).Should(gbytes.Say(`Joining`))
@@ -132,9 +132,9 @@ var _ = Describe("A boot", func() {
 			Expect(shell.code).To(BeZero(), said)
 		}
 		Eventually(ctx, managerMetric(ctx, "poolboot_boots", with("stage", "Ready"))).Should(Equal(1.0))
-		Expect(managerMetric(ctx, "poolboot_nodes", with("state", "Ready"))()).To(Equal(1.0))
-		Expect(managerMetric(ctx, "poolboot_boots_total", with("outcome", "Done"))()).To(Equal(3.0), "Pending, Preparing, Joining")
-		Expect(managerMetric(ctx, "poolboot_boot_stage_seconds", map[string]string{"stage": "Joining"})()).To(BeNumerically(">=", 1))
+		Eventually(ctx, managerMetric(ctx, "poolboot_nodes", with("state", "Ready"))).Should(Equal(1.0))
+		Eventually(ctx, managerMetric(ctx, "poolboot_boots_total", with("outcome", "Done"))).Should(Equal(3.0), "Pending, Preparing, Joining")
+		Eventually(ctx, managerMetric(ctx, "poolboot_boot_stage_seconds", map[string]string{"stage": "Joining"})).Should(BeNumerically(">=", 1))
 
 		Eventually(ctx, func() ([]string, error) {
 			var told []string

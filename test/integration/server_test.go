@@ -83,8 +83,8 @@ var _ = Describe("The config server", func() {
 		for code, pointer := range map[int]ignition.Pointer{http.StatusOK: rotated, http.StatusUnauthorized: old} {
 			Eventually(ctx, func() (int, error) { code, _, err := get(ctx, pointer, pointer.URL); return code, err }).Should(Equal(code))
 		}
-		Expect(managerMetric(ctx, "poolboot_token_events_total", map[string]string{
-			"cluster": t.Namespace + "/" + t.Namespace, "reason": bootstrapv1.EventTokenRotated})()).To(Equal(1.0))
+		Eventually(ctx, managerMetric(ctx, "poolboot_token_events_total", map[string]string{
+			"cluster": t.Namespace + "/" + t.Namespace, "reason": bootstrapv1.EventTokenRotated})).Should(Equal(1.0))
 	})
 
 	It("can read no Secret but those of its own namespace, with the rules that config/ installs", func(ctx SpecContext) {
