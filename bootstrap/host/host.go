@@ -59,12 +59,12 @@ func notReady(format string, args ...any) error {
 	return &NotReadyError{Why: fmt.Sprintf(format, args...)}
 }
 
-// ForMachine returns the host of a Machine. The error is a *NotReadyError while there is none.
+// ForMachine returns the host of a Machine; nil when its infrastructure is not Metal3's, of which nothing is known here. The error is a
+// *NotReadyError while there is none.
 func ForMachine(ctx context.Context, c client.Reader, m *clusterv1.Machine) (*Host, error) {
 	ref := m.Spec.InfrastructureRef
 	if ref.GroupKind() != metal3MachineKind {
-		return nil, fmt.Errorf("infrastructureRef of Machine %s names a %s: only a %s has a host that Poolboot can find",
-			klog.KObj(m), ref.GroupKind(), metal3MachineKind)
+		return nil, nil
 	}
 	metal3Machine, err := readMetal3Machine(ctx, c, types.NamespacedName{Namespace: m.Namespace, Name: ref.Name})
 	if apierrors.IsNotFound(err) {

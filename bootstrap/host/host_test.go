@@ -147,9 +147,6 @@ var _ = Describe("the host behind a Machine", func() {
 			Expect(errors.As(err, &notReady)).To(BeFalse())
 			Expect(err).To(MatchError(ContainSubstring(message)))
 		},
-		Entry("for a Machine on other infrastructure",
-			func() { machine.Spec.InfrastructureRef.Kind = "DockerMachine" },
-			"infrastructureRef of Machine metal/infra-x7k2p names a DockerMachine.infrastructure.cluster.x-k8s.io: only a Metal3Machine"),
 		Entry("when the Metal3 provider is not installed",
 			func() { crd.Name = "somethings.example.com" },
 			"host of Machine metal/infra-x7k2p: failed to get object from ref"),
@@ -158,6 +155,15 @@ var _ = Describe("the host behind a Machine", func() {
 				Expect(unstructured.SetNestedField(metal3Machine.Object, int64(1), "spec", "providerID")).To(Succeed())
 			},
 			"Metal3Machine metal/infra-m3m: .spec.providerID accessor error"),
+	)
+
+	DescribeTable("is nobody's to find on other infrastructure",
+		func(change func()) {
+			change()
+			Expect(host.ForMachine(ctx, reader(), machine)).To(BeNil())
+		},
+		Entry("of another kind", func() { machine.Spec.InfrastructureRef.Kind = "DockerMachine" }),
+		Entry("of another group", func() { machine.Spec.InfrastructureRef.APIGroup = "infrastructure.example.com" }),
 	)
 
 	It("is an error when hosts can't be read", func() {

@@ -13,7 +13,8 @@ import (
 )
 
 // ForConfig returns the host that boots by a PoolbootConfig: its Machine's or, when machine is nil, the BareMetalHost that it names; nil
-// when it names none, because its host enrolled. The errors are those of ForMachine and WithoutMachine.
+// when it is none of Metal3's: it enrolled, or its Machine is another infrastructure provider's. The errors are those of ForMachine and
+// WithoutMachine.
 func ForConfig(ctx context.Context, c client.Reader, config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine) (*Host, error) {
 	switch {
 	case machine != nil:

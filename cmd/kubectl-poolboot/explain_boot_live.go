@@ -135,7 +135,7 @@ func (e *explainBoot) around(ctx context.Context, live client.Reader, s *bootSub
 	}
 	if s.machine != nil {
 		found, err := host.ForMachine(ctx, live, s.machine)
-		if err == nil {
+		if err == nil && found != nil {
 			s.bmh = found.Object
 			s.hardware, _, err = host.Hardware(ctx, live, s.bmh)
 		}

@@ -58,12 +58,22 @@ func (s *scope) nodeName() string {
 	}
 }
 
-// findHost finds the bare metal host that boots. Of one that enrolled nothing is known but its name.
+// findHost finds the bare metal host that boots. Of one that enrolled nothing is known but its name, and of one of another
+// infrastructure provider what its Machine says.
 func (r *Reconciler) findHost(ctx context.Context, s *scope) (err error) {
-	if s.host, err = host.ForConfig(ctx, r.Client, s.config, s.machine); s.host == nil && err == nil {
+	s.host, err = host.ForConfig(ctx, r.Client, s.config, s.machine)
+	switch {
+	case err != nil || s.host != nil:
+		return err
+	case s.machine == nil:
 		s.host = &host.Host{Name: s.config.Spec.Host.NodeName}
+	case s.config.Spec.NodeName == bootstrapv1.NodeNameFromHost:
+		return &failure{reason: bootstrapv1.BootFailedReason, waits: true, err: fmt.Errorf("spec.nodeName is Host, and the infrastructureRef of Machine %s "+
+			"names a %s, of whose host only its provider knows: use nodeName: Machine", s.machine.Name, s.machine.Spec.InfrastructureRef.Kind)}
+	default:
+		s.host = &host.Host{Name: s.machine.Name, ProviderID: s.machine.Spec.ProviderID}
 	}
-	return err
+	return nil
 }
 
 // related is what events are about beside the config; nil without a Machine.

@@ -23,7 +23,7 @@ import (
 // vain. Until one is chosen there is nothing to say.
 func (r *Reconciler) announce(ctx context.Context, s *scope) error {
 	err := r.findHost(ctx, s)
-	if is[*host.NotReadyError](err) && !conditions.Has(s.config, bootstrapv1.BootPreparedCondition) {
+	if is[*host.NotReadyError](err) && !conditions.Has(s.config, bootstrapv1.BootPreparedCondition) || err == nil && s.machine != nil && s.host.Object == nil {
 		return nil
 	}
 	if err == nil {
@@ -92,12 +92,12 @@ func (s *scope) hostLeft(ctx context.Context, c client.Reader) (string, error) {
 	if s.machine == nil || made == nil {
 		return "", nil
 	}
-	is, err := host.ForMachine(ctx, c, s.machine)
+	is, err := host.ForConfig(ctx, c, s.config, s.machine)
 	notReady := (*host.NotReadyError)(nil)
 	switch {
 	case errors.As(err, &notReady):
 		return notReady.Why, nil
-	case err != nil:
+	case err != nil || is == nil:
 		return "", err
 	case is.Name != made.Name:
 		return fmt.Sprintf("BareMetalHost %s has taken the place of %s", is.Name, made.Name), nil

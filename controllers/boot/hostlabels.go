@@ -7,7 +7,6 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -46,11 +45,15 @@ func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]node.HostLabel,
 	return labels, nil
 }
 
-// hostFacts are what is known of the host, its Machine and its Cluster. Of a host without a BareMetalHost it is the name.
+// hostFacts are what is known of the host, its Machine and its Cluster. Of a host that enrolled it is the name, of one of another
+// infrastructure provider nothing.
 func (r *Reconciler) hostFacts(ctx context.Context, s *scope) (hostlabels.Facts, error) {
 	bmh := s.host.Object
 	if bmh == nil {
-		bmh = &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: s.host.Name}}
+		bmh = &bmov1alpha1.BareMetalHost{}
+		if s.machine == nil {
+			bmh.Name = s.host.Name
+		}
 		return hostlabels.NewFacts(bmh, nil, s.machine, s.cluster), nil
 	}
 	hardware, err := r.hardware(ctx, bmh)

@@ -85,7 +85,7 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 }
 
 // findProvisioningHost finds the host behind the Machine once it may boot from the data Secret. Until then there is
-// nothing wrong.
+// nothing wrong. That of another infrastructure provider may at any time.
 func (r *Reconciler) findProvisioningHost(ctx context.Context, s *scope) error {
 	err := r.findHost(ctx, s)
 	if err == nil {
@@ -94,7 +94,7 @@ func (r *Reconciler) findProvisioningHost(ctx context.Context, s *scope) error {
 	if is[*host.NotReadyError](err) {
 		return waiting(err)
 	}
-	if err != nil {
+	if err != nil || s.host.Object == nil {
 		return err
 	}
 	switch s.host.State {

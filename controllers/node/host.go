@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
@@ -16,14 +15,7 @@ func (r *Reconciler) hostOf(ctx context.Context, f facts) (*host.Host, error) {
 	if f.node == nil || f.node.Labels[poolv1.NodeMetal3UUIDLabel] == "" {
 		return nil, nil
 	}
-	var found *host.Host
-	var err error
-	switch alone := f.config.Spec.Host; {
-	case alone != nil && alone.BareMetalHost != "":
-		found, err = host.WithoutMachine(ctx, r.Client, client.ObjectKey{Namespace: f.config.Namespace, Name: alone.BareMetalHost})
-	case f.machine != nil && f.machine.Spec.InfrastructureRef.Kind == "Metal3Machine":
-		found, err = host.ForMachine(ctx, r.Client, f.machine)
-	}
+	found, err := host.ForConfig(ctx, r.Client, f.config, f.machine)
 	if _, none := errors.AsType[*host.NotReadyError](err); none {
 		return nil, nil
 	}

@@ -27,7 +27,7 @@ func (r *Reconciler) keepOnHost(ctx context.Context, f facts, j judgement) error
 	if _, none := errors.AsType[*host.NotReadyError](err); none {
 		return nil
 	}
-	if err != nil {
+	if err != nil || on == nil {
 		return err
 	}
 	kept := host.Retention(f.machine.Spec.ClusterName, j.record.pool)

@@ -30,6 +30,7 @@ const (
 type world struct {
 	client.Client
 	cluster    *clusterv1.Cluster
+	machine    *clusterv1.Machine
 	config     *bootstrapv1.PoolbootConfig
 	host       *bmov1alpha1.BareMetalHost
 	told       *events.FakeRecorder
@@ -41,6 +42,7 @@ func newWorld(ago time.Duration) *world {
 	meta := metav1.ObjectMeta{Namespace: "metal", Name: "rack1-u12"}
 	w := &world{
 		cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: meta.Namespace, Name: "edge"}},
+		machine: &clusterv1.Machine{ObjectMeta: *meta.DeepCopy()},
 		config:  &bootstrapv1.PoolbootConfig{ObjectMeta: *meta.DeepCopy()},
 		host:    &bmov1alpha1.BareMetalHost{ObjectMeta: *meta.DeepCopy()},
 		told:    events.NewFakeRecorder(10),
@@ -60,7 +62,7 @@ func (w *world) start() {
 	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, bootstrapv1.AddToScheme, bmov1alpha1.AddToScheme} {
 		Expect(add(scheme)).To(Succeed())
 	}
-	w.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.cluster, w.config, w.host).
+	w.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.cluster, w.machine, w.config, w.host).
 		WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).Build()
 	w.reconciler = &Reconciler{Client: w.Client, APIReader: w.Client, Recorder: w.told, Life: life}
 }
@@ -125,6 +127,10 @@ var _ = Describe("The token of a host that does not join", func() {
 		}),
 		Entry("while it waits to be rotated", func(w *world) { w.config.Annotations[bootstrapv1.RotateTokenAnnotation] = "" }),
 		Entry("while the Cluster is paused", func(w *world) { w.cluster.Spec.Paused = ptr.To(true) }),
+		Entry("when its Machine is another infrastructure provider's, whose hosts nobody here knows", func(w *world) {
+			w.config.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: w.machine.Name, UID: "u"}}
+			w.machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "BareMachine", Name: "b"}
+		}),
 		Entry("when it was revoked", func(w *world) { w.config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked }),
 		Entry("when it is an enrolment token", func(w *world) { w.config.Annotations[bootstrapv1.EnrolmentAnnotation] = "batch" }),
 	)

@@ -1,0 +1,58 @@
+package boot
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+)
+
+var _ = Describe("A host of another infrastructure provider", func() {
+	var s *setting
+	BeforeEach(func() {
+		s = newSetting()
+		s.machine.Spec.InfrastructureRef.Kind, s.machine.Spec.ProviderID = "BareMachine", "bare://rack1/u12"
+	})
+
+	It("boots into its pool as its Machine says, and is not looked at again before its credential needs more time", func(ctx SpecContext) {
+		w := s.world()
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.writes).To(BeZero(), "nothing is known of it before it asks")
+		Expect(w.ask(ctx)).To(BeZero())
+		node := w.node(ctx)
+		Expect(node.Name).To(Equal(machineName))
+		Expect(node.Spec.ProviderID).To(Equal("bare://rack1/u12"))
+		Expect(node.Labels).To(And(HaveKey(infraLabel), HaveKeyWithValue(poolv1.NodePoolLabel, "infra"), Not(HaveKey(poolv1.NodeMetal3UUIDLabel))))
+		Expect(w.overlays(ctx)).To(HaveLen(1))
+		Expect(w.credentials(ctx)).To(HaveLen(1))
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)))
+		Expect(w.told()).To(ConsistOf(HavePrefix("Normal " + bootstrapv1.EventBootPrepared)))
+	})
+
+	It("finds its Node at once when it boots from its data Secret: nobody tells when it starts", func(ctx SpecContext) {
+		s.inline(time.Now().Add(join.Life))
+		w := s.world()
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)))
+		Expect(w.node(ctx).Labels).To(HaveKey(infraLabel))
+	})
+
+	DescribeTable("waits, and is told why, when something of the host is wanted that only Metal3 tells,",
+		func(ctx SpecContext, change func(), reason, why string) {
+			change()
+			w := s.world()
+			Expect(w.ask(ctx)).To(BeZero(), "there is nothing to try again")
+			Expect(w.nodes(ctx)).To(BeEmpty())
+			Expect(conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(And(
+				HaveField("Reason", reason), HaveField("Message", ContainSubstring(why))))
+		},
+		Entry("its name for the Node", func() { s.config.Spec.NodeName = bootstrapv1.NodeNameFromHost }, bootstrapv1.BootFailedReason, "use nodeName: Machine"),
+		Entry("its name for a label", func() {
+			s.infra.Spec.HostLabels = []poolv1.HostLabel{{Key: "example.com/rack", ValueExpression: "host.name", OnMissing: poolv1.OnMissingBlock}}
+		}, bootstrapv1.HostFactMissingReason, "host.name is missing"),
+	)
+})
