@@ -78,6 +78,24 @@ func isFirstTry(s *scope) bool {
 	return s.config.Spec.ConfigSource.Inline == nil && s.config.Status.Pool != "" && !dataSecretMayStand(s) && (missing == nil || !isTrouble(*missing))
 }
 
+// joined says whether the host's Node was Ready: from then on nobody reads its data Secret.
+func joined(config *bootstrapv1.PoolbootConfig) bool {
+	return config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked
+}
+
+// dataSecretMissed says whether the data Secret on record has to be looked for: something was wrong with it before, or
+// the cache does not have it.
+func (r *Reconciler) dataSecretMissed(ctx context.Context, s *scope) (bool, error) {
+	if joined(s.config) {
+		return false, nil
+	}
+	if is := conditions.Get(s.before, bootstrapv1.DataSecretAvailableCondition); is != nil && isTrouble(*is) {
+		return true, nil
+	}
+	err := r.Secrets.Get(ctx, client.ObjectKey{Namespace: s.config.Namespace, Name: s.config.Status.DataSecretName}, &corev1.Secret{})
+	return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+}
+
 // ensureDataSecret takes over the data Secret that stands, or makes it. A host may hold what is in it, so it is
 // only ever created, and changed when somebody asks for that (rotateToken): after a crash between any two writes the token is read back, never
 // made anew.
@@ -94,8 +112,11 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 		}
 	}
 	switch {
-	case s.machine != nil && s.machine.Spec.Bootstrap.DataSecretName != nil:
-		conditions.Set(s.config, lostDataSecret(s))
+	case joined(s.config):
+		recordDataSecret(s.config, key.Name)
+		return ctrl.Result{}, nil
+	case dataSecretMayStand(s):
+		conditions.Set(s.config, lostDataSecret(s.config))
 		return ctrl.Result{}, nil
 	case obstacle != nil:
 		conditions.Set(s.config, *obstacle)
@@ -186,7 +207,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret)
 		marks, err := readPointer(s.config, secret)
 		if err != nil {
 			conditions.Set(s.config, dataSecretMissing(bootstrapv1.DataSecretFailedReason,
-				"Secret %s does not hold what was put into it (%s): delete the Machine, its replacement gets a new one", secret.Name, err))
+				"Secret %s does not hold what was put into it (%s): %s", secret.Name, err, cure(s.config)))
 			return ctrl.Result{}, nil
 		}
 		if err := r.mark(ctx, s, marks); err != nil {
@@ -204,7 +225,7 @@ func recordDataSecret(config *bootstrapv1.PoolbootConfig, name string) {
 		Type:    bootstrapv1.DataSecretAvailableCondition,
 		Status:  metav1.ConditionTrue,
 		Reason:  bootstrapv1.DataSecretCreatedReason,
-		Message: fmt.Sprintf("Secret %s holds the bootstrap data", name),
+		Message: fmt.Sprintf("Secret %s was made with the bootstrap data", name),
 	})
 }
 
@@ -219,6 +240,9 @@ func readPointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (map
 	if err != nil {
 		return nil, err
 	}
+	if recorded := recordedHash(config); recorded != "" && recorded != tokenHash(pointer.Token) && !joined(config) && !wantsRotation(config) {
+		return nil, errors.New("its token is not the one on record, and the host would be refused")
+	}
 	marks := map[string]string{}
 	for annotation, value := range map[string]string{
 		bootstrapv1.PointerIDAnnotation: id,
@@ -231,10 +255,16 @@ func readPointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (map
 	return marks, nil
 }
 
-// lostDataSecret is about a Machine that has a data Secret on record which does not exist.
-func lostDataSecret(s *scope) metav1.Condition {
-	name := *s.machine.Spec.Bootstrap.DataSecretName
-	return dataSecretMissing(bootstrapv1.DataSecretFailedReason,
-		"Secret %s, which Machine %s names as its bootstrap data, does not exist: restore it or delete the Machine, its replacement gets a new one",
-		name, s.machine.Name)
+// lostDataSecret is about a data Secret that was made and does not exist. A host may hold what was in it, and another one would have
+// another token: so none is made.
+func lostDataSecret(config *bootstrapv1.PoolbootConfig) metav1.Condition {
+	return dataSecretMissing(bootstrapv1.DataSecretFailedReason, "Secret %s, which held the bootstrap data, does not exist: %s", config.Name, cure(config))
+}
+
+// cure is what helps a host whose data Secret is not the one that was made.
+func cure(config *bootstrapv1.PoolbootConfig) string {
+	if config.Spec.Host != nil {
+		return "restore it, or delete this PoolbootConfig, the host's next one gets a new one"
+	}
+	return "restore it, or delete the Machine, its replacement gets a new one"
 }

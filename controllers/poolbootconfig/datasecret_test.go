@@ -177,6 +177,81 @@ var _ = Describe("The data Secret", func() {
 		Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
 	})
 
+	Describe("that somebody deleted before its host has joined", func() {
+		lose := func(s *site) *bootstrapv1.PoolbootConfig {
+			GinkgoHelper()
+			Expect(s.Delete(ctx, s.secretAfter(ctx))).To(Succeed())
+			s.told()
+			return s.settle(ctx)
+		}
+		available := func(config *bootstrapv1.PoolbootConfig) *metav1.Condition {
+			return conditions.Get(config, bootstrapv1.DataSecretAvailableCondition)
+		}
+		expectLost := func(s *site, config *bootstrapv1.PoolbootConfig, cure string) {
+			GinkgoHelper()
+			Expect(available(config)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.DataSecretFailedReason),
+				HaveField("Message", And(ContainSubstring("Secret "+machineName), ContainSubstring(cure)))))
+			Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.DataSecretFailedReason))
+			Expect(config.Status.DataSecretName).To(Equal(machineName), "the Machine has it for good")
+			Expect(s.told()).To(ConsistOf(HavePrefix("Warning " + bootstrapv1.DataSecretFailedReason)))
+			Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed(), "another one would have another token than a host may hold")
+			s.settle(ctx)
+			Expect(s.told()).To(BeEmpty(), "it is told once")
+		}
+		It("is told, not made anew, and all is well when it is put back", func() {
+			s := usual()
+			secret := s.secretAfter(ctx)
+			expectLost(s, lose(s), "delete the Machine")
+			secret.ResourceVersion = ""
+			Expect(s.Create(ctx, secret)).To(Succeed())
+			Expect(s.reconciler.configOfDataSecret(ctx, secret)).To(HaveLen(1), "its watch brings the config")
+			Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
+		})
+
+		It("is told of a host without a Machine, also when the status was lost with it", func() {
+			s := newSite(newCluster(), newConfig(withoutMachine), newPool("worker"), newPool("infra"))
+			expectLost(s, lose(s), "delete this PoolbootConfig")
+			config := newConfig()
+			Expect(s.Get(ctx, key, config)).To(Succeed())
+			config.Status = bootstrapv1.PoolbootConfigStatus{}
+			Expect(s.Status().Update(ctx, config)).To(Succeed())
+			Expect(available(s.settle(ctx)).Status).To(Equal(metav1.ConditionFalse))
+			Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
+		})
+
+		It("is not taken for the one that was lost when it has another token", func() {
+			s := usual()
+			secret := s.secretAfter(ctx)
+			lose(s)
+			value, err := ignition.Pointer{URL: serverURL + "/config/infra/machine-uid", Token: newToken()}.Marshal()
+			Expect(err).NotTo(HaveOccurred())
+			secret.ResourceVersion, secret.Data[valueKey] = "", value
+			Expect(s.Create(ctx, secret)).To(Succeed())
+			Expect(available(s.settle(ctx))).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("not the one on record"))))
+		})
+
+		It("is looked for by the API server when only the cache does not have it", func() {
+			s := usual()
+			s.settle(ctx)
+			s.reconciler.Secrets = newSite().Client
+			Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
+			Expect(s.reads).To(Equal(1))
+		})
+
+		It("is missed by nobody when the host has joined", func() {
+			s := usual()
+			config := s.settle(ctx)
+			config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+			Expect(s.Update(ctx, config)).To(Succeed())
+			Expect(s.reconciler.configOfDataSecret(ctx, s.secret(ctx))).To(BeEmpty())
+			Expect(conditions.IsTrue(lose(s), clusterv1.ReadyCondition)).To(BeTrue())
+			config = s.settle(ctx)
+			config.Status = bootstrapv1.PoolbootConfigStatus{} // as after a move without it
+			Expect(s.Status().Update(ctx, config)).To(Succeed())
+			Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
+		})
+	})
+
 	It("is not taken from somebody else, who is named", func() {
 		foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machineName}}
 		s := newSite(newCluster(), newMachine(nil), newConfig(), newPool("worker"), foreign)

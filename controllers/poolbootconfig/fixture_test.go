@@ -81,6 +81,7 @@ func newSite(objects ...client.Object) *site {
 				return c.Get(ctx, key, o, opts...)
 			},
 		}),
+		Secrets:          s.Client,
 		ClusterCache:     &connection{ClusterCache: clustercache.NewFakeClusterCache(s.workload, client.ObjectKey{Namespace: namespace, Name: clusterName}), site: s},
 		Recorder:         s.events,
 		ServerURL:        serverURL,

@@ -39,7 +39,7 @@ const conflictRetry = 200 * time.Millisecond
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools;machineconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconciler reconciles PoolbootConfigs.
@@ -48,6 +48,9 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads live: the data Secret, whose token must never be made twice.
 	APIReader client.Reader
+	// Secrets reads from a cache which data Secrets stand; left nil, SetupWithManager sets the manager's, which has those with the label of
+	// a Cluster, without data.
+	Secrets client.Reader
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
 	// Recorder takes events; left nil, SetupWithManager sets the manager's.
@@ -142,8 +145,14 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 		return ctrl.Result{}, nil
 	}
 	if dataSecretStands(s.config) {
-		recordDataSecret(s.config, s.config.Status.DataSecretName)
-		return ctrl.Result{}, nil
+		missing, err := r.dataSecretMissed(ctx, s)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if !missing {
+			recordDataSecret(s.config, s.config.Status.DataSecretName)
+			return ctrl.Result{}, nil
+		}
 	}
 	return r.ensureDataSecret(ctx, s, obstacle)
 }
@@ -198,7 +207,7 @@ func (r *Reconciler) event(config *bootstrapv1.PoolbootConfig, kind, reason, act
 
 // tell says by events what is new in the status: which pool was decided, and what this controller finds wrong.
 func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
-	passed := !conditions.IsTrue(before, bootstrapv1.DataSecretAvailableCondition) && conditions.IsTrue(after, bootstrapv1.DataSecretAvailableCondition)
+	passed := before.Status.DataSecretName == "" && !conditions.IsTrue(before, bootstrapv1.DataSecretAvailableCondition) && conditions.IsTrue(after, bootstrapv1.DataSecretAvailableCondition)
 	if passed {
 		metrics.Passed(after, timeline.Pending)
 	}

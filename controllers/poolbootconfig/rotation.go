@@ -3,7 +3,6 @@ package poolbootconfig
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,8 +41,7 @@ func (r *Reconciler) rotateToken(ctx context.Context, s *scope) error {
 	if err != nil {
 		return r.refuseRotation(ctx, s, fmt.Sprintf("Secret %s does not hold what was put into it (%s)", s.config.Name, err))
 	}
-	recorded := strings.TrimPrefix(s.config.Annotations[bootstrapv1.TokenHashAnnotation], bootstrapv1.TokenExpiredPrefix)
-	if tokenHash(pointer.Token) == recorded {
+	if tokenHash(pointer.Token) == recordedHash(s.config) {
 		if pointer, err = r.newPointer(s, s.config.Annotations[bootstrapv1.PointerIDAnnotation]); err != nil {
 			return err
 		}
@@ -72,7 +70,7 @@ func notRotatable(config *bootstrapv1.PoolbootConfig) string {
 		return "the host came with an enrolment token: make a new one"
 	case config.Spec.ConfigSource.Inline != nil:
 		return "an inline data Secret has no token: delete the Machine, its replacement gets a new join credential"
-	case config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked:
+	case joined(config):
 		return "the token is dead since the Node was Ready: to boot the host anew, replace its Machine"
 	}
 	return ""

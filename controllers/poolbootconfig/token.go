@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"strings"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
 // newToken returns 256 random bits as the bearer token of one host.
@@ -21,6 +24,11 @@ func newToken() string {
 func tokenHash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
+}
+
+// recordedHash is the hash of a config's token, whether that has expired or not; "" while none is on record.
+func recordedHash(config *bootstrapv1.PoolbootConfig) string {
+	return strings.TrimPrefix(config.Annotations[bootstrapv1.TokenHashAnnotation], bootstrapv1.TokenExpiredPrefix)
 }
 
 // pointerURL is where a host asks for its configuration. The role in it is for people to read.

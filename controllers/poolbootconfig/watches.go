@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 
+	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -27,6 +29,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("poolbootconfig-controller")
 	}
+	if r.Secrets == nil {
+		r.Secrets = mgr.GetCache()
+	}
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "poolbootconfig")
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("poolbootconfig").
@@ -39,9 +44,22 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 				predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))).
 		Watches(&poolv1.MachineConfigPool{}, r.configsOf(workload.ClusterOfPool, notBooted),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.configOfDataSecret)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("poolbootconfig", r.mapTo(clusterOf, waitsForConnection))).
 		WithOptions(turns.Share(options, turns.OfConfig(r.Client))).
 		Complete(r)
+}
+
+// configOfDataSecret sends the config of a data Secret that has come, changed or gone since it was on record, as long as its host may need it.
+func (r *Reconciler) configOfDataSecret(ctx context.Context, secret client.Object) []ctrl.Request {
+	config, key := &bootstrapv1.PoolbootConfig{}, client.ObjectKeyFromObject(secret)
+	if err := r.Client.Get(ctx, key, config); err != nil || joined(config) {
+		return nil
+	}
+	if is := conditions.Get(config, bootstrapv1.DataSecretAvailableCondition); !dataSecretStands(config) && (is == nil || !isTrouble(*is)) {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: key}}
 }
 
 // mapTo sends those configs of the cluster behind an object that the object concerns.

@@ -222,14 +222,10 @@ var _ = Describe("A host that Metal3", func() {
 		}))))
 		Expect(strconv.ParseUint(seen.ResourceVersion, 10, 64)).To(BeNumerically(">", made), "the first word of it comes after it")
 
-		By("making no other one while it is not there: Metal3 may have read it")
+		By("making no other one while it is not there, for Metal3 may have read it, and telling that it is not")
 		Expect(lab.ManagementClient.Delete(ctx, secret.DeepCopy())).To(Succeed())
-		t.AddHosts(ctx, 1)
-		bmh := hostAt(t, t.HostName(0))
-		Eventually(ctx, func() (string, error) {
-			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(bmh), bmh)
-			return bmh.Status.ErrorMessage, err
-		}).Should(ContainSubstring("not found"), "Metal3 reads user data and finds none")
+		Eventually(ctx, t.Condition(config, bootstrapv1.DataSecretAvailableCondition)).Should(And(HavePrefix("False DataSecretFailed"), ContainSubstring("restore it")))
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("False DataSecretFailed"), "Metal3 takes no host for it then")
 		Expect(lab.Manager.Kill()).To(Succeed())
 		Expect(lab.Manager.Start(context.WithoutCancel(ctx))).To(Succeed())
 		Consistently(ctx, func() error {
@@ -240,8 +236,10 @@ var _ = Describe("A host that Metal3", func() {
 		By("booting with the one that is put back")
 		restored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secret.Name, Labels: secret.Labels, OwnerReferences: secret.OwnerReferences}, Type: secret.Type, Data: secret.Data}
 		t.Create(ctx, restored)
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		t.AddHosts(ctx, 1)
 		asking(ctx, t, config)
-		expectOn(ctx, t, config, bmh.Name)
+		expectOn(ctx, t, config, t.HostName(0))
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(restored), secret)).To(Succeed())
 		Expect(secret.ResourceVersion).To(Equal(restored.ResourceVersion), "nobody wrote to it")
 	})

@@ -63,7 +63,7 @@ const (
 
 // Condition types of a PoolbootConfig.
 const (
-	// DataSecretAvailableCondition is true once the bootstrap Secret stands.
+	// DataSecretAvailableCondition is true once the bootstrap Secret stands; false again when it was lost before the host has joined.
 	DataSecretAvailableCondition = "DataSecretAvailable"
 	// PoolDecidedCondition is true when it is clear which pool the Machine belongs to.
 	PoolDecidedCondition = "PoolDecided"
