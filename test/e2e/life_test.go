@@ -70,15 +70,12 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 	It("is closed to Pods until all its labels stand, also when Cluster API takes its own taint away first", func(ctx SpecContext) {
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
-		before, node := t.Node(ctx, edge), &corev1.Node{}
+		before := t.Node(ctx, edge)
 		DeferCleanup(revive)
 		kill(lab.Manager)
 		Expect(lab.WorkloadClient.Delete(ctx, before.DeepCopy())).To(Succeed())
 		Expect(lab.Hardware.Host(edge.Status.Host.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
-		Eventually(ctx, func() bool {
-			err := lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(before), node)
-			return err == nil && site.Ready(node) && !tainted(node, clusterv1.NodeUninitializedTaint.Key)
-		}).Should(BeTrue(), "Cluster API has had its turn")
+		node := withoutManager(ctx, before)
 		Expect(node.Labels).To(And(HaveKeyWithValue(tierLabel, "gold"), HaveKeyWithValue(poolv1.NodePoolLabel, "edge"), Not(HaveKey(edgeRole))), "the kubelet's flags alone")
 		Expect(unassigned(node)).To(BeTrue())
 		start(ctx, lab.Manager)
@@ -187,15 +184,26 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 // expectClosedOutside holds every version of a Node to this: open to Pods only in its pool, with all that it has there.
 func expectClosedOutside(history *site.NodeHistory, node *corev1.Node, role string, pools []poolv1.MachineConfigPool) {
 	GinkgoHelper()
-	open := 0
-	for _, version := range history.Of(node.Name) {
-		if version.Node.UID == node.UID && !unassigned(version.Node) {
-			open++
-			Expect(site.Judge([]site.NodeVersion{version}, role, pools).Outside).To(BeZero(), "open to Pods only in its pool")
-			Expect(version.Node.Labels).To(And(HaveKeyWithValue(poolv1.NodePoolLabel, role), HaveKey(poolv1.NodeMetal3UUIDLabel)))
-		}
+	open := func() []site.NodeVersion {
+		return slices.DeleteFunc(history.Of(node.Name), func(v site.NodeVersion) bool { return v.Node.UID != node.UID || unassigned(v.Node) })
 	}
-	Expect(open).NotTo(BeZero())
+	Eventually(open).ShouldNot(BeEmpty())
+	for _, version := range open() {
+		Expect(site.Judge([]site.NodeVersion{version}, role, pools).Outside).To(BeZero(), "open to Pods only in its pool")
+		Expect(version.Node.Labels).To(And(HaveKeyWithValue(poolv1.NodePoolLabel, role), HaveKey(poolv1.NodeMetal3UUIDLabel)))
+	}
+}
+
+// withoutManager waits for the Node that registers anew under the name of one that was deleted, until Cluster API has had its turn, and
+// Poolboot, whose manager does not run, has not.
+func withoutManager(ctx context.Context, before *corev1.Node) *corev1.Node {
+	GinkgoHelper()
+	node := &corev1.Node{}
+	Eventually(ctx, func() bool {
+		err := lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(before), node)
+		return err == nil && node.UID != before.UID && site.Ready(node) && !tainted(node, clusterv1.NodeUninitializedTaint.Key)
+	}).Should(BeTrue())
+	return node
 }
 
 // anew deletes the Node of a config, starts its host again and waits until another Node of the name is open to Pods.

@@ -98,7 +98,12 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 			Expect(lab.WorkloadClient.Delete(ctx, before.DeepCopy())).To(Succeed())
 			Consistently(ctx, func() error { return lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(before), &corev1.Node{}) }).
 				Should(Satisfy(apierrors.IsNotFound), "its Pods are cleared away only while it is gone")
+			DeferCleanup(revive)
+			kill(lab.Manager)
 		}, func() {
+			anew := withoutManager(ctx, before)
+			Expect(anew.Labels).NotTo(Or(HaveKey(edgeRole), HaveKey(storageRole)))
+			Expect(unassigned(anew)).To(BeTrue(), "closed to Pods, although Cluster API was first")
 			Eventually(ctx, func() error {
 				node := &corev1.Node{}
 				if err := lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(before), node); err != nil {
@@ -108,7 +113,12 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 				node.Labels = merged(node.Labels, before.Labels)
 				return lab.WorkloadClient.Update(ctx, node)
 			}).Should(Succeed())
+			start(ctx, lab.Manager)
 		})
+		Eventually(ctx, func() (string, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
+			return config.Status.Node.UID, err
+		}).ShouldNot(BeEquivalentTo(before.UID))
 		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
 		node := t.Node(ctx, config)
 		Expect(node.UID).NotTo(Equal(before.UID))
@@ -137,6 +147,7 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 		Eventually(ctx, eventsOf(ctx, config, bootstrapv1.EventPoolChanged)).Should(ConsistOf(And(ContainSubstring(old.Status.Host.Name), ContainSubstring("storage"))))
 		verdict := site.Judge(history.Of(config.Status.Node.Name), "storage", pools(ctx, t))
 		Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
+		expectClosedOutside(history, t.Node(ctx, config), "storage", pools(ctx, t))
 		Expect(traces(ctx, t, old)()).To(ConsistOf("PoolbootConfig " + config.Name))
 	}, SpecTimeout(3*time.Minute))
 })

@@ -56,6 +56,11 @@ var _ = Describe("Labels out of facts of a host", func() {
 		Eventually(ctx, func() []int { return hosts.of(key(t)).answered() }).Should(ContainElement(http.StatusServiceUnavailable))
 		Expect(hosts.of(key(t)).answered()).To(HaveEach(http.StatusServiceUnavailable))
 		Expect(nodeOf(ctx, t, config)).To(Satisfy(apierrors.IsNotFound))
+		shell := &terminal{dir: GinkgoT().TempDir()}
+		Expect(shell.run(ctx, "kubectl poolboot explain host "+t.HostName(0)+" -n "+t.Namespace)).To(And(
+			MatchRegexp(`example.com/rack +<none> +Blocked .*host.labels\["rack"\] is missing`), MatchRegexp(`example.com/class +large +Set .*memoryMebibytes`),
+			MatchRegexp(`example.com/who +\S+ +Set +PoolbootConfig`)))
+		Expect(shell.code).To(Equal(2))
 
 		bmh := &bmov1alpha1.BareMetalHost{}
 		Expect(lab.ManagementClient.Get(ctx, key(t), bmh)).To(Succeed())
