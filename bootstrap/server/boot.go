@@ -104,10 +104,9 @@ func (s *Server) waitForBoot(ctx context.Context, record *Record, to route) (boo
 	}()
 	held, release := context.WithTimeout(ctx, s.opts.Wait)
 	defer release()
-	if err := s.recording.request(held, *record); err != nil {
+	if err := s.request(held, record); err != nil {
 		result = "error"
-		s.opts.Metrics.recordErrors.Inc()
-		return boot{}, unavailable(fmt.Errorf("recording the boot request of PoolbootConfig %s: %w", record.NamespacedName, err))
+		return boot{}, err
 	}
 	for {
 		select {
@@ -131,6 +130,15 @@ func (s *Server) waitForBoot(ctx context.Context, record *Record, to route) (boo
 			return boot{}, notReady("not ready yet: %s. Try again", missing)
 		}
 	}
+}
+
+// request records that a host asked for what does not stand.
+func (s *Server) request(ctx context.Context, record *Record) error {
+	if err := s.recording.request(ctx, *record); err != nil {
+		s.opts.Metrics.recordErrors.Inc()
+		return unavailable(fmt.Errorf("recording the boot request of PoolbootConfig %s: %w", record.NamespacedName, err))
+	}
+	return nil
 }
 
 // recordNow returns a host's record as it is now. When it is gone, or has another token, the host is told so when it asks again.

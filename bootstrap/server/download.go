@@ -44,49 +44,64 @@ func (s *Server) waitForRendered(ctx context.Context, record *Record, name types
 	defer changed.end()
 	held, release := context.WithTimeout(ctx, s.opts.Wait)
 	defer release()
-	for {
+	for requested := false; ; {
 		pool, missing, err := s.lookForAllowed(ctx, record, name, version, changed)
 		if pool != nil || err != nil {
 			return pool, err
 		}
+		// A host that has its configuration asks for no more than this: without a request nobody would make the overlay anew.
+		if missing == lacksOverlay && !requested {
+			if err := s.request(held, record); err != nil {
+				return nil, err
+			}
+			requested = true
+		}
 		select {
 		case <-changed.changed:
 		case <-held.Done():
-			return nil, missing(name)
+			return nil, missing.refusal(name)
 		}
 	}
 }
 
-// Why a machine does not get a rendered config, if nothing changes.
-func noOverlay(types.NamespacedName) *refusal {
-	return notReady("the machine's overlay is not made: ask for its configuration first")
-}
+// lack is what is missing for a machine to get a rendered config.
+type lack int
 
-func notThere(name types.NamespacedName) *refusal {
-	return notReady("rendered MachineConfig %s is not there yet. Try again", name)
-}
+const (
+	lacksNothing lack = iota
+	lacksOverlay
+	lacksPermission
+	lacksRendered
+)
 
-func notAllowed(name types.NamespacedName) *refusal {
-	return &refusal{
-		code: http.StatusForbidden, Word: "Forbidden",
-		Message: fmt.Sprintf("rendered MachineConfig %s is not the one that this machine is to boot with: start again from the URL in its user data", name),
+// refusal is what a machine is told about a rendered config if nothing changes.
+func (l lack) refusal(name types.NamespacedName) *refusal {
+	switch l {
+	case lacksOverlay:
+		return notReady("the machine's overlay is not made. Try again")
+	case lacksPermission:
+		return &refusal{
+			code: http.StatusForbidden, Word: "Forbidden",
+			Message: fmt.Sprintf("rendered MachineConfig %s is not the one that this machine is to boot with: start again from the URL in its user data", name),
+		}
+	default:
+		return notReady("rendered MachineConfig %s is not there yet. Try again", name)
 	}
 }
 
-// lookForAllowed returns the bytes of a rendered config if the machine's overlay names it, or what makes the refusal that is due
-// if nothing changes.
-func (s *Server) lookForAllowed(ctx context.Context, record *Record, name types.NamespacedName, version string, changed *subscription) (pool *PoolBytes, missing func(types.NamespacedName) *refusal, err error) {
+// lookForAllowed returns the bytes of a rendered config if the machine's overlay names it, or what is missing.
+func (s *Server) lookForAllowed(ctx context.Context, record *Record, name types.NamespacedName, version string, changed *subscription) (*PoolBytes, lack, error) {
 	changed.to(object{overlay: record.UID})
 	overlay, err := s.opts.Overlays.Get(ctx, record.UID)
 	if err != nil {
-		return nil, nil, unavailable(fmt.Errorf("finding the overlay of PoolbootConfig %s: %w", record.NamespacedName, err))
+		return nil, lacksNothing, unavailable(fmt.Errorf("finding the overlay of PoolbootConfig %s: %w", record.NamespacedName, err))
 	}
 	if overlay == nil {
-		return nil, noOverlay, nil
+		return nil, lacksOverlay, nil
 	}
 	if name.Namespace != record.Namespace || name.Name != overlay.Configuration {
-		return nil, notAllowed, nil
+		return nil, lacksPermission, nil
 	}
-	pool, err = s.lookForRendered(ctx, name, version, changed)
-	return pool, notThere, err
+	pool, err := s.lookForRendered(ctx, name, version, changed)
+	return pool, lacksRendered, err
 }

@@ -46,6 +46,18 @@ var _ = Describe("A pool's configuration", func() {
 		Expect(again.StatusCode).To(Equal(http.StatusNotModified))
 	})
 
+	It("is given also when the machine's overlay went since the host was told of it: the overlay is asked for anew", func() {
+		w.set(func() { delete(w.overlays, "machine-0") })
+		s := serve(w, long)
+		w.onRequest = func() {
+			w.addOverlay("machine-0", mine, life)
+			s.handler.OverlayChanged("machine-0")
+		}
+		response, body := s.get(path("default", mine), token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+		Expect(w.requests()).To(Equal(1))
+	})
+
 	It("comes whole or not at all, also for who asks for parts of it", func() {
 		s := serve(w, long)
 		whole, all := s.get(path("default", mine), token)
