@@ -61,6 +61,12 @@ func traces(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootC
 		for _, s := range append(overlays(ctx, config), joinTokens(ctx, config)...) {
 			found = append(found, "Secret "+s.Name)
 		}
+		data := &corev1.Secret{}
+		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), data)
+		ExpectWithOffset(1, client.IgnoreNotFound(err)).To(Succeed())
+		if err == nil && !metav1.IsControlledBy(data, config) { // else Kubernetes' garbage collector takes it, which does not run here
+			found = append(found, "Secret "+data.Name)
+		}
 		for _, n := range nodes(ctx, config) {
 			found = append(found, "Node "+n.Name)
 		}

@@ -123,7 +123,7 @@ var _ = Describe("A Machine that boots", func() {
 })
 
 var _ = Describe("A MachineDeployment that is scaled", func() {
-	It("gets what it needs for every Machine, and leaves nothing behind for one that goes before its kubelet came", func(ctx SpecContext) {
+	It("gets what it needs for every Machine, and leaves nothing behind for one that goes before its kubelet came, or before that was Ready", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 2)
 		deployment := t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		asking(ctx, t, t.Config(ctx, "infra"))
@@ -133,6 +133,10 @@ var _ = Describe("A MachineDeployment that is scaled", func() {
 		for i := range configs {
 			asking(ctx, t, &configs[i])
 		}
+		came := t.Node(ctx, &configs[1])
+		before := came.DeepCopy()
+		came.Status.NodeInfo.KubeletVersion = "v1.36.3"
+		Expect(lab.WorkloadClient.Status().Patch(ctx, came, client.MergeFrom(before))).To(Succeed())
 
 		t.Scale(ctx, deployment, 0)
 		for _, config := range configs {
