@@ -24,7 +24,7 @@ const stormSizes = "STORM"
 const defaultStorm = "50"
 
 // stormTimeout is how long one storm may take.
-const stormTimeout = time.Hour
+const stormTimeout = 2 * time.Hour
 
 // BenchmarkStorm boots more and more hosts of one MachineDeployment, each number on a site of its own, by Poolboot and, as
 // the peer, by Cluster API's kubeadm bootstrap provider with Cluster API's own label sync. All hosts are switched on in the
