@@ -23,16 +23,17 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
@@ -61,6 +62,7 @@ const (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch
 // +kubebuilder:rbac:groups=metal3.io,resources=hardwaredata,verbs=list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconciler decides certificate signing requests of workload clusters. Besides the manager's own rights it needs, in the
@@ -106,13 +108,18 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named("certificate").
 		For(&bootstrapv1.PoolbootConfig{}).
-		Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, bmh client.Object) []ctrl.Request {
-			return workload.ConfigOfHost(ctx, r.Client, bmh)
-		}), builder.WithPredicates(addressesMayChange())).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("certificate", r.configsOf)).
 		WithOptions(turns.Share(options, turns.OfConfig(r.Client))).
 		Build(r)
-	return err
+	if err != nil {
+		return err
+	}
+	return served.Once(mgr, "certificate", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error {
+		return r.controller.Watch(source.Kind[client.Object](mgr.GetCache(), &bmov1alpha1.BareMetalHost{},
+			handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, bmh client.Object) []ctrl.Request {
+				return workload.ConfigOfHost(ctx, r.Client, bmh)
+			}), addressesMayChange()))
+	})
 }
 
 func (r *Reconciler) configsOf(ctx context.Context, cluster client.Object) []ctrl.Request {
