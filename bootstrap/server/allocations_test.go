@@ -9,6 +9,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ var _ = Describe("A request", func() {
 		w.set(func() { // as it is from the second request on
 			w.records[pointerID][0].PreparedTime = time.Now().Add(-time.Minute)
 			w.records[pointerID][0].ServedTime = time.Now()
+			w.records[pointerID][0].Addresses = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 		})
 	})
 

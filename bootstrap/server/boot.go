@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -30,6 +31,7 @@ func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http
 	if err != nil {
 		return err
 	}
+	s.came(ctx, ready.record, to.from)
 	overlay, err := ready.overlay.Packed.For(to.version)
 	if err != nil {
 		return s.unreadable(record, err)
@@ -104,7 +106,7 @@ func (s *Server) waitForBoot(ctx context.Context, record *Record, to route) (boo
 	}()
 	held, release := context.WithTimeout(ctx, s.opts.Wait)
 	defer release()
-	if err := s.request(held, record); err != nil {
+	if err := s.request(held, record, to.from); err != nil {
 		result = "error"
 		return boot{}, err
 	}
@@ -132,12 +134,13 @@ func (s *Server) waitForBoot(ctx context.Context, record *Record, to route) (boo
 	}
 }
 
-// request records that a host asked for what does not stand.
-func (s *Server) request(ctx context.Context, record *Record) error {
-	if err := s.recording.request(ctx, *record); err != nil {
+// request records that a host asked for what does not stand, and from where.
+func (s *Server) request(ctx context.Context, record *Record, from netip.Addr) error {
+	if err := s.recording.request(ctx, *record, from); err != nil {
 		s.opts.Metrics.recordErrors.Inc()
 		return unavailable(fmt.Errorf("recording the boot request of PoolbootConfig %s: %w", record.NamespacedName, err))
 	}
+	s.came(ctx, record, from)
 	return nil
 }
 

@@ -14,7 +14,8 @@ import (
 // The answer to /config may have come from another replica that saw a change first, so what does not fit yet is waited
 // for before it is refused.
 func (s *Server) serveRendered(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, to route) error {
-	pool, err := s.waitForRendered(ctx, record, types.NamespacedName{Namespace: to.namespace, Name: to.name}, to.version)
+	pool, err := s.waitForRendered(ctx, record, to)
+	s.came(ctx, record, to.from)
 	if err != nil {
 		return err
 	}
@@ -36,8 +37,9 @@ func (s *Server) serveRendered(ctx context.Context, w http.ResponseWriter, r *ht
 	return err
 }
 
-func (s *Server) waitForRendered(ctx context.Context, record *Record, name types.NamespacedName, version string) (*PoolBytes, error) {
-	if pool, _, err := s.lookForAllowed(ctx, record, name, version, nil); pool != nil || err != nil {
+func (s *Server) waitForRendered(ctx context.Context, record *Record, to route) (*PoolBytes, error) {
+	name := types.NamespacedName{Namespace: to.namespace, Name: to.name}
+	if pool, _, err := s.lookForAllowed(ctx, record, name, to.version, nil); pool != nil || err != nil {
 		return pool, err
 	}
 	changed := s.changes.subscribe()
@@ -45,13 +47,13 @@ func (s *Server) waitForRendered(ctx context.Context, record *Record, name types
 	held, release := context.WithTimeout(ctx, s.opts.Wait)
 	defer release()
 	for requested := false; ; {
-		pool, missing, err := s.lookForAllowed(ctx, record, name, version, changed)
+		pool, missing, err := s.lookForAllowed(ctx, record, name, to.version, changed)
 		if pool != nil || err != nil {
 			return pool, err
 		}
 		// A host that has its configuration asks for no more than this: without a request nobody would make the overlay anew.
 		if missing == lacksOverlay && !requested {
-			if err := s.request(held, record); err != nil {
+			if err := s.request(held, record, to.from); err != nil {
 				return nil, err
 			}
 			requested = true

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -28,7 +27,7 @@ func (s *Server) serveEnrolled(ctx context.Context, w *answer, r *http.Request, 
 		return err
 	}
 	asks := asking{
-		name: to.name, address: addressOf(r), tokenSHA256: enrol.Hash(token),
+		name: to.name, address: addressOf(r).String(), tokenSHA256: enrol.Hash(token),
 		pointerID: enrol.PointerID(enrolment.Namespace, enrolment.Name, to.name),
 	}
 	record, err := s.waitForAdmission(ctx, *enrolment, asks, token)
@@ -42,14 +41,6 @@ func (s *Server) serveEnrolled(ctx context.Context, w *answer, r *http.Request, 
 
 // asking is a host that wants to be admitted.
 type asking struct{ name, address, tokenSHA256, pointerID string }
-
-func addressOf(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
-}
 
 // enrolmentFor finds the enrolment that a token belongs to, and makes sure that it admits what is asked for.
 func (s *Server) enrolmentFor(ctx context.Context, token string, to route) (*Enrolment, error) {

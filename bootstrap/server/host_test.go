@@ -108,6 +108,12 @@ func (s *site) ask(method, target, bearer string) (reply, []byte) {
 // askWith is ask with more headers.
 func (s *site) askWith(method, target, bearer string, header http.Header) (reply, []byte) {
 	GinkgoHelper()
+	return s.askBy(s.Client(), method, target, bearer, header)
+}
+
+// askBy is askWith by a client of the caller's.
+func (s *site) askBy(asker *http.Client, method, target, bearer string, header http.Header) (reply, []byte) {
+	GinkgoHelper()
 	if !strings.HasPrefix(target, "https://") {
 		target = s.URL + target
 	}
@@ -118,7 +124,7 @@ func (s *site) askWith(method, target, bearer string, header http.Header) (reply
 	if bearer != "" {
 		request.Header.Set("Authorization", "Bearer "+bearer)
 	}
-	response, err := s.Client().Do(request)
+	response, err := asker.Do(request)
 	Expect(err).NotTo(HaveOccurred())
 	body, err := io.ReadAll(response.Body)
 	Expect(err).NotTo(HaveOccurred())

@@ -22,6 +22,7 @@ type Metrics struct {
 	renderedBytes prometheus.Gauge         // rendered_cached_bytes: compressed rendered configs kept ready
 	connections   prometheus.Gauge         // connections: open ones
 	dropped       prometheus.Counter       // connections_dropped_total: those that showed no token and were closed to make room
+	elsewhere     *prometheus.CounterVec   // other_addresses_total by result (allowed, refused): live tokens that came from another address
 	tooOld        *prometheus.CounterVec   // ignition_too_old_total by version: answers that a host's Ignition could not have read
 
 	mu       sync.RWMutex
@@ -59,18 +60,25 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: prefix + "connections_dropped_total", Help: "Connections that had shown no good token and were closed to make room for others.",
 		}),
+		elsewhere: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: prefix + "other_addresses_total",
+			Help: "Requests with a live token from another address than its first (allowed), or than those that it is bound to (refused).",
+		}, []string{"result"}),
 		tooOld: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "ignition_too_old_total", Help: "Hosts told that their Ignition can't read what they are to boot with, by the version that it reads.",
 		}, []string{"version"}),
 	}
 	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.waiting, m.waitSeconds, m.recordErrors, m.renderedBytes,
-		m.connections, m.dropped, m.tooOld} {
+		m.connections, m.dropped, m.elsewhere, m.tooOld} {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}
 	}
+	for _, result := range []string{addressAllowed, addressRefused} {
+		m.elsewhere.WithLabelValues(result) // or there would be nothing to see until the first
+	}
 	for _, version := range ignition.VersionsWritten[:len(ignition.VersionsWritten)-1] {
-		m.tooOld.WithLabelValues(version) // or there would be nothing to see until the first
+		m.tooOld.WithLabelValues(version)
 	}
 	return m, nil
 }

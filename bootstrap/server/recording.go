@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -42,15 +43,17 @@ type recording struct {
 	mu        sync.Mutex
 	requested *lru.Cache // types.UID, or a host that wants to be admitted, → time.Time
 	served    *lru.Cache // types.UID → the Overlay's Version
+	addresses *lru.Cache // types.UID → []arrival, which nobody may change
 }
 
 func newRecording(to BootRecorder, admissions AdmissionRecorder, now func() time.Time) *recording {
 	return &recording{to: to, admissions: admissions, now: now, writing: make(chan struct{}, maxWriting),
-		requested: lru.New(maxRemembered), served: lru.New(maxRemembered)}
+		requested: lru.New(maxRemembered), served: lru.New(maxRemembered), addresses: lru.New(maxRemembered)}
 }
 
-// request records that a host asked while no fresh overlay stood, unless that was recorded moments ago.
-func (r *recording) request(ctx context.Context, record Record) error {
+// request records that a host asked while no fresh overlay stood, unless that was recorded moments ago; with it, in the same write,
+// where its token came from, if that is not noted.
+func (r *recording) request(ctx context.Context, record Record, from netip.Addr) error {
 	now := r.now()
 	interval := requestInterval
 	if record.RequestedTime.After(record.PreparedTime) && !record.Troubled {
@@ -64,9 +67,13 @@ func (r *recording) request(ctx context.Context, record Record) error {
 	if !at.After(record.PreparedTime) { // the manager's clock is ahead: the request came after what it prepared all the same
 		at = record.PreparedTime.Add(time.Microsecond)
 	}
-	err := r.write(ctx, func(ctx context.Context) error { return r.to.Requested(ctx, record, at) })
+	if !r.claimAddress(&record, from) {
+		from = netip.Addr{}
+	}
+	err := r.write(ctx, func(ctx context.Context) error { return r.to.Requested(ctx, record, from, at) })
 	if err != nil {
 		r.requested.Remove(record.UID)
+		r.unclaimAddress(&record, from)
 	}
 	return err
 }

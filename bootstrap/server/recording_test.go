@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"net/http"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -19,7 +21,7 @@ type busyRecorder struct {
 	now, most int
 }
 
-func (b *busyRecorder) Requested(ctx context.Context, _ Record, _ time.Time) error {
+func (b *busyRecorder) Requested(ctx context.Context, _ Record, _ netip.Addr, _ time.Time) error {
 	b.mu.Lock()
 	b.now++
 	b.most = max(b.most, b.now)
@@ -37,6 +39,8 @@ func (b *busyRecorder) Requested(ctx context.Context, _ Record, _ time.Time) err
 	}
 }
 
+func (b *busyRecorder) Came(context.Context, Record, netip.Addr, time.Time) error { return nil }
+
 func (b *busyRecorder) Served(context.Context, Record, time.Time) error { return nil }
 
 func (b *busyRecorder) writing() int {
@@ -49,11 +53,21 @@ func (b *busyRecorder) writing() int {
 type countingRecorder struct {
 	writes int
 	last   time.Time
+	from   []netip.Addr
 }
 
-func (c *countingRecorder) Requested(_ context.Context, _ Record, at time.Time) error {
+func (c *countingRecorder) Requested(_ context.Context, _ Record, from netip.Addr, at time.Time) error {
 	c.writes++
 	c.last = at
+	if from.IsValid() {
+		c.from = append(c.from, from)
+	}
+	return nil
+}
+
+func (c *countingRecorder) Came(_ context.Context, _ Record, from netip.Addr, _ time.Time) error {
+	c.writes++
+	c.from = append(c.from, from)
 	return nil
 }
 
@@ -67,7 +81,7 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 		for i := range 3 * maxWriting {
 			hosts.Go(func() {
 				defer GinkgoRecover()
-				Expect(r.request(ctx, Record{UID: types.UID(strconv.Itoa(i))})).To(Succeed())
+				Expect(r.request(ctx, Record{UID: types.UID(strconv.Itoa(i))}, netip.Addr{})).To(Succeed())
 			})
 		}
 		Eventually(busy.writing).Should(Equal(maxWriting))
@@ -80,10 +94,14 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 		to, clock := &countingRecorder{}, time.Now()
 		r := newRecording(to, nil, func() time.Time { return clock })
 		var host Record
+		from := netip.MustParseAddr("192.0.2.7")
 		for range 50 {
-			Expect(r.request(context.Background(), host)).To(Succeed())
+			Expect(r.request(context.Background(), host, from)).To(Succeed())
+			if r.claimAddress(&host, from) {
+				Expect(r.come(context.Background(), host, from)).To(Succeed())
+			}
 			if seen {
-				host.RequestedTime = to.last
+				host.RequestedTime, host.Addresses = to.last, to.from
 			}
 			clock = clock.Add(time.Second)
 		}
@@ -91,6 +109,47 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 	},
 		Entry("when the record shows it", true, 1),
 		Entry("and one every five seconds as long as the record does not show it", false, 10),
+	)
+
+	DescribeTable("makes eight writes of the addresses that a token comes from, however many they are", func(seen bool) {
+		to, clock := &countingRecorder{}, time.Now()
+		r := newRecording(to, nil, func() time.Time { return clock })
+		host := Record{UID: "stolen", TokenSHA256: "a"}
+		from := netip.MustParseAddr("2001:db8::")
+		for range 100 {
+			if from = from.Next(); r.claimAddress(&host, from) {
+				Expect(r.come(context.Background(), host, from)).To(Succeed())
+			}
+			if seen {
+				host.Addresses = to.from
+			}
+			clock = clock.Add(time.Millisecond)
+		}
+		Expect(to.from).To(HaveLen(maxAddresses))
+	},
+		Entry("when the record shows them", true),
+		Entry("and when it does not show them yet", false),
+	)
+
+	It("notes an address anew that the record has lost, and that of another token at once", func() {
+		clock := time.Now()
+		r := newRecording(&countingRecorder{}, nil, func() time.Time { return clock })
+		host, from := Record{UID: "moved", TokenSHA256: "a"}, netip.MustParseAddr("192.0.2.7")
+		Expect(r.claimAddress(&host, from)).To(BeTrue())
+		Expect(r.claimAddress(&host, from)).To(BeFalse())
+		host.TokenSHA256 = "b"
+		Expect(r.claimAddress(&host, from)).To(BeTrue())
+		clock = clock.Add(requestInterval)
+		Expect(r.claimAddress(&host, from)).To(BeTrue())
+	})
+
+	DescribeTable("knows an address by one name", func(remote, address string) {
+		Expect(addressOf(&http.Request{RemoteAddr: remote}).String()).To(Equal(address))
+	},
+		Entry("IPv4", "192.0.2.7:1234", "192.0.2.7"),
+		Entry("IPv4 on a socket of IPv6", "[::ffff:192.0.2.7]:1234", "192.0.2.7"),
+		Entry("IPv6", "[2001:DB8:0::7]:1234", "2001:db8::7"),
+		Entry("IPv6 with a zone, which is this machine's", "[fe80::7%eth0]:1234", "fe80::7"),
 	)
 
 	It("gives up a turn that does not come in time, and takes another when the host asks again", func(ctx SpecContext) {
@@ -101,10 +160,10 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 		}
 		short, cancel := context.WithTimeout(ctx, time.Millisecond)
 		defer cancel()
-		Expect(r.request(short, Record{UID: "late"})).To(MatchError(context.DeadlineExceeded))
+		Expect(r.request(short, Record{UID: "late"}, netip.Addr{})).To(MatchError(context.DeadlineExceeded))
 		<-r.writing
 		close(busy.letGo)
-		Expect(r.request(ctx, Record{UID: "late"})).To(Succeed())
+		Expect(r.request(ctx, Record{UID: "late"}, netip.Addr{})).To(Succeed())
 		Expect(busy.most).To(Equal(1))
 	})
 })

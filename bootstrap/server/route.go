@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
@@ -31,7 +32,9 @@ type route struct {
 	role      string // enrolments only
 	namespace string // rendered configs only
 	name      string // of the rendered config, or what a host wants to be called
-	version   string // the spec version in which the host is answered; not of the URL
+	// Not of the URL:
+	version string     // the spec version in which the host is answered
+	from    netip.Addr // where a machine's token comes from
 }
 
 var (

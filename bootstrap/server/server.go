@@ -143,6 +143,12 @@ func (s *Server) answer(ctx context.Context, w *answer, r *http.Request, to rout
 		return err
 	}
 	w.config = record.NamespacedName
+	if record.Enrolment == "" { // else it is the enrolment's token, and many hosts'
+		to.from = addressOf(r)
+		if err := s.checkAddress(ctx, record, to.from); err != nil {
+			return err
+		}
+	}
 	if to.kind == kindRendered {
 		return s.serveRendered(ctx, w, r, record, to)
 	}

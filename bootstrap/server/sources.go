@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +30,14 @@ type Record struct {
 
 	// RequestedTime, PreparedTime and ServedTime are those of status.boot; zero when not set.
 	RequestedTime, PreparedTime, ServedTime time.Time
+
+	// Addresses are those from which the token came that is on record, the first one first. OldAddresses are the other ones that are
+	// noted, of tokens before it.
+	Addresses, OldAddresses []netip.Addr
+
+	// Bound says that the token is good from HostAddresses alone; from none while they are not known.
+	Bound         bool
+	HostAddresses []netip.Addr
 
 	// Enrolment names the Enrolment by which a host without a Machine was admitted, and EnrolledFrom is the address that it
 	// came from; empty for the host of a Machine.
@@ -121,10 +130,12 @@ type RenderedConfigs interface {
 	Get(ctx context.Context, name types.NamespacedName) (*PoolBytes, error)
 }
 
-// BootRecorder writes a host's requests into its PoolbootConfig. Both methods must touch no other field.
+// BootRecorder writes a host's requests into its PoolbootConfig. Its methods must touch no other field.
 type BootRecorder interface {
-	// Requested sets status.boot.requestedTime.
-	Requested(ctx context.Context, record Record, at time.Time) error
+	// Requested sets status.boot.requestedTime and, unless from is the zero address, does what Came does.
+	Requested(ctx context.Context, record Record, from netip.Addr, at time.Time) error
+	// Came adds to status.boot.addresses that the token on record came from an address, and takes the record's OldAddresses out.
+	Came(ctx context.Context, record Record, from netip.Addr, at time.Time) error
 	// Served sets status.boot.servedTime.
 	Served(ctx context.Context, record Record, at time.Time) error
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"maps"
+	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -50,6 +52,7 @@ type world struct {
 	version   int
 	requested []time.Time
 	served    []time.Time
+	came      int // writes of where a token came from, and of nothing else
 	writeErr  error
 	failed    int  // writes of Served
 	stuck     bool // writes take as long as they may
@@ -96,11 +99,12 @@ func (w renderedOf) Get(_ context.Context, name types.NamespacedName) (*server.P
 	return rendered, err
 }
 
-func (w *world) Requested(ctx context.Context, _ server.Record, at time.Time) error {
+func (w *world) Requested(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
 	w.mu.Lock()
 	err, hook, stuck := w.writeErr, w.onRequest, w.stuck
 	if err == nil {
 		w.requested = append(w.requested, at)
+		w.note(record, from)
 	}
 	w.mu.Unlock()
 	if stuck {
@@ -111,6 +115,27 @@ func (w *world) Requested(ctx context.Context, _ server.Record, at time.Time) er
 		hook()
 	}
 	return err
+}
+
+func (w *world) Came(_ context.Context, record server.Record, from netip.Addr, _ time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.writeErr == nil {
+		w.came++
+		w.note(record, from)
+	}
+	return w.writeErr
+}
+
+// note puts on record where a token came from, under the lock.
+func (w *world) note(record server.Record, from netip.Addr) {
+	for _, records := range w.records {
+		for i := range records {
+			if records[i].UID == record.UID && from.IsValid() {
+				records[i].Addresses = append(slices.Clip(records[i].Addresses), from)
+			}
+		}
+	}
 }
 
 func (w *world) Served(_ context.Context, _ server.Record, at time.Time) error {

@@ -53,7 +53,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(Equal(http.StatusOK), string(body))
 
-		By("writing nothing but its two fields")
+		By("writing nothing but its own fields")
 		Eventually(func() *metav1.MicroTime {
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
 			return m.config.Status.Boot.ServedTime
@@ -62,7 +62,8 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 			if entry.Manager == fieldOwner {
 				Expect(entry.Subresource).To(Equal("status"))
 				Expect(entry.FieldsV1.GetRawString()).To(MatchJSON(
-					`{"f:status":{".":{},"f:boot":{".":{},"f:requestedTime":{},"f:servedTime":{}}}}`))
+					`{"f:status":{".":{},"f:boot":{".":{},"f:addresses":{".":{},"f:127.0.0.1":{".":{},"f:firstTime":{},"f:token":{}}},
+						"f:requestedTime":{},"f:servedTime":{}}}}`))
 			}
 		}
 		Expect(m.config.ManagedFields).To(ContainElement(HaveField("Manager", fieldOwner)))

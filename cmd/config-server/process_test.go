@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -109,12 +110,19 @@ func hostClient() *http.Client {
 
 // ask asks once, as a host does.
 func (s *configServer) ask(path, token string) (code int, body []byte, err error) {
+	return s.askFrom("127.0.0.1", path, token)
+}
+
+// askFrom is ask from an address of this machine.
+func (s *configServer) askFrom(address, path, token string) (code int, body []byte, err error) {
 	request, err := http.NewRequest(http.MethodGet, s.url+path, nil)
 	if err != nil {
 		return 0, nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := hostClient().Do(request)
+	host := hostClient()
+	host.Transport.(*http.Transport).DialContext = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}).DialContext
+	response, err := host.Do(request)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,6 +43,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 	if boot.Certificate != nil {
 		used = boot.Certificate.CredentialID
 	}
+	addresses, old := addressesOf(config)
 	return server.Record{
 		NamespacedName: client.ObjectKeyFromObject(config),
 		UID:            config.UID,
@@ -48,6 +52,10 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		RequestedTime:  timeOf(boot.RequestedTime),
 		PreparedTime:   timeOf(boot.PreparedTime),
 		ServedTime:     timeOf(boot.ServedTime),
+		Addresses:      addresses,
+		OldAddresses:   old,
+		Bound:          config.Spec.ConfigSource.Server != nil && config.Spec.ConfigSource.Server.TokenBinding == bootstrapv1.BindToHostAddresses,
+		HostAddresses:  parsed(config.Status.HostAddresses),
 		Enrolment:      config.Annotations[bootstrapv1.EnrolmentAnnotation],
 		EnrolledFrom:   config.Annotations[bootstrapv1.EnrolledFromAnnotation],
 		CredentialID:   boot.CredentialID,
@@ -56,6 +64,30 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		Pending:        pending(prepared),
 	}
 }
+
+// addressesOf returns where the token on record came from, the first address first, and where those before it did.
+func addressesOf(config *bootstrapv1.PoolbootConfig) (addresses, old []netip.Addr) {
+	noted := config.Status.Boot.Addresses
+	inOrder := slices.SortedFunc(maps.Keys(noted), func(a, b string) int {
+		return noted[a].FirstTime.Compare(noted[b].FirstTime.Time)
+	})
+	token := tokenOf(config.Annotations[bootstrapv1.TokenHashAnnotation])
+	isOld := func(address string) bool { return noted[address].Token != token }
+	return parsed(slices.DeleteFunc(slices.Clone(inOrder), func(a string) bool { return isOld(a) })), parsed(slices.DeleteFunc(inOrder, func(a string) bool { return !isOld(a) }))
+}
+
+// parsed are those of some texts that are addresses.
+func parsed(texts []string) (addresses []netip.Addr) {
+	for _, text := range texts {
+		if address, err := netip.ParseAddr(text); err == nil {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}
+
+// tokenOf is what tells a token from those before it, by its hash.
+func tokenOf(sha256 string) string { return sha256[:min(len(sha256), bootstrapv1.TokenDigits)] }
 
 func timeOf(t *metav1.MicroTime) time.Time {
 	if t == nil {
@@ -76,15 +108,33 @@ func pending(prepared *metav1.Condition) string {
 // with those who own the others.
 type bootRecorder struct{ client client.Client }
 
-func (b bootRecorder) Requested(ctx context.Context, record server.Record, at time.Time) error {
-	return b.patch(ctx, record, bootstrapv1.BootStatus{RequestedTime: &metav1.MicroTime{Time: at}})
+func (b bootRecorder) Requested(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
+	boot := map[string]any{"requestedTime": metav1.MicroTime{Time: at}}
+	if from.IsValid() {
+		boot["addresses"] = cameFrom(record, from, at)
+	}
+	return b.patch(ctx, record, boot)
+}
+
+func (b bootRecorder) Came(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
+	return b.patch(ctx, record, map[string]any{"addresses": cameFrom(record, from, at)})
 }
 
 func (b bootRecorder) Served(ctx context.Context, record server.Record, at time.Time) error {
-	return b.patch(ctx, record, bootstrapv1.BootStatus{ServedTime: &metav1.MicroTime{Time: at}})
+	return b.patch(ctx, record, map[string]any{"servedTime": metav1.MicroTime{Time: at}})
 }
 
-func (b bootRecorder) patch(ctx context.Context, record server.Record, boot bootstrapv1.BootStatus) error {
+// cameFrom is the patch that notes where a record's token came from, and takes those out that are of tokens before it.
+func cameFrom(record server.Record, from netip.Addr, at time.Time) map[string]any {
+	patch := map[string]any{}
+	for _, old := range record.OldAddresses {
+		patch[old.String()] = nil
+	}
+	patch[from.String()] = map[string]any{"firstTime": metav1.MicroTime{Time: at}, "token": tokenOf(record.TokenSHA256), "reportedTime": nil}
+	return patch
+}
+
+func (b bootRecorder) patch(ctx context.Context, record server.Record, boot map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"boot": boot}})
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -18,7 +17,7 @@ import (
 // PoolbootConfig validates PoolbootConfigs. Cluster API's contract wants fields that an in-place update may change to stay
 // mutable, and the bootstrap Secret is written once; so what went into the Secret or onto the Node is immutable:
 //
-//   - configSource, once the Secret stands;
+//   - configSource, once the Secret stands, but for its tokenBinding, which is not in there;
 //   - with configSource.inline the whole spec, once the Secret stands, because it is all in there;
 //   - nodeName, once the Node stands.
 //
@@ -52,7 +51,7 @@ func validateWritten(before, config *bootstrapv1.PoolbootConfig, spec *field.Pat
 	const cure = ": make a new Machine (change the PoolbootConfigTemplate of its MachineDeployment)"
 	hasSecret := before.Status.DataSecretName != ""
 	switch {
-	case hasSecret && !equality.Semantic.DeepEqual(before.Spec.ConfigSource, config.Spec.ConfigSource):
+	case hasSecret && (before.Spec.ConfigSource.Inline == nil) != (config.Spec.ConfigSource.Inline == nil):
 		return field.ErrorList{field.Forbidden(spec.Child("configSource"), "it can't change once the bootstrap Secret stands"+cure)}
 	case hasSecret && before.Spec.ConfigSource.Inline != nil:
 		return field.ErrorList{field.Forbidden(spec, "with configSource.inline it is all in the bootstrap Secret, which is written once"+cure)}

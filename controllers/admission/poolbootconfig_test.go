@@ -128,6 +128,9 @@ var _ = Describe("PoolbootConfig webhook", func() {
 			Expect(webhook.ValidateUpdate(ctx(), before, after)).Error().NotTo(HaveOccurred())
 		},
 		Entry("how a host joins", booted(aConfig()), aConfig(otherKubelet)),
+		Entry("from where a token is good", booted(aConfig()), aConfig(func(c *configSpec) {
+			c.ConfigSource.Server = &bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}
+		})),
 		Entry("labels", booted(aConfig()), aConfig(withLabels(map[string]string{"example.com/rack": "r2"}))),
 		Entry("everything before the Secret stands", aConfig(), aConfig(inline, otherKubelet)),
 	)

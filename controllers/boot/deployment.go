@@ -148,7 +148,7 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 		status := &config.Status
 		status.Boot.CredentialID, status.Boot.CredentialExpirationTime = "", nil
 		status.Boot.PreparedTime = &metav1.MicroTime{Time: time.Now()} // what was asked before is answered
-		status.Host, status.HostLabels = nil, nil
+		status.Host, status.HostLabels, status.Boot.Addresses = nil, nil, nil
 		if !nodeStays {
 			status.Node = nil
 		}

@@ -51,7 +51,10 @@ var _ = Describe("A host's deployment", func() {
 		GinkgoHelper()
 		w = s.world()
 		Expect(w.ask(ctx)).To(BeZero())
-		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = microTime(time.Now()) })
+		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Boot.ServedTime = microTime(time.Now())
+			c.Status.Boot.Addresses = map[string]bootstrapv1.TokenAddress{"192.0.2.7": {FirstTime: *microTime(time.Now())}}
+		})
 	}
 	// moveTo gives the Machine another host, as Metal3 does when it chooses anew.
 	moveTo := func(ctx context.Context, name string) {
@@ -122,7 +125,8 @@ var _ = Describe("A host's deployment", func() {
 			Expect(w.overlays(ctx)).To(BeEmpty())
 			Expect(w.nodes(ctx)).To(BeEmpty())
 			Expect(condition(ctx)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
-			Expect(w.config(ctx).Status).To(And(HaveField("Node", BeNil()), HaveField("Host", BeNil()), HaveField("Boot.CredentialID", "")))
+			Expect(w.config(ctx).Status).To(And(HaveField("Node", BeNil()), HaveField("Host", BeNil()), HaveField("Boot.CredentialID", ""),
+				HaveField("Boot.Addresses", BeEmpty()))) // the next host's are others
 			Expect(w.told()).To(ContainElement(ContainSubstring("Normal " + bootstrapv1.EventBootWithdrawn)))
 		},
 		Entry("when the host is deprovisioned", func(ctx context.Context) {
@@ -225,6 +229,7 @@ var _ = Describe("A host's deployment", func() {
 			config := w.config(ctx)
 			Expect(config.Status.Node.UID).To(Equal(string(n.UID)))
 			Expect(config.Status.Host.Name).To(Equal(otherHost))
+			Expect(config.Status.Boot.Addresses).To(BeEmpty(), "they were the other host's")
 			if kubelet == "inline" {
 				return
 			}

@@ -54,6 +54,9 @@ func (s *scope) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
 	if s.host.UID == "" || status.Host != nil && status.Host.UID == s.host.UID {
 		return
 	}
+	if status.Host != nil {
+		status.Boot.Addresses = nil // they are another host's
+	}
 	status.Host = &bootstrapv1.HostReference{Name: s.host.Name, Namespace: s.host.Namespace, UID: s.host.UID}
 	if status.Boot.HostChosenTime = status.Boot.RequestedTime.DeepCopy(); status.Boot.HostChosenTime == nil {
 		status.Boot.HostChosenTime = &metav1.MicroTime{Time: time.Now()}

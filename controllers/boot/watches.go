@@ -90,13 +90,8 @@ func (r *Reconciler) hostToConfig(ctx context.Context, bmh client.Object) []ctrl
 	return workload.ConfigOfHost(ctx, r.Client, bmh)
 }
 
-// hardwareToConfig leads from a HardwareData to the config of the host of its name.
 func (r *Reconciler) hardwareToConfig(ctx context.Context, hardware client.Object) []ctrl.Request {
-	bmh := &bmov1alpha1.BareMetalHost{}
-	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(hardware), bmh); err != nil {
-		return nil
-	}
-	return r.hostToConfig(ctx, bmh)
+	return workload.ConfigOfHardware(ctx, r.Client, hardware)
 }
 
 func (r *Reconciler) poolToConfigs(ctx context.Context, pool client.Object) []ctrl.Request {

@@ -1,6 +1,7 @@
 // Package token looks after the tokens by which hosts get their configuration from the config server: one whose host was
-// provisioned and has not joined in time is ended. A token whose Node is Ready is ended by the node controller, and the
-// poolbootconfig controller makes new ones.
+// provisioned and has not joined in time is ended, one that comes from a second address is told of, and one that is bound to its
+// host's addresses is told them. A token whose Node is Ready is ended by the node controller, and the poolbootconfig controller
+// makes new ones.
 package token
 
 import (
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -24,10 +26,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
@@ -44,6 +48,8 @@ const conflictRetry = 200 * time.Millisecond
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch
+// +kubebuilder:rbac:groups=metal3.io,resources=hardwaredata,verbs=list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconciler reconciles the tokens of PoolbootConfigs.
@@ -60,6 +66,8 @@ type Reconciler struct {
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
 
+	// watchHardware begins to watch HardwareData, once. SetupWithManager sets it.
+	watchHardware func() error
 	// written are the PoolbootConfigs as this controller left them.
 	written written.Versions
 }
@@ -72,14 +80,24 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("token-controller")
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	made, err := ctrl.NewControllerManagedBy(mgr).
 		Named("token").
 		For(&bootstrapv1.PoolbootConfig{}).
-		Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, bmh client.Object) []ctrl.Request {
-			return workload.ConfigOfHost(ctx, r.Client, bmh)
-		})).
 		WithOptions(options).
-		Complete(r)
+		Build(r)
+	if err != nil {
+		return err
+	}
+	// watch sends the configs of a kind's objects from when it is installed on.
+	watch := func(kind string, object client.Object, configs func(context.Context, client.Reader, client.Object) []ctrl.Request) error {
+		return served.Once(mgr, "token", bmov1alpha1.GroupVersion.WithKind(kind), func() error {
+			return made.Watch(source.Kind(mgr.GetCache(), object, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []ctrl.Request {
+				return configs(ctx, r.Client, object)
+			})))
+		})
+	}
+	r.watchHardware = sync.OnceValue(func() error { return watch("HardwareData", &bmov1alpha1.HardwareData{}, workload.ConfigOfHardware) })
+	return watch("BareMetalHost", &bmov1alpha1.BareMetalHost{}, workload.ConfigOfHost)
 }
 
 // Reconcile looks after the token of one PoolbootConfig.
@@ -88,7 +106,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !hasToken(config) || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
+	if !hasToken(config) && len(unreported(config)) == 0 || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
 	if r.written.Behind(config) {
@@ -99,9 +117,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, key, cluster); err != nil || annotations.IsPaused(cluster, config) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	result, err := r.expire(ctx, config)
-	if err == nil {
-		err = r.tell(ctx, config)
+	var result ctrl.Result
+	err := r.keepAddresses(ctx, config)
+	if err == nil && hasToken(config) {
+		if result, err = r.expire(ctx, config); err == nil {
+			err = r.tell(ctx, config)
+		}
 	}
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil

@@ -64,7 +64,12 @@ func (w *world) start() {
 	}
 	w.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.cluster, w.machine, w.config, w.host).
 		WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).Build()
-	w.reconciler = &Reconciler{Client: w.Client, APIReader: w.Client, Recorder: w.told, Life: life}
+	w.restart()
+}
+
+// restart ends the reconciler and starts another one.
+func (w *world) restart() {
+	w.reconciler = &Reconciler{Client: w.Client, APIReader: w.Client, Recorder: w.told, Life: life, watchHardware: func() error { return nil }}
 }
 
 // reconcile reconciles once, and returns the config as it stands then and when it is looked at again.

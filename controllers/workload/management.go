@@ -120,6 +120,15 @@ func ConfigOfHost(ctx context.Context, c client.Reader, object client.Object) []
 	return ConfigOfMachine(ctx, machine)
 }
 
+// ConfigOfHardware returns a request for the PoolbootConfig of the host of a HardwareData, which has its name.
+func ConfigOfHardware(ctx context.Context, c client.Reader, hardware client.Object) []ctrl.Request {
+	bmh := &bmov1alpha1.BareMetalHost{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(hardware), bmh); err != nil {
+		return nil
+	}
+	return ConfigOfHost(ctx, c, bmh)
+}
+
 // ConfigOfNode returns the PoolbootConfig that a Node was made for, by its annotation; false when it was made by others.
 func ConfigOfNode(node client.Object) (types.NamespacedName, bool) {
 	namespace, name, found := strings.Cut(node.GetAnnotations()[poolv1.NodeConfigAnnotation], "/")

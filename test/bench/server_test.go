@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -217,7 +218,9 @@ func (m *machine) ByPointerID(_ context.Context, id string) ([]server.Record, er
 	}}, nil
 }
 
-func (m *machine) Requested(context.Context, server.Record, time.Time) error { return nil }
+func (m *machine) Requested(context.Context, server.Record, netip.Addr, time.Time) error { return nil }
+
+func (m *machine) Came(context.Context, server.Record, netip.Addr, time.Time) error { return nil }
 
 func (m *machine) Served(context.Context, server.Record, time.Time) error { return nil }
 

@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -112,9 +113,19 @@ func contents(ctx context.Context, pointer ignition.Pointer, entry types.Resourc
 
 // Get asks for a URL with a pointer's token and its CA, over a connection of its own as Ignition does.
 func Get(ctx context.Context, pointer ignition.Pointer, url string) (int, []byte, error) {
+	return GetFrom(ctx, "", pointer, url)
+}
+
+// GetFrom is Get from an address of this machine; empty is any.
+func GetFrom(ctx context.Context, address string, pointer ignition.Pointer, url string) (int, []byte, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pointer.CA)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
+	dialer := &net.Dialer{}
+	if address != "" {
+		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(address)}
+	}
+	transport := &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, nil, err

@@ -13,6 +13,13 @@ type BootStatus struct {
 	// +optional
 	RequestedTime *metav1.MicroTime `json:"requestedTime,omitempty"`
 
+	// addresses are those from which the host's token came, eight at most. The config server writes them. Those of a token that
+	// was rotated since go when the new one is first used.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(address, size(address) <= 45)",message="a key is an IP address"
+	Addresses map[string]TokenAddress `json:"addresses,omitempty"`
+
 	// servedTime is when the config server first handed out the configuration that stands. The config server writes it.
 	// +optional
 	ServedTime *metav1.MicroTime `json:"servedTime,omitempty"`
@@ -47,6 +54,26 @@ type BootStatus struct {
 	// +optional
 	Certificate *GrantedCertificate `json:"certificate,omitempty"`
 }
+
+// TokenAddress is what is known of an address from which a host's token came.
+type TokenAddress struct {
+	// firstTime is when it first did.
+	// +required
+	FirstTime metav1.MicroTime `json:"firstTime"`
+
+	// token is which token it was: the first 16 digits of its SHA-256 in hex.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{16}$`
+	Token string `json:"token"`
+
+	// reportedTime is when Poolboot's manager told of it by an event, because it is not the first address, or not one that the
+	// token is bound to.
+	// +optional
+	ReportedTime *metav1.MicroTime `json:"reportedTime,omitempty"`
+}
+
+// TokenDigits is how many digits of its SHA-256 tell a token from those before it.
+const TokenDigits = 16
 
 // GrantedCertificate is the certificate that a join credential could get. It is on record before it is approved.
 type GrantedCertificate struct {

@@ -138,6 +138,8 @@ const (
 	EventTokenRevoked      = "TokenRevoked"
 	EventTokenRotated      = "TokenRotated"
 	EventTokenNotRotated   = "TokenNotRotated"
+	EventSecondAddress     = "TokenUsedFromSecondAddress"
+	EventAddressRefused    = "TokenAddressRefused"
 	EventLabelsRestored    = "LabelsRestored"
 	EventRequestApproved   = "CertificateRequestApproved" // of a key that is not the first
 	EventRequestDenied     = "CertificateRequestDenied"

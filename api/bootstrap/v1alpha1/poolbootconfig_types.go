@@ -136,7 +136,27 @@ type ConfigSource struct {
 }
 
 // ServerSource is the config server as configuration source. Its address and CA are the manager's settings.
-type ServerSource struct{}
+type ServerSource struct {
+	// tokenBinding says from which addresses the host's token is good. Any: from every one. HostAddresses: from those that the
+	// BareMetalHost is known to have, by its inspection and by its annotation pool.cluster.x-k8s.io/addresses; others are told to
+	// try again, and so is everybody while none are known. It is for hosts of Metal3, in networks in which they boot with the
+	// addresses that they were inspected with, and the config server sees them. Left out, it is Any. A host that enrolled is bound to the address
+	// that it enrolled from whatever is said here.
+	// +optional
+	TokenBinding TokenBinding `json:"tokenBinding,omitempty"`
+}
+
+// TokenBinding says from which addresses a host's token is good.
+//
+// +kubebuilder:validation:Enum=Any;HostAddresses
+type TokenBinding string
+
+const (
+	// BindToNothing has a token good from every address.
+	BindToNothing TokenBinding = "Any"
+	// BindToHostAddresses has a token good from the addresses that the BareMetalHost is known to have.
+	BindToHostAddresses TokenBinding = "HostAddresses"
+)
 
 // InlineSource is the bootstrap Secret itself as configuration source.
 type InlineSource struct{}
@@ -254,6 +274,14 @@ type PoolbootConfigStatus struct {
 	// host is the BareMetalHost that the Machine runs on; before it has asked for its configuration, the one that was chosen.
 	// +optional
 	Host *HostReference `json:"host,omitempty"`
+
+	// hostAddresses are the addresses that the BareMetalHost is known to have, if the host's token is bound to them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=45
+	HostAddresses []string `json:"hostAddresses,omitempty"`
 
 	// node is the Node that was made for the Machine.
 	// +optional

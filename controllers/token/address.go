@@ -1,0 +1,144 @@
+package token
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
+)
+
+// maxKnown is how many addresses a token can be bound to, and maxNamed how many of them an event names.
+const (
+	maxKnown = 256
+	maxNamed = 8
+)
+
+// isBound says whether a config's token is good from its host's addresses only.
+func isBound(config *bootstrapv1.PoolbootConfig) bool {
+	server := config.Spec.ConfigSource.Server
+	return server != nil && server.TokenBinding == bootstrapv1.BindToHostAddresses
+}
+
+// isRefused says whether the config server refuses a config's token from an address.
+func isRefused(config *bootstrapv1.PoolbootConfig, address string) bool {
+	return isBound(config) && !slices.Contains(config.Status.HostAddresses, address)
+}
+
+// arrivals returns from where a config's token came, the latest if there were several, the first address first.
+func arrivals(config *bootstrapv1.PoolbootConfig) []string {
+	noted := config.Status.Boot.Addresses
+	all := slices.SortedFunc(maps.Keys(noted), func(a, b string) int {
+		return cmp.Or(noted[a].FirstTime.Compare(noted[b].FirstTime.Time), cmp.Compare(a, b))
+	})
+	if len(all) == 0 {
+		return nil
+	}
+	latest := noted[all[len(all)-1]].Token
+	return slices.DeleteFunc(all, func(address string) bool {
+		_, err := netip.ParseAddr(address) // a config server that somebody has taken over could write anything
+		return err != nil || noted[address].Token != latest
+	})
+}
+
+// unreported returns the addresses that are to be told of and were not: all but the first, and those that are refused.
+func unreported(config *bootstrapv1.PoolbootConfig) []string {
+	all := arrivals(config)
+	return slices.DeleteFunc(slices.Clone(all), func(address string) bool {
+		return config.Status.Boot.Addresses[address].ReportedTime != nil || address == all[0] && !isRefused(config, address)
+	})
+}
+
+// keepAddresses puts on record which addresses a token is bound to, for the config server, and tells, once, of each address that the
+// token came from beside its first, or that is refused.
+func (r *Reconciler) keepAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) error {
+	if !isBound(config) && config.Status.HostAddresses == nil && len(unreported(config)) == 0 {
+		return nil // as nearly always
+	}
+	bmh, known, err := r.knownAddresses(ctx, config)
+	if err != nil {
+		return err
+	}
+	before := config.DeepCopy()
+	if hasToken(config) {
+		if config.Status.HostAddresses = nil; isBound(config) {
+			config.Status.HostAddresses = known
+		}
+	}
+	news := unreported(config)
+	for _, address := range news {
+		arrival := config.Status.Boot.Addresses[address]
+		arrival.ReportedTime = &metav1.MicroTime{Time: time.Now()}
+		config.Status.Boot.Addresses[address] = arrival
+	}
+	if equality.Semantic.DeepEqual(before.Status, config.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	r.written.Note(config)
+	for _, address := range news {
+		reason, why := told(config, address, bmh, known)
+		metrics.TokenEvent(config, reason)
+		// As what it is related to, or the recorder would count the events on two addresses as one that came twice.
+		entry := &corev1.ObjectReference{APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Namespace: config.Namespace,
+			Name: config.Name, UID: config.UID, FieldPath: "status.boot.addresses[" + address + "]"}
+		r.Recorder.Eventf(config, entry, corev1.EventTypeWarning, reason, action, "%s: %s", why, cure)
+	}
+	return nil
+}
+
+// cure is what to do about a token that somebody else has.
+const cure = "if that is not the host, somebody else has its token: annotate this PoolbootConfig with " + bootstrapv1.RotateTokenAnnotation +
+	" and have the host provisioned anew, or delete its Machine"
+
+// told returns the reason and the words of the event on an address.
+func told(config *bootstrapv1.PoolbootConfig, address, bmh string, known []string) (reason, why string) {
+	if isRefused(config, address) {
+		whose := strings.TrimSpace("its BareMetalHost " + bmh)
+		has := "of which none is known"
+		if len(known) > 0 {
+			has = "which are known to be " + strings.Join(known[:min(len(known), maxNamed)], ", ")
+		}
+		return bootstrapv1.EventAddressRefused, fmt.Sprintf("the token came from %s, and is refused from there: it is bound to the addresses of %s, %s. "+
+			"If that is the host, add the address to the annotation %s of its BareMetalHost", address, whose, has, host.AddressesAnnotation)
+	}
+	is := ""
+	if slices.Contains(known, address) {
+		is = fmt.Sprintf(", which BareMetalHost %s is known to have", bmh)
+	}
+	return bootstrapv1.EventSecondAddress, fmt.Sprintf("the token came from %s%s, and first from %s", address, is, arrivals(config)[0])
+}
+
+// knownAddresses returns the name of a config's BareMetalHost and the addresses that it is known to have; nothing while it has none.
+func (r *Reconciler) knownAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) (bmh string, known []string, err error) {
+	if isBound(config) {
+		if err := r.watchHardware(); err != nil {
+			return "", nil, fmt.Errorf("watch on HardwareData: %w", err)
+		}
+	}
+	found, err := r.hostOf(ctx, r.Client, config)
+	if err != nil || found == nil {
+		return "", nil, err
+	}
+	addresses, err := host.Addresses(ctx, r.Client, found.Object)
+	for _, address := range addresses {
+		known = append(known, address.String())
+	}
+	slices.Sort(known)
+	known = slices.Compact(known)
+	return found.Name, known[:min(len(known), maxKnown)], err
+}

@@ -1,0 +1,186 @@
+package token
+
+import (
+	"errors"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/figures"
+)
+
+const own, second, third = "192.0.2.7", "192.0.2.8", "2001:db8::9"
+
+// digits tell the token from those before it.
+var digits = hash[:bootstrapv1.TokenDigits]
+
+// came notes that a token came from addresses, one after the other, as the config server does.
+func (w *world) came(token string, addresses ...string) {
+	if w.config.Status.Boot.Addresses == nil {
+		w.config.Status.Boot.Addresses = map[string]bootstrapv1.TokenAddress{}
+	}
+	for _, address := range addresses {
+		at := time.Now().Add(time.Duration(len(w.config.Status.Boot.Addresses)-20) * time.Second).Truncate(time.Microsecond)
+		w.config.Status.Boot.Addresses[address] = bootstrapv1.TokenAddress{FirstTime: metav1.NewMicroTime(at), Token: token}
+	}
+}
+
+// save writes the config's status, as the config server does.
+func (w *world) save(ctx SpecContext) {
+	GinkgoHelper()
+	Expect(w.Status().Update(ctx, w.config)).To(Succeed())
+}
+
+// has gives the host addresses, by inspection.
+func (w *world) has(addresses ...string) {
+	w.host.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{}
+	for _, address := range addresses {
+		w.host.Status.HardwareDetails.NIC = append(w.host.Status.HardwareDetails.NIC, bmov1alpha1.NIC{IP: address})
+	}
+}
+
+func counted(reason string) float64 {
+	GinkgoHelper()
+	sum, err := figures.Sum(metrics.Registry, "poolboot_token_events_total", map[string]string{"reason": reason})
+	Expect(err).NotTo(HaveOccurred())
+	return sum
+}
+
+var _ = Describe("A token that comes from a second address", func() {
+	It("is told of by a Warning that names both and the cure, and counted, once for each address", func(ctx SpecContext) {
+		w := newWorld(0)
+		w.came(digits, own)
+		w.start()
+		before := counted(bootstrapv1.EventSecondAddress)
+		w.reconcile(ctx)
+		Expect(w.told.Events).NotTo(Receive(), "of the first there is nothing to tell")
+		Expect(w.config.ResourceVersion).To(Equal("999"), "and nothing to write")
+
+		w.came(digits, second)
+		w.save(ctx)
+		w.reconcile(ctx)
+		Expect(w.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventSecondAddress), ContainSubstring(own), ContainSubstring(second),
+			ContainSubstring(bootstrapv1.RotateTokenAnnotation))))
+		w.restart()
+		w.reconcile(ctx)
+		Expect(w.told.Events).NotTo(Receive())
+
+		w.came(digits, third)
+		w.save(ctx)
+		w.reconcile(ctx)
+		Expect(w.told.Events).To(Receive(And(ContainSubstring("from "+third), Not(ContainSubstring(second)))))
+		Expect(w.told.Events).NotTo(Receive())
+		Expect(counted(bootstrapv1.EventSecondAddress) - before).To(Equal(2.0))
+	})
+
+	It("is told of also when its Node was Ready first", func(ctx SpecContext) {
+		w := newWorld(0)
+		w.came(digits, own, second)
+		w.config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+		w.start()
+		w.reconcile(ctx)
+		Expect(w.told.Events).To(Receive(HavePrefix("Warning " + bootstrapv1.EventSecondAddress)))
+		w.reconcile(ctx)
+		Expect(w.told.Events).NotTo(Receive())
+	})
+
+	It("is told of with what is known of its host", func(ctx SpecContext) {
+		w := newWorld(0)
+		w.came(digits, own, second)
+		w.has(second)
+		w.start()
+		w.reconcile(ctx)
+		Expect(w.told.Events).To(Receive(ContainSubstring(second + ", which BareMetalHost rack1-u12 is known to have, and first from " + own)))
+	})
+
+	DescribeTable("is not told of", func(ctx SpecContext, change func(*world)) {
+		w := newWorld(0)
+		change(w)
+		w.start()
+		w.reconcile(ctx)
+		Expect(w.told.Events).NotTo(Receive())
+		Expect(w.config.ResourceVersion).To(Equal("999"), "nothing is written")
+	},
+		Entry("when the other address is that of a token before it", func(w *world) {
+			w.came("0123456789abcdef", second)
+			w.came(digits, own)
+		}),
+		Entry("when it is none", func(w *world) { w.came(digits, own, "not-an-address") }),
+		Entry("while the Cluster is paused", func(w *world) {
+			w.came(digits, own, second)
+			w.cluster.Spec.Paused = ptr.To(true)
+		}),
+	)
+})
+
+var _ = Describe("A token that is bound to its host's addresses", func() {
+	newBound := func(ago time.Duration) *world {
+		w := newWorld(ago)
+		w.config.Spec.ConfigSource.Server = &bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}
+		w.host.Annotations = map[string]string{host.AddressesAnnotation: third}
+		w.has("::ffff:"+own, own+"/24")
+		return w
+	}
+
+	It("has them on record, as inspection found them and a person set them, as long as it is", func(ctx SpecContext) {
+		w := newBound(0)
+		w.start()
+		w.reconcile(ctx)
+		Expect(w.config.Status.HostAddresses).To(Equal([]string{own, third}))
+		version := w.config.ResourceVersion
+		w.reconcile(ctx)
+		Expect(w.config.ResourceVersion).To(Equal(version), "nothing is written")
+
+		delete(w.host.Annotations, host.AddressesAnnotation)
+		Expect(w.Update(ctx, w.host)).To(Succeed())
+		w.reconcile(ctx)
+		Expect(w.config.Status.HostAddresses).To(Equal([]string{own}))
+
+		w.config.Spec.ConfigSource.Server.TokenBinding = bootstrapv1.BindToNothing
+		Expect(w.Update(ctx, w.config)).To(Succeed())
+		w.reconcile(ctx)
+		Expect(w.config.Status.HostAddresses).To(BeEmpty())
+	})
+
+	It("has none while its host is another's, or is not installed", func(ctx SpecContext) {
+		w := newBound(0)
+		w.config.Status.HostAddresses = []string{own}
+		w.host.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning
+		w.start()
+		w.reconcile(ctx)
+		Expect(w.config.Status.HostAddresses).To(BeEmpty())
+	})
+
+	It("is told of when it comes from another, with the cure, and not when it comes from one of them", func(ctx SpecContext) {
+		w := newBound(0)
+		w.came(digits, second)
+		w.start()
+		before := counted(bootstrapv1.EventAddressRefused)
+		w.reconcile(ctx)
+		Expect(w.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventAddressRefused), ContainSubstring("from "+second),
+			ContainSubstring("rack1-u12, which are known to be "+own+", "+third), ContainSubstring(host.AddressesAnnotation), ContainSubstring(bootstrapv1.RotateTokenAnnotation))))
+		Expect(counted(bootstrapv1.EventAddressRefused) - before).To(Equal(1.0))
+		w.reconcile(ctx)
+		Expect(w.told.Events).NotTo(Receive())
+
+		w = newBound(0)
+		w.came(digits, own)
+		w.start()
+		w.reconcile(ctx)
+		Expect(w.told.Events).NotTo(Receive())
+	})
+
+	It("watches what inspection finds later", func(ctx SpecContext) {
+		w := newBound(0)
+		w.start()
+		w.reconciler.watchHardware = func() error { return errors.New("seen") }
+		Expect(w.reconciler.keepAddresses(ctx, w.config)).To(MatchError(ContainSubstring("seen")))
+	})
+})
