@@ -47,7 +47,7 @@ var _ = Describe("the join credential", func() {
 
 	It("is a bootstrap token that may ask for a certificate and nothing else", func() {
 		credential := ensure("")
-		Expect(credential.Expires).To(BeTemporally("~", time.Now().Add(ttl), 2*time.Second))
+		Expect(credential.Expires).To(BeTemporally("~", time.Now().Add(ttl), 10*time.Second))
 		token := tokenOf(credential.ID)
 		Expect(token.Type).To(BeEquivalentTo("bootstrap.kubernetes.io/token"))
 		Expect(token.Data).To(Equal(map[string][]byte{
@@ -94,7 +94,7 @@ var _ = Describe("the join credential", func() {
 		credential := ensure("")
 		expires, err := join.ExtendCredential(ctx, workload, credential.ID, time.Hour)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(expires).To(BeTemporally("~", time.Now().Add(time.Hour), 2*time.Second))
+		Expect(expires).To(BeTemporally("~", time.Now().Add(time.Hour), 10*time.Second))
 		extended := ensure(credential.ID)
 		Expect(extended.Secret).To(Equal(credential.Secret))
 		Expect(extended.Expires).To(Equal(expires))
@@ -113,7 +113,7 @@ var _ = Describe("the join credential", func() {
 		Expect(join.DeleteCredential(ctx, workload, first.ID)).To(Succeed())
 		expires, err := join.RestoreCredential(ctx, workload, owner, first, time.Hour)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(expires).To(BeTemporally("~", time.Now().Add(time.Hour), 2*time.Second))
+		Expect(expires).To(BeTemporally("~", time.Now().Add(time.Hour), 10*time.Second))
 		was["expiration"] = []byte(expires.Format(time.RFC3339))
 		Expect(tokenOf(first.ID).Data).To(Equal(was))
 	})

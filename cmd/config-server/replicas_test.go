@@ -187,9 +187,9 @@ var _ = Describe("Replicas of the config server", func() {
 
 		By("hearing of all that when the way is free again")
 		way.Set(faults.Faults{})
-		Expect(s.answers(newer, stands.token)()).To(Equal(http.StatusOK))
-		Expect(s.answers(stands.path(), "guessed")()).To(Equal(http.StatusUnauthorized))
+		Eventually(s.answers(newer, stands.token)).Should(Equal(http.StatusOK))
+		Eventually(s.answers(stands.path(), "guessed")).Should(Equal(http.StatusUnauthorized))
 		waits.prepare(ctx)
-		Eventually(s.answers(waits.path(), waits.token), time.Minute).Should(Equal(http.StatusOK))
+		Eventually(s.answers(waits.path(), waits.token)).Should(Equal(http.StatusOK))
 	}, SpecTimeout(2*time.Minute))
 })

@@ -32,6 +32,7 @@ const each = 10
 
 func TestTurns(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(time.Minute) // a machine may be busy
 	RunSpecs(t, "Turns")
 }
 
@@ -242,7 +243,7 @@ var _ = Describe("Requests that wait", func() {
 
 	It("until a time, or for a rate limit, are done when that is over", func() {
 		q := newQueue(each)
-		q.AddWithOpts(priorityqueue.AddOpts{After: 50 * time.Millisecond}, of("edge", "infra", 0))
+		q.AddWithOpts(priorityqueue.AddOpts{After: time.Second}, of("edge", "infra", 0))
 		q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, of("edge", "infra", 1))
 		Expect(work(q, 2)).To(Equal([]ctrl.Request{of("edge", "infra", 1), of("edge", "infra", 0)}))
 	})

@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 
 func TestProcess(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(time.Minute) // a machine may be busy
 	RunSpecs(t, "Process")
 }
 
@@ -61,7 +62,7 @@ var _ = Describe("a program", func() {
 
 		Expect(starter.Process.Kill()).To(Succeed())
 		_ = starter.Wait()
-		Eventually(running).WithArguments(started).WithTimeout(10 * time.Second).Should(BeFalse())
+		Eventually(running).WithArguments(started).Should(BeFalse())
 	})
 
 	It("ends when it is told to", func() {
