@@ -105,12 +105,13 @@ func InitializeControlPlane(ctx context.Context, c client.Client, cluster client
 	if err != nil {
 		return err
 	}
+	before := plane.DeepCopy()
 	plane.Object["status"] = map[string]any{
 		"version":                     version,
 		"externalManagedControlPlane": true,
 		"initialization":              map[string]any{"controlPlaneInitialized": true},
 	}
-	return c.Status().Update(ctx, plane)
+	return c.Status().Patch(ctx, plane, client.MergeFrom(before)) // Cluster API writes it too
 }
 
 func apiEndpoint(address string) (clusterv1.APIEndpoint, error) {

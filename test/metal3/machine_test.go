@@ -87,10 +87,11 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 		Expect(c.Create(ctx, secret)).To(Succeed())
 		bootstrap := generic(builder.GenericBootstrapConfigKind, secret.Name)
 		Expect(get(ctx, bootstrap)).To(Succeed())
+		before := bootstrap.DeepCopy()
 		bootstrap.Object["status"] = map[string]any{
 			"dataSecretName": secret.Name, "initialization": map[string]any{"dataSecretCreated": true},
 		}
-		Expect(c.Status().Update(ctx, bootstrap)).To(Succeed())
+		Expect(c.Status().Patch(ctx, bootstrap, client.MergeFrom(before))).To(Succeed(), "Cluster API writes it too")
 
 		Eventually(func(g Gomega) {
 			g.Expect(get(ctx, host)).To(Succeed())

@@ -89,7 +89,9 @@ func (b *batch) expectFull(ctx context.Context, s *site.Site, t *tenant.Tenant, 
 	Eventually(ctx, func() (map[string]poolv1.EnrolmentRequest, error) {
 		code, _, err := fetch.Get(ctx, b.of(further), b.of(further).URL)
 		Expect(code).To(Or(BeZero(), Equal(503)))
-		Expect(err).NotTo(HaveOccurred())
+		if err != nil {
+			return nil, err
+		}
 		enrolment, err := enrolmentOf(ctx, s, t)
 		return enrolment.Status.Requests, err
 	}).Should(HaveKeyWithValue(further, HaveField("Refused", ContainSubstring("all 2 uses are taken"))))

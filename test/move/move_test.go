@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -182,8 +183,12 @@ func expectNothingLeft(ctx context.Context, s *site.Site, namespace string) {
 	GinkgoHelper()
 	for _, list := range []client.ObjectList{&poolv1.MachineConfigPoolList{}, &poolv1.MachineConfigList{}, &bootstrapv1.PoolbootConfigList{}, &bootstrapv1.PoolbootConfigTemplateList{},
 		&poolv1.EnrolmentList{}, &corev1.SecretList{}} {
-		Expect(s.ManagementClient.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
-		Expect(meta.ExtractList(list)).To(BeEmpty())
+		Eventually(ctx, func() ([]runtime.Object, error) {
+			if err := s.ManagementClient.List(ctx, list, client.InNamespace(namespace)); err != nil {
+				return nil, err
+			}
+			return meta.ExtractList(list)
+		}).Should(BeEmpty())
 	}
 	overlays := func() ([]corev1.Secret, error) {
 		list := &corev1.SecretList{}
@@ -198,7 +203,7 @@ func expectNothingLeft(ctx context.Context, s *site.Site, namespace string) {
 		Expect(time.Until(ends)).To(BeNumerically("<=", join.Life))
 		before := overlay.DeepCopy()
 		overlay.Annotations[bootstrapv1.OverlayExpiresAnnotation] = time.Now().UTC().Format(time.RFC3339)
-		Expect(s.ManagementClient.Patch(ctx, &overlay, client.MergeFrom(before))).To(Succeed())
+		Expect(client.IgnoreNotFound(s.ManagementClient.Patch(ctx, &overlay, client.MergeFrom(before)))).To(Succeed(), "the manager deletes them")
 	}
 	Eventually(ctx, func() (int, error) {
 		list, err := overlays()
