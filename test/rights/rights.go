@@ -116,10 +116,12 @@ func UsedAtHome(plane *controlplane.ControlPlane, program string) (used []Right,
 			return
 		}
 		where := Own
-		reason := r.Annotations["authorization.k8s.io/reason"]
+		decision, reason := r.Annotations["authorization.k8s.io/decision"], r.Annotations["authorization.k8s.io/reason"]
 		switch {
-		case r.Annotations["authorization.k8s.io/decision"] != "allow":
+		case decision == "forbid":
 			refused = append(refused, r.Verb+" "+r.RequestURI)
+			return
+		case decision != "allow": // nobody came to ask: there were too many requests, or the client had gone
 			return
 		case strings.Contains(reason, `ClusterRoleBinding "`+program+`"`):
 			where = All
