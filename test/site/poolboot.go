@@ -11,14 +11,17 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
@@ -26,6 +29,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
@@ -198,10 +202,33 @@ func (s *Site) startPoolboot(ctx context.Context) error {
 	if err := s.Manager.Start(ctx); err != nil {
 		return err
 	}
-	if err := clusterapi.InstallWebhooks(ctx, s.Management.Config, webhooks, "https://"+webhook, s.door.authority.PEM()); err != nil || s.options.Predecessor != nil {
+	if err := clusterapi.InstallWebhooks(ctx, s.Management.Config, webhooks, "https://"+webhook, s.door.authority.PEM()); err != nil {
+		return err
+	}
+	if err := s.waitForWebhooks(ctx); err != nil || s.options.Predecessor != nil {
 		return err
 	}
 	return s.startReplicas(ctx)
+}
+
+// waitForWebhooks returns when the API server asks Poolboot's webhooks, the defaulting ones and the validating.
+func (s *Site) waitForWebhooks(ctx context.Context) error {
+	probe := metav1.ObjectMeta{Name: "probe", Namespace: metav1.NamespaceDefault}
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		pool := &poolv1.MachineConfigPool{ObjectMeta: probe, Spec: poolv1.MachineConfigPoolSpec{ClusterName: probe.Name, Role: poolv1.RoleWorker}}
+		last = s.ManagementClient.Create(ctx, pool, client.DryRunAll)
+		if defaulted := last == nil && pool.Spec.NodeSelector != nil; !defaulted {
+			return false, nil
+		}
+		refused := &poolv1.MachineConfig{ObjectMeta: probe, Spec: poolv1.MachineConfigSpec{Butane: "variant: none"}}
+		last = s.ManagementClient.Create(ctx, refused, client.DryRunAll)
+		return apierrors.IsInvalid(last), nil
+	})
+	if err != nil {
+		return fmt.Errorf("webhooks of Poolboot do not answer: %w; last answer: %w", err, last)
+	}
+	return nil
 }
 
 func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -122,14 +123,17 @@ func (t *Tenant) Condition(config *bootstrapv1.PoolbootConfig, kind string) func
 	}
 }
 
-// Machine returns the Machine of a config.
+// Machine returns the Machine of a config. It waits for Cluster API to make that the config's owner: the MachineSet is, at first.
 func (t *Tenant) Machine(ctx context.Context, config *bootstrapv1.PoolbootConfig) *clusterv1.Machine {
-	machine := &clusterv1.Machine{}
-	for _, owner := range config.OwnerReferences {
-		if owner.Kind == "Machine" {
-			ExpectWithOffset(1, t.site.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: owner.Name}, machine)).To(Succeed())
+	GinkgoHelper()
+	var machine *clusterv1.Machine
+	is := config.DeepCopy()
+	Eventually(ctx, func() (_ *clusterv1.Machine, err error) {
+		if machine, err = util.GetOwnerMachine(ctx, t.site.ManagementClient, is.ObjectMeta); machine != nil || err != nil {
+			return machine, err
 		}
-	}
+		return nil, t.site.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), is)
+	}).ShouldNot(BeNil())
 	return machine
 }
 
