@@ -169,7 +169,7 @@ var _ = Describe("Replicas of the config server", func() {
 				Expect(asked).To(BeTemporally("<", end.Add(-3*time.Minute)))
 			}
 			return code == http.StatusServiceUnavailable, err
-		}, 20*time.Second).Should(BeTrue())
+		}).Should(BeTrue())
 		Expect(s.answers(stands.path(), stands.token)()).To(Equal(http.StatusOK))
 		Expect(s.answers(stands.renderedPath(), stands.token)()).To(Equal(http.StatusOK))
 
