@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -91,6 +92,8 @@ var _ = Describe("Rendered configs", func() {
 		Expect(err).NotTo(HaveOccurred())
 		first, err := rendered(name)(ctx)
 		Expect(err).NotTo(HaveOccurred())
+		// Which is older is told by seconds.
+		Eventually(ctx, time.Now).Should(BeTemporally(">", first.CreationTimestamp.Add(time.Second)))
 		roll(ctx, 8)
 		Eventually(ctx, left).Should(And(HaveLen(6), Not(ContainElement(name))))
 		Expect(lab.ManagementClient.Delete(ctx, t.MachineConfig("90-change", "worker", "", ""))).To(Succeed())
@@ -141,6 +144,14 @@ var _ = Describe("Rendered configs", func() {
 		}).WithPolling(20 * time.Millisecond).Should(Succeed())
 		Expect(deletions).To(BeNumerically(">", 3))
 		Expect(config.Status.Configuration).To(Equal(name))
+
+		By("telling of it as of one thing that comes again, once the pool stays as it is")
+		Eventually(ctx, func() ([]eventsv1.Event, error) {
+			_ = lab.ManagementClient.Delete(ctx, &poolv1.MachineConfig{ObjectMeta: first.ObjectMeta})
+			var list eventsv1.EventList
+			err := lab.ManagementClient.List(ctx, &list, client.InNamespace(t.Namespace))
+			return list.Items, err
+		}).Should(ContainElement(And(HaveField("Regarding.Name", "infra"), HaveField("Reason", poolv1.RenderedReason), HaveField("Series", Not(BeNil())))))
 		Eventually(ctx, rendered(name)).Should(HaveField("Spec", Equal(first.Spec)))
 	})
 

@@ -47,12 +47,15 @@ var _ = Describe("A change of a MachineConfig", func() {
 			all, err := writes()
 			return all[done:], err
 		}
+		// The audit log has a write a moment after everybody else sees it.
 		settle := func() {
 			GinkgoHelper()
-			all, err := writes()
-			Expect(err).NotTo(HaveOccurred())
-			done = len(all)
-			Consistently(ctx, since).WithTimeout(time.Second).Should(BeEmpty())
+			Eventually(ctx, func(g Gomega) {
+				all, err := writes()
+				g.Expect(err).NotTo(HaveOccurred())
+				done = len(all)
+				g.Consistently(ctx, since).WithTimeout(time.Second).Should(BeEmpty())
+			}).Should(Succeed())
 		}
 		settle()
 
