@@ -185,9 +185,9 @@ var _ = Describe("A host with an enrolment token", func() {
 		for range 3 {
 			served(ctx, b.pointer(name))
 		}
-		Expect(b.ready(ctx)).To(ContainSubstring("2 more host(s)"))
+		Eventually(ctx, func() (poolv1.EnrolmentStatus, error) { _, err := b.ready(ctx); return b.enrolment.Status, err }).Should(And(
+			HaveField("Requests", BeEmpty()), HaveField("Conditions", ContainElement(HaveField("Message", ContainSubstring("2 more host(s)"))))))
 		Expect(b.enrolment.Spec.Admitted).To(Equal([]string{name}))
-		Expect(b.enrolment.Status.Requests).To(BeEmpty())
 		table, err := lab.Kubectl(ctx, lab.Management, "get", "enrolments", "--namespace", b.Namespace)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.Fields(strings.Split(table, "\n")[0])).To(Equal([]string{"NAME", "POOL", "NAMES", "USES", "USED", "EXPIRES", "READY", "REASON", "AGE"}))
@@ -207,6 +207,8 @@ var _ = Describe("A host with an enrolment token", func() {
 	It("is one of no more than the token allows, also when all ask at once", func(ctx SpecContext) {
 		b := newBatch(ctx, tenant.New(ctx, lab, 0), 2)
 		Eventually(ctx, b.ready).Should(HavePrefix("True Admits"))
+		Eventually(ctx, func() (int, error) { code, _, err := ask(ctx, home, b.pointer("core-1")); return code, err }).
+			Should(Equal(http.StatusForbidden), "the config server knows the token")
 		codes := make([]int, 5)
 		var all sync.WaitGroup
 		for i := range codes {
@@ -220,12 +222,15 @@ var _ = Describe("A host with an enrolment token", func() {
 		all.Wait()
 		Expect(codes).To(HaveEach(Or(Equal(http.StatusOK), Equal(http.StatusServiceUnavailable))))
 		Eventually(ctx, b.ready).Should(HavePrefix("False UsedUp"))
-		Expect(b.enrolment.Spec.Admitted).To(HaveLen(2))
-		var configs bootstrapv1.PoolbootConfigList
-		Expect(lab.ManagementClient.List(ctx, &configs, client.InNamespace(b.Namespace))).To(Succeed())
-		Expect(configs.Items).To(HaveLen(2))
 		Eventually(ctx, told(ctx, b.Namespace, "MachineConfigPool", "infra", poolv1.EventHostRefused)).Should(
 			And(HaveLen(3), HaveEach(ContainSubstring("all 2 uses are taken"))))
+		Expect(b.ready(ctx)).To(HavePrefix("False UsedUp"))
+		Expect(b.enrolment.Spec.Admitted).To(HaveLen(2))
+		Eventually(ctx, func() ([]bootstrapv1.PoolbootConfig, error) {
+			var configs bootstrapv1.PoolbootConfigList
+			err := lab.ManagementClient.List(ctx, &configs, client.InNamespace(b.Namespace))
+			return configs.Items, err
+		}).Should(HaveLen(2))
 	})
 
 	It("has its name to itself: another one that asks under it is refused, and that is told", func(ctx SpecContext) {
@@ -252,9 +257,8 @@ var _ = Describe("A host with an enrolment token", func() {
 		for what, expected := range map[*ignition.Pointer]int{
 			&wrong: http.StatusServiceUnavailable, &other: http.StatusUnauthorized, &name: http.StatusForbidden,
 		} {
-			code, body, err := ask(ctx, home, *what)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(code).To(Equal(expected), body)
+			// The config server hears of the enrolment a moment after it is ready.
+			Eventually(ctx, func() (int, error) { code, _, err := ask(ctx, home, *what); return code, err }).Should(Equal(expected))
 		}
 		Expect(b.ready(ctx)).To(HavePrefix("True"))
 		Expect(b.enrolment.ResourceVersion).To(Equal(version))
@@ -273,7 +277,7 @@ var _ = Describe("A host with an enrolment token", func() {
 		Eventually(ctx, b.ready).Should(HavePrefix("True"))
 		Expect(lab.ManagementClient.Delete(ctx, b.secret)).To(Succeed())
 		Eventually(ctx, b.ready).Should(HavePrefix("False InvalidSecret"))
-		Expect(b.enrolment.Spec.TokenSHA256).To(BeEmpty())
+		Eventually(ctx, func() (string, error) { _, err := b.ready(ctx); return b.enrolment.Spec.TokenSHA256, err }).Should(BeEmpty())
 	})
 
 	It("has its token published once the Cluster is there, not before: one that clusterctl deletes first would bring it back", func(ctx SpecContext) {
