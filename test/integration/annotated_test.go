@@ -86,6 +86,10 @@ func (a *annotated) userData(ctx context.Context) (string, error) {
 func (a *annotated) boots(ctx context.Context) (*bootstrapv1.PoolbootConfig, *corev1.Node) {
 	GinkgoHelper()
 	Eventually(ctx, a.userData).Should(Equal(a.name))
+	Eventually(ctx, func() (bmov1alpha1.ProvisioningState, error) {
+		host, err := a.host(ctx)
+		return host.Status.Provisioning.State, err
+	}).Should(Equal(bmov1alpha1.StateAvailable), "else it would not be provisioned anew")
 	a.change(ctx, installed)
 	record := &bootstrapv1.PoolbootConfig{ObjectMeta: a.meta()}
 	asking(ctx, a.Tenant, record)
@@ -98,8 +102,8 @@ func (a *annotated) withdrawn(ctx context.Context, record *bootstrapv1.PoolbootC
 	GinkgoHelper()
 	Eventually(ctx, func(ctx context.Context) (any, error) { is, err := a.record(ctx); return is.UID, err }).ShouldNot(Equal(record.UID))
 	Eventually(ctx, func() error { return lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: a.name}, &corev1.Node{}) }).Should(Satisfy(apierrors.IsNotFound))
-	Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: "poolboot-system", Name: bootstrapv1.OverlayNamePrefix + string(record.UID)}, &corev1.Secret{})).
-		To(Satisfy(apierrors.IsNotFound))
+	overlay := client.ObjectKey{Namespace: "poolboot-system", Name: bootstrapv1.OverlayNamePrefix + string(record.UID)}
+	Eventually(ctx, func() error { return lab.ManagementClient.Get(ctx, overlay, &corev1.Secret{}) }).Should(Satisfy(apierrors.IsNotFound))
 }
 
 func installed(h *bmov1alpha1.BareMetalHost) {
@@ -130,7 +134,7 @@ var _ = Describe("A BareMetalHost with the annotation of a pool", func() {
 		Expect(names(node.Spec.Taints)).To(And(ContainElement(poolv1.NodeUnassignedTaint), Not(ContainElement(clusterv1.NodeUninitializedTaint.Key))))
 		Expect(record.OwnerReferences).To(ConsistOf(HaveField("UID", bmh.UID)))
 		Eventually(ctx, a.Condition(record, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
-		Expect(a.Condition(record, bootstrapv1.UserDataSetCondition)(ctx)).To(HavePrefix("True"))
+		Eventually(ctx, a.Condition(record, bootstrapv1.UserDataSetCondition)).Should(HavePrefix("True"))
 		Eventually(ctx, told(ctx, a.Namespace, "BareMetalHost", a.name, poolv1.EventHostRecordMade)).Should(HaveLen(1))
 
 		By("keeping its pool once its Node stands, whatever the annotation says then")
@@ -150,7 +154,7 @@ var _ = Describe("A BareMetalHost with the annotation of a pool", func() {
 		By("leaving nothing behind, and no user data, when it asks no more")
 		a.change(ctx, asksFor(""))
 		a.withdrawn(ctx, again)
-		Expect(a.userData(ctx)).To(BeEmpty())
+		Eventually(ctx, a.userData).Should(BeEmpty())
 	})
 
 	It("boots into the pool that it asks for last", func(ctx SpecContext) {

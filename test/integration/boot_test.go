@@ -140,8 +140,9 @@ var _ = Describe("A MachineDeployment that is scaled", func() {
 
 		t.Scale(ctx, deployment, 0)
 		for _, config := range configs {
-			Eventually(ctx, func() error { return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(&config), &config) }).
-				Should(Satisfy(apierrors.IsNotFound))
+			Eventually(ctx, func() error {
+				return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(&config), &bootstrapv1.PoolbootConfig{})
+			}).Should(Satisfy(apierrors.IsNotFound))
 			Expect(lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: config.Status.Node.Name}, &corev1.Node{})).To(Satisfy(apierrors.IsNotFound))
 			Expect(lab.WorkloadClient.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "bootstrap-token-" + config.Status.Boot.CredentialID},
 				&corev1.Secret{})).To(Satisfy(apierrors.IsNotFound))
@@ -162,7 +163,7 @@ var _ = Describe("A Cluster that is not there yet", func() {
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
 		Eventually(ctx, t.Condition(config, bootstrapv1.DataSecretAvailableCondition)).Should(HavePrefix("False WaitingForControlPlane"))
-		Expect(t.Condition(config, clusterv1.ReadyCondition)(ctx)).To(HavePrefix("False"))
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("False"))
 		Expect(clusterapi.InitializeControlPlane(ctx, lab.ManagementClient, client.ObjectKeyFromObject(t.Cluster))).To(Succeed())
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 	})
@@ -225,7 +226,7 @@ var _ = Describe("The workload cluster's API server", func() {
 		Expect(lab.Workload.StartAPIServer(context.WithoutCancel(ctx))).To(Succeed())
 		asking(ctx, t, config)
 		Expect(strings.Join(names(t.Node(ctx, config).Spec.Taints), " ")).To(ContainSubstring(poolv1.NodeUnassignedTaint))
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 })
 
 func names(taints []corev1.Taint) []string {

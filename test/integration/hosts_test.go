@@ -51,6 +51,9 @@ func (h *askingHosts) PowerOn(_ context.Context, bmh *bmov1alpha1.BareMetalHost,
 	if userData == nil || bytes.Equal(userData, host.userData) {
 		return nil
 	}
+	if host.cancel != nil {
+		host.cancel() // it boots from another disk now
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	host.cancel, host.userData, host.codes, host.done = cancel, userData, nil, false
 	go host.ask(ctx, userData)
@@ -104,14 +107,15 @@ func (h *askingHost) ask(ctx context.Context, userData []byte) {
 	config, err := fetch.Config(ctx, pointer, func(code int) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.codes = append(h.codes, code)
+		if ctx.Err() == nil {
+			h.codes = append(h.codes, code)
+		}
 	})
-	if err != nil {
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.config, h.done = config, true
+	if err == nil && ctx.Err() == nil {
+		h.config, h.done = config, true
+	}
 }
 
 // get asks for a URL with a pointer's token and its CA.

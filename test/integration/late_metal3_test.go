@@ -45,5 +45,5 @@ var _ = Describe("A management cluster without Metal3", func() {
 			HaveKeyWithValue("example.com/vendor", "Simulated")))
 		t.BootAnnotatedHost(ctx, t.HostName(1), "infra")
 		Eventually(ctx, t.Condition(b.record(t.HostName(1)), bootstrapv1.BootPreparedCondition)).Should(HavePrefix("True"))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 })

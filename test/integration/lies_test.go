@@ -83,7 +83,7 @@ var _ = Describe("Workload clusters that lie, keep silent or refuse", func() {
 			b.config = &b.Configs(ctx, "infra")[0]
 			Eventually(ctx, b.Condition(b.config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("False WorkloadClusterUnreachable"),
 				ContainSubstring(b.says[0]), ContainSubstring(b.says[len(b.says)-1]), ContainSubstring("correct the kubeconfig in Secret "+b.Namespace+"/"+b.Namespace+"-kubeconfig")))
-			Expect(b.Condition(b.config, clusterv1.ReadyCondition)(ctx)).To(HavePrefix("False WorkloadClusterUnreachable"))
+			Eventually(ctx, b.Condition(b.config, clusterv1.ReadyCondition)).Should(HavePrefix("False WorkloadClusterUnreachable"))
 			for i := range 2 {
 				host := hosts.of(client.ObjectKey{Namespace: b.Namespace, Name: b.HostName(i)})
 				Eventually(ctx, host.answered).Should(And(Not(BeEmpty()), HaveEach(503)))

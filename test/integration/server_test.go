@@ -31,9 +31,7 @@ var _ = Describe("The config server", func() {
 		asking(ctx, t, plain)
 
 		own := t.Pointer(ctx, infra)
-		code, _, err := get(ctx, own, own.URL)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(code).To(Equal(http.StatusOK))
+		Eventually(ctx, func() (int, error) { code, _, err := get(ctx, own, own.URL); return code, err }).Should(Equal(http.StatusOK))
 		foreign, wrong, none := own, own, own
 		foreign.Token, wrong.Token, none.Token = t.Pointer(ctx, plain).Token, strings.Repeat("A", len(own.Token)), ""
 		for what, asker := range map[string]func() (int, []byte, error){
@@ -47,9 +45,9 @@ var _ = Describe("The config server", func() {
 			Expect(string(body)).NotTo(ContainSubstring("infratest"), what)
 		}
 		worker := t.Pool("worker")
-		Expect(rendersFrom(worker)(ctx)).NotTo(BeEmpty())
+		Eventually(ctx, rendersFrom(worker)).ShouldNot(BeEmpty())
 		base, _, _ := strings.Cut(own.URL, "/config/")
-		code, _, err = get(ctx, own, base+"/rendered/"+t.Namespace+"/"+worker.Status.Configuration.Name+
+		code, _, err := get(ctx, own, base+"/rendered/"+t.Namespace+"/"+worker.Status.Configuration.Name+
 			"?pointer="+infra.Annotations[bootstrapv1.PointerIDAnnotation])
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(Equal(http.StatusForbidden), "another pool's configuration")

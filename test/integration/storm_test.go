@@ -24,5 +24,5 @@ var _ = Describe("Hosts that boot all at once, before one who orders the worker 
 		Expect(ours.Nodes.Versions).To(BeNumerically(">=", 3*n), "made, registered, Ready")
 		Expect(peers.Nodes).To(And(HaveField("Nodes", n), HaveField("Orders", n)), "every plain worker is caught")
 		Expect(peers.Nodes.Outside).To(BeNumerically(">=", n))
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 })

@@ -29,14 +29,17 @@ func TestIntegration(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	format.MaxLength, format.TruncatedDiff = 0, false
-	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(2 * time.Second)
 	hosts = newAskingHosts()
 	storms = &storm.Hardware{Otherwise: hosts}
 	// As with an API server that has no streaming lists: Poolboot needs the right to list there. Other suites have them.
 	GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false")
-	lab = tenant.StartSite(ctx, site.Options{Hardware: storms})
+	lab = tenant.StartSite(ctx, site.Options{Hardware: storms,
+		// The hosts have no heartbeat.
+		Flags: site.Flags{ControllerManager: []string{"--node-monitor-grace-period=1h"}},
+	})
 }, NodeTimeout(5*time.Minute))
 
 var _ = ReportAfterEach(func(report SpecReport) { tenant.ShowLogs(report, lab) })

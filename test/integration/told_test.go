@@ -66,7 +66,7 @@ func (s *toldSite) expectTold(ctx context.Context, block string) {
 	}
 	for _, shown := range strings.Split(strings.TrimPrefix(block, "$ "), "\n$ ") {
 		line, output, _ := strings.Cut(shown, "\n")
-		Expect(comparable(shell.run(ctx, here.Replace(line)))).To(Equal(comparable(output)), line)
+		Eventually(ctx, func() string { return comparable(shell.run(ctx, here.Replace(line))) }).Should(Equal(comparable(output)), line)
 	}
 }
 
