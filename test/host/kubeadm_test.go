@@ -59,14 +59,14 @@ var _ = Describe("The real kubeadm on a simulated host", func() {
 				StopTrying("a unit failed: see the console in the output").Now()
 			}
 			g.Expect(h.Joined()).To(BeTrue())
-		}).WithTimeout(90 * time.Second).Should(Succeed())
+		}).WithTimeout(2 * time.Minute).Should(Succeed())
 		client := kubernetes.NewForConfigOrDie(cluster.Config)
 		Eventually(func(g Gomega) {
 			node, err := client.CoreV1().Nodes().Get(ctx, "kubeadm-0", metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(node.Status.Conditions).To(ContainElement(And(
 				HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionTrue))))
-		}).WithTimeout(30 * time.Second).Should(Succeed())
+		}).Should(Succeed())
 		AddReportEntry("seconds from power on to a Ready Node", time.Since(h.When(host.PoweredOn)).Seconds())
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -71,7 +71,7 @@ var _ = Describe("The real kubelet on a simulated host", Ordered, func() {
 			g.Expect(node.Status.Conditions).To(ContainElement(And(
 				HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionTrue))))
 			g.Expect(h.Joined()).To(BeTrue())
-		}).WithTimeout(time.Minute).Should(Succeed())
+		}).WithTimeout(2 * time.Minute).Should(Succeed())
 		AddReportEntry("seconds from power on to a Ready Node", time.Since(h.When(host.PoweredOn)).Seconds())
 		Expect(h.Err()).NotTo(HaveOccurred())
 		Expect(h.When(host.KubeletStarted)).To(BeTemporally(">", h.When(host.FilesWritten)))
@@ -82,8 +82,8 @@ var _ = Describe("The real kubelet on a simulated host", Ordered, func() {
 		_, err = net.Dial("tcp", net.JoinHostPort("127.0.0.1", portOf(node)))
 		Expect(err).To(HaveOccurred(), "nobody listens on the kubelet's port once the power is off")
 	},
-		Entry("as a simple service", "simple-host", "simple", SpecTimeout(90*time.Second)),
-		Entry("as a service that says when it is ready", "notifying-host", "notify", SpecTimeout(90*time.Second)),
+		Entry("as a simple service", "simple-host", "simple", SpecTimeout(3*time.Minute)),
+		Entry("as a service that says when it is ready", "notifying-host", "notify", SpecTimeout(3*time.Minute)),
 	)
 })
 

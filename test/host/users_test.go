@@ -48,12 +48,12 @@ var _ = Describe("The users of a pool", func() {
 		h := host.New(host.Options{Name: "host-0", Dir: GinkgoT().TempDir(), Log: GinkgoWriter})
 		DeferCleanup(h.PowerOff)
 		Expect(h.PowerOn(ctx, served)).To(Succeed())
-		Eventually(h.Events).WithTimeout(30 * time.Second).Should(ContainElement(HaveField("Step", host.UnitsStarted)))
+		Eventually(h.Events).Should(ContainElement(HaveField("Step", host.UnitsStarted)))
 
 		Expect(contents(h, "home/core/.ssh/authorized_keys.d/ignition")).To(And(
 			ContainSubstring("ssh-ed25519 AAAA everywhere\n"), ContainSubstring("ssh-ed25519 BBBB infra\n")))
 		Expect(contents(h, "etc/shadow")).To(And(ContainSubstring("core:$6$of$infra:"), ContainSubstring("ops:*:")))
 		Expect(contents(h, "etc/passwd")).To(ContainSubstring("ops:x:2000:"))
 		Expect(contents(h, "etc/group")).To(ContainSubstring("operators:x:3000:core,ops\n"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(3*time.Minute))
 })

@@ -62,7 +62,7 @@ func boot(root string) *changes {
 	go func() { ended <- manager.Boot(ctx) }()
 	DeferCleanup(func() {
 		cancel()
-		Eventually(ended).WithTimeout(10 * time.Second).Should(Receive(BeNil()))
+		Eventually(ended).Should(Receive(BeNil()))
 	})
 	return told
 }
