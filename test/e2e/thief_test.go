@@ -126,7 +126,8 @@ func ask(ctx context.Context, c client.Client, signer, user string, groups ...st
 		Spec: certificatesv1.CertificateSigningRequestSpec{Request: csr, SignerName: signer,
 			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}},
 	}
-	Expect(c.Create(ctx, request)).To(Succeed())
+	// The API server knows a join credential, and its rights, some time after they stand.
+	Eventually(ctx, func() error { return c.Create(ctx, request) }).Should(Succeed())
 	return request
 }
 

@@ -55,5 +55,5 @@ var _ = Describe("A host's token", func() {
 		Eventually(ctx, answer).WithArguments(t.Pointer(ctx, config)).Should(Equal(200))
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 		Expect(answer(ctx, pointer)).To(Equal(401))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(3*time.Minute))
 })
