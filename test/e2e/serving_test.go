@@ -78,9 +78,9 @@ var _ = Describe("A kubelet's serving certificate", func() {
 		Expect(address).NotTo(BeNil())
 
 		By("asking while its host is not known to have the address that the Node says it has")
-		Eventually(ctx, served(ctx, node.Name)).Should(HaveLen(1))
+		Eventually(ctx, served(ctx, node.Name)).ShouldNot(BeEmpty())
 		Eventually(ctx, eventsOf(ctx, config, bootstrapv1.EventServingRefused)).Should(ContainElement(ContainSubstring(address.String())))
-		Expect(served(ctx, node.Name)()).To(HaveExactElements(HaveField("Status", BeZero())))
+		Expect(served(ctx, node.Name)()).To(HaveEach(HaveField("Status", BeZero())))
 
 		By("asking when somebody has said so")
 		bmh := &bmov1alpha1.BareMetalHost{}
@@ -88,15 +88,18 @@ var _ = Describe("A kubelet's serving certificate", func() {
 		before := bmh.DeepCopy()
 		metav1.SetMetaDataAnnotation(&bmh.ObjectMeta, host.AddressesAnnotation, address.String())
 		Expect(lab.ManagementClient.Patch(ctx, bmh, client.MergeFrom(before))).To(Succeed())
-		var got []certificatesv1.CertificateSigningRequest
-		Eventually(ctx, func() (certificate []byte, err error) {
-			if got, err = served(ctx, node.Name)(); err != nil || len(got) == 0 {
-				return nil, err
+		var got certificatesv1.CertificateSigningRequest
+		Eventually(ctx, func() ([]byte, error) {
+			requests, err := served(ctx, node.Name)()
+			for _, request := range requests {
+				if len(request.Status.Certificate) > 0 {
+					got = request
+				}
 			}
-			return got[0].Status.Certificate, nil
+			return got.Status.Certificate, err
 		}).ShouldNot(BeEmpty(), "kube-controller-manager signs")
-		Expect(got[0].Status.Conditions).To(HaveExactElements(HaveField("Reason", certificate.ServingReason)))
-		block, _ := pem.Decode(got[0].Status.Certificate)
+		Expect(got.Status.Conditions).To(HaveExactElements(HaveField("Reason", certificate.ServingReason)))
+		block, _ := pem.Decode(got.Status.Certificate)
 		shown, err := x509.ParseCertificate(block.Bytes)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(shown.VerifyHostname(node.Name)).To(Succeed())
