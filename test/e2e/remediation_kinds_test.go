@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -35,5 +36,8 @@ func installRemediations(ctx context.Context) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(definition), definition)
 			return definition.Status.Conditions, err
 		}).Should(ContainElement(And(HaveField("Type", apiextensionsv1.Established), HaveField("Status", apiextensionsv1.ConditionTrue))))
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(remediation(kind + "List").GroupVersionKind())
+		Eventually(ctx, func() error { return lab.ManagementClient.List(ctx, list) }).Should(Succeed())
 	}
 }
