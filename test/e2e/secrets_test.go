@@ -70,6 +70,7 @@ var _ = Describe("Secrets", func() {
 		Expect(onDisk(config, "/etc/password")).To(Equal(userSecret))
 
 		By("asking with a dead token, another one, and none")
+		Eventually(ctx, answer).WithArguments(pointer).Should(Equal(401), "the config server knows that it is dead")
 		for _, token := range []string{pointer.Token, pointer.Token + "x", ""} {
 			wrong := pointer
 			wrong.Token = token
