@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -31,7 +32,7 @@ var _ = Describe("Machines of two pools", func() {
 			for _, config := range t.Configs(ctx, role) {
 				joined(ctx, t, &config)
 				Expect(config.Status.Pool).To(Equal(role))
-				verdict := site.Judge(history.Of(config.Status.Node.Name), role, pools(ctx, t))
+				verdict := site.Judge(versions(ctx, history, config.Status.Node.Name), role, pools(ctx, t))
 				Expect(verdict.Versions).To(BeNumerically(">", 1))
 				Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 				Expect(onDisk(&config, "/etc/workertest")).To(Equal("worker"))
@@ -61,14 +62,30 @@ func expectKubelet(node *corev1.Node, role string) {
 // joined waits until a config's Node is Ready in its pool, works, and nothing by which its host could join again is left.
 func joined(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
 	EventuallyWithOffset(1, t.Condition(config, bootstrapv1.NodeInPoolCondition)).WithContext(ctx).Should(HavePrefix("True"))
-	EventuallyWithOffset(1, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).WithContext(ctx).
-		// kube-controller-manager takes its own taint away some time after Poolboot's.
-		ShouldNot(ContainElement(HaveField("Key", BeElementOf(poolv1.NodeUnassignedTaint, corev1.TaintNodeNotReady))))
+	// kube-controller-manager and Cluster API take their own taints away some time before or after Poolboot's, and a kubelet may say that it
+	// is Ready before it registers, which gives its Node further labels and annotations.
+	EventuallyWithOffset(1, func() *corev1.Node { return t.Node(ctx, config) }).WithContext(ctx).Should(And(
+		HaveField("Spec.Taints", Not(ContainElement(HaveField("Key", BeElementOf(poolv1.NodeUnassignedTaint, corev1.TaintNodeNotReady, clusterv1.NodeUninitializedTaint.Key))))),
+		HaveField("Labels", HaveKey(corev1.LabelHostname))))
 	EventuallyWithOffset(1, func() (string, error) {
 		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
 		return config.Annotations[bootstrapv1.TokenHashAnnotation] + config.Status.Boot.CredentialID, err
 	}).WithContext(ctx).Should(Equal(bootstrapv1.TokenRevoked))
 	EventuallyWithOffset(1, lab.Hardware.Host(config.Status.Host.Name).Joined).WithContext(ctx).Should(BeTrue(), "the sentinel file")
+}
+
+// versions are those of a Node up to the one that stands: a watch tells of a version some time after it can be read.
+func versions(ctx context.Context, history *site.NodeHistory, name string) []site.NodeVersion {
+	GinkgoHelper()
+	node := &corev1.Node{}
+	Expect(lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+	Eventually(ctx, func() (seen []string) {
+		for _, version := range history.Of(name) {
+			seen = append(seen, version.Node.ResourceVersion)
+		}
+		return seen
+	}).Should(ContainElement(node.ResourceVersion), "the watch on Nodes")
+	return history.Of(name)
 }
 
 func pools(ctx context.Context, t *tenant.Tenant) []poolv1.MachineConfigPool {

@@ -80,7 +80,7 @@ func works(ctx context.Context, t *tenant.Tenant, name string, server *host.Host
 	Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).
 		ShouldNot(ContainElement(Or(HaveField("Key", poolv1.NodeUnassignedTaint), HaveField("Key", clusterv1.NodeUninitializedTaint.Key))))
 	Eventually(ctx, server.Joined).Should(BeTrue(), "the sentinel file")
-	verdict := site.Judge(history.Of(name), "infra", pools(ctx, t))
+	verdict := site.Judge(versions(ctx, history, name), "infra", pools(ctx, t))
 	Expect(verdict.Versions).To(BeNumerically(">", 1))
 	Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 	Expect(os.ReadFile(filepath.Join(server.Root(), "/etc/infratest"))).To(BeEquivalentTo("infra"))

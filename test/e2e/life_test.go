@@ -58,7 +58,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 			joined(ctx, t, &infras[i])
 		}
 		infra = &infras[0]
-	}, NodeTimeout(3*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("comes back in its pool when it is deleted and its kubelet starts again", func(ctx SpecContext) {
 		anew(ctx, t, edge)
@@ -82,7 +82,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, edge).Spec.Taints }).Should(BeEmpty())
 
 		var anew []site.NodeVersion
-		for _, version := range history.Of(before.Name) {
+		for _, version := range versions(ctx, history, before.Name) {
 			if version.Node.UID == node.UID {
 				anew = append(anew, version)
 			}
@@ -94,7 +94,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(edge), edge)
 			return edge.Status.Node.UID, err
 		}).Should(BeEquivalentTo(node.UID))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("moves with its labels: the record, the counts of both pools and an event follow, and what a person set stays", func(ctx SpecContext) {
 		before := t.Node(ctx, edge)
@@ -124,7 +124,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		Eventually(ctx, eventsOf(ctx, edge, bootstrapv1.EventLabelsRestored)).Should(ContainElement(ContainSubstring(`"storage"`)))
 
 		usable := 0
-		for _, version := range history.Of(edge.Status.Node.Name) {
+		for _, version := range versions(ctx, history, edge.Status.Node.Name) {
 			node := version.Node
 			if string(node.UID) != edge.Status.Node.UID {
 				continue
@@ -176,8 +176,8 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		Eventually(ctx, machines(ctx, t)).Should(And(HaveKeyWithValue("storage", int32(3)), HaveKeyWithValue("infra", int32(0))))
 		Expect(t.Configs(ctx, "infra")).To(HaveLen(2))
 		Expect(where()).To(Equal(stood))
-		versions := append([]site.NodeVersion{other}, history.Of(other.Node.Name)...)
-		Expect(site.Judge(versions, "storage", pools(ctx, t)).Changes).To(Equal(1), "from infra to storage, by no other way")
+		all := append([]site.NodeVersion{other}, versions(ctx, history, other.Node.Name)...)
+		Expect(site.Judge(all, "storage", pools(ctx, t)).Changes).To(Equal(1), "from infra to storage, by no other way")
 	})
 })
 

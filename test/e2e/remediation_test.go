@@ -61,7 +61,7 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 				APIVersion: remediationTemplate().GetAPIVersion(), Kind: remediationTemplate().GetKind(), Name: remediationTemplate().GetName()}},
 		}}
 		t.Create(ctx, check)
-	}, NodeTimeout(3*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("stays, and stays in its pool, when Metal3 reboots its host and keeps the Node", func(ctx SpecContext) {
 		before := t.Node(ctx, config)
@@ -85,10 +85,10 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
 		Expect(config.Status.Pool).To(Equal("storage"))
 		Expect(t.Node(ctx, config).UID).To(Equal(before.UID))
-		verdict := site.Judge(seen.Of(before.Name), "storage", pools(ctx, t))
+		verdict := site.Judge(versions(ctx, seen, before.Name), "storage", pools(ctx, t))
 		Expect(verdict.Versions).To(BeNumerically(">", 2))
 		Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("comes back in its pool when older Metal3 deletes the Node, and gives the new one the labels of the old", func(ctx SpecContext) {
 		before := t.Node(ctx, config)
@@ -127,7 +127,7 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 		Expect(node.Labels).To(And(HaveKey(storageRole), Not(HaveKey(edgeRole)), HaveKeyWithValue(poolv1.NodePoolLabel, "storage")))
 		Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).Should(ConsistOf(HaveField("Key", "example.com/disks")))
 		expectClosedOutside(seen, node, "storage", pools(ctx, t))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("has a replacement on the same host that boots straight into the pool that the host keeps", func(ctx SpecContext) {
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
@@ -145,11 +145,11 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 		Expect(config.Spec.Pool).To(Equal("edge"))
 		Expect(config.Status.Pool).To(Equal("storage"))
 		Eventually(ctx, eventsOf(ctx, config, bootstrapv1.EventPoolChanged)).Should(ConsistOf(And(ContainSubstring(old.Status.Host.Name), ContainSubstring("storage"))))
-		verdict := site.Judge(history.Of(config.Status.Node.Name), "storage", pools(ctx, t))
+		verdict := site.Judge(versions(ctx, history, config.Status.Node.Name), "storage", pools(ctx, t))
 		Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 		expectClosedOutside(history, t.Node(ctx, config), "storage", pools(ctx, t))
 		Expect(traces(ctx, t, old)()).To(ConsistOf("PoolbootConfig " + config.Name))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // remediated has a health check fail and does what Cluster API's Metal3 provider does for its strategy Reboot: the host is
