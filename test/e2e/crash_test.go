@@ -9,8 +9,10 @@ import (
 	. "github.com/onsi/gomega"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -64,6 +66,8 @@ var _ = Describe("Poolboot that is killed", func() {
 		kill(lab.Manager)
 		start(ctx, lab.Manager)
 		eventually("the pre-registration, while nobody serves", func(c *bootstrapv1.PoolbootConfig) bool { return c.Status.Boot.PreparedTime != nil })
+		letStand(ctx, configs["infra"], true)
+		letStand(ctx, configs["worker"], true)
 		kill(lab.Manager)
 		start(ctx, lab.ConfigServer)
 		eventually("the configuration served, while nobody approves", func(c *bootstrapv1.PoolbootConfig) bool { return c.Status.Boot.ServedTime != nil })
@@ -83,14 +87,16 @@ var _ = Describe("Poolboot that is killed", func() {
 		start(ctx, lab.Manager, lab.ConfigServer)
 
 		for role, config := range configs {
+			letStand(ctx, config, false)
 			joined(ctx, t, config)
 			Expect(config.Status.Pool).To(Equal(role))
-			verdict := site.Judge(history.Of(config.Status.Node.Name), role, pools(ctx, t))
+			seen := versions(ctx, history, config.Status.Node.Name)
+			verdict := site.Judge(seen, role, pools(ctx, t))
 			Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 			Expect(overlays(ctx, config)).To(BeEmpty())
 			Expect(joinTokens(ctx, config)).To(BeEmpty())
 			Expect(nodes(ctx, config)).To(HaveExactElements(HaveField("Name", config.Status.Node.Name)))
-			for _, version := range history.Of(config.Status.Node.Name) {
+			for _, version := range seen {
 				Expect(string(version.Node.UID)).To(Equal(config.Status.Node.UID), "there was one Node only")
 			}
 			secret := &corev1.Secret{}
@@ -98,7 +104,7 @@ var _ = Describe("Poolboot that is killed", func() {
 			Expect(secret.UID).To(Equal(secrets[role].UID))
 			Expect(secret.ResourceVersion).To(Equal(secrets[role].ResourceVersion), "written once")
 		}
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // approved returns a config whose host's request for a certificate is approved, nil while there is none.
@@ -113,6 +119,19 @@ func approved(ctx context.Context, configs map[string]*bootstrapv1.PoolbootConfi
 		}
 	}
 	return nil
+}
+
+// letStand has a boot that is prepared stand before its end, or go on, by a pause of its config: certificates are approved all the same.
+// Without, a Node may be Ready, and its boot over, before the manager that has just approved its certificate is killed. The manager
+// must run.
+func letStand(ctx context.Context, config *bootstrapv1.PoolbootConfig, stand bool) {
+	GinkgoHelper()
+	before := config.DeepCopy()
+	delete(config.Annotations, clusterv1.PausedAnnotation)
+	if stand {
+		metav1.SetMetaDataAnnotation(&config.ObjectMeta, clusterv1.PausedAnnotation, "")
+	}
+	Expect(client.IgnoreNotFound(lab.ManagementClient.Patch(ctx, config, client.MergeFrom(before)))).To(Succeed())
 }
 
 // kill ends programs as a crash does.

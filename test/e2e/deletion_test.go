@@ -40,6 +40,7 @@ var _ = Describe("A Machine that goes", func() {
 			stopped := reach(ctx, t, config)
 			t.Scale(ctx, deployment, 0)
 			start(ctx, stopped...)
+			letStand(ctx, config, false)
 			Eventually(ctx, traces(ctx, t, config)).Should(BeEmpty())
 			Eventually(ctx, free(ctx, t)).Should(HaveLen(hosts))
 			Consistently(ctx, traces(ctx, t, config)).Should(BeEmpty())
@@ -74,6 +75,7 @@ var _ = Describe("A Machine that goes", func() {
 		Entry("when its Node is Ready and nobody has ended the boot", 1, func(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) []*site.Program {
 			t.AddHosts(ctx, 1)
 			booting(ctx, config, func(boot bootstrapv1.BootStatus) bool { return boot.CredentialID != "" })
+			letStand(ctx, config, true)
 			Eventually(ctx, func() *bootstrapv1.PoolbootConfig {
 				return approved(ctx, map[string]*bootstrapv1.PoolbootConfig{"infra": config})
 			}).WithPolling(promptly).ShouldNot(BeNil())

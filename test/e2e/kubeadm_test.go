@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/certificate"
@@ -62,13 +62,13 @@ var _ = Describe("A host that joins with kubeadm", func() {
 	})
 
 	It("joins although kubeadm had given up waiting when the power went", func(ctx SpecContext) {
-		t := tenant.New(ctx, lab, 1)
+		t := tenant.New(ctx, lab, 0)
 		config := deployKubeadm(ctx, t, nil)
-		Eventually(ctx, func() (*metav1.MicroTime, error) {
-			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
-			return config.Status.Boot.ServedTime, err
-		}).ShouldNot(BeNil())
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		DeferCleanup(revive)
+		prepared(ctx, t, config)
 		back := without(ctx, lab.Manager) // who approves certificates
+		start(ctx, lab.ConfigServer)
 		Eventually(ctx, func() []certificatesv1.CertificateSigningRequest { return requestsFor(ctx, config.Status.Node.Name) }).ShouldNot(BeEmpty())
 		Expect(onDisk(config, "/etc/kubernetes/kubelet.conf")).NotTo(BeEmpty(), "it stands before there is a certificate")
 		machine := lab.Hardware.Host(config.Status.Host.Name)
@@ -106,7 +106,7 @@ func deployKubeadm(ctx context.Context, t *tenant.Tenant, change func(*bootstrap
 // expectBornInPool holds a Node that has joined, and the way it got its certificate, against what Poolboot promises.
 func expectBornInPool(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig, history *site.NodeHistory) {
 	GinkgoHelper()
-	verdict := site.Judge(history.Of(config.Status.Node.Name), "infra", pools(ctx, t))
+	verdict := site.Judge(versions(ctx, history, config.Status.Node.Name), "infra", pools(ctx, t))
 	Expect(verdict.Versions).To(BeNumerically(">", 1))
 	Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 	Expect(joinTokens(ctx, config)).To(BeEmpty(), "nobody can join with its credential any more")
@@ -136,12 +136,14 @@ func requestsFor(ctx context.Context, node string) []certificatesv1.CertificateS
 // answered is the place of a request among all that the workload cluster's API server has granted.
 func answered(verb, resource, subresource, name string) int {
 	GinkgoHelper()
-	requests, err := lab.Workload.Requests()
-	Expect(err).NotTo(HaveOccurred())
-	place := slices.IndexFunc(requests, func(r controlplane.Request) bool {
-		return r.Verb == verb && r.Object.Resource == resource && r.Object.Subresource == subresource && r.Object.Name == name && r.Response.Code < 300
-	})
-	Expect(place).To(BeNumerically(">=", 0), "%s %s/%s %s", verb, resource, subresource, name)
+	var place int
+	Eventually(func() (int, error) { // the log has a request some time after its answer
+		requests, err := lab.Workload.Requests()
+		place = slices.IndexFunc(requests, func(r controlplane.Request) bool {
+			return r.Verb == verb && r.Object.Resource == resource && r.Object.Subresource == subresource && r.Object.Name == name && r.Response.Code < 300
+		})
+		return place, err
+	}).WithTimeout(10*time.Second).Should(BeNumerically(">=", 0), "%s %s/%s %s", verb, resource, subresource, name)
 	return place
 }
 
