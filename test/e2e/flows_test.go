@@ -67,7 +67,7 @@ var _ = Describe("OpenShift's guide to custom pools, with kubectl where oc stand
 				}
 			}
 			Expect(commands).To(BeNumerically(">", 1))
-		}, SpecTimeout(3*time.Minute))
+		}, SpecTimeout(5*time.Minute))
 	}
 })
 

@@ -11,7 +11,7 @@ import (
 )
 
 // startTimeout is how long a manager's caches may take to fill.
-const startTimeout = time.Minute
+const startTimeout = 2 * time.Minute
 
 // Running is a manager that runs until Stop, or until the context that it was started with ends.
 type Running struct {
