@@ -63,7 +63,7 @@ func judge(f facts) judgement {
 		return judgement{}
 	case f.node == nil:
 		return no(bootstrapv1.NodeMissingReason, "Node %s does not exist: restart the kubelet on its host, which registers it anew, or delete the Machine", recorded.Name)
-	case recorded == nil && (!isOf(f.node, f.config) || isLeft(f.node, f.config) || isBeingPrepared(f)):
+	case recorded == nil && !cameUnseen(f) && (!isOf(f.node, f.config) || isLeft(f.node, f.config) || isBeingPrepared(f)):
 		return judgement{}
 	}
 	if other := otherOwner(f); other != "" {
@@ -94,6 +94,14 @@ func judge(f facts) judgement {
 	}
 	j.node = changed(f.node, wanted)
 	return j
+}
+
+// cameUnseen says whether a Node registered anew while the record was lost, as during clusterctl move: its host has joined before,
+// nothing of Poolboot's is on it, and its kubelet says of itself what Cluster API knows of the Machine. Which pool it had moved to is
+// lost as well, so its labels decide, and where they name no pool that is told.
+func cameUnseen(f facts) bool {
+	return f.config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked && f.node.Annotations[poolv1.NodeConfigAnnotation] == "" &&
+		f.machine != nil && f.machine.Spec.ProviderID != "" && f.machine.Spec.ProviderID == f.node.Spec.ProviderID
 }
 
 // isBeingPrepared says whether the boot controller has just made a Node, puts it on record next, and has its host wait until then.

@@ -30,14 +30,18 @@ type Watch struct {
 }
 
 // Nodes sends the PoolbootConfig of every Node that changes in a way the predicates let through: the config that the
-// Node's annotation names, and without one, as on a Node that registered anew, the config whose status names the Node.
+// Node's annotation names, and without one, as on a Node that registered anew, the config whose status names the Node or, if it has lost
+// its record, whose own name it is.
 func (w Watch) Nodes(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
 	return w.start(ctx, cluster, &corev1.Node{}, func(ctx context.Context, node client.Object) []ctrl.Request {
 		if config, made := ConfigOfNode(node); made {
 			return []ctrl.Request{{NamespacedName: config}}
 		}
 		return ConfigsOfCluster(ctx, w.Configs, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
-			return config.Status.Node != nil && config.Status.Node.Name == node.GetName()
+			if config.Status.Node == nil {
+				return config.Name == node.GetName()
+			}
+			return config.Status.Node.Name == node.GetName()
 		})
 	}, predicates...)
 }

@@ -89,7 +89,10 @@ var _ = Describe("A watch on a workload cluster", func() {
 				},
 			}
 		}
+		lost := config("edge", "node-4", "", "")
+		lost.Status.Node = nil
 		configs = fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+			lost,
 			config("edge", "one", "node-1", "aaaaaa"),
 			config("edge", "two", "node-2", "bbbbbb"),
 			config("another", "three", "node-1", "aaaaaa"),
@@ -122,6 +125,7 @@ var _ = Describe("A watch on a workload cluster", func() {
 	It("leads from a Node that registered anew to the config of its cluster that has it on record", func() {
 		Expect(watch.Nodes(ctx, edge)).To(Succeed())
 		Expect(leadsTo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})).To(Equal("metal/one"))
+		Expect(leadsTo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-4"}})).To(Equal("metal/node-4"), "which has lost its record")
 	})
 
 	It("leads from a certificate signing request to the config whose credential made it", func() {
