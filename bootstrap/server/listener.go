@@ -22,7 +22,7 @@ type Limits struct {
 
 // DefaultLimits let a site of some thousand hosts boot at once. A stranger costs up to some 50 KiB (see docs/security.md), and shows
 // its token within milliseconds if it is a host.
-var DefaultLimits = Limits{Connections: 10000, Strangers: 2000, Patience: time.Second}
+var DefaultLimits = Limits{Connections: 10000, Strangers: 2000, Patience: 3 * time.Second}
 
 // boundedListener accepts connections within limits.
 type boundedListener struct {
