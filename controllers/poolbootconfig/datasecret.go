@@ -178,7 +178,7 @@ func (r *Reconciler) pointer(_ context.Context, s *scope) ([]byte, map[string]st
 	if s.machine != nil {
 		id = s.machine.UID
 	}
-	pointer, err := r.newPointer(s, string(id))
+	pointer, err := r.newPointer(s.config.Status.Pool, string(id))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -186,12 +186,12 @@ func (r *Reconciler) pointer(_ context.Context, s *scope) ([]byte, map[string]st
 	return value, nil, err
 }
 
-func (r *Reconciler) newPointer(s *scope, id string) (ignition.Pointer, error) {
+func (r *Reconciler) newPointer(role, id string) (ignition.Pointer, error) {
 	ca, err := r.ServerCA()
 	if err != nil {
 		return ignition.Pointer{}, fmt.Errorf("CA of the config server: %w", err)
 	}
-	return ignition.Pointer{URL: pointerURL(r.ServerURL, s.config.Status.Pool, id), Token: newToken(), CA: ca}, nil
+	return ignition.Pointer{URL: pointerURL(r.ServerURL, role, id), Token: newToken(), CA: ca}, nil
 }
 
 // adopt puts what the data Secret holds on record.

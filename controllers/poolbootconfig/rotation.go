@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 )
@@ -42,7 +43,8 @@ func (r *Reconciler) rotateToken(ctx context.Context, s *scope) error {
 		return r.refuseRotation(ctx, s, fmt.Sprintf("Secret %s does not hold what was put into it (%s)", s.config.Name, err))
 	}
 	if tokenHash(pointer.Token) == recordedHash(s.config) {
-		if pointer, err = r.newPointer(s, s.config.Annotations[bootstrapv1.PointerIDAnnotation]); err != nil {
+		role := rotatedRole(s.config, pointer.URL)
+		if pointer, err = r.newPointer(role, s.config.Annotations[bootstrapv1.PointerIDAnnotation]); err != nil {
 			return err
 		}
 		if err := r.replacePointer(ctx, secret, pointer); err != nil {
@@ -61,6 +63,19 @@ func (r *Reconciler) rotateToken(ctx context.Context, s *scope) error {
 	r.event(s.config, corev1.EventTypeNormal, bootstrapv1.EventTokenRotated, "RotateToken",
 		"Secret %s holds a new token and the old one is dead: the host gets the new one when Metal3 provisions it next", secret.Name)
 	return nil
+}
+
+// rotatedRole is the role in the URL of a rotated pointer. While no pool is decided, as when labels name two, it is the one in the URL
+// before: an old token must be ended without waiting for a person, and the role is for people to read. The config server goes by the
+// record, but a URL without a role is not one of its own: the 404 would end the boot.
+func rotatedRole(config *bootstrapv1.PoolbootConfig, before string) string {
+	if config.Status.Pool != "" {
+		return config.Status.Pool
+	}
+	if role := pointerRole(before); role != "" {
+		return role
+	}
+	return poolv1.RoleWorker
 }
 
 // notRotatable says why a config's token can't be rotated; "" when it can.

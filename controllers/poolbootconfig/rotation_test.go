@@ -76,6 +76,57 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		expectRotated(ctx, s, s.settle(ctx), old)
 	})
 
+	relabel := func(ctx context.Context, s *site, labels map[string]string) {
+		GinkgoHelper()
+		machine := newMachine(nil)
+		Expect(s.Get(ctx, key, machine)).To(Succeed())
+		machine.Labels = labels
+		Expect(s.Update(ctx, machine)).To(Succeed())
+	}
+
+	It("is rotated while no pool is decided, with the role that its URL had", func(ctx SpecContext) {
+		s, old := newSiteWithToken(ctx)
+		Expect(s.Create(ctx, newPool("storage"))).To(Succeed())
+		relabel(ctx, s, role("infra", "storage"))
+		annotate(ctx, s, wanted)
+		config := s.settle(ctx)
+		Expect(conditions.GetReason(config, bootstrapv1.PoolDecidedCondition)).To(Equal(bootstrapv1.PoolConflictReason))
+		pointer := pointerIn(s.secret(ctx))
+		Expect(pointer.Token).NotTo(Equal(old), "an old token is ended also while labels wait for a person")
+		Expect(pointer.URL).To(Equal(serverURL + "/config/infra/machine-uid"))
+		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, tokenHash(pointer.Token)))
+
+		relabel(ctx, s, role("infra"))
+		expectRotated(ctx, s, s.settle(ctx), old)
+		Expect(pointerIn(s.secret(ctx)).Token).To(Equal(pointer.Token))
+	})
+
+	It("names the pool on record, also when that is decided anew at the same time", func(ctx SpecContext) {
+		s, _ := newSiteWithToken(ctx)
+		Expect(s.Create(ctx, newPool("storage"))).To(Succeed())
+		relabel(ctx, s, role("storage"))
+		annotate(ctx, s, wanted)
+		pool := s.settle(ctx).Status.Pool
+		Expect(pool).NotTo(BeEmpty())
+		Expect(pointerIn(s.secret(ctx)).URL).To(Equal(serverURL + "/config/" + pool + "/machine-uid"))
+	})
+
+	It("is rotated with a role in its URL in place of one that had none", func(ctx SpecContext) {
+		s, _ := newSiteWithToken(ctx)
+		secret := s.secret(ctx)
+		pointer := pointerIn(secret)
+		pointer.URL = serverURL + "/config//machine-uid"
+		value, err := pointer.Marshal()
+		Expect(err).NotTo(HaveOccurred())
+		secret.Data[valueKey] = value
+		Expect(s.Update(ctx, secret)).To(Succeed())
+		Expect(s.Create(ctx, newPool("storage"))).To(Succeed())
+		relabel(ctx, s, role("infra", "storage"))
+		annotate(ctx, s, wanted)
+		s.settle(ctx)
+		Expect(pointerIn(s.secret(ctx)).URL).To(Equal(serverURL + "/config/worker/machine-uid"))
+	})
+
 	for _, late := range []bool{false, true} {
 		DescribeTable("is rotated once, whichever write ends the manager,", func(ctx SpecContext, failing int) {
 			s, old := newSiteWithToken(ctx)

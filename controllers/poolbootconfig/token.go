@@ -48,3 +48,15 @@ func pointerID(pointer string) (string, error) {
 	}
 	return id, nil
 }
+
+// pointerRole returns the role in a pointer's URL; "" when there is none.
+func pointerRole(pointer string) string {
+	u, err := url.Parse(pointer)
+	if err != nil {
+		return ""
+	}
+	if parts := strings.Split(u.Path, "/"); len(parts) > 2 {
+		return parts[len(parts)-2]
+	}
+	return ""
+}
