@@ -75,6 +75,10 @@ func (e *estimator) EstimateCallCost(function, overloadID string, target *checke
 		given = append(given, *target)
 	}
 	given = append(given, args...)
+	switch function {
+	case matchesFunction, findFunction, findAllFunction:
+		return e.regexpCost(function, given)
+	}
 	estimate := e.kubernetes.EstimateCallCost(function, overloadID, target, args)
 	if function == operators.Add {
 		e.saw(e.sum(given))

@@ -1,9 +1,11 @@
 package hostlabels
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
@@ -72,10 +74,16 @@ func compile(expression string) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	checked, issues := env.Compile(expression)
+	parsed, issues := env.Parse(expression)
 	if issues.Err() != nil {
-		first := issues.Errors()[0]
-		return nil, &ExpressionError{Line: max(first.Location.Line(), 1), Column: max(first.Location.Column(), 0) + 1, Problem: printable(first.Message)}
+		return nil, firstOf(issues)
+	}
+	if refused := badRegexps(parsed); refused != nil {
+		return nil, refused
+	}
+	checked, issues := env.Check(parsed)
+	if issues.Err() != nil {
+		return nil, firstOf(issues)
 	}
 	if refused := refusal(env, checked); refused != nil {
 		return nil, refused
@@ -88,25 +96,47 @@ func compile(expression string) (*program, error) {
 	return p, nil
 }
 
+// firstOf is the first mistake that the compiler found.
+func firstOf(issues *cel.Issues) *ExpressionError {
+	first := issues.Errors()[0]
+	return &ExpressionError{Line: max(first.Location.Line(), 1), Column: max(first.Location.Column(), 0) + 1, Problem: printable(first.Message)}
+}
+
 func newProgram(env *cel.Env, checked *cel.Ast) (*program, error) {
-	bounded, err := env.Program(checked, cel.CostLimit(maxCost))
+	bounded, err := env.Program(checked, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(interruptCheckFrequency))
 	if err != nil {
 		return nil, err
 	}
-	traced, err := env.Program(checked, cel.EvalOptions(cel.OptTrackState))
+	traced, err := env.Program(checked, cel.EvalOptions(cel.OptTrackState), cel.InterruptCheckFrequency(interruptCheckFrequency))
 	if err != nil {
 		return nil, err
 	}
 	return &program{ast: checked.NativeRep(), bounded: bounded, traced: traced}, nil
 }
 
+// maxTime is how long one evaluation may take. The limit on the cost ends every expression long before, also on a busy machine; this holds should an estimate
+// be wrong. It is looked at between the iterations of loops, so one call of a function is not cut short.
+const maxTime = 5 * time.Second
+
+// interruptCheckFrequency is after how many iterations of a loop an evaluation looks at its deadline.
+const interruptCheckFrequency = 16
+
 // eval evaluates the expression, and tells what it looked at.
 func (p *program) eval(facts Facts) (ref.Val, []Fact, error) {
-	value, _, err := p.bounded.Eval(map[string]any(facts))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), maxTime, fmt.Errorf("it took longer than %s", maxTime))
+	defer cancel()
+	return p.evalWithin(ctx, facts)
+}
+
+func (p *program) evalWithin(ctx context.Context, facts Facts) (ref.Val, []Fact, error) {
+	value, _, err := p.bounded.ContextEval(ctx, map[string]any(facts))
 	var stopped interpreter.EvalCancelledError
-	if errors.As(err, &stopped) {
+	switch {
+	case errors.Is(err, interpreter.InterruptError{}):
+		return nil, nil, context.Cause(ctx)
+	case errors.As(err, &stopped):
 		return nil, nil, err
 	}
-	_, details, _ := p.traced.Eval(map[string]any(facts)) // comes to the same
+	_, details, _ := p.traced.ContextEval(ctx, map[string]any(facts)) // comes to the same
 	return value, p.factsRead(details.State()), err
 }

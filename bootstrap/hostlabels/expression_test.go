@@ -1,6 +1,7 @@
 package hostlabels
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,7 +26,14 @@ var _ = Describe("An expression", func() {
 		Entry("a function that there is not", `host.name.rot13()`, `1:16: undeclared reference to 'rot13'`),
 		Entry("an operator between types", `host.name + 5`, `1:11: found no matching overload for '_+_'`),
 		Entry("half an expression", `host.name +`, `1:12: Syntax error`),
-		Entry("a regular expression that is none", `host.name.find("(")`, "1:1: error parsing regexp: missing closing )"),
+		Entry("a regular expression that is invalid", `host.name.find("(")`, `1:16: "(" is not a valid regular expression: error parsing regexp: missing closing )`),
+		Entry("a regular expression out of a fact", `host.name.matches(host.annotations["note"]) ? "a" : "b"`, "1:35: a regular expression must be a literal"),
+		Entry("a regular expression that is put together", `matches(host.name, "a" + "b") ? "a" : "b"`, "1:24: a regular expression must be a literal"),
+		Entry("find with a regular expression out of a fact", `host.name.find(host.name)`, "1:20: a regular expression must be a literal"),
+		Entry("findAll with a regular expression out of a fact, on anything", `dyn(host.name).findAll(host.name, 1)[0]`, "1:28: a regular expression must be a literal"),
+		Entry("a regular expression with counted repetitions", `host.hardware.vendor.matches("^(?:(?:a?){1000}){1}$") ? "a" : "b"`, "1:30: the regular expressions of one rule may have 1000 instructions"),
+		Entry("nested counted repetitions", `host.hardware.vendor.find("(?:(?:a?){30}){30}")`, "1:27: the regular expressions of one rule may have 1000 instructions"),
+		Entry("many regular expressions", `[`+strings.Repeat(`host.name.matches("[ab]{150}"), `, 4)+`true].all(m, m) ? "a" : "b"`, "1:116: the regular expressions of one rule may have 1000 instructions"),
 		Entry("a number", `host.hardware.cpu.count`, `1:1: it gives int, and a label's value is a string: make a text of it with string(…)`),
 		Entry("a bool", `host.hardware.nics.size() > 1`, `1:1: it gives bool`),
 		Entry("an object", `host.hardware.cpu`, `1:1: it gives poolboot.CPU`),
@@ -43,7 +51,8 @@ var _ = Describe("An expression", func() {
 			Expect(Check(expression)).To(MatchError(And(ContainSubstring("it may cost too much"), ContainSubstring("the limit of 200000"))))
 		},
 		Entry("loops in loops", `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`),
-		Entry("a regular expression out of a fact, in a loop", `host.hardware.disks.all(d, d.name.matches(host.annotations["note"])) ? "a" : "b"`),
+		Entry("a regular expression with repetitions, in a loop", `host.hardware.disks.all(d, d.name.matches("(?:a?){300}b")) ? "a" : "b"`),
+		Entry("all matches of a regular expression that looks ahead to the end for each", `host.annotations["note"].findAll("a.*b|a").join("")`),
 		Entry("a text that grows", `host.annotations["a"].replace("", host.annotations["b"])`),
 		Entry("a text that grows again and again", "host.name"+strings.Repeat(`.replace("", host.name)`, 3)),
 		Entry("a text that grows behind a list", "host.name"+strings.Repeat(`.replace("", host.name).split("@")[0]`, 3)),
@@ -64,6 +73,28 @@ var _ = Describe("An expression", func() {
 		compiled.Add(expression, made)
 		defer compiled.Remove(expression)
 		Expect(given(theFacts(), expression)).To(And(HaveField("Outcome", Refused), HaveField("Why", ContainSubstring("cost limit exceeded"))))
+	})
+
+	It("with regular expressions is accepted when each has its limit", func() {
+		for _, expression := range []string{
+			`host.name.matches("^[a-z]{6}[a-z0-9]{5}$") ? "a" : "b"`,
+			`host.hardware.disks.exists(d, d.name.matches("^/dev/nvme[0-9]n[0-9]$")) ? "a" : "b"`,
+			`host.hardware.disks.exists(d, d.name.matches("^nvme[0-9]+$")) ? "a" : "b"`,
+			`host.hardware.product.findAll("[0-9]+")[0]`,
+			`host.annotations["note"].findAll("[0-9]+", 3).join("-")`,
+		} {
+			Expect(Check(expression)).To(Succeed(), expression)
+		}
+	})
+
+	It("is stopped when its time is over", func() {
+		p, err := compile(`lists.range(100).all(a, a >= 0) ? host.name : "b"`)
+		Expect(err).NotTo(HaveOccurred())
+		over := errors.New("its time is over")
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(over)
+		_, _, err = p.evalWithin(ctx, theFacts())
+		Expect(err).To(MatchError(over))
 	})
 
 	It("is compiled once, and not kept for ever", func() {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 )
 
@@ -107,13 +107,9 @@ func (e *explainBoot) run(ctx context.Context, find func(context.Context) (*boot
 	if e.output != "" && e.output != "json" && e.output != "yaml" {
 		return fmt.Errorf("--output %s is not known: use json or yaml, or leave it out", e.output)
 	}
-	var synced []*regexp.Regexp
-	for _, text := range e.synced {
-		expression, err := regexp.Compile(text)
-		if err != nil {
-			return fmt.Errorf("--additional-sync-machine-labels: %w", err)
-		}
-		synced = append(synced, expression)
+	synced, err := node.CompileSyncedLabels(e.synced)
+	if err != nil {
+		return err
 	}
 	subject, err := find(ctx)
 	if err != nil {

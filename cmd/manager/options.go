@@ -13,6 +13,8 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/flags"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 )
 
 // defaultNamespace is where config/ installs the manager and the config server.
@@ -128,13 +130,5 @@ func (o *options) validate() ([]*regexp.Regexp, error) {
 	if o.tokenLife < 0 {
 		return nil, fmt.Errorf("--token-life=%s: set it to 0 or more", o.tokenLife)
 	}
-	synced := make([]*regexp.Regexp, 0, len(o.syncedLabels))
-	for _, expression := range o.syncedLabels {
-		re, err := regexp.Compile(expression)
-		if err != nil {
-			return nil, fmt.Errorf("--additional-sync-machine-labels: %q is no regular expression: %w", expression, err)
-		}
-		synced = append(synced, re)
-	}
-	return synced, nil
+	return node.CompileSyncedLabels(o.syncedLabels)
 }

@@ -1,0 +1,104 @@
+package hostlabels
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
+	celast "github.com/google/cel-go/common/ast"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/regexsize"
+)
+
+// maxInstructions is how many instructions the compiled regular expressions of one rule may have together. Ordinary ones have some tens.
+const maxInstructions = 1000
+
+// perStep is what one instruction costs at one character: what Kubernetes has for a character of a pattern at a character of a text.
+const perStep = 0.1 * 0.25
+
+// The functions that take a regular expression. replace and split take plain text.
+const (
+	matchesFunction = "matches"
+	findFunction    = "find"
+	findAllFunction = "findAll"
+)
+
+// badRegexps refuses regular expressions that are not literals, because nothing is known then of what they cost; those that are invalid;
+// and those that are too large. It looks at the parsed expression: the type checker compiles regular expressions.
+func badRegexps(parsed *cel.Ast) *ExpressionError {
+	a := parsed.NativeRep()
+	total := 0
+	for _, function := range []string{matchesFunction, findFunction, findAllFunction} {
+		for _, call := range celast.MatchDescendants(celast.NavigateAST(a), celast.FunctionMatcher(function)) {
+			pattern := patternOf(call)
+			if pattern == nil {
+				continue // the type checker refuses it
+			}
+			literal, is := literalText(pattern)
+			if !is {
+				return at(a, pattern, "a regular expression must be a literal, in quotes")
+			}
+			measure, err := regexsize.Of(literal)
+			if err != nil {
+				return at(a, pattern, printable(err.Error()))
+			}
+			if total += measure.Instructions; total > maxInstructions {
+				return at(a, pattern, fmt.Sprintf("the regular expressions of one rule may have %d instructions together when they are compiled; "+
+					"with this one they have %d: use fewer or smaller repetitions {n}", maxInstructions, total))
+			}
+		}
+	}
+	return nil
+}
+
+// patternOf returns the argument of a call that is its regular expression; nil when there is none.
+func patternOf(call celast.Expr) celast.Expr {
+	args := call.AsCall().Args()
+	if !call.AsCall().IsMemberFunction() && len(args) > 0 {
+		args = args[1:] // matches(text, pattern)
+	}
+	if len(args) == 0 {
+		return nil
+	}
+	return args[0]
+}
+
+func literalText(e celast.Expr) (string, bool) {
+	if e.Kind() != celast.LiteralKind {
+		return "", false
+	}
+	text, is := e.AsLiteral().Value().(string)
+	return text, is
+}
+
+// regexpCost estimates a call of a function that takes a regular expression by the size of the compiled program. given are the text, the
+// pattern and, for findAll, how many matches to find.
+func (e *estimator) regexpCost(function string, given []checker.AstNode) *checker.CallEstimate {
+	if len(given) < 2 {
+		return nil
+	}
+	literal, _ := literalText(given[1].Expr())
+	measure, err := regexsize.Of(literal)
+	if err != nil {
+		return nil // it was refused
+	}
+	characters := e.sum(given[:1])
+	steps := measure.Steps(characters)
+	result := &checker.CallEstimate{}
+	switch function {
+	case findFunction:
+		result.ResultSize = &checker.SizeEstimate{Max: characters}
+	case findAllFunction:
+		limit := uint64(math.MaxInt64)
+		if len(given) > 2 && given[2].Expr().Kind() == celast.LiteralKind {
+			if n, is := given[2].Expr().AsLiteral().Value().(int64); is && n >= 0 {
+				limit = uint64(n)
+			}
+		}
+		steps = measure.StepsOfAll(characters, limit)
+		result.ResultSize = &checker.SizeEstimate{Max: min(characters+1, limit)}
+	}
+	result.CostEstimate = checker.CostEstimate{Min: 1, Max: 1 + uint64(math.Ceil(float64(steps)*perStep))}
+	return result
+}
