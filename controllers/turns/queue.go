@@ -13,6 +13,7 @@ import (
 type turns struct {
 	each    int
 	placeOf func(ctrl.Request) Place
+	meter   *meter
 
 	mu           sync.Mutex
 	changed      *sync.Cond
@@ -59,6 +60,7 @@ func (t *turns) add(r ctrl.Request, low bool) {
 	if t.shuttingDown {
 		return
 	}
+	t.meter.Add(r)
 	known := t.requests[r]
 	switch {
 	case known == nil:
@@ -133,6 +135,7 @@ func (t *turns) take(i int) ctrl.Request {
 	}
 	c.working++
 	r.waits = false
+	t.meter.take(r.Request)
 	return r.Request
 }
 
@@ -169,6 +172,7 @@ func (t *turns) Done(done ctrl.Request) {
 	if r == nil || r.waits {
 		return
 	}
+	t.meter.Done(done)
 	delete(t.requests, done)
 	c := t.clusters[r.place.Cluster]
 	c.working--
@@ -199,6 +203,7 @@ func (t *turns) ShutDown() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.shuttingDown = true
+	t.meter.ShutDown()
 	t.changed.Broadcast()
 }
 

@@ -45,7 +45,7 @@ type queue struct {
 var _ priorityqueue.PriorityQueue[ctrl.Request] = &queue{}
 
 func newQueue(name string, limiter workqueue.TypedRateLimiter[ctrl.Request], each int, placeOf func(ctrl.Request) Place) *queue {
-	t := &turns{each: each, placeOf: placeOf, requests: map[ctrl.Request]*request{}, clusters: map[client.ObjectKey]*cluster{}}
+	t := &turns{each: each, placeOf: placeOf, meter: newMeter(name), requests: map[ctrl.Request]*request{}, clusters: map[client.ObjectKey]*cluster{}}
 	t.changed = sync.NewCond(&t.mu)
 	return &queue{turns: t, TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[ctrl.Request]{
 		Name: name,

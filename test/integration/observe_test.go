@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -220,4 +221,54 @@ var _ = Describe("A boot", func() {
 			return exposed, nil
 		}).Should(Equal(documented))
 	})
+
+	It("leaves the workqueue metrics of every controller of the manager, which the documentation lists", func(ctx SpecContext) {
+		document, err := os.ReadFile("../../docs/metrics.md")
+		Expect(err).NotTo(HaveOccurred())
+		var documented []string
+		for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\|").FindAllStringSubmatch(string(document), -1) {
+			documented = append(documented, row[1])
+		}
+
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		asking(ctx, t, t.Config(ctx, "infra"))
+		Eventually(ctx, func(g Gomega) {
+			families, err := lab.Manager.Metrics(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			running := controllersOf(families["controller_runtime_max_concurrent_reconciles"])
+			g.Expect(running).To(ConsistOf(documented))
+			for _, name := range []string{"adds_total", "queue_duration_seconds", "work_duration_seconds", "retries_total",
+				"unfinished_work_seconds", "longest_running_processor_seconds"} {
+				g.Expect(controllersOf(families["workqueue_"+name])).To(ConsistOf(running), name)
+			}
+			// That of a controller with priorities has no depth before it had something to do.
+			g.Expect(controllersOf(families["workqueue_depth"])).To(ContainElements(
+				"node", "foreignnode", "certificate", "boot", "poolbootconfig", "nodeguard", "token", "machineconfigpool", "overlay"))
+			g.Expect(value(families["workqueue_adds_total"], "boot")).To(BeNumerically(">", 0))
+			g.Expect(value(families["workqueue_work_duration_seconds"], "boot")).To(BeNumerically(">", 0))
+		}).Should(Succeed())
+	})
 })
+
+// controllersOf returns the controllers that a metric is about, each once.
+func controllersOf(family *dto.MetricFamily) (names []string) {
+	for _, metric := range family.GetMetric() {
+		for _, label := range metric.Label {
+			if label.GetName() == "controller" && !slices.Contains(names, label.GetValue()) {
+				names = append(names, label.GetValue())
+			}
+		}
+	}
+	return names
+}
+
+// value is the sum of a metric, of a histogram the number of its samples, of one controller.
+func value(family *dto.MetricFamily, controller string) (sum float64) {
+	for _, metric := range family.GetMetric() {
+		if slices.Contains(controllersOf(&dto.MetricFamily{Metric: []*dto.Metric{metric}}), controller) {
+			sum += metric.GetGauge().GetValue() + metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+		}
+	}
+	return sum
+}
