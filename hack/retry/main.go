@@ -1,0 +1,54 @@
+// Command retry runs a command that tests, and runs what failed in it once more, by itself: a machine that is shared may stall for
+// longer than a spec waits. What passes only the second time is flaky. It is counted and named, so that a retry hides nothing.
+//
+//	retry -report FILE [-suites 'go test -v -count 1'] -- make test
+//	retry -report FILE
+//
+// The first form runs a command and adds to the report; it may be used several times. The second prints what the report says:
+//
+//	packages: 81 passed, 0 failed
+//	flaky: 1
+//	  test/integration: A boot can be followed on its PoolbootConfig
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	file := flag.String("report", "", "file of the report, which is read, added to and written")
+	suites := flag.String("suites", "", "the command that runs failed packages under test/ again, which are added to it; "+
+		"without it, and for other packages, the whole command runs again: go test remembers the packages that passed")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	failed, err := run(ctx, *file, strings.Fields(*suites), flag.Args())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "retry:", err)
+	}
+	if err != nil || failed {
+		os.Exit(1)
+	}
+}
+
+// run adds a command to a report or, if there is none, prints the report.
+func run(ctx context.Context, file string, suites, command []string) (failed bool, err error) {
+	r, err := readReport(file)
+	if err != nil {
+		return false, err
+	}
+	if len(command) == 0 {
+		r.print(os.Stdout)
+		return false, nil
+	}
+	t := &tries{suites: suites, command: command, out: os.Stdout}
+	failed = t.run(ctx)
+	r.add(t)
+	return failed, r.write(file)
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What go test and Ginkgo print, shortened.
+const (
+	module = "example.com/poolboot/"
+	okPool = "ok  \t" + module + "bootstrap/pool\t0.1s\n"
+	okE2E  = "ok  \t" + module + "test/e2e\t9.1s\n"
+
+	specFails = "=== RUN   TestEndToEnd\n" +
+		"\x1b[38;5;9m[FAILED]\x1b[0m Timed out after 120.0s.\n------------------------------\n" +
+		"\x1b[1mSummarizing 2 Failures:\x1b[0m\n" +
+		"  \x1b[38;5;9m[FAIL]\x1b[0m \x1b[0mA boot \x1b[1m[It] ends in its pool\x1b[0m\n  /src/boot_test.go:9\n" +
+		"  \x1b[38;5;214m[TIMEDOUT]\x1b[0m A token \x1b[1m[It] is revoked\x1b[0m\n  /src/token_test.go:9\n\n" +
+		"Ran 9 of 9 Specs in 9.1 seconds\nFAIL! -- 7 Passed | 2 Failed | 0 Pending | 0 Skipped\n" +
+		"--- FAIL: TestEndToEnd (9.1s)\nFAIL\nFAIL\t" + module + "test/e2e\t9.1s\n"
+	oneSpecFails = "Summarizing 1 Failure:\n  [FAIL] A token [It] is revoked\n" +
+		"Ran 9 of 9 Specs in 9.1 seconds\n--- FAIL: TestEndToEnd (9.1s)\nFAIL\nFAIL\t" + module + "test/e2e\t9.1s\n"
+	testFails  = "--- FAIL: TestRender (0.1s)\n    --- FAIL: TestRender/twice (0.0s)\n        render_test.go:9: no\nFAIL\nFAIL\t" + module + "bootstrap/pool\t0.1s\n"
+	panics     = "panic: nil map [recovered]\n\tpanic: nil map\n\ngoroutine 1 [running]:\nFAIL\t" + module + "test/e2e\t1.0s\n"
+	timesOut   = "panic: test timed out after 40m0s\n\trunning tests:\n\t\tTestEndToEnd (40m0s)\n\ngoroutine 9 [running]:\nFAIL\t" + module + "test/e2e\t2400.1s\n"
+	races      = "Ran 9 of 9 Specs in 9.1 seconds\nSUCCESS! -- 9 Passed | 0 Failed\n==================\nWARNING: DATA RACE\nRead at 0x0 by goroutine 7:\n==================\n--- FAIL: TestServer (9.1s)\n    testing.go:1617: race detected during execution of test\nFAIL\nFAIL\t" + module + "bootstrap/server\t9.9s\n"
+	noCompile  = "# " + module + "bootstrap/pool\npool.go:9:1: undefined: x\nFAIL\t" + module + "bootstrap/pool [build failed]\n"
+	killed     = "signal: killed\nFAIL\t" + module + "test/e2e\t7.0s\n"
+	setupFails = "Summarizing 1 Failure:\n  [PANICKED!] [BeforeSuite]\n\nRan 0 of 9 Specs in 0.1 seconds\n--- FAIL: TestEndToEnd (0.1s)\nFAIL\nFAIL\t" + module + "test/e2e\t0.2s\n"
+)
+
+func TestOutput(t *testing.T) {
+	for name, c := range map[string]struct {
+		printed string
+		path    string
+		want    []string
+	}{
+		"specs, without the test that runs them": {specFails, "test/e2e", []string{"A boot ends in its pool", "A token is revoked"}},
+		"a subtest, without its parent":          {testFails, "bootstrap/pool", []string{"TestRender/twice"}},
+		"a panic":                                {panics, "test/e2e", []string{"panic: nil map [recovered]"}},
+		"a timeout":                              {timesOut, "test/e2e", []string{"TestEndToEnd", "timed out after 40m0s"}},
+		"a data race in a suite that passes":     {races, "bootstrap/server", []string{"TestServer", "data race"}},
+		"a package that does not compile":        {noCompile, "bootstrap/pool", []string{"the whole package [build failed]"}},
+		"a killed program":                       {killed, "test/e2e", []string{"signal: killed"}},
+		"a suite whose setup panics":             {setupFails, "test/e2e", []string{"[BeforeSuite]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &output{}
+			for text := range strings.Lines(okPool + c.printed + okE2E) {
+				o.line(text)
+			}
+			if len(o.results) != 3 || !o.results[0].passed || o.results[1].passed || !o.results[2].passed {
+				t.Fatalf("results: %+v", o.results)
+			}
+			if got := o.results[1]; got.path != module+c.path || !slices.Equal(got.failures, c.want) {
+				t.Errorf("got %s %q, want %q", got.path, got.failures, c.want)
+			}
+		})
+	}
+}
+
+// fake is a command that prints one of its texts each time that it runs, and fails when a test in it has failed.
+func fake(t *testing.T, texts ...string) (command []string, calls func() string) {
+	dir := t.TempDir()
+	for i, text := range texts {
+		if err := os.WriteFile(filepath.Join(dir, "text"+strings.Repeat("+", i)), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := `cd "$0"; echo "$@" >> calls; text="text$(cat turn 2>/dev/null)"; cat "$text" || exit 3; ` +
+		`echo "$(cat turn 2>/dev/null)+" > turn; ! grep -aqE '^FAIL|^make:' "$text"`
+	return []string{"bash", "-c", script, dir}, func() string {
+		content, err := os.ReadFile(filepath.Join(dir, "calls"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+}
+
+func TestRun(t *testing.T) {
+	const e2e = module + "test/e2e"
+	for name, c := range map[string]struct {
+		first, again []string // what the command prints at each run, and what the suites print alone
+		failed       bool
+		flaky        []string
+		calls        string // of the suites
+		packages     string
+	}{
+		"nothing fails":                     {first: []string{okPool + okE2E}, packages: "packages: 2 passed, 0 failed"},
+		"specs pass at the second try":      {first: []string{okPool + specFails}, again: []string{okE2E}, flaky: []string{"test/e2e: A boot ends in its pool", "test/e2e: A token is revoked"}, calls: e2e, packages: "packages: 2 passed, 0 failed"},
+		"one of two specs fails again":      {first: []string{specFails}, again: []string{oneSpecFails}, failed: true, flaky: []string{"test/e2e: A boot ends in its pool"}, calls: e2e, packages: "packages: 0 passed, 1 failed"},
+		"a suite fails twice":               {first: []string{specFails}, again: []string{specFails}, failed: true, calls: e2e, packages: "packages: 0 passed, 1 failed"},
+		"the second try panics":             {first: []string{specFails}, again: []string{panics}, failed: true, calls: e2e, packages: "packages: 0 passed, 1 failed"},
+		"a suite that times out passes":     {first: []string{timesOut}, again: []string{okE2E}, flaky: []string{"test/e2e: TestEndToEnd", "test/e2e: timed out after 40m0s"}, calls: e2e, packages: "packages: 1 passed, 0 failed"},
+		"a unit test passes at the second":  {first: []string{testFails, okPool + okE2E}, flaky: []string{"bootstrap/pool: TestRender/twice"}, packages: "packages: 2 passed, 0 failed"},
+		"a race at the first try only":      {first: []string{races, "ok  \t" + module + "bootstrap/server\t9.9s\n"}, flaky: []string{"bootstrap/server: TestServer", "bootstrap/server: data race"}, packages: "packages: 1 passed, 0 failed"},
+		"a unit test, then a suite":         {first: []string{testFails, okPool + specFails}, again: []string{okE2E}, flaky: []string{"bootstrap/pool: TestRender/twice", "test/e2e: A boot ends in its pool", "test/e2e: A token is revoked"}, calls: e2e, packages: "packages: 2 passed, 0 failed"},
+		"a unit test, then a suite, twice":  {first: []string{testFails, okPool + specFails}, again: []string{specFails}, failed: true, flaky: []string{"bootstrap/pool: TestRender/twice"}, calls: e2e, packages: "packages: 1 passed, 1 failed"},
+		"the command fails before any test": {first: []string{"make: *** [Makefile:9: binaries] Error 1\n", okPool}, flaky: []string{"exit status 1"}, packages: "packages: 1 passed, 0 failed"},
+		"the command never comes to a test": {first: []string{"make: *** Error 1\n", "make: *** Error 1\n"}, failed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			command, _ := fake(t, c.first...)
+			suites, calls := fake(t, c.again...)
+			file, log := filepath.Join(t.TempDir(), "report"), &strings.Builder{}
+			tries := &tries{suites: suites, command: command, out: log}
+			if got := tries.run(context.Background()); got != c.failed {
+				t.Errorf("failed: got %v, want %v\n%s", got, c.failed, log)
+			}
+			if !strings.Contains(log.String(), strings.TrimSpace(c.first[0])) {
+				t.Error("the log must keep what go test prints")
+			}
+			if len(c.again) > 0 && strings.TrimSpace(calls()) != c.calls {
+				t.Errorf("suites that ran again: got %q, want %q", calls(), c.calls)
+			}
+			if len(tries.flaky) != len(c.flaky) {
+				t.Fatalf("flaky: got %q, want %q", tries.flaky, c.flaky)
+			}
+			for i, want := range c.flaky {
+				if !strings.Contains(tries.flaky[i], want) {
+					t.Errorf("flaky: got %q, want %q", tries.flaky[i], want)
+				}
+			}
+			r := &report{}
+			r.add(tries)
+			if err := r.write(file); err != nil {
+				t.Fatal(err)
+			}
+			r, err := readReport(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			closing := &strings.Builder{}
+			r.print(closing)
+			want := c.packages
+			if want != "" {
+				want += "\n"
+			}
+			want += "flaky: " + string(rune('0'+len(c.flaky))) + "\n"
+			if !strings.HasPrefix(closing.String(), want) || strings.Count(closing.String(), "\n") != strings.Count(want, "\n")+len(c.flaky) {
+				t.Errorf("closing lines: got\n%s\nwant\n%s", closing, want)
+			}
+		})
+	}
+}
+
+func TestFailuresArePrintedWithoutLogs(t *testing.T) {
+	log := &strings.Builder{}
+	command, _ := fake(t, "------------------------------\n• [FAILED] [120 seconds]\nA boot ends in its pool\n  Timeline >>\n  a log line\n  << Timeline\n  Expected true\n"+
+		"------------------------------\n"+specFails, okE2E)
+	(&tries{command: command, out: log}).run(context.Background())
+	_, after, found := strings.Cut(log.String(), "=== what failed")
+	after, _, _ = strings.Cut(after, "=== once more")
+	if !found || !strings.Contains(after, "Expected true") || strings.Contains(after, "a log line") {
+		t.Errorf("got %s", after)
+	}
+}
+
+// TestCheck runs the check of a change in a repository whose targets are fakes.
+func TestCheck(t *testing.T) {
+	const (
+		flakes = "if [ -e once ]; then printf 'ok  \\texample.com/poolboot/bootstrap/pool\\t0.1s\\n'; else touch once; " +
+			"printf -- '--- FAIL: TestRender (0.1s)\\nFAIL\\texample.com/poolboot/bootstrap/pool\\t0.1s\\n'; exit 1; fi"
+		passes = "printf 'ok  \\texample.com/poolboot/bootstrap/pool\\t0.1s\\n'"
+	)
+	for name, c := range map[string]struct {
+		lint, test, race string
+		fails            bool
+		last             string
+	}{
+		"all passes":                  {"true", passes, passes, false, "packages: 2 passed, 0 failed\nflaky: 0\n"},
+		"a test passes at the second": {"true", flakes, passes, false, "packages: 2 passed, 0 failed\nflaky: 1\n  bootstrap/pool: TestRender\n"},
+		"a flake, then a failure":     {"true", flakes, "false", true, "packages: 1 passed, 0 failed\nflaky: 1\n  bootstrap/pool: TestRender\n"},
+		"lint fails":                  {"false", passes, passes, true, "flaky: 0\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for path, content := range map[string]string{
+				".ci/run":                 readFile(t, "../../.ci/run"),
+				"hack/native-packages.sh": "#!/bin/sh\n",
+				"go.mod":                  "module example.com/poolboot\n\ngo 1.26\n",
+				"Makefile":                "verify:\nlint:\n\t@" + c.lint + "\ntest:\n\t@" + c.test + "\ntest-race:\n\t@" + c.race + "\n",
+			} {
+				writeFile(t, filepath.Join(dir, path), content)
+			}
+			sources, err := filepath.Glob("*.go")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, source := range sources {
+				if !strings.HasSuffix(source, "_test.go") {
+					writeFile(t, filepath.Join(dir, "hack/retry", source), readFile(t, source))
+				}
+			}
+			check := exec.Command("bash", filepath.Join(dir, ".ci/run"))
+			out, err := check.CombinedOutput()
+			if failed := err != nil; failed != c.fails || !strings.HasSuffix(string(out), ")\n"+c.last) {
+				t.Errorf("%v, got\n%s\nwant as its last lines\n%s", err, out, c.last)
+			}
+		})
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func writeFile(t *testing.T, path, content string) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}

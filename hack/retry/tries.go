@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// tries runs a command until each package in it has passed, or has failed twice.
+type tries struct {
+	suites, command []string
+	out             io.Writer
+
+	packages map[string]bool // whether each passed at its last try
+	flaky    []string
+}
+
+// run tells whether the command has failed in the end.
+func (t *tries) run(ctx context.Context) (failed bool) {
+	t.packages = map[string]bool{}
+	before := map[string]result{} // what failed at the try before
+	tried := map[string]bool{}    // what failed at any
+	for next := t.command; ; {
+		o, err := t.try(ctx, next)
+		for _, r := range o.results {
+			t.packages[r.path] = r.passed
+		}
+		now := o.failed()
+		if err != nil && len(now) == 0 { // it did not come to the tests, or failed after them
+			now[""] = result{failures: []string{fmt.Sprintf("%s: %v", strings.Join(next, " "), err)}}
+		}
+		t.compare(before, now, o)
+		again := slices.ContainsFunc(slices.Collect(maps.Keys(now)), func(path string) bool { return tried[path] })
+		if len(now) == 0 || again || ctx.Err() != nil {
+			return len(now) > 0 || err != nil
+		}
+		before = now
+		for path := range now {
+			tried[path] = true
+		}
+		next = t.next(now)
+		fmt.Fprintf(t.out, "\n=== once more: %s\n", strings.Join(next, " "))
+	}
+}
+
+// compare notes what failed at the try before, and passed now.
+func (t *tries) compare(before, now map[string]result, o *output) {
+	ended := map[string]bool{"": true} // those that ran, to their end
+	for _, r := range o.results {
+		ended[r.path] = r.complete
+	}
+	for _, path := range slices.Sorted(maps.Keys(before)) {
+		if !ended[path] {
+			continue
+		}
+		for _, name := range before[path].failures {
+			if !slices.Contains(now[path].failures, name) {
+				t.flaky = append(t.flaky, shorten(path, name))
+			}
+		}
+	}
+}
+
+// next is the command that tries again what has failed.
+func (t *tries) next(failed map[string]result) []string {
+	paths := slices.Sorted(maps.Keys(failed))
+	other := func(path string) bool { return !strings.Contains(path, "/test/") }
+	if len(t.suites) == 0 || slices.ContainsFunc(paths, other) {
+		return t.command
+	}
+	return append(slices.Clone(t.suites), paths...)
+}
+
+// try runs a command, prints what it prints, and when it fails what its failed tests said.
+func (t *tries) try(ctx context.Context, command []string) (*output, error) {
+	o, excerpt := &output{}, &excerpt{}
+	program := exec.CommandContext(ctx, command[0], command[1:]...)
+	program.WaitDelay = 10 * time.Second
+	reader, writer := io.Pipe()
+	program.Stdout, program.Stderr = writer, writer
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		lines := bufio.NewReader(reader)
+		for {
+			text, err := lines.ReadString('\n')
+			_, _ = io.WriteString(t.out, text)
+			o.line(text)
+			excerpt.line(text)
+			if err != nil {
+				return
+			}
+		}
+	}()
+	err := program.Run()
+	_ = writer.Close()
+	<-read
+	if err != nil {
+		fmt.Fprintf(t.out, "\n=== what failed in %q\n", strings.Join(command, " "))
+		excerpt.print(t.out)
+	}
+	return o, err
+}
