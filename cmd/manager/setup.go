@@ -105,7 +105,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 			Client: cached, APIReader: live, WatchFilterValue: opts.watchFilter,
 			ServerURL: opts.configServerURL, ServerCA: caFile(opts.configServerCAFile).read,
 		}, opts.enrolmentConcurrency},
-		{&baremetalhost.Reconciler{Client: cached, WatchFilterValue: opts.watchFilter}, opts.poolbootConfigConcurrency},
+		{&baremetalhost.Reconciler{Client: cached, APIReader: live, WatchFilterValue: opts.watchFilter}, opts.poolbootConfigConcurrency},
 	} {
 		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: r.concurrency}); err != nil {
 			return fmt.Errorf("controllers: %w", err)

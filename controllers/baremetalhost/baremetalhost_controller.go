@@ -45,6 +45,8 @@ const (
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
+	// APIReader reads live: whether a Cluster that the cache does not have is gone.
+	APIReader client.Reader
 	// Recorder takes events; left nil, SetupWithManager sets the manager's.
 	Recorder events.EventRecorder
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
@@ -105,10 +107,25 @@ func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, 
 	if s.place, err = hostpool.Find(ctx, r.Client, cluster, s.host.Annotations[poolv1.HostPoolAnnotation]); err != nil {
 		return nil, err
 	}
+	if s.place.Cluster == nil && s.config != nil {
+		if s.place.Cluster, err = r.liveCluster(ctx, cluster); err != nil {
+			return nil, err
+		}
+	}
 	if s.place.Cluster != nil && annotations.IsPaused(s.place.Cluster, s.host) {
 		return nil, nil
 	}
 	return s, nil
+}
+
+// liveCluster returns a Cluster that the cache does not have; nil when it does not exist. A record may be in its cache before its
+// Cluster is: clusterctl move creates both within moments.
+func (r *Reconciler) liveCluster(ctx context.Context, key client.ObjectKey) (*clusterv1.Cluster, error) {
+	cluster := &clusterv1.Cluster{}
+	if err := r.APIReader.Get(ctx, key, cluster); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return cluster, nil
 }
 
 // isOf says whether a config is the record of a BareMetalHost of this name.
@@ -125,7 +142,10 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 	case s.config == nil:
 		return r.create(ctx, s)
 	case !s.config.DeletionTimestamp.IsZero():
-		return nil // it comes back when it has gone
+		if s.clusterStays() {
+			return nil // it comes back when it has gone
+		}
+		return r.takeUserData(ctx, s)
 	}
 	if why := over(s); why != "" {
 		return r.stepBack(ctx, s, why)
@@ -136,14 +156,15 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 	return r.point(ctx, s)
 }
 
-// clusterGoes says whether the host's Cluster is being deleted.
-func (s *scope) clusterGoes() bool {
-	return s.place.Cluster != nil && !s.place.Cluster.DeletionTimestamp.IsZero()
+// clusterStays says whether the host's Cluster exists and is not being deleted.
+func (s *scope) clusterStays() bool {
+	return s.place.Cluster != nil && s.place.Cluster.DeletionTimestamp.IsZero()
 }
 
 // create makes the record of a host that asks for a pool and has none.
 func (r *Reconciler) create(ctx context.Context, s *scope) error {
-	if !s.host.DeletionTimestamp.IsZero() || s.host.Status.Provisioning.State == bmov1alpha1.StateDeprovisioning || s.clusterGoes() {
+	if !s.host.DeletionTimestamp.IsZero() || s.host.Status.Provisioning.State == bmov1alpha1.StateDeprovisioning ||
+		s.place.Cluster != nil && !s.clusterStays() {
 		return nil
 	}
 	if wrong := refusal(s.host); wrong != nil {
@@ -180,17 +201,24 @@ func (r *Reconciler) create(ctx context.Context, s *scope) error {
 // stepBack gives a host back as it was: first its user data, as long as that is Poolboot's, then the record goes, and with it
 // all that was made for the host except a Node that has joined.
 func (r *Reconciler) stepBack(ctx context.Context, s *scope, why string) error {
-	again := s.host.Spec.ConsumerRef == nil && s.host.Annotations[poolv1.HostPoolAnnotation] != "" // the next record's Secret has the same name
-	if isOwn(s.host, s.config) && s.host.DeletionTimestamp.IsZero() && !again && metav1.IsControlledBy(s.config, s.host) {
-		if err := r.setUserData(ctx, s, nil); err != nil {
-			return err
-		}
+	if err := r.takeUserData(ctx, s); err != nil {
+		return err
 	}
 	if err := r.Client.Delete(ctx, s.config, client.Preconditions{UID: &s.config.UID}); err != nil {
 		return err
 	}
 	r.tell(s, corev1.EventTypeNormal, found(poolv1.EventHostRecordDeleted, "PoolbootConfig %s is deleted: %s", s.config.Name, why))
 	return nil
+}
+
+// takeUserData takes Poolboot's user data off a host, unless the host is to boot again by the next record, whose Secret has the same
+// name.
+func (r *Reconciler) takeUserData(ctx context.Context, s *scope) error {
+	again := s.clusterStays() && s.host.Spec.ConsumerRef == nil && s.host.Annotations[poolv1.HostPoolAnnotation] != ""
+	if again || !isOwn(s.host, s.config) || !s.host.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(s.config, s.host) {
+		return nil
+	}
+	return r.setUserData(ctx, s, nil)
 }
 
 // follow lets a host boot into the pool that it asks for now. Once its Node stands, the Node's labels decide.

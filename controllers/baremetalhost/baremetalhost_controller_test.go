@@ -25,7 +25,10 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-var key = client.ObjectKey{Namespace: "metal", Name: "rack1-u12"}
+var (
+	key     = client.ObjectKey{Namespace: "metal", Name: "rack1-u12"}
+	request = ctrl.Request{NamespacedName: key}
+)
 
 // world is a management cluster with one host that asks for the pool infra.
 type world struct {
@@ -69,7 +72,7 @@ func newWorld(changes ...func(*bmov1alpha1.BareMetalHost)) *world {
 			w.beforeWrite(ctx)
 		}
 	}
-	w.reconciler = &Reconciler{Recorder: w.events, Client: interceptor.NewClient(w.WithWatch, interceptor.Funcs{
+	w.reconciler = &Reconciler{Recorder: w.events, APIReader: w.WithWatch, Client: interceptor.NewClient(w.WithWatch, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			write(ctx)
 			o.SetUID("config-uid")
@@ -96,7 +99,7 @@ func (w *world) settle(ctx context.Context) {
 	GinkgoHelper()
 	for range 10 {
 		before := w.writes
-		Expect(w.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().NotTo(HaveOccurred())
+		Expect(w.reconciler.Reconcile(ctx, request)).Error().NotTo(HaveOccurred())
 		if w.writes == before {
 			return
 		}
@@ -223,7 +226,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		w := newWorld()
 		theirs := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 		Expect(w.Create(ctx, theirs)).To(Succeed())
-		Expect(w.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().NotTo(HaveOccurred())
+		Expect(w.reconciler.Reconcile(ctx, request)).Error().NotTo(HaveOccurred())
 		Expect(w.told()).To(ContainSubstring("stands already and is not this host's"))
 		Expect(w.config(ctx).Spec.Host).To(BeNil())
 	})

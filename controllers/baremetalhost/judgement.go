@@ -2,6 +2,7 @@ package baremetalhost
 
 import (
 	"fmt"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +25,14 @@ func asks(host *bmov1alpha1.BareMetalHost) bool {
 	return metav1.HasAnnotation(host.ObjectMeta, poolv1.HostPoolAnnotation) || metav1.HasAnnotation(host.ObjectMeta, poolv1.HostClusterAnnotation)
 }
 
+// clockSkew is how far the clocks of two API servers may be apart.
+const clockSkew = time.Minute
+
 // over says why a host has no more use for its record; "" while it has.
+//
+// The garbage collector can't say that the Cluster is gone: an object with two owners stays as long as one of them does, and the
+// host does. So the Cluster is no owner of the record. A record is younger than its Cluster, also after clusterctl move, which creates
+// Clusters and hosts before what hosts own.
 func over(s *scope) string {
 	host, config := s.host, s.config
 	booted := config.Status.Boot.RequestedTime != nil || config.Status.Node != nil || joined(config)
@@ -34,8 +42,12 @@ func over(s *scope) string {
 		return "it is that of an earlier BareMetalHost of this name"
 	case !host.DeletionTimestamp.IsZero():
 		return "the host is being deleted"
-	case s.clusterGoes():
+	case s.place.Cluster == nil:
+		return "Cluster " + clusterOf(config) + " is deleted"
+	case !s.clusterStays():
 		return "Cluster " + clusterOf(config) + " is being deleted"
+	case config.CreationTimestamp.Add(clockSkew).Before(s.place.Cluster.CreationTimestamp.Time):
+		return "it is that of an earlier Cluster " + clusterOf(config)
 	case host.Spec.ConsumerRef != nil:
 		return fmt.Sprintf("%s %s has taken the host", host.Spec.ConsumerRef.Kind, host.Spec.ConsumerRef.Name)
 	case host.Annotations[poolv1.HostPoolAnnotation] == "":

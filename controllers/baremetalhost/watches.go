@@ -17,8 +17,8 @@ import (
 
 // SetupWithManager adds the controller to a manager. It begins to work when Metal3 is installed.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil {
-		return errors.New("baremetalhost controller: Client must be set")
+	if r.Client == nil || r.APIReader == nil {
+		return errors.New("baremetalhost controller: Client and APIReader must be set")
 	}
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("baremetalhost-controller")

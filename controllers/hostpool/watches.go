@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -40,5 +41,18 @@ func Watches(ctx context.Context, b *builder.Builder, c client.Client, list clie
 	return b.
 		Watches(&poolv1.MachineConfigPool{}, again, changed).
 		Watches(&bootstrapv1.PoolbootConfigTemplate{}, again, changed).
-		Watches(&clusterv1.Cluster{}, again, builder.WithPredicates(predicates.ClusterUnpaused(c.Scheme(), ctrl.LoggerFrom(ctx))))
+		Watches(&clusterv1.Cluster{}, again, builder.WithPredicates(predicate.Or(
+			predicates.ClusterUnpaused(c.Scheme(), ctrl.LoggerFrom(ctx)), clusterGoes())))
+}
+
+// clusterGoes lets through the events of a Cluster whose deletion has begun, and of one that is gone. The garbage collector may
+// have deleted its pools before that, or do so later.
+func clusterGoes() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetDeletionTimestamp().IsZero() && !e.ObjectNew.GetDeletionTimestamp().IsZero()
+		},
+	}
 }
