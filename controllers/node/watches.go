@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -17,9 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
@@ -46,7 +49,30 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WatchesRawSource(r.ClusterCache.GetClusterSource("node", r.configsOfCluster)).
 		WithOptions(turns.Share(options, turns.OfConfig(r.Client))).
 		Build(r)
-	return err
+	if err != nil {
+		return err
+	}
+	return served.Once(mgr, "node", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error {
+		return r.controller.Watch(source.Kind[client.Object](mgr.GetCache(), &bmov1alpha1.BareMetalHost{},
+			handler.EnqueueRequestsFromMapFunc(r.configOfHost), hostCame()))
+	})
+}
+
+func (r *Reconciler) configOfHost(ctx context.Context, bmh client.Object) []ctrl.Request {
+	return workload.ConfigOfHost(ctx, r.Client, bmh)
+}
+
+// hostCame lets a BareMetalHost through that was created, as clusterctl move does, which gives it another UID. One without a Machine is
+// known as the host of a Node only by its state, which the baremetal-operator restores after the move.
+func hostCame() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, is := e.ObjectOld.(*bmov1alpha1.BareMetalHost)
+			after, isToo := e.ObjectNew.(*bmov1alpha1.BareMetalHost)
+			return is && isToo && after.Spec.ConsumerRef == nil && before.Status.Provisioning.State != after.Status.Provisioning.State
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
 }
 
 func (r *Reconciler) configsOfCluster(ctx context.Context, cluster client.Object) []ctrl.Request {
