@@ -137,6 +137,19 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 			return true, err
 		}
 	}
+	withdrawn := metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown,
+		Reason: bootstrapv1.WaitingForHostReason, Message: why + ": no host has asked for its configuration since"}
+	// Ahead of the deletions, so that nobody takes the Node for one that was lost.
+	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
+		if config.Status.Boot.CredentialID == boot.CredentialID {
+			conditions.Set(config, withdrawn)
+		}
+	})
+	if errors.Is(err, errAbandoned) {
+		return true, nil
+	} else if err != nil {
+		return true, err
+	}
 	if err := r.abandon(ctx, s); err != nil {
 		return true, err
 	}
@@ -151,9 +164,9 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 		status.Host, status.HostLabels, status.Boot.Addresses = nil, nil, nil
 		if !nodeStays {
 			status.Node = nil
+			conditions.Delete(config, bootstrapv1.NodeInPoolCondition) // it is about a Node that does not exist any more
 		}
-		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown,
-			Reason: bootstrapv1.WaitingForHostReason, Message: why + ": no host has asked for its configuration since"})
+		conditions.Set(config, withdrawn)
 	})
 	if errors.Is(err, errAbandoned) {
 		return true, nil

@@ -125,6 +125,7 @@ var _ = Describe("A host's deployment", func() {
 			Expect(w.overlays(ctx)).To(BeEmpty())
 			Expect(w.nodes(ctx)).To(BeEmpty())
 			Expect(condition(ctx)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
+			Expect(conditions.Has(w.config(ctx), bootstrapv1.NodeInPoolCondition)).To(BeFalse(), "there is no Node to report")
 			Expect(w.config(ctx).Status).To(And(HaveField("Node", BeNil()), HaveField("Host", BeNil()), HaveField("Boot.CredentialID", ""),
 				HaveField("Boot.Addresses", BeEmpty()))) // the next host's are others
 			Expect(w.told()).To(ContainElement(ContainSubstring("Normal " + bootstrapv1.EventBootWithdrawn)))
@@ -147,7 +148,7 @@ var _ = Describe("A host's deployment", func() {
 	)
 
 	It("that is taken back whichever write fails leaves no credential, and one that is made anew is the only one", func(ctx SpecContext) {
-		for n := 1; n <= 4; n++ {
+		for n := 1; n <= 5; n++ {
 			served(ctx)
 			change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateDeprovisioning))
 			w.restart()
@@ -169,6 +170,19 @@ var _ = Describe("A host's deployment", func() {
 			expectPrepared(ctx, w, machineName)
 			s = newSetting()
 		}
+	})
+
+	It("that is taken back is noted before its Node is deleted, which nobody is to take for lost", func(ctx SpecContext) {
+		served(ctx)
+		change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateDeprovisioning))
+		w.before = func(int) error {
+			if len(w.nodes(ctx)) == 0 {
+				Expect(condition(ctx)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
+			}
+			return nil
+		}
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.nodes(ctx)).To(BeEmpty())
 	})
 
 	It("that is made anew gets another credential by the same token, and a Node again", func(ctx SpecContext) {

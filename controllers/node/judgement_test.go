@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -139,6 +140,9 @@ func situation(changes ...any) facts {
 var _ = Describe("A Node's place in its pool", func() {
 	noNode := func(f *facts) { f.node = nil }
 	noRecord := func(config *bootstrapv1.PoolbootConfig) { config.Status.Node = nil }
+	withdrawn := func(config *bootstrapv1.PoolbootConfig) {
+		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown, Reason: bootstrapv1.WaitingForHostReason})
+	}
 	beingPrepared := func(config *bootstrapv1.PoolbootConfig) {
 		config.Status.Boot = bootstrapv1.BootStatus{RequestedTime: &metav1.MicroTime{Time: time.Now()}}
 	}
@@ -163,6 +167,8 @@ var _ = Describe("A Node's place in its pool", func() {
 		Entry("no kubelet yet", bootstrapv1.WaitingForKubeletReason),
 		Entry("not Ready any more", bootstrapv1.NodeNotReadyReason, revoked),
 		Entry("no Node", bootstrapv1.NodeMissingReason, noNode),
+		Entry("a Node that was deleted with the boot that was taken back", "", noNode, withdrawn),
+		Entry("no Node of a host that joined before its boot was taken back", bootstrapv1.NodeMissingReason, noNode, withdrawn, revoked),
 		Entry("no Node was made yet", "", noNode, noRecord),
 		Entry("a Node that nobody made for the Machine", "", noRecord, annotated("")),
 		Entry("a Node that registered anew while its record was lost, and has no labels of a pool", bootstrapv1.NodeOutsidePoolReason, noRecord, revoked, bare, ready),
@@ -181,6 +187,11 @@ var _ = Describe("A Node's place in its pool", func() {
 		Entry("a recorded pool that is gone, when the Node registers anew", bootstrapv1.NodeOutsidePoolReason, bare,
 			func(config *bootstrapv1.PoolbootConfig) { config.Status.Pool = "gone" }),
 	)
+
+	It("is asked of a person only for a Node that joined: any other one is created again by itself", func() {
+		Expect(judge(situation(noNode, revoked)).condition.Message).To(ContainSubstring("restart the kubelet"))
+		Expect(judge(situation(noNode)).condition.Message).To(And(ContainSubstring("creates the Node again"), Not(ContainSubstring("restart"))))
+	})
 
 	It("ends the boot only with the taint: gone when the kubelet is Ready and every label stands, not before", func() {
 		Expect(judge(situation()).node).To(BeNil())
