@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -162,6 +163,25 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "1 of 7", "relabelled: put labels on it"))
 		Expect(p).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.MachinesDegradedReason, "relabelled"))
 		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
+	})
+
+	It("do not wait for BareMetalHosts on which nothing is being installed, and name them", func() {
+		free := machine("rack1-u12", "infra", "", false)
+		free.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: free.Name, BareMetalHost: free.Name}
+		Expect(s.Create(ctx(), free)).To(Succeed())
+		p := s.reconcile("infra")
+		Expect(p.Status.MachineCount).To(HaveValue(BeZero()))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason, "1 BareMetalHost(s) wait for spec.image", "rack1-u12"))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.AllMachinesUpdatedReason))
+
+		By("until one is: the host is on record then")
+		before := free.DeepCopy()
+		free.Status.Host = &bootstrapv1.HostReference{Name: free.Name, UID: "host-uid"}
+		Expect(countsDiffer(event.UpdateEvent{ObjectOld: before, ObjectNew: free})).To(BeTrue())
+		Expect(s.Status().Update(ctx(), free)).To(Succeed())
+		p = s.reconcile("infra")
+		Expect(p.Status.MachineCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason, "rack1-u12"))
 	})
 
 	It("of a paused pool count by what waits, and it is never Updating", func() {

@@ -39,6 +39,8 @@ type state struct {
 	inPool bool
 	// trouble is what a person has to put right; "" when nothing has to be.
 	trouble string
+	// free is true while it is a BareMetalHost without a Machine that has its user data and no image yet.
+	free bool
 }
 
 func stateOf(c *bootstrapv1.PoolbootConfig) state {
@@ -57,7 +59,16 @@ func stateOf(c *bootstrapv1.PoolbootConfig) state {
 			is.trouble = found.Message
 		}
 	}
+	is.free = !is.joined && is.trouble == "" && isFree(c)
 	return is
+}
+
+// isFree says whether a config is that of a BareMetalHost by annotation on which nothing is being installed: that it is puts the host on
+// record. One whose user data can't be set waits for a person.
+func isFree(c *bootstrapv1.PoolbootConfig) bool {
+	return c.Spec.Host != nil && c.Spec.Host.BareMetalHost != "" &&
+		c.Status.Host == nil && c.Status.Node == nil && c.Status.Boot.RequestedTime == nil &&
+		!meta.IsStatusConditionFalse(c.Status.Conditions, bootstrapv1.UserDataSetCondition)
 }
 
 // hasJoined says whether the host's token is revoked, which it is once its kubelet has been Ready in its pool.
@@ -74,12 +85,19 @@ type count struct {
 	outdated []string
 	// degraded can't go on without a person; each is told with what it needs.
 	degraded []string
+	// free are BareMetalHosts without a Machine that wait for an image: nothing is being installed on them, so they are no Machines
+	// of the pool yet.
+	free []string
 }
 
 func (s *scope) count() (n count) {
 	target := s.target()
 	for i := range s.machines {
 		name, is := s.machines[i].Name, stateOf(&s.machines[i])
+		if is.free {
+			n.free = append(n.free, name)
+			continue
+		}
 		n.total++
 		switch {
 		case !is.joined:
@@ -109,6 +127,14 @@ func (s *scope) target() string {
 		return s.rendered.Name
 	}
 	return ptr.Deref(s.pool.Status.Configuration, poolv1.PoolConfiguration{}).Name
+}
+
+// waiting says which hosts wait for an image; "" when none does.
+func (n count) waiting() string {
+	if len(n.free) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d BareMetalHost(s) wait for spec.image and do not count yet (%s)", len(n.free), some(n.free))
 }
 
 func (n count) unavailable() int { return len(n.booting) + len(n.away) }

@@ -46,7 +46,7 @@ func (s *scope) setUpdated(n count) {
 	case n.ready < n.total:
 		is(false, !paused, poolv1.MachinesUnavailableReason, n.pending())
 	default:
-		is(true, false, poolv1.AllMachinesUpdatedReason, fmt.Sprintf("%d of %d Machines run %s", n.updated, n.total, target))
+		is(true, false, poolv1.AllMachinesUpdatedReason, fmt.Sprintf("%d of %d Machines run %s", n.updated, n.total, target)+n.waiting())
 	}
 }
 
