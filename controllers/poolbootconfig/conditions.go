@@ -20,6 +20,7 @@ var waiting = []string{
 	bootstrapv1.WaitingForClusterReason,
 	bootstrapv1.WaitingForInfrastructureReason,
 	bootstrapv1.WaitingForControlPlaneReason,
+	bootstrapv1.WaitingForSecretDeletionReason,
 	bootstrapv1.WaitingForHostReason,
 	bootstrapv1.HostNotReadyReason,
 	bootstrapv1.WaitingForKubeletReason,

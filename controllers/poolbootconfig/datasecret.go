@@ -75,7 +75,8 @@ func dataSecretMayStand(s *scope) bool {
 // isFirstTry says whether a pointer is next and nothing speaks for a Secret that stands: then the try to make one tells.
 func isFirstTry(s *scope) bool {
 	missing := conditions.Get(s.before, bootstrapv1.DataSecretAvailableCondition)
-	return s.config.Spec.ConfigSource.Inline == nil && s.config.Status.Pool != "" && !dataSecretMayStand(s) && (missing == nil || !isTrouble(*missing))
+	return s.config.Spec.ConfigSource.Inline == nil && s.config.Status.Pool != "" && !dataSecretMayStand(s) &&
+		(missing == nil || !isTrouble(*missing) && missing.Reason != bootstrapv1.WaitingForSecretDeletionReason)
 }
 
 // joined says whether the host's Node was Ready: from then on nobody reads its data Secret.
@@ -196,6 +197,11 @@ func (r *Reconciler) newPointer(role, id string) (ignition.Pointer, error) {
 
 // adopt puts what the data Secret holds on record.
 func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret) (ctrl.Result, error) {
+	if goes(secret, s.config) {
+		conditions.Set(s.config, dataSecretMissing(bootstrapv1.WaitingForSecretDeletionReason,
+			"Secret %s is that of an earlier PoolbootConfig of this name: waiting for the garbage collector to delete it", secret.Name))
+		return ctrl.Result{RequeueAfter: secretRetry}, nil
+	}
 	if !metav1.IsControlledBy(secret, s.config) {
 		conditions.Set(s.config, dataSecretMissing(bootstrapv1.DataSecretNotOwnedReason,
 			"Secret %s exists and is not controlled by this PoolbootConfig: delete it, or rename the Machine or BareMetalHost", secret.Name))
@@ -216,6 +222,14 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret)
 	}
 	recordDataSecret(s.config, secret.Name)
 	return ctrl.Result{}, nil
+}
+
+// goes says whether a Secret is about to be deleted: it is being deleted, or it is an earlier PoolbootConfig's of this name, with which
+// it goes.
+func goes(secret *corev1.Secret, config *bootstrapv1.PoolbootConfig) bool {
+	owner := metav1.GetControllerOf(secret)
+	earlier := owner != nil && owner.Kind == "PoolbootConfig" && owner.Name == config.Name && owner.UID != config.UID
+	return !secret.DeletionTimestamp.IsZero() || earlier
 }
 
 func recordDataSecret(config *bootstrapv1.PoolbootConfig, name string) {

@@ -263,6 +263,23 @@ var _ = Describe("The data Secret", func() {
 		Expect(s.told()).To(ContainElement(ContainSubstring(bootstrapv1.DataSecretNotOwnedReason)))
 	})
 
+	It("waits for the garbage collector to take that of an earlier config of its name, and asks nobody for anything", func() {
+		earlier := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machineName, OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Name: machineName, UID: "earlier", Controller: ptr.To(true)}}}}
+		s := newSite(newCluster(), newMachine(nil), newConfig(), newPool("worker"), earlier)
+		config := s.settle(ctx)
+		waits := conditions.Get(config, bootstrapv1.DataSecretAvailableCondition)
+		Expect(waits.Reason).To(Equal(bootstrapv1.WaitingForSecretDeletionReason))
+		Expect(waits.Message).To(And(ContainSubstring("Secret "+machineName), ContainSubstring("garbage collector"), Not(ContainSubstring("delete it,"))))
+		Expect(isTrouble(*waits)).To(BeFalse())
+		Expect(s.told()).NotTo(ContainElement(ContainSubstring("Warning")))
+		Expect(s.reconciler.configOfDataSecret(ctx, earlier)).To(HaveLen(1), "its deletion leads here")
+
+		Expect(s.Delete(ctx, earlier)).To(Succeed())
+		Expect(conditions.IsTrue(s.settle(ctx), bootstrapv1.DataSecretAvailableCondition)).To(BeTrue())
+		Expect(metav1.IsControlledBy(s.secret(ctx), config)).To(BeTrue())
+	})
+
 	It("waits for a pool, and its pool is decided anew until a Node was made", func() {
 		s := newSite(newCluster(), newMachine(role("infra", "edge")), newConfig(), newPool("worker"), newPool("infra"), newPool("edge"))
 		boots := func(outcome string) float64 {

@@ -56,7 +56,8 @@ func (r *Reconciler) configOfDataSecret(ctx context.Context, secret client.Objec
 	if err := r.Client.Get(ctx, key, config); err != nil || joined(config) {
 		return nil
 	}
-	if is := conditions.Get(config, bootstrapv1.DataSecretAvailableCondition); !dataSecretStands(config) && (is == nil || !isTrouble(*is)) {
+	if is := conditions.Get(config, bootstrapv1.DataSecretAvailableCondition); !dataSecretStands(config) &&
+		(is == nil || !isTrouble(*is) && is.Reason != bootstrapv1.WaitingForSecretDeletionReason) {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: key}}

@@ -91,6 +91,7 @@ const (
 	DataSecretCreatedReason          = "DataSecretCreated"
 	DataSecretFailedReason           = "DataSecretFailed"
 	DataSecretNotOwnedReason         = "DataSecretNotOwned"
+	WaitingForSecretDeletionReason   = "WaitingForSecretDeletion"
 	HostEnrolledReason               = "HostEnrolled"
 	TokenExpiredReason               = "TokenExpired"
 	TokenLiveReason                  = "TokenLive"
