@@ -100,14 +100,16 @@ func heed(paths ...string) {
 	}
 }
 
-// apply applies a manifest as a careful person would: server-side, with every unknown or doubled field refused.
-func apply(ctx SpecContext, manifest []byte) {
+// apply applies a manifest as a careful person would: server-side, with every unknown or doubled field refused. It
+// returns what kubectl prints, the API server's warnings too.
+func apply(ctx SpecContext, manifest []byte) string {
 	GinkgoHelper()
 	kubectl := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl"), "--kubeconfig", plane.Kubeconfig,
 		"apply", "--server-side", "--validate=strict", "-f", "-")
 	kubectl.Stdin = bytes.NewReader(manifest)
 	output, err := kubectl.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", output)
+	return string(output)
 }
 
 // ofKind returns the objects of a kind as its Go type.

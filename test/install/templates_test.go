@@ -126,7 +126,7 @@ func applyObjects(ctx SpecContext, template repository.Template) {
 	GinkgoHelper()
 	manifest, err := template.Yaml()
 	Expect(err).NotTo(HaveOccurred())
-	apply(ctx, manifest)
+	Expect(apply(ctx, manifest)).NotTo(ContainSubstring("Warning:"), "a template is in an order that needs no warning")
 }
 
 // expectPools waits until the manager has rendered both pools, the infra pool with what the worker pool has.
