@@ -15,8 +15,9 @@ import (
 
 // Behind a PoolbootConfig is a Machine, or a host that belongs to none. What differs between them is in this file.
 
-// gatherBehind returns a scope with what is behind a config and its Cluster, or nil while there is nothing to boot.
-func (r *Reconciler) gatherBehind(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*scope, error) {
+// gather returns a scope with what is behind a config and its Cluster, or nil while there is nothing to boot: there is no Machine or
+// host yet, or it is being deleted.
+func (r *Reconciler) gather(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*scope, error) {
 	s := &scope{config: config, cluster: &clusterv1.Cluster{}}
 	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
 	if err != nil {

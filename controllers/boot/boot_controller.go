@@ -73,35 +73,32 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil || needOf(config) == nothing || !r.watches(config) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	switch need := needOf(config); need {
-	case preparation:
-		s, err := r.gather(ctx, config)
-		if err != nil || s == nil {
-			return ctrl.Result{}, err
-		}
+	need := needOf(config)
+	s, err := r.gather(ctx, config)
+	switch {
+	case err != nil || s == nil:
+		return ctrl.Result{}, err
+	case annotations.IsPaused(s.cluster, config):
+		return r.keepPaused(ctx, s, need)
+	case need == preparation:
 		return r.settle(ctx, s, s.run(ctx, r.preparation()))
-	case inlineUpkeep:
-		config = &bootstrapv1.PoolbootConfig{}
-		if err := r.APIReader.Get(ctx, request.NamespacedName, config); err != nil || needOf(config) != inlineUpkeep {
+	case need == adoption:
+		return r.adopt(ctx, s)
+	case need == inlineUpkeep:
+		current := &bootstrapv1.PoolbootConfig{}
+		if err := r.APIReader.Get(ctx, request.NamespacedName, current); err != nil || needOf(current) != inlineUpkeep {
 			return ctrl.Result{}, client.IgnoreNotFound(err) // the event that brings this change comes yet
 		}
-		s, err := r.gather(ctx, config)
-		if err != nil || s == nil {
-			return ctrl.Result{}, err
-		}
+		s.config = current
 		return r.keepInline(ctx, s)
 	default:
-		return r.watch(ctx, config, need)
+		return r.watch(ctx, s, need)
 	}
 }
 
 // watch looks, by what the caches have, after a boot for which there is mostly nothing to do: its host has not asked yet, or
 // has its configuration.
-func (r *Reconciler) watch(ctx context.Context, config *bootstrapv1.PoolbootConfig, need need) (ctrl.Result, error) {
-	s, err := r.gather(ctx, config)
-	if err != nil || s == nil {
-		return ctrl.Result{}, err
-	}
+func (r *Reconciler) watch(ctx context.Context, s *scope, need need) (ctrl.Result, error) {
 	if need == announcement {
 		return ctrl.Result{}, r.announce(ctx, s)
 	}
@@ -109,14 +106,16 @@ func (r *Reconciler) watch(ctx context.Context, config *bootstrapv1.PoolbootConf
 	switch failed := failureOf(err); {
 	case err != nil && failed.waits:
 		return ctrl.Result{RequeueAfter: failed.retry}, nil
-	case err != nil || over || need == standing:
+	case err != nil || over:
 		return ctrl.Result{}, err
+	case need == standing:
+		return r.keepStanding(ctx, s)
 	}
-	if left := untilExtension(config); left > 0 {
+	if left := untilExtension(s.config); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	current := &bootstrapv1.PoolbootConfig{}
-	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(config), current); err != nil {
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(s.config), current); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if needOf(current) != upkeep {
@@ -131,15 +130,6 @@ func (r *Reconciler) watches(config *bootstrapv1.PoolbootConfig) bool {
 	return r.WatchFilterValue == "" || labels.HasWatchLabel(config, r.WatchFilterValue)
 }
 
-// gather returns what a boot starts from, or nil when there is nothing to do: no Machine or host yet, one that is going, or pause.
-func (r *Reconciler) gather(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*scope, error) {
-	s, err := r.gatherBehind(ctx, config)
-	if err != nil || s == nil || annotations.IsPaused(s.cluster, config) {
-		return nil, err
-	}
-	return s, nil
-}
-
 // need is what a PoolbootConfig wants of this controller.
 type need int
 
@@ -150,6 +140,7 @@ const (
 	upkeep            // a host has its configuration, or may have it, and has not joined yet
 	standing          // a host has had its configuration for so long that its credential is left to end, or nobody knows since when
 	inlineUpkeep      // a host may boot at any time from its data Secret
+	adoption          // clusterctl move or a restore lost what was made for a host that may have its configuration
 )
 
 // needOf reads from a PoolbootConfig alone what it wants.
@@ -174,6 +165,8 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 		return upkeep
 	case boot.CredentialID != "":
 		return standing
+	case boot.RequestedTime == nil && boot.PreparedTime == nil && config.Status.Node != nil:
+		return adoption
 	case boot.RequestedTime == nil:
 		return announcement
 	default:

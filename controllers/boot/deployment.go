@@ -36,7 +36,7 @@ func (r *Reconciler) announce(ctx context.Context, s *scope) error {
 		return r.setCondition(ctx, s, waiting(err))
 	}
 	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
-		if needOf(config) != announcement {
+		if need := needOf(config); need != announcement && need != adoption {
 			return
 		}
 		s.chooseHost(&config.Status)

@@ -3,18 +3,13 @@ package boot
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
@@ -48,40 +43,6 @@ func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, err
 // forgetCertificate lets the credential of a data Secret, which can't be made anew, get a certificate once more.
 func (r *Reconciler) forgetCertificate(ctx context.Context, s *scope) error {
 	return r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) { config.Status.Boot.Certificate = nil })
-}
-
-// restoreCredential makes the credential anew from the data Secret, which a host may boot with at any time, when it ended
-// because nobody extended it: the manager, or the way to the workload cluster, was down for too long. One that is found
-// gone before its time was deleted by somebody, and stays so.
-func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time, error) {
-	boot, secret := s.config.Status.Boot, &corev1.Secret{}
-	key := client.ObjectKey{Namespace: s.config.Namespace, Name: s.config.Status.DataSecretName}
-	lost := func(format string, args ...any) (time.Time, error) {
-		return time.Time{}, fault(bootstrapv1.BootFailedReason, "the join credential %s in Secret %s %w: delete Machine %s, so that another one takes its place",
-			boot.CredentialID, key, fmt.Errorf(format, args...), s.machine.Name)
-	}
-	if expires := boot.CredentialExpirationTime; expires == nil || time.Now().Before(expires.Time) {
-		// Without an end on record it is still known as deleted when its time is over.
-		if err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) { config.Status.Boot.CredentialExpirationTime = nil }); err != nil {
-			return time.Time{}, err
-		}
-		return lost("was deleted before its time")
-	}
-	if err := r.APIReader.Get(ctx, key, secret); err != nil {
-		return time.Time{}, err
-	}
-	config, err := ignition.Parse(secret.Data["value"])
-	if err != nil {
-		return lost("can't be read: %w", err)
-	}
-	credential, err := join.CredentialIn(config)
-	if err != nil {
-		return lost("can't be read: %w", err)
-	}
-	if credential.ID != boot.CredentialID {
-		return lost("is not the one there, %s", credential.ID)
-	}
-	return join.RestoreCredential(ctx, s.workload, s.owner(), credential, join.Life)
 }
 
 // findProvisioningHost finds the host behind the Machine once it may boot from the data Secret. Until then there is

@@ -63,11 +63,11 @@ func (r *Reconciler) extendCredential(ctx context.Context, s *scope) error {
 		return nil
 	}
 	expires, err := join.ExtendCredential(ctx, s.workload, boot.CredentialID, join.Life)
-	switch {
-	case apierrors.IsNotFound(err) && s.config.Spec.ConfigSource.Inline != nil:
+	if apierrors.IsNotFound(err) {
 		expires, err = r.restoreCredential(ctx, s)
-	case apierrors.IsNotFound(err): // what ended stays ended: the host gets another one when it asks again
-		return r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) { config.Status.Boot.CredentialExpirationTime = nil })
+		if lost := (*failure)(nil); errors.As(err, &lost) && lost.reason == bootstrapv1.JoinCredentialExpiredReason {
+			return r.giveUp(ctx, s, lost)
+		}
 	}
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -39,6 +40,14 @@ var _ = Describe("A host that has its configuration", func() {
 		return expires
 	}
 
+	expectGivenUp := func(ctx context.Context, why string) {
+		GinkgoHelper()
+		prepared := conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)
+		Expect(prepared).To(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.JoinCredentialExpiredReason),
+			HaveField("Message", And(ContainSubstring(why), ContainSubstring("delete Machine "+machineName))))))
+		Expect(w.told()).To(ContainElement(HavePrefix("Warning " + bootstrapv1.JoinCredentialExpiredReason)))
+	}
+
 	It("finds its credential alive when it takes long to join", func(ctx SpecContext) {
 		served(ctx, time.Hour, time.Minute)
 		result, err := w.reconcile(ctx)
@@ -64,18 +73,55 @@ var _ = Describe("A host that has its configuration", func() {
 		Expect(result.RequeueAfter).To(BeNumerically("~", join.Life/2, 10*time.Second))
 	})
 
-	It("is given up when it takes longer than any host does", func(ctx SpecContext) {
+	It("is given up when it takes longer than any host does, and that is reported when its credential has expired", func(ctx SpecContext) {
 		served(ctx, joinPatience+time.Minute, time.Minute)
-		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", time.Minute, 10*time.Second)))
 		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(time.Minute), 10*time.Second))
+		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
+
+		served(ctx, joinPatience+time.Hour, -time.Minute)
+		Expect(w.reconcile(ctx)).To(BeZero())
+		expectGivenUp(ctx, "has expired")
 	})
 
-	It("gets no other credential by itself when its own ended", func(ctx SpecContext) {
+	It("gets its credential back, as it holds it, when nobody could extend it in time", func(ctx SpecContext) {
 		served(ctx, time.Hour, -time.Minute)
 		token := w.credentials(ctx)[0]
 		Expect(w.workload.Delete(ctx, &token)).To(Succeed())
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)))
+		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
+		again := w.credentials(ctx)[0]
+		Expect(again.Data).To(And(HaveKeyWithValue("token-id", token.Data["token-id"]), HaveKeyWithValue("token-secret", token.Data["token-secret"])))
+		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
+	})
+
+	DescribeTable("does not get its credential back, and that needs a person,", func(ctx SpecContext, ending time.Duration, why string, change func(ctx context.Context)) {
+		served(ctx, time.Hour, ending)
+		token := w.credentials(ctx)[0]
+		Expect(w.workload.Delete(ctx, &token)).To(Succeed())
+		change(ctx)
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(w.credentials(ctx)).To(BeEmpty())
+		expectGivenUp(ctx, why)
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.told()).To(BeEmpty(), "it is reported once")
+
+		Expect(w.ask(ctx)).To(BeZero(), "it goes on when it asks again")
+		Expect(w.credentials(ctx)).To(HaveLen(1))
+		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
+	},
+		Entry("when somebody deleted it", time.Minute, "was deleted before its time", func(context.Context) {}),
+		Entry("when its overlay is gone", -time.Minute, "does not exist", func(ctx context.Context) {
+			for _, overlay := range w.overlays(ctx) {
+				Expect(w.management.Delete(ctx, &overlay)).To(Succeed())
+			}
+		}),
+	)
+
+	It("is no matter for a person when its kubelet has come", func(ctx SpecContext) {
+		served(ctx, joinPatience+time.Hour, -time.Minute)
+		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.3" })
+		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
 	})
 

@@ -71,7 +71,7 @@ func newNeed() predicate.Predicate {
 			before, isConfig := e.ObjectOld.(*bootstrapv1.PoolbootConfig)
 			after, isToo := e.ObjectNew.(*bootstrapv1.PoolbootConfig)
 			return isConfig && isToo && needs(after) && (!needs(before) ||
-				needOf(before) != needOf(after) && needOf(after) == upkeep ||
+				needOf(before) != needOf(after) && (needOf(after) == upkeep || needOf(after) == adoption) ||
 				before.ResourceVersion == after.ResourceVersion ||
 				before.Generation != after.Generation ||
 				annotations.HasPaused(before) != annotations.HasPaused(after) ||

@@ -15,6 +15,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/lru"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,6 +81,16 @@ var _ = Describe("The approver", func() {
 		Expect(told.Events).To(Receive(ContainSubstring(bootstrapv1.EventRequestDenied)))
 		Expect(reconcile()).To(BeZero())
 		Expect(told.Events).NotTo(Receive())
+	})
+
+	It("approves also while the Cluster is paused: a host that has booted can't be told to wait", func() {
+		world(newNode(), newRequest())
+		paused := &bootstrapv1.PoolbootConfig{}
+		Expect(r.Client.Get(ctx, config, paused)).To(Succeed())
+		metav1.SetMetaDataAnnotation(&paused.ObjectMeta, clusterv1.PausedAnnotation, "")
+		Expect(r.Client.Update(ctx, paused)).To(Succeed())
+		Expect(reconcile()).To(BeZero())
+		Expect(verdictOn("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
 	})
 
 	It("approves by the cache when that is up to date, and by nothing but the latest record when it is not", func() {

@@ -1,14 +1,11 @@
 package certificate
 
 import (
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
-	"encoding/pem"
-	"errors"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
@@ -28,19 +25,8 @@ var kubeletUsages = []certificatesv1.KeyUsage{
 
 // keyOf returns the SHA-256, in hex, of the public key that a request is for; "" when it can't be read.
 func keyOf(request *certificatesv1.CertificateSigningRequest) string {
-	wanted, err := parse(request.Spec.Request)
-	if err != nil {
-		return ""
-	}
-	sum := sha256.Sum256(wanted.RawSubjectPublicKeyInfo)
-	return hex.EncodeToString(sum[:])
+	return join.PublicKeySHA256(request.Spec.Request)
 }
 
 // parse reads a PEM certificate request.
-func parse(raw []byte) (*x509.CertificateRequest, error) {
-	block, _ := pem.Decode(raw)
-	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		return nil, errors.New("it is no PEM block of type CERTIFICATE REQUEST")
-	}
-	return x509.ParseCertificateRequest(block.Bytes)
-}
+func parse(raw []byte) (*x509.CertificateRequest, error) { return join.ParseCertificateRequest(raw) }

@@ -10,11 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
 func TestOverlay(t *testing.T) {
@@ -22,18 +25,33 @@ func TestOverlay(t *testing.T) {
 	RunSpecs(t, "Overlay controller")
 }
 
-var _ = DescribeTable("An overlay Secret", func(ctx SpecContext, expires string, left OmegaMatcher, deleted bool) {
+var _ = DescribeTable("An overlay Secret", func(ctx SpecContext, expires string, boot bootstrapv1.BootStatus, left OmegaMatcher, deleted bool) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "poolboot-system", Name: "overlay-1",
-		Annotations: map[string]string{bootstrapv1.OverlayExpiresAnnotation: expires}}}
-	c := fake.NewClientBuilder().WithObjects(secret).Build()
+		Labels:      map[string]string{bootstrapv1.OverlayLabel: "1"},
+		Annotations: map[string]string{bootstrapv1.OverlayExpiresAnnotation: expires, bootstrapv1.CredentialIDAnnotation: "abcdef"}}}
+	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "edge", UID: "1"}, Status: bootstrapv1.PoolbootConfigStatus{Boot: boot}}
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(bootstrapv1.AddToScheme(scheme)).To(Succeed())
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(secret, config).WithIndex(config, UIDIndex, UID).Build()
 	result, err := (&Reconciler{Client: c, overlays: c}).Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(result.RequeueAfter).To(left)
 	Expect(apierrors.IsNotFound(c.Get(context.Background(), client.ObjectKeyFromObject(secret), secret))).To(Equal(deleted))
 },
-	Entry("stays, and is looked at again, until its credential ends", in(10*time.Minute), BeNumerically("~", 10*time.Minute, 5*time.Second), false),
-	Entry("goes when its credential has ended", in(-time.Second), BeZero(), true),
-	Entry("stays when it does not say when that is: it is not Poolboot's", "tomorrow", BeZero(), false),
+	Entry("stays, and is looked at again, until its credential ends", in(10*time.Minute), none, BeNumerically("~", 10*time.Minute, 5*time.Second), false),
+	Entry("goes when its credential has ended", in(-time.Second), none, BeZero(), true),
+	Entry("stays while its host may join with its credential, whose end was put off", in(-time.Second), credential("abcdef"), BeNumerically("==", join.Life), false),
+	Entry("goes when its host has another credential", in(-time.Second), credential("ghijkl"), BeZero(), true),
+	Entry("goes when its credential is known to be lost", in(-time.Second), bootstrapv1.BootStatus{CredentialID: "abcdef"}, BeZero(), true),
+	Entry("stays when it does not say when that is: it is not Poolboot's", "tomorrow", none, BeZero(), false),
 )
+
+// none is the record of a host that has no credential.
+var none = bootstrapv1.BootStatus{}
+
+func credential(id string) bootstrapv1.BootStatus {
+	return bootstrapv1.BootStatus{CredentialID: id, CredentialExpirationTime: &metav1.Time{Time: time.Now()}}
+}
 
 func in(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }

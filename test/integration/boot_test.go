@@ -192,24 +192,42 @@ var _ = Describe("A PoolbootConfig whose status is gone, as after clusterctl mov
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 		before, hash := t.Pointer(ctx, config), config.Annotations[bootstrapv1.TokenHashAnnotation]
 
-		t.Pause(ctx, true)
-		Eventually(ctx, t.Condition(config, clusterv1.PausedCondition)).Should(HavePrefix("True"))
-		Eventually(ctx, func() error {
-			if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config); err != nil {
-				return err
-			}
-			config.Status = bootstrapv1.PoolbootConfigStatus{}
-			return lab.ManagementClient.Status().Update(ctx, config)
-		}).Should(Succeed(), "others write it too")
-		t.Pause(ctx, false)
-
+		loseStatus(ctx, t, config)
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 		Expect(config.Status.DataSecretName).To(Equal(config.Name))
 		Expect(config.Status.Pool).To(Equal("infra"))
 		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, hash))
 		Expect(t.Pointer(ctx, config)).To(Equal(before))
 	})
+
+	It("lets its host, which has its configuration and asks no more, join with the credential in that", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		asking(ctx, t, config)
+		before := config.Status.DeepCopy()
+		Expect(before.Boot.CredentialID).NotTo(BeEmpty())
+		loseStatus(ctx, t, config)
+		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(HavePrefix("True"))
+		Expect(config.Status.Boot.CredentialID).To(Equal(before.Boot.CredentialID))
+		Expect(config.Status.Node).To(Equal(before.Node))
+	})
 })
+
+// loseStatus empties a config's status while its Cluster is paused.
+func loseStatus(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
+	GinkgoHelper()
+	t.Pause(ctx, true)
+	Eventually(ctx, t.Condition(config, clusterv1.PausedCondition)).Should(HavePrefix("True"))
+	Eventually(ctx, func() error {
+		if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config); err != nil {
+			return err
+		}
+		config.Status = bootstrapv1.PoolbootConfigStatus{}
+		return lab.ManagementClient.Status().Update(ctx, config)
+	}).Should(Succeed(), "others write it too")
+	t.Pause(ctx, false)
+}
 
 var _ = Describe("The workload cluster's API server", func() {
 	It("may be away while a host asks: the host gets 503 until it is back, and then its configuration", func(ctx SpecContext) {

@@ -116,6 +116,7 @@ const (
 	NodeNameTakenReason              = "NodeNameTaken"
 	WorkloadClusterUnreachableReason = "WorkloadClusterUnreachable"
 	ExtraConfigInvalidReason         = "ExtraConfigInvalid"
+	JoinCredentialExpiredReason      = "JoinCredentialExpired"
 	BootFailedReason                 = "BootFailed"
 	BootPreparedReason               = "BootPrepared"
 	WaitingForKubeletReason          = "WaitingForKubelet"

@@ -1,0 +1,146 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+)
+
+// A join credential ends when nobody can extend it for its life: the manager was down, or the workload cluster could not be reached.
+// The host that holds it does not ask again, so it is created again, as it was, from the Secret that the host's configuration came from.
+
+// restoreCredential creates the credential again that a host holds. The error is a failure when that cannot be done. A credential that
+// is gone before its time was deleted by somebody and is not restored.
+func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time, error) {
+	boot := s.config.Status.Boot
+	key := r.overlayKey(s)
+	if s.config.Spec.ConfigSource.Inline != nil {
+		key = client.ObjectKey{Namespace: s.config.Namespace, Name: s.config.Status.DataSecretName}
+	}
+	lost := func(format string, args ...any) (time.Time, error) {
+		return time.Time{}, fault(s.lostReason(), "the join credential %s in Secret %s %w: %s", boot.CredentialID, key, fmt.Errorf(format, args...), s.lostCure())
+	}
+	if expires := boot.CredentialExpirationTime; expires == nil || time.Now().Before(expires.Time) {
+		// Without an end on record it is still known as deleted when its time is over.
+		if err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) { config.Status.Boot.CredentialExpirationTime = nil }); err != nil {
+			return time.Time{}, err
+		}
+		return lost("was deleted before its time")
+	}
+	secret := &corev1.Secret{}
+	err := r.APIReader.Get(ctx, key, secret)
+	switch {
+	case apierrors.IsNotFound(err) && s.config.Spec.ConfigSource.Inline == nil:
+		return lost("has expired, and the Secret does not exist")
+	case err != nil:
+		return time.Time{}, err
+	}
+	credential, err := credentialIn(secret)
+	switch {
+	case err != nil:
+		return lost("can't be read: %w", err)
+	case credential.ID != boot.CredentialID:
+		return lost("is not the one there, %s", credential.ID)
+	}
+	return join.RestoreCredential(ctx, s.workload, s.owner(), credential, join.Life)
+}
+
+// credentialIn reads the join credential back from a data Secret or an overlay Secret.
+func credentialIn(secret *corev1.Secret) (join.Credential, error) {
+	raw, err := secret.Data["value"], error(nil)
+	if overlay, is := secret.Data[bootstrapv1.OverlayKey]; is {
+		raw, err = ignition.PackedOverlay(overlay).Unpack()
+	}
+	if err != nil {
+		return join.Credential{}, err
+	}
+	config, err := ignition.Parse(raw)
+	if err != nil {
+		return join.Credential{}, err
+	}
+	return join.CredentialIn(config)
+}
+
+// lostReason is the reason of a boot whose host holds a join credential that can't be used any more.
+func (s *scope) lostReason() string {
+	if s.config.Spec.ConfigSource.Inline != nil {
+		return bootstrapv1.BootFailedReason
+	}
+	return bootstrapv1.JoinCredentialExpiredReason
+}
+
+// lostCure is what helps then.
+func (s *scope) lostCure() string {
+	switch {
+	case s.config.Spec.ConfigSource.Inline != nil:
+		return fmt.Sprintf("delete Machine %s, so that another one takes its place", s.machine.Name)
+	case s.machine != nil:
+		return fmt.Sprintf("if its host does not ask for its configuration again, delete Machine %s, so that another one takes its place", s.machine.Name)
+	}
+	return "if its host does not ask for its configuration again, provision it again"
+}
+
+// giveUp reports that a host which has its configuration cannot join with it any more, unless a kubelet has come: such a host needs a
+// person, because it does not ask again by itself. When it does ask, it gets another credential and the condition is True again.
+func (r *Reconciler) giveUp(ctx context.Context, s *scope, why error) error {
+	if s.workload == nil {
+		if err := r.remote(r.connect)(ctx, s); err != nil {
+			return err
+		}
+	}
+	came := false
+	if made := s.config.Status.Node; made != nil {
+		node := &corev1.Node{}
+		if err := s.workload.Get(ctx, client.ObjectKey{Name: made.Name}, node); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		came = kubeletCame(node)
+	}
+	told := false
+	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
+		if told = false; !isStanding(needOf(config)) {
+			return
+		}
+		config.Status.Boot.CredentialExpirationTime = nil
+		if told = !came && conditions.GetReason(config, bootstrapv1.BootPreparedCondition) != bootstrapv1.JoinCredentialExpiredReason; told {
+			conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionFalse,
+				Reason: bootstrapv1.JoinCredentialExpiredReason, Message: why.Error()})
+		}
+	})
+	if errors.Is(err, errAbandoned) {
+		return nil
+	}
+	if err == nil && told {
+		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeWarning, bootstrapv1.JoinCredentialExpiredReason, action, "%s", why)
+	}
+	return err
+}
+
+// keepStanding waits for the end of a credential that is not extended any more, and reports it.
+func (r *Reconciler) keepStanding(ctx context.Context, s *scope) (ctrl.Result, error) {
+	expires := s.config.Status.Boot.CredentialExpirationTime
+	if expires == nil {
+		return ctrl.Result{}, nil
+	}
+	if left := time.Until(expires.Time); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	err := r.giveUp(ctx, s, fmt.Errorf("the host has not joined within %s of getting its configuration, and its join credential %s has expired: %s",
+		joinPatience, s.config.Status.Boot.CredentialID, s.lostCure()))
+	if failed := failureOf(err); err != nil && failed.waits {
+		return ctrl.Result{RequeueAfter: failed.retry}, nil
+	}
+	return ctrl.Result{}, err
+}
