@@ -20,6 +20,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostlabels"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
@@ -39,10 +40,9 @@ type bootSubject struct {
 	unseen []string
 }
 
-// onlyWaits says whether a config that is not Ready only waits for its Cluster.
+// onlyWaits says whether a config that is not Ready waits for a step that comes by itself.
 func onlyWaits(config *bootstrapv1.PoolbootConfig) bool {
-	return slices.Contains([]string{bootstrapv1.WaitingForOwnerReason, bootstrapv1.WaitingForClusterReason,
-		bootstrapv1.WaitingForInfrastructureReason, bootstrapv1.WaitingForControlPlaneReason}, conditions.GetReason(config, clusterv1.ReadyCondition))
+	return outlook.Of(conditions.GetReason(config, clusterv1.ReadyCondition)) == outlook.Waits
 }
 
 // nodeName is the name that the Node has or will have; "" while that depends on a host that is not chosen.

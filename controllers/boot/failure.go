@@ -8,6 +8,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -48,9 +49,8 @@ func failureOf(err error) *failure {
 	for _, kind := range []struct {
 		is     bool
 		reason string
-		waits  bool
 	}{
-		{is: is[*host.NotReadyError](err), reason: bootstrapv1.HostNotReadyReason, waits: true},
+		{is: is[*host.NotReadyError](err), reason: bootstrapv1.HostNotReadyReason},
 		{is: is[*pool.NotFoundError](err), reason: bootstrapv1.PoolNotFoundReason},
 		{is: is[*pool.ConflictError](err), reason: bootstrapv1.PoolConflictReason},
 		{is: is[*pool.DuplicateError](err), reason: bootstrapv1.PoolConflictReason},
@@ -62,7 +62,7 @@ func failureOf(err error) *failure {
 		{is: is[*join.ExtraConfigError](err), reason: bootstrapv1.ExtraConfigInvalidReason},
 	} {
 		if kind.is {
-			return &failure{reason: kind.reason, err: err, waits: kind.waits}
+			return &failure{reason: kind.reason, err: err, waits: outlook.Of(kind.reason) == outlook.Waits}
 		}
 	}
 	return &failure{reason: bootstrapv1.BootFailedReason, err: err}

@@ -156,11 +156,11 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(p.Status.UpdatedMachineCount).To(HaveValue(BeEquivalentTo(3)))
 		Expect(p.Status.ReadyMachineCount).To(HaveValue(BeEquivalentTo(1)))
 		Expect(p.Status.UnavailableMachineCount).To(HaveValue(BeEquivalentTo(5)))
-		Expect(p.Status.DegradedMachineCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p.Status.DegradedMachineCount).To(HaveValue(BeEquivalentTo(2)))
 		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason, "2 of 7 Machines have not joined yet (not-booted, on-its-way)",
 			"2 of 7 Machines run another configuration (gone, outdated): roll out", "3 of 7 Machines have no Node that is Ready in the pool (gone, not-ready, relabelled)"))
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason))
-		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "1 of 7", "relabelled: put labels on it"))
+		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "2 of 7", "gone: restart it", "relabelled: put labels on it"))
 		Expect(p).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.MachinesDegradedReason, "relabelled"))
 		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 	})
@@ -211,6 +211,16 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(s.Delete(ctx(), s.pool("worker"))).To(Succeed())
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.WorkerPoolMissingReason, "make it", "m1: make them agree"))
 	})
+
+	DescribeTable("are degraded by a Machine that waits for a person", func(kind, reason string) {
+		Expect(s.Create(ctx(), troubled(machine("m1", "infra", "", false), kind, reason, "act"))).To(Succeed())
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "m1: act"))
+	},
+		Entry("for a fact of its host", bootstrapv1.BootPreparedCondition, bootstrapv1.HostFactMissingReason),
+		Entry("for a valid label", bootstrapv1.BootPreparedCondition, bootstrapv1.HostLabelInvalidReason),
+		Entry("for a token", bootstrapv1.TokenUsableCondition, bootstrapv1.TokenExpiredReason),
+		Entry("for its data Secret", bootstrapv1.DataSecretAvailableCondition, bootstrapv1.DataSecretFailedReason),
+	)
 
 	It("forget what was the matter with the boot of a Machine that has joined since", func() {
 		m := troubled(joined(machine("m1", "infra", "", true)), bootstrapv1.BootPreparedCondition, bootstrapv1.BootFailedReason, "boom")

@@ -6,27 +6,14 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
-
-// needsPerson are the reasons for which a Machine does not go on until a person does something. What else keeps it may pass:
-// a Node that is not Ready or missing is unavailable, as in OpenShift.
-var needsPerson = []string{
-	bootstrapv1.LabelConflictReason,
-	bootstrapv1.NodeNameTakenReason,
-	bootstrapv1.HostImageIgnoresUserDataReason,
-	bootstrapv1.ExtraConfigInvalidReason,
-	bootstrapv1.BootFailedReason,
-	bootstrapv1.NodeOutsidePoolReason,
-	bootstrapv1.NodeControlPlaneReason,
-	bootstrapv1.PoolConflictReason,
-}
 
 // state is what a pool counts of a Machine.
 type state struct {
@@ -49,15 +36,8 @@ func stateOf(c *bootstrapv1.PoolbootConfig) state {
 		cluster: c.Labels[clusterv1.ClusterNameLabel], pool: c.Status.Pool, configuration: c.Status.Configuration,
 		joined: inPool || hasJoined(c), inPool: inPool,
 	}
-	kinds := []string{bootstrapv1.BootPreparedCondition, bootstrapv1.NodeInPoolCondition}
-	if is.joined {
-		kinds = kinds[1:]
-	}
-	for _, kind := range kinds {
-		found := meta.FindStatusCondition(c.Status.Conditions, kind)
-		if found != nil && found.Status == metav1.ConditionFalse && slices.Contains(needsPerson, found.Reason) {
-			is.trouble = found.Message
-		}
+	if c := outlook.ForPerson(c); c != nil {
+		is.trouble = c.Message
 	}
 	is.free = !is.joined && is.trouble == "" && isFree(c)
 	return is

@@ -11,6 +11,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 )
 
@@ -79,7 +80,7 @@ func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
 	switch {
 	case has.Status == metav1.ConditionTrue:
 		event(corev1.EventTypeNormal, bootstrapv1.EventNodeReady, "%s", has.Message)
-	case has.Reason != bootstrapv1.WaitingForKubeletReason:
+	case outlook.IsWrong(has):
 		if has.Reason == bootstrapv1.PoolConflictReason {
 			metrics.ConflictOf(after, metrics.OfNode)
 		}

@@ -2,7 +2,6 @@ package poolbootconfig
 
 import (
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -12,19 +11,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/labels"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 )
-
-// waiting are the reasons that say no more than that something has yet to come.
-var waiting = []string{
-	bootstrapv1.WaitingForOwnerReason,
-	bootstrapv1.WaitingForClusterReason,
-	bootstrapv1.WaitingForInfrastructureReason,
-	bootstrapv1.WaitingForControlPlaneReason,
-	bootstrapv1.WaitingForSecretDeletionReason,
-	bootstrapv1.WaitingForHostReason,
-	bootstrapv1.HostNotReadyReason,
-	bootstrapv1.WaitingForKubeletReason,
-}
 
 // obstacle returns the condition that says why no data Secret can be made yet or ever; nil when nothing is in the way.
 func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cluster *clusterv1.Cluster) *metav1.Condition {
@@ -62,16 +50,16 @@ func ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 		condition string
 		blocks    func(*metav1.Condition) bool
 	}{
-		{bootstrapv1.PoolDecidedCondition, func(c *metav1.Condition) bool { return c != nil && isTrouble(*c) }},
+		{bootstrapv1.PoolDecidedCondition, outlook.IsWrong},
 		{bootstrapv1.DataSecretAvailableCondition, isNotTrue},
 		{bootstrapv1.PoolDecidedCondition, isNotTrue},
-		{bootstrapv1.UserDataSetCondition, func(c *metav1.Condition) bool { return c != nil && isTrouble(*c) }},
-		{bootstrapv1.TokenUsableCondition, func(c *metav1.Condition) bool { return c != nil && isTrouble(*c) }},
-		{bootstrapv1.BootPreparedCondition, func(c *metav1.Condition) bool { return c != nil && isTrouble(*c) }},
-		{bootstrapv1.NodeInPoolCondition, func(c *metav1.Condition) bool { return c != nil && isTrouble(*c) }},
+		{bootstrapv1.UserDataSetCondition, outlook.IsWrong},
+		{bootstrapv1.TokenUsableCondition, outlook.IsWrong},
+		{bootstrapv1.BootPreparedCondition, outlook.IsWrong},
+		{bootstrapv1.NodeInPoolCondition, outlook.IsWrong},
 	} {
 		c := conditions.Get(config, check.condition)
-		if !check.blocks(c) {
+		if !check.blocks(c) || c != nil && check.condition == bootstrapv1.BootPreparedCondition && !outlook.Counts(config, c) {
 			continue
 		}
 		ready.Reason, ready.Message = check.condition+"Unknown", check.condition+" is not known yet"
@@ -89,11 +77,6 @@ func ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 }
 
 func isNotTrue(c *metav1.Condition) bool { return c == nil || c.Status != metav1.ConditionTrue }
-
-// isTrouble says whether a condition is False for a reason other than that something has yet to come.
-func isTrouble(c metav1.Condition) bool {
-	return c.Status == metav1.ConditionFalse && !slices.Contains(waiting, c.Reason)
-}
 
 func dataSecretMissing(reason, message string, args ...any) metav1.Condition {
 	return metav1.Condition{

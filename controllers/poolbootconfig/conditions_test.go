@@ -82,6 +82,11 @@ var _ = Describe("Ready", func() {
 			condition(bootstrapv1.BootPreparedCondition, metav1.ConditionFalse, bootstrapv1.HostNotReadyReason)),
 		Entry("a boot that failed", metav1.ConditionFalse, bootstrapv1.NodeNameTakenReason, complete,
 			condition(bootstrapv1.BootPreparedCondition, metav1.ConditionFalse, bootstrapv1.NodeNameTakenReason)),
+		Entry("a boot that failed before the host joined all the same", metav1.ConditionTrue, clusterv1.ReadyReason, complete,
+			condition(bootstrapv1.BootPreparedCondition, metav1.ConditionFalse, bootstrapv1.JoinCredentialExpiredReason),
+			func(config *bootstrapv1.PoolbootConfig) {
+				metav1.SetMetaDataAnnotation(&config.ObjectMeta, bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenRevoked)
+			}),
 		Entry("a Node that waits for its kubelet", metav1.ConditionTrue, clusterv1.ReadyReason, complete,
 			condition(bootstrapv1.NodeInPoolCondition, metav1.ConditionFalse, bootstrapv1.WaitingForKubeletReason)),
 		Entry("a Node outside its pool", metav1.ConditionFalse, bootstrapv1.NodeOutsidePoolReason, complete,

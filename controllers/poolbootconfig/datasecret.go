@@ -18,6 +18,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 )
 
 // Keys of the data Secret, and the value of the second, after the Cluster API contract and what CAPM3 reads.
@@ -76,7 +77,7 @@ func dataSecretMayStand(s *scope) bool {
 func isFirstTry(s *scope) bool {
 	missing := conditions.Get(s.before, bootstrapv1.DataSecretAvailableCondition)
 	return s.config.Spec.ConfigSource.Inline == nil && s.config.Status.Pool != "" && !dataSecretMayStand(s) &&
-		(missing == nil || !isTrouble(*missing) && missing.Reason != bootstrapv1.WaitingForSecretDeletionReason)
+		(missing == nil || !outlook.IsWrong(missing) && missing.Reason != bootstrapv1.WaitingForSecretDeletionReason)
 }
 
 // joined says whether the host's Node was Ready: from then on nobody reads its data Secret.
@@ -90,7 +91,7 @@ func (r *Reconciler) dataSecretMissed(ctx context.Context, s *scope) (bool, erro
 	if joined(s.config) {
 		return false, nil
 	}
-	if is := conditions.Get(s.before, bootstrapv1.DataSecretAvailableCondition); is != nil && isTrouble(*is) {
+	if is := conditions.Get(s.before, bootstrapv1.DataSecretAvailableCondition); outlook.IsWrong(is) {
 		return true, nil
 	}
 	err := r.Secrets.Get(ctx, client.ObjectKey{Namespace: s.config.Namespace, Name: s.config.Status.DataSecretName}, &corev1.Secret{})

@@ -15,6 +15,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
@@ -271,7 +272,7 @@ var _ = Describe("The data Secret", func() {
 		waits := conditions.Get(config, bootstrapv1.DataSecretAvailableCondition)
 		Expect(waits.Reason).To(Equal(bootstrapv1.WaitingForSecretDeletionReason))
 		Expect(waits.Message).To(And(ContainSubstring("Secret "+machineName), ContainSubstring("garbage collector"), Not(ContainSubstring("delete it,"))))
-		Expect(isTrouble(*waits)).To(BeFalse())
+		Expect(outlook.IsWrong(waits)).To(BeFalse())
 		Expect(s.told()).NotTo(ContainElement(ContainSubstring("Warning")))
 		Expect(s.reconciler.configOfDataSecret(ctx, earlier)).To(HaveLen(1), "its deletion leads here")
 

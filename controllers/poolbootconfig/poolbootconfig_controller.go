@@ -25,6 +25,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
@@ -128,7 +129,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 		return r.delete(ctx, s)
 	}
 	obstacle := obstacle(s.config, s.machine, s.cluster)
-	if obstacle != nil && (isTrouble(*obstacle) || !dataSecretMayStand(s)) {
+	if obstacle != nil && (outlook.IsWrong(obstacle) || !dataSecretMayStand(s)) {
 		conditions.Set(s.config, *obstacle)
 		return ctrl.Result{}, nil
 	}
@@ -219,7 +220,7 @@ func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
 		if kind == bootstrapv1.DataSecretAvailableCondition && is != nil && is.Reason == conditions.GetReason(after, bootstrapv1.PoolDecidedCondition) {
 			continue // no pool, no Secret: that is told once
 		}
-		if is != nil && isTrouble(*is) && (was == nil || was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message) {
+		if outlook.IsWrong(is) && (was == nil || was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message) {
 			if kind == bootstrapv1.PoolDecidedCondition && is.Reason == bootstrapv1.PoolConflictReason && (was == nil || was.Reason != is.Reason) {
 				metrics.ConflictOf(after, metrics.OfMachine)
 			}

@@ -17,6 +17,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
@@ -57,7 +58,7 @@ func (r *Reconciler) configOfDataSecret(ctx context.Context, secret client.Objec
 		return nil
 	}
 	if is := conditions.Get(config, bootstrapv1.DataSecretAvailableCondition); !dataSecretStands(config) &&
-		(is == nil || !isTrouble(*is) && is.Reason != bootstrapv1.WaitingForSecretDeletionReason) {
+		(is == nil || !outlook.IsWrong(is) && is.Reason != bootstrapv1.WaitingForSecretDeletionReason) {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: key}}
