@@ -26,19 +26,19 @@ type boot struct {
 }
 
 // serveConfig answers a host that asks for its configuration: at once when it stands, else as soon as it does, else 503.
-func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, to route, token string) error {
-	ready, err := s.waitForBoot(ctx, record, to)
+func (v *view) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, to route, token string) error {
+	ready, err := v.waitForBoot(ctx, record, to)
 	if err != nil {
 		return err
 	}
-	s.came(ctx, ready.record, to.from)
+	v.came(ctx, ready.record, to.from)
 	overlay, err := ready.overlay.Packed.For(to.version)
 	if err != nil {
-		return s.unreadable(record, err)
+		return v.unreadable(record, err)
 	}
 	poolURL := ready.pool.inline
 	if poolURL == "" {
-		poolURL = s.renderedURL(record.Namespace, ready.overlay.Configuration, to.pointerID)
+		poolURL = v.renderedURL(record.Namespace, ready.overlay.Configuration, to.pointerID)
 	}
 	body := ignition.Boot{
 		Version:    to.version,
@@ -55,7 +55,7 @@ func (s *Server) serveConfig(ctx context.Context, w http.ResponseWriter, r *http
 		return err // the host is gone, and will ask again
 	}
 	if r.Method == http.MethodGet && !ready.record.servedBefore() {
-		s.recordServed(ctx, ready.record, ready.overlay)
+		v.recordServed(ctx, ready.record, ready.overlay)
 	}
 	return nil
 }
@@ -79,34 +79,34 @@ func (s *Server) unreadable(record *Record, err error) *refusal {
 }
 
 // waitForBoot returns what stands for a machine. When it is not complete it asks for it, once, and waits for it.
-func (s *Server) waitForBoot(ctx context.Context, record *Record, to route) (boot, error) {
-	if ready, _, err := s.lookForBoot(ctx, record, to.version, nil); ready.pool != nil || err != nil {
+func (v *view) waitForBoot(ctx context.Context, record *Record, to route) (boot, error) {
+	if ready, _, err := v.lookForBoot(ctx, record, to.version, nil); ready.pool != nil || err != nil {
 		return ready, err
 	}
-	changed := s.changes.subscribe()
+	changed := v.changes.subscribe()
 	defer changed.end()
 	changed.to(object{pointer: to.pointerID})
 	look := func() (ready boot, missing string, err error) {
-		now, err := s.recordNow(ctx, record, to.pointerID)
+		now, err := v.recordNow(ctx, record, to.pointerID)
 		if err != nil {
 			return boot{}, "", err
 		}
 		record = now
-		return s.lookForBoot(ctx, record, to.version, changed)
+		return v.lookForBoot(ctx, record, to.version, changed)
 	}
 	ready, missing, err := look()
 	if ready.pool != nil || err != nil {
 		return ready, err
 	}
 	start, result := time.Now(), "timeout"
-	s.opts.Metrics.waiting.Inc()
+	v.opts.Metrics.waiting.Inc()
 	defer func() {
-		s.opts.Metrics.waiting.Dec()
-		s.opts.Metrics.waitSeconds.WithLabelValues(result).Observe(time.Since(start).Seconds())
+		v.opts.Metrics.waiting.Dec()
+		v.opts.Metrics.waitSeconds.WithLabelValues(result).Observe(time.Since(start).Seconds())
 	}()
-	held, release := context.WithTimeout(ctx, s.opts.Wait)
+	held, release := context.WithTimeout(ctx, v.wait)
 	defer release()
-	if err := s.request(held, record, to.from); err != nil {
+	if err := v.request(held, record, to.from); err != nil {
 		result = "error"
 		return boot{}, err
 	}
@@ -145,8 +145,8 @@ func (s *Server) request(ctx context.Context, record *Record, from netip.Addr) e
 }
 
 // recordNow returns a host's record as it is now. When it is gone, or has another token, the host is told so when it asks again.
-func (s *Server) recordNow(ctx context.Context, record *Record, pointerID string) (*Record, error) {
-	current, err := s.opts.Records.ByPointerID(ctx, pointerID)
+func (v *view) recordNow(ctx context.Context, record *Record, pointerID string) (*Record, error) {
+	current, err := v.Records.ByPointerID(ctx, pointerID)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("finding the PoolbootConfig of pointer %s: %w", pointerID, err))
 	}
@@ -160,16 +160,16 @@ func (s *Server) recordNow(ctx context.Context, record *Record, pointerID string
 
 // lookForBoot returns what stands for a machine, or what is missing of it. It subscribes to all that it looks at, if there is a
 // subscription.
-func (s *Server) lookForBoot(ctx context.Context, record *Record, version string, changed *subscription) (ready boot, missing string, err error) {
+func (v *view) lookForBoot(ctx context.Context, record *Record, version string, changed *subscription) (ready boot, missing string, err error) {
 	changed.to(object{overlay: record.UID})
-	overlay, err := s.opts.Overlays.Get(ctx, record.UID)
+	overlay, err := v.Overlays.Get(ctx, record.UID)
 	if err != nil {
 		return boot{}, "", unavailable(fmt.Errorf("finding the overlay of PoolbootConfig %s: %w", record.NamespacedName, err))
 	}
 	if overlay == nil {
 		return boot{}, "the machine's overlay is not made", nil
 	}
-	if overlay.Expires.Sub(s.opts.Now()) <= minCredentialLife {
+	if overlay.Expires.Sub(v.opts.Now()) <= minCredentialLife {
 		return boot{}, "the join credential in the machine's overlay is about to end and not renewed", nil
 	}
 	if overlay.CredentialID != record.CredentialID {
@@ -179,7 +179,7 @@ func (s *Server) lookForBoot(ctx context.Context, record *Record, version string
 		return boot{}, "the join credential in the machine's overlay has got its one certificate, and another one is not made", nil
 	}
 	name := types.NamespacedName{Namespace: record.Namespace, Name: overlay.Configuration}
-	pool, err := s.lookForRendered(ctx, name, version, changed)
+	pool, err := v.lookForRendered(ctx, name, version, changed)
 	if err != nil || pool == nil {
 		return boot{}, fmt.Sprintf("rendered MachineConfig %s is not there", name), err
 	}

@@ -14,17 +14,13 @@ const confirmTimeout = 2 * time.Second
 // replica does not reach the API server; another one may have answered the host a moment ago by what is so now.
 func (s *Server) final(err error, r *http.Request) bool {
 	refused := (*refusal)(nil)
-	return s.opts.Live != nil && errors.As(err, &refused) && bearerToken(r) != "" &&
+	return s.live != nil && errors.As(err, &refused) && bearerToken(r) != "" &&
 		(refused.code == http.StatusUnauthorized || refused.code == http.StatusForbidden)
 }
 
 // confirm answers once more, by what is so now; 503 when that can't be told.
-func (s *Server) confirm(ctx context.Context, w *answer, r *http.Request, to route) error {
+func (s *Server) confirm(ctx context.Context, w *answer, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
-	live := &Server{opts: s.opts, rendered: s.rendered, changes: s.changes, recording: s.recording}
-	live.opts.Records, live.opts.Enrolments, live.opts.Overlays = s.opts.Live.Records, s.opts.Live.Enrolments, s.opts.Live.Overlays
-	live.opts.Wait = confirmTimeout / 8 // not none: that for an enrolment begins before it is read
-	defer s.writes.Go(live.Finish)
-	return live.answer(ctx, w, r, to)
+	return s.live.answer(ctx, w, r, w.to)
 }

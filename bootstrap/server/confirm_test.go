@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -57,8 +58,13 @@ var _ = Describe("A replica that is behind", func() {
 	})
 
 	DescribeTable("ends no boot", func(target func() string, bearer func() string, code int) {
-		response, body := serve(cached, short, live).get(target(), bearer())
+		replica := serve(cached, short, live)
+		response, body := replica.get(target(), bearer())
 		Expect(response.StatusCode).To(Equal(code), string(body))
+		if strings.Contains(response.Header.Get("Content-Type"), "ignition") {
+			pool, _ := parts(body)
+			replica.follow(pool)
+		}
 		response, body = serve(cached, short, cutOff).get(target(), bearer())
 		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
 		Expect(string(body)).NotTo(ContainSubstring(errOutOfReach.Error()), "that is for the log")

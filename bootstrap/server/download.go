@@ -13,9 +13,9 @@ import (
 //
 // The answer to /config may have come from another replica that saw a change first, so what does not fit yet is waited
 // for before it is refused.
-func (s *Server) serveRendered(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, to route) error {
-	pool, err := s.waitForRendered(ctx, record, to)
-	s.came(ctx, record, to.from)
+func (v *view) serveRendered(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, to route) error {
+	pool, err := v.waitForRendered(ctx, record, to)
+	v.came(ctx, record, to.from)
 	if err != nil {
 		return err
 	}
@@ -37,23 +37,23 @@ func (s *Server) serveRendered(ctx context.Context, w http.ResponseWriter, r *ht
 	return err
 }
 
-func (s *Server) waitForRendered(ctx context.Context, record *Record, to route) (*PoolBytes, error) {
+func (v *view) waitForRendered(ctx context.Context, record *Record, to route) (*PoolBytes, error) {
 	name := types.NamespacedName{Namespace: to.namespace, Name: to.name}
-	if pool, _, err := s.lookForAllowed(ctx, record, name, to.version, nil); pool != nil || err != nil {
+	if pool, _, err := v.lookForAllowed(ctx, record, name, to.version, nil); pool != nil || err != nil {
 		return pool, err
 	}
-	changed := s.changes.subscribe()
+	changed := v.changes.subscribe()
 	defer changed.end()
-	held, release := context.WithTimeout(ctx, s.opts.Wait)
+	held, release := context.WithTimeout(ctx, v.wait)
 	defer release()
 	for requested := false; ; {
-		pool, missing, err := s.lookForAllowed(ctx, record, name, to.version, changed)
+		pool, missing, err := v.lookForAllowed(ctx, record, name, to.version, changed)
 		if pool != nil || err != nil {
 			return pool, err
 		}
 		// A host that has its configuration asks for no more than this: without a request nobody would make the overlay anew.
 		if missing == lacksOverlay && !requested {
-			if err := s.request(held, record, to.from); err != nil {
+			if err := v.request(held, record, to.from); err != nil {
 				return nil, err
 			}
 			requested = true
@@ -92,9 +92,9 @@ func (l lack) refusal(name types.NamespacedName) *refusal {
 }
 
 // lookForAllowed returns the bytes of a rendered config if the machine's overlay names it, or what is missing.
-func (s *Server) lookForAllowed(ctx context.Context, record *Record, name types.NamespacedName, version string, changed *subscription) (*PoolBytes, lack, error) {
+func (v *view) lookForAllowed(ctx context.Context, record *Record, name types.NamespacedName, version string, changed *subscription) (*PoolBytes, lack, error) {
 	changed.to(object{overlay: record.UID})
-	overlay, err := s.opts.Overlays.Get(ctx, record.UID)
+	overlay, err := v.Overlays.Get(ctx, record.UID)
 	if err != nil {
 		return nil, lacksNothing, unavailable(fmt.Errorf("finding the overlay of PoolbootConfig %s: %w", record.NamespacedName, err))
 	}
@@ -104,6 +104,6 @@ func (s *Server) lookForAllowed(ctx context.Context, record *Record, name types.
 	if name.Namespace != record.Namespace || name.Name != overlay.Configuration {
 		return nil, lacksPermission, nil
 	}
-	pool, err := s.lookForRendered(ctx, name, version, changed)
+	pool, err := v.lookForRendered(ctx, name, version, changed)
 	return pool, lacksRendered, err
 }

@@ -17,12 +17,12 @@ const refusedInterval = time.Minute
 // serveEnrolled answers a host that has no Machine: it comes with an enrolment token and the name that it wants. Once it is
 // admitted it is answered as any other host. Nothing is written for who has no valid token, or asks for a name that the
 // token is not for.
-func (s *Server) serveEnrolled(ctx context.Context, w *answer, r *http.Request, to route) error {
+func (v *view) serveEnrolled(ctx context.Context, w *answer, r *http.Request, to route) error {
 	// One wait for both, the admission and the overlay: a host gives up after ten seconds.
-	ctx, release := context.WithTimeout(ctx, s.opts.Wait)
+	ctx, release := context.WithTimeout(ctx, v.wait)
 	defer release()
 	token := bearerToken(r)
-	enrolment, err := s.enrolmentFor(ctx, token, to)
+	enrolment, err := v.enrolmentFor(ctx, token, to)
 	if err != nil {
 		return err
 	}
@@ -30,24 +30,24 @@ func (s *Server) serveEnrolled(ctx context.Context, w *answer, r *http.Request, 
 		name: to.name, address: addressOf(r).String(), tokenSHA256: enrol.Hash(token),
 		pointerID: enrol.PointerID(enrolment.Namespace, enrolment.Name, to.name),
 	}
-	record, err := s.waitForAdmission(ctx, *enrolment, asks, token)
+	record, err := v.waitForAdmission(ctx, *enrolment, asks, token)
 	if err != nil {
 		return err
 	}
 	w.config = record.NamespacedName
 	to.pointerID = asks.pointerID
-	return s.serveConfig(ctx, w, r, record, to, token)
+	return v.serveConfig(ctx, w, r, record, to, token)
 }
 
 // asking is a host that wants to be admitted.
 type asking struct{ name, address, tokenSHA256, pointerID string }
 
 // enrolmentFor finds the enrolment that a token belongs to, and makes sure that it admits what is asked for.
-func (s *Server) enrolmentFor(ctx context.Context, token string, to route) (*Enrolment, error) {
+func (v *view) enrolmentFor(ctx context.Context, token string, to route) (*Enrolment, error) {
 	if token == "" {
 		return nil, unauthorized("a bearer token is needed: the enrolment token")
 	}
-	found, err := s.opts.Enrolments.ByTokenSHA256(ctx, enrol.Hash(token))
+	found, err := v.Enrolments.ByTokenSHA256(ctx, enrol.Hash(token))
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("finding the enrolment of a token: %w", err))
 	}
@@ -58,7 +58,7 @@ func (s *Server) enrolmentFor(ctx context.Context, token string, to route) (*Enr
 		if found[i].Role != to.role {
 			continue
 		}
-		if !s.opts.Now().Before(found[i].Expires) {
+		if !v.opts.Now().Before(found[i].Expires) {
 			return nil, unauthorized("the enrolment token has expired: make a new one")
 		}
 		if why := enrol.Allows(found[i].Names, to.name); why != "" {
@@ -72,27 +72,27 @@ func (s *Server) enrolmentFor(ctx context.Context, token string, to route) (*Enr
 
 // waitForAdmission returns the record of a host that is admitted. When it is not, it asks for it, once, and waits until
 // that is decided.
-func (s *Server) waitForAdmission(ctx context.Context, enrolment Enrolment, asks asking, token string) (*Record, error) {
-	changed := s.changes.subscribe()
+func (v *view) waitForAdmission(ctx context.Context, enrolment Enrolment, asks asking, token string) (*Record, error) {
+	changed := v.changes.subscribe()
 	defer changed.end()
 	changed.to(object{enrolment: enrolment.NamespacedName})
 	changed.to(object{pointer: asks.pointerID})
-	record, refused, err := s.lookForRecord(ctx, asks, token)
+	record, refused, err := v.lookForRecord(ctx, asks, token)
 	if record != nil || err != nil {
 		return record, err
 	}
-	since, err := s.recording.ask(ctx, enrolment, asks)
+	since, err := v.recording.ask(ctx, enrolment, asks)
 	if err != nil {
-		s.opts.Metrics.recordErrors.Inc()
+		v.opts.Metrics.recordErrors.Inc()
 		return nil, unavailable(fmt.Errorf("recording that a host asks to be admitted by Enrolment %s: %w", enrolment.NamespacedName, err))
 	}
 	for refused == nil {
-		if refused, err = s.lookForRefusal(ctx, enrolment, asks, since); refused != nil || err != nil {
+		if refused, err = v.lookForRefusal(ctx, enrolment, asks, since); refused != nil || err != nil {
 			break
 		}
 		select {
 		case <-changed.changed:
-			if record, refused, err = s.lookForRecord(ctx, asks, token); record != nil || err != nil {
+			if record, refused, err = v.lookForRecord(ctx, asks, token); record != nil || err != nil {
 				return record, err
 			}
 		case <-ctx.Done():
@@ -106,8 +106,8 @@ func (s *Server) waitForAdmission(ctx context.Context, enrolment Enrolment, asks
 }
 
 // lookForRecord returns the record of a host that is admitted, or the refusal of one that can never be.
-func (s *Server) lookForRecord(ctx context.Context, asks asking, token string) (*Record, *refusal, error) {
-	records, err := s.opts.Records.ByPointerID(ctx, asks.pointerID)
+func (v *view) lookForRecord(ctx context.Context, asks asking, token string) (*Record, *refusal, error) {
+	records, err := v.Records.ByPointerID(ctx, asks.pointerID)
 	if err != nil {
 		return nil, nil, unavailable(fmt.Errorf("finding the PoolbootConfig of pointer %s: %w", asks.pointerID, err))
 	}
@@ -124,8 +124,8 @@ func (s *Server) lookForRecord(ctx context.Context, asks asking, token string) (
 }
 
 // lookForRefusal returns why a host is not admitted; nil while that is not decided for what it asked since.
-func (s *Server) lookForRefusal(ctx context.Context, enrolment Enrolment, asks asking, since time.Time) (*refusal, error) {
-	current, err := s.opts.Enrolments.ByTokenSHA256(ctx, asks.tokenSHA256)
+func (v *view) lookForRefusal(ctx context.Context, enrolment Enrolment, asks asking, since time.Time) (*refusal, error) {
+	current, err := v.Enrolments.ByTokenSHA256(ctx, asks.tokenSHA256)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("finding Enrolment %s: %w", enrolment.NamespacedName, err))
 	}
@@ -139,8 +139,8 @@ func (s *Server) lookForRefusal(ctx context.Context, enrolment Enrolment, asks a
 }
 
 // enrolmentStands makes sure that the enrolment by which a host was admitted is still good: its token is the host's.
-func (s *Server) enrolmentStands(ctx context.Context, record *Record) error {
-	found, err := s.opts.Enrolments.ByTokenSHA256(ctx, record.TokenSHA256)
+func (v *view) enrolmentStands(ctx context.Context, record *Record) error {
+	found, err := v.Enrolments.ByTokenSHA256(ctx, record.TokenSHA256)
 	if err != nil {
 		return unavailable(fmt.Errorf("finding Enrolment %s/%s: %w", record.Namespace, record.Enrolment, err))
 	}
@@ -148,7 +148,7 @@ func (s *Server) enrolmentStands(ctx context.Context, record *Record) error {
 		if found[i].NamespacedName != (types.NamespacedName{Namespace: record.Namespace, Name: record.Enrolment}) {
 			continue
 		}
-		if !s.opts.Now().Before(found[i].Expires) {
+		if !v.opts.Now().Before(found[i].Expires) {
 			return unauthorized("the enrolment token has expired: make a new one")
 		}
 		return nil

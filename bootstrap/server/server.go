@@ -51,6 +51,8 @@ type Server struct {
 	rendered  *renderedBytes
 	changes   *changes
 	recording *recording
+	known     *view          // what Options say, which is seen through caches
+	live      *view          // the same, read past them; nil when they are never behind
 	writes    sync.WaitGroup // records still being written after their answer
 }
 
@@ -62,13 +64,25 @@ func New(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Server{
+	s := &Server{
 		opts:      o,
 		base:      renderedBase(o.ExternalURL),
 		rendered:  newRenderedBytes(o.Rendered, o.Metrics),
 		changes:   newChanges(),
 		recording: newRecording(o.Boots, o.Admissions, o.Now),
 	}
+	s.known = &view{Server: s, Sources: Sources{Records: o.Records, Enrolments: o.Enrolments, Overlays: o.Overlays}, wait: o.Wait}
+	if o.Live != nil {
+		s.live = &view{Server: s, Sources: *o.Live, wait: confirmTimeout / 8} // not none: that for an enrolment begins before it is read
+	}
+	return s
+}
+
+// view is the server as it answers from one set of sources. Everything else is the same for all of them.
+type view struct {
+	*Server
+	Sources
+	wait time.Duration // how long a request is held open
 }
 
 // object is one whose changes hosts wait for. What kind it is of is told by which fields are set.
@@ -104,9 +118,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	out := &answer{ResponseWriter: w, request: r, to: parseRoute(r.URL)}
 	var refused *refusal
-	err := s.answer(r.Context(), out, r, out.to)
+	err := s.known.answer(r.Context(), out, r, out.to)
 	if s.final(err, r) {
-		err = s.confirm(r.Context(), out, r, out.to)
+		err = s.confirm(r.Context(), out, r)
 	}
 	if err != nil {
 		if refused = refusalOf(err); refused != nil {
@@ -119,7 +133,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // answer writes a success, or returns the refusal to write.
-func (s *Server) answer(ctx context.Context, w *answer, r *http.Request, to route) error {
+func (v *view) answer(ctx context.Context, w *answer, r *http.Request, to route) error {
 	if to.kind == kindUnknown {
 		return &refusal{code: http.StatusNotFound, Word: "NotFound", Message: "no such path: hosts ask by the URL in their user data"}
 	}
@@ -127,7 +141,7 @@ func (s *Server) answer(ctx context.Context, w *answer, r *http.Request, to rout
 		return &refusal{code: http.StatusMethodNotAllowed, Word: "MethodNotAllowed", Message: "use GET or HEAD"}
 	}
 	if to.kind == kindHealth {
-		return s.health(w, r)
+		return v.health(w, r)
 	}
 	var err error
 	if to.version, err = versionFor(r); err != nil {
@@ -135,35 +149,35 @@ func (s *Server) answer(ctx context.Context, w *answer, r *http.Request, to rout
 	}
 	w.Header()["Vary"] = varyAccept
 	if to.kind == kindEnrolment {
-		return s.serveEnrolled(ctx, w, r, to)
+		return v.serveEnrolled(ctx, w, r, to)
 	}
 	token := bearerToken(r)
-	record, err := s.authenticate(ctx, to.pointerID, token)
+	record, err := v.authenticate(ctx, to.pointerID, token)
 	if err != nil {
 		return err
 	}
 	w.config = record.NamespacedName
 	if record.Enrolment == "" { // else it is the enrolment's token, and many hosts'
 		to.from = addressOf(r)
-		if err := s.checkAddress(ctx, record, to.from); err != nil {
+		if err := v.checkAddress(ctx, record, to.from); err != nil {
 			return err
 		}
 	}
 	if to.kind == kindRendered {
-		return s.serveRendered(ctx, w, r, record, to)
+		return v.serveRendered(ctx, w, r, record, to)
 	}
 	if record.Enrolment != "" {
 		return unauthorized("a host that enrols asks by its name, not by a pointer id")
 	}
-	return s.serveConfig(ctx, w, r, record, to, token)
+	return v.serveConfig(ctx, w, r, record, to, token)
 }
 
 // authenticate finds the record of the host that holds a token. Only what can never succeed is 401.
-func (s *Server) authenticate(ctx context.Context, pointerID, token string) (*Record, error) {
+func (v *view) authenticate(ctx context.Context, pointerID, token string) (*Record, error) {
 	if token == "" {
 		return nil, unauthorized("a bearer token is needed: hosts find theirs in their user data")
 	}
-	records, err := s.opts.Records.ByPointerID(ctx, pointerID)
+	records, err := v.Records.ByPointerID(ctx, pointerID)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("finding the PoolbootConfig of pointer %s: %w", pointerID, err))
 	}
@@ -172,7 +186,7 @@ func (s *Server) authenticate(ctx context.Context, pointerID, token string) (*Re
 		if records[i].accepts(token) {
 			showedToken(ctx)
 			if records[i].Enrolment != "" {
-				err = s.enrolmentStands(ctx, &records[i])
+				err = v.enrolmentStands(ctx, &records[i])
 			}
 			return &records[i], err
 		}

@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -164,6 +165,16 @@ func newMachine(ctx context.Context, name string) *machine {
 		Spec: spec,
 	})).To(Succeed())
 	return m
+}
+
+// rotate gives the machine another token, as the manager does.
+func (m *machine) rotate(ctx context.Context, token string) {
+	GinkgoHelper()
+	before := m.config.DeepCopy()
+	m.token = token
+	sum := sha256.Sum256([]byte(token))
+	m.config.Annotations[bootstrapv1.TokenHashAnnotation] = hex.EncodeToString(sum[:])
+	Expect(admin.Patch(ctx, m.config, client.MergeFrom(before))).To(Succeed())
 }
 
 func (m *machine) path() string { return "/config/infra/" + m.config.Name }

@@ -192,4 +192,15 @@ var _ = Describe("Replicas of the config server", func() {
 		waits.prepare(ctx)
 		Eventually(s.answers(waits.path(), waits.token)).Should(Equal(http.StatusOK))
 	}, SpecTimeout(2*time.Minute))
+
+	It("that have not heard of a new token yet serve the real Ignition that has it", func(ctx SpecContext) {
+		s, way := partitioned()
+		m := newMachine(ctx, "behind")
+		m.prepare(ctx)
+		Eventually(s.answers(m.path(), m.token)).Should(Equal(http.StatusOK))
+
+		way.Set(faults.Faults{NoWatches: true})
+		m.rotate(ctx, "another-token-of-behind")
+		newHost(s, m, authority).boots(ctx)
+	})
 })

@@ -37,7 +37,12 @@ type Faults struct {
 	WatchLife time.Duration
 	// Partition lets nothing through: what is under way is cut off, and what comes hangs until the partition ends.
 	Partition bool
+	// NoWatches cuts off watches and holds new ones back; everything else passes. So caches are behind, and live reads are not.
+	NoWatches bool
 }
+
+// holds says whether a request does not get through.
+func (f Faults) holds(isWatch bool) bool { return f.Partition || isWatch && f.NoWatches }
 
 // Proxy is a way to an API server.
 type Proxy struct {
@@ -137,7 +142,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	isWatch := r.URL.Query().Get("watch") != ""
 	chance := rand.Float64()
 	switch {
-	case faults.Partition:
+	case faults.holds(isWatch):
 		p.count("hung")
 		_, _ = io.Copy(io.Discard, r.Body) // only then is it noticed that the client gives up
 		select {
@@ -177,7 +182,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				return
 			case <-changed:
 			}
-			if faults, changed = p.now(); faults.Partition {
+			if faults, changed = p.now(); faults.holds(isWatch) {
 				cancel()
 			}
 		}
