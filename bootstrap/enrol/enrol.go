@@ -14,10 +14,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 )
 
 // MaxUses is the most names that one token may give out: the list of them is kept in one object.
@@ -59,14 +61,9 @@ func Read(secret *corev1.Secret) (poolv1.EnrolmentSpec, error) {
 	if !tokenPattern.MatchString(said(poolv1.EnrolmentTokenKey)) {
 		return wrong(poolv1.EnrolmentTokenKey, "it must be 32 random characters or more, of those that a bearer token may have")
 	}
-	spec.TokenSHA256 = Hash(said(poolv1.EnrolmentTokenKey))
+	owner := hostaccess.Enrolment(types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}, secret.UID)
+	spec.TokenSHA256, spec.SecretUID = owner.Hash(said(poolv1.EnrolmentTokenKey)), string(secret.UID)
 	return spec, nil
-}
-
-// Hash is what is told of a token to those who must not have it: its SHA-256, in hex.
-func Hash(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
 }
 
 // Allows says why a host may not take a name; "" when it may. The name becomes a Node's, and a label's value on it.

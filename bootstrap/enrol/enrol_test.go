@@ -10,9 +10,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 )
 
 func TestEnrol(t *testing.T) {
@@ -25,7 +27,7 @@ const token = "v1Wq0J2m8T5s7Yd3Kc9RbNfXzLhPgQaE"
 // edge is a Secret that has all that it needs, changed by a key.
 func edge(change ...string) *corev1.Secret {
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"cluster.x-k8s.io/cluster-name": "site"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "edge", UID: "uid", Labels: map[string]string{"cluster.x-k8s.io/cluster-name": "site"}},
 		Data: map[string][]byte{
 			"token": []byte(token), "role": []byte("infra"), "names": []byte("edge-*"), "uses": []byte("20"), "expires": []byte("2030-01-02T03:04:05Z"),
 		},
@@ -45,7 +47,8 @@ var _ = Describe("an enrolment token's Secret", func() {
 		Expect(spec.Names).To(Equal("edge-*"))
 		Expect(spec.Uses).To(BeEquivalentTo(20))
 		Expect(spec.Expires.UTC()).To(Equal(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)))
-		Expect(spec.TokenSHA256).To(Equal(enrol.Hash(token)))
+		Expect(spec.TokenSHA256).To(Equal(hostaccess.Enrolment(types.NamespacedName{Namespace: "metal", Name: "edge"}, "uid").Hash(token)))
+		Expect(spec.SecretUID).To(BeEquivalentTo("uid"))
 		Expect(fmt.Sprint(spec)).NotTo(ContainSubstring(token))
 	})
 

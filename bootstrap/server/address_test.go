@@ -30,7 +30,7 @@ func (s *site) getFrom(from netip.Addr, target, bearer string) (int, []byte) {
 func (w *world) noted() []netip.Addr {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.records[pointerID][0].Addresses)
+	return slices.Clone(w.records["machine-0"].Addresses)
 }
 
 func (w *world) arrivals() int {
@@ -45,7 +45,7 @@ var _ = Describe("A live token", func() {
 	BeforeEach(func() {
 		w = newWorld()
 		name = w.addRendered("infra", "infra")
-		w.addRecord(pointerID, "machine-0", hashOf(token))
+		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 	})
 	elsewhere := func(s *site, result string) float64 {
 		return figure(s, "poolboot_config_server_other_addresses_total", map[string]string{"result": result})
@@ -74,7 +74,7 @@ var _ = Describe("A live token", func() {
 		w.addOverlay("machine-0", name, life)
 		path := target()
 		s := serve(w, short)
-		w.set(func() { w.records[pointerID][0].Addresses = []netip.Addr{here} })
+		w.set(func() { w.records["machine-0"].Addresses = []netip.Addr{here} })
 		if !prepared {
 			w.set(func() { delete(w.overlays, "machine-0") })
 			s.get(configPath, token) // which is recorded, and stands for those that follow
@@ -106,7 +106,7 @@ var _ = Describe("A live token", func() {
 
 	It("is noted of no host that does not show it", func() {
 		s := serve(w, short)
-		w.set(func() { w.records[pointerID][0].Addresses = []netip.Addr{here} })
+		w.set(func() { w.records["machine-0"].Addresses = []netip.Addr{here} })
 		s.getFrom(there, configPath, "guessed")
 		s.getFrom(there, configPath, "")
 		s.stop()
@@ -121,11 +121,11 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 	BeforeEach(func() {
 		w = newWorld()
 		name := w.addRendered("infra", "infra")
-		w.addRecord(pointerID, "machine-0", hashOf(token))
+		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 		w.addOverlay("machine-0", name, life)
 		w.set(func() {
-			w.records[pointerID][0].Bound = true
-			w.records[pointerID][0].HostAddresses = []netip.Addr{netip.MustParseAddr("2001:db8::7"), there}
+			w.records["machine-0"].Bound = true
+			w.records["machine-0"].HostAddresses = []netip.Addr{netip.MustParseAddr("2001:db8::7"), there}
 		})
 		s = serve(w, short)
 	})
@@ -148,7 +148,7 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 
 	It("gets nobody anything while no address is known, and has nothing prepared", func() {
 		w.set(func() {
-			w.records[pointerID][0].HostAddresses = nil
+			w.records["machine-0"].HostAddresses = nil
 			delete(w.overlays, "machine-0")
 		})
 		code, body := s.getFrom(there, configPath, token)

@@ -28,12 +28,12 @@ var _ = Describe("A request", func() {
 	BeforeEach(func() {
 		w = newWorld()
 		name = w.addRendered("infra", "infra")
-		w.addRecord(pointerID, "machine-0", hashOf(token))
+		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 		w.addOverlay("machine-0", name, life)
 		w.set(func() { // as it is from the second request on
-			w.records[pointerID][0].PreparedTime = time.Now().Add(-time.Minute)
-			w.records[pointerID][0].ServedTime = time.Now()
-			w.records[pointerID][0].Addresses = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+			w.records["machine-0"].PreparedTime = time.Now().Add(-time.Minute)
+			w.records["machine-0"].ServedTime = time.Now()
+			w.records["machine-0"].Addresses = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 		})
 	})
 
@@ -41,10 +41,10 @@ var _ = Describe("A request", func() {
 	DescribeTable("takes next to no memory of its own: it is answered with what is ready", func(path func() string, accept string, code, allocations int) {
 		Expect(allocationsOf(w, path(), accept, code)).To(BeNumerically("<=", allocations))
 	},
-		Entry("for a pool's bytes; it is 23", func() string { return renderedPath(w) }, "", http.StatusOK, 26),
-		Entry("for a pool's bytes in an older version; it is 25", func() string { return renderedPath(w) }, accepting("3.4.0"), http.StatusOK, 28),
-		Entry("for a machine's configuration; it is 27", func() string { return configPath }, "", http.StatusOK, 30),
-		Entry("of a machine that is not known; it is 28", func() string { return "/config/infra/unknown" }, "", http.StatusServiceUnavailable, 31),
+		Entry("for a pool's bytes; it is 24", func() string { return renderedPath(w) }, "", http.StatusOK, 27),
+		Entry("for a pool's bytes in an older version; it is 26", func() string { return renderedPath(w) }, accepting("3.4.0"), http.StatusOK, 29),
+		Entry("for a machine's configuration; it is 31", func() string { return configPath }, "", http.StatusOK, 34),
+		Entry("of a machine that is not known; it is 30", func() string { return "/config/infra/default/unknown/" + pointerID }, "", http.StatusServiceUnavailable, 33),
 	)
 })
 

@@ -38,7 +38,7 @@ func (v *view) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	poolURL := ready.pool.inline
 	if poolURL == "" {
-		poolURL = v.renderedURL(record.Namespace, ready.overlay.Configuration, to.pointerID)
+		poolURL = v.renderedURL(record, ready.overlay.Configuration)
 	}
 	body := ignition.Boot{
 		Version:    to.version,
@@ -85,9 +85,9 @@ func (v *view) waitForBoot(ctx context.Context, record *Record, to route) (boot,
 	}
 	changed := v.changes.subscribe()
 	defer changed.end()
-	changed.to(object{pointer: to.pointerID})
+	changed.to(object{record: record.NamespacedName})
 	look := func() (ready boot, missing string, err error) {
-		now, err := v.recordNow(ctx, record, to.pointerID)
+		now, err := v.recordNow(ctx, record)
 		if err != nil {
 			return boot{}, "", err
 		}
@@ -145,15 +145,13 @@ func (s *Server) request(ctx context.Context, record *Record, from netip.Addr) e
 }
 
 // recordNow returns a host's record as it is now. When it is gone, or has another token, the host is told so when it asks again.
-func (v *view) recordNow(ctx context.Context, record *Record, pointerID string) (*Record, error) {
-	current, err := v.Records.ByPointerID(ctx, pointerID)
+func (v *view) recordNow(ctx context.Context, record *Record) (*Record, error) {
+	current, err := v.Records.Get(ctx, record.NamespacedName)
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("finding the PoolbootConfig of pointer %s: %w", pointerID, err))
+		return nil, unavailable(fmt.Errorf("finding PoolbootConfig %s: %w", record.NamespacedName, err))
 	}
-	for i := range current {
-		if current[i].UID == record.UID && current[i].TokenSHA256 == record.TokenSHA256 {
-			return &current[i], nil
-		}
+	if current != nil && current.UID == record.UID && current.PointerID == record.PointerID && current.TokenSHA256 == record.TokenSHA256 {
+		return current, nil
 	}
 	return nil, notReady("PoolbootConfig %s has gone, or its token was revoked, since the host asked. Try again", record.NamespacedName)
 }

@@ -9,13 +9,15 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
 const (
-	configPath = "/config/infra/" + pointerID
+	configPath = "/config/infra/default/machine-0/" + pointerID
 	// short is a wait that a test sits out; long is one that it must not.
 	short = 200 * time.Millisecond
 	long  = time.Minute
@@ -28,7 +30,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 	BeforeEach(func() {
 		w = newWorld()
 		name = w.addRendered("infra", "infra")
-		w.addRecord(pointerID, "machine-0", hashOf(token))
+		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 	})
 
 	It("gets its pool's configuration, verified by hash, and its own overlay last", func() {
@@ -72,7 +74,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 	})
 
 	It("is told to try again when nothing stands in time, with the reason that its controller gave", func() {
-		w.set(func() { w.records[pointerID][0].Pending = "HostNotReady: no host is chosen yet" })
+		w.set(func() { w.records["machine-0"].Pending = "HostNotReady: no host is chosen yet" })
 		s := serve(w, short)
 		response, body := s.get(configPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
@@ -95,17 +97,17 @@ var _ = Describe("A host that asks for its configuration", func() {
 	})
 
 	It("is told to ask again while its token is being rotated, and to ask no more with one that has expired", func() {
-		w.set(func() { w.records[pointerID][0].Rotating = true })
+		w.set(func() { w.records["machine-0"].Rotating = true })
 		s := serve(w, short)
 		response, body := s.get(configPath, "the-new-token")
 		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
-		w.set(func() { w.records[pointerID][0].Rotating = false })
+		w.set(func() { w.records["machine-0"].Rotating = false })
 		response, _ = s.get(configPath, "the-new-token")
 		Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
 		w.addOverlay("machine-0", name, life)
 		response, body = s.get(configPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
-		w.set(func() { w.records[pointerID][0].TokenSHA256 = "expired-" + hashOf(token) })
+		w.set(func() { w.records["machine-0"].TokenSHA256 = "expired-" + boundTo("machine-0", token) })
 		response, body = s.get(configPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
 		Expect(string(body)).To(ContainSubstring("expired"))
@@ -117,12 +119,12 @@ var _ = Describe("A host that asks for its configuration", func() {
 			used := w.overlays["machine-0"]
 			used.CredentialID = "abcdef"
 			w.overlays["machine-0"] = used
-			w.records[pointerID][0].CredentialID, w.records[pointerID][0].UsedCredential = "abcdef", "abcdef"
+			w.records["machine-0"].CredentialID, w.records["machine-0"].UsedCredential = "abcdef", "abcdef"
 		})
 		s := serve(w, long)
 		w.onRequest = func() {
 			w.addOverlay("machine-0", name, life)
-			w.set(func() { w.records[pointerID][0].CredentialID = "" })
+			w.set(func() { w.records["machine-0"].CredentialID = "" })
 			s.handler.OverlayChanged("machine-0")
 		}
 		response, body := s.get(configPath, token)
@@ -141,8 +143,8 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 		s := serve(w, long)
 		w.onRequest = func() {
-			w.set(func() { w.records[pointerID][0].CredentialID = "abcdef" })
-			s.handler.RecordChanged(pointerID)
+			w.set(func() { w.records["machine-0"].CredentialID = "abcdef" })
+			s.handler.RecordChanged(machine0)
 		}
 		response, body := s.get(configPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
@@ -152,7 +154,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		s := serve(w, short)
 		w.onRequest = func() {
 			w.addOverlay("machine-0", name, life)
-			w.set(func() { w.records[pointerID] = nil })
+			w.set(func() { delete(w.records, "machine-0") })
 			s.handler.OverlayChanged("machine-0")
 		}
 		response, _ := s.get(configPath, token)
@@ -217,7 +219,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 	It("is told to come back at another time than others", func() {
 		s, told := serve(w, short), map[string]int{}
 		for range 100 {
-			response, _ := s.get("/config/infra/unknown", token)
+			response, _ := s.get("/config/infra/default/unknown/"+pointerID, token)
 			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 			told[response.Header.Get("Retry-After")]++
 		}
@@ -240,9 +242,9 @@ var _ = Describe("A host that asks for its configuration", func() {
 
 	DescribeTable("whose request another replica recorded", func(ago time.Duration, records int, known ...func(*server.Record)) {
 		w.set(func() {
-			w.records[pointerID][0].RequestedTime = time.Now().Add(-ago)
+			w.records["machine-0"].RequestedTime = time.Now().Add(-ago)
 			for _, set := range known {
-				set(&w.records[pointerID][0])
+				set(w.records["machine-0"])
 			}
 		})
 		serve(w, short).get(configPath, token)
@@ -258,7 +260,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 
 	It("is recorded as asking after what was prepared before, also when the manager's clock is ahead", func() {
 		prepared := time.Now().Add(time.Hour).Truncate(time.Microsecond)
-		w.set(func() { w.records[pointerID][0].PreparedTime = prepared })
+		w.set(func() { w.records["machine-0"].PreparedTime = prepared })
 		serve(w, short).get(configPath, token)
 		Expect(w.requested).To(HaveExactElements(BeTemporally(">", prepared)))
 	})
@@ -282,8 +284,8 @@ var _ = Describe("A host that asks for its configuration", func() {
 		_, before := s.get(configPath, token)
 		s.stop()
 		w.set(func() {
-			w.records[pointerID][0].PreparedTime = time.Now().Add(-time.Minute)
-			w.records[pointerID][0].ServedTime = w.served[0]
+			w.records["machine-0"].PreparedTime = time.Now().Add(-time.Minute)
+			w.records["machine-0"].ServedTime = w.served[0]
 		})
 		restarted := serve(w, long)
 		_, after := restarted.get(configPath, token)
@@ -314,8 +316,8 @@ var _ = Describe("A request without the machine's own token", func() {
 	BeforeEach(func() {
 		w = newWorld()
 		name := w.addRendered("infra", "infra")
-		w.addRecord(pointerID, "machine-0", hashOf(token))
-		w.addRecord(otherPointer, "machine-1", hashOf("the other machine's token"))
+		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
+		w.addRecord(otherPointer, "machine-1", boundTo("machine-1", "the other machine's token"))
 		w.addRecord("revoked-pointer", "machine-2", bootstrapv1.TokenRevoked)
 		w.addRecord("unfinished-pointer", "machine-3", "")
 		w.addOverlay("machine-0", name, life)
@@ -339,33 +341,82 @@ var _ = Describe("A request without the machine's own token", func() {
 	},
 		Entry("401: none", configPath, "", http.StatusUnauthorized),
 		Entry("401: wrong", configPath, "guessed", http.StatusUnauthorized),
-		Entry("401: the hash in place of the token", configPath, hashOf(token), http.StatusUnauthorized),
+		Entry("401: the hash in place of the token", configPath, boundTo("machine-0", token), http.StatusUnauthorized),
 		Entry("401: another machine's", configPath, "the other machine's token", http.StatusUnauthorized),
-		Entry("401: revoked", "/config/infra/revoked-pointer", token, http.StatusUnauthorized),
-		Entry("401: the word that stands for revoked", "/config/infra/revoked-pointer", bootstrapv1.TokenRevoked, http.StatusUnauthorized),
-		Entry("401: none, for an unknown machine", "/config/infra/unknown", "", http.StatusUnauthorized),
-		Entry("503: unknown machine, which may still be restored or moved here", "/config/infra/unknown", token, http.StatusServiceUnavailable),
-		Entry("503: a machine whose token is not recorded yet", "/config/infra/unfinished-pointer", token, http.StatusServiceUnavailable),
+		Entry("401: revoked", "/config/infra/default/machine-2/revoked-pointer", token, http.StatusUnauthorized),
+		Entry("401: the word that stands for revoked", "/config/infra/default/machine-2/revoked-pointer", bootstrapv1.TokenRevoked, http.StatusUnauthorized),
+		Entry("401: none, for an unknown machine", "/config/infra/default/unknown/"+pointerID, "", http.StatusUnauthorized),
+		Entry("503: unknown machine, which may still be restored or moved here", "/config/infra/default/unknown/"+pointerID, token, http.StatusServiceUnavailable),
+		Entry("503: a machine whose token is not recorded yet", "/config/infra/default/machine-3/unfinished-pointer", token, http.StatusServiceUnavailable),
 	)
 
-	It("finds the right one of two records that a restored backup made", func() {
-		w.addRecord(pointerID, "restored", hashOf("the restored machine's token"))
-		w.addOverlay("restored", w.renderedNames()[0].Name, life)
-		s := serve(w, long)
-		for _, bearer := range []string{token, "the restored machine's token"} {
-			response, body := s.get(configPath, bearer)
-			Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+	Describe("whose record somebody has copied", func() {
+		copyTo := func(name types.NamespacedName, change func(*server.Record)) {
+			w.set(func() {
+				copied := *w.records["machine-0"]
+				copied.NamespacedName, copied.UID = name, "copy"
+				change(&copied)
+				w.records[name.Name] = &copied
+			})
 		}
+		It("is answered by its own, whatever hash is on record elsewhere with its pointer id", func() {
+			copyTo(types.NamespacedName{Namespace: "elsewhere", Name: "copy"}, func(r *server.Record) { r.TokenUID, r.TokenSHA256 = r.UID, boundTo("junk", "junk") })
+			response, body := serve(w, long).get(configPath, token)
+			Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+		})
+
+		It("is told to ask again while its own is not known, and no 401, whatever is on record elsewhere", func() {
+			copyTo(types.NamespacedName{Namespace: "elsewhere", Name: "copy"}, func(r *server.Record) { r.TokenSHA256 = bootstrapv1.TokenRevoked })
+			w.set(func() { delete(w.records, "machine-0") })
+			response, body := serve(w, long).get(configPath, token)
+			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
+		})
+
+		DescribeTable("is given nothing of the copy's", func(change func(*server.Record), code int) {
+			copyTo(types.NamespacedName{Namespace: "default", Name: "copy"}, change)
+			w.addOverlay("copy", w.renderedNames()[0].Name, life)
+			s := serve(w, long)
+			response, body := s.get("/config/infra/default/copy/"+pointerID, token)
+			Expect(response.StatusCode).To(Equal(code), string(body))
+			response, body = s.get(configPath, token)
+			Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+		},
+			Entry("503: with the UID that the hash is bound to", func(*server.Record) {}, http.StatusServiceUnavailable),
+			Entry("401: with the copy's own UID", func(r *server.Record) { r.TokenUID = r.UID }, http.StatusUnauthorized),
+		)
+	})
+
+	It("is told to ask again while its token is bound to an earlier record of its name, as after clusterctl move", func() {
+		w.set(func() { w.records["machine-0"].UID = "moved" })
+		w.addOverlay("moved", w.renderedNames()[0].Name, life)
+		s := serve(w, short)
+		for _, bearer := range []string{token, "guessed"} {
+			response, body := s.get(configPath, bearer)
+			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
+		}
+		Expect(w.requests()).To(BeZero())
+		w.set(func() {
+			w.records["machine-0"].TokenUID = "moved"
+			w.records["machine-0"].TokenSHA256 = hostaccess.Config(machine0, "moved").Hash(token)
+		})
+		response, body := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+	})
+
+	It("is told to ask again when its record is that of a later host of its name", func() {
+		w.set(func() { w.records["machine-0"].PointerID = "later" })
+		response, _ := serve(w, short).get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 	})
 
 	It("leaves no token and nothing of an overlay in the log", func() {
 		s := serve(w, short)
 		response, _ := s.get(configPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusOK))
-		s.get("/config/infra/revoked-pointer", token)
+		s.get("/config/infra/default/machine-2/revoked-pointer", token)
 		w.set(func() { clear(w.overlays) })
 		s.get(configPath, token)
 		Expect(s.logged()).To(ContainSubstring("machine-0"))
-		Expect(s.logged()).NotTo(Or(ContainSubstring(token), ContainSubstring(secretInOverlay), ContainSubstring(hashOf(token))))
+		Expect(s.logged()).NotTo(Or(ContainSubstring(token), ContainSubstring(secretInOverlay), ContainSubstring(boundTo("machine-0", token))))
 	})
 })

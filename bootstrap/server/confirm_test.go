@@ -11,47 +11,41 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
 // outOfReach are the live sources of a replica that does not reach the API server.
-type outOfReach struct{}
+type outOfReach[K, V any] struct{}
 
 var errOutOfReach = errors.New("no route to host")
 
-func (outOfReach) ByPointerID(context.Context, string) ([]server.Record, error) {
-	return nil, errOutOfReach
-}
-
-func (outOfReach) Get(context.Context, types.UID) (*server.Overlay, error) { return nil, errOutOfReach }
-
-func (outOfReach) ByTokenSHA256(context.Context, string) ([]server.Enrolment, error) {
-	return nil, errOutOfReach
-}
+func (outOfReach[K, V]) Get(context.Context, K) (*V, error) { return nil, errOutOfReach }
 
 var _ = Describe("A replica that is behind", func() {
 	const later = "a-token-that-was-made-later"
 	var cached, now *world
 	var before, after string
-	rendered := func(name string) string { return "/rendered/default/" + name + "?pointer=" + pointerID }
+	rendered := func(name string) string {
+		return "/rendered/default/" + name + "?config=machine-0&pointer=" + pointerID
+	}
 	live := func(o *server.Options) {
 		o.Live = &server.Sources{Records: now, Enrolments: enrolmentsOf{now}, Overlays: overlaysOf{now}}
 	}
 	cutOff := func(o *server.Options) {
-		o.Live = &server.Sources{Records: outOfReach{}, Enrolments: outOfReach{}, Overlays: outOfReach{}}
+		o.Live = &server.Sources{Records: outOfReach[types.NamespacedName, server.Record]{},
+			Enrolments: outOfReach[types.NamespacedName, server.Enrolment]{}, Overlays: outOfReach[types.UID, server.Overlay]{}}
 	}
 
 	BeforeEach(func() {
 		cached, now = newWorld(), newWorld()
 		before, after = cached.addRendered("infra", "before"), cached.addRendered("infra", "after")
-		cached.addRecord(pointerID, "machine-0", hashOf(token))
+		cached.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 		cached.addOverlay("machine-0", before, life)
-		now.addRecord(pointerID, "machine-0", hashOf(later))
+		now.addRecord(pointerID, "machine-0", boundTo("machine-0", later))
 		now.addOverlay("machine-0", after, life)
 		expires := func(w *world, role string, at time.Time) {
-			w.enrolled[enrol.Hash(token)] = []server.Enrolment{{
-				NamespacedName: types.NamespacedName{Namespace: "default", Name: "batch"}, Role: role, Names: "edge-*", Expires: at}}
+			w.addEnrolment(at)
+			w.enrolled[edge].Role = role
 		}
 		expires(cached, "infra", time.Now().Add(-time.Minute))
 		expires(now, "infra", time.Now().Add(time.Hour))
@@ -69,12 +63,12 @@ var _ = Describe("A replica that is behind", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
 		Expect(string(body)).NotTo(ContainSubstring(errOutOfReach.Error()), "that is for the log")
 	},
-		Entry("of a host whose token is newer", func() string { return "/config/infra/" + pointerID }, func() string { return later }, http.StatusOK),
+		Entry("of a host whose token is newer", func() string { return configPath }, func() string { return later }, http.StatusOK),
 		Entry("of a host that another replica told to fetch a newer configuration", func() string {
-			now.set(func() { now.records[pointerID][0].TokenSHA256 = hashOf(token) })
+			now.set(func() { now.records["machine-0"].TokenSHA256 = boundTo("machine-0", token) })
 			return rendered(after)
 		}, func() string { return token }, http.StatusOK),
-		Entry("of a host whose enrolment was made longer", func() string { return "/config/infra?name=edge-1" }, func() string { return token }, http.StatusServiceUnavailable),
+		Entry("of a host whose enrolment was made longer", func() string { return "/config/infra/default/edge?name=edge-1" }, func() string { return token }, http.StatusServiceUnavailable),
 	)
 
 	It("ends one that has ended", func() {
@@ -82,10 +76,10 @@ var _ = Describe("A replica that is behind", func() {
 			target, bearer string
 			code           int
 		}{
-			{"/config/infra/" + pointerID, "guessed", http.StatusUnauthorized},
+			{configPath, "guessed", http.StatusUnauthorized},
 			{rendered(before), later, http.StatusForbidden},
-			{"/config/worker?name=edge-1", token, http.StatusUnauthorized},
-			{"/config/infra?name=core-1", token, http.StatusForbidden},
+			{"/config/worker/default/edge?name=edge-1", token, http.StatusUnauthorized},
+			{"/config/infra/default/edge?name=core-1", token, http.StatusForbidden},
 		} {
 			response, body := serve(cached, short, live).get(refused.target, refused.bearer)
 			Expect(response.StatusCode).To(Equal(refused.code), refused.target+": "+string(body))
@@ -94,14 +88,14 @@ var _ = Describe("A replica that is behind", func() {
 
 	It("goes on serving what stands, cut off as it is", func() {
 		s := serve(cached, short, cutOff)
-		for _, target := range []string{"/config/infra/" + pointerID, rendered(before)} {
+		for _, target := range []string{configPath, rendered(before)} {
 			response, body := s.get(target, token)
 			Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		}
 	})
 
 	It("refuses who has no token without asking anybody", func() {
-		response, _ := serve(cached, short, cutOff).get("/config/infra/"+pointerID, "")
+		response, _ := serve(cached, short, cutOff).get(configPath, "")
 		Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
 	})
 })

@@ -38,7 +38,7 @@ func (v *view) serveRendered(ctx context.Context, w http.ResponseWriter, r *http
 }
 
 func (v *view) waitForRendered(ctx context.Context, record *Record, to route) (*PoolBytes, error) {
-	name := types.NamespacedName{Namespace: to.namespace, Name: to.name}
+	name := types.NamespacedName{Namespace: to.object.Namespace, Name: to.name}
 	if pool, _, err := v.lookForAllowed(ctx, record, name, to.version, nil); pool != nil || err != nil {
 		return pool, err
 	}

@@ -18,13 +18,13 @@ var _ = Describe("A pool's configuration", func() {
 	var w *world
 	var mine, other string
 	path := func(namespace, name string) string {
-		return "/rendered/" + namespace + "/" + name + "?pointer=" + pointerID
+		return "/rendered/" + namespace + "/" + name + "?config=machine-0&pointer=" + pointerID
 	}
 	BeforeEach(func() {
 		w = newWorld()
 		mine = w.addRendered("infra", "infra")
 		other = w.addRendered("worker", "worker")
-		w.addRecord(pointerID, "machine-0", hashOf(token))
+		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 		w.addOverlay("machine-0", mine, life)
 	})
 
@@ -155,7 +155,7 @@ var _ = Describe("A pool's configuration", func() {
 		Expect(response.StatusCode).To(Equal(code), string(body))
 	},
 		Entry("403: another pool's", func() string { return path("default", other) }, token, http.StatusForbidden),
-		Entry("403: of another namespace", func() string { return path("elsewhere", mine) }, token, http.StatusForbidden),
+		Entry("503: of another namespace, where the machine may have a namesake", func() string { return path("elsewhere", mine) }, token, http.StatusServiceUnavailable),
 		Entry("403: one that does not exist", func() string { return path("default", "rendered-infra-0") }, token, http.StatusForbidden),
 		Entry("401: without a token", func() string { return path("default", mine) }, "", http.StatusUnauthorized),
 		Entry("401: with a wrong token", func() string { return path("default", mine) }, "guessed", http.StatusUnauthorized),
@@ -169,7 +169,7 @@ var _ = Describe("A pool's configuration", func() {
 
 var _ = DescribeTable("A path that the server never wrote is not found", func(method, path string, code int) {
 	w := newWorld()
-	w.addRecord(pointerID, "machine-0", hashOf(token))
+	w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 	w.addOverlay("machine-0", w.addRendered("infra", "infra"), life)
 	s := serve(w, short)
 	request, err := http.NewRequest(method, s.URL, nil)
@@ -182,21 +182,21 @@ var _ = DescribeTable("A path that the server never wrote is not found", func(me
 	Expect(response.StatusCode).To(Equal(code))
 },
 	Entry("the root", "GET", "/", 404),
-	Entry("dots", "GET", "/config/infra/../infra/"+pointerID, 404),
-	Entry("escaped dots", "GET", "/config/%2e%2e/"+pointerID, 404),
-	Entry("double slash", "GET", "//config/infra/"+pointerID, 404),
-	Entry("escaped slash", "GET", "/config/infra%2f"+pointerID, 404),
-	Entry("escaped letter", "GET", "/config/%69nfra/"+pointerID, 404),
-	Entry("trailing slash", "GET", "/config/infra/"+pointerID+"/", 404),
-	Entry("no role", "GET", "/config//"+pointerID, 404),
-	Entry("capital role", "GET", "/config/Infra/"+pointerID, 404),
-	Entry("long pointer id", "GET", "/config/infra/"+strings.Repeat("a", 64), 404),
-	Entry("newline", "GET", "/config/infra/"+pointerID+"%0a", 404),
-	Entry("a MachineConfig that is not rendered", "GET", "/rendered/default/99-secret?pointer="+pointerID, 404),
-	Entry("a listing", "GET", "/rendered/default?pointer="+pointerID, 404),
+	Entry("dots", "GET", "/config/infra/../infra/default/machine-0/"+pointerID, 404),
+	Entry("escaped dots", "GET", "/config/%2e%2e/default/machine-0/"+pointerID, 404),
+	Entry("double slash", "GET", "/"+configPath, 404),
+	Entry("escaped slash", "GET", "/config/infra%2fdefault/machine-0/"+pointerID, 404),
+	Entry("escaped letter", "GET", "/config/%69nfra/default/machine-0/"+pointerID, 404),
+	Entry("trailing slash", "GET", configPath+"/", 404),
+	Entry("no role", "GET", "/config//default/machine-0/"+pointerID, 404),
+	Entry("capital role", "GET", "/config/Infra/default/machine-0/"+pointerID, 404),
+	Entry("long pointer id", "GET", "/config/infra/default/machine-0/"+strings.Repeat("a", 64), 404),
+	Entry("newline", "GET", configPath+"%0a", 404),
+	Entry("a MachineConfig that is not rendered", "GET", "/rendered/default/99-secret?config=machine-0&pointer="+pointerID, 404),
+	Entry("a listing", "GET", "/rendered/default?config=machine-0&pointer="+pointerID, 404),
 	Entry("metrics", "GET", "/metrics", 404),
-	Entry("writing", "POST", "/config/infra/"+pointerID, 405),
-	Entry("any role, which is for people only", "GET", "/config/anything/"+pointerID, 200),
+	Entry("writing", "POST", configPath, 405),
+	Entry("any role, which is for people only", "GET", "/config/anything/default/machine-0/"+pointerID, 200),
 	Entry("health", "GET", "/healthz", 200),
 	Entry("readiness", "GET", "/readyz", 200),
 )

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
 )
 
@@ -27,57 +28,66 @@ func (v *view) serveEnrolled(ctx context.Context, w *answer, r *http.Request, to
 		return err
 	}
 	asks := asking{
-		name: to.name, address: addressOf(r).String(), tokenSHA256: enrol.Hash(token),
+		config: types.NamespacedName{Namespace: enrolment.Namespace, Name: to.name}, address: addressOf(r).String(),
 		pointerID: enrol.PointerID(enrolment.Namespace, enrolment.Name, to.name),
 	}
-	record, err := v.waitForAdmission(ctx, *enrolment, asks, token)
+	record, err := v.waitForAdmission(ctx, *enrolment, asks)
 	if err != nil {
 		return err
 	}
 	w.config = record.NamespacedName
-	to.pointerID = asks.pointerID
 	return v.serveConfig(ctx, w, r, record, to, token)
 }
 
 // asking is a host that wants to be admitted.
-type asking struct{ name, address, tokenSHA256, pointerID string }
+type asking struct {
+	// config is what the host's PoolbootConfig is called, once it is admitted, and its Node.
+	config             types.NamespacedName
+	address, pointerID string
+}
 
 // enrolmentFor finds the enrolment that a token belongs to, and makes sure that it admits what is asked for.
 func (v *view) enrolmentFor(ctx context.Context, token string, to route) (*Enrolment, error) {
 	if token == "" {
 		return nil, unauthorized("a bearer token is needed: the enrolment token")
 	}
-	found, err := v.Enrolments.ByTokenSHA256(ctx, enrol.Hash(token))
+	enrolment, err := v.enrolmentOf(ctx, to.object, token)
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("finding the enrolment of a token: %w", err))
+		return nil, err
 	}
-	if len(found) == 0 {
-		return nil, notReady("no enrolment has this token: it may still be made, restored or moved here; if its Secret was deleted, power the host off")
+	if enrolment.Role != to.role {
+		return nil, unauthorized("the enrolment token is for another pool")
 	}
-	for i := range found {
-		if found[i].Role != to.role {
-			continue
-		}
-		if !v.opts.Now().Before(found[i].Expires) {
-			return nil, unauthorized("the enrolment token has expired: make a new one")
-		}
-		if why := enrol.Allows(found[i].Names, to.name); why != "" {
-			return nil, &refusal{code: http.StatusForbidden, Word: "Forbidden", Message: fmt.Sprintf("the name in ?name= may not be taken: %s", why)}
-		}
-		showedToken(ctx)
-		return &found[i], nil
+	if why := enrol.Allows(enrolment.Names, to.name); why != "" {
+		return nil, &refusal{code: http.StatusForbidden, Word: "Forbidden", Message: fmt.Sprintf("the name in ?name= may not be taken: %s", why)}
 	}
-	return nil, unauthorized("the enrolment token is for another pool")
+	showedToken(ctx)
+	return enrolment, nil
+}
+
+// enrolmentOf returns the Enrolment of that name, if a token is its own and is live. Another token is 503, because the Secret may
+// hold it already, which the server does not read.
+func (v *view) enrolmentOf(ctx context.Context, name types.NamespacedName, token string) (*Enrolment, error) {
+	enrolment, err := v.Enrolments.Get(ctx, name)
+	switch {
+	case err != nil:
+		return nil, unavailable(fmt.Errorf("finding Enrolment %s: %w", name, err))
+	case enrolment == nil || !enrolment.accepts(token):
+		return nil, notReady("no enrolment %s has this token: it may still be made, restored or moved here; if its Secret was deleted, power the host off", name)
+	case !v.opts.Now().Before(enrolment.Expires):
+		return nil, unauthorized("the enrolment token has expired: make a new one")
+	}
+	return enrolment, nil
 }
 
 // waitForAdmission returns the record of a host that is admitted. When it is not, it asks for it, once, and waits until
 // that is decided.
-func (v *view) waitForAdmission(ctx context.Context, enrolment Enrolment, asks asking, token string) (*Record, error) {
+func (v *view) waitForAdmission(ctx context.Context, enrolment Enrolment, asks asking) (*Record, error) {
 	changed := v.changes.subscribe()
 	defer changed.end()
 	changed.to(object{enrolment: enrolment.NamespacedName})
-	changed.to(object{pointer: asks.pointerID})
-	record, refused, err := v.lookForRecord(ctx, asks, token)
+	changed.to(object{record: asks.config})
+	record, refused, err := v.lookForRecord(ctx, enrolment, asks)
 	if record != nil || err != nil {
 		return record, err
 	}
@@ -92,7 +102,7 @@ func (v *view) waitForAdmission(ctx context.Context, enrolment Enrolment, asks a
 		}
 		select {
 		case <-changed.changed:
-			if record, refused, err = v.lookForRecord(ctx, asks, token); record != nil || err != nil {
+			if record, refused, err = v.lookForRecord(ctx, enrolment, asks); record != nil || err != nil {
 				return record, err
 			}
 		case <-ctx.Done():
@@ -106,61 +116,74 @@ func (v *view) waitForAdmission(ctx context.Context, enrolment Enrolment, asks a
 }
 
 // lookForRecord returns the record of a host that is admitted, or the refusal of one that can never be.
-func (v *view) lookForRecord(ctx context.Context, asks asking, token string) (*Record, *refusal, error) {
-	records, err := v.Records.ByPointerID(ctx, asks.pointerID)
+func (v *view) lookForRecord(ctx context.Context, enrolment Enrolment, asks asking) (*Record, *refusal, error) {
+	record, err := v.Records.Get(ctx, asks.config)
 	if err != nil {
-		return nil, nil, unavailable(fmt.Errorf("finding the PoolbootConfig of pointer %s: %w", asks.pointerID, err))
+		return nil, nil, unavailable(fmt.Errorf("finding PoolbootConfig %s: %w", asks.config, err))
 	}
-	for i := range records {
-		switch {
-		case !records[i].accepts(token):
-			return nil, unauthorized("the host of this name has joined, or came with another token: " +
-				"to install it anew, delete its Node and its PoolbootConfig"), nil
-		case records[i].EnrolledFrom == asks.address:
-			return &records[i], nil, nil
-		}
+	if record == nil || record.PointerID != asks.pointerID {
+		return nil, nil, nil
+	}
+	switch why := record.notAdmittedBy(&enrolment); {
+	case why != nil && why.code == http.StatusUnauthorized:
+		return nil, why, nil
+	case why != nil:
+		return nil, nil, why
+	case record.EnrolledFrom == asks.address:
+		return record, nil, nil
 	}
 	return nil, nil, nil
 }
 
+// notAdmittedBy says why the record of a host that enrolled is not good for who has the Enrolment's token; nil when it is.
+func (r *Record) notAdmittedBy(enrolment *Enrolment) *refusal {
+	switch {
+	case r.TokenSHA256 != bootstrapv1.TokenRevoked && r.TokenUID != enrolment.TokenUID:
+		return notReady("PoolbootConfig %s is that of a host which came with the token of an earlier Secret %s: it may still be restored or moved here; "+
+			"to install the host anew, delete its Node and its PoolbootConfig", r.NamespacedName, enrolment.Name)
+	case r.TokenSHA256 != enrolment.TokenSHA256:
+		return unauthorized("the host of this name has joined, or came with another token: to install it anew, delete its Node and its PoolbootConfig")
+	}
+	return nil
+}
+
 // lookForRefusal returns why a host is not admitted; nil while that is not decided for what it asked since.
 func (v *view) lookForRefusal(ctx context.Context, enrolment Enrolment, asks asking, since time.Time) (*refusal, error) {
-	current, err := v.Enrolments.ByTokenSHA256(ctx, asks.tokenSHA256)
+	current, err := v.Enrolments.Get(ctx, enrolment.NamespacedName)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("finding Enrolment %s: %w", enrolment.NamespacedName, err))
 	}
-	for i := range current {
-		last := current[i].Requests[asks.name]
-		if current[i].NamespacedName == enrolment.NamespacedName && last.Refused != "" && last.Address == asks.address && !last.Time.Before(since) {
-			return notReady("not admitted: %s", last.Refused), nil
-		}
+	if current == nil {
+		return nil, nil
+	}
+	last := current.Requests[asks.config.Name]
+	if last.Refused != "" && last.Address == asks.address && !last.Time.Before(since) {
+		return notReady("not admitted: %s", last.Refused), nil
 	}
 	return nil, nil
 }
 
-// enrolmentStands makes sure that the enrolment by which a host was admitted is still good: its token is the host's.
-func (v *view) enrolmentStands(ctx context.Context, record *Record) error {
-	found, err := v.Enrolments.ByTokenSHA256(ctx, record.TokenSHA256)
+// authenticateEnrolled makes sure that the token is the one by which the record's host was admitted, and is still good.
+func (v *view) authenticateEnrolled(ctx context.Context, record *Record, token string) (*Record, error) {
+	enrolment, err := v.enrolmentOf(ctx, types.NamespacedName{Namespace: record.Namespace, Name: record.Enrolment}, token)
 	if err != nil {
-		return unavailable(fmt.Errorf("finding Enrolment %s/%s: %w", record.Namespace, record.Enrolment, err))
+		return nil, err
 	}
-	for i := range found {
-		if found[i].NamespacedName != (types.NamespacedName{Namespace: record.Namespace, Name: record.Enrolment}) {
-			continue
-		}
-		if !v.opts.Now().Before(found[i].Expires) {
-			return unauthorized("the enrolment token has expired: make a new one")
-		}
-		return nil
+	if why := record.notAdmittedBy(enrolment); why != nil {
+		return nil, why
 	}
-	return notReady("the enrolment of this host is not there: it may still be restored or moved here")
+	if record.PointerID != enrol.PointerID(record.Namespace, record.Enrolment, record.Name) {
+		return nil, notReady("PoolbootConfig %s is not the record of a host that enrolled", record.NamespacedName)
+	}
+	showedToken(ctx)
+	return record, nil
 }
 
 // ask records that a host wants to be admitted, unless that was recorded moments ago or it was told no just now. It returns
 // the time of the request that is decided on.
 func (r *recording) ask(ctx context.Context, enrolment Enrolment, asks asking) (time.Time, error) {
 	now := r.now()
-	if last, known := enrolment.Requests[asks.name]; known && last.Address == asks.address {
+	if last, known := enrolment.Requests[asks.config.Name]; known && last.Address == asks.address {
 		stands := requestInterval
 		if last.Refused != "" {
 			stands = refusedInterval
@@ -182,7 +205,7 @@ func (r *recording) ask(ctx context.Context, enrolment Enrolment, asks asking) (
 		return since, nil
 	}
 	err := r.write(ctx, func(ctx context.Context) error {
-		return r.admissions.Asked(ctx, enrolment, asks.name, asks.address, asks.tokenSHA256, since)
+		return r.admissions.Asked(ctx, enrolment, asks.config.Name, asks.address, since)
 	})
 	if err != nil {
 		r.requested.Remove(key)

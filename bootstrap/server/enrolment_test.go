@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"strings"
@@ -14,30 +13,30 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
 const (
-	enrolPath = "/config/infra?name=edge-7"
+	enrolPath = "/config/infra/default/edge?name=edge-7"
 	loopback  = "127.0.0.1"
 )
 
 type enrolmentsOf struct{ *world }
 
-func (w enrolmentsOf) ByTokenSHA256(ctx context.Context, sum string) ([]server.Enrolment, error) {
+func (w enrolmentsOf) Get(ctx context.Context, name types.NamespacedName) (*server.Enrolment, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	found := append([]server.Enrolment(nil), w.enrolled[sum]...)
-	for i := range found {
-		found[i].Requests = maps.Clone(found[i].Requests)
+	enrolment, known := w.enrolled[name]
+	if !known {
+		return nil, ctx.Err()
 	}
-	return found, ctx.Err()
+	found := *enrolment
+	found.Requests = maps.Clone(found.Requests)
+	return &found, ctx.Err()
 }
 
-func (w enrolmentsOf) Asked(_ context.Context, _ server.Enrolment, name, address, sum string, _ time.Time) error {
-	if sum != hashOf(token) {
-		return errors.New("this is not the hash of the token")
-	}
+func (w enrolmentsOf) Asked(_ context.Context, _ server.Enrolment, name, address string, _ time.Time) error {
 	w.mu.Lock()
 	w.asks = append(w.asks, name)
 	hook := w.onAsk
@@ -59,15 +58,21 @@ var edge = types.NamespacedName{Namespace: "default", Name: "edge"}
 
 func (w *world) addEnrolment(expires time.Time) {
 	w.set(func() {
-		w.enrolled[hashOf(token)] = []server.Enrolment{{NamespacedName: edge, Role: "infra", Names: "edge-*", Expires: expires, Requests: map[string]server.EnrolmentRequest{}}}
+		w.enrolled[edge] = &server.Enrolment{
+			NamespacedName: edge, TokenSHA256: hostaccess.Enrolment(edge, "secret").Hash(token), TokenUID: "secret", Secret: "secret",
+			Role: "infra", Names: "edge-*", Expires: expires, Requests: map[string]server.EnrolmentRequest{},
+		}
 	})
 }
 
 // admit makes the record of a host that was admitted as edge-7.
 func (w *world) admit(from string) {
 	id := enrol.PointerID(edge.Namespace, edge.Name, "edge-7")
-	w.addRecord(id, "edge-7", hashOf(token))
-	w.set(func() { w.records[id][0].Enrolment, w.records[id][0].EnrolledFrom = edge.Name, from })
+	w.addRecord(id, "edge-7", hostaccess.Enrolment(edge, "secret").Hash(token))
+	w.set(func() {
+		record := w.records["edge-7"]
+		record.TokenUID, record.Enrolment, record.EnrolledFrom = "secret", edge.Name, from
+	})
 }
 
 var _ = Describe("A host that enrols", func() {
@@ -84,7 +89,7 @@ var _ = Describe("A host that enrols", func() {
 		w.onAsk = func(_, address string) {
 			w.admit(address)
 			w.addOverlay("edge-7", rendered, life)
-			s.handler.RecordChanged(enrol.PointerID(edge.Namespace, edge.Name, "edge-7"))
+			s.handler.RecordChanged(types.NamespacedName{Namespace: "default", Name: "edge-7"})
 		}
 		response, body := s.get(enrolPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
@@ -118,7 +123,7 @@ var _ = Describe("A host that enrols", func() {
 		s := serve(w, long)
 		w.onAsk = func(name, address string) {
 			w.set(func() {
-				w.enrolled[hashOf(token)][0].Requests[name] = server.EnrolmentRequest{Time: time.Now(), Address: address, Refused: "all 20 uses are taken"}
+				w.enrolled[edge].Requests[name] = server.EnrolmentRequest{Time: time.Now(), Address: address, Refused: "all 20 uses are taken"}
 			})
 			s.handler.EnrolmentChanged(edge)
 		}
@@ -143,7 +148,7 @@ var _ = Describe("A host that enrols", func() {
 	It("can't have the name of a host that has joined, and that is told", func() {
 		w.admit(loopback)
 		w.set(func() {
-			w.records[enrol.PointerID(edge.Namespace, edge.Name, "edge-7")][0].TokenSHA256 = bootstrapv1.TokenRevoked
+			w.records["edge-7"].TokenSHA256 = bootstrapv1.TokenRevoked
 		})
 		w.addOverlay("edge-7", rendered, life)
 		response, _ := serve(w, long).get(enrolPath, token)
@@ -164,13 +169,13 @@ var _ = Describe("A host that enrols", func() {
 		},
 		Entry("without a token", enrolPath, "", 401, "bearer token"),
 		Entry("with a token that nobody knows (yet)", enrolPath, "x"+token, 503, "no enrolment"),
-		Entry("with the hash of a token", enrolPath, hashOf(token), 503, "no enrolment"),
-		Entry("with another pool's token", "/config/worker?name=edge-7", token, 401, "another pool"),
-		Entry("without a name", "/config/infra", token, 403, "name of a Node"),
-		Entry("under a name that is none", "/config/infra?name=edge_7", token, 403, "name of a Node"),
-		Entry("under a name that is not in the pattern", "/config/infra?name=core-7", token, 403, "edge-*"),
-		Entry("by the pointer id that its name gives", "/config/infra/"+enrol.PointerID("default", "edge", "edge-7"), token, 401, "by its name"),
-		Entry("under a name of a thousand letters", "/config/infra?name=edge-"+strings.Repeat("a", 1000), token, 403, "name of a Node"),
+		Entry("with the hash of a token", enrolPath, hostaccess.Enrolment(edge, "secret").Hash(token), 503, "no enrolment"),
+		Entry("with another pool's token", "/config/worker/default/edge?name=edge-7", token, 401, "another pool"),
+		Entry("without a name", "/config/infra/default/edge", token, 403, "name of a Node"),
+		Entry("under a name that is none", "/config/infra/default/edge?name=edge_7", token, 403, "name of a Node"),
+		Entry("under a name that is not in the pattern", "/config/infra/default/edge?name=core-7", token, 403, "edge-*"),
+		Entry("by the pointer id that its name gives", "/config/infra/default/edge-7/"+enrol.PointerID("default", "edge", "edge-7"), token, 401, "by its name"),
+		Entry("under a name of a thousand letters", "/config/infra/default/edge?name=edge-"+strings.Repeat("a", 1000), token, 403, "name of a Node"),
 	)
 
 	It("gets nothing any more when its token has expired, neither its configuration nor the pool's", func() {
@@ -186,6 +191,45 @@ var _ = Describe("A host that enrols", func() {
 			Expect(string(body)).To(ContainSubstring("expired"))
 		}
 	})
+
+	It("loses no boot to an enrolment of another namespace, or of another name, that has its hash and has expired", func() {
+		w.admit(loopback)
+		w.addOverlay("edge-7", rendered, life)
+		w.set(func() {
+			for _, name := range []types.NamespacedName{{Namespace: "elsewhere", Name: edge.Name}, {Namespace: edge.Namespace, Name: "copy"}} {
+				copied := *w.enrolled[edge]
+				copied.NamespacedName, copied.Expires = name, time.Now().Add(-time.Hour)
+				w.enrolled[name] = &copied
+			}
+		})
+		s := serve(w, long)
+		response, body := s.get(enrolPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+		for _, path := range []string{"/config/infra/elsewhere/edge?name=edge-7", "/config/infra/default/copy?name=edge-7"} {
+			response, body := s.get(path, token)
+			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
+		}
+	})
+
+	DescribeTable("is told to ask again while its token is bound to an earlier Secret, as after clusterctl move", func(moved func()) {
+		w.admit(loopback)
+		w.addOverlay("edge-7", rendered, life)
+		s := serve(w, short)
+		_, body := s.get(enrolPath, token)
+		pool, _ := parts(body)
+		w.set(moved)
+		for _, target := range []string{enrolPath, *pool.Source} {
+			response, body := s.get(target, token)
+			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
+		}
+		Expect(w.wanted()).To(BeEmpty())
+	},
+		Entry("until the Enrolment is published anew", func() { w.enrolled[edge].Secret = "moved" }),
+		Entry("until its record is bound anew", func() {
+			w.enrolled[edge].Secret, w.enrolled[edge].TokenUID = "moved", "moved"
+			w.enrolled[edge].TokenSHA256 = hostaccess.Enrolment(edge, "moved").Hash(token)
+		}),
+	)
 
 	It("gets nothing while its enrolment is gone, and goes on when it is back", func() {
 		w.admit(loopback)

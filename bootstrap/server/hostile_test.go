@@ -23,7 +23,7 @@ import (
 func attacked(limits server.Limits) (*site, *world) {
 	GinkgoHelper()
 	w := newWorld()
-	w.addRecord(pointerID, "machine-0", hashOf(token))
+	w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 	w.addOverlay("machine-0", w.addRendered("infra", "infra"), life)
 	return serveWithin(w, short, limits), w
 }
@@ -200,7 +200,7 @@ var _ = Describe("A hostile network", func() {
 			attackers.Go(func() {
 				defer GinkgoRecover()
 				for i := range flood / 8 {
-					path := [...]string{configPath, "/config/infra/nobody", "/config/infra?name=edge-1", s.rendered, "/nothing"}[i%5]
+					path := [...]string{configPath, "/config/infra/default/nobody/" + pointerID, "/config/infra/default/edge?name=edge-1", s.rendered, "/nothing"}[i%5]
 					response, _ := s.get(path, fmt.Sprint("guess-", i))
 					Expect(response.StatusCode).To(BeElementOf(http.StatusUnauthorized, http.StatusServiceUnavailable, http.StatusNotFound))
 				}
@@ -247,16 +247,16 @@ var _ = Describe("A request that no host sends", func() {
 		Expect(w.lookups()).To(BeZero())
 	},
 		Entry("a way up", "GET /config/../rendered/default/rendered-infra-0", 404),
-		Entry("a way up, in escapes", "GET /config/%2e%2e/infra/"+pointerID, 404),
-		Entry("a slash in an escape", "GET /config/infra%2f"+pointerID, 404),
-		Entry("two slashes", "GET //config/infra/"+pointerID, 404),
-		Entry("two slashes within", "GET /config//infra/"+pointerID, 404),
+		Entry("a way up, in escapes", "GET /config/%2e%2e/infra/default/machine-0/"+pointerID, 404),
+		Entry("a slash in an escape", "GET /config/infra%2fdefault/machine-0/"+pointerID, 404),
+		Entry("two slashes", "GET /"+configPath, 404),
+		Entry("two slashes within", "GET /config//infra/default/machine-0/"+pointerID, 404),
 		Entry("a slash at the end", "GET "+configPath+"/", 404),
-		Entry("NUL in an escape", "GET /config/infra/%00", 404),
-		Entry("a line break in an escape", "GET /config/infra/a%0d%0aX-a:b", 404),
+		Entry("NUL in an escape", "GET /config/infra/default/machine-0/%00", 404),
+		Entry("a line break in an escape", "GET /config/infra/default/machine-0/a%0d%0aX-a:b", 404),
 		Entry("a backslash", `GET /config\infra\`+pointerID, 404),
 		Entry("a semicolon", "GET "+configPath+";a=b", 404),
-		Entry("a long name", "GET /config/infra/"+strings.Repeat("a", 8000), 404),
+		Entry("a long name", "GET /config/infra/default/"+strings.Repeat("a", 8000), 404),
 		Entry("a file", "GET /etc/passwd", 404),
 		Entry("everything", "OPTIONS *", 404),
 		Entry("a proxy's request", "CONNECT a:443", 404),

@@ -31,7 +31,7 @@ func cachedBytes(s *site) float64 {
 var _ = Describe("Metrics", func() {
 	It("count requests by kind of path and code, and how long hosts were held", func() {
 		w := newWorld()
-		w.addRecord(pointerID, "machine-0", hashOf(token))
+		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 		s := serve(w, short)
 		s.get(configPath, token)
 		s.get(configPath, "guessed")
@@ -53,7 +53,7 @@ var _ = Describe("Metrics", func() {
 
 	It("say how many hosts wait now, how long they did, and which writes failed", func() {
 		w := newWorld()
-		w.addRecord(pointerID, "machine-0", hashOf(token))
+		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 		rendered := w.addRendered("infra", "infra")
 		s := serve(w, long)
 		waiting := -1.0

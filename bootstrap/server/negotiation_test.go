@@ -22,7 +22,7 @@ var _ = Describe("A host's Ignition", func() {
 	var s *site
 	BeforeEach(func() {
 		w = newWorld()
-		w.addRecord(pointerID, "machine-0", hashOf(token))
+		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 		w.addOverlay("machine-0", w.addRenderedOf("infra", "infra", nil), life)
 		s = serve(w, short)
 	})

@@ -16,7 +16,7 @@ var _ = Describe("A machine's overlay", func() {
 	BeforeEach(func() {
 		w = newWorld()
 		name = w.addRendered("infra", "infra")
-		w.addRecord(pointerID, "machine-0", hashOf(token))
+		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 		w.addOverlay("machine-0", name, life)
 	})
 
@@ -36,7 +36,7 @@ var _ = Describe("A machine's overlay", func() {
 
 	It("is for its own machine only", func() {
 		const other = "9f0c1c1e-5f0a-4c55-8f0e-000000000003"
-		w.addRecord(other, "machine-1", hashOf("another token"))
+		w.addRecord(other, "machine-1", boundTo("machine-1", "another token"))
 		w.set(func() {
 			w.overlays["machine-1"] = server.Overlay{ // of the same version, as two Secrets of two restored backups may be
 				Packed:        packed(strings.ReplaceAll(overlayJSON, secretInOverlay, "of-the-other")),
@@ -45,7 +45,7 @@ var _ = Describe("A machine's overlay", func() {
 		})
 		s := serve(w, long)
 		_, first := s.get(configPath, token)
-		_, second := s.get("/config/infra/"+other, "another token")
+		_, second := s.get("/config/infra/default/machine-1/"+other, "another token")
 		Expect(string(first)).To(And(ContainSubstring("Bearer "+token), Not(ContainSubstring("another token"))))
 		Expect(string(second)).To(And(ContainSubstring("Bearer another token"), Not(ContainSubstring(token+`"`))))
 		_, overlay := parts(second)

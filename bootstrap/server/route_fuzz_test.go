@@ -4,13 +4,15 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // FuzzParseRoute promises that whatever path is understood consists of plain words, in the number that its kind has.
 func FuzzParseRoute(f *testing.F) {
 	for _, seed := range []string{
-		"/config/infra/0a6bd5b5-3d3c-4b66-8f0e-3c5f6a4f7f51", "/rendered/default/rendered-infra-00?pointer=a", "/healthz",
-		"/config/infra?name=edge-7", "/config/%2e%2e/a", "//config/a/b", "/config/a/b%0a", "/rendered/../rendered-x?pointer=a&pointer=b",
+		"/config/infra/default/machine-0/0a6bd5b5-3d3c-4b66-8f0e-3c5f6a4f7f51", "/rendered/default/rendered-infra-00?config=machine-0&pointer=a", "/healthz",
+		"/config/infra/default/edge?name=edge-7", "/config/%2e%2e/a/b/c", "//config/a/b/c/d", "/config/a/b/c/d%0a", "/config/a/b/../c", "/config/a/b/c..d/e", "/rendered/../rendered-x?config=a&pointer=b&pointer=c",
 	} {
 		f.Add(seed)
 	}
@@ -23,14 +25,12 @@ func FuzzParseRoute(f *testing.F) {
 		if to.kind == kindUnknown || to.kind == kindHealth {
 			return
 		}
-		words := 3
-		if to.kind == kindEnrolment {
-			words = 2
-		}
-		if got := u.EscapedPath(); strings.Count(got, "/") != words || strings.ContainsAny(got, "%?#\\ \n") || strings.Contains(got, "..") && to.kind == kindConfig {
+		words := map[string]int{kindConfig: 5, kindEnrolment: 4, kindRendered: 3}[to.kind]
+		if got := u.EscapedPath(); strings.Count(got, "/") != words || strings.ContainsAny(got, "%?#\\ \n") || strings.Contains(got, "..") && to.kind != kindRendered {
 			t.Errorf("understood %q as %+v", got, to)
 		}
-		if (to.pointerID == "") != (to.kind == kindEnrolment) || to.kind == kindEnrolment && to.role == "" || to.kind == kindRendered && (to.namespace == "" || !strings.HasPrefix(to.name, "rendered-")) {
+		if (to.pointerID == "") != (to.kind == kindEnrolment) || to.kind == kindEnrolment && to.role == "" || to.object.Namespace == "" || to.object.Name == "" ||
+			len(validation.IsDNS1123Subdomain(to.object.Name)) > 0 || to.kind == kindRendered && !strings.HasPrefix(to.name, "rendered-") {
 			t.Errorf("understood %q as %+v", raw, to)
 		}
 	})

@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
 // defaultWait is how long a request is held open for what is not there yet. Ignition gives up on a request whose response
@@ -90,14 +92,14 @@ type object struct {
 	overlay   types.UID // of the PoolbootConfig
 	rendered  types.NamespacedName
 	enrolment types.NamespacedName
-	pointer   string
+	record    types.NamespacedName
 }
 
 // OverlayChanged tells the server that the overlay of a PoolbootConfig came, changed or went.
 func (s *Server) OverlayChanged(config types.UID) { s.changes.notify(object{overlay: config}) }
 
-// RecordChanged tells the server that the PoolbootConfig of a pointer id came, changed or went.
-func (s *Server) RecordChanged(pointerID string) { s.changes.notify(object{pointer: pointerID}) }
+// RecordChanged tells the server that a PoolbootConfig came, changed or went.
+func (s *Server) RecordChanged(name types.NamespacedName) { s.changes.notify(object{record: name}) }
 
 // EnrolmentChanged tells the server that an enrolment came, changed or went.
 func (s *Server) EnrolmentChanged(name types.NamespacedName) {
@@ -152,7 +154,7 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, to route)
 		return v.serveEnrolled(ctx, w, r, to)
 	}
 	token := bearerToken(r)
-	record, err := v.authenticate(ctx, to.pointerID, token)
+	record, err := v.authenticate(ctx, to, token)
 	if err != nil {
 		return err
 	}
@@ -173,33 +175,30 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, to route)
 }
 
 // authenticate finds the record of the host that holds a token. Only what can never succeed is 401.
-func (v *view) authenticate(ctx context.Context, pointerID, token string) (*Record, error) {
+func (v *view) authenticate(ctx context.Context, to route, token string) (*Record, error) {
 	if token == "" {
 		return nil, unauthorized("a bearer token is needed: hosts find theirs in their user data")
 	}
-	records, err := v.Records.ByPointerID(ctx, pointerID)
-	if err != nil {
-		return nil, unavailable(fmt.Errorf("finding the PoolbootConfig of pointer %s: %w", pointerID, err))
-	}
-	known, rotating := false, false
-	for i := range records {
-		if records[i].accepts(token) {
-			showedToken(ctx)
-			if records[i].Enrolment != "" {
-				err = v.enrolmentStands(ctx, &records[i])
-			}
-			return &records[i], err
-		}
-		known, rotating = known || records[i].TokenSHA256 != "", rotating || records[i].Rotating
-	}
+	record, err := v.Records.Get(ctx, to.object)
 	switch {
-	case rotating:
+	case err != nil:
+		return nil, unavailable(fmt.Errorf("finding PoolbootConfig %s: %w", to.object, err))
+	case record == nil || record.PointerID != to.pointerID || record.TokenSHA256 == "":
+		return nil, notReady("PoolbootConfig %s does not exist, or is another host's: it may still be restored or moved here; if its Machine was deleted, "+
+			"power the host off", to.object)
+	case record.Enrolment != "":
+		return v.authenticateEnrolled(ctx, record, token)
+	case record.accepts(token):
+		showedToken(ctx)
+		return record, nil
+	case record.Rotating:
 		return nil, notReady("the token of this machine is being rotated, and the new one is not on record yet")
-	case known:
-		return nil, unauthorized("the token is not this machine's, was rotated, has expired because the host did not join in time, or was revoked " +
-			"once its Node was Ready: to boot the host anew, replace its Machine")
+	case record.TokenSHA256 != bootstrapv1.TokenRevoked && !record.isBound():
+		return nil, notReady("PoolbootConfig %s was restored or moved here, and its token is not verified yet: if that lasts, "+
+			"its condition %s says why", to.object, bootstrapv1.DataSecretAvailableCondition)
 	}
-	return nil, notReady("no PoolbootConfig has the pointer id %s: it may still be restored or moved here; if its Machine was deleted, power the host off", pointerID)
+	return nil, unauthorized("the token is not this machine's, was rotated, has expired because the host did not join in time, or was revoked " +
+		"once its Node was Ready: to boot the host anew, replace its Machine")
 }
 
 func (s *Server) health(w http.ResponseWriter, r *http.Request) error {

@@ -22,8 +22,12 @@ type Record struct {
 	types.NamespacedName
 	UID types.UID
 
-	// TokenSHA256 is the value of TokenHashAnnotation: the SHA-256 of the host's token in hex, or something that is none.
+	// PointerID is the last part of the URL by which the record's host asks: empty while none is on record.
+	PointerID string
+
+	// TokenSHA256 is the value of TokenHashAnnotation, and TokenUID the UID that it is bound to.
 	TokenSHA256 string
+	TokenUID    types.UID
 
 	// Rotating says that another token is about to be on record.
 	Rotating bool
@@ -59,14 +63,18 @@ type Record struct {
 
 // Records finds PoolbootConfigs. Whoever implements it calls Server.RecordChanged after every change.
 type Records interface {
-	// ByPointerID returns the PoolbootConfigs whose pointer has that id: one, or none. There are several where a backup
-	// was restored beside its original; the token then tells which of them a host belongs to.
-	ByPointerID(ctx context.Context, id string) ([]Record, error)
+	// Get returns the PoolbootConfig of that name, or nil.
+	Get(ctx context.Context, name types.NamespacedName) (*Record, error)
 }
 
 // Enrolment is what the server needs to know of an enrolment token.
 type Enrolment struct {
 	types.NamespacedName
+
+	// TokenSHA256 is the hash of the token, bound to the Secret of UID TokenUID; empty while the Secret is not valid. Secret is the
+	// UID of the Secret that the Enrolment belongs to now.
+	TokenSHA256      string
+	TokenUID, Secret types.UID
 
 	// Role is that of the pool which hosts are admitted to, Names the pattern of the names that they may take.
 	Role, Names string
@@ -88,15 +96,14 @@ type EnrolmentRequest struct {
 
 // Enrolments finds enrolments. Whoever implements it calls Server.EnrolmentChanged after every change.
 type Enrolments interface {
-	// ByTokenSHA256 returns the enrolments of a token, by its SHA-256 in hex: one, or none. There are several where one
-	// token is in several Secrets.
-	ByTokenSHA256(ctx context.Context, sum string) ([]Enrolment, error)
+	// Get returns the Enrolment of that name, or nil.
+	Get(ctx context.Context, name types.NamespacedName) (*Enrolment, error)
 }
 
 // AdmissionRecorder writes into an enrolment that a host asks. It must touch no other field.
 type AdmissionRecorder interface {
 	// Asked sets status.requests[name].
-	Asked(ctx context.Context, enrolment Enrolment, name, address, tokenSHA256 string, at time.Time) error
+	Asked(ctx context.Context, enrolment Enrolment, name, address string, at time.Time) error
 }
 
 // Overlay is the configuration of one machine, made when its host asked.

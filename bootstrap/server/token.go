@@ -1,11 +1,10 @@
 package server
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/hex"
 	"net/http"
 	"strings"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 )
 
 // bearerToken returns the token of an Authorization header (RFC 6750), or "".
@@ -17,15 +16,16 @@ func bearerToken(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// accepts tells whether a token is that of the record's host, in constant time. A revoked record accepts none.
+// isBound tells whether the hash on record is this PoolbootConfig's, and not one of an earlier object of the same name that
+// clusterctl move or a backup brought along. That of a host which enrolled is bound to its Enrolment instead.
+func (r *Record) isBound() bool { return r.TokenUID == r.UID }
+
+// accepts tells whether a token is that of the record's host. A revoked record accepts none.
 func (r *Record) accepts(token string) bool {
-	if len(r.TokenSHA256) != hex.EncodedLen(sha256.Size) || token == "" {
-		return false
-	}
-	var want [sha256.Size]byte
-	if _, err := hex.Decode(want[:], []byte(r.TokenSHA256)); err != nil {
-		return false
-	}
-	sum := sha256.Sum256([]byte(token))
-	return subtle.ConstantTimeCompare(sum[:], want[:]) == 1
+	return r.isBound() && hostaccess.Config(r.NamespacedName, r.UID).Accepts(r.TokenSHA256, token)
+}
+
+// accepts tells whether a token is the Enrolment's.
+func (e *Enrolment) accepts(token string) bool {
+	return e.Secret != "" && e.TokenUID == e.Secret && hostaccess.Enrolment(e.NamespacedName, e.Secret).Accepts(e.TokenSHA256, token)
 }

@@ -2,8 +2,6 @@ package server_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"maps"
 	"net/netip"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
@@ -31,19 +30,22 @@ const (
 	overlayJSON     = `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/poolboot/kubelet.env","contents":{"source":"data:,` + secretInOverlay + `"}}]}}`
 )
 
-func hashOf(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
+// machine0 is the PoolbootConfig of most hosts here.
+var machine0 = types.NamespacedName{Namespace: "default", Name: "machine-0"}
+
+// boundTo is what is on record of the token of the PoolbootConfig default/<name>.
+func boundTo(name, token string) string {
+	return hostaccess.Config(types.NamespacedName{Namespace: "default", Name: name}, types.UID(name)).Hash(token)
 }
 
 // world is the management cluster, in memory.
 type world struct {
 	mu        sync.Mutex
-	records   map[string][]server.Record // by pointer id
+	records   map[string]*server.Record // by name, in the namespace default
 	overlays  map[types.UID]server.Overlay
 	rendered  map[types.NamespacedName]*server.PoolBytes
-	enrolled  map[string][]server.Enrolment // by the token's hash
-	asks      []string                      // names, of hosts that want to be admitted
+	enrolled  map[types.NamespacedName]*server.Enrolment
+	asks      []string // names, of hosts that want to be admitted
 	onAsk     func(name, address string)
 	asked     int // requests that came as far as looking for their record
 	reads     int // of rendered configs
@@ -61,18 +63,23 @@ type world struct {
 
 func newWorld() *world {
 	return &world{
-		records:  map[string][]server.Record{},
+		records:  map[string]*server.Record{},
 		overlays: map[types.UID]server.Overlay{},
 		rendered: map[types.NamespacedName]*server.PoolBytes{},
-		enrolled: map[string][]server.Enrolment{},
+		enrolled: map[types.NamespacedName]*server.Enrolment{},
 	}
 }
 
-func (w *world) ByPointerID(ctx context.Context, id string) ([]server.Record, error) {
+func (w *world) Get(ctx context.Context, name types.NamespacedName) (*server.Record, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked++
-	return append([]server.Record(nil), w.records[id]...), ctx.Err()
+	record, known := w.records[name.Name]
+	if !known || record.NamespacedName != name {
+		return nil, ctx.Err()
+	}
+	found := *record
+	return &found, ctx.Err()
 }
 
 type overlaysOf struct{ *world }
@@ -129,12 +136,8 @@ func (w *world) Came(_ context.Context, record server.Record, from netip.Addr, _
 
 // note puts on record where a token came from, under the lock.
 func (w *world) note(record server.Record, from netip.Addr) {
-	for _, records := range w.records {
-		for i := range records {
-			if records[i].UID == record.UID && from.IsValid() {
-				records[i].Addresses = append(slices.Clip(records[i].Addresses), from)
-			}
-		}
+	if noted := w.records[record.Name]; noted != nil && from.IsValid() {
+		noted.Addresses = append(slices.Clip(noted.Addresses), from)
 	}
 }
 
@@ -193,9 +196,11 @@ func (w *world) addRecord(pointer, name, tokenHash string) server.Record {
 	record := server.Record{
 		NamespacedName: types.NamespacedName{Namespace: "default", Name: name},
 		UID:            types.UID(name),
+		PointerID:      pointer,
 		TokenSHA256:    tokenHash,
+		TokenUID:       types.UID(name),
 	}
-	w.set(func() { w.records[pointer] = append(w.records[pointer], record) })
+	w.set(func() { w.records[name] = &record })
 	return record
 }
 
@@ -239,7 +244,7 @@ func (w *world) addOverlay(config types.UID, rendered string, life time.Duration
 func renderedPath(w *world) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return "/rendered/default/" + w.overlays["machine-0"].Configuration + "?pointer=" + pointerID
+	return "/rendered/default/" + w.overlays["machine-0"].Configuration + "?config=machine-0&pointer=" + pointerID
 }
 
 // packed packs an overlay as the manager does.

@@ -38,8 +38,8 @@ func newOverlays() *overlays {
 }
 
 func (o *overlays) Get(_ context.Context, config types.UID) (*server.Overlay, error) {
-	for _, only := range o.get(config) {
-		return only.Overlay, only.err
+	if known := o.get(config); known != nil {
+		return known.Overlay, known.err
 	}
 	return nil, nil
 }
@@ -87,18 +87,16 @@ func newRenderedConfigs() *renderedConfigs {
 // pack packs a rendered MachineConfig, unless it is the one that was packed before: informers list all of them anew now and then.
 func (r *renderedConfigs) pack(config *poolv1.MachineConfig) (types.NamespacedName, rendered) {
 	name := client.ObjectKeyFromObject(config)
-	for _, known := range r.get(name) {
-		if known.uid == config.UID && known.generation == config.Generation {
-			return name, known
-		}
+	if known := r.get(name); known != nil && known.uid == config.UID && known.generation == config.Generation {
+		return name, *known
 	}
 	packed, err := server.PackRendered(config)
 	return name, rendered{packed, err, config.UID, config.Generation}
 }
 
 func (r *renderedConfigs) Get(_ context.Context, name types.NamespacedName) (*server.PoolBytes, error) {
-	for _, only := range r.get(name) {
-		return only.PoolBytes, only.err
+	if known := r.get(name); known != nil {
+		return known.PoolBytes, known.err
 	}
 	return nil, nil
 }

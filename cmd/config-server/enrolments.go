@@ -13,30 +13,35 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// enrolments finds Enrolments by the SHA-256 of their token.
+// enrolments finds Enrolments by their name.
 type enrolments struct {
-	kind[*poolv1.Enrolment, string, server.Enrolment]
+	kind[*poolv1.Enrolment, types.NamespacedName, server.Enrolment]
 }
 
 func newEnrolments() *enrolments {
-	return &enrolments{kind[*poolv1.Enrolment, string, server.Enrolment]{
+	return &enrolments{kind[*poolv1.Enrolment, types.NamespacedName, server.Enrolment]{
 		object: &poolv1.Enrolment{},
-		of: func(enrolment *poolv1.Enrolment) (string, server.Enrolment) {
-			return enrolment.Spec.TokenSHA256, enrolmentOf(enrolment)
+		of: func(enrolment *poolv1.Enrolment) (types.NamespacedName, server.Enrolment) {
+			return client.ObjectKeyFromObject(enrolment), enrolmentOf(enrolment)
 		},
 	}}
 }
 
-func (e *enrolments) ByTokenSHA256(_ context.Context, sum string) ([]server.Enrolment, error) {
-	return e.get(sum), nil
+func (e *enrolments) Get(_ context.Context, name types.NamespacedName) (*server.Enrolment, error) {
+	return e.get(name), nil
 }
 
 func enrolmentOf(enrolment *poolv1.Enrolment) server.Enrolment {
 	found := server.Enrolment{
 		NamespacedName: client.ObjectKeyFromObject(enrolment),
+		TokenSHA256:    enrolment.Spec.TokenSHA256,
+		TokenUID:       types.UID(enrolment.Spec.SecretUID),
 		Role:           enrolment.Spec.Role,
 		Names:          enrolment.Spec.Names,
 		Requests:       make(map[string]server.EnrolmentRequest, len(enrolment.Status.Requests)),
+	}
+	if owner := metav1.GetControllerOfNoCopy(enrolment); owner != nil && owner.APIVersion == "v1" && owner.Kind == "Secret" {
+		found.Secret = owner.UID
 	}
 	if enrolment.Spec.Expires != nil {
 		found.Expires = enrolment.Spec.Expires.Time
@@ -50,8 +55,8 @@ func enrolmentOf(enrolment *poolv1.Enrolment) server.Enrolment {
 // admissionRecorder writes into the status of Enrolments, by a merge patch that names one host.
 type admissionRecorder struct{ client client.Client }
 
-func (a admissionRecorder) Asked(ctx context.Context, enrolment server.Enrolment, name, address, tokenSHA256 string, at time.Time) error {
-	asks := map[string]any{"time": metav1.MicroTime{Time: at}, "address": address, "tokenSHA256": tokenSHA256, "refused": nil}
+func (a admissionRecorder) Asked(ctx context.Context, enrolment server.Enrolment, name, address string, at time.Time) error {
+	asks := map[string]any{"time": metav1.MicroTime{Time: at}, "address": address, "tokenSHA256": enrolment.TokenSHA256, "refused": nil}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"requests": map[string]any{name: asks}}})
 	if err != nil {
 		return err

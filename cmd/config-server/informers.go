@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
@@ -93,14 +92,14 @@ func newSources() *sources {
 // the server is told of it, so who looks after being told sees it. What it returns tell when all is known that was there at the
 // start.
 func (s *sources) follow(ctx context.Context, objects cache.Cache, to *server.Server, figures *server.Metrics) (known [4]toolscache.InformerSynced, err error) {
-	known[0], err = s.records.follow(ctx, objects, func(pointerID string, _, _ *server.Record) {
-		to.RecordChanged(pointerID)
+	known[0], err = s.records.follow(ctx, objects, func(name types.NamespacedName, _, _ *server.Record) {
+		to.RecordChanged(name)
 	})
 	if err != nil {
 		return known, err
 	}
-	known[1], err = s.enrolments.follow(ctx, objects, func(_ string, before, after *server.Enrolment) {
-		to.EnrolmentChanged(cmp.Or(after, before).NamespacedName)
+	known[1], err = s.enrolments.follow(ctx, objects, func(name types.NamespacedName, _, _ *server.Enrolment) {
+		to.EnrolmentChanged(name)
 	})
 	if err != nil {
 		return known, err

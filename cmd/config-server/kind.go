@@ -2,34 +2,26 @@ package main
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // kind is what the server knows of the objects of one kind: of each a value of its own, made once from what the API server sent,
-// which is then dropped. They are found by the keys that hosts ask by, without a copy.
+// which is then dropped. They are found by the keys that hosts ask by, without a copy. A key follows from the name of its object, so each
+// has one value at most, and an object keeps its key.
 type kind[O client.Object, K comparable, V any] struct {
 	// object is an empty one.
 	object O
 
-	// of returns what the server needs of an object, and the key by which it is asked for. An object whose key is empty is not
-	// found.
+	// of returns what the server needs of an object, and the key by which it is asked for.
 	of func(O) (K, V)
 
 	mu     sync.RWMutex
-	values map[K]named[V]
-}
-
-// named are the values of one key and the names of their objects, in the same order. Readers share them: a change makes new ones.
-type named[V any] struct {
-	names  []types.NamespacedName
-	values []V
+	values map[K]*V
 }
 
 // made is an object as the informer stores it.
@@ -39,11 +31,11 @@ type made[K comparable, V any] struct {
 	value V
 }
 
-// get returns the values of a key. Nobody may change them.
-func (k *kind[O, K, V]) get(key K) []V {
+// get returns the value of a key, or nil. Nobody may change it.
+func (k *kind[O, K, V]) get(key K) *V {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.values[key].values
+	return k.values[key]
 }
 
 // transform is the informer's: it may meet an object a second time.
@@ -81,55 +73,23 @@ func (k *kind[O, K, V]) change(before, after any, changed func(key K, before, af
 	if gone, ok := before.(toolscache.DeletedFinalStateUnknown); ok {
 		before = gone.Obj
 	}
-	was, hadOne := before.(*made[K, V])
-	is, hasOne := after.(*made[K, V])
-	same := hadOne && hasOne && was.key == is.key
-	k.mu.Lock()
-	if hadOne && !same {
-		k.drop(was)
+	var was, is *V
+	var key K
+	if object, had := before.(*made[K, V]); had {
+		key, was = object.key, &object.value
 	}
-	if hasOne {
-		k.put(is)
+	if object, has := after.(*made[K, V]); has {
+		key, is = object.key, &object.value
+	}
+	k.mu.Lock()
+	switch {
+	case is != nil && k.values == nil:
+		k.values = map[K]*V{key: is}
+	case is != nil:
+		k.values[key] = is
+	default:
+		delete(k.values, key)
 	}
 	k.mu.Unlock()
-	switch {
-	case same:
-		changed(is.key, &was.value, &is.value)
-		return
-	case hadOne:
-		changed(was.key, &was.value, nil)
-	}
-	if hasOne {
-		changed(is.key, nil, &is.value)
-	}
-}
-
-func (k *kind[O, K, V]) drop(object *made[K, V]) {
-	of := k.values[object.key]
-	at := slices.Index(of.names, client.ObjectKeyFromObject(object))
-	switch {
-	case at < 0:
-	case len(of.names) == 1:
-		delete(k.values, object.key)
-	default:
-		k.values[object.key] = named[V]{slices.Delete(slices.Clone(of.names), at, at+1), slices.Delete(slices.Clone(of.values), at, at+1)}
-	}
-}
-
-func (k *kind[O, K, V]) put(object *made[K, V]) {
-	var none K
-	if object.key == none {
-		return
-	}
-	if k.values == nil {
-		k.values = map[K]named[V]{}
-	}
-	of := k.values[object.key]
-	of = named[V]{slices.Clone(of.names), slices.Clone(of.values)}
-	if at := slices.Index(of.names, client.ObjectKeyFromObject(object)); at >= 0 {
-		of.values[at] = object.value
-	} else {
-		of.names, of.values = append(of.names, client.ObjectKeyFromObject(object)), append(of.values, object.value)
-	}
-	k.values[object.key] = of
+	changed(key, was, is)
 }

@@ -20,12 +20,12 @@ var _ = Describe("What the config server knows of objects", func() {
 	var told []string
 	BeforeEach(func() {
 		told = nil
-		k = &secrets{of: func(s *corev1.Secret) (string, string) { return s.Labels["key"], s.Labels["value"] }}
+		k = &secrets{of: func(s *corev1.Secret) (string, string) { return s.Name, s.Labels["value"] }}
 	})
-	secret := func(name, key, value string) any {
+	secret := func(name, value string) any {
 		GinkgoHelper()
 		stored, err := k.transform(&corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, ResourceVersion: "1", Labels: map[string]string{"key": key, "value": value}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, ResourceVersion: "1", Labels: map[string]string{"value": value}},
 			Data:       map[string][]byte{"large": nil},
 		})
 		Expect(err).NotTo(HaveOccurred())
@@ -45,43 +45,33 @@ var _ = Describe("What the config server knows of objects", func() {
 		})
 	}
 
-	It("is found by its key, whoever else has the same", func() {
-		one, other := secret("one", "k", "1"), secret("other", "k", "2")
+	It("is found by its key", func() {
+		one, other := secret("one", "1"), secret("other", "2")
 		change(nil, one)
 		change(nil, other)
-		Expect(k.get("k")).To(Equal([]string{"1", "2"}))
-		anew := secret("one", "k", "3")
+		Expect(k.get("one")).To(HaveValue(Equal("1")))
+		anew := secret("one", "3")
 		change(one, anew)
-		Expect(k.get("k")).To(Equal([]string{"3", "2"}))
+		Expect(k.get("one")).To(HaveValue(Equal("3")))
+		Expect(k.get("other")).To(HaveValue(Equal("2")))
 		change(anew, nil)
-		Expect(k.get("k")).To(Equal([]string{"2"}))
+		Expect(k.get("one")).To(BeNil())
 		change(toolscache.DeletedFinalStateUnknown{Obj: other}, nil)
-		Expect(k.get("k")).To(BeEmpty())
+		Expect(k.get("other")).To(BeNil())
 		Expect(k.values).To(BeEmpty())
-		Expect(told).To(Equal([]string{"k: none 1", "k: none 2", "k: 1 3", "k: 3 none", "k: 2 none"}))
-	})
-
-	It("is found by its new key when that has changed, and not by none", func() {
-		before, after := secret("one", "", "1"), secret("one", "k", "2")
-		change(nil, before)
-		Expect(k.get("")).To(BeEmpty())
-		change(before, after)
-		Expect(k.get("k")).To(Equal([]string{"2"}))
-		change(after, before)
-		Expect(k.get("k")).To(BeEmpty())
-		Expect(told).To(Equal([]string{": none 1", ": 1 none", "k: none 2", "k: 2 none", ": none 1"}))
+		Expect(told).To(Equal([]string{"one: none 1", "other: none 2", "one: 1 3", "one: 3 none", "other: 2 none"}))
 	})
 
 	It("does not change in the hands of who has it", func() {
-		one := secret("one", "k", "1")
+		one := secret("one", "1")
 		change(nil, one)
-		held := k.get("k")
-		change(one, secret("one", "k", "2"))
-		Expect(held).To(Equal([]string{"1"}))
+		held := k.get("one")
+		change(one, secret("one", "2"))
+		Expect(held).To(HaveValue(Equal("1")))
 	})
 
 	It("is what was sent no more, and made of it once", func() {
-		stored := secret("one", "k", "1")
+		stored := secret("one", "1")
 		Expect(stored).NotTo(BeAssignableToTypeOf(&corev1.Secret{}))
 		Expect(k.transform(stored)).To(BeIdenticalTo(stored))
 		Expect(toolscache.MetaNamespaceKeyFunc(stored)).To(Equal("a/one"))

@@ -22,66 +22,37 @@ const (
 	liveBurst = 20
 )
 
-// newLive returns sources that read every object live. Which objects these are is looked up in what the server knows: by name alone none can
-// be found that the server has not heard of.
-func newLive(config *rest.Config, scheme *runtime.Scheme, known *sources, namespace string) (*server.Sources, error) {
+// newLive returns sources that read every object live.
+func newLive(config *rest.Config, scheme *runtime.Scheme, o *options) (*server.Sources, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = liveQPS, liveBurst
 	api, err := client.New(config, client.Options{Scheme: scheme, Mapper: newMapper()})
 	if err != nil {
 		return nil, err
 	}
-	return &server.Sources{
-		Records: liveRecords{known.records, api}, Enrolments: liveEnrolments{known.enrolments, api}, Overlays: liveOverlays{api, namespace},
-	}, nil
+	return &server.Sources{Records: liveRecords{api}, Enrolments: liveEnrolments{api}, Overlays: liveOverlays{api, o.namespace}}, nil
 }
 
-type liveRecords struct {
-	known *records
-	api   client.Reader
+type liveRecords struct{ api client.Reader }
+
+func (l liveRecords) Get(ctx context.Context, name types.NamespacedName) (*server.Record, error) {
+	var config bootstrapv1.PoolbootConfig
+	if err := l.api.Get(ctx, name, &config); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	record := recordOf(&config)
+	return &record, nil
 }
 
-func (l liveRecords) ByPointerID(ctx context.Context, id string) ([]server.Record, error) {
-	known, err := l.known.ByPointerID(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	found := make([]server.Record, 0, len(known))
-	for i := range known {
-		var config bootstrapv1.PoolbootConfig
-		switch err := l.api.Get(ctx, known[i].NamespacedName, &config); {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return nil, err
-		case config.Annotations[bootstrapv1.PointerIDAnnotation] == id:
-			found = append(found, recordOf(&config))
-		}
-	}
-	return found, nil
-}
+type liveEnrolments struct{ api client.Reader }
 
-type liveEnrolments struct {
-	known *enrolments
-	api   client.Reader
-}
-
-func (l liveEnrolments) ByTokenSHA256(ctx context.Context, sum string) ([]server.Enrolment, error) {
-	known, err := l.known.ByTokenSHA256(ctx, sum)
-	if err != nil {
-		return nil, err
+func (l liveEnrolments) Get(ctx context.Context, name types.NamespacedName) (*server.Enrolment, error) {
+	var enrolment poolv1.Enrolment
+	if err := l.api.Get(ctx, name, &enrolment); err != nil {
+		return nil, client.IgnoreNotFound(err)
 	}
-	found := make([]server.Enrolment, 0, len(known))
-	for i := range known {
-		var enrolment poolv1.Enrolment
-		switch err := l.api.Get(ctx, known[i].NamespacedName, &enrolment); {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return nil, err
-		case enrolment.Spec.TokenSHA256 == sum:
-			found = append(found, enrolmentOf(&enrolment))
-		}
-	}
-	return found, nil
+	found := enrolmentOf(&enrolment)
+	return &found, nil
 }
 
 type liveOverlays struct {

@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +24,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
@@ -140,17 +140,14 @@ type machine struct {
 func newMachine(ctx context.Context, name string) *machine {
 	GinkgoHelper()
 	m := &machine{token: "token-of-" + name}
-	sum := sha256.Sum256([]byte(m.token))
 	m.config = &bootstrapv1.PoolbootConfig{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceDefault, Name: name,
-			Annotations: map[string]string{
-				bootstrapv1.PointerIDAnnotation: name, bootstrapv1.TokenHashAnnotation: hex.EncodeToString(sum[:]),
-			},
+			Namespace: metav1.NamespaceDefault, Name: name, Annotations: map[string]string{bootstrapv1.PointerIDAnnotation: name},
 		},
 		Spec: bootstrapv1.PoolbootConfigSpec{Join: bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}}},
 	}
 	Expect(admin.Create(ctx, m.config)).To(Succeed())
+	m.rotate(ctx, m.token)
 	spec := poolv1.MachineConfigSpec{
 		Config:          &runtime.RawExtension{Raw: []byte(`{"storage":{"files":[{"path":"/etc/of-` + name + `"}]},"ignition":{"version":"3.5.0"}}`)},
 		KernelArguments: []string{"nosmt"},
@@ -167,20 +164,21 @@ func newMachine(ctx context.Context, name string) *machine {
 	return m
 }
 
-// rotate gives the machine another token, as the manager does.
+// rotate puts a token of the machine on record, as the manager does.
 func (m *machine) rotate(ctx context.Context, token string) {
 	GinkgoHelper()
 	before := m.config.DeepCopy()
 	m.token = token
-	sum := sha256.Sum256([]byte(token))
-	m.config.Annotations[bootstrapv1.TokenHashAnnotation] = hex.EncodeToString(sum[:])
+	maps.Copy(m.config.Annotations, hostaccess.Config(client.ObjectKeyFromObject(m.config), m.config.UID).Annotations(token))
 	Expect(admin.Patch(ctx, m.config, client.MergeFrom(before))).To(Succeed())
 }
 
-func (m *machine) path() string { return "/config/infra/" + m.config.Name }
+func (m *machine) path() string {
+	return "/config/infra/" + m.config.Namespace + "/" + m.config.Name + "/" + m.config.Name
+}
 
 func (m *machine) renderedPath() string {
-	return "/rendered/" + m.config.Namespace + "/" + m.rendered + "?pointer=" + m.config.Name
+	return "/rendered/" + m.config.Namespace + "/" + m.rendered + "?config=" + m.config.Name + "&pointer=" + m.config.Name
 }
 
 // prepare makes the machine's overlay, as the manager does when its host has asked.

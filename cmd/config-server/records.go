@@ -18,22 +18,22 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// records finds PoolbootConfigs by the id in their pointer.
+// records finds PoolbootConfigs by their name.
 type records struct {
-	kind[*bootstrapv1.PoolbootConfig, string, server.Record]
+	kind[*bootstrapv1.PoolbootConfig, types.NamespacedName, server.Record]
 }
 
 func newRecords() *records {
-	return &records{kind[*bootstrapv1.PoolbootConfig, string, server.Record]{
+	return &records{kind[*bootstrapv1.PoolbootConfig, types.NamespacedName, server.Record]{
 		object: &bootstrapv1.PoolbootConfig{},
-		of: func(config *bootstrapv1.PoolbootConfig) (string, server.Record) {
-			return config.Annotations[bootstrapv1.PointerIDAnnotation], recordOf(config)
+		of: func(config *bootstrapv1.PoolbootConfig) (types.NamespacedName, server.Record) {
+			return client.ObjectKeyFromObject(config), recordOf(config)
 		},
 	}}
 }
 
-func (r *records) ByPointerID(_ context.Context, id string) ([]server.Record, error) {
-	return r.get(id), nil
+func (r *records) Get(_ context.Context, name types.NamespacedName) (*server.Record, error) {
+	return r.get(name), nil
 }
 
 func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
@@ -47,7 +47,9 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 	return server.Record{
 		NamespacedName: client.ObjectKeyFromObject(config),
 		UID:            config.UID,
+		PointerID:      config.Annotations[bootstrapv1.PointerIDAnnotation],
 		TokenSHA256:    config.Annotations[bootstrapv1.TokenHashAnnotation],
+		TokenUID:       types.UID(config.Annotations[bootstrapv1.TokenUIDAnnotation]),
 		Rotating:       metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.RotateTokenAnnotation),
 		RequestedTime:  timeOf(boot.RequestedTime),
 		PreparedTime:   timeOf(boot.PreparedTime),

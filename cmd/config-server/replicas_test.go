@@ -175,7 +175,7 @@ var _ = Describe("Replicas of the config server", func() {
 
 		By("not knowing that another replica has told the host to fetch another configuration")
 		stands.change(ctx, bootstrapv1.OverlayConfigurationAnnotation, waits.rendered)
-		newer := "/rendered/" + stands.config.Namespace + "/" + waits.rendered + "?pointer=" + stands.config.Name
+		newer := "/rendered/" + stands.config.Namespace + "/" + waits.rendered + "?config=" + stands.config.Name + "&pointer=" + stands.config.Name
 		var hosts sync.WaitGroup
 		for _, host := range [][2]string{{waits.path(), waits.token}, {newer, stands.token}, {stands.path(), "guessed"}} {
 			hosts.Go(func() {

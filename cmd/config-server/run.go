@@ -79,7 +79,7 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	live, err := newLive(config, scheme, known, o.namespace)
+	live, err := newLive(config, scheme, o)
 	if err != nil {
 		return nil, err
 	}

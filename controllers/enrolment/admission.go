@@ -87,6 +87,7 @@ func (s *scope) configFor(f facts) *bootstrapv1.PoolbootConfig {
 		bootstrapv1.EnrolledFromAnnotation: f.request.Address,
 		bootstrapv1.PointerIDAnnotation:    f.pointerID,
 		bootstrapv1.TokenHashAnnotation:    f.spec.TokenSHA256,
+		bootstrapv1.TokenUIDAnnotation:     f.spec.SecretUID,
 	})
 	return config
 }

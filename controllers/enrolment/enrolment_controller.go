@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -22,8 +24,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
 )
 
@@ -91,6 +95,9 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if err := r.publish(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.rebind(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
 	s.closed = s.obstacle()
@@ -166,10 +173,45 @@ func (r *Reconciler) publish(ctx context.Context, s *scope) error {
 	}
 	if s.wrong != nil { // dead, and still known by what it was
 		spec = *s.enrolment.Spec.DeepCopy()
-		spec.TokenSHA256 = ""
+		spec.TokenSHA256, spec.SecretUID = "", ""
 	}
 	spec.Admitted = s.enrolment.Spec.Admitted
 	return r.writeSpec(ctx, s, spec)
+}
+
+// rebind binds the records of admitted hosts to the Secret as it is now, if it holds the token that they came with: clusterctl move
+// and backups make it anew, with another UID. Until that is done the config server tells these hosts to ask again.
+func (r *Reconciler) rebind(ctx context.Context, s *scope) error {
+	if s.wrong != nil {
+		return nil
+	}
+	configs := &bootstrapv1.PoolbootConfigList{}
+	if err := r.Client.List(ctx, configs, client.InNamespace(s.secret.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	owner := hostaccess.Enrolment(client.ObjectKeyFromObject(s.secret), s.secret.UID)
+	for i := range configs.Items {
+		config := &configs.Items[i]
+		if !isBoundElsewhere(config, s.secret.Name, s.secret.UID) {
+			continue
+		}
+		bound := config.DeepCopy()
+		maps.Copy(bound.Annotations, owner.Rebind(hostaccess.Read(config.Annotations), string(s.secret.Data[poolv1.EnrolmentTokenKey])))
+		if maps.Equal(bound.Annotations, config.Annotations) {
+			continue // it came with another token
+		}
+		if err := r.Client.Patch(ctx, bound, client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isBoundElsewhere says whether a config is that of a host which an enrolment admitted, and its token is bound to another Secret
+// than the one of that UID.
+func isBoundElsewhere(config *bootstrapv1.PoolbootConfig, enrolment string, secret types.UID) bool {
+	recorded := hostaccess.Read(config.Annotations)
+	return config.Annotations[bootstrapv1.EnrolmentAnnotation] == enrolment && recorded.Hash != "" && recorded.UID != secret
 }
 
 // labels are those that what belongs to the token has from its Secret.

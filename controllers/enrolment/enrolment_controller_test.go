@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 )
 
 const token = "v1Wq0J2m8T5s7Yd3Kc9RbNfXzLhPgQaE"
@@ -134,7 +136,7 @@ func (w *world) ask(ctx context.Context, names ...string) {
 	}
 	for i, name := range names {
 		e.Status.Requests[name] = poolv1.EnrolmentRequest{
-			Time: metav1.MicroTime{Time: time.Now().Add(time.Duration(i) * time.Millisecond).Truncate(time.Microsecond)}, Address: "192.0.2.7", TokenSHA256: enrol.Hash(token),
+			Time: metav1.MicroTime{Time: time.Now().Add(time.Duration(i) * time.Millisecond).Truncate(time.Microsecond)}, Address: "192.0.2.7", TokenSHA256: e.Spec.TokenSHA256,
 		}
 	}
 	Expect(w.Status().Patch(ctx, e, client.MergeFrom(before))).To(Succeed())
@@ -178,9 +180,9 @@ func (s stale) Get(ctx context.Context, key client.ObjectKey, o client.Object, o
 var _ = Describe("An enrolment", func() {
 	It("tells what its Secret allows, where to ask, and not the token", func(ctx SpecContext) {
 		e := newWorld(2).settle(ctx)
-		Expect(e.Spec.TokenSHA256).To(Equal(enrol.Hash(token)))
+		Expect(e.Spec.TokenSHA256).To(Equal(hostaccess.Enrolment(key, "secret-uid").Hash(token)))
 		Expect(e.Spec.Role).To(Equal("infra"))
-		Expect(e.Status.URL).To(Equal("https://poolboot.example.com/config/infra"))
+		Expect(e.Status.URL).To(Equal("https://poolboot.example.com/config/infra/site/edge"))
 		Expect(e.Status.CertificateAuthority).To(Equal("CA"))
 		Expect(e.Status.Used).To(HaveValue(BeZero()))
 		Expect(e.Status.Conditions).To(ConsistOf(HaveField("Reason", poolv1.EnrolmentAdmitsReason)))
@@ -203,7 +205,8 @@ var _ = Describe("An enrolment", func() {
 		Expect(config.Finalizers).To(ConsistOf(bootstrapv1.Finalizer))
 		Expect(config.Annotations).To(Equal(map[string]string{
 			bootstrapv1.EnrolmentAnnotation: "edge", bootstrapv1.EnrolledFromAnnotation: "192.0.2.7",
-			bootstrapv1.TokenHashAnnotation: enrol.Hash(token), bootstrapv1.PointerIDAnnotation: enrol.PointerID("site", "edge", "edge-7"),
+			bootstrapv1.TokenHashAnnotation: w.enrolment(ctx).Spec.TokenSHA256, bootstrapv1.TokenUIDAnnotation: "secret-uid",
+			bootstrapv1.PointerIDAnnotation: enrol.PointerID("site", "edge", "edge-7"),
 		}))
 		Expect(w.told()).To(HaveEach(And(ContainSubstring("edge-7, which asks from 192.0.2.7"), ContainSubstring("1 of 2 uses"), Not(ContainSubstring(token)))))
 	})
@@ -278,6 +281,67 @@ var _ = Describe("An enrolment", func() {
 			Expect(w.Delete(ctx, config)).To(Succeed())
 		}
 		Expect(w.enrolment(ctx).Spec.Admitted).To(ConsistOf("edge-7"))
+	})
+
+	// move makes the Secret and the Enrolment anew, as clusterctl move does: with other UIDs, and without a status.
+	move := func(ctx context.Context, w *world, token string) {
+		GinkgoHelper()
+		secret, e := &corev1.Secret{}, w.enrolment(ctx)
+		Expect(w.Get(ctx, key, secret)).To(Succeed())
+		Expect(w.Delete(ctx, secret.DeepCopy())).To(Succeed())
+		Expect(w.Delete(ctx, e.DeepCopy())).To(Succeed())
+		secret.ResourceVersion, secret.UID, secret.Data["token"] = "", "moved-secret", []byte(token)
+		e.ResourceVersion, e.UID, e.OwnerReferences[0].UID, e.Status = "", "moved", secret.UID, poolv1.EnrolmentStatus{}
+		Expect(w.Create(ctx, secret)).To(Succeed())
+		Expect(w.Create(ctx, e)).To(Succeed())
+	}
+	annotations := func(ctx context.Context, w *world, name string) map[string]string {
+		GinkgoHelper()
+		config := &bootstrapv1.PoolbootConfig{}
+		Expect(w.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: name}, config)).To(Succeed())
+		return config.Annotations
+	}
+
+	It("binds its token, and the records of the hosts that it admitted, to the Secret that clusterctl move has made, whichever write fails", func(ctx SpecContext) {
+		for failing := 1; ; failing++ {
+			w := newWorld(3)
+			w.settle(ctx)
+			w.ask(ctx, "edge-1", "edge-2", "edge-3")
+			w.settle(ctx)
+			joined := &bootstrapv1.PoolbootConfig{}
+			Expect(w.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: "edge-3"}, joined)).To(Succeed())
+			joined.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+			Expect(w.Update(ctx, joined)).To(Succeed())
+			move(ctx, w, token)
+			w.writes, w.failing = 0, failing
+			e := w.settle(ctx)
+			Expect(e.Spec.SecretUID).To(Equal("moved-secret"))
+			Expect(e.Spec.TokenSHA256).To(Equal(hostaccess.Enrolment(key, "moved-secret").Hash(token)))
+			for _, name := range []string{"edge-1", "edge-2"} {
+				Expect(annotations(ctx, w, name)).To(And(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, e.Spec.TokenSHA256),
+					HaveKeyWithValue(bootstrapv1.TokenUIDAnnotation, "moved-secret")))
+			}
+			Expect(annotations(ctx, w, "edge-3")).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenRevoked))
+			if w.writes < failing {
+				Expect(failing).To(BeNumerically(">", 3))
+				break
+			}
+		}
+	})
+
+	It("binds no record anew whose host came with another token, or that somebody has copied", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.settle(ctx)
+		w.ask(ctx, "edge-1")
+		w.settle(ctx)
+		copied := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "copy", Annotations: maps.Clone(annotations(ctx, w, "edge-1"))}}
+		copied.Annotations[bootstrapv1.EnrolmentAnnotation] = "edge-copy"
+		Expect(w.Create(ctx, copied)).To(Succeed())
+		before, beforeCopy := annotations(ctx, w, "edge-1"), annotations(ctx, w, "copy")
+		move(ctx, w, "another-"+token)
+		w.settle(ctx)
+		Expect(annotations(ctx, w, "edge-1")).To(Equal(before))
+		Expect(annotations(ctx, w, "copy")).To(Equal(beforeCopy))
 	})
 
 	It("is dead with its Secret, and remembers whom it admitted", func(ctx SpecContext) {

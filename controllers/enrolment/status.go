@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 )
 
 // refusalLife is how long a refusal stays on record after the host last asked.
@@ -44,7 +45,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 	status.Used = new(int32(len(spec.Admitted)))
 	status.URL, status.CertificateAuthority = "", string(ca)
 	if spec.Role != "" {
-		status.URL = r.ServerURL + "/config/" + spec.Role
+		status.URL = hostaccess.EnrolmentURL(r.ServerURL, spec.Role, client.ObjectKeyFromObject(s.enrolment))
 	}
 	meta.SetStatusCondition(&status.Conditions, s.ready())
 	if !equality.Semantic.DeepEqual(s.enrolment.Status, *status) {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -41,8 +43,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
-	onlyGone := predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
+	comesOrGoes := predicate.Funcs{
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
@@ -51,7 +52,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		For(&poolv1.Enrolment{}).
 		Watches(&corev1.Secret{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(isToken)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(tokensOf(mgr.GetCache(), isToken)), builder.WithPredicates(onlyNew)).
-		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(ofConfig), builder.WithPredicates(onlyGone)).
+		Watches(&bootstrapv1.PoolbootConfig{}, ofConfig(mgr.GetClient()), builder.WithPredicates(comesOrGoes)).
 		WithOptions(options)
 	every := func(client.Object) bool { return true } // of a namespace they are few
 	return hostpool.Watches(ctx, b, r.Client, &poolv1.EnrolmentList{}, every).Complete(r)
@@ -74,11 +75,24 @@ func tokensOf(cached client.Reader, isToken predicate.Predicate) handler.MapFunc
 	}
 }
 
-// ofConfig sends the enrolment of a host whose record has gone: one that asks for its name may be waiting.
-func ofConfig(_ context.Context, config client.Object) []ctrl.Request {
-	name := config.GetAnnotations()[bootstrapv1.EnrolmentAnnotation]
-	if name == "" {
-		return nil
+// ofConfig sends the enrolment of a host whose record has gone: one that asks for its name may be waiting. And of one whose record
+// has come, when it is bound to another Secret than the enrolment is: it was moved or restored.
+func ofConfig(cached client.Reader) handler.Funcs {
+	of := func(config client.Object) client.ObjectKey {
+		return client.ObjectKey{Namespace: config.GetNamespace(), Name: config.GetAnnotations()[bootstrapv1.EnrolmentAnnotation]}
 	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: config.GetNamespace(), Name: name}}}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			enrolment, key := &poolv1.Enrolment{}, of(e.Object)
+			if config, is := e.Object.(*bootstrapv1.PoolbootConfig); is && key.Name != "" && cached.Get(ctx, key, enrolment) == nil &&
+				isBoundElsewhere(config, key.Name, types.UID(enrolment.Spec.SecretUID)) {
+				queue.Add(ctrl.Request{NamespacedName: key})
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			if key := of(e.Object); key.Name != "" {
+				queue.Add(ctrl.Request{NamespacedName: key})
+			}
+		},
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 )
@@ -180,20 +181,21 @@ func (r *Reconciler) pointer(_ context.Context, s *scope) ([]byte, map[string]st
 	if s.machine != nil {
 		id = s.machine.UID
 	}
-	pointer, err := r.newPointer(s.config.Status.Pool, string(id))
+	made, err := r.newPointer(s, s.config.Status.Pool, string(id))
 	if err != nil {
 		return nil, nil, err
 	}
-	value, err := pointer.Marshal()
+	value, err := made.Marshal()
 	return value, nil, err
 }
 
-func (r *Reconciler) newPointer(role, id string) (ignition.Pointer, error) {
+func (r *Reconciler) newPointer(s *scope, role, id string) (ignition.Pointer, error) {
 	ca, err := r.ServerCA()
 	if err != nil {
 		return ignition.Pointer{}, fmt.Errorf("CA of the config server: %w", err)
 	}
-	return ignition.Pointer{URL: pointerURL(r.ServerURL, role, id), Token: newToken(), CA: ca}, nil
+	address := hostaccess.Address{Role: role, NamespacedName: client.ObjectKeyFromObject(s.config), PointerID: id}
+	return ignition.Pointer{URL: address.URL(r.ServerURL), Token: hostaccess.NewToken(), CA: ca}, nil
 }
 
 // adopt puts what the data Secret holds on record.
@@ -242,32 +244,6 @@ func recordDataSecret(config *bootstrapv1.PoolbootConfig, name string) {
 		Reason:  bootstrapv1.DataSecretCreatedReason,
 		Message: fmt.Sprintf("Secret %s was made with the bootstrap data", name),
 	})
-}
-
-// readPointer returns the annotations by which the config server knows the host, read back from the pointer. Those that
-// stand are left out: a revoked token stays revoked.
-func readPointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (map[string]string, error) {
-	pointer, err := ignition.ParsePointer(secret.Data[valueKey])
-	if err != nil {
-		return nil, err
-	}
-	id, err := pointerID(pointer.URL)
-	if err != nil {
-		return nil, err
-	}
-	if recorded := recordedHash(config); recorded != "" && recorded != tokenHash(pointer.Token) && !joined(config) && !wantsRotation(config) {
-		return nil, errors.New("its token is not the one on record, and the host would be refused")
-	}
-	marks := map[string]string{}
-	for annotation, value := range map[string]string{
-		bootstrapv1.PointerIDAnnotation: id,
-		bootstrapv1.TokenHashAnnotation: tokenHash(pointer.Token),
-	} {
-		if config.Annotations[annotation] == "" {
-			marks[annotation] = value
-		}
-	}
-	return marks, nil
 }
 
 // lostDataSecret is about a data Secret that was made and does not exist. A host may hold what was in it, and another one would have

@@ -3,6 +3,7 @@ package poolbootconfig
 import (
 	"context"
 	"encoding/base64"
+	"maps"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,8 +13,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
@@ -63,13 +66,13 @@ var _ = Describe("The data Secret", func() {
 		Expect(secret.Data).To(HaveKeyWithValue(formatKey, []byte("ignition")))
 
 		pointer := pointerIn(secret)
-		Expect(pointer.URL).To(Equal(serverURL + "/config/infra/machine-uid"))
+		Expect(pointer.URL).To(Equal(pointerURL))
 		bits, err := base64.RawURLEncoding.DecodeString(pointer.Token)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(bits).To(HaveLen(32))
 
 		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.PointerIDAnnotation, "machine-uid"))
-		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, tokenHash(pointer.Token)))
+		Expect(config.Annotations).To(haveToken(config, pointer.Token))
 		Expect(config.Status.DataSecretName).To(Equal(config.Name))
 		Expect(config.Status.Initialization.DataSecretCreated).To(HaveValue(BeTrue()))
 		Expect(config.Status.Pool).To(Equal("infra"))
@@ -123,7 +126,7 @@ var _ = Describe("The data Secret", func() {
 				s.failing, s.late = failing, late
 				config := s.settle(ctx)
 				token := pointerIn(s.secret(ctx)).Token
-				Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, tokenHash(token)), "write %d", failing)
+				Expect(config.Annotations).To(haveToken(config, token), "write %d", failing)
 				Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue(), "write %d", failing)
 				Expect(config.Status.DataSecretName).To(Equal(config.Name))
 				if s.writes < failing {
@@ -134,30 +137,123 @@ var _ = Describe("The data Secret", func() {
 		}
 	})
 
-	It("keeps its token when the status is lost and the Machine has another UID, as after clusterctl move", func() {
-		s := usual()
-		token := pointerIn(s.secretAfter(ctx)).Token
-		config := s.settle(ctx)
-
+	// moved is the site to which clusterctl move has brought the config as it is on another, with its Secret: with other UIDs, and
+	// without a status.
+	moved := func(s *site, change ...func(*bootstrapv1.PoolbootConfig, *corev1.Secret)) *site {
+		GinkgoHelper()
+		config := &bootstrapv1.PoolbootConfig{}
+		Expect(s.Get(ctx, key, config)).To(Succeed())
 		machine := newMachine(role("infra"))
 		machine.UID = "new-machine-uid"
 		machine.Spec.Bootstrap.DataSecretName = ptr.To(machineName)
 		fresh := newConfig(func(c *bootstrapv1.PoolbootConfig) {
-			c.Annotations = config.Annotations
+			c.Annotations = maps.Clone(config.Annotations)
 			c.UID = "new-config-uid"
 		})
 		secret := s.secret(ctx)
 		secret.ResourceVersion = ""
 		secret.OwnerReferences[0].UID = fresh.UID
+		for _, c := range change {
+			c(fresh, secret)
+		}
 		cluster := newCluster()
 		cluster.Status = clusterv1.ClusterStatus{} // is lost too, and takes its time to come back
-		moved := newSite(cluster, machine, fresh, secret, newPool("worker"), newPool("infra"))
-		config = moved.settle(ctx)
-		Expect(pointerIn(moved.secret(ctx)).Token).To(Equal(token))
-		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.PointerIDAnnotation, "machine-uid"))
-		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, tokenHash(token)))
-		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
+		return newSite(cluster, machine, fresh, secret, newPool("worker"), newPool("infra"))
+	}
+
+	It("keeps its token when the status is lost and the objects have other UIDs, as after clusterctl move, whichever write fails", func() {
+		for failing := 1; ; failing++ {
+			s := usual()
+			token := pointerIn(s.secretAfter(ctx)).Token
+			m := moved(s)
+			m.failing = failing
+			config := m.settle(ctx)
+			Expect(pointerIn(m.secret(ctx)).Token).To(Equal(token))
+			Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.PointerIDAnnotation, "machine-uid"))
+			Expect(config.Annotations).To(haveToken(config, token), "bound to the config as it is now")
+			Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
+			if m.writes < failing {
+				Expect(failing).To(BeNumerically(">", 2))
+				break
+			}
+		}
 	})
+
+	It("keeps its token when it was moved although the status was not lost", func() {
+		s := usual()
+		token := pointerIn(s.secretAfter(ctx)).Token
+		status := s.settle(ctx).Status
+		m := moved(s, func(c *bootstrapv1.PoolbootConfig, _ *corev1.Secret) { c.Status = status })
+		config := m.settle(ctx)
+		Expect(config.Annotations).To(haveToken(config, token))
+	})
+
+	It("stays expired when it was moved", func() {
+		s := usual()
+		token := pointerIn(s.secretAfter(ctx)).Token
+		m := moved(s, func(c *bootstrapv1.PoolbootConfig, _ *corev1.Secret) {
+			c.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenExpiredPrefix + c.Annotations[bootstrapv1.TokenHashAnnotation]
+		})
+		config := m.settle(ctx)
+		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenExpiredPrefix+ownerOf(config).Hash(token)))
+	})
+
+	It("is rotated when that was under way when it was moved", func() {
+		for _, before := range []bool{true, false} {
+			s := usual()
+			old := pointerIn(s.secretAfter(ctx)).Token
+			m := moved(s, func(c *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
+				c.Annotations[bootstrapv1.RotateTokenAnnotation] = ""
+				if before {
+					return
+				}
+				value, err := ignition.Pointer{URL: pointerURL, Token: hostaccess.NewToken()}.Marshal()
+				Expect(err).NotTo(HaveOccurred())
+				secret.Data[valueKey] = value
+			})
+			config := m.settle(ctx)
+			token := pointerIn(m.secret(ctx)).Token
+			Expect(token).NotTo(Equal(old))
+			Expect(config.Annotations).To(haveToken(config, token))
+			Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.RotateTokenAnnotation))
+		}
+	})
+
+	DescribeTable("does not bind anew what somebody has copied", func(reason, why string, change func(*bootstrapv1.PoolbootConfig, *corev1.Secret)) {
+		s := usual()
+		s.settle(ctx)
+		m := moved(s, change)
+		before := newConfig()
+		Expect(m.Get(ctx, key, before)).To(Succeed())
+		config := m.settle(ctx)
+		Expect(config.Annotations).To(Equal(before.Annotations))
+		Expect(conditions.Get(config, bootstrapv1.DataSecretAvailableCondition)).To(And(HaveField("Status", metav1.ConditionFalse),
+			HaveField("Reason", reason), HaveField("Message", ContainSubstring(why))))
+	},
+		Entry("annotations without the token", bootstrapv1.DataSecretFailedReason, "not the one on record", func(c *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
+			value, err := ignition.Pointer{URL: pointerURL, Token: hostaccess.NewToken()}.Marshal()
+			Expect(err).NotTo(HaveOccurred())
+			secret.Data[valueKey] = value
+		}),
+		Entry("annotations with another UID", bootstrapv1.DataSecretFailedReason, "not the one on record", func(c *bootstrapv1.PoolbootConfig, _ *corev1.Secret) {
+			c.Annotations[bootstrapv1.TokenUIDAnnotation] = "another"
+		}),
+		Entry("another config's annotations and Secret", bootstrapv1.DataSecretFailedReason, "that of PoolbootConfig elsewhere/infra-x7k", func(c *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
+			token := pointerIn(secret).Token
+			of := hostaccess.Address{Role: "infra", NamespacedName: client.ObjectKey{Namespace: "elsewhere", Name: machineName}, PointerID: "machine-uid"}
+			maps.Copy(c.Annotations, hostaccess.Config(of.NamespacedName, "its-uid").Annotations(token))
+			value, err := ignition.Pointer{URL: of.URL(serverURL), Token: token}.Marshal()
+			Expect(err).NotTo(HaveOccurred())
+			secret.Data[valueKey] = value
+		}),
+		Entry("another config's annotations and token", bootstrapv1.DataSecretFailedReason, "not the one on record", func(c *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
+			of := client.ObjectKey{Namespace: "elsewhere", Name: machineName}
+			maps.Copy(c.Annotations, hostaccess.Config(of, "its-uid").Annotations(pointerIn(secret).Token))
+		}),
+		Entry("a Secret that belongs to another", bootstrapv1.DataSecretNotOwnedReason, "not controlled", func(_ *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
+			secret.OwnerReferences[0].Name, secret.OwnerReferences[0].UID = "another", "another-uid"
+		}),
+	)
 
 	It("leaves a revoked token revoked", func() {
 		s := usual()
@@ -224,7 +320,7 @@ var _ = Describe("The data Secret", func() {
 			s := usual()
 			secret := s.secretAfter(ctx)
 			lose(s)
-			value, err := ignition.Pointer{URL: serverURL + "/config/infra/machine-uid", Token: newToken()}.Marshal()
+			value, err := ignition.Pointer{URL: pointerURL, Token: hostaccess.NewToken()}.Marshal()
 			Expect(err).NotTo(HaveOccurred())
 			secret.ResourceVersion, secret.Data[valueKey] = "", value
 			Expect(s.Create(ctx, secret)).To(Succeed())

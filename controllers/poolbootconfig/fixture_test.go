@@ -25,6 +25,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 )
 
 const (
@@ -32,6 +33,8 @@ const (
 	clusterName = "c1"
 	machineName = "infra-x7k"
 	serverURL   = "https://poolboot.example.com:9444"
+	// pointerURL is where the host of newMachine asks.
+	pointerURL = serverURL + "/config/infra/" + namespace + "/" + machineName + "/machine-uid"
 )
 
 var key = client.ObjectKey{Namespace: namespace, Name: machineName}
@@ -239,6 +242,12 @@ func deleted(since time.Duration) func(*bootstrapv1.PoolbootConfig) {
 		config.Finalizers = []string{bootstrapv1.Finalizer}
 		config.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-since)}
 	}
+}
+
+// haveToken matches the annotations of a config whose token is on record, bound to it.
+func haveToken(config *bootstrapv1.PoolbootConfig, token string) OmegaMatcher {
+	return And(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, hostaccess.Config(key, config.UID).Hash(token)),
+		HaveKeyWithValue(bootstrapv1.TokenUIDAnnotation, string(config.UID)))
 }
 
 func newPool(role string) *poolv1.MachineConfigPool {

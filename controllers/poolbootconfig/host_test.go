@@ -31,7 +31,7 @@ var _ = Describe("A host without a Machine", func() {
 		s := newSite(newCluster(), newConfig(withoutMachine), newPool("worker"), newPool("infra"))
 		config := s.settle(ctx)
 		Expect(config.Status.Pool).To(Equal("infra"))
-		Expect(pointerIn(s.secret(ctx)).URL).To(Equal(serverURL + "/config/infra/config-uid"))
+		Expect(pointerIn(s.secret(ctx)).URL).To(Equal(serverURL + "/config/infra/" + namespace + "/" + machineName + "/config-uid"))
 		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
 	})
 

@@ -38,25 +38,23 @@ func (r *Reconciler) rotateToken(ctx context.Context, s *scope) error {
 	case !metav1.IsControlledBy(secret, s.config):
 		return r.refuseRotation(ctx, s, fmt.Sprintf("Secret %s is not controlled by this PoolbootConfig", s.config.Name))
 	}
-	pointer, err := ignition.ParsePointer(secret.Data[valueKey])
+	pointer, address, err := parsePointer(s.config, secret)
 	if err != nil {
 		return r.refuseRotation(ctx, s, fmt.Sprintf("Secret %s does not hold what was put into it (%s)", s.config.Name, err))
 	}
-	if tokenHash(pointer.Token) == recordedHash(s.config) {
-		role := rotatedRole(s.config, pointer.URL)
-		if pointer, err = r.newPointer(role, s.config.Annotations[bootstrapv1.PointerIDAnnotation]); err != nil {
+	if accepts(s.config, pointer.Token) {
+		if pointer, err = r.newPointer(s, rotatedRole(s.config, address.Role), address.PointerID); err != nil {
 			return err
 		}
 		if err := r.replacePointer(ctx, secret, pointer); err != nil {
 			return err
 		}
 	}
-	err = r.mark(ctx, s, map[string]string{
-		bootstrapv1.TokenHashAnnotation:    tokenHash(pointer.Token),
-		bootstrapv1.TokenRotatedAnnotation: time.Now().UTC().Format(time.RFC3339),
-		bootstrapv1.RotateTokenAnnotation:  "",
-	})
-	if err != nil {
+	marks := ownerOf(s.config).Annotations(pointer.Token)
+	marks[bootstrapv1.PointerIDAnnotation] = address.PointerID
+	marks[bootstrapv1.TokenRotatedAnnotation] = time.Now().UTC().Format(time.RFC3339)
+	marks[bootstrapv1.RotateTokenAnnotation] = ""
+	if err := r.mark(ctx, s, marks); err != nil {
 		return err
 	}
 	metrics.TokenEvent(s.config, bootstrapv1.EventTokenRotated)
@@ -72,8 +70,8 @@ func rotatedRole(config *bootstrapv1.PoolbootConfig, before string) string {
 	if config.Status.Pool != "" {
 		return config.Status.Pool
 	}
-	if role := pointerRole(before); role != "" {
-		return role
+	if before != "" {
+		return before
 	}
 	return poolv1.RoleWorker
 }

@@ -2,6 +2,7 @@ package poolbootconfig
 
 import (
 	"context"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
@@ -38,8 +40,8 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		GinkgoHelper()
 		pointer := pointerIn(s.secret(ctx))
 		Expect(pointer.Token).To(And(HaveLen(43), Not(Equal(old))))
-		Expect(pointer.URL).To(Equal(serverURL + "/config/infra/machine-uid"))
-		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, tokenHash(pointer.Token)))
+		Expect(pointer.URL).To(Equal(pointerURL))
+		Expect(config.Annotations).To(haveToken(config, pointer.Token))
 		Expect(config.Annotations).To(HaveKey(bootstrapv1.TokenRotatedAnnotation))
 		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.RotateTokenAnnotation))
 		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
@@ -62,7 +64,7 @@ var _ = Describe("A token that somebody wants rotated", func() {
 	It("is a new one also when it has expired", func(ctx SpecContext) {
 		s, old := newSiteWithToken(ctx)
 		annotate(ctx, s, map[string]string{
-			bootstrapv1.RotateTokenAnnotation: "", bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenExpiredPrefix + tokenHash(old)})
+			bootstrapv1.RotateTokenAnnotation: "", bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenExpiredPrefix + ownerOf(newConfig()).Hash(old)})
 		expectRotated(ctx, s, s.settle(ctx), old)
 	})
 
@@ -93,8 +95,8 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		Expect(conditions.GetReason(config, bootstrapv1.PoolDecidedCondition)).To(Equal(bootstrapv1.PoolConflictReason))
 		pointer := pointerIn(s.secret(ctx))
 		Expect(pointer.Token).NotTo(Equal(old), "an old token is ended also while labels wait for a person")
-		Expect(pointer.URL).To(Equal(serverURL + "/config/infra/machine-uid"))
-		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, tokenHash(pointer.Token)))
+		Expect(pointer.URL).To(Equal(pointerURL))
+		Expect(config.Annotations).To(haveToken(config, pointer.Token))
 
 		relabel(ctx, s, role("infra"))
 		expectRotated(ctx, s, s.settle(ctx), old)
@@ -108,14 +110,14 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		annotate(ctx, s, wanted)
 		pool := s.settle(ctx).Status.Pool
 		Expect(pool).NotTo(BeEmpty())
-		Expect(pointerIn(s.secret(ctx)).URL).To(Equal(serverURL + "/config/" + pool + "/machine-uid"))
+		Expect(pointerIn(s.secret(ctx)).URL).To(Equal(strings.Replace(pointerURL, "/infra/", "/"+pool+"/", 1)))
 	})
 
 	It("is rotated with a role in its URL in place of one that had none", func(ctx SpecContext) {
 		s, _ := newSiteWithToken(ctx)
 		secret := s.secret(ctx)
 		pointer := pointerIn(secret)
-		pointer.URL = serverURL + "/config//machine-uid"
+		pointer.URL = strings.Replace(pointerURL, "/infra/", "//", 1)
 		value, err := pointer.Marshal()
 		Expect(err).NotTo(HaveOccurred())
 		secret.Data[valueKey] = value
@@ -124,7 +126,7 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		relabel(ctx, s, role("infra", "storage"))
 		annotate(ctx, s, wanted)
 		s.settle(ctx)
-		Expect(pointerIn(s.secret(ctx)).URL).To(Equal(serverURL + "/config/worker/machine-uid"))
+		Expect(pointerIn(s.secret(ctx)).URL).To(Equal(strings.Replace(pointerURL, "/infra/", "/worker/", 1)))
 	})
 
 	for _, late := range []bool{false, true} {
@@ -148,12 +150,12 @@ var _ = Describe("A token that somebody wants rotated", func() {
 	It("does not win over another writer of its Secret", func(ctx SpecContext) {
 		s, old := newSiteWithToken(ctx)
 		annotate(ctx, s, wanted)
-		restored := newToken()
+		restored := hostaccess.NewToken()
 		s.crashesAt = func(o client.Object) bool {
 			if _, is := o.(*corev1.Secret); is {
 				s.crashesAt = nil
 				other := s.secret(ctx)
-				value, err := ignition.Pointer{URL: serverURL + "/config/infra/machine-uid", Token: restored}.Marshal()
+				value, err := ignition.Pointer{URL: pointerURL, Token: restored}.Marshal()
 				Expect(err).NotTo(HaveOccurred())
 				other.Data[valueKey] = value
 				Expect(s.Update(ctx, other)).To(Succeed())

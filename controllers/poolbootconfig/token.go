@@ -1,62 +1,68 @@
 package poolbootconfig
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
+	"errors"
 	"fmt"
-	"net/url"
-	"path"
-	"strings"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// newToken returns 256 random bits as the bearer token of one host.
-func newToken() string {
-	var bits [32]byte
-	_, _ = rand.Read(bits[:]) // never fails: crypto/rand ends the process instead
-	return base64.RawURLEncoding.EncodeToString(bits[:])
+// ownerOf is the owner of a config's token.
+func ownerOf(config *bootstrapv1.PoolbootConfig) hostaccess.Owner {
+	return hostaccess.Config(client.ObjectKeyFromObject(config), config.UID)
 }
 
-// tokenHash returns what is kept of a token outside the data Secret.
-func tokenHash(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
+// tokenIsBound says whether what is on record of a config's token is bound to it, and not to an earlier object of the same name.
+func tokenIsBound(config *bootstrapv1.PoolbootConfig) bool {
+	recorded := hostaccess.Read(config.Annotations)
+	return recorded.Revoked || recorded.Hash != "" && recorded.UID == config.UID
 }
 
-// recordedHash is the hash of a config's token, whether that has expired or not; "" while none is on record.
-func recordedHash(config *bootstrapv1.PoolbootConfig) string {
-	return strings.TrimPrefix(config.Annotations[bootstrapv1.TokenHashAnnotation], bootstrapv1.TokenExpiredPrefix)
+// accepts says whether a token is the one on record for a config, expired or not. After clusterctl move, or from a backup, what is
+// on record is still bound to the earlier object of the same name.
+func accepts(config *bootstrapv1.PoolbootConfig, token string) bool {
+	recorded := hostaccess.Read(config.Annotations)
+	return hostaccess.Config(client.ObjectKeyFromObject(config), recorded.UID).Accepts(recorded.Hash, token)
 }
 
-// pointerURL is where a host asks for its configuration. The role in it is for people to read.
-func pointerURL(server, role, pointerID string) string {
-	return server + "/config/" + url.PathEscape(role) + "/" + url.PathEscape(pointerID)
-}
-
-// pointerID returns the last part of a pointer's URL.
-func pointerID(pointer string) (string, error) {
-	u, err := url.Parse(pointer)
+// readPointer returns the annotations by which the config server knows the host, read back from the pointer. What is on record
+// stays: a revoked token stays revoked, and one that has expired stays expired when it is bound anew.
+func readPointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (map[string]string, error) {
+	held, address, err := parsePointer(config, secret)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	id := path.Base(u.Path)
-	if id == "/" || id == "." {
-		return "", fmt.Errorf("URL %q has no path", pointer)
+	marks := map[string]string{bootstrapv1.PointerIDAnnotation: address.PointerID}
+	switch recorded := hostaccess.Read(config.Annotations); {
+	case recorded.Revoked:
+		return marks, nil
+	case recorded.Hash == "":
+		maps.Copy(marks, ownerOf(config).Annotations(held.Token))
+		return marks, nil
+	case accepts(config, held.Token):
+		maps.Copy(marks, ownerOf(config).Rebind(recorded, held.Token))
+		return marks, nil
+	case wantsRotation(config):
+		return marks, nil
 	}
-	return id, nil
+	return nil, errors.New("its token is not the one on record, and the host would be refused")
 }
 
-// pointerRole returns the role in a pointer's URL; "" when there is none.
-func pointerRole(pointer string) string {
-	u, err := url.Parse(pointer)
+// parsePointer reads the pointer in a data Secret, and makes sure that it leads the host to this config.
+func parsePointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (ignition.Pointer, hostaccess.Address, error) {
+	held, err := ignition.ParsePointer(secret.Data[valueKey])
 	if err != nil {
-		return ""
+		return held, hostaccess.Address{}, err
 	}
-	if parts := strings.Split(u.Path, "/"); len(parts) > 2 {
-		return parts[len(parts)-2]
+	address, err := hostaccess.ParseURL(held.URL)
+	if key := client.ObjectKeyFromObject(config); err == nil && address.NamespacedName != key {
+		err = fmt.Errorf("its URL is that of PoolbootConfig %s, not of %s: objects can be restored under their own namespace and name only", address.NamespacedName, key)
 	}
-	return ""
+	return held, address, err
 }

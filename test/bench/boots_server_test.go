@@ -48,7 +48,7 @@ const serverProfile = "POOLBOOT_BENCH_SERVER_PROFILE"
 
 // announcement is the first line that a server writes.
 type announcement struct {
-	// Ours and Peer are URLs of a machine's configuration that lack its number.
+	// Ours and Peer are URLs of a machine's configuration that lack its configPath.
 	Ours, Peer string
 	// Bare is the address of a server that ends a connection as soon as its TLS handshake is done.
 	Bare string
@@ -123,8 +123,8 @@ func serveBoots() error {
 	}
 	out := json.NewEncoder(os.Stdout)
 	err = out.Encode(announcement{
-		Ours: ours.URL + "/config/infra/", Peer: peer.URL + "/config?", Bare: bare.Addr().String(),
-		Plain: plain.Listener.Addr().String(), Rendered: "/rendered/default/" + f.names[0] + "?pointer=0", CA: authority().PEM(),
+		Ours: ours.URL, Peer: peer.URL + "/config?", Bare: bare.Addr().String(),
+		Plain: plain.Listener.Addr().String(), Rendered: renderedPath(f.names[0], "0"), CA: authority().PEM(),
 	})
 	for in := bufio.NewScanner(os.Stdin); err == nil && in.Scan(); {
 		var now figures
@@ -213,11 +213,11 @@ func newHerd() (*herd, error) {
 // files writes what a host of the first pool is answered into a directory, and returns its path.
 func (f *herd) files(ours, peer string) (string, error) {
 	host := askingClient(false, authority().PEM())
-	config, err := ask(host, ours+"/config/infra/0")
+	config, err := ask(host, ours+configPath("0"))
 	if err != nil {
 		return "", err
 	}
-	from := ours + "/rendered/default/" + f.names[0] + "?pointer=0"
+	from := ours + renderedPath(f.names[0], "0")
 	rendered, err := ask(host, from)
 	if err != nil {
 		return "", err
@@ -228,14 +228,6 @@ func (f *herd) files(ours, peer string) (string, error) {
 	}
 	config = bytes.Replace(config, []byte(from), []byte("https://"+peer+"/rendered"), 1)
 	return dir, errors.Join(os.WriteFile(filepath.Join(dir, "config"), config, 0o600), os.WriteFile(filepath.Join(dir, "rendered"), rendered, 0o600))
-}
-
-func (f *herd) ByPointerID(ctx context.Context, id string) ([]server.Record, error) {
-	records, err := f.machine.ByPointerID(ctx, id)
-	for i := range records {
-		records[i].UID = types.UID(id)
-	}
-	return records, err
 }
 
 // herdOverlays makes a machine's overlay anew for each request, so that every boot is a first one.

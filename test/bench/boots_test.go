@@ -75,7 +75,7 @@ type crowded struct {
 
 // boot has hosts boot, so many of them at a time.
 func (c *crowded) boot(b *testing.B, s *served, target string, boots, atOnce int) {
-	c.crowd(b, s, boots, atOnce, func() error { return s.boot(target + strconv.Itoa(int(s.next.Add(1))%machines)) })
+	c.crowd(b, s, boots, atOnce, func() error { return s.boot(target + configPath(strconv.Itoa(int(s.next.Add(1))%machines))) })
 }
 
 // crowd has hosts do something, so many of them at a time; who loses its connection does it again.

@@ -22,14 +22,14 @@ func BenchmarkAnswer(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	config := "/config/infra/" + benchPointer
+	config := configPath("infra-0")
 	ready, without := newHandler(b, m, machineOverlay{m}), newHandler(b, m, noOverlays{})
 	b.Run("config", func(b *testing.B) { answer(b, ready, config, http.StatusOK) })
 	b.Run("rendered", func(b *testing.B) {
-		answer(b, ready, "/rendered/default/"+m.rendered.Name+"?pointer="+benchPointer, http.StatusOK)
+		answer(b, ready, renderedPath(m.rendered.Name, "infra-0"), http.StatusOK)
 	})
 	b.Run("unknown", func(b *testing.B) {
-		answer(b, without, "/config/infra/"+unknownPointer, http.StatusServiceUnavailable)
+		answer(b, without, configPath(unknownMachine), http.StatusServiceUnavailable)
 	})
 	b.Run("not-ready", func(b *testing.B) { answer(b, without, config, http.StatusServiceUnavailable) })
 }

@@ -2,8 +2,6 @@ package bench
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"net/http"
 	"os"
@@ -18,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
@@ -62,7 +61,7 @@ func BenchmarkMemory(b *testing.B) {
 	ready := held(program.Memory)
 	for b.Loop() {
 		for i := range 4 * many {
-			if err := hosts.boot(hosts.Ours + strconv.Itoa(i%many)); err != nil {
+			if err := hosts.boot(hosts.Ours + configPath("infra-"+strconv.Itoa(i%many))); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -72,13 +71,12 @@ func BenchmarkMemory(b *testing.B) {
 	b.ReportMetric(held(program.PeakMemory), "peak-MiB")
 }
 
-// createMachines makes machines that may boot, each in a pool of its own. The number of each is its pointer id.
+// createMachines makes machines that may boot, each in a pool of its own. The number of each ends its name.
 func createMachines(ctx context.Context, admin client.Client, many int) error {
 	one, err := newMachine(load{configs: 200, filesEach: 5, bytes: 1 << 20})
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256([]byte(benchToken))
 	for i := range many {
 		id := strconv.Itoa(i)
 		rendered := one.rendered.DeepCopy()
@@ -87,12 +85,16 @@ func createMachines(ctx context.Context, admin client.Client, many int) error {
 			return err
 		}
 		config := &bootstrapv1.PoolbootConfig{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "infra-" + id, Annotations: map[string]string{
-				bootstrapv1.PointerIDAnnotation: id, bootstrapv1.TokenHashAnnotation: hex.EncodeToString(sum[:]),
-			}},
-			Spec: bootstrapv1.PoolbootConfigSpec{Join: bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "infra-" + id},
+			Spec:       bootstrapv1.PoolbootConfigSpec{Join: bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}}},
 		}
 		if err := errors.Join(admin.Create(ctx, rendered), admin.Create(ctx, config)); err != nil {
+			return err
+		}
+		before := config.DeepCopy()
+		config.Annotations = hostaccess.Config(client.ObjectKeyFromObject(config), config.UID).Annotations(benchToken)
+		config.Annotations[bootstrapv1.PointerIDAnnotation] = benchPointer
+		if err := admin.Patch(ctx, config, client.MergeFrom(before)); err != nil {
 			return err
 		}
 		err := admin.Create(ctx, &corev1.Secret{
@@ -158,5 +160,5 @@ func startConfigServer(b *testing.B, kubeconfig string) (*process.Process, *serv
 	if err != nil {
 		b.Fatal(err)
 	}
-	return program, &served{announcement: announcement{Ours: "https://" + hosts + "/config/infra/", CA: authority().PEM()}}
+	return program, &served{announcement: announcement{Ours: "https://" + hosts, CA: authority().PEM()}}
 }

@@ -14,8 +14,8 @@ func BenchmarkRequest(b *testing.B) {
 	s := startServer(b, 1, 400<<10)
 	for _, what := range []struct{ name, path, status string }{
 		{"rendered", s.Rendered, "200"},
-		{"config", "/config/infra/0", "200"},
-		{"503", "/config/infra/" + unknownPointer, "503"},
+		{"config", configPath("0"), "200"},
+		{"503", configPath(unknownMachine), "503"},
 	} {
 		b.Run(what.name, func(b *testing.B) {
 			host, err := net.Dial("tcp", s.Plain)

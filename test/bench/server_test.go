@@ -2,10 +2,8 @@ package bench
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
@@ -34,8 +33,8 @@ import (
 const (
 	benchToken   = "bench-token"
 	benchPointer = "7d8f3f0a-3a64-4c5c-9c51-2f3f4b1f0003"
-	// unknownPointer is no machine's.
-	unknownPointer = "7d8f3f0a-3a64-4c5c-9c51-2f3f4b1f0004"
+	// unknownMachine is no machine's name.
+	unknownMachine = "unknown"
 	// crowdSize is how many requests are timed together, and hostsAtOnce how many of them are open at a time.
 	crowdSize   = 64
 	hostsAtOnce = 16
@@ -68,8 +67,8 @@ var certificate = sync.OnceValue(func() tls.Certificate {
 func BenchmarkConfigServer(b *testing.B) {
 	ours, rendered := configServer(b)
 	for _, what := range []struct{ name, path string }{
-		{"pool", "/rendered/default/" + rendered + "?pointer=" + benchPointer},
-		{"overlay", "/config/infra/" + benchPointer},
+		{"pool", renderedPath(rendered, "infra-0")},
+		{"overlay", configPath("infra-0")},
 	} {
 		body, err := ask(askingClient(true, authority().PEM()), ours+what.path)
 		if err != nil {
@@ -180,6 +179,7 @@ type machine struct {
 	overlay  server.Overlay
 	rendered poolv1.MachineConfig
 	packed   *server.PoolBytes
+	hashes   hashes
 }
 
 func newMachine(size load) (*machine, error) {
@@ -206,16 +206,33 @@ func newMachine(size load) (*machine, error) {
 	return m, err
 }
 
-func (m *machine) ByPointerID(_ context.Context, id string) ([]server.Record, error) {
-	if id == unknownPointer {
+// configPath is where the machine of that name asks, and renderedPath where it gets its pool's bytes.
+func configPath(name string) string { return "/config/infra/default/" + name + "/" + benchPointer }
+
+func renderedPath(rendered, name string) string {
+	return "/rendered/default/" + rendered + "?config=" + name + "&pointer=" + benchPointer
+}
+
+func (m *machine) Get(_ context.Context, name types.NamespacedName) (*server.Record, error) {
+	if name.Name == unknownMachine {
 		return nil, nil
 	}
-	sum := sha256.Sum256([]byte(benchToken))
-	return []server.Record{{
-		NamespacedName: types.NamespacedName{Namespace: "default", Name: "infra-0"},
-		UID:            "infra-0",
-		TokenSHA256:    hex.EncodeToString(sum[:]),
-	}}, nil
+	uid := types.UID(name.Name)
+	return &server.Record{
+		NamespacedName: name, UID: uid, PointerID: benchPointer, TokenSHA256: m.hashes.of(name, uid), TokenUID: uid,
+	}, nil
+}
+
+// hashes are those of benchToken on record, so that making them is no part of what is measured.
+type hashes struct{ sync.Map }
+
+func (h *hashes) of(name types.NamespacedName, uid types.UID) string {
+	if known, ok := h.Load(name); ok {
+		return known.(string)
+	}
+	made := hostaccess.Config(name, uid).Hash(benchToken)
+	h.Store(name, made)
+	return made
 }
 
 func (m *machine) Requested(context.Context, server.Record, netip.Addr, time.Time) error { return nil }

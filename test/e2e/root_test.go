@@ -133,7 +133,7 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 			u, err := url.Parse(mine.URL)
 			Expect(err).NotTo(HaveOccurred())
 			u.Path = "/rendered/" + t.Namespace + "/" + other.Status.Configuration
-			u.RawQuery = url.Values{"pointer": {of.Annotations[bootstrapv1.PointerIDAnnotation]}}.Encode()
+			u.RawQuery = url.Values{"config": {of.Name}, "pointer": {of.Annotations[bootstrapv1.PointerIDAnnotation]}}.Encode()
 			return ignition.Pointer{URL: u.String(), Token: token, CA: mine.CA}
 		}
 		Expect(answer(ctx, rendered(other, others.Token))).To(Equal(200), "who may have it")

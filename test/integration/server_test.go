@@ -48,7 +48,7 @@ var _ = Describe("The config server", func() {
 		Eventually(ctx, rendersFrom(worker)).ShouldNot(BeEmpty())
 		base, _, _ := strings.Cut(own.URL, "/config/")
 		code, _, err := get(ctx, own, base+"/rendered/"+t.Namespace+"/"+worker.Status.Configuration.Name+
-			"?pointer="+infra.Annotations[bootstrapv1.PointerIDAnnotation])
+			"?config="+infra.Name+"&pointer="+infra.Annotations[bootstrapv1.PointerIDAnnotation])
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(Equal(http.StatusForbidden), "another pool's configuration")
 	})

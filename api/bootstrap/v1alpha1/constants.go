@@ -12,8 +12,14 @@ const (
 	// enrolment's and its own.
 	PointerIDAnnotation = "bootstrap.cluster.x-k8s.io/pointer-id"
 
-	// TokenHashAnnotation is the SHA-256 of the host's bearer token, in hex, or that after TokenExpiredPrefix, or TokenRevoked.
+	// TokenHashAnnotation is the SHA-256 of the host's bearer token, bound to the PoolbootConfig's namespace, name and UID, in
+	// hex; or that after TokenExpiredPrefix, or TokenRevoked.
 	TokenHashAnnotation = "bootstrap.cluster.x-k8s.io/token-sha256"
+
+	// TokenUIDAnnotation is the UID that the hash is bound to: that of the PoolbootConfig; of a host that enrolled, that of the
+	// Secret with the enrolment token. Another one is that of an earlier object, as after clusterctl move: then the hash accepts
+	// no token until the manager has bound it anew.
+	TokenUIDAnnotation = "bootstrap.cluster.x-k8s.io/token-uid"
 
 	// TokenRevoked is the value of TokenHashAnnotation once the host's Node is Ready in its pool.
 	TokenRevoked = "revoked"

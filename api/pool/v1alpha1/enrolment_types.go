@@ -51,10 +51,17 @@ type EnrolmentSpec struct {
 	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
 
-	// tokenSHA256 is the SHA-256 of the token, in hex. Empty while the Secret is not valid: then no host is answered.
+	// tokenSHA256 is the SHA-256 of the token, bound to the namespace, name and UID of its Secret, in hex. Empty while the
+	// Secret is not valid: then no host is answered.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	TokenSHA256 string `json:"tokenSHA256,omitempty"`
+
+	// secretUID is the UID of the Secret that tokenSHA256 is bound to. While the Secret that owns this Enrolment has another one, as
+	// after clusterctl move, no host is answered.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	SecretUID string `json:"secretUID,omitempty"`
 
 	// admitted are the names that were taken, in the order in which they were. Each is one use, however often its host asks
 	// or is installed anew; it is kept here, not in the status, so that it survives clusterctl move.
@@ -76,7 +83,7 @@ type EnrolmentRequest struct {
 	// +kubebuilder:validation:MaxLength=64
 	Address string `json:"address,omitempty"`
 
-	// tokenSHA256 is the SHA-256 of the token that it presented, in hex.
+	// tokenSHA256 is the spec's tokenSHA256 that accepted the token which it presented.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	TokenSHA256 string `json:"tokenSHA256,omitempty"`

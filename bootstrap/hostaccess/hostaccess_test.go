@@ -1,0 +1,93 @@
+package hostaccess_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+)
+
+var _ = Describe("The hash of a token", func() {
+	name := types.NamespacedName{Namespace: "metal", Name: "infra-x7k"}
+	owner := hostaccess.Config(name, "uid")
+	token := hostaccess.NewToken()
+
+	It("accepts the token and no other", func() {
+		Expect(owner.Hash(token)).To(MatchRegexp("^[0-9a-f]{64}$"))
+		Expect(owner.Accepts(owner.Hash(token), token)).To(BeTrue())
+		Expect(owner.Accepts(owner.Hash(token), hostaccess.NewToken())).To(BeFalse())
+		Expect(owner.Accepts(owner.Hash(""), "")).To(BeFalse())
+	})
+
+	DescribeTable("accepts nothing for", func(other hostaccess.Owner) {
+		Expect(other.Accepts(owner.Hash(token), token)).To(BeFalse())
+	},
+		Entry("another namespace", hostaccess.Config(types.NamespacedName{Namespace: "other", Name: name.Name}, "uid")),
+		Entry("another name", hostaccess.Config(types.NamespacedName{Namespace: name.Namespace, Name: "other"}, "uid")),
+		Entry("a later object of the same name", hostaccess.Config(name, "uid2")),
+		Entry("an Enrolment of the same name", hostaccess.Enrolment(name, "uid")),
+		Entry("one that is written alike", hostaccess.Config(types.NamespacedName{Namespace: name.Namespace}, types.UID(name.Name+"/uid"))),
+	)
+
+	DescribeTable("accepts no token when it is none", func(hash string) { Expect(owner.Accepts(hash, token)).To(BeFalse()) },
+		Entry("but empty", ""), Entry("but revoked", bootstrapv1.TokenRevoked), Entry("but expired", bootstrapv1.TokenExpiredPrefix+owner.Hash(token)),
+		Entry("but too short", owner.Hash(token)[1:]), Entry("but no hex", "x"+owner.Hash(token)[1:]),
+	)
+
+	It("is read from annotations, live, expired or revoked", func() {
+		annotations := owner.Annotations(token)
+		Expect(hostaccess.Read(annotations)).To(Equal(hostaccess.Recorded{Hash: owner.Hash(token), UID: "uid"}))
+		annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenExpiredPrefix + owner.Hash(token)
+		Expect(hostaccess.Read(annotations)).To(Equal(hostaccess.Recorded{Hash: owner.Hash(token), UID: "uid", Expired: true}))
+		annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+		Expect(hostaccess.Read(annotations)).To(Equal(hostaccess.Recorded{Revoked: true}))
+		Expect(hostaccess.Read(nil)).To(Equal(hostaccess.Recorded{}))
+	})
+
+	It("is bound anew to the object that replaces its owner, by the token alone", func() {
+		moved := hostaccess.Config(name, "after the move")
+		recorded := hostaccess.Read(owner.Annotations(token))
+		Expect(moved.Rebind(recorded, token)).To(Equal(moved.Annotations(token)))
+		recorded.Expired = true
+		Expect(moved.Rebind(recorded, token)).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenExpiredPrefix+moved.Hash(token)))
+	})
+
+	DescribeTable("is not bound anew", func(to hostaccess.Owner, change func(*hostaccess.Recorded), with string) {
+		recorded := hostaccess.Read(owner.Annotations(token))
+		change(&recorded)
+		Expect(to.Rebind(recorded, with)).To(BeNil())
+	},
+		Entry("to a copy of another name, even with the token", hostaccess.Config(types.NamespacedName{Namespace: "metal", Name: "copy"}, "copy"), func(*hostaccess.Recorded) {}, token),
+		Entry("to a copy in another namespace, even with the token", hostaccess.Config(types.NamespacedName{Namespace: "other", Name: name.Name}, "copy"), func(*hostaccess.Recorded) {}, token),
+		Entry("by another token", hostaccess.Config(name, "later"), func(*hostaccess.Recorded) {}, hostaccess.NewToken()),
+		Entry("for another UID than it is bound to", hostaccess.Config(name, "later"), func(r *hostaccess.Recorded) { r.UID = "other" }, token),
+		Entry("once it was revoked", hostaccess.Config(name, "later"), func(r *hostaccess.Recorded) { *r = hostaccess.Recorded{Revoked: true} }, token),
+		Entry("when nothing is on record", hostaccess.Config(name, "later"), func(r *hostaccess.Recorded) { *r = hostaccess.Recorded{} }, token),
+	)
+})
+
+var _ = Describe("The URL in a pointer", func() {
+	address := hostaccess.Address{Role: "infra", NamespacedName: types.NamespacedName{Namespace: "metal", Name: "rack1.u12"}, PointerID: "5b1e0a5c"}
+
+	It("names the pool for people and the PoolbootConfig for the config server", func() {
+		Expect(address.URL("https://poolboot.example.com:9444")).To(Equal("https://poolboot.example.com:9444/config/infra/metal/rack1.u12/5b1e0a5c"))
+		Expect(hostaccess.ParseURL(address.URL("https://poolboot.example.com:9444"))).To(Equal(address))
+	})
+
+	DescribeTable("is refused", func(pointer string) {
+		_, err := hostaccess.ParseURL(pointer)
+		Expect(err).To(HaveOccurred())
+	},
+		Entry("without a namespace and a name", "https://poolboot.example.com/config/infra/5b1e0a5c"),
+		Entry("without an id", "https://poolboot.example.com/config/infra/metal/rack1/"),
+		Entry("without a path", "https://poolboot.example.com"),
+		Entry("when it is none", "%"),
+	)
+
+	It("of an Enrolment lacks only the name that its host wants", func() {
+		Expect(hostaccess.EnrolmentURL("https://poolboot.example.com", "infra", types.NamespacedName{Namespace: "metal", Name: "edge"})).
+			To(Equal("https://poolboot.example.com/config/infra/metal/edge"))
+	})
+})
