@@ -10,7 +10,7 @@ import (
 )
 
 // VersionsRead names the spec versions that Parse reads, for error messages.
-const VersionsRead = "2.2.0 to 2.4.0 and 3.0.0 to 3.5.0"
+const VersionsRead = "2.0.0 to 2.4.0 and 3.0.0 to 3.5.0"
 
 // Parse reads an Ignition configuration in JSON, of a spec version named by VersionsRead, and converts it to Config. What
 // Ignition would refuse is a *ParseError that carries the path into the document. Keys that Ignition does not know are

@@ -8,15 +8,20 @@ import (
 
 	"github.com/coreos/ign-converter/translate/v24tov31"
 	converter "github.com/coreos/ign-converter/util"
+	types2_0 "github.com/coreos/ignition/config/v2_0/types"
+	types2_1 "github.com/coreos/ignition/config/v2_1/types"
 	types2_2 "github.com/coreos/ignition/config/v2_2/types"
 	types2_3 "github.com/coreos/ignition/config/v2_3/types"
 	"github.com/coreos/ignition/config/v2_4"
 	types2_4 "github.com/coreos/ignition/config/v2_4/types"
 	"github.com/coreos/ignition/config/validate/report"
+	types3_1 "github.com/coreos/ignition/v2/config/v3_1/types"
 )
 
 // parserOf2 are the parsers of the spec versions 2.x that are read.
 var parserOf2 = map[string]func([]byte) (Config, error){
+	"2.0.0": parse2[types2_0.Config],
+	"2.1.0": parse2[types2_1.Config],
 	"2.2.0": parse2[types2_2.Config],
 	"2.3.0": parse2[types2_3.Config],
 	"2.4.0": parse2[types2_4.Config],
@@ -50,7 +55,7 @@ func parse2[Types any](raw []byte) (Config, error) {
 		}
 		config.Systemd.Units[i].Enable = false
 	}
-	config3_1, err := v24tov31.Translate(config, map[string]string{rootFilesystem: "/"})
+	config3_1, err := translate(config)
 	if err != nil {
 		return Config{}, conversionError(config, err)
 	}
@@ -59,6 +64,28 @@ func parse2[Types any](raw []byte) (Config, error) {
 		return Config{}, err
 	}
 	return parse3(converted, config3_1.Ignition.Version)
+}
+
+// translate converts a document of spec 2 to spec 3.1. It hands the converter one certificate authority at a time, because that gives
+// all of several the source of the last (it takes the address of a loop's variable).
+func translate(config types2_4.Config) (types3_1.Config, error) {
+	authorities := config.Ignition.Security.TLS.CertificateAuthorities
+	config.Ignition.Security.TLS.CertificateAuthorities = nil
+	translated, err := v24tov31.Translate(config, map[string]string{rootFilesystem: "/"})
+	if err != nil {
+		return translated, err
+	}
+	for i := range authorities {
+		alone := types2_4.Config{Ignition: types2_4.Ignition{Version: config.Ignition.Version}}
+		alone.Ignition.Security.TLS.CertificateAuthorities = authorities[i : i+1]
+		one, err := v24tov31.Translate(alone, nil)
+		if err != nil {
+			return translated, err
+		}
+		tls := &translated.Ignition.Security.TLS
+		tls.CertificateAuthorities = append(tls.CertificateAuthorities, one.Ignition.Security.TLS.CertificateAuthorities...)
+	}
+	return translated, nil
 }
 
 // spec2Error turns the report of spec 2's parser, which knows lines and columns, into problems with paths.

@@ -6,8 +6,8 @@ import (
 	types2_4 "github.com/coreos/ignition/config/v2_4/types"
 )
 
-// lastWords leaves of files, units and users that a document of spec 2 has twice the last, as its hosts did; spec 3 refuses
-// them. Of units all drop-ins stay, and of users all SSH keys, as with the Machine Config Operator. A file that appends is
+// lastWords leaves of files, units, users and certificate authorities that a document of spec 2 has twice the last, as its
+// hosts did; spec 3 refuses them. Of units all drop-ins stay, and of users all SSH keys, as with the Machine Config Operator. A file that appends is
 // left to the converter.
 func lastWords(config types2_4.Config) types2_4.Config {
 	config.Storage.Files = last(config.Storage.Files, func(file types2_4.File) (string, bool) { return file.Path, !file.Append },
@@ -25,6 +25,9 @@ func lastWords(config types2_4.Config) types2_4.Config {
 		func(over *types2_4.PasswdUser, earlier types2_4.PasswdUser) {
 			over.SSHAuthorizedKeys = append(slices.Clip(over.SSHAuthorizedKeys), earlier.SSHAuthorizedKeys...)
 		})
+	tls := &config.Ignition.Security.TLS
+	tls.CertificateAuthorities = last(tls.CertificateAuthorities, func(ca types2_4.CaReference) (string, bool) { return ca.Source, true },
+		func(*types2_4.CaReference, types2_4.CaReference) {})
 	for i := range config.Passwd.Users {
 		user := &config.Passwd.Users[i]
 		user.SSHAuthorizedKeys = last(user.SSHAuthorizedKeys, func(key types2_4.SSHAuthorizedKey) (string, bool) { return string(key), true },

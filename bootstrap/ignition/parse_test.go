@@ -27,16 +27,20 @@ var _ = Describe("Parse", func() {
 			if version[0] == '2' {
 				filesystem = `"filesystem":"root",`
 			}
+			enabled := "enabled"
+			if version == "2.0.0" {
+				enabled = "enable" // its name before spec 2.1
+			}
 			config := parse(fmt.Sprintf(`{"ignition":{"version":%q},"storage":{"files":[
-				{"path":"/etc/motd",%s"contents":{"source":"data:,hi"}}]},"systemd":{"units":[{"name":"a.service","enabled":true}]}}`,
-				version, filesystem))
+				{"path":"/etc/motd",%s"contents":{"source":"data:,hi"}}]},"systemd":{"units":[{"name":"a.service",%q:true}]}}`,
+				version, filesystem, enabled))
 			Expect(config.Ignition.Version).To(Equal(ignition.Version))
 			Expect(config.Storage.Files).To(HaveLen(1))
 			Expect(config.Storage.Files[0].Path).To(Equal("/etc/motd"))
 			Expect(config.Storage.Files[0].Contents.Source).To(HaveValue(Equal("data:,hi")))
 			Expect(config.Systemd.Units[0].Enabled).To(HaveValue(BeTrue()))
 		},
-		Entry(nil, "2.2.0"), Entry(nil, "2.3.0"), Entry(nil, "2.4.0"),
+		Entry(nil, "2.0.0"), Entry(nil, "2.1.0"), Entry(nil, "2.2.0"), Entry(nil, "2.3.0"), Entry(nil, "2.4.0"),
 		Entry(nil, "3.0.0"), Entry(nil, "3.1.0"), Entry(nil, "3.2.0"), Entry(nil, "3.3.0"), Entry(nil, "3.4.0"), Entry(nil, "3.5.0"),
 	)
 
@@ -70,6 +74,30 @@ var _ = Describe("Parse", func() {
 			"passwd":{"users":[{"name":"core","passwordHash":"x","sshAuthorizedKeys":["k2","k3","k1"]}]}}`))
 	})
 
+	It("keeps of certificate authorities that spec 2 has twice the last, in the place of the first", func() {
+		twice := parse(`{"ignition":{"version":"2.2.0","security":{"tls":{"certificateAuthorities":[
+			{"source":"data:,a"},{"source":"data:,b"},{"source":"data:,a","verification":{"hash":"sha512-` + strings.Repeat("0", 128) + `"}}]}}}}`)
+		Expect(marshal(twice)).To(MatchJSON(`{"ignition":{"version":"3.5.0","security":{"tls":{"certificateAuthorities":[
+			{"source":"data:,a","verification":{"hash":"sha512-` + strings.Repeat("0", 128) + `"}},{"source":"data:,b"}]}}}}`))
+	})
+
+	It("reads what the specs 2.0 and 2.1 say in their own way", func() {
+		Expect(marshal(parse(`{"ignition":{"version":"2.0.0"},
+			"storage":{"files":[{"filesystem":"root","path":"/a","mode":420,"user":{"id":5},"contents":{"source":"data:,1"}}]},
+			"systemd":{"units":[{"name":"a.service","enable":true,"contents":"[Unit]","dropins":[{"name":"1.conf","contents":"[Unit]"}]}]},
+			"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["k1"]}]}}`))).To(MatchJSON(`{"ignition":{"version":"3.5.0"},
+			"storage":{"files":[{"path":"/a","mode":420,"overwrite":true,"user":{"id":5},"group":{"id":0},"contents":{"source":"data:,1"}}]},
+			"systemd":{"units":[{"name":"a.service","enabled":true,"contents":"[Unit]","dropins":[{"name":"1.conf","contents":"[Unit]"}]}]},
+			"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["k1"]}]}}`))
+		Expect(marshal(parse(`{"ignition":{"version":"2.1.0"},"storage":{
+			"directories":[{"filesystem":"root","path":"/d","mode":493}],
+			"links":[{"filesystem":"root","path":"/l","target":"/d"}],
+			"files":[{"filesystem":"root","path":"/a","mode":420,"user":{"name":"core"},"contents":{"source":"data:,1"}}]}}`))).To(MatchJSON(`{"ignition":{"version":"3.5.0"},"storage":{
+			"directories":[{"path":"/d","mode":493}],
+			"links":[{"path":"/l","target":"/d"}],
+			"files":[{"path":"/a","mode":420,"overwrite":true,"user":{"name":"core"},"contents":{"source":"data:,1"}}]}}`))
+	})
+
 	DescribeTable("says where a document is wrong",
 		func(document, path, message string) {
 			_, err := ignition.Parse([]byte(document))
@@ -83,10 +111,10 @@ var _ = Describe("Parse", func() {
 		Entry("cut off", `{"ignition":{"version":"3.1.0"}`, "ignition", "unexpected end of JSON input"),
 		Entry("broken", `{"ignition":{"version":"3.2.0"},"storage":}`, "storage", "invalid character"),
 		Entry("no version", `{"ignition":{}}`, "ignition.version", "missing"),
-		Entry("version that is none", `{"ignition":{"version":"new"}}`, "ignition.version", `"new" is not known: read are 2.2.0 to`),
+		Entry("version that is none", `{"ignition":{"version":"new"}}`, "ignition.version", `"new" is not known: read are 2.0.0 to`),
 		Entry("version of the wrong type", `{"ignition":{"version":3}}`, "ignition.version", "must be a string"),
-		Entry("version too old", `{"ignition":{"version":"2.1.0"}}`, "ignition.version", "2.2.0 to 2.4.0 and 3.0.0 to 3.5.0"),
-		Entry("version too new", `{"ignition":{"version":"3.6.0"}}`, "ignition.version", "2.2.0 to 2.4.0 and 3.0.0 to 3.5.0"),
+		Entry("version too old", `{"ignition":{"version":"1.0.0"}}`, "ignition.version", "2.0.0 to 2.4.0 and 3.0.0 to 3.5.0"),
+		Entry("version too new", `{"ignition":{"version":"3.6.0"}}`, "ignition.version", "2.0.0 to 2.4.0 and 3.0.0 to 3.5.0"),
 		Entry("mode as a string", `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"},{"path":"/b","mode":"0644"}]}}`,
 			"storage.files[1].mode", "0644 is 420"),
 		Entry("mode as a string, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/b","mode":"0644"}]}}`,

@@ -144,6 +144,9 @@ func merge(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfi
 	out := poolv1.MachineConfigSpec{FIPS: &fips, KernelType: poolv1.KernelTypeDefault}
 	var parts []part
 	for _, source := range sources {
+		if err := checkKernelType(source); err != nil {
+			return out, nil, err
+		}
 		config, err := ignitionOf(source)
 		if err != nil {
 			return out, nil, err
@@ -220,6 +223,18 @@ func ignitionOf(source poolv1.MachineConfig) (ignition.Config, error) {
 		return refuse(path, err)
 	}
 	return config, nil
+}
+
+// kernelTypes are those that a MachineConfig may name; empty says nothing.
+var kernelTypes = []string{"", poolv1.KernelTypeDefault, poolv1.KernelTypeRealtime, poolv1.KernelType64kPages}
+
+// checkKernelType refuses a kernelType that no operating system has: the schema does too, but not what is read from files.
+func checkKernelType(source poolv1.MachineConfig) error {
+	if slices.Contains(kernelTypes, source.Spec.KernelType) {
+		return nil
+	}
+	return &RenderError{MachineConfig: source.Name, Path: "spec.kernelType",
+		Err: fmt.Errorf("%q is not known: use %s, or leave it out", source.Spec.KernelType, strings.Join(kernelTypes[1:], ", "))}
 }
 
 // kernelDevelExtension brings the headers of the default kernel, and is for no other.

@@ -87,6 +87,8 @@ var _ = Describe("Render of worker's MachineConfig and the custom pool's", func(
 		},
 		Entry("kernel-devel with another kernel than the default", `extensions: [usbguard, kernel-devel]`, `kernelType: realtime`,
 			`MachineConfig "50-w": spec.extensions[1]: kernel-devel is for kernelType default only, and the pool's is realtime`),
+		Entry("a kernel that there is not", `kernelType: realtime`, `kernelType: real-time`,
+			`MachineConfig "50-i": spec.kernelType: "real-time" is not known: use default, realtime, 64k-pages, or leave it out`),
 		Entry("kernel arguments that are Poolboot's", `kernelArguments: [quiet]`, `kernelArguments: [nosmt, "quiet systemd.hostname=a"]`,
 			`MachineConfig "50-i": spec: kernelArguments[1]: the kernel argument systemd.hostname=a`),
 		Entry("kernel arguments of Ignition's that are Poolboot's", `kernelArguments: [quiet]`, `config: {kernelArguments: {shouldExist: [ignition.config.url=https://a]}}`,

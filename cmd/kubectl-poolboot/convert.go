@@ -44,7 +44,7 @@ With --ignition or --butane it is one document that is turned into Ignition 3.5,
   # Only the MachineConfig 51-infra
   kubectl poolboot convert -f machineconfigs/51-infra.yaml --cluster infra-1 -n edge
 
-  # Ignition 2.2 to 2.4 and 3.0 to 3.5 into 3.5
+  # Ignition 2.0 to 2.4 and 3.0 to 3.5 into 3.5
   kubectl poolboot convert --ignition infra.ign
 
   # Butane into Ignition 3.5

@@ -45,7 +45,7 @@ func newRender(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: `Print what a pool renders from its MachineConfigs, as the controllers do.
 
 First come the MachineConfigs that the pool "worker" selects, then those that the pool itself selects beyond them, each in
-the order of their names; what comes later wins. Ignition 2.2 to 2.4 and 3.0 to 3.5 and Butane are read. The same content
+the order of their names; what comes later wins. Ignition 2.0 to 2.4 and 3.0 to 3.5 and Butane are read. The same content
 has the same name.`,
 		Example: `  # Everything that machines of the pool infra would get
   kubectl poolboot render -f pools.yaml -f machineconfigs --pool infra

@@ -17,7 +17,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.config) && has(self.butane))",message="set config (Ignition) or butane, not both"
 type MachineConfigSpec struct {
-	// config is an Ignition configuration, spec version 2.2 to 2.4 or 3.0 to 3.5.
+	// config is an Ignition configuration, spec version 2.0 to 2.4 or 3.0 to 3.5.
 	// It must be whole: references to other configurations (ignition.config) are refused, and so are remote contents of
 	// files that may carry the kubelet's flags or settings: units, drop-ins, environment files, kubelet configurations.
 	// +optional
@@ -53,7 +53,7 @@ type MachineConfigSpec struct {
 
 	// kernelType is the kernel to run. Of several MachineConfigs the last one wins; without any it is "default".
 	// +optional
-	// +kubebuilder:validation:Enum={"default","realtime","64k-pages"}
+	// +kubebuilder:validation:Enum={"","default","realtime","64k-pages"}
 	KernelType string `json:"kernelType,omitempty"`
 
 	// osImageURL is the operating system image to run. Of several MachineConfigs the last one wins.
