@@ -19,7 +19,7 @@ var identitySettings = []string{"registerWithTaints", "registerNode", "providerI
 
 // reservedVariables are those that the kubelet's unit takes such flags from: Poolboot's own, kubeadm's, and OpenShift's.
 var reservedVariables = []string{
-	KubeletArgsVariable, "KUBELET_KUBEADM_ARGS", "CUSTOM_KUBELET_LABELS", "KUBELET_NODE_NAME", "KUBELET_PROVIDERID",
+	KubeletArgsVariable, KubeadmArgsVariable, "CUSTOM_KUBELET_LABELS", "KUBELET_NODE_NAME", "KUBELET_PROVIDERID",
 }
 
 var (

@@ -48,8 +48,13 @@ const (
 	// KubeletArgsVariable is the variable in KubeletEnvPath that the kubelet's unit takes its flags from.
 	KubeletArgsVariable = "POOLBOOT_KUBELET_ARGS"
 
-	// kubeadmFlagsPath and kubeadmKubeletConfigPath are where kubeadm writes the kubelet's flags and configuration.
-	kubeadmFlagsPath         = "/var/lib/kubelet/kubeadm-flags.env"
+	// OwnDropin is the name of Poolboot's drop-in of KubeletUnit.
+	OwnDropin = "10-poolboot.conf"
+	// KubeadmFlagsPath is where kubeadm writes the kubelet's flags, in KubeadmArgsVariable.
+	KubeadmFlagsPath    = "/var/lib/kubelet/kubeadm-flags.env"
+	KubeadmArgsVariable = "KUBELET_KUBEADM_ARGS"
+
+	// kubeadmKubeletConfigPath is where kubeadm writes the kubelet's configuration.
 	kubeadmKubeletConfigPath = "/var/lib/kubelet/config.yaml"
 	// kubeadmDropin is the drop-in of KubeletUnit by which images hand kubeadm's flags to the kubelet. One of the same name
 	// in /etc takes its place.
@@ -63,7 +68,7 @@ var cures = map[string]string{
 	ClusterCAPath:           cureLeaveOut,
 	KubeadmJoinPath:         cureLeaveOut,
 	SentinelPath:            cureLeaveOut,
-	kubeadmFlagsPath:        cureLeaveOut,
+	KubeadmFlagsPath:        cureLeaveOut,
 
 	kubeadmKubeletConfigPath: "put a drop-in into " + KubeletConfigDirectory,
 	KubeletConfigPath:        "put a drop-in into " + KubeletConfigDirectory,

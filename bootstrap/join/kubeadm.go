@@ -38,10 +38,11 @@ func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg node.Registration, cl Cluste
 		file(ignition.KubeadmJoinPath, 0o600, joinConfig),
 		file(discoveryPath, 0o600, discovery))
 	config.Systemd.Units = append(config.Systemd.Units,
-		enabledUnit(ignition.KubeletUnit, nil), // kubeadm starts the kubelet, but only a unit that is enabled outlives a reboot
+		// kubeadm starts the kubelet, but only a unit that is enabled outlives a reboot
+		withDropin(enabledUnit(ignition.KubeletUnit, nil), checkedFirst()),
 		enabledUnit("poolboot-join.service", joinUnit(cmp.Or(join.KubeadmPath, "/usr/bin/kubeadm"))))
 	config.Systemd.Units = append(config.Systemd.Units, joinedUnits()...)
-	return config, nil
+	return withCheck(config, ignition.KubeadmArgsVariable, ignition.KubeadmFlagsPath)
 }
 
 // joinConfiguration is kubeadm's own part. kubeadm makes the kubelet's flags for name and taints by itself; labels and
@@ -94,7 +95,7 @@ func ignoredPreflightErrors(byUser []string) []string {
 // to join as a Node that is Ready. kubeadm asks the kubelet for its version and finds it by PATH: beside kubeadm, if it is
 // in no usual place.
 func joinUnit(kubeadmPath string) []*unit.UnitOption {
-	return append(onlineUnit("Join the cluster with kubeadm"),
+	return append(append(onlineUnit("Join the cluster with kubeadm"), checkedFirst()...),
 		unit.NewUnitOption("Unit", "ConditionPathExists", "!"+kubeletCertificate),
 		unit.NewUnitOption("Service", "Type", "oneshot"),
 		unit.NewUnitOption("Service", "RemainAfterExit", "yes"),

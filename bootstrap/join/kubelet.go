@@ -41,7 +41,7 @@ func kubeletJoin(join *bootstrapv1.KubeletJoin, reg node.Registration, cl Cluste
 	config.Systemd.Units = append(config.Systemd.Units,
 		enabledUnit(ignition.KubeletUnit, kubeletUnit(cmp.Or(join.KubeletPath, "/usr/bin/kubelet"))))
 	config.Systemd.Units = append(config.Systemd.Units, joinedUnits()...)
-	return config, nil
+	return withCheck(config, ignition.KubeletArgsVariable, ignition.KubeletEnvPath)
 }
 
 // kubeletConfiguration is the kubelet's configuration as far as joining, and being reached by nobody but the API server,
@@ -71,7 +71,7 @@ func kubeletUnit(kubeletPath string) []*unit.UnitOption {
 		"--cert-dir=" + ignition.KubeletPKIDirectory,
 		"$" + ignition.KubeletArgsVariable,
 	}, " ")
-	return append(onlineUnit("Kubelet that joins by TLS bootstrap"),
+	return append(append(onlineUnit("Kubelet that joins by TLS bootstrap"), checkedFirst()...),
 		unit.NewUnitOption("Service", "EnvironmentFile", ignition.KubeletEnvPath),
 		unit.NewUnitOption("Service", "ExecStart", command),
 		unit.NewUnitOption("Service", "Restart", "always"),

@@ -34,7 +34,7 @@ var ofThisMachine = []string{"SystemVerification"}
 var reserved = corev1.Taint{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule}
 
 // All of kubeadm join runs here, by the unit, the JoinConfiguration and the discovery file that Ignition wrote. It ends
-// where kubeadm would call systemctl to start the kubelet: there is none, so the image's kubelet.path starts the kubelet
+// where kubeadm calls systemctl to start the kubelet: the one here can't, so the image's kubelet.path starts the kubelet
 // when kubeadm has written its flags, and kubeadm waits for it as ever.
 var _ = Describe("A host that joins with kubeadm", func() {
 	BeforeEach(func(ctx SpecContext) {

@@ -21,7 +21,7 @@ var imageFiles embed.FS
 
 // tools are the programs of a minimal system that units and scripts may call. They are copies of this machine's own.
 var tools = []string{
-	"sh", "bash", "cat", "chmod", "chown", "cp", "cut", "date", "dirname", "basename", "echo", "env", "false", "find",
+	"sh", "bash", "sha256sum", "cat", "chmod", "chown", "cp", "cut", "date", "dirname", "basename", "echo", "env", "false", "find",
 	"grep", "head", "hostname", "id", "install", "ln", "losetup", "ls", "mkdir", "mktemp", "mount", "mv", "printf", "readlink", "rm",
 	"rmdir", "sed", "seq", "sleep", "sort", "stat", "tail", "tee", "test", "touch", "tr", "true", "umount", "uname", "wc",
 }
@@ -89,6 +89,9 @@ func (h *Host) writeImage() error {
 		if err := os.WriteFile(filepath.Join(root, "usr/bin", name), nil, 0o755); err != nil {
 			return err
 		}
+	}
+	if err := os.Chmod(filepath.Join(root, "usr/bin/systemctl"), 0o755); err != nil { // files that are embedded lose their mode
+		return err
 	}
 	if os.Geteuid() == 0 {
 		if err := os.Chown(filepath.Join(root, coreHome), coreID(), coreID()); err != nil {

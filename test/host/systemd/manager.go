@@ -54,6 +54,9 @@ const (
 type job struct {
 	unit *Unit
 
+	// boots says that the boot starts it, not only a path unit.
+	boots bool
+
 	// running is held for as long as the unit is active or being started.
 	running sync.Mutex
 
@@ -94,6 +97,7 @@ func (m *Manager) Boot(ctx context.Context) error {
 	jobs := make([]*job, 0, len(m.units))
 	for _, name := range m.closure(first) {
 		if j := m.units[name]; j != nil {
+			j.boots = true
 			jobs = append(jobs, j)
 		}
 	}
@@ -123,6 +127,9 @@ func (m *Manager) load(names []string) error {
 			continue
 		}
 		m.units[name] = &job{unit: u, settled: make(chan struct{})}
+		if !u.Masked && kind(name) == "service" {
+			errs = append(errs, m.show(u))
+		}
 		needs := m.needs(u)
 		if kind(name) == "path" {
 			needs = append(needs, u.triggers())
@@ -189,8 +196,7 @@ func (m *Manager) startInOrder(j *job, others []*job) {
 		case <-m.ctx.Done():
 			return
 		}
-		if other.failed() && slices.Contains(j.unit.words("Unit", "Requires"), other.unit.Name) {
-			m.report(j, Failed, fmt.Errorf("unit %s: required unit %s failed", j.unit.Name, other.unit.Name))
+		if m.failedRequirement(j) {
 			return
 		}
 	}
@@ -201,8 +207,42 @@ func (m *Manager) startInOrder(j *job, others []*job) {
 	m.start(j)
 }
 
+// failedRequirement reports a unit as failed whose Requires= names one that is.
+func (m *Manager) failedRequirement(j *job) bool {
+	for _, name := range j.unit.words("Unit", "Requires") {
+		if required := m.units[name]; required != nil && required.failed() {
+			m.report(j, Failed, fmt.Errorf("unit %s: required unit %s failed", j.unit.Name, name))
+			return true
+		}
+	}
+	return false
+}
+
+// awaitRequirements waits for the units of a boot that a unit requires and comes after, and says whether all are well.
+func (m *Manager) awaitRequirements(j *job) bool {
+	for _, name := range j.unit.words("Unit", "Requires") {
+		required := m.units[name]
+		if required == nil || !required.boots || !comesFirst(required.unit, j.unit) {
+			continue
+		}
+		select {
+		case <-required.settled:
+		case <-m.ctx.Done():
+			return false
+		}
+	}
+	return !m.failedRequirement(j)
+}
+
+// comesFirst says whether a is ordered before b: by name, or because it is early, which means before sysinit.target and without
+// the default dependencies that order all other units after that.
 func comesFirst(a, b *Unit) bool {
-	return slices.Contains(b.words("Unit", "After"), a.Name) || slices.Contains(a.words("Unit", "Before"), b.Name)
+	return slices.Contains(b.words("Unit", "After"), a.Name) || slices.Contains(a.words("Unit", "Before"), b.Name) || a.early() && !b.early()
+}
+
+func (u *Unit) early() bool {
+	defaults, err := u.yes("Unit", "DefaultDependencies", "yes")
+	return err == nil && !defaults && slices.Contains(u.words("Unit", "Before"), "sysinit.target")
 }
 
 // report tells what became of a unit, unless the host is being switched off.

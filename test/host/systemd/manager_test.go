@@ -109,6 +109,31 @@ var _ = Describe("A boot", func() {
 			ContainSubstring("required unit a.service failed"), Equal("c.service active")))
 	})
 
+	It("starts what is early before all other units, and tells systemctl what it read", func() {
+		root := rootWith(map[string]string{
+			enableAll:         "enable *\n",
+			etc + "b.service": wanted("", "Type=oneshot\nEnvironmentFile=-/e\nExecStart=/bin/sh -c 'echo $$A b >>$$ROOT/log'\n"),
+			etc + "a.service": "[Unit]\nDefaultDependencies=no\nBefore=sysinit.target\n[Service]\nType=oneshot\n" +
+				"ExecStart=/bin/sh -c 'sleep 0.2; echo a >>$$ROOT/log'\n[Install]\nWantedBy=sysinit.target\n",
+		})
+		Eventually(boot(root).list).Should(Equal([]string{"a.service active", "b.service active"}))
+		Expect(os.ReadFile(filepath.Join(root, showDir, "b.service"))).To(BeEquivalentTo("Id=b.service\nFragmentPath=/etc/systemd/system/b.service\n" +
+			"ExecStart={ path=/bin/sh ; argv[]=/bin/sh -c echo $$A b >>$$ROOT/log ; ignore_errors=no ; start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }\n" +
+			"EnvironmentFiles=/e (ignore_errors=yes)\n"))
+	})
+
+	It("does not start by its path what requires a failed unit", func() {
+		told := boot(rootWith(map[string]string{
+			enableAll:         "enable *.path\ndisable *\n",
+			etc + "a.path":    "[Path]\nPathExists=/ready\n[Install]\nWantedBy=paths.target\n",
+			etc + "a.service": "[Unit]\nRequires=b.service\nAfter=b.service\n[Service]\nExecStart=/bin/sleep 60\n",
+			etc + "b.service": "[Service]\nType=oneshot\nExecStart=/bin/false\n",
+			etc + "multi-user.target.wants/b.service": "",
+			"ready": "",
+		}))
+		Eventually(told.list).Should(ConsistOf(Equal("a.path active"), HavePrefix("b.service failed"), ContainSubstring("required unit b.service failed")))
+	})
+
 	It("starts a path unit's service when the path appears, and its own programs before and after", func() {
 		root := rootWith(map[string]string{
 			enableAll:         "enable *.path\ndisable *\n",

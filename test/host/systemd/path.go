@@ -62,6 +62,9 @@ func (m *Manager) watch(j *job) {
 			m.report(j, Failed, err)
 			return
 		}
+		if !m.awaitRequirements(target) {
+			return
+		}
 		m.start(target)
 	}
 }

@@ -36,7 +36,7 @@ func (u *Unit) service() (*service, error) {
 	)
 	s.kind, errs[0] = u.oneOf("Service", "Type", "simple", "exec", "oneshot", "notify")
 	s.restart, errs[1] = u.oneOf("Service", "Restart", "no", "always", "on-failure", "on-success")
-	s.remain, errs[2] = u.yes("Service", "RemainAfterExit")
+	s.remain, errs[2] = u.yes("Service", "RemainAfterExit", "no")
 	s.restartDelay, errs[3] = u.duration("Service", "RestartSec", defaultRestartDelay)
 	timeout := defaultTimeoutStart
 	if s.kind == "oneshot" {

@@ -13,6 +13,7 @@ import (
 var understood = map[string][]string{
 	"Unit": {
 		"After", "Before", "Wants", "Requires", "ConditionPathExists", "StartLimitIntervalSec", "StartLimitBurst",
+		"DefaultDependencies",
 	},
 	"Service": {
 		"Type", "RemainAfterExit", "Environment", "EnvironmentFile", "ExecStartPre", "ExecStart", "ExecStartPost",
@@ -25,7 +26,7 @@ var understood = map[string][]string{
 // withoutEffect are the settings that change nothing on a simulated host: texts, the ways of stopping (a host is
 // switched off, not shut down), accounting and limits.
 var withoutEffect = map[string][]string{
-	"Unit": {"Description", "Documentation", "DefaultDependencies"},
+	"Unit": {"Description", "Documentation"},
 	"Service": {
 		"ExecReload", "ExecStop", "ExecStopPost", "KillMode", "TimeoutStopSec", "StandardOutput", "StandardError",
 		"SyslogIdentifier", "CPUAccounting", "MemoryAccounting", "IOAccounting", "LimitNOFILE", "LimitNPROC",
@@ -72,8 +73,8 @@ func (u *Unit) duration(section, name string, otherwise time.Duration) (time.Dur
 }
 
 // yes is a boolean setting.
-func (u *Unit) yes(section, name string) (bool, error) {
-	switch value := strings.ToLower(u.last(section, name, "no")); value {
+func (u *Unit) yes(section, name, otherwise string) (bool, error) {
+	switch value := strings.ToLower(u.last(section, name, otherwise)); value {
 	case "1", "yes", "y", "true", "t", "on":
 		return true, nil
 	case "0", "no", "n", "false", "f", "off":

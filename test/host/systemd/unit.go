@@ -29,7 +29,9 @@ type Unit struct {
 	// Masked units are never started.
 	Masked bool
 
-	options []*unit.UnitOption
+	// fragment is the path of the unit file on the host.
+	fragment string
+	options  []*unit.UnitOption
 }
 
 // NotFoundError says that no unit file has that name.
@@ -51,6 +53,7 @@ func Load(root, name string) (*Unit, error) {
 		u.Masked = true
 		return u, nil
 	}
+	u.fragment = strings.TrimPrefix(path, filepath.Clean(root))
 	files := []string{path}
 	dropIns, err := dropIns(root, name)
 	if err != nil {

@@ -1,0 +1,186 @@
+package join_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+)
+
+// checkedHost is a folder with what an overlay writes, and a systemctl that shows what show says.
+type checkedHost struct {
+	root, show string
+	kubeadm    bool
+}
+
+func newCheckedHost(kubeadm bool) *checkedHost {
+	GinkgoHelper()
+	h := &checkedHost{root: GinkgoT().TempDir(), kubeadm: kubeadm}
+	chosen := bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}}
+	if kubeadm {
+		chosen = bootstrapv1.Join{Kubeadm: &bootstrapv1.KubeadmJoin{}}
+	}
+	config, err := join.Overlay(&bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: bootstrapv1.PoolbootConfigSpec{Join: chosen}},
+		node.Registration{Name: "infra-0", Labels: map[string]string{"node.cluster.x-k8s.io/pool": "infra"},
+			Taints: []corev1.Taint{{Key: "infra", Effect: corev1.TaintEffectNoSchedule}}},
+		join.Cluster{Name: "edge", Server: "https://edge.example.com:6443", CA: []byte("CA\n")},
+		join.Credential{ID: "abc123", Secret: secret})
+	Expect(err).NotTo(HaveOccurred())
+	for _, file := range config.Storage.Files {
+		// The sums are of paths on a host, which is a folder here.
+		h.write(file.Path, strings.ReplaceAll(contents(config, file.Path), "  /etc/", "  "+h.root+"/etc/"))
+	}
+	for _, unit := range config.Systemd.Units {
+		if unit.Contents != nil {
+			h.write("/etc/systemd/system/"+unit.Name, *unit.Contents)
+		}
+		for _, dropin := range unit.Dropins {
+			h.write("/etc/systemd/system/"+unit.Name+".d/"+dropin.Name, *dropin.Contents)
+		}
+	}
+	h.write("/bin/systemctl", "#!/bin/sh\n[ \"$1 $2\" = 'show kubelet.service' ] || exit 1\ncat "+h.root+"/show\n")
+	Expect(os.Chmod(h.path("/bin/systemctl"), 0o755)).To(Succeed())
+	if kubeadm {
+		h.show = "FragmentPath=/usr/lib/systemd/system/kubelet.service\n" +
+			"ExecStart={ path=/usr/bin/kubelet ; argv[]=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_KUBEADM_ARGS ; ignore_errors=no ; pid=0 }\n" +
+			"EnvironmentFiles=" + h.path("/var/lib/kubelet/kubeadm-flags.env") + " (ignore_errors=yes)\nUnsetEnvironment=\nBindPaths=\n"
+		return h
+	}
+	_, command, _ := strings.Cut(unitText(config, "kubelet.service"), "\nExecStart=")
+	command, _, _ = strings.Cut(command, "\n")
+	h.show = "FragmentPath=" + h.path("/etc/systemd/system/kubelet.service") + "\n" +
+		"ExecStart={ path=/usr/bin/kubelet ; argv[]=" + command + " ; ignore_errors=no ; pid=0 }\nExecStartEx={ path=/a }\n" +
+		"EnvironmentFiles=" + h.path("/etc/poolboot/kubelet.env") + " (ignore_errors=no)\nUnsetEnvironment=\nBindPaths=\n"
+	return h
+}
+
+func (h *checkedHost) path(name string) string { return filepath.Join(h.root, name) }
+
+func (h *checkedHost) write(name, text string) {
+	GinkgoHelper()
+	Expect(os.MkdirAll(filepath.Dir(h.path(name)), 0o755)).To(Succeed())
+	Expect(os.WriteFile(h.path(name), []byte(text), 0o644)).To(Succeed())
+}
+
+// check runs the check as its unit does, and returns what it prints.
+func (h *checkedHost) check() (string, error) {
+	GinkgoHelper()
+	h.write("/show", h.show)
+	variable, flags := ignition.KubeletArgsVariable, ignition.KubeletEnvPath
+	if h.kubeadm {
+		variable, flags = ignition.KubeadmArgsVariable, ignition.KubeadmFlagsPath
+	}
+	cmd := exec.Command("/bin/sh", h.path("/etc/poolboot/check.sh"), h.path("/etc/poolboot/check.sha256"), variable, h.path(flags), h.path("/etc/kubernetes/kubelet.conf.d"))
+	cmd.Env = []string{"PATH=" + h.path("/bin") + ":/usr/bin:/bin"}
+	out, err := cmd.CombinedOutput()
+	return strings.ReplaceAll(string(out), h.root, ""), err
+}
+
+var _ = Describe("the check before a host joins", func() {
+	DescribeTable("passes on a host that is as it was configured",
+		func(kubeadm bool) {
+			h := newCheckedHost(kubeadm)
+			out, err := h.check()
+			Expect(err).NotTo(HaveOccurred(), out)
+			Expect(out).To(BeEmpty())
+
+			By("with drop-ins of the user's own, and an older systemd, which quotes otherwise")
+			h.show = strings.Replace(h.show, "$KUBELET_KUBEADM_ARGS", `"\$KUBELET_KUBEADM_ARGS"`, 1)
+			h.show = strings.Replace(h.show, "$POOLBOOT_KUBELET_ARGS", `"\$POOLBOOT_KUBELET_ARGS"`, 1)
+			h.show += "EnvironmentFiles=" + h.path("/etc/sysconfig/mine") + " (ignore_errors=yes)\nEnvironmentFiles=/no/such/*.env (ignore_errors=yes)\nUnsetEnvironment=HTTP_PROXY\n"
+			h.write("/etc/sysconfig/mine", "A=b\n")
+			h.write("/etc/kubernetes/kubelet.conf.d/10-mine.conf", "# no registerNode: here\nmaxPods: 50\n")
+			out, err = h.check()
+			Expect(err).NotTo(HaveOccurred(), out)
+		},
+		Entry("joining by kubelet", false), Entry("joining by kubeadm", true),
+	)
+
+	DescribeTable("stops the join on one that was changed, and names what was",
+		func(kubeadm bool, change func(h *checkedHost), changed string) {
+			h := newCheckedHost(kubeadm)
+			change(h)
+			out, err := h.check()
+			Expect(err).To(HaveOccurred())
+			Expect(out).To(HavePrefix("poolboot: this host does not join, because " + changed + " is not as Poolboot wrote it"))
+			Expect(out).To(ContainSubstring("provision the host again, or undo the change and run: systemctl start kubelet.service"))
+			Expect(out).NotTo(ContainSubstring(secret))
+			Expect(strings.Split(strings.TrimSpace(out), "\n")).To(HaveEach(HavePrefix("poolboot: ")), "nothing else is on the console")
+		},
+		Entry("the file with the labels", false, write("/etc/poolboot/kubelet.env", "POOLBOOT_KUBELET_ARGS=--node-labels=a=b\n"), "/etc/poolboot/kubelet.env"),
+		Entry("a file that is gone", false, remove("/etc/kubernetes/kubelet.yaml"), "/etc/kubernetes/kubelet.yaml"),
+		Entry("the kubelet's unit", false, write("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/true\n"), "/etc/systemd/system/kubelet.service"),
+		Entry("kubeadm's configuration", true, write("/etc/kubernetes/poolboot-join.yaml", "a: b\n"), "/etc/kubernetes/poolboot-join.yaml"),
+		Entry("Poolboot's drop-in", true, remove("/etc/systemd/system/kubelet.service.d/10-poolboot.conf"), "/etc/systemd/system/kubelet.service.d/10-poolboot.conf"),
+		Entry("the unit that joins", true, write("/etc/systemd/system/poolboot-join.service", "[Service]\n"), "/etc/systemd/system/poolboot-join.service"),
+		Entry("the list of files", false, remove("/etc/poolboot/check.sha256"), "/etc/poolboot/check.sha256"),
+		Entry("a command of a drop-in", false, shown("--cert-dir", "--node-labels=a=b --cert-dir"), "ExecStart= of kubelet.service"),
+		Entry("a command without kubeadm's flags", true, shown("$KUBELET_KUBEADM_ARGS", "--v=2"), "ExecStart= of kubelet.service"),
+		Entry("an environment file that is not read", false, shown("EnvironmentFiles=", "X="), "EnvironmentFile= of kubelet.service"),
+		Entry("an environment file that sets the variable", false, func(h *checkedHost) {
+			h.write("/etc/other.d/1.env", "POOLBOOT_KUBELET_ARGS=\n")
+			h.show += "EnvironmentFiles=" + h.path("/etc/other.d/*.env") + " (ignore_errors=no)\n"
+		}, "POOLBOOT_KUBELET_ARGS, which /etc/other.d/1.env sets,"),
+		Entry("a variable that is unset", true, shown("UnsetEnvironment=", "UnsetEnvironment=A KUBELET_KUBEADM_ARGS"), "UnsetEnvironment= of kubelet.service"),
+		Entry("other files in the kubelet's eyes", false, shown("BindPaths=", "BindPaths=/opt/a:/etc/poolboot:rbind"), "BindPaths= of kubelet.service"),
+		Entry("taints in a drop-in of the configuration", false, write("/etc/kubernetes/kubelet.conf.d/99-a.conf", `{"registerWithTaints":[]}`), "/etc/kubernetes/kubelet.conf.d/99-a.conf"),
+	)
+
+	It("names every file that was changed", func() {
+		h := newCheckedHost(false)
+		h.write("/etc/poolboot/kubelet.env", "")
+		h.write("/etc/kubernetes/pki/ca.crt", "")
+		out, err := h.check()
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(SatisfyAll(ContainSubstring("because /etc/poolboot/kubelet.env is"), ContainSubstring("because /etc/kubernetes/pki/ca.crt is")))
+	})
+
+	It("is what the kubelet and kubeadm wait for, and covers all that the overlay writes", func() {
+		for _, kubeadm := range []bool{false, true} {
+			h := newCheckedHost(kubeadm)
+			raw, err := os.ReadFile(h.path("/etc/poolboot/check.sha256"))
+			Expect(err).NotTo(HaveOccurred())
+			sums := string(raw)
+			waiting := 0
+			Expect(filepath.WalkDir(h.path("/etc"), func(name string, entry os.DirEntry, err error) error {
+				Expect(err).NotTo(HaveOccurred())
+				if entry.IsDir() || filepath.Base(name) == "check.sha256" {
+					return nil
+				}
+				text, err := os.ReadFile(name)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(sums).To(ContainSubstring(fmt.Sprintf("%x  %s\n", sha256.Sum256(text), name)))
+				if strings.Contains(string(text), "\nRequires=poolboot-check.service\nAfter=poolboot-check.service\n") {
+					waiting++
+				}
+				return nil
+			})).To(Succeed())
+			Expect(waiting).To(Equal(map[bool]int{false: 1, true: 2}[kubeadm]), "the kubelet, and what runs kubeadm")
+		}
+	})
+})
+
+func write(name, text string) func(*checkedHost) { return func(h *checkedHost) { h.write(name, text) } }
+
+func remove(name string) func(*checkedHost) {
+	return func(h *checkedHost) { Expect(os.Remove(h.path(name))).To(Succeed()) }
+}
+
+func shown(before, after string) func(*checkedHost) {
+	return func(h *checkedHost) {
+		Expect(h.show).To(ContainSubstring(before))
+		h.show = strings.Replace(h.show, before, after, 1)
+	}
+}
