@@ -46,6 +46,10 @@ func (e *GuardError) Error() string {
 // these do to a Node's labels the API server refuses what a kubelet may not.
 func Guard(c Config) error { return (&guard{left: maxUnpacked}).all(c) }
 
+// Redirects says whether a configuration has links or bind mounts over which its other entries, or those of a configuration that it is
+// merged with, may get to what Guard keeps. Then the whole must be guarded, not only its parts.
+func Redirects(c Config) bool { return redirectsOf(c).leadsIn() }
+
 // GuardRendered is Guard for a rendered config, which may also have the drop-ins of its pools' kubelet sections.
 func GuardRendered(c Config) error { return (&guard{left: maxUnpacked, rendered: true}).all(c) }
 
@@ -54,9 +58,11 @@ type guard struct {
 	refused  []Refusal
 	left     int64 // how many bytes of contents may still be unpacked
 	rendered bool  // whether it is a rendered config
+	ways     redirects
 }
 
 func (g *guard) all(c Config) error {
+	g.ways = redirectsOf(c)
 	g.references(c.Ignition.Config)
 	g.paths(c.Storage)
 	g.arguments("kernelArguments.shouldExist", textsOf(c.KernelArguments.ShouldExist))
@@ -94,7 +100,10 @@ func (g *guard) references(config types.IgnitionConfig) {
 
 func (g *guard) filesystems(filesystems []types.Filesystem) {
 	for i, filesystem := range filesystems {
-		if filesystem.Path != nil && hidesReserved(cleaned(*filesystem.Path)) {
+		if filesystem.Path == nil {
+			continue
+		}
+		if where, ok := g.ways.mountedAt(*filesystem.Path); !ok || hidesReserved(where) {
 			g.refuse(fmt.Sprintf("storage.filesystems[%d].path", i), "a file system at %s would hide what Poolboot writes there: "+
 				"mount it somewhere else", *filesystem.Path)
 		}
@@ -129,6 +138,7 @@ func (g *guard) directories(directories []types.Directory) {
 		switch {
 		case cureFor(name) != "":
 			g.refuse(place+".path", "%s is Poolboot's: %s", name, cureFor(name))
+		case g.takenPath(place+".path", name):
 		case dropin == "" && (unit == KubeletUnit || isOwn(unit) && path.Ext(unit) != ".d"):
 			g.refuse(place+".path", "%s is the place of a unit that Poolboot relies on: leave it out", name)
 		case directory.Overwrite != nil && *directory.Overwrite && (leadsToReserved(name) || isDropinDirectory(name)):
@@ -145,8 +155,11 @@ func (g *guard) files(files []types.File) {
 		if (!g.rendered || !isKubeletSection) && g.reserved(place+".path", name) {
 			continue
 		}
-		if isGenerator(name) {
-			g.refuse(place+".path", "%s is a generator, and what units it makes can't be checked: write the units under systemd.units", name)
+		if g.takenPath(place+".path", name) {
+			continue
+		}
+		if isEnablementOfOwn(name) {
+			g.refuse(place+".path", "%s must be a link to the unit: leave it out", name)
 			continue
 		}
 		before := len(g.refused)
@@ -178,14 +191,23 @@ func (g *guard) links(links []types.Link) {
 		targetUnit, targetDropin := unitAt(target)
 		switch {
 		case g.reserved(place, name):
+		case isEnablementDirectory(name):
+			g.refuse(place, "%s must be a directory: systemd enables units in it", name)
+		case isEnablementOfOwn(name):
+			if targetUnit != path.Base(name) || targetDropin != "" {
+				g.refuse(place, "without %s the host never joins, or in no pool: let the link lead to the unit, or leave it out", path.Base(name))
+			}
 		case isBelow(name, KubeletConfigDirectory), holdsEnvironment(name):
 			g.refuse(place, "%s may be read by the kubelet, and where a link leads can't be checked: make it a file", name)
 		case appliesToKubelet(unit), isOwn(unit), isDropinDirectory(name):
 			g.refuse(place, "%s is part of a unit that Poolboot relies on, and where a link leads can't be checked: "+
 				"use a drop-in under systemd.units", name)
-		case target == "/dev/null": // switches off what the image has
-		case isGenerator(name), isPreset(name), isTmpfiles(name), name == fstab:
+		case target == "/dev/null" && !isSystemCredential(name): // switches off what the image has
+		case isPreset(name), isTmpfiles(name), name == fstab:
 			g.refuse(place, "%s is obeyed by systemd, and where a link leads can't be checked: make it a file", name)
+		case isGenerator(name):
+			g.refuse(place, "%s is obeyed by systemd, and where a link leads can't be checked: make it a file", name)
+		case g.takenPath(place, name):
 		case unit != "" && targetUnit == "":
 			g.refuse(place, "%s is a unit's, and where a link leads can't be checked: write it under systemd.units", name)
 		case unit != "" && dropin == "" && targetDropin == "" && (targetUnit == KubeletUnit || isOwn(targetUnit)):
@@ -213,7 +235,7 @@ func (g *guard) contents(place, name string, resource types.Resource) []byte {
 	data, err := contentsOf(resource, g.left)
 	switch {
 	case errors.Is(err, errRemote) && unit == "" && !isKubeletConfig(name) && !holdsEnvironment(name) &&
-		!isPreset(name) && !isTmpfiles(name) && name != fstab:
+		!isPreset(name) && !isTmpfiles(name) && name != fstab && !isQuadlet(name):
 		return nil // nobody but the user's own programs reads it
 	case err != nil:
 		g.refuse(place, "%s: %v", name, err)
@@ -227,6 +249,9 @@ func (g *guard) contents(place, name string, resource types.Resource) []byte {
 // written checks what a file holds, by what the file is for.
 func (g *guard) written(place, name string, data []byte) {
 	unit, dropin := unitAt(name)
+	if made, of := quadletUnit(name); made != "" {
+		unit, dropin = made, of
+	}
 	switch {
 	case isKubeletConfig(name):
 		g.kubeletConfig(place, name, data)
@@ -236,10 +261,24 @@ func (g *guard) written(place, name string, data []byte) {
 		g.dropin(place, unit, dropin, string(data))
 	case isPreset(name):
 		g.preset(place, name, data)
-	case isTmpfiles(name), name == fstab:
-		g.table(place, name, data)
+	case isTmpfiles(name):
+		g.tmpfiles(place, name, string(data))
+	case name == fstab:
+		g.fstab(place, name, string(data))
 	case bytes.HasPrefix(data, []byte("\x7fELF")) && !holdsEnvironment(name): // a program, which may know every flag
 	default:
 		g.text(place, name, data)
 	}
+}
+
+func isQuadlet(name string) bool { unit, _ := quadletUnit(name); return unit != "" }
+
+// textsOfFile are the contents of a file and what is appended to it, as far as they are in the document.
+func textsOfFile(file types.File) (texts []string) {
+	for _, part := range append([]types.Resource{file.Contents}, file.Append...) {
+		if data, err := contentsOf(part, maxUnpacked); err == nil {
+			texts = append(texts, string(data))
+		}
+	}
+	return texts
 }

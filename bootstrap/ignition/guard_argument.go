@@ -14,7 +14,16 @@ var reservedArguments = []string{
 	"hostname", "systemd.hostname",
 	"ignition.*", "flatcar.first-boot", "flatcar.config.url",
 	"init", "rdinit", "systemd.unit", "systemd.run", "systemd.mask=" + KubeletUnit, "systemd.mask=" + OwnUnitPrefix + "*",
-	"systemd.set-credential", "systemd.set-credential-binary",
+	"systemd.mount-extra", "systemd.swap-extra", "rescue", "emergency", "single",
+}
+
+// allowedArguments are the kernel arguments for systemd that change no unit and no file; all others are refused. rd. before one is for
+// the initial file system.
+var allowedArguments = []string{
+	"systemd.unified-cgroup-hierarchy", "systemd.legacy-systemd-cgroup-controller", "systemd.log-*", "systemd.show-status", "systemd.status-unit-format",
+	"systemd.journald.*", "systemd.crash-*", "systemd.dump-core", "systemd.service-watchdogs", "systemd.watchdog-*", "systemd.default-*", "systemd.setenv",
+	"systemd.cpu-affinity", "systemd.gpt-auto", "systemd.swap", "systemd.hibernate", "systemd.random-seed", "systemd.clock-usec", "systemd.firstboot",
+	"systemd.allow-userspace-verity", "systemd.tpm2-*", "systemd.zram", "systemd.mask", "systemd.wants", "systemd.debug-shell", "systemd.machine-id", "systemd.ssh-*",
 }
 
 // GuardArguments refuses kernel arguments of a user that would take over what Guard keeps. It returns nil or a *GuardError
@@ -43,8 +52,17 @@ func (g *guard) arguments(list string, arguments []string) {
 func isReservedArgument(argument string) bool {
 	key, value, _ := strings.Cut(argument, "=")
 	key = strings.ReplaceAll(key, "_", "-")
+	if strings.HasPrefix(key, "rd.systemd.") {
+		key = strings.TrimPrefix(key, "rd.")
+	}
 	if path.Ext(value) == "" {
 		value += path.Ext(KubeletUnit) // systemd.mask takes kubelet for kubelet.service
+	}
+	if strings.HasPrefix(key, "systemd.") && !slices.ContainsFunc(allowedArguments, func(allowed string) bool {
+		fits, _ := path.Match(allowed, key)
+		return fits
+	}) {
+		return true
 	}
 	return slices.ContainsFunc(reservedArguments, func(reserved string) bool {
 		reservedKey, reservedValue, hasValue := strings.Cut(reserved, "=")

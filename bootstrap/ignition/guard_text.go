@@ -98,6 +98,11 @@ func holdsEnvironment(name string) bool {
 		slices.ContainsFunc(environmentDirectories, func(directory string) bool { return isBelow(name, directory) })
 }
 
+// isEnvironmentOfKubelet is holdsEnvironment without what is made at every boot.
+func isEnvironmentOfKubelet(name string) bool {
+	return holdsEnvironment(name) && !isBelow(name, "/run")
+}
+
 // isDisguised says whether a text has escapes, or quotes within a word.
 func isDisguised(data []byte) bool {
 	if bytes.IndexByte(data, '\\') >= 0 {

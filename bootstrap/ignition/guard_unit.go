@@ -23,7 +23,7 @@ func (g *guard) units(units []types.Unit) {
 			continue
 		case unit.Name == KubeletUnit && unit.Mask != nil && *unit.Mask:
 			g.refuse(place+".mask", "without %s the host never joins: leave it out", unit.Name)
-		case hidesReserved(mountPoint(unit.Name)):
+		case g.hides(unit.Name):
 			g.refuse(place+".name", "a mount at %s would hide what Poolboot writes there: mount it somewhere else", mountPoint(unit.Name))
 			continue
 		}
@@ -35,8 +35,8 @@ func (g *guard) units(units []types.Unit) {
 			switch {
 			case strings.Contains(dropin.Name, "/"):
 				g.refuse(place+".name", "%s: a drop-in's name has no slash", dropin.Name)
-			case unit.Name == KubeletUnit && dropin.Name == kubeadmDropin:
-				g.refuseKubeadm(place + ".name")
+			case unit.Name == KubeletUnit && isReservedDropin(dropin.Name):
+				g.refuseDropin(place+".name", dropin.Name)
 			case dropin.Contents != nil:
 				g.dropin(place+".contents", unit.Name, dropin.Name, *dropin.Contents)
 			}
@@ -52,9 +52,9 @@ func (g *guard) unit(place, name, contents string) {
 	case name == KubeletUnit:
 		g.refuse(place, "%s is Poolboot's: use a drop-in without ExecStart, or a kubelet configuration in %s",
 			name, KubeletConfigDirectory)
-	case hidesReserved(mountPoint(name)):
+	case g.hides(name):
 		g.refuse(place, "a mount at %s would hide what Poolboot writes there: mount it somewhere else", mountPoint(name))
-	case g.alias(place, name, contents):
+	case g.against(place, name, name, contents):
 	default:
 		g.text(place, name, []byte(contents))
 	}
@@ -66,70 +66,28 @@ func (g *guard) dropin(place, unitName, name, contents string) {
 	switch {
 	case isOwn(unitName):
 		g.refuseOwn(place, unitName)
-	case unitName == KubeletUnit && name == kubeadmDropin:
-		g.refuseKubeadm(place)
-	case g.alias(place, what, contents):
-	case appliesToKubelet(unitName) && g.kubeletDropin(place, what, contents):
+	case unitName == KubeletUnit && isReservedDropin(name):
+		g.refuseDropin(place, name)
+	case g.against(place, unitName, what, contents):
+	case (appliesToKubelet(unitName) || isForEvery(unitName)) && g.kubeletDropin(place, unitName, what, contents):
 	default:
 		g.text(place, what, []byte(contents))
 	}
-}
-
-// reservedDirectives are what a drop-in of the kubelet's unit may not say: what takes the place of its command, or shows it
-// other files than those that were checked. The star stands for any ending.
-var reservedDirectives = []string{
-	"ExecStart", "RootDirectory", "RootImage", "Bind*Paths", "TemporaryFileSystem", "MountImages", "Extension*",
-}
-
-// kubeletDropin refuses a drop-in that would take the pool's flags from the kubelet.
-func (g *guard) kubeletDropin(place, what, contents string) bool {
-	for _, directive := range directivesOf(contents) {
-		file := strings.TrimPrefix(directive.value, "-")
-		switch {
-		case directive.name == "Alias":
-			g.refuse(place, "%s: Alias would give the kubelet's unit another name, with drop-ins of its own: remove the line", what)
-			return true
-		case slices.ContainsFunc(reservedDirectives, directive.is):
-			g.refuse(place, "%s: %s could drop the flags and settings that put the Node in its pool: "+
-				"set what it is for in a kubelet configuration in %s", what, directive.name, KubeletConfigDirectory)
-			return true
-		case directive.name == "EnvironmentFile" && file == "",
-			directive.name == "UnsetEnvironment" && slices.ContainsFunc(reservedVariables, func(variable string) bool {
-				return strings.Contains(directive.value, variable)
-			}):
-			g.refuse(place, "%s: %s=%s would drop %s: remove the line", what, directive.name, directive.value, KubeletEnvPath)
-			return true
-		case directive.name == "EnvironmentFile" && !holdsEnvironment(cleaned(file)):
-			g.refuse(place, "%s: EnvironmentFile=%s is not looked at for what is Poolboot's: put it into %s, or give it a name that ends in .env",
-				what, file, environmentDirectories[0])
-			return true
-		}
-	}
-	return false
-}
-
-// alias refuses a unit, or a drop-in of one, that would be found by the name of a unit that Poolboot relies on.
-func (g *guard) alias(place, what, contents string) bool {
-	if !strings.Contains(contents, "Alias") {
-		return false
-	}
-	for _, directive := range directivesOf(contents) {
-		for _, name := range strings.Fields(directive.value) {
-			if directive.name == "Alias" && (name == KubeletUnit || isOwn(name)) {
-				g.refuse(place, "%s: it can't have the name %s, which is Poolboot's: remove the line with Alias", what, name)
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (g *guard) refuseOwn(place, name string) {
 	g.refuse(place, "%s is Poolboot's: give your unit a name that does not start with %s", name, OwnUnitPrefix)
 }
 
-func (g *guard) refuseKubeadm(place string) {
-	g.refuse(place, "%s would take the place of the image's, which hands the kubelet its pool's flags: use another name", kubeadmDropin)
+// isReservedDropin says whether a drop-in of the kubelet's unit would take the place of Poolboot's or of the image's.
+func isReservedDropin(name string) bool { return name == kubeadmDropin || name == OwnDropin }
+
+func (g *guard) refuseDropin(place, name string) {
+	whose := "Poolboot's, which has the host checked before it joins"
+	if name == kubeadmDropin {
+		whose = "the image's, which hands the kubelet its pool's flags"
+	}
+	g.refuse(place, "%s would take the place of %s: use another name", name, whose)
 }
 
 // directive is one line of a unit: Name=value.
@@ -164,6 +122,16 @@ func directivesOf(contents string) (directives []directive) {
 		}
 	}
 	return directives
+}
+
+// hides says whether a unit mounts something over what Poolboot writes.
+func (g *guard) hides(unitName string) bool {
+	where := mountPoint(unitName)
+	if where == "" {
+		return false
+	}
+	at, ok := g.ways.mountedAt(where)
+	return !ok || hidesReserved(at)
 }
 
 // mountPoint is the path that a unit mounts something at; "" for other units.

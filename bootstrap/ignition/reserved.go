@@ -3,6 +3,7 @@ package ignition
 import (
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -111,9 +112,34 @@ func leadsToReserved(name string) bool {
 // hidesReserved says whether a file system that is mounted at a path would hide what Poolboot writes below it. One of /var
 // may be: whoever moves it has a mount unit for it.
 func hidesReserved(name string) bool {
-	inSystem := name == "/etc" || isBelow(name, "/etc") || name == "/run" || isBelow(name, "/run")
-	return cureFor(name) != "" || inSystem && leadsToReserved(name)
+	inSystem := slices.ContainsFunc([]string{"/etc", "/run", "/usr/lib"}, func(directory string) bool {
+		return name == directory || isBelow(name, directory)
+	})
+	return isKept(name) || name == "/usr" || inSystem && leadsToReserved(name) ||
+		slices.ContainsFunc(unitDirectories, func(directory string) bool { return isBelow(name, directory) })
 }
+
+// isOutside says whether a path is another way to files of the root, which the kernel or an image based on OSTree has.
+func isOutside(name string) bool {
+	return slices.ContainsFunc([]string{"/proc", "/sys", "/dev/fd", "/sysroot", "/ostree"}, func(directory string) bool {
+		return name == directory || isBelow(name, directory)
+	})
+}
+
+// keptPaths are those that Poolboot, the kubelet or systemd reads for what is Poolboot's, each by one example for what is in a directory.
+var keptPaths = func() map[string]bool {
+	kept := map[string]bool{KubeletConfigDirectory + "/a": true}
+	for name := range cures {
+		kept[name] = true
+	}
+	for _, directory := range slices.Concat(reservedDirectories, unitDirectories) {
+		kept[directory+"/a"] = true
+	}
+	return kept
+}()
+
+// ownUnits are Poolboot's units on hosts.
+var ownUnits = []string{OwnUnitPrefix + "check.service", OwnUnitPrefix + "join.service", OwnUnitPrefix + "joined.path", OwnUnitPrefix + "joined.service"}
 
 // unitDirectories are where systemd looks for units of services, see systemd.unit(5).
 var unitDirectories = []string{
@@ -145,9 +171,15 @@ func isBelow(name, directory string) bool {
 // aliases are the links that the images of Ignition's distributions have: the same place by two paths.
 var aliases = [][2]string{{"/var/run", "/run"}, {"/lib", "/usr/lib"}, {"/var/usrlocal", "/usr/local"}}
 
-// cleaned is a path without detours.
+// extensions matches what the directory of a system extension lays over the root.
+var extensions = regexp.MustCompile(`^/(?:etc|run|var/lib|usr/lib|usr/local/lib)/extensions(?:\.mutable)?/[^/]+(/.*)$`)
+
+// cleaned is a path without detours: over the links of images, and where a system extension would lay it.
 func cleaned(name string) string {
 	name = path.Clean(name)
+	if match := extensions.FindStringSubmatch(name); match != nil && strings.Contains(name, "/extensions") {
+		name = match[1]
+	}
 	for _, alias := range aliases {
 		if name == alias[0] || isBelow(name, alias[0]) {
 			return alias[1] + strings.TrimPrefix(name, alias[0])
@@ -166,13 +198,12 @@ func Reserved() []string {
 	for _, directory := range generatorDirectories {
 		all = append(all, directory+"/")
 	}
-	all = append(all, KubeletUnit, OwnUnitPrefix+"*", KubeletUnit+".d/"+kubeadmDropin)
+	all = append(all, KubeletUnit, OwnUnitPrefix+"*", KubeletUnit+".d/"+kubeadmDropin, KubeletUnit+".d/"+OwnDropin)
 	for _, flag := range identityFlagNames {
 		all = append(all, "--"+flag)
 	}
 	all = append(all, identitySettings...)
 	all = append(all, reservedVariables...)
-	all = append(all, reservedDirectives...)
 	all = append(all, reservedArguments...)
 	slices.Sort(all)
 	return all

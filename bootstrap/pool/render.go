@@ -172,7 +172,7 @@ func merge(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfi
 	if err := ignition.ValidateMerged(whole); err != nil {
 		return out, nil, clash(parts, ignition.Validate, err)
 	}
-	if err := ignition.Guard(piecedTogether(whole, parts)); err != nil {
+	if err := guardTogether(whole, parts); err != nil {
 		return out, nil, clash(parts, ignition.Guard, err)
 	}
 	raw, err := ignition.Marshal(whole)
@@ -252,6 +252,15 @@ func kernelDevel(out poolv1.MachineConfigSpec, sources []poolv1.MachineConfig) e
 		}
 	}
 	return nil
+}
+
+// guardTogether is Guard for what MachineConfigs, of which each has passed, make together: files of several, and, if one has links
+// that lead to what is Poolboot's, all that others might do over them.
+func guardTogether(whole ignition.Config, parts []part) error {
+	if len(parts) > 1 && ignition.Redirects(whole) {
+		return ignition.Guard(merged(parts))
+	}
+	return ignition.Guard(piecedTogether(whole, parts))
 }
 
 // piecedTogether is as much of the merged Ignition as several MachineConfigs speak of: what none of them has, their files

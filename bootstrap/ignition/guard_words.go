@@ -1,0 +1,126 @@
+package ignition
+
+import (
+	"path"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// words splits a text as systemd does where it undoes quotes and C escapes (extract_first_word with UNQUOTE and CUNESCAPE), into at
+// most so many words and the rest; 0 is no limit. It is not ok when systemd would not take the text: with a quote that does not
+// end, or an escape that there is not.
+func words(text string, limit int) (all []string, rest string, ok bool) {
+	var word []byte
+	inWord, quote := false, byte(0)
+	for i := 0; i < len(text); i++ {
+		if limit > 0 && len(all) == limit {
+			return all, strings.TrimLeft(text[i:], " \t"), true
+		}
+		switch c := text[i]; {
+		case c == '\\':
+			plain, length := unescaped(text[i:])
+			if length == 0 {
+				return all, "", false
+			}
+			word, inWord = append(word, plain...), true
+			i += length - 1
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote, inWord = c, true
+		case quote == 0 && strings.IndexByte(" \t\n\r", c) >= 0:
+			if inWord {
+				all = append(all, string(word))
+			}
+			word, inWord = word[:0], false
+		default:
+			word, inWord = append(word, c), true
+		}
+	}
+	if inWord {
+		all = append(all, string(word))
+	}
+	return all, "", quote == 0
+}
+
+// plainEscapes are the escapes of one letter.
+var plainEscapes = map[byte]string{'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v",
+	'\\': "\\", '"': "\"", '\'': "'", 's': " "}
+
+// unescaped is what the C escape at the begin of a text stands for, and how long it is; 0 when there is no such escape.
+func unescaped(text string) (plain string, length int) {
+	if len(text) < 2 {
+		return "", 0
+	}
+	if plain, known := plainEscapes[text[1]]; known {
+		return plain, 2
+	}
+	digits, base, start := 0, 16, 2
+	switch c := text[1]; {
+	case c == 'x':
+		digits = 2
+	case c == 'u':
+		digits = 4
+	case c == 'U':
+		digits = 8
+	case c >= '0' && c <= '7':
+		digits, base, start = 3, 8, 1
+	}
+	if digits == 0 || len(text) < start+digits {
+		return "", 0
+	}
+	code, err := strconv.ParseUint(text[start:start+digits], base, 32)
+	switch {
+	case err != nil || code == 0:
+		return "", 0
+	case digits >= 4:
+		return string(utf8.AppendRune(nil, rune(code))), start + digits
+	case code > 0xff:
+		return "", 0
+	default:
+		return string([]byte{byte(code)}), start + digits
+	}
+}
+
+// directorySpecifiers are the specifiers of systemd that stand for a directory, for the system's own manager.
+var directorySpecifiers = map[byte]string{'t': "/run", 'S': "/var/lib", 'C': "/var/cache", 'L': "/var/log", 'E': "/etc", 'T': "/tmp", 'V': "/var/tmp", 'h': "/root", '%': "%"}
+
+// anything stands in a pattern for what a specifier may be: unlike a star, no text has it.
+const anything = "\x00"
+
+// specified replaces systemd's specifiers: by what they are, or by anything.
+func specified(text string) string {
+	if !strings.Contains(text, "%") {
+		return text
+	}
+	var out strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] != '%' || i+1 == len(text) {
+			out.WriteByte(text[i])
+			continue
+		}
+		i++
+		if known, has := directorySpecifiers[text[i]]; has {
+			out.WriteString(known)
+			continue
+		}
+		out.WriteString(anything)
+	}
+	return out.String()
+}
+
+// couldBe says whether a text that may hold specifiers could be a name, in which a star stands for any ending.
+func couldBe(text, name string) bool {
+	pattern := specified(text)
+	if pattern == text {
+		fits, _ := path.Match(name, text)
+		return fits
+	}
+	name, isPrefix := strings.CutSuffix(name, "*")
+	parts := strings.Split(pattern, anything)
+	if !strings.HasPrefix(name, parts[0]) && (!isPrefix || !strings.HasPrefix(parts[0], name)) {
+		return false
+	}
+	return isPrefix || strings.HasSuffix(name, parts[len(parts)-1])
+}
