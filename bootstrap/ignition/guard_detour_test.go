@@ -136,6 +136,12 @@ var _ = Describe("The documentation of pools", func() {
 		_, section, found := strings.Cut(string(document), "\n## What a MachineConfig can't have\n")
 		Expect(found).To(BeTrue())
 		section, _, _ = strings.Cut(section, "\n## ")
+		section, allowed, found := strings.Cut(section, "\n| In | Allowed |")
+		Expect(found).To(BeTrue())
+		rows := regexp.MustCompile(`(?m)^\| .*? \| (.*) \|$`).FindAllStringSubmatch(allowed, -1)
+		for i, want := range ignition.Allowed() {
+			Expect(rows[i+1][1]).To(Equal("`" + strings.Join(want, "` `") + "`"))
+		}
 		var listed []string
 		for _, row := range regexp.MustCompile(`(?m)^\| (.*?) \|`).FindAllStringSubmatch(section, -1) {
 			for _, code := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {

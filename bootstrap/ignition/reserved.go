@@ -188,6 +188,10 @@ func cleaned(name string) string {
 	return name
 }
 
+// Allowed names what Guard lets pass where it refuses all else, for the documentation: settings in drop-ins of the kubelet's unit and of
+// every service, and kernel arguments for systemd.
+func Allowed() [3][]string { return [3][]string{allowedDirectives, allowedForEvery, allowedArguments} }
+
 // Reserved names what Guard and GuardArguments keep from users, for the documentation: paths (a directory ends in a slash),
 // units, drop-ins, the kubelet's flags and settings, variables, commands, kernel arguments.
 func Reserved() []string {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/base64"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,8 +24,8 @@ import (
 // file is put together by the program, so that only a check on the host can see it.
 func altering(file string) string {
 	return `{"ignition":{"version":"3.4.0"},
-		"storage":{"files":[{"path":"/opt/alter","mode":493,"contents":{"source":"data:,` +
-		strings.NewReplacer(" ", "%20", "\n", "%0A", "#", "%23").Replace("#!/bin/sh\nsed -i 's,pool=infra,pool=worker,; s,value: infra,value: worker,' \"$@\"\n: >/opt/altered\n") + `"}}]},
+		"storage":{"files":[{"path":"/opt/alter","mode":493,"contents":{"source":"data:;base64,` + base64.StdEncoding.EncodeToString([]byte(
+		"#!/bin/sh\nsed -i 's,pool=infra,pool=worker,; s,value: infra,value: worker,' \"$@\"\n: >/opt/altered\n")) + `"}}]},
 		"systemd":{"units":[{"name":"alter.service","enabled":true,"contents":"[Unit]\nDefaultDependencies=no\nBefore=sysinit.target\n` +
 		`ConditionPathExists=!/opt/altered\n[Service]\nType=oneshot\nExecStart=/bin/sh /opt/alter ` + file + `\n[Install]\nWantedBy=sysinit.target\n"}]}}`
 }
