@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
 )
 
@@ -92,6 +94,9 @@ func (v *view) waitForAdmission(ctx context.Context, enrolment Enrolment, asks a
 		return record, err
 	}
 	since, err := v.recording.ask(ctx, enrolment, asks)
+	if errors.Is(err, ErrEnrolmentFull) {
+		return nil, enrolmentFull(enrolment)
+	}
 	if err != nil {
 		v.opts.Metrics.recordErrors.Inc()
 		return nil, unavailable(fmt.Errorf("recording that a host asks to be admitted by Enrolment %s: %w", enrolment.NamespacedName, err))
@@ -113,6 +118,13 @@ func (v *view) waitForAdmission(ctx context.Context, enrolment Enrolment, asks a
 		return nil, err
 	}
 	return nil, refused
+}
+
+// enrolmentFull is the refusal of a host that can't even be noted as one that asks.
+func enrolmentFull(enrolment Enrolment) *refusal {
+	return &refusal{code: http.StatusServiceUnavailable, Word: "EnrolmentFull", Message: fmt.Sprintf(
+		"%d hosts asked by Enrolment %s and are not admitted, and it takes no more requests: see its status.requests. Raise data.uses of its Secret, or make "+
+			"another token. A request is dropped when its host is admitted, or has not asked for 10 minutes", poolv1.MaxEnrolmentRequests, enrolment.NamespacedName)}
 }
 
 // lookForRecord returns the record of a host that is admitted, or the refusal of one that can never be.
@@ -183,7 +195,11 @@ func (v *view) authenticateEnrolled(ctx context.Context, record *Record, token s
 // the time of the request that is decided on.
 func (r *recording) ask(ctx context.Context, enrolment Enrolment, asks asking) (time.Time, error) {
 	now := r.now()
-	if last, known := enrolment.Requests[asks.config.Name]; known && last.Address == asks.address {
+	last, known := enrolment.Requests[asks.config.Name]
+	if !known && len(enrolment.Requests) >= poolv1.MaxEnrolmentRequests {
+		return time.Time{}, ErrEnrolmentFull
+	}
+	if known && last.Address == asks.address {
 		stands := requestInterval
 		if last.Refused != "" {
 			stands = refusedInterval

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
@@ -38,6 +40,10 @@ func (w enrolmentsOf) Get(ctx context.Context, name types.NamespacedName) (*serv
 
 func (w enrolmentsOf) Asked(_ context.Context, _ server.Enrolment, name, address string, _ time.Time) error {
 	w.mu.Lock()
+	if err := w.askErr; err != nil {
+		w.mu.Unlock()
+		return err
+	}
 	w.asks = append(w.asks, name)
 	hook := w.onAsk
 	w.mu.Unlock()
@@ -134,6 +140,42 @@ var _ = Describe("A host that enrols", func() {
 			Expect(message).To(ContainSubstring("all 20 uses are taken"))
 		}
 		Expect(w.wanted()).To(HaveLen(1), "a refusal stands for a while")
+	})
+
+	It("is told the cure when so many ask that no more can be noted, and is admitted once there is room", func() {
+		w.set(func() {
+			for i := range poolv1.MaxEnrolmentRequests {
+				w.enrolled[edge].Requests[fmt.Sprintf("edge-x%d", i)] = server.EnrolmentRequest{Time: time.Now(), Address: "192.0.2.9", Refused: "all 20 uses are taken"}
+			}
+		})
+		s := serve(w, long)
+		full := func() {
+			GinkgoHelper()
+			response, body := s.get(enrolPath, token)
+			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+			word, message := problem(body)
+			Expect(word).To(Equal("EnrolmentFull"))
+			Expect(message).To(And(ContainSubstring("Enrolment default/edge"), ContainSubstring("data.uses")))
+		}
+		full()
+		Expect(w.wanted()).To(BeEmpty(), "who can't be noted costs no write")
+
+		By("another replica, which has noted the last one before this one has heard of it")
+		w.set(func() { delete(w.enrolled[edge].Requests, "edge-x0"); w.askErr = server.ErrEnrolmentFull })
+		full()
+
+		By("a host whose request is noted already")
+		w.set(func() {
+			w.askErr = nil
+			w.enrolled[edge].Requests["edge-7"] = server.EnrolmentRequest{Time: time.Now().Add(-time.Hour), Address: loopback}
+		})
+		w.onAsk = func(_, address string) {
+			w.admit(address)
+			w.addOverlay("edge-7", rendered, life)
+			s.handler.RecordChanged(types.NamespacedName{Namespace: "default", Name: "edge-7"})
+		}
+		response, body := s.get(enrolPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 	})
 
 	It("gets nothing while the name is another host's, and that is told", func() {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"time"
 
@@ -100,9 +101,13 @@ type Enrolments interface {
 	Get(ctx context.Context, name types.NamespacedName) (*Enrolment, error)
 }
 
+// ErrEnrolmentFull is why no further host can be recorded: as many as an Enrolment holds have asked and are not admitted.
+var ErrEnrolmentFull = errors.New("the Enrolment holds as many requests as it may")
+
 // AdmissionRecorder writes into an enrolment that a host asks. It must touch no other field.
 type AdmissionRecorder interface {
-	// Asked sets status.requests[name].
+	// Asked sets status.requests[name]. When there are too many of them, as when another replica has just written the last one, it
+	// returns ErrEnrolmentFull.
 	Asked(ctx context.Context, enrolment Enrolment, name, address string, at time.Time) error
 }
 

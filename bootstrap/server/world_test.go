@@ -47,6 +47,7 @@ type world struct {
 	enrolled  map[types.NamespacedName]*server.Enrolment
 	asks      []string // names, of hosts that want to be admitted
 	onAsk     func(name, address string)
+	askErr    error
 	asked     int // requests that came as far as looking for their record
 	reads     int // of rendered configs
 	onRead    func()

@@ -3,10 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -62,5 +66,20 @@ func (a admissionRecorder) Asked(ctx context.Context, enrolment server.Enrolment
 		return err
 	}
 	object := &poolv1.Enrolment{ObjectMeta: metav1.ObjectMeta{Namespace: enrolment.Namespace, Name: enrolment.Name}}
-	return a.client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+	err = a.client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+	if isFull(err) {
+		return server.ErrEnrolmentFull
+	}
+	return err
+}
+
+// isFull says whether the API server refused a request because an Enrolment holds too many.
+func isFull(err error) bool {
+	cause := (apierrors.APIStatus)(nil)
+	if !apierrors.IsInvalid(err) || !errors.As(err, &cause) || cause.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(cause.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return c.Field == "status.requests" && c.Type == metav1.CauseType(field.ErrorTypeTooMany)
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,7 +41,7 @@ func newMapper() meta.RESTMapper {
 }
 
 // newCache returns informers of just what the server answers from: PoolbootConfigs, rendered MachineConfigs, Enrolments, and the
-// overlay Secrets of the server's own namespace. They store what the sources make of each object as it comes in, and nothing else of
+// overlay Secrets of the server's own namespace. A rendered config has no label of a watch filter: who gets it is decided by the records. They store what the sources make of each object as it comes in, and nothing else of
 // it: a rendered config is four times as large as what hosts download of it.
 func newCache(config *rest.Config, scheme *runtime.Scheme, o *options, s *sources) (cache.Cache, error) {
 	rendered, err := having(poolv1.RenderedForLabel)
@@ -52,18 +53,22 @@ func newCache(config *rest.Config, scheme *runtime.Scheme, o *options, s *source
 		return nil, err
 	}
 	var watched map[string]cache.Config // nil: all namespaces
-	if o.watchNamespace != "" {
-		watched = map[string]cache.Config{o.watchNamespace: {}}
+	if o.namespace != "" {
+		watched = map[string]cache.Config{o.namespace: {}}
+	}
+	filtered := labels.Everything()
+	if o.watchFilter != "" {
+		filtered = labels.SelectorFromValidatedSet(labels.Set{clusterv1.WatchLabel: o.watchFilter})
 	}
 	return cache.New(config, cache.Options{
 		Scheme:                      scheme,
 		Mapper:                      newMapper(),
 		ReaderFailOnMissingInformer: true,
 		ByObject: map[client.Object]cache.ByObject{
-			&bootstrapv1.PoolbootConfig{}: {Namespaces: watched, Transform: s.records.transform},
+			&bootstrapv1.PoolbootConfig{}: {Namespaces: watched, Label: filtered, Transform: s.records.transform},
 			&poolv1.MachineConfig{}:       {Namespaces: watched, Label: rendered, Transform: s.rendered.transform},
-			&poolv1.Enrolment{}:           {Namespaces: watched, Transform: s.enrolments.transform},
-			&corev1.Secret{}:              {Namespaces: map[string]cache.Config{o.namespace: {}}, Label: overlay, Transform: s.overlays.transform},
+			&poolv1.Enrolment{}:           {Namespaces: watched, Label: filtered, Transform: s.enrolments.transform},
+			&corev1.Secret{}:              {Namespaces: map[string]cache.Config{o.overlayNamespace: {}}, Label: overlay, Transform: s.overlays.transform},
 		},
 	})
 }

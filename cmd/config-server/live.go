@@ -30,7 +30,7 @@ func newLive(config *rest.Config, scheme *runtime.Scheme, o *options) (*server.S
 	if err != nil {
 		return nil, err
 	}
-	return &server.Sources{Records: liveRecords{api}, Enrolments: liveEnrolments{api}, Overlays: liveOverlays{api, o.namespace}}, nil
+	return &server.Sources{Records: liveRecords{api}, Enrolments: liveEnrolments{api}, Overlays: liveOverlays{api, o.overlayNamespace}}, nil
 }
 
 type liveRecords struct{ api client.Reader }

@@ -6,12 +6,15 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/component-base/logs"
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // Names of the files in --tls-cert-dir, as in a Secret of type kubernetes.io/tls.
@@ -23,8 +26,9 @@ const (
 // options are the settings of the config server, each one a flag.
 type options struct {
 	kubeconfig         string
+	overlayNamespace   string
 	namespace          string
-	watchNamespace     string
+	watchFilter        string
 	bindAddress        string
 	tlsCertDir         string
 	externalURL        string
@@ -42,10 +46,12 @@ func newOptions() *options { return &options{logs: logs.NewOptions()} }
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"Kubeconfig of the management cluster. Without it: the Pod's service account, or $KUBECONFIG.")
-	fs.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"),
-		"Namespace in which the manager keeps the machines' overlay Secrets: the config server's own. Defaults to $POD_NAMESPACE.")
-	fs.StringVar(&o.watchNamespace, "watch-namespace", "",
-		"Namespace whose PoolbootConfigs and MachineConfigs are served. Without it: all.")
+	fs.StringVar(&o.overlayNamespace, "overlay-namespace", os.Getenv("POD_NAMESPACE"),
+		"The config server's own namespace, in which the manager keeps the machines' overlay Secrets; the same as the manager's. Defaults to $POD_NAMESPACE.")
+	fs.StringVar(&o.namespace, "namespace", "",
+		"Serve the hosts of this namespace only; empty: of all namespaces. The same as the manager's.")
+	fs.StringVar(&o.watchFilter, "watch-filter", "",
+		fmt.Sprintf("Serve only by PoolbootConfigs and Enrolments whose label %s has this value; empty: by all. The same as the manager's.", clusterv1.WatchLabel))
 	fs.StringVar(&o.bindAddress, "bind-address", ":8443",
 		"Address on which hosts are served, over TLS.")
 	fs.StringVar(&o.tlsCertDir, "tls-cert-dir", "/etc/poolboot/tls",
@@ -69,8 +75,11 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 
 // validate tells what is wrong with the flags, and how to put it right.
 func (o *options) validate() error {
-	if o.namespace == "" {
-		return fmt.Errorf("--namespace is empty: name the namespace of the overlay Secrets, or set POD_NAMESPACE")
+	if o.overlayNamespace == "" {
+		return fmt.Errorf("--overlay-namespace is empty: name the namespace of the overlay Secrets, or set POD_NAMESPACE")
+	}
+	if problems := validation.IsValidLabelValue(o.watchFilter); len(problems) > 0 {
+		return fmt.Errorf("--watch-filter=%q: it must be a label's value: %s", o.watchFilter, strings.Join(problems, "; "))
 	}
 	u, err := url.Parse(o.externalURL)
 	if err != nil {

@@ -7,12 +7,13 @@ import (
 
 var _ = DescribeTable("Flags that can't work are refused with their cure", func(change func(*options), cure string) {
 	o := newOptions()
-	o.namespace, o.externalURL = "poolboot-system", "https://boot.example:8443/prefix"
+	o.overlayNamespace, o.externalURL = "poolboot-system", "https://boot.example:8443/prefix"
 	Expect(o.validate()).To(Succeed())
 	change(o)
 	Expect(o.validate()).To(MatchError(ContainSubstring(cure)))
 },
-	Entry("no namespace", func(o *options) { o.namespace = "" }, "POD_NAMESPACE"),
+	Entry("no namespace", func(o *options) { o.overlayNamespace = "" }, "POD_NAMESPACE"),
+	Entry("a watch filter that no label can have", func(o *options) { o.watchFilter = "a b" }, "--watch-filter"),
 	Entry("no URL", func(o *options) { o.externalURL = "" }, "https://host"),
 	Entry("a URL without TLS", func(o *options) { o.externalURL = "http://boot.example" }, "https://host"),
 	Entry("a URL without a host", func(o *options) { o.externalURL = "https:///config" }, "https://host"),

@@ -67,7 +67,7 @@ func launch(extra ...string) *configServer {
 	s := &configServer{url: "https://" + hosts, health: "http://" + health, metrics: "http://" + metrics, certDir: GinkgoT().TempDir()}
 	writeCertificate(s.certDir)
 	arguments := append([]string{
-		"--kubeconfig", kubeconfig, "--namespace", ownNamespace, "--external-url", s.url, "--tls-cert-dir", s.certDir,
+		"--kubeconfig", kubeconfig, "--overlay-namespace", ownNamespace, "--external-url", s.url, "--tls-cert-dir", s.certDir,
 		"--bind-address", hosts, "--health-bind-address", health, "--metrics-bind-address", metrics,
 	}, extra...)
 	var err error

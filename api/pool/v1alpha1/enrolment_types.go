@@ -24,6 +24,9 @@ const (
 	EnrolmentExpiresKey = "expires"
 )
 
+// MaxEnrolmentRequests is how many hosts the status of an Enrolment holds that asked and are not admitted.
+const MaxEnrolmentRequests = 200
+
 // EnrolmentSpec is what an enrolment token admits, and whom it admitted. It is read from the Secret of the same name, all
 // but the token itself.
 type EnrolmentSpec struct {

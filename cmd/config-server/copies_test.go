@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
+)
+
+// copyOf makes a PoolbootConfig with the annotations of a machine's.
+func (m *machine) copyOf(ctx context.Context, namespace, name string, change func(annotations map[string]string)) *bootstrapv1.PoolbootConfig {
+	GinkgoHelper()
+	copied := &bootstrapv1.PoolbootConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: maps.Clone(m.config.Annotations)}, Spec: *m.config.Spec.DeepCopy(),
+	}
+	change(copied.Annotations)
+	Expect(admin.Create(ctx, copied)).To(Succeed())
+	return copied
+}
+
+func newNamespace(ctx context.Context, name string) string {
+	GinkgoHelper()
+	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	return name
+}
+
+// newEnrolment makes an Enrolment, as the manager publishes it, of a Secret that has that UID.
+func newEnrolment(ctx context.Context, key client.ObjectKey, token string, expires time.Time) *poolv1.Enrolment {
+	GinkgoHelper()
+	const secret = "uid-of-the-secret"
+	e := &poolv1.Enrolment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Secret", Name: key.Name, UID: secret, Controller: new(true)}}},
+		Spec: poolv1.EnrolmentSpec{Role: "infra", Names: "edge-*", Uses: 1, Expires: &metav1.Time{Time: expires},
+			TokenSHA256: hostaccess.Enrolment(key, secret).Hash(token), SecretUID: secret},
+	}
+	Expect(admin.Create(ctx, e)).To(Succeed())
+	return e
+}
+
+var _ = Describe("What somebody has copied", func() {
+	It("neither ends a boot of the host that it was copied from, nor gets it another configuration, whichever is known first", func(ctx SpecContext) {
+		m, elsewhere := newMachine(ctx, "copied"), newNamespace(ctx, "copies")
+		m.copyOf(ctx, elsewhere, "junk", func(annotations map[string]string) {
+			annotations[bootstrapv1.TokenHashAnnotation] = "0" + annotations[bootstrapv1.TokenHashAnnotation][1:]
+		})
+		m.copyOf(ctx, elsewhere, m.config.Name, func(annotations map[string]string) {
+			annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+		})
+		m.copyOf(ctx, metav1.NamespaceDefault, "copy", func(map[string]string) {})
+		s := serve()
+		m.prepare(ctx)
+		Eventually(s.answers(m.path(), m.token)).Should(Equal(http.StatusOK))
+		newHost(s, m, authority).boots(ctx)
+		Expect(s.answers("/config/infra/default/copy/"+m.config.Name, m.token)()).To(Equal(http.StatusServiceUnavailable))
+
+		By("the host's own record being gone, as while it is restored")
+		Expect(admin.Delete(ctx, m.config)).To(Succeed())
+		Eventually(s.answers(m.path(), m.token)).Should(Equal(http.StatusServiceUnavailable))
+		Expect(s.answers(m.path(), m.token)()).To(Equal(http.StatusServiceUnavailable))
+
+		By("the record being restored with its annotations and another UID, until the manager has verified the token")
+		m.config = m.copyOf(ctx, metav1.NamespaceDefault, m.config.Name, func(map[string]string) {})
+		m.prepare(ctx)
+		Consistently(s.answers(m.path(), m.token), time.Second).Should(Equal(http.StatusServiceUnavailable))
+		m.rotate(ctx, m.token)
+		Eventually(s.answers(m.path(), m.token)).Should(Equal(http.StatusOK))
+		Expect(s.answers(m.path(), "guessed")()).To(Equal(http.StatusUnauthorized))
+	})
+
+	It("of an enrolment ends no boot by it", func(ctx SpecContext) {
+		const token = "an-enrolment-token-of-thirty-two-characters"
+		own := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "copied-batch"}
+		e := newEnrolment(ctx, own, token, time.Now().Add(time.Hour))
+		for _, key := range []client.ObjectKey{{Namespace: newNamespace(ctx, "copied-enrolments"), Name: own.Name}, {Namespace: own.Namespace, Name: "expired-batch"}} {
+			copied := newEnrolment(ctx, key, "", time.Now().Add(-time.Hour))
+			copied.Spec.TokenSHA256 = e.Spec.TokenSHA256
+			Expect(admin.Update(ctx, copied)).To(Succeed())
+		}
+		m := newMachine(ctx, "edge-copied")
+		before := m.config.DeepCopy()
+		maps.Copy(m.config.Annotations, map[string]string{
+			bootstrapv1.EnrolmentAnnotation: own.Name, bootstrapv1.EnrolledFromAnnotation: "127.0.0.1", bootstrapv1.TokenHashAnnotation: e.Spec.TokenSHA256,
+			bootstrapv1.TokenUIDAnnotation: e.Spec.SecretUID, bootstrapv1.PointerIDAnnotation: enrol.PointerID(own.Namespace, own.Name, m.config.Name),
+		})
+		Expect(admin.Patch(ctx, m.config, client.MergeFrom(before))).To(Succeed())
+		m.prepare(ctx)
+		s := serve()
+		Eventually(s.answers("/config/infra/default/copied-batch?name=edge-copied", token)).Should(Equal(http.StatusOK))
+		Expect(s.answers("/config/infra/copied-enrolments/copied-batch?name=edge-copied", token)()).To(Equal(http.StatusServiceUnavailable))
+		Expect(s.answers("/config/infra/default/expired-batch?name=edge-copied", token)()).To(Equal(http.StatusServiceUnavailable))
+	})
+
+	It("does not fill an enrolment: hosts beyond its limit are told the cure, also by a replica that has not heard of the last ones", func(ctx SpecContext) {
+		const token = "another-enrolment-token-of-thirty-two-characters"
+		key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "full"}
+		newEnrolment(ctx, key, token, time.Now().Add(time.Hour))
+		recorder := admissionRecorder{admin}
+		asks := func(name string) error {
+			return recorder.Asked(ctx, server.Enrolment{NamespacedName: key}, name, "192.0.2.7", time.Now())
+		}
+		for i := range poolv1.MaxEnrolmentRequests {
+			Expect(asks("edge-" + string(rune('a'+i/26)) + string(rune('a'+i%26)))).To(Succeed())
+		}
+		Expect(asks("edge-one-too-many")).To(MatchError(server.ErrEnrolmentFull))
+		Expect(asks("edge-aa")).To(Succeed(), "who is noted may ask again")
+		s := serve()
+		Eventually(func() (string, error) {
+			_, body, err := s.ask("/config/infra/default/full?name=edge-last", token)
+			return string(body), err
+		}).Should(ContainSubstring("EnrolmentFull"))
+	})
+})
+
+var _ = Describe("A config server for a part of the hosts", func() {
+	It("serves those of its namespace, or of its watch filter, with overlays in its own namespace", func(ctx SpecContext) {
+		inside, labelled := newMachine(ctx, "in-default"), newMachine(ctx, "labelled")
+		elsewhere := newNamespace(ctx, "another-site")
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"cluster.x-k8s.io/watch-filter":"mine"}}}`))
+		Expect(admin.Patch(ctx, labelled.config, patch)).To(Succeed())
+		inside.prepare(ctx)
+		labelled.prepare(ctx)
+
+		all, there, filtered := serve("--namespace", metav1.NamespaceDefault), serve("--namespace", elsewhere), serve("--watch-filter", "mine")
+		for _, m := range []*machine{inside, labelled} {
+			Eventually(all.answers(m.path(), m.token)).Should(Equal(http.StatusOK))
+			Expect(there.answers(m.path(), m.token)()).To(Equal(http.StatusServiceUnavailable))
+		}
+		Eventually(filtered.answers(labelled.path(), labelled.token)).Should(Equal(http.StatusOK))
+		Expect(filtered.answers(labelled.renderedPath(), labelled.token)()).To(Equal(http.StatusOK))
+		Expect(filtered.answers(inside.path(), inside.token)()).To(Equal(http.StatusServiceUnavailable))
+	})
+})
