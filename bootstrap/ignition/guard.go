@@ -203,7 +203,7 @@ func (g *guard) links(links []types.Link) {
 			g.refuse(place, "%s is part of a unit that Poolboot relies on, and where a link leads can't be checked: "+
 				"use a drop-in under systemd.units", name)
 		case target == "/dev/null" && !isSystemCredential(name): // switches off what the image has
-		case isPreset(name), isTmpfiles(name), name == fstab:
+		case isPreset(name), isTmpfiles(name), isManagerConfig(name), name == fstab:
 			g.refuse(place, "%s is obeyed by systemd, and where a link leads can't be checked: make it a file", name)
 		case isGenerator(name):
 			g.refuse(place, "%s is obeyed by systemd, and where a link leads can't be checked: make it a file", name)
@@ -235,7 +235,7 @@ func (g *guard) contents(place, name string, resource types.Resource) []byte {
 	data, err := contentsOf(resource, g.left)
 	switch {
 	case errors.Is(err, errRemote) && unit == "" && !isKubeletConfig(name) && !holdsEnvironment(name) &&
-		!isPreset(name) && !isTmpfiles(name) && name != fstab && !isQuadlet(name):
+		!isPreset(name) && !isTmpfiles(name) && name != fstab && !isQuadlet(name) && !isManagerConfig(name):
 		return nil // nobody but the user's own programs reads it
 	case err != nil:
 		g.refuse(place, "%s: %v", name, err)
@@ -261,6 +261,8 @@ func (g *guard) written(place, name string, data []byte) {
 		g.dropin(place, unit, dropin, string(data))
 	case isPreset(name):
 		g.preset(place, name, data)
+	case isManagerConfig(name):
+		g.managerConfig(place, name, string(data))
 	case isTmpfiles(name):
 		g.tmpfiles(place, name, string(data))
 	case name == fstab:

@@ -15,6 +15,7 @@ var reservedArguments = []string{
 	"ignition.*", "flatcar.first-boot", "flatcar.config.url",
 	"init", "rdinit", "systemd.unit", "systemd.run", "systemd.mask=" + KubeletUnit, "systemd.mask=" + OwnUnitPrefix + "*",
 	"systemd.mount-extra", "systemd.swap-extra", "rescue", "emergency", "single",
+	"SYSTEMD-*", "LD-*", // the kernel hands these to systemd as its environment, SYSTEMD_UNIT_PATH among them
 }
 
 // allowedArguments are the kernel arguments for systemd that change no unit and no file; all others are refused. rd. before one is for
@@ -23,7 +24,7 @@ var allowedArguments = []string{
 	"systemd.unified-cgroup-hierarchy", "systemd.legacy-systemd-cgroup-controller", "systemd.log-*", "systemd.show-status", "systemd.status-unit-format",
 	"systemd.journald.*", "systemd.crash-*", "systemd.dump-core", "systemd.service-watchdogs", "systemd.watchdog-*", "systemd.default-*", "systemd.setenv",
 	"systemd.cpu-affinity", "systemd.gpt-auto", "systemd.swap", "systemd.hibernate", "systemd.random-seed", "systemd.clock-usec", "systemd.firstboot",
-	"systemd.allow-userspace-verity", "systemd.tpm2-*", "systemd.zram", "systemd.mask", "systemd.wants", "systemd.debug-shell", "systemd.machine-id", "systemd.ssh-*",
+	"systemd.allow-userspace-verity", "systemd.tpm2-*", "systemd.zram", "systemd.mask", "systemd.wants", "systemd.debug-shell", "systemd.machine-id",
 }
 
 // GuardArguments refuses kernel arguments of a user that would take over what Guard keeps. It returns nil or a *GuardError

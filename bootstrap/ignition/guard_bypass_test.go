@@ -77,6 +77,8 @@ var _ = Describe("Guard on what is spelled in another way", func() {
 		Entry("tmpfiles through a link that it makes", fileWith(tmpfiles, "L /opt/l - - - - /etc/poolboot\nw /opt/l/kubelet.env - - - - A=b"), "storage.files[0].contents", "line 2: /opt/l/kubelet.env, which leads to /etc/poolboot/kubelet.env"),
 		Entry("tmpfiles through a bind mount", `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/tmpfiles.d/a.conf","contents":{"source":"data:,r%20/mnt/k/kubelet.env"}}]},
 			"systemd":{"units":[{"name":"mnt-k.mount","contents":"[Mount]\nWhat=/etc/poolboot\nWhere=/mnt/k\nType=none\nOptions=bind"}]}}`, "storage.files[0].contents", "leads to /etc/poolboot/kubelet.env"),
+		Entry("tmpfiles through a bind mount that a drop-in makes", `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/tmpfiles.d/a.conf","contents":{"source":"data:,r%20/mnt/k/kubelet.env"}}]},
+			"systemd":{"units":[{"name":"mnt-k.mount","contents":"[Mount]\nWhat=/opt/a\nOptions=bind","dropins":[{"name":"a.conf","contents":"[Mount]\nWhat=/etc/poolboot"}]}]}}`, "storage.files[0].contents", "leads to /etc/poolboot/kubelet.env"),
 		Entry("tmpfiles that takes the kubelet out of a target", fileWith(tmpfiles, "r /etc/systemd/system/multi-user.target.wants/kubelet.service"), "storage.files[0].contents", "is Poolboot's"),
 
 		Entry("fstab with an escape", fileWith("/etc/fstab", `tmpfs /etc/p\157olboot tmpfs`), "storage.files[0].contents", "/etc/fstab line 1: a mount at /etc/poolboot"),
@@ -138,6 +140,9 @@ var _ = Describe("Guard on what is spelled in another way", func() {
 		Entry("a kernel argument that forgets /etc", argument("systemd.volatile=yes"), "kernelArguments.shouldExist[0]", "systemd.volatile"),
 		Entry("a kernel argument of systemd's future", argument("systemd.replace=a"), "kernelArguments.shouldExist[0]", "systemd.replace"),
 		Entry("one for the initial file system", argument("rd.systemd.unit=a.target"), "kernelArguments.shouldExist[0]", "rd.systemd.unit"),
+		Entry("a kernel argument that is systemd's environment", argument("SYSTEMD_UNIT_PATH=/opt/units:"), "kernelArguments.shouldExist[0]", "SYSTEMD_UNIT_PATH"),
+		Entry("the same in systemd's configuration", fileWith("/etc/systemd/system.conf.d/a.conf", "[Manager]\nManagerEnvironment=SYSTEMD_UNIT_PATH=/opt/units:"), "storage.files[0].contents", "ManagerEnvironment"),
+		Entry("systemd's configuration somewhere else", link("/etc/systemd/system.conf", "/opt/a"), "storage.links[0].path", "make it a file"),
 		Entry("a kernel argument that boots into something else", argument("emergency"), "kernelArguments.shouldExist[0]", "emergency"),
 	)
 

@@ -100,7 +100,7 @@ func place(root, from, to string) bool {
 func isPlain(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
 		return !strings.ContainsRune("/.-_*?[]", c) && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
-	}) && strings.Count(name, "..") < 3
+	}) && strings.Count(name, "..") < 3 && strings.Count(name, "*")+strings.Count(name, "?")+strings.Count(name, "[") < 4 // a link to / makes many ways
 }
 
 func parseOrSkip(t *testing.T, document string) ignition.Config {

@@ -3,6 +3,8 @@ package ignition
 import (
 	"path"
 	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
 // maxHops is how many links in a row Linux follows.
@@ -38,17 +40,22 @@ func redirectsOf(c Config) redirects {
 		if mountPoint(unit.Name) == "" {
 			continue
 		}
-		texts := []*string{unit.Contents}
-		for _, dropin := range unit.Dropins {
-			texts = append(texts, dropin.Contents)
-		}
-		for _, text := range texts {
+		var whole strings.Builder
+		for _, text := range append([]*string{unit.Contents}, contentsOfDropins(unit.Dropins)...) {
 			if text != nil {
-				found.inText("/"+unit.Name, *text)
+				whole.WriteString(*text + "\n")
 			}
 		}
+		found.inText("/"+unit.Name, whole.String())
 	}
 	return found
+}
+
+func contentsOfDropins(dropins []types.Dropin) (contents []*string) {
+	for _, dropin := range dropins {
+		contents = append(contents, dropin.Contents)
+	}
+	return contents
 }
 
 // inText adds what a file of systemd's makes of links and bind mounts.

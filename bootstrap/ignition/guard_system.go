@@ -35,6 +35,25 @@ func isTmpfiles(name string) bool {
 	return path.Ext(name) == ".conf" && path.Base(path.Dir(name)) == "tmpfiles.d"
 }
 
+// isManagerConfig says whether a file is systemd's own configuration.
+func isManagerConfig(name string) bool {
+	if path.Base(path.Dir(name)) == "system.conf.d" {
+		name = path.Dir(name)
+	}
+	return strings.HasSuffix(name, "/systemd/system.conf") || strings.HasSuffix(name, "/systemd/system.conf.d")
+}
+
+// managerConfig checks it: the environment of systemd itself can name other directories of units.
+func (g *guard) managerConfig(place, name, text string) {
+	for _, directive := range directivesOf(text) {
+		if directive.name == "ManagerEnvironment" {
+			g.refuse(place, "%s: ManagerEnvironment may have systemd read other units: set DefaultEnvironment, which is for services", name)
+			return
+		}
+	}
+	g.text(place, name, []byte(text))
+}
+
 // isUnit says whether a path is a unit's, or a drop-in's.
 func isUnit(name string) bool { unit, _ := unitAt(name); return unit != "" }
 

@@ -177,8 +177,10 @@ var extensions = regexp.MustCompile(`^/(?:etc|run|var/lib|usr/lib|usr/local/lib)
 // cleaned is a path without detours: over the links of images, and where a system extension would lay it.
 func cleaned(name string) string {
 	name = path.Clean(name)
-	if match := extensions.FindStringSubmatch(name); match != nil && strings.Contains(name, "/extensions") {
-		name = match[1]
+	if strings.Contains(name, "/extensions") {
+		if match := extensions.FindStringSubmatch(name); match != nil {
+			name = match[1]
+		}
 	}
 	for _, alias := range aliases {
 		if name == alias[0] || isBelow(name, alias[0]) {

@@ -5,7 +5,7 @@
 #   FLAGS      the environment file that sets it
 #   DIRECTORY  where drop-ins of the kubelet's configuration are
 # It needs sh, sha256sum, sed, tr, grep and systemctl.
-export LC_ALL=C
+export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 sums=$1 variable=$2 flags=$3 directory=$4 wrong=0
 
 stop() {

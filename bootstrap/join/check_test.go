@@ -82,8 +82,11 @@ func (h *checkedHost) check() (string, error) {
 	if h.kubeadm {
 		variable, flags = ignition.KubeadmArgsVariable, ignition.KubeadmFlagsPath
 	}
-	cmd := exec.Command("/bin/sh", h.path("/etc/poolboot/check.sh"), h.path("/etc/poolboot/check.sha256"), variable, h.path(flags), h.path("/etc/kubernetes/kubelet.conf.d"))
-	cmd.Env = []string{"PATH=" + h.path("/bin") + ":/usr/bin:/bin"}
+	script, err := os.ReadFile(h.path("/etc/poolboot/check.sh"))
+	Expect(err).NotTo(HaveOccurred())
+	h.write("/script", strings.Replace(string(script), "PATH=", "PATH="+h.path("/bin")+":", 1))
+	cmd := exec.Command("/bin/sh", h.path("/script"), h.path("/etc/poolboot/check.sha256"), variable, h.path(flags), h.path("/etc/kubernetes/kubelet.conf.d"))
+	cmd.Env = []string{"PATH=/of/a/drop-in/of/every/service"}
 	out, err := cmd.CombinedOutput()
 	return strings.ReplaceAll(string(out), h.root, ""), err
 }
