@@ -9,6 +9,8 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -194,6 +196,8 @@ func liveScheme() *runtime.Scheme {
 	must(bootstrapv1.AddToScheme(scheme))
 	must(clusterv1.AddToScheme(scheme))
 	must(bmov1alpha1.AddToScheme(scheme))
+	must(appsv1.AddToScheme(scheme))
+	must(admissionv1.AddToScheme(scheme))
 	must(apiextensionsv1.AddToScheme(scheme)) // which version of Metal3Machines there is
 	return scheme
 }

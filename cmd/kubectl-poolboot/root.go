@@ -12,7 +12,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl-poolboot",
 		Short: "Ask files what Poolboot would do",
-		Long: `Ask files what Poolboot would do, without a cluster; only diff, explain and boots look at what is live. For hosts
+		Long: `Ask files what Poolboot would do, without a cluster; only diff, explain, boots and move-check look at what is live. For hosts
 without a Machine, enrol makes enrolment tokens and pointer what such a host boots with.
 
 Files hold MachineConfigPools and MachineConfigs of pool.cluster.x-k8s.io/v1alpha1, of
@@ -31,7 +31,7 @@ are in no pool of Poolboot's.`,
 		return fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath())
 	})
 	cmd.AddCommand(newWhich(streams), newRender(streams), newLabels(streams), newConvert(streams), newDiff(streams, byKubeconfig()),
-		newExplain(streams, byKubeconfig()), newBoots(streams, byKubeconfig()), newEnrol(streams), newPointer(streams, byKubeconfig()), newVersion())
+		newExplain(streams, byKubeconfig()), newBoots(streams, byKubeconfig()), newMoveCheck(streams, byKubeconfig()), newEnrol(streams), newPointer(streams, byKubeconfig()), newVersion())
 	return cmd
 }
 
