@@ -42,11 +42,17 @@ func labelKinds(ctx context.Context, c client.Client) {
 // move runs clusterctl move.
 func move(ctx context.Context, options clusterctl.MoveOptions) {
 	GinkgoHelper()
+	Expect(tryMove(ctx, options)).To(Succeed())
+}
+
+// tryMove is move for one that may fail.
+func tryMove(ctx context.Context, options clusterctl.MoveOptions) error {
+	GinkgoHelper()
 	settings, err := config.New(ctx, filepath.Join(GinkgoT().TempDir(), "clusterctl.yaml"), config.InjectReader(config.NewMemoryReader()))
 	Expect(err).NotTo(HaveOccurred())
 	c, err := clusterctl.New(ctx, "", clusterctl.InjectConfig(settings))
 	Expect(err).NotTo(HaveOccurred())
-	Expect(c.Move(ctx, options)).To(Succeed())
+	return c.Move(ctx, options)
 }
 
 func kubeconfig(s *site.Site) clusterctl.Kubeconfig {

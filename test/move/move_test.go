@@ -64,11 +64,27 @@ var _ = Describe("A cluster with a paused pool, Nodes that have joined, with and
 	}, NodeTimeout(3*time.Minute))
 
 	It("goes on where it was after clusterctl move", func(ctx SpecContext) {
+		options := clusterctl.MoveOptions{FromKubeconfig: kubeconfig(here), ToKubeconfig: kubeconfig(there), Namespace: t.Namespace}
+		blocked := leaveBlocked(ctx, here, t)
+		code, traps := checkMove(ctx, here, t)
+		Expect(traps).To(ConsistOf(isTrap("Lost", "BareMetalHost "+t.Namespace+"/"+annotated), isTrap("Hangs", "BareMetalHost "+t.Namespace+"/"+blocked)))
+		Expect(code).To(Equal(2))
+		abortMove(ctx, here, t, func(ctx context.Context) error { return tryMove(ctx, options) })
+		_, traps = checkMove(ctx, here, t)
+		Expect(traps).To(ContainElement(isTrap("Hangs", "Cluster "+t.Namespace+"/"+t.Cluster.Name)))
+		Expect(tryMove(ctx, options)).To(MatchError(ContainSubstring("are paused")))
+		unpause(ctx, here, t)
+		unblock(ctx, here, t, blocked)
+
 		askWithoutAnswer(ctx, here, t, 2)
 		b.powerOn(ctx, other)
 		holdForMove(ctx, here, t, annotated)
+		Eventually(ctx, func() ([]moveTrap, error) {
+			_, traps := checkMove(ctx, here, t)
+			return traps, nil
+		}).Should(BeEmpty())
 		Expect(there.ConfigServer.Start(ctx)).To(Succeed())
-		move(ctx, clusterctl.MoveOptions{FromKubeconfig: kubeconfig(here), ToKubeconfig: kubeconfig(there), Namespace: t.Namespace})
+		move(ctx, options)
 		t = arrive(ctx, t, there)
 		release(ctx, there, t, annotated)
 
