@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// kubeconfig returns a kubeconfig that carries everything in itself: the server, its CA and the credential.
-func kubeconfig(cl Cluster, cred Credential) ([]byte, error) {
+// joinKubeconfig returns a kubeconfig that carries everything in itself: the server, its CA and the credential.
+func joinKubeconfig(cl Cluster, cred Credential) ([]byte, error) {
 	const user = "poolboot"
 	config := clientcmdapi.NewConfig()
 	config.Clusters[cl.Name] = &clientcmdapi.Cluster{Server: cl.Server, CertificateAuthorityData: cl.CA}

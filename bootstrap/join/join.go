@@ -13,13 +13,13 @@ import (
 	"strings"
 
 	"github.com/vincent-petithory/dataurl"
-	"k8s.io/client-go/tools/clientcmd"
 	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 )
 
@@ -77,14 +77,14 @@ func CredentialIn(config ignition.Config) (Credential, error) {
 		if err != nil {
 			return Credential{}, fmt.Errorf("%s: %w", f.Path, err)
 		}
-		kubeconfig, err := clientcmd.RESTConfigFromKubeConfig(contents.Data)
+		read, err := kubeconfig.Read(contents.Data)
 		if err != nil {
 			return Credential{}, fmt.Errorf("%s: %w", f.Path, err)
 		}
-		if !bootstraputil.IsValidBootstrapToken(kubeconfig.BearerToken) {
+		if !bootstraputil.IsValidBootstrapToken(read.Token) {
 			return Credential{}, fmt.Errorf("%s: it holds no bootstrap token", f.Path)
 		}
-		id, secret, _ := strings.Cut(kubeconfig.BearerToken, ".")
+		id, secret, _ := strings.Cut(read.Token, ".")
 		return Credential{ID: id, Secret: secret}, nil
 	}
 	return Credential{}, errors.New("there is no join credential")

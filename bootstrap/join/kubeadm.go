@@ -24,7 +24,7 @@ const discoveryPath = ignition.OwnDirectory + "/discovery.conf"
 // kubeadmJoin configures a host that runs kubeadm join. The kubelet's unit and configuration are those of the image and
 // of the cluster's kubelet-config.
 func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg node.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
-	discovery, err := kubeconfig(cl, cred)
+	discovery, err := joinKubeconfig(cl, cred)
 	if err != nil {
 		return ignition.Config{}, err
 	}

@@ -20,7 +20,7 @@ const staticPodDirectory = "/etc/kubernetes/manifests"
 // kubeletJoin configures a kubelet that joins by its own TLS bootstrap. What is not a matter of joining (container runtime,
 // cluster DNS, reservations) is left to drop-ins of users in ignition.KubeletConfigDirectory.
 func kubeletJoin(join *bootstrapv1.KubeletJoin, reg node.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
-	bootstrapKubeconfig, err := kubeconfig(cl, cred)
+	bootstrapKubeconfig, err := joinKubeconfig(cl, cred)
 	if err != nil {
 		return ignition.Config{}, err
 	}

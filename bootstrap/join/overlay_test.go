@@ -132,6 +132,10 @@ var _ = Describe("the overlay of one machine", func() {
 		Entry("because it is not there", func(ignition.Config) ignition.Config { return ignition.New() }, "there is no join credential"),
 		Entry("because it is not in the document", sourceOfKubeconfig("https://example.com/kubelet.conf"), "/etc/kubernetes/bootstrap-kubelet.conf: "),
 		Entry("because it is no kubeconfig", sourceOfKubeconfig("data:,{"), "/etc/kubernetes/bootstrap-kubelet.conf: "),
+		Entry("because its kubeconfig would have a file read", sourceOfKubeconfig("data:,"+url.PathEscape(
+			`{"clusters":[{"name":"edge","cluster":{"server":"https://edge.example.com:6443"}}],"contexts":[{"name":"a","context":{"cluster":"edge","user":"a"}}],`+
+				`"current-context":"a","users":[{"name":"a","user":{"tokenFile":"/dev/zero"}}]}`)),
+			"/etc/kubernetes/bootstrap-kubelet.conf: users[0].user.tokenFile: files are not read"),
 		Entry("because its kubeconfig has another token", sourceOfKubeconfig("data:,"+url.PathEscape(
 			`{"clusters":[{"name":"edge","cluster":{"server":"https://edge.example.com:6443"}}],"contexts":[{"name":"a","context":{"cluster":"edge","user":"a"}}],`+
 				`"current-context":"a","users":[{"name":"a","user":{"token":"`+secret+`"}}]}`)),

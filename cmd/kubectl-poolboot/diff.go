@@ -17,11 +17,11 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	kubeconfigsecret "sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	workloadkubeconfig "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 )
 
 // diffName is the command's name; its exit codes are kubectl diff's.
@@ -176,16 +176,17 @@ func (k *kubeconfig) open() (client.WithWatch, string, bool, error) {
 const patience = 10 * time.Second
 
 func (k *kubeconfig) workload(ctx context.Context, live client.Reader, cluster client.ObjectKey) (client.Reader, error) {
-	content, err := kubeconfigsecret.FromSecret(ctx, live, cluster)
+	read, err := workloadkubeconfig.OfCluster(ctx, live, cluster)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig Secret of Cluster %s: %w", cluster, err)
+		return nil, fmt.Errorf("Cluster %s: %w", cluster, err)
 	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(content)
-	if err != nil {
-		return nil, fmt.Errorf("kubeconfig Secret of Cluster %s: %w", cluster, err)
-	}
+	config := read.REST()
 	config.Timeout = patience
-	return client.New(config, client.Options{Scheme: liveScheme()})
+	httpClient, err := workloadkubeconfig.HTTPClient(config)
+	if err != nil {
+		return nil, fmt.Errorf("Cluster %s: %w", cluster, err)
+	}
+	return client.New(config, client.Options{Scheme: liveScheme(), HTTPClient: httpClient})
 }
 
 // liveScheme knows the kinds that are read from a cluster.

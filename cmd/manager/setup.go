@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/setup"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/admission"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/baremetalhost"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/boot"
@@ -58,7 +59,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 		return fmt.Errorf("client for kubeconfig Secrets: %w", err)
 	}
 	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
-		SecretClient:     secrets,
+		SecretClient:     kubeconfig.Secrets{Reader: secrets},
 		Cache:            workload.CacheOptions(),
 		Client:           workload.ClientOptions(name, opts.clusterCacheClientQPS, opts.clusterCacheClientBurst),
 		WatchFilterValue: opts.watchFilter,
@@ -66,6 +67,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 	if err != nil {
 		return fmt.Errorf("cluster cache: %w", err)
 	}
+	clusters = workload.Confine(clusters, mgr.GetAPIReader())
 
 	cached, live := mgr.GetClient(), mgr.GetAPIReader()
 	if err := ctrlmetrics.Registry.Register(&metrics.Now{Configs: cached, Elected: mgr.Elected(), WatchFilterValue: opts.watchFilter}); err != nil {

@@ -24,7 +24,6 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
@@ -60,9 +59,8 @@ type Reconciler struct {
 
 	// watchHardware begins to watch HardwareData, once. SetupWithManager sets it.
 	watchHardware func() error
-	// outages remembers which clusters don't answer, and diagnosis finds out why there is no connection to one.
-	outages   outages
-	diagnosis workload.Diagnosis
+	// outages remembers which clusters don't answer.
+	outages outages
 	// rights remembers, as clusterRights, where this process has seen to the credentials' rights.
 	rights sync.Map
 }

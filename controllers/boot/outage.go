@@ -80,9 +80,6 @@ func (r *Reconciler) remote(do phase) phase {
 			return nil
 		case is[knownOutage](err):
 		case errors.Is(err, clustercache.ErrClusterNotConnected):
-			if why := r.diagnosis.Why(ctx, s.workloadKey()); why != nil {
-				err = why
-			}
 		case workload.IsUnreachable(err):
 			r.outages.began(s.workloadKey(), err)
 		case is[*failure](err):
@@ -95,7 +92,7 @@ func (r *Reconciler) remote(do phase) phase {
 		default:
 			return err
 		}
-		return &failure{reason: bootstrapv1.WorkloadClusterUnreachableReason, waits: true, retry: retryInterval,
+		return &failure{reason: workload.UnreachableReason(err), waits: true, retry: retryInterval,
 			err: fmt.Errorf("the API server of the workload cluster can't be reached: %w", err)}
 	}
 }

@@ -9,11 +9,13 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 var _ = Describe("A workload cluster that", func() {
@@ -81,12 +83,13 @@ var _ = Describe("A workload cluster that", func() {
 		Entry("401", apierrors.NewUnauthorized("who are you")),
 	)
 
-	It("there is no connection to is told with what is wrong, and the cure", func(ctx SpecContext) {
+	It("there is no connection to, because its kubeconfig is refused, is told with what is wrong, and the cure", func(ctx SpecContext) {
 		w = newSetting().world()
-		w.clusters.down = true
+		w.reconciler.ClusterCache = workload.Confine(clustercache.NewFakeEmptyClusterCache(), w.management)
 		result, err := w.ask(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.RequeueAfter).To(Equal(retryInterval))
-		Expect(message(ctx)).To(And(ContainSubstring("not found"), ContainSubstring("correct the kubeconfig in Secret metal/edge-kubeconfig")))
+		expectNotPrepared(ctx, w, bootstrapv1.KubeconfigInvalidReason, "not found", "correct the kubeconfig in Secret metal/edge-kubeconfig")
+		Expect(w.reconciler.outages.down).To(BeEmpty())
 	})
 })

@@ -35,7 +35,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("poolboot-boot")
 	}
-	r.diagnosis.Secrets = r.APIReader
 	logger := log.FromContext(ctx).WithValues("controller", "boot")
 	made, err := ctrl.NewControllerManagedBy(mgr).
 		Named("boot").

@@ -27,7 +27,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 // world is a management cluster, a workload cluster, and the reconciler between them. Its stores outlive a crash of the
@@ -108,7 +107,6 @@ func (w *world) restart() {
 		ClusterCache:     w.clusters,
 		Recorder:         w.events,
 		OverlayNamespace: overlayNamespace,
-		diagnosis:        workload.Diagnosis{Secrets: w.management},
 		watchHardware: func() error {
 			w.hardwareWatched = true
 			return nil

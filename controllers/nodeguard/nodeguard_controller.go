@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,12 +21,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
+
+// kubeconfigRetry is when a kubeconfig that is refused is looked at again.
+const kubeconfigRetry = time.Minute
 
 // namePrefix starts the names of policies; namespace and name of the Cluster follow, so that a cluster that several Cluster
 // objects lead to has the policy of each.
@@ -62,7 +67,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodeguard").
 		Watches(&clusterv1.Cluster{}, &handler.EnqueueRequestForObject{},
-			builder.WithPredicates(predicates.ClusterUnpaused(mgr.GetScheme(), log))).
+			builder.WithPredicates(predicate.Or(predicates.ClusterUnpaused(mgr.GetScheme(), log), predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))).
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, p client.Object) []ctrl.Request {
 			return []ctrl.Request{{NamespacedName: workload.ClusterOfPool(p)}}
 		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -82,6 +87,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	err = r.apply(ctx, req.NamespacedName, pools)
 	switch {
 	case errors.Is(err, clustercache.ErrClusterNotConnected):
+		if workload.UnreachableReason(err) == bootstrapv1.KubeconfigInvalidReason { // told before a host asks
+			r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, bootstrapv1.KubeconfigInvalidReason, "Connect", "%s", err)
+			return ctrl.Result{RequeueAfter: kubeconfigRetry}, nil
+		}
 		return ctrl.Result{}, nil // the cluster source leads here again once there is a connection
 	case meta.IsNoMatchError(err):
 		r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, poolv1.EventNodesUnguarded, "GuardNodes",

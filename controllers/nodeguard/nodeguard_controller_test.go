@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	confine "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 var edge = client.ObjectKey{Namespace: "metal", Name: "edge"}
@@ -105,6 +107,18 @@ var _ = Describe("The policy that guards Nodes", func() {
 		clusters = clustercache.NewFakeEmptyClusterCache()
 		Expect(management.Create(ctx, poolOf("gpu", "example.com/gpu"))).To(Succeed())
 		Expect(reconcile(ctx)).To(Succeed())
+	})
+
+	It("tells on the Cluster when its kubeconfig is refused, before a host asks", func(ctx SpecContext) {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: "edge-kubeconfig"}, Data: map[string][]byte{"value": []byte(
+			`{"current-context":"a","contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],"clusters":[{"name":"a","cluster":{"server":"https://a"}}],` +
+				`"users":[{"name":"a","user":{"exec":{"command":"sh"}}}]}`)}}
+		Expect(management.Create(ctx, secret)).To(Succeed())
+		clusters = confine.Confine(clustercache.NewFakeEmptyClusterCache(), management)
+		Expect(management.Create(ctx, poolOf("gpu", "example.com/gpu"))).To(Succeed())
+		Expect(reconcile(ctx)).To(Succeed())
+		Expect(told.Events).To(Receive(And(HavePrefix("Warning KubeconfigInvalid"), ContainSubstring("users[0].user.exec"),
+			ContainSubstring("correct the kubeconfig in Secret metal/edge-kubeconfig"))))
 	})
 
 	refusing := func(err error) clustercache.ClusterCache {

@@ -81,7 +81,7 @@ func (r *Reconciler) rendered(ctx context.Context, p *poolv1.MachineConfigPool) 
 func (r *Reconciler) joinFacts(ctx context.Context, s *scope) (join.Cluster, join.Credential, error) {
 	fail := func(err error) (join.Cluster, join.Credential, error) {
 		if workload.IsUnreachable(err) {
-			err = &reasonError{bootstrapv1.WorkloadClusterUnreachableReason, err}
+			err = &reasonError{workload.UnreachableReason(err), err}
 		}
 		return join.Cluster{}, join.Credential{}, err
 	}

@@ -27,9 +27,12 @@ func ClientOptions(userAgent string, qps float32, burst int) clustercache.Client
 		UserAgent: remote.DefaultClusterAPIUserAgent(userAgent),
 		QPS:       qps,
 		Burst:     burst,
-		Cache:     clustercache.ClientCacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}},
+		Cache:     clustercache.ClientCacheOptions{DisableFor: uncached},
 	}
 }
+
+// uncached are the kinds that clients read live.
+var uncached = []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}
 
 // RequestorIndex indexes certificate signing requests by who made them.
 const RequestorIndex = "spec.username"
@@ -91,8 +94,12 @@ func LiveClient(ctx context.Context, clusters clustercache.ClusterCache, cluster
 // answer now: no connection in the cluster cache, a network error, a timeout, or a server that is starting or overloaded.
 // The cluster cache itself notices a lost connection only after several failed probes.
 func IsUnreachable(err error) bool {
-	var network net.Error
+	var (
+		network    net.Error
+		unanswered *UnansweredError
+	)
 	return errors.Is(err, clustercache.ErrClusterNotConnected) ||
+		errors.As(err, &unanswered) ||
 		errors.As(err, &network) ||
 		errors.Is(err, context.DeadlineExceeded) ||
 		apierrors.IsServiceUnavailable(err) ||

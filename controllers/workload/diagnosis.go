@@ -4,44 +4,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"sync"
 	"time"
 
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/cluster-api/util/kubeconfig"
-	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 )
 
-const (
-	// lookTimeout is how long a look at an API server may take: who asks has hosts of other clusters waiting.
-	lookTimeout = 3 * time.Second
-	// lookInterval is how long what a look found is good.
-	lookInterval = 10 * time.Second
-)
+// lookInterval is how long what a look at a Secret found is good: all hosts of a cluster may ask at once.
+const lookInterval = 10 * time.Second
 
-// Diagnosis finds out why there is no connection to a workload cluster: the cluster cache only logs it. The zero value with
-// Secrets is ready to use.
-type Diagnosis struct {
-	// Secrets reads the Secrets with the clusters' kubeconfigs.
-	Secrets client.Reader
+// diagnosis says why there is no connection to a workload cluster: the cluster cache only logs it. It connects to nothing
+// itself.
+type diagnosis struct {
+	// secrets reads the Secrets with the clusters' kubeconfigs.
+	secrets client.Reader
 
 	mu    sync.Mutex
 	looks map[client.ObjectKey]look
 }
 
-// look is what was found when an API server was last looked at.
+// look is what was found when a Secret was last looked at.
 type look struct {
 	began time.Time
 	why   error
 }
 
-// Why returns why an API server can't be reached, with the cure; nil when nothing is wrong, or is known yet. However many ask
-// there is one look at a cluster at a time, and those who ask meanwhile get what the one before has found.
-func (d *Diagnosis) Why(ctx context.Context, cluster client.ObjectKey) error {
+// why returns why there is no connection to an API server, with the cure: what is wrong with the kubeconfig, or else an
+// UnansweredError. However many ask, the Secret is read once in lookInterval, and those who ask meanwhile get what the look
+// before has found.
+func (d *diagnosis) why(ctx context.Context, cluster client.ObjectKey) error {
 	d.mu.Lock()
 	known, is := d.looks[cluster]
 	if is && time.Since(known.began) < lookInterval {
@@ -51,58 +46,45 @@ func (d *Diagnosis) Why(ctx context.Context, cluster client.ObjectKey) error {
 	if d.looks == nil {
 		d.looks = map[client.ObjectKey]look{}
 	}
-	known.began = time.Now()
+	unanswered := &UnansweredError{Cluster: cluster}
+	if known.began = time.Now(); known.why == nil {
+		known.why = unanswered
+	}
 	d.looks[cluster] = known
 	d.mu.Unlock()
 
-	known.why = d.look(ctx, cluster)
+	if _, known.why = kubeconfig.OfCluster(ctx, d.secrets, cluster); known.why == nil {
+		known.why = unanswered
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.looks[cluster] = known
 	return known.why
 }
 
-func (d *Diagnosis) look(ctx context.Context, cluster client.ObjectKey) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	cure := fmt.Sprintf("correct the kubeconfig in Secret %s/%s", cluster.Namespace, secret.Name(cluster.Name, secret.Kubeconfig))
-	raw, err := kubeconfig.FromSecret(ctx, d.Secrets, cluster)
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, cure)
+// notConnected is why there is no connection: it satisfies IsUnreachable, and errors.Is of ErrClusterNotConnected, as what
+// the cluster cache itself returns does.
+type notConnected struct{ error }
+
+func (n notConnected) Unwrap() []error { return []error{n.error, clustercache.ErrClusterNotConnected} }
+
+// UnreachableReason returns the reason of a condition that tells of an error which satisfies IsUnreachable.
+func UnreachableReason(err error) string {
+	if _, is := errors.AsType[*kubeconfig.SecretError](err); is {
+		return bootstrapv1.KubeconfigInvalidReason
 	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(raw)
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, cure)
-	}
-	config.Timeout = lookTimeout
-	url, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, cure)
-	}
-	connection, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, cure)
-	}
-	defer connection.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url.String(), http.NoBody)
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, cure)
-	}
-	answer, err := connection.Do(request)
-	if err == nil {
-		defer func() { _ = answer.Body.Close() }()
-		if answer.StatusCode >= http.StatusBadRequest {
-			err = fmt.Errorf("%s answers %s", config.Host, answer.Status)
-		}
-	}
-	var operation *net.OpError
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("%s gave no answer in %s: see to the API server there, or %s", config.Host, lookTimeout, cure)
-	case errors.As(err, &operation): // its own text names the port of this end, which is another one each time
-		return fmt.Errorf("%s: %s: %w: see to the API server there, or %s", config.Host, operation.Op, operation.Err, cure)
-	}
-	return fmt.Errorf("%w: %s", err, cure)
+	return bootstrapv1.WorkloadClusterUnreachableReason
+}
+
+// UnansweredError says that no API server answers to a Cluster's kubeconfig. Its text is the same whatever happened, and it
+// wraps nothing that code could decide by. A tenant chooses the address, so what told a refused connection from a timeout, or
+// one answer from another, would let a tenant scan the networks that the manager reaches.
+type UnansweredError struct {
+	// Cluster is the Cluster whose kubeconfig leads there.
+	Cluster client.ObjectKey
+}
+
+func (e *UnansweredError) Error() string {
+	return fmt.Sprintf("no API server answers to the kubeconfig in Secret %s: check its server, its certificate authority and its user; "+
+		"the manager's log has the cause", kubeconfig.SecretOf(e.Cluster))
 }

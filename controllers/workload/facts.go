@@ -6,7 +6,6 @@ import (
 	"net"
 	"strconv"
 
-	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,8 +14,8 @@ import (
 )
 
 // Facts returns what a host must know to reach its cluster: the address in the Cluster's spec.controlPlaneEndpoint, which
-// is the one that hosts can reach, and the certificate authority of the manager's own connection. Its error satisfies
-// IsUnreachable when there is no connection.
+// is the one that hosts can reach, and the certificate authority in the kubeconfig of the manager's own connection; it reads
+// no file. Its error satisfies IsUnreachable when there is no connection.
 func Facts(ctx context.Context, clusters clustercache.ClusterCache, cluster *clusterv1.Cluster) (join.Cluster, error) {
 	key := client.ObjectKeyFromObject(cluster)
 	endpoint := cluster.Spec.ControlPlaneEndpoint
@@ -26,10 +25,6 @@ func Facts(ctx context.Context, clusters clustercache.ClusterCache, cluster *clu
 	connection, err := clusters.GetRESTConfig(ctx, key)
 	if err != nil {
 		return join.Cluster{}, fmt.Errorf("cluster %s: %w", key, err)
-	}
-	connection = rest.CopyConfig(connection)
-	if err := rest.LoadTLSFiles(connection); err != nil {
-		return join.Cluster{}, fmt.Errorf("cluster %s: certificate authority of the connection: %w", key, err)
 	}
 	if len(connection.CAData) == 0 {
 		return join.Cluster{}, fmt.Errorf("cluster %s: the Secret %s-kubeconfig has no certificate-authority-data: hosts can't verify the API server without it", key, key.Name)

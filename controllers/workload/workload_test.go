@@ -177,14 +177,11 @@ var _ = Describe("Facts of a cluster", func() {
 		Expect(facts).To(Equal(join.Cluster{Server: "https://[2001:db8::1]:6443", CA: []byte("ca"), Name: "edge"}))
 	})
 
-	It("are read from a file where the connection names one, and the connection stays as it is", func(ctx SpecContext) {
+	It("are not to be had from a file of the manager's", func(ctx SpecContext) {
 		file := filepath.Join(GinkgoT().TempDir(), "ca.crt")
 		Expect(os.WriteFile(file, []byte("ca of a file"), 0o600)).To(Succeed())
-		cc := with(rest.TLSClientConfig{CAFile: file})
-		facts, err := workload.Facts(ctx, cc, cluster())
-		Expect(err).NotTo(HaveOccurred())
-		Expect(string(facts.CA)).To(Equal("ca of a file"))
-		Expect(cc.config.CAData).To(BeEmpty())
+		_, err := workload.Facts(ctx, with(rest.TLSClientConfig{CAFile: file}), cluster())
+		Expect(err).To(MatchError(ContainSubstring("certificate-authority-data")))
 	})
 
 	It("are not to be had without an authority", func(ctx SpecContext) {

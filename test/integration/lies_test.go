@@ -1,8 +1,13 @@
 package integration
 
 import (
+	"encoding/pem"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -24,18 +29,17 @@ import (
 type badCluster struct {
 	*tenant.Tenant
 	kubeconfig []byte
-	says       []string
+	refused    string // the field that is refused; empty when nothing is wrong but what answers
 	config     *bootstrapv1.PoolbootConfig
 }
 
 // changedKubeconfig is the workload cluster administrator's kubeconfig, with another way to the API server.
-func changedKubeconfig(do func(*clientcmdapi.Cluster)) []byte {
+func changedKubeconfig(do func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo)) []byte {
 	GinkgoHelper()
 	config, err := clientcmd.LoadFromFile(lab.Workload.Kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
-	for _, cluster := range config.Clusters {
-		do(cluster)
-	}
+	chosen := config.Contexts[config.CurrentContext]
+	do(config.Clusters[chosen.Cluster], config.AuthInfos[chosen.AuthInfo])
 	content, err := clientcmd.Write(*config)
 	Expect(err).NotTo(HaveOccurred())
 	return content
@@ -66,10 +70,23 @@ var _ = Describe("Workload clusters that lie, keep silent or refuse", func() {
 		nobody, err := lab.Workload.UserKubeconfig("nobody")
 		Expect(err).NotTo(HaveOccurred())
 		silent := silentServer()
+		touched, token := filepath.Join(GinkgoT().TempDir(), "touched"), filepath.Join(GinkgoT().TempDir(), "token")
+		Expect(os.WriteFile(token, []byte("the manager's own token"), 0o600)).To(Succeed())
+		var stolen atomic.Int32
+		thief := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { stolen.Add(1) }))
+		DeferCleanup(thief.Close)
+		thiefCA := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: thief.Certificate().Raw})
 		bad := []*badCluster{
-			{says: []string{"certificate signed by unknown authority"}, kubeconfig: changedKubeconfig(func(c *clientcmdapi.Cluster) { c.CertificateAuthorityData = stranger.PEM() })},
-			{says: []string{silent, "no answer"}, kubeconfig: changedKubeconfig(func(c *clientcmdapi.Cluster) { c.Server = silent })},
-			{says: []string{"answers 403 Forbidden"}, kubeconfig: nobody},
+			{kubeconfig: changedKubeconfig(func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.CertificateAuthorityData = stranger.PEM() })},
+			{kubeconfig: changedKubeconfig(func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.Server = silent })},
+			{kubeconfig: nobody},
+			{refused: "users[0].user.exec", kubeconfig: changedKubeconfig(func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+				u.Exec = &clientcmdapi.ExecConfig{Command: "touch", Args: []string{touched}, APIVersion: "client.authentication.k8s.io/v1",
+					InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
+			})},
+			{refused: "users[0].user.tokenFile", kubeconfig: changedKubeconfig(func(c *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+				c.Server, c.CertificateAuthorityData, u.TokenFile = thief.URL, thiefCA, token
+			})},
 		}
 		for _, b := range bad {
 			b.Tenant = tenant.NewEmpty(ctx, lab)
@@ -81,9 +98,14 @@ var _ = Describe("Workload clusters that lie, keep silent or refuse", func() {
 		for _, b := range bad {
 			Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return b.Configs(ctx, "infra") }).Should(HaveLen(2))
 			b.config = &b.Configs(ctx, "infra")[0]
-			Eventually(ctx, b.Condition(b.config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("False WorkloadClusterUnreachable"),
-				ContainSubstring(b.says[0]), ContainSubstring(b.says[len(b.says)-1]), ContainSubstring("correct the kubeconfig in Secret "+b.Namespace+"/"+b.Namespace+"-kubeconfig")))
-			Eventually(ctx, b.Condition(b.config, clusterv1.ReadyCondition)).Should(HavePrefix("False WorkloadClusterUnreachable"))
+			secret := "the kubeconfig in Secret " + b.Namespace + "/" + b.Namespace + "-kubeconfig"
+			reason, says := bootstrapv1.WorkloadClusterUnreachableReason, HaveSuffix("no API server answers to "+secret+
+				": check its server, its certificate authority and its user; the manager's log has the cause")
+			if b.refused != "" {
+				reason, says = bootstrapv1.KubeconfigInvalidReason, And(ContainSubstring(b.refused+": "), HaveSuffix("correct "+secret))
+			}
+			Eventually(ctx, b.Condition(b.config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("False "+reason), says))
+			Eventually(ctx, b.Condition(b.config, clusterv1.ReadyCondition)).Should(HavePrefix("False " + reason))
 			for i := range 2 {
 				host := hosts.of(client.ObjectKey{Namespace: b.Namespace, Name: b.HostName(i)})
 				Eventually(ctx, host.answered).Should(And(Not(BeEmpty()), HaveEach(503)))
@@ -104,5 +126,7 @@ var _ = Describe("Workload clusters that lie, keep silent or refuse", func() {
 		for _, b := range bad {
 			asking(ctx, b.Tenant, b.config)
 		}
+		Expect(touched).NotTo(BeAnExistingFile(), "no program was run")
+		Expect(stolen.Load()).To(BeZero(), "no file was sent")
 	}, SpecTimeout(5*time.Minute))
 })

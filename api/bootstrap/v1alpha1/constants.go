@@ -121,6 +121,7 @@ const (
 	HostLabelInvalidReason           = "HostLabelInvalid"
 	NodeNameTakenReason              = "NodeNameTaken"
 	WorkloadClusterUnreachableReason = "WorkloadClusterUnreachable"
+	KubeconfigInvalidReason          = "KubeconfigInvalid"
 	ExtraConfigInvalidReason         = "ExtraConfigInvalid"
 	JoinCredentialExpiredReason      = "JoinCredentialExpired"
 	BootFailedReason                 = "BootFailed"

@@ -1,0 +1,43 @@
+package kubeconfig
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Secrets reads kubeconfig Secrets for code that gives their content to client-go, as Cluster API's cluster cache does. What
+// it returns is not what is in the Secret but what Read understood of it, so the content that was checked is the content
+// that is used.
+type Secrets struct {
+	// Reader reads the Secrets as they are.
+	Reader client.Reader
+}
+
+// Get gets a kubeconfig Secret. A kubeconfig that Read refuses is a SecretError.
+func (s Secrets) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	kubeconfig, is := object.(*corev1.Secret)
+	if !is {
+		return fmt.Errorf("%T %s: only Secrets with kubeconfigs are read here", object, key)
+	}
+	read := &corev1.Secret{}
+	config, err := readSecret(ctx, s.Reader, key, read, options...)
+	if err != nil {
+		return err
+	}
+	content, err := config.Kubeconfig()
+	if err != nil {
+		return &SecretError{Secret: key, err: err}
+	}
+	*kubeconfig = corev1.Secret{TypeMeta: read.TypeMeta, ObjectMeta: read.ObjectMeta, Type: read.Type,
+		Data: map[string][]byte{secret.KubeconfigDataName: content}}
+	return nil
+}
+
+// List lists nothing: whoever needs a kubeconfig knows its Cluster.
+func (s Secrets) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return fmt.Errorf("kubeconfig Secrets are not listed")
+}
