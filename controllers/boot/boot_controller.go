@@ -24,6 +24,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
@@ -61,6 +62,8 @@ type Reconciler struct {
 	watchHardware func() error
 	// outages remembers which clusters don't answer.
 	outages outages
+	// approval remembers which clusters leave it to Poolboot to approve certificates.
+	approval workload.Approval
 	// rights remembers, as clusterRights, where this process has seen to the credentials' rights.
 	rights sync.Map
 }
@@ -202,6 +205,7 @@ func (r *Reconciler) preparation() []phase {
 		r.choosePool,
 		r.register,
 		r.remote(r.connect),
+		r.remote(r.checkApproval),
 		r.remote(r.ensureRights),
 		r.remote(r.ensureNode),
 		r.read,

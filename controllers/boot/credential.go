@@ -3,14 +3,29 @@ package boot
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
+
+// autoApprovedRetry is when a cluster is asked again that approves certificates by itself: nothing tells of the change.
+const autoApprovedRetry = 30 * time.Second
+
+// checkApproval finds a cluster that would give a certificate of any Node to whoever has the join credential: there none is made.
+func (r *Reconciler) checkApproval(ctx context.Context, s *scope) error {
+	err := r.approval.Check(ctx, s.workload, s.cluster.UID)
+	if is[*join.AutoApprovedError](err) {
+		return &failure{reason: bootstrapv1.CertificatesAutoApprovedReason, err: fmt.Errorf("no join credential is made: %w", err), waits: true, retry: autoApprovedRetry}
+	}
+	return err
+}
 
 // ensureCredential makes the host's join credential, or takes the one that lives. The record follows it, so one that a
 // crash kept from being recorded has to go, and the one that is replaced with it: a host that asks anew uses neither.

@@ -54,6 +54,9 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 	case credential.ID != boot.CredentialID:
 		return lost("is not the one there, %s", credential.ID)
 	}
+	if err := r.checkApproval(ctx, s); err != nil {
+		return time.Time{}, err
+	}
 	return join.RestoreCredential(ctx, s.workload, s.owner(), credential, join.Life)
 }
 

@@ -9,6 +9,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -39,6 +40,9 @@ type world struct {
 
 	// hardwareWatched is true once the reconciler wanted HardwareData watched.
 	hardwareWatched bool
+
+	// approval is what the workload cluster's API server answers when it is asked who may get a certificate.
+	approval authorizationv1.SubjectAccessReviewStatus
 
 	// writes counts the reconciler's writes; before is called ahead of each, with its number, and may refuse it, and
 	// after when it has taken effect, and may lose its answer.
@@ -149,6 +153,10 @@ func (w *world) observed(store client.WithWatch) client.WithWatch {
 			return read(func() error { return c.List(ctx, list, opts...) })
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if review, is := o.(*authorizationv1.SubjectAccessReview); is { // a question
+				review.Status = w.approval
+				return read(func() error { return nil })
+			}
 			return write(func() error { return c.Create(ctx, o, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {

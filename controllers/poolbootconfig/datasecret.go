@@ -144,12 +144,21 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 		}
 	case errors.As(err, &reason):
 		conditions.Set(s.config, dataSecretMissing(reason.reason, "%s", reason.Error()))
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: retryOf(reason.reason)}, nil
 	default:
 		conditions.Set(s.config, dataSecretMissing(bootstrapv1.DataSecretFailedReason, "Secret %s can't be made: %s", key.Name, err))
 		return ctrl.Result{}, err
 	}
 	return r.adopt(ctx, s, secret)
+}
+
+// retryOf is when to try again after what no watch tells the end of: it is in the workload cluster, or on the way there.
+func retryOf(reason string) time.Duration {
+	switch reason {
+	case bootstrapv1.WorkloadClusterUnreachableReason, bootstrapv1.KubeconfigInvalidReason, bootstrapv1.CertificatesAutoApprovedReason:
+		return unreachableRetry
+	}
+	return 0
 }
 
 // newDataSecret makes the data Secret, with the pointer or with everything.

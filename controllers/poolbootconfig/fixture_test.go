@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,7 +55,9 @@ type site struct {
 	client.Client
 	workload client.WithWatch
 	// connected is whether the workload cluster can be reached.
-	connected  bool
+	connected bool
+	// approval is what the workload cluster's API server answers when it is asked who may get a certificate.
+	approval   authorizationv1.SubjectAccessReviewStatus
 	events     *events.FakeRecorder
 	reconciler *Reconciler
 
@@ -122,6 +125,10 @@ func (s *site) faults() interceptor.Funcs {
 			return c.Get(ctx, key, o, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if review, is := o.(*authorizationv1.SubjectAccessReview); is { // a question
+				review.Status = s.approval
+				return nil
+			}
 			return s.write(o, func() error { return c.Create(ctx, o, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {

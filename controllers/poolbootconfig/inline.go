@@ -93,6 +93,12 @@ func (r *Reconciler) joinFacts(ctx context.Context, s *scope) (join.Cluster, joi
 	if err != nil {
 		return fail(err)
 	}
+	if err := r.approval.Check(ctx, w, s.cluster.UID); err != nil {
+		if is[*join.AutoApprovedError](err) {
+			err = &reasonError{bootstrapv1.CertificatesAutoApprovedReason, err}
+		}
+		return fail(err)
+	}
 	old := s.config.Status.Boot.CredentialID
 	credential, err := join.EnsureCredential(ctx, w, client.ObjectKeyFromObject(s.config).String(), old, join.Life)
 	if err != nil {

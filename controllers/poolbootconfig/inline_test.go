@@ -7,9 +7,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -160,6 +162,23 @@ var _ = Describe("An inline data Secret", func() {
 
 		s.connected = true
 		Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
+	})
+
+	It("is not made while the cluster approves certificates for every bootstrap token, and then is", func() {
+		s := usual()
+		s.approval = authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: `RBAC: allowed by ClusterRoleBinding "auto-approve"`}
+		config := s.settle(ctx)
+		Expect(reasonOf(config, bootstrapv1.DataSecretAvailableCondition)).To(Equal(bootstrapv1.CertificatesAutoApprovedReason))
+		Expect(conditions.GetMessage(config, bootstrapv1.DataSecretAvailableCondition)).To(ContainSubstring(`ClusterRoleBinding "auto-approve"`))
+		Expect(s.tokens(ctx)).To(BeEmpty())
+		result, err := s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.RequeueAfter).To(Equal(unreachableRetry))
+
+		s.approval = authorizationv1.SubjectAccessReviewStatus{}
+		s.reconciler.approval.Clock = clocktesting.NewFakePassiveClock(time.Now().Add(unreachableRetry))
+		Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
+		Expect(s.tokens(ctx)).To(HaveLen(1))
 	})
 
 	DescribeTable("is not made of what a user has to mend",

@@ -122,6 +122,7 @@ const (
 	NodeNameTakenReason              = "NodeNameTaken"
 	WorkloadClusterUnreachableReason = "WorkloadClusterUnreachable"
 	KubeconfigInvalidReason          = "KubeconfigInvalid"
+	CertificatesAutoApprovedReason   = "CertificatesAutoApproved"
 	ExtraConfigInvalidReason         = "ExtraConfigInvalid"
 	JoinCredentialExpiredReason      = "JoinCredentialExpired"
 	BootFailedReason                 = "BootFailed"
