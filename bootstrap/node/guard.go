@@ -24,8 +24,8 @@ const ownPrefix = "pool.cluster.x-k8s.io/"
 var reported = []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, kubeletapis.LabelOS, kubeletapis.LabelArch}
 
 // Guard returns the ValidatingAdmissionPolicy and its binding, both of the given name, for the cluster that has these pools.
-// They keep kubelets (group system:nodes) from changing what says which pool a Node that stands is in, and what Poolboot
-// notes on it. NodeRestriction keeps them from a part of that, such as role labels, and from taints.
+// They keep kubelets (group system:nodes) from changing what says which pool a Node is in, what Poolboot
+// notes on it, and what can have it deleted or keep it from that. NodeRestriction keeps them from a part of that, such as role labels, and from taints.
 //
 // The same pools in any order make the same objects.
 func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfiguration {
@@ -56,7 +56,9 @@ func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfigu
 				list(keep)+`.filter(k, variables.labelsBefore[?k] != variables.labels[?k])`+
 					` + `+list(keepReported)+`.filter(k, k in variables.labelsBefore && variables.labelsBefore[?k] != variables.labels[?k])`+
 					` + `+changedOwn("labels")+
-					` + `+changedOwn("annotations")),
+					` + `+changedOwn("annotations")+
+					` + `+changedList("ownerReferences")+
+					` + `+changedList("finalizers")),
 		).
 		WithValidations(apply.Validation().
 			WithExpression(`variables.changed.size() == 0`).
@@ -76,6 +78,12 @@ func variable(name, expression string) *apply.VariableApplyConfiguration {
 func changedOwn(values string) string {
 	return fmt.Sprintf(`variables.%[1]sBefore.filter(k, k.startsWith(%[2]q) && variables.%[1]sBefore[?k] != variables.%[1]s[?k])`+
 		` + variables.%[1]s.filter(k, k.startsWith(%[2]q) && !(k in variables.%[1]sBefore))`, values, ownPrefix)
+}
+
+// changedList is the CEL expression of a list of an object's metadata, by its path, if an update changes it. By an owner that does not
+// exist a kubelet can have the garbage collector delete its Node (CVE-2025-5187), and by a finalizer keep it from being deleted.
+func changedList(field string) string {
+	return fmt.Sprintf(`(oldObject.metadata.?%[1]s.orValue([]) == object.metadata.?%[1]s.orValue([]) ? [] : ["metadata.%[1]s"])`, field)
 }
 
 // list is a list of strings as CEL writes it, sorted, each once.

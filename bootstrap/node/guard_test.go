@@ -49,6 +49,10 @@ var _ = Describe("the policy that guards Nodes", func() {
 			ContainSubstring(`["kubernetes.io/arch","kubernetes.io/os"].filter(k, k in variables.labelsBefore && `)))
 	})
 
+	It("keeps a kubelet from having its Node deleted by an owner that does not exist", func() {
+		Expect(text()).To(And(ContainSubstring(`["metadata.ownerReferences"]`), ContainSubstring(`["metadata.finalizers"]`)))
+	})
+
 	It("stays one list when a pool was written past the webhooks with a key that is none", func() {
 		Expect(text(selecting("odd", `"].filter(k, false) + ["`))).To(ContainSubstring(`["\"].filter(k, false) + [\"",`))
 	})

@@ -115,6 +115,34 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 		Entry("its pool's taint", func(n *corev1.Node) { n.Spec.Taints = nil }, nodeRestriction, "taints"),
 	)
 
+	It("can't have its Node deleted by an owner that does not exist, nor keep it from being deleted", func(ctx SpecContext) {
+		// NodeRestriction of an API server without the fix for CVE-2025-5187 lets it: it does not look at this user.
+		config, err := lab.Workload.UserConfig("unrestricted", "system:nodes", "system:masters")
+		Expect(err).NotTo(HaveOccurred())
+		for user, w := range map[string]client.Client{"its kubelet": kubelet, "one without NodeRestriction": clientOf(config)} {
+			for field, change := range map[string]func(*corev1.Node){
+				"metadata.ownerReferences": func(n *corev1.Node) {
+					n.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "0"}}
+				},
+				"metadata.finalizers": func(n *corev1.Node) { n.Finalizers = []string{"example.com/stay"} },
+			} {
+				is := t.Node(ctx, own)
+				wanted := is.DeepCopy()
+				change(wanted)
+				for way, err := range map[string]error{
+					"the Node":   w.Patch(ctx, wanted.DeepCopy(), client.MergeFrom(is)),
+					"its status": w.Status().Patch(ctx, wanted.DeepCopy(), client.MergeFrom(is)),
+				} {
+					Expect(err).To(Satisfy(apierrors.IsForbidden), user+" "+field+" "+way)
+					if user != "its kubelet" {
+						Expect(err).To(MatchError(And(ContainSubstring(policy), ContainSubstring(field))), way)
+					}
+				}
+				Expect(t.Node(ctx, own).ObjectMeta).To(And(HaveField("OwnerReferences", BeEmpty()), HaveField("Finalizers", BeEmpty())))
+			}
+		}
+	})
+
 	It("can't touch another Node, make one or delete its own", func(ctx SpecContext) {
 		another := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "another-" + t.Namespace}}
 		Expect(kubelet.Create(ctx, another)).To(And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring(nodeRestriction))))
