@@ -2,11 +2,15 @@ package poolbootconfig
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstraputil "k8s.io/cluster-bootstrap/token/util"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,11 +22,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
-// A workload cluster that can't be reached holds a deletion up for unreachablePatience, looked at every unreachableRetry:
-// long enough for a manager that has just started to connect. After that the credential ends by itself.
+// A workload cluster that can't be reached, or refuses, holds a deletion up for cleanupPatience, and one that can't be reached is
+// looked at every unreachableRetry: long enough for a manager that has just started to connect. After that the credential ends by
+// itself, and whatever else is left is told: a Machine must not stay for ever because of a cluster that nobody can write to.
 const (
-	unreachablePatience = time.Minute
-	unreachableRetry    = 10 * time.Second
+	cleanupPatience  = time.Minute
+	unreachableRetry = 10 * time.Second
 )
 
 // delete removes what the config left elsewhere and then its finalizer. The data Secret goes with its owner.
@@ -32,17 +37,15 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) 
 		return ctrl.Result{}, fmt.Errorf("overlay Secret %s/%s: %w", overlay.Namespace, overlay.Name, err)
 	}
 	if s.cluster != nil && s.cluster.DeletionTimestamp.IsZero() {
-		err := r.cleanWorkloadCluster(ctx, s)
-		if workload.IsUnreachable(err) {
-			if time.Since(s.config.DeletionTimestamp.Time) < unreachablePatience {
-				return ctrl.Result{RequeueAfter: unreachableRetry}, nil
-			}
-			r.event(s.config, corev1.EventTypeWarning, bootstrapv1.WorkloadClusterUnreachableReason, "Delete",
-				"Node and join credential may be left in the workload cluster: %s", err)
-			err = nil
-		}
-		if err != nil {
+		left, err := r.cleanWorkloadCluster(ctx, s)
+		patient := time.Since(s.config.DeletionTimestamp.Time) < cleanupPatience
+		switch {
+		case err != nil && patient && workload.IsUnreachable(err):
+			return ctrl.Result{RequeueAfter: unreachableRetry}, nil
+		case err != nil && patient:
 			return ctrl.Result{}, err
+		case err != nil:
+			r.tellLeft(s, left, err)
 		}
 	}
 	before := s.config.DeepCopy()
@@ -50,19 +53,48 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) 
 	return ctrl.Result{}, client.IgnoreNotFound(r.Client.Patch(ctx, s.config, locked(before)))
 }
 
-// cleanWorkloadCluster deletes the join credential and a Node whose kubelet never came.
-func (r *Reconciler) cleanWorkloadCluster(ctx context.Context, s *scope) error {
-	w, err := workload.LiveClient(ctx, r.ClusterCache, client.ObjectKeyFromObject(s.cluster))
-	if err != nil {
-		return err
+// tellLeft says what may be left in the workload cluster, on the config and on its Machine.
+func (r *Reconciler) tellLeft(s *scope, left []string, why error) {
+	note := fmt.Sprintf("%s may be left in workload cluster %s, which does not let it be deleted: %s. Delete it there, unless the Node is Ready",
+		strings.Join(left, " and "), klog.KObj(s.cluster), why)
+	r.event(s.config, corev1.EventTypeWarning, bootstrapv1.EventLeftInWorkloadCluster, "Delete", "%s", note)
+	if s.machine != nil {
+		r.Recorder.Eventf(s.machine, s.config, corev1.EventTypeWarning, bootstrapv1.EventLeftInWorkloadCluster, "Delete", "%s", note)
 	}
-	if err := join.DeleteCredential(ctx, w, s.config.Status.Boot.CredentialID); err != nil {
-		return err
+}
+
+// cleanWorkloadCluster deletes the join credential, and a Node whose kubelet never came, each whatever becomes of the other. With
+// an error it returns what may be left.
+func (r *Reconciler) cleanWorkloadCluster(ctx context.Context, s *scope) ([]string, error) {
+	id, name := s.config.Status.Boot.CredentialID, nodeName(s.config)
+	var (
+		left   []string
+		failed []error
+	)
+	w, unreachable := workload.LiveClient(ctx, r.ClusterCache, client.ObjectKeyFromObject(s.cluster))
+	clean := func(what string, do func() error) {
+		err := unreachable
+		if err == nil {
+			err = do()
+		}
+		if err != nil {
+			left, failed = append(left, what), append(failed, err)
+		}
 	}
-	name := nodeName(s.config)
-	if name == "" {
-		return nil
+	if id != "" {
+		clean("Secret "+metav1.NamespaceSystem+"/"+bootstraputil.BootstrapTokenSecretName(id), func() error { return join.DeleteCredential(ctx, w, id) })
 	}
+	if name != "" {
+		clean("Node "+name, func() error { return deleteNode(ctx, w, s, name) })
+	}
+	if unreachable != nil && len(left) > 0 {
+		return left, unreachable
+	}
+	return left, errors.Join(failed...)
+}
+
+// deleteNode deletes the Node of a config if its kubelet never came.
+func deleteNode(ctx context.Context, w client.Client, s *scope, name string) error {
 	node := &corev1.Node{}
 	if err := w.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 		return client.IgnoreNotFound(err)

@@ -2,6 +2,7 @@ package poolbootconfig
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -11,8 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -94,6 +97,7 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 		return apierrors.IsNotFound(c.Get(ctx, key, object))
 	}
 	node := client.ObjectKey{Name: machineName}
+	leftBehind := And(HavePrefix("Warning LeftInWorkloadCluster"), ContainSubstring("Secret kube-system/bootstrap-token-abcdef"), ContainSubstring("Node "+machineName))
 
 	It("takes the overlay, the credential and the Node whose kubelet never came, whichever write fails", func() {
 		for _, late := range []bool{false, true} {
@@ -127,7 +131,51 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 		s.connected = false
 		s.settle(ctx)
 		Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeTrue())
-		Expect(s.told()).To(ContainElement(ContainSubstring(bootstrapv1.WorkloadClusterUnreachableReason)))
+		Expect(s.told()).To(ConsistOf(leftBehind, leftBehind), "on the config and on the Machine")
+	})
+
+	DescribeTable("waits a while for a workload cluster that refuses, not for ever",
+		func(refusal error) {
+			refusing := interceptor.Funcs{
+				Delete: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.DeleteOption) error {
+					return refusal
+				},
+			}
+			s := world(newCluster(), 0)
+			s.reconciler.ClusterCache = clustercache.NewFakeClusterCache(interceptor.NewClient(s.workload, refusing), client.ObjectKey{Namespace: namespace, Name: clusterName})
+			for range 3 {
+				if _, err := s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key}); err != nil {
+					Expect(err).To(MatchError(refusal))
+				}
+			}
+			Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeFalse())
+			Expect(s.told()).To(BeEmpty())
+
+			s = world(newCluster(), time.Hour)
+			s.reconciler.ClusterCache = clustercache.NewFakeClusterCache(interceptor.NewClient(s.workload, refusing), client.ObjectKey{Namespace: namespace, Name: clusterName})
+			s.settle(ctx)
+			Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeTrue())
+			Expect(s.told()).To(ConsistOf(And(leftBehind, ContainSubstring(refusal.Error())), And(leftBehind, ContainSubstring(refusal.Error()))))
+		},
+		Entry("400", apierrors.NewBadRequest("a webhook denied the request")),
+		Entry("403", apierrors.NewForbidden(corev1.Resource("nodes"), machineName, errors.New("no"))),
+		Entry("500", apierrors.NewInternalError(errors.New("no quorum"))),
+	)
+
+	It("deletes the Node although the credential can't be deleted, and tells of that alone", func() {
+		s := world(newCluster(), time.Hour)
+		s.reconciler.ClusterCache = clustercache.NewFakeClusterCache(interceptor.NewClient(s.workload, interceptor.Funcs{
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+				if _, is := o.(*corev1.Secret); is {
+					return apierrors.NewForbidden(corev1.Resource("secrets"), token.Name, errors.New("no"))
+				}
+				return c.Delete(ctx, o, options...)
+			},
+		}), client.ObjectKey{Namespace: namespace, Name: clusterName})
+		s.settle(ctx)
+		Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeTrue())
+		Expect(gone(s.workload, node, &corev1.Node{})).To(BeTrue())
+		Expect(s.told()).To(HaveEach(And(ContainSubstring("Secret kube-system/bootstrap-token-abcdef"), Not(ContainSubstring("Node "+machineName)))))
 	})
 
 	It("does not go into a Cluster that is being deleted itself", func() {

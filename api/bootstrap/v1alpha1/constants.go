@@ -155,4 +155,7 @@ const (
 	EventRequestDenied     = "CertificateRequestDenied"
 	EventRequestContested  = "CertificateRequestContested"
 	EventServingRefused    = "ServingCertificateNotApproved"
+
+	// EventLeftInWorkloadCluster says what could not be deleted there with a PoolbootConfig. It is on the Machine too.
+	EventLeftInWorkloadCluster = "LeftInWorkloadCluster"
 )
