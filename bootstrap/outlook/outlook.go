@@ -61,6 +61,8 @@ var table = map[string]Outlook{
 	bootstrapv1.HostLabelInvalidReason:           NeedsPerson,
 	bootstrapv1.NodeNameTakenReason:              NeedsPerson,
 	bootstrapv1.WorkloadClusterUnreachableReason: Retries,
+	bootstrapv1.KubeconfigInvalidReason:          NeedsPerson,
+	bootstrapv1.CertificatesAutoApprovedReason:   NeedsPerson,
 	bootstrapv1.ExtraConfigInvalidReason:         NeedsPerson,
 	bootstrapv1.JoinCredentialExpiredReason:      NeedsPerson,
 	bootstrapv1.BootFailedReason:                 NeedsPerson,
