@@ -70,15 +70,20 @@ type Reconciler struct {
 	watchHardware func() error
 	// written are the PoolbootConfigs as this controller left them.
 	written written.Versions
+	// twins are the PoolbootConfigs with one pointer id that were told of.
+	twins twins
 }
 
 // SetupWithManager adds the controller to a manager.
-func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if r.Client == nil || r.APIReader == nil {
 		return errors.New("token controller: Client and APIReader must be set")
 	}
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("token-controller")
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &bootstrapv1.PoolbootConfig{}, pointerIndex, pointerOf); err != nil {
+		return err
 	}
 	made, err := ctrl.NewControllerManagedBy(mgr).
 		Named("token").
@@ -106,8 +111,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !hasToken(config) && len(unreported(config)) == 0 || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
+	if r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
+	}
+	if err := r.tellTwins(ctx, config); err != nil || !hasToken(config) && len(unreported(config)) == 0 {
+		return ctrl.Result{}, err
 	}
 	if r.written.Behind(config) {
 		return ctrl.Result{RequeueAfter: written.Patience}, nil

@@ -63,6 +63,7 @@ func (w *world) start() {
 		Expect(add(scheme)).To(Succeed())
 	}
 	w.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.cluster, w.machine, w.config, w.host).
+		WithIndex(&bootstrapv1.PoolbootConfig{}, pointerIndex, pointerOf).
 		WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).Build()
 	w.restart()
 }

@@ -158,4 +158,7 @@ const (
 
 	// EventLeftInWorkloadCluster says what could not be deleted there with a PoolbootConfig. It is on the Machine too.
 	EventLeftInWorkloadCluster = "LeftInWorkloadCluster"
+
+	// EventPointerIDNotUnique says that another PoolbootConfig has the same pointer id.
+	EventPointerIDNotUnique = "PointerIDNotUnique"
 )

@@ -1,0 +1,40 @@
+package token
+
+import (
+	"maps"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+var _ = Describe("A copied pointer id", func() {
+	It("is told by an event on each of the two, once", func(ctx SpecContext) {
+		w := newWorld(0)
+		w.config.UID, w.config.CreationTimestamp = "own", metav1.NewTime(time.Now().Add(-time.Hour))
+		w.config.Annotations[bootstrapv1.PointerIDAnnotation] = "id"
+		w.start()
+		w.reconcile(ctx)
+		Expect(w.told.Events).NotTo(Receive(), "one is no pair")
+		for _, uid := range []types.UID{"copy-1", "copy-2"} {
+			copied := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: string(uid), UID: uid,
+				CreationTimestamp: metav1.Now(), Annotations: maps.Clone(w.config.Annotations)}}
+			copied.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+			Expect(w.Create(ctx, copied)).To(Succeed())
+			for range 2 {
+				_, err := w.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(copied)})
+				Expect(err).NotTo(HaveOccurred())
+				w.reconcile(ctx)
+			}
+			Expect(w.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventPointerIDNotUnique), ContainSubstring("PoolbootConfig metal/rack1-u12"))))
+			Expect(w.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventPointerIDNotUnique), ContainSubstring("PoolbootConfig elsewhere/"+string(uid)))))
+			Expect(w.told.Events).NotTo(Receive())
+		}
+	})
+})
