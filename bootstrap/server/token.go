@@ -27,5 +27,5 @@ func (r *Record) accepts(token string) bool {
 
 // accepts tells whether a token is the Enrolment's.
 func (e *Enrolment) accepts(token string) bool {
-	return e.Secret != "" && e.TokenUID == e.Secret && hostaccess.Enrolment(e.NamespacedName, e.Secret).Accepts(e.TokenSHA256, token)
+	return e.Secret != "" && hostaccess.Enrolment(e.NamespacedName, e.Secret).Accepts(e.TokenSHA256, token)
 }
