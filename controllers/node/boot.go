@@ -39,10 +39,6 @@ func (r *Reconciler) endBoot(ctx context.Context, w client.Client, config *boots
 	if err := join.DeleteCredential(ctx, w, config.Status.Boot.CredentialID); err != nil {
 		return false, err
 	}
-	if !revoked {
-		r.Recorder.Eventf(config, nil, corev1.EventTypeNormal, bootstrapv1.EventTokenRevoked, action,
-			"The Node is Ready in its pool: the host's token is revoked, its join credential and overlay are deleted")
-	}
 	return true, nil
 }
 

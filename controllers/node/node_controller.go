@@ -207,8 +207,10 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 		return err
 	}
 	r.written.Note(f.config)
-	if ended {
+	if ended { // whether or not an earlier try failed half way
 		metrics.Over(f.config)
+		r.Recorder.Eventf(f.config, nil, corev1.EventTypeNormal, bootstrapv1.EventTokenRevoked, action,
+			"The Node is Ready in its pool: the host's token is revoked, its join credential and overlay are deleted")
 	}
 	r.tell(before, f.config)
 	return nil

@@ -217,8 +217,12 @@ var _ = Describe("A boot", func() {
 				Expect(stands(s, overlay)).To(BeFalse(), "write %d", failing)
 				Expect(stands(s.workload, token)).To(BeFalse(), "write %d", failing)
 				Expect(node.Spec.Taints).NotTo(ContainElement(unassigned), "write %d", failing)
+				told := s.told()
+				if !late { // of a write that took effect nothing is told when its answer was lost
+					Expect(strings.Count(told, bootstrapv1.EventTokenRevoked)).To(Equal(1), "write %d: %s", failing, told)
+				}
 				if s.writes < failing {
-					Expect(s.told()).To(And(ContainSubstring(bootstrapv1.EventTokenRevoked), ContainSubstring(bootstrapv1.EventNodeReady)))
+					Expect(told).To(And(ContainSubstring(bootstrapv1.EventTokenRevoked), ContainSubstring(bootstrapv1.EventNodeReady)))
 					break
 				}
 			}
