@@ -6,11 +6,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +23,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 )
 
 // MaxUses is the most names that one token may give out: the list of them is kept in one object.
@@ -48,6 +52,9 @@ func Read(secret *corev1.Secret) (poolv1.EnrolmentSpec, error) {
 	if _, err := path.Match(spec.Names, ""); err != nil || spec.Names == "" || len(spec.Names) > validation.DNS1123SubdomainMaxLength {
 		return wrong(poolv1.EnrolmentNamesKey, "%q is no pattern of names: write one such as edge-*", spec.Names)
 	}
+	if err := (identity.Cluster{}).CheckPattern(spec.Names); err != nil {
+		return wrong(poolv1.EnrolmentNamesKey, "%s", err)
+	}
 	uses, err := strconv.ParseInt(said(poolv1.EnrolmentUsesKey), 10, 32)
 	if err != nil || uses < 1 || uses > MaxUses {
 		return wrong(poolv1.EnrolmentUsesKey, "%q must be a number from 1 to %d", said(poolv1.EnrolmentUsesKey), MaxUses)
@@ -58,6 +65,11 @@ func Read(secret *corev1.Secret) (poolv1.EnrolmentSpec, error) {
 		return wrong(poolv1.EnrolmentExpiresKey, "%q must be a time such as %s", said(poolv1.EnrolmentExpiresKey), time.DateOnly+"T15:04:05Z")
 	}
 	spec.Expires = &metav1.Time{Time: expires}
+	ranges, err := readRanges(said(poolv1.EnrolmentAddressRangesKey))
+	if err != nil {
+		return wrong(poolv1.EnrolmentAddressRangesKey, "%s", err)
+	}
+	spec.AddressRanges = ranges
 	if !tokenPattern.MatchString(said(poolv1.EnrolmentTokenKey)) {
 		return wrong(poolv1.EnrolmentTokenKey, "it must be 32 random characters or more, of those that a bearer token may have")
 	}
@@ -66,10 +78,46 @@ func Read(secret *corev1.Secret) (poolv1.EnrolmentSpec, error) {
 	return spec, nil
 }
 
-// Allows says why a host may not take a name; "" when it may. The name becomes a Node's, and a label's value on it.
+// maxRanges is how many address ranges one token may name.
+const maxRanges = 32
+
+// readRanges reads address ranges, separated by commas.
+func readRanges(text string) ([]string, error) {
+	var ranges []string
+	for _, part := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+		prefix, err := netip.ParsePrefix(part)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%q is not an address range: write CIDRs such as 192.0.2.0/24,2001:db8::/64", part)
+		case prefix.Bits() == 0:
+			return nil, fmt.Errorf("%q is every address: name the range of the hosts", part)
+		}
+		if masked := prefix.Masked().String(); !slices.Contains(ranges, masked) {
+			ranges = append(ranges, masked)
+		}
+	}
+	if len(ranges) > maxRanges {
+		return nil, fmt.Errorf("it names %d address ranges, the limit is %d", len(ranges), maxRanges)
+	}
+	return ranges, nil
+}
+
+// InRanges says whether an address is in one of the address ranges of an Enrolment.
+func InRanges(ranges []string, address netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(text string) bool {
+		prefix, err := netip.ParsePrefix(text)
+		return err == nil && prefix.Contains(address.Unmap().WithZone(""))
+	})
+}
+
+// Allows says why a host may not take a name; "" when it may. The name becomes a Node's, and a label's value on it. What only the
+// cluster can tell, such as that it is the control plane endpoint's, is checked when the host is admitted.
 func Allows(pattern, name string) string {
 	if problems := append(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)...); len(problems) > 0 {
 		return "it can't be the name of a Node: " + strings.Join(problems, "; ")
+	}
+	if err := (identity.Cluster{}).CheckNodeName(name); err != nil {
+		return err.Error()
 	}
 	if match, err := path.Match(pattern, name); err != nil || !match {
 		return fmt.Sprintf("the token is for names like %s", pattern)

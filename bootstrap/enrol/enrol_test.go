@@ -2,6 +2,7 @@ package enrol_test
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,15 @@ var _ = Describe("an enrolment token's Secret", func() {
 		Expect(fmt.Sprint(spec)).NotTo(ContainSubstring(token))
 	})
 
+	It("names the address ranges of the hosts", func() {
+		spec, err := enrol.Read(edge("addressRanges", "192.0.2.9/24, 2001:db8::/64,192.0.2.0/24"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(spec.AddressRanges).To(Equal([]string{"192.0.2.0/24", "2001:db8::/64"}))
+		Expect(enrol.InRanges(spec.AddressRanges, netip.MustParseAddr("::ffff:192.0.2.200"))).To(BeTrue())
+		Expect(enrol.InRanges(spec.AddressRanges, netip.MustParseAddr("192.0.3.1"))).To(BeFalse())
+		Expect(enrol.InRanges(nil, netip.MustParseAddr("192.0.2.1"))).To(BeFalse())
+	})
+
 	DescribeTable("is refused, by the key that is wrong",
 		func(key, value string) {
 			spec, err := enrol.Read(edge(key, value))
@@ -68,6 +78,11 @@ var _ = Describe("an enrolment token's Secret", func() {
 		Entry("a role that is no label", "role", "infra/x"),
 		Entry("no pattern, which would be every name", "names", ""),
 		Entry("a pattern that is none", "names", "edge-["),
+		Entry("a pattern of names that are the machine itself", "names", "*.localhost"),
+		Entry("a pattern of names of Services", "names", "*.*.svc"),
+		Entry("the API server's name", "names", "kubernetes.default.svc"),
+		Entry("address ranges that are none", "addressRanges", "192.0.2.7"),
+		Entry("an address range that is every address", "addressRanges", "2001:db8::/32, 0.0.0.0/0"),
 		Entry("no uses", "uses", "0"),
 		Entry("more uses than one object can list", "uses", "1001"),
 		Entry("uses without a number", "uses", "some"),

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// AddressesAnnotation is on a BareMetalHost and names addresses, separated by commas, that the host has beside those that its
+// AddressesAnnotation is on a BareMetalHost, or on the PoolbootConfig of a host without one, and names addresses, separated by commas, that the host has beside those that its
 // inspection found: static ones, of bonds and VLANs. A person sets it.
 const AddressesAnnotation = "pool.cluster.x-k8s.io/addresses"
 
@@ -20,12 +20,23 @@ func Addresses(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalH
 	if err != nil {
 		return nil, err
 	}
-	texts := strings.Split(bmh.Annotations[AddressesAnnotation], ",")
+	addresses := StatedAddresses(bmh.Annotations)
 	if hardware != nil {
+		var inspected []string
 		for _, nic := range hardware.NIC {
-			texts = append(texts, nic.IP)
+			inspected = append(inspected, nic.IP)
 		}
+		addresses = append(addresses, readAddresses(inspected)...)
 	}
+	return addresses, nil
+}
+
+// StatedAddresses returns the addresses in the AddressesAnnotation of a BareMetalHost or, for a host without one, of its PoolbootConfig.
+func StatedAddresses(annotations map[string]string) []netip.Addr {
+	return readAddresses(strings.Split(annotations[AddressesAnnotation], ","))
+}
+
+func readAddresses(texts []string) []netip.Addr {
 	var addresses []netip.Addr
 	for _, text := range texts {
 		text, _, _ = strings.Cut(strings.TrimSpace(text), "/") // some inspectors add the prefix length
@@ -33,5 +44,5 @@ func Addresses(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalH
 			addresses = append(addresses, address.Unmap().WithZone(""))
 		}
 	}
-	return addresses, nil
+	return addresses
 }

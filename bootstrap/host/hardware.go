@@ -24,7 +24,7 @@ func Hardware(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalHo
 	switch {
 	case err == nil && data.Spec.HardwareDetails != nil:
 		return data.Spec.HardwareDetails, HardwareFromData, nil
-	case err != nil && !isAbsent(err):
+	case err != nil && !IsAbsent(err):
 		return nil, "", fmt.Errorf("HardwareData %s: %w", klog.KObj(bmh), err)
 	case bmh.Status.HardwareDetails != nil:
 		return bmh.Status.HardwareDetails, HardwareFromStatus, nil

@@ -84,7 +84,7 @@ func ForMetal3Machine(ctx context.Context, c client.Reader, m *unstructured.Unst
 		return nil, notReady("Metal3Machine %s has no host yet: it has no annotation %s", klog.KObj(m), Annotation)
 	}
 	bmh := &bmov1alpha1.BareMetalHost{}
-	if err := c.Get(ctx, types.NamespacedName{Namespace: m.GetNamespace(), Name: name}, bmh); isAbsent(err) {
+	if err := c.Get(ctx, types.NamespacedName{Namespace: m.GetNamespace(), Name: name}, bmh); IsAbsent(err) {
 		return nil, notReady("BareMetalHost %s of Metal3Machine %s does not exist", klog.KRef(m.GetNamespace(), name), klog.KObj(m))
 	} else if err != nil {
 		return nil, fmt.Errorf("BareMetalHost %s: %w", klog.KRef(m.GetNamespace(), name), err)
@@ -109,8 +109,8 @@ func ForMetal3Machine(ctx context.Context, c client.Reader, m *unstructured.Unst
 	}, nil
 }
 
-// isAbsent says whether an object does not exist, or its kind does not: Metal3 may be installed after Poolboot.
-func isAbsent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
+// IsAbsent says whether an object does not exist, or its kind does not: Metal3 may be installed after Poolboot.
+func IsAbsent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 
 // MachineOf returns the Machine that a BareMetalHost serves: for watches. The name is empty when it serves none.
 func MachineOf(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalHost) (types.NamespacedName, error) {

@@ -29,7 +29,7 @@ func ForConfig(ctx context.Context, c client.Reader, config *bootstrapv1.Poolboo
 // Metal3 names a Metal3Machine. The error is a *NotReadyError while the host is not being provisioned, or is another one's.
 func WithoutMachine(ctx context.Context, c client.Reader, key client.ObjectKey) (*Host, error) {
 	bmh := &bmov1alpha1.BareMetalHost{}
-	if err := c.Get(ctx, key, bmh); isAbsent(err) {
+	if err := c.Get(ctx, key, bmh); IsAbsent(err) {
 		return nil, notReady("BareMetalHost %s does not exist", key)
 	} else if err != nil {
 		return nil, fmt.Errorf("BareMetalHost %s: %w", key, err)

@@ -14,6 +14,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 )
 
 // WaitingForKubeletReason is the reason of the condition Ready=False that a Node has from the moment it is made
@@ -31,6 +32,9 @@ func WaitingForKubelet(name, role string) metav1.Condition {
 type Input struct {
 	// NodeName is the Node's name: that of the Machine or of its host.
 	NodeName string
+
+	// Cluster is what the Node's cluster is known by, for names that no Node may have.
+	Cluster identity.Cluster
 
 	// ProviderID is the Node's spec.providerID. Empty while no host is known; the Node then gets none.
 	ProviderID string

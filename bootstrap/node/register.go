@@ -22,7 +22,7 @@ import (
 var providerIDPattern = regexp.MustCompile(`^[A-Za-z0-9.-]+://[A-Za-z0-9._:/-]+$`)
 
 // Register works out what a Node is registered with. The labels it returns were run through pool.Decide and put the
-// Node in the pool that was decided. Errors are *ConflictError, *InvalidError, *OutsidePoolError, and
+// Node in the pool that was decided. Errors are *ConflictError, *InvalidError, *OutsidePoolError, *identity.NameError, and
 // *pool.NotRegistrableError for a pool whose selector can't be turned into labels.
 func Register(in Input) (Registration, error) {
 	if err := validate(in); err != nil {
@@ -60,6 +60,9 @@ func validate(in Input) error {
 	problems := append(validation.IsDNS1123Subdomain(in.NodeName), validation.IsValidLabelValue(in.NodeName)...)
 	if len(problems) > 0 {
 		return &InvalidError{Source: fmt.Sprintf("Node name %q", in.NodeName), Problem: strings.Join(problems, "; ")}
+	}
+	if err := in.Cluster.CheckNodeName(in.NodeName); err != nil {
+		return err
 	}
 	if in.ProviderID != "" && !providerIDPattern.MatchString(in.ProviderID) {
 		return &InvalidError{Source: fmt.Sprintf("providerID %q", in.ProviderID), Problem: "must match " + providerIDPattern.String()}

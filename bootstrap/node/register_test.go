@@ -11,6 +11,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
@@ -97,6 +98,18 @@ var _ = Describe("a Node's registration", func() {
 			"example.org/site":                          "s1",
 		}))
 	})
+
+	DescribeTable("refuses a name that stands for something else than a Node", func(name string) {
+		in.NodeName, in.Cluster = name, identity.Cluster{Endpoints: []string{"api.example.com"}}
+		_, err := node.Register(*in)
+		Expect(err).To(BeAssignableToTypeOf(&identity.NameError{}))
+	},
+		Entry("a Machine called kubernetes", "kubernetes"),
+		Entry("the API server's Service", "kubernetes.default.svc"),
+		Entry("the machine itself", "localhost"),
+		Entry("the control plane endpoint", "api.example.com"),
+		Entry("an address", "192.0.2.1"),
+	)
 
 	It("takes the labels that rules made of the host's facts, those that a kubelet may set in its flags too", func() {
 		in.HostLabels = []node.HostLabel{

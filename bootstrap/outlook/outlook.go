@@ -60,6 +60,7 @@ var table = map[string]Outlook{
 	bootstrapv1.HostFactMissingReason:            NeedsPerson,
 	bootstrapv1.HostLabelInvalidReason:           NeedsPerson,
 	bootstrapv1.NodeNameTakenReason:              NeedsPerson,
+	bootstrapv1.NodeNameReservedReason:           NeedsPerson,
 	bootstrapv1.WorkloadClusterUnreachableReason: Retries,
 	bootstrapv1.KubeconfigInvalidReason:          NeedsPerson,
 	bootstrapv1.CertificatesAutoApprovedReason:   NeedsPerson,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,6 +29,7 @@ import (
 type enrolment struct {
 	streams                         genericiooptions.IOStreams
 	cluster, role, names, namespace string
+	ranges                          []string
 	uses                            int
 	life                            time.Duration
 }
@@ -49,6 +51,7 @@ Nothing is written anywhere: apply what is printed, and keep it secret.`,
 	offerPool(cmd, &e.role)
 	cmd.Flags().StringVar(&e.cluster, "cluster", "", "the Cluster that the hosts join")
 	cmd.Flags().StringVar(&e.names, "names", "", "pattern of the names that hosts may take, such as edge-*")
+	cmd.Flags().StringSliceVar(&e.ranges, "address-ranges", nil, "address ranges of the hosts (CIDRs), within which their serving certificates may hold the address they enrolled from")
 	cmd.Flags().IntVar(&e.uses, "uses", 1, "how many names may be taken")
 	cmd.Flags().DurationVar(&e.life, "expires", 24*time.Hour, "how long the token lives")
 	cmd.Flags().StringVarP(&e.namespace, "namespace", "n", "", "namespace of the pool; without it, that of kubectl apply")
@@ -66,6 +69,9 @@ func (e *enrolment) run(name string, now time.Time) error {
 		poolv1.EnrolmentNamesKey:   e.names,
 		poolv1.EnrolmentUsesKey:    strconv.Itoa(e.uses),
 		poolv1.EnrolmentExpiresKey: now.Add(e.life).UTC().Format(time.RFC3339),
+	}
+	if len(e.ranges) > 0 {
+		said[poolv1.EnrolmentAddressRangesKey] = strings.Join(e.ranges, ",")
 	}
 	secret := &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},

@@ -19,6 +19,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostlabels"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -122,6 +123,9 @@ func (s *bootSubject) register(role string, synced []*regexp.Regexp) (*node.Regi
 		return nil, err
 	}
 	in := node.Input{NodeName: s.nodeName(), Pool: *of, Pools: s.pools, MachineLabels: s.machineLabels(), Config: s.config, SyncedLabels: synced}
+	if s.clusterObject != nil {
+		in.Cluster = identity.Of(s.clusterObject)
+	}
 	if in.NodeName == "" {
 		in.NodeName = role // any name: it is not part of the answer
 	}

@@ -35,6 +35,7 @@ type options struct {
 	syncedLabels                                          []string
 	renderedConfigHistory                                 int
 	tokenLife                                             time.Duration
+	approveCertificates                                   bool
 
 	kubeAPIQPS, clusterCacheClientQPS     float32
 	kubeAPIBurst, clusterCacheClientBurst int
@@ -89,6 +90,10 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 
 	fs.DurationVar(&o.tokenLife, "token-life", 24*time.Hour,
 		"How long the token of a host that does not join lives once the host is provisioned or, if that is later, its token was rotated; 0: for ever.")
+
+	fs.BoolVar(&o.approveCertificates, "approve-certificates", true,
+		"Approve the certificates that kubelets of Poolboot's hosts request. Set it to false only where another approver in each workload cluster does so; "+
+			"docs/security.md lists what that must check.")
 
 	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 300,
 		"Queries a second to the management cluster's API server, for each kind of object; a boot takes some ten for its PoolbootConfig.")

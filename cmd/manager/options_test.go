@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -34,6 +35,19 @@ var _ = Describe("Flags", func() {
 		Expect(o.validate()).To(BeEmpty())
 		Expect(o.overlayNamespace).To(Equal("poolboot-system"))
 		Expect(o.renderedConfigHistory).To(Equal(5))
+	})
+
+	It("switch the approver of certificates off", func() {
+		kinds := func(args ...string) (kinds []string) {
+			for _, r := range reconcilers(nil, nil, nil, parse(args...), nil) {
+				kinds = append(kinds, fmt.Sprintf("%T", r.reconciler))
+			}
+			return kinds
+		}
+		on, off := kinds(), kinds("--approve-certificates=false")
+		Expect(on).To(ContainElement("*certificate.Reconciler"))
+		Expect(off).NotTo(ContainElement("*certificate.Reconciler"))
+		Expect(append(off, "*certificate.Reconciler")).To(ConsistOf(on))
 	})
 
 	It("take a URL with a slash at its end", func() {

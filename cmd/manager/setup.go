@@ -6,6 +6,7 @@ import (
 	"regexp"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -73,10 +74,23 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 	if err := ctrlmetrics.Registry.Register(&metrics.Now{Configs: cached, Elected: mgr.Elected(), WatchFilterValue: opts.watchFilter}); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	for _, r := range []struct {
-		reconciler
-		concurrency int
-	}{
+	for _, r := range reconcilers(cached, live, clusters, opts, syncedLabels) {
+		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: r.concurrency}); err != nil {
+			return fmt.Errorf("controllers: %w", err)
+		}
+	}
+	return nil
+}
+
+// registered is a reconciler with the number of its workers.
+type registered struct {
+	reconciler
+	concurrency int
+}
+
+// reconcilers are those of Poolboot, in the order in which they are registered.
+func reconcilers(cached client.Client, live client.Reader, clusters clustercache.ClusterCache, opts *options, syncedLabels []*regexp.Regexp) []registered {
+	all := []registered{
 		{&machineconfigpool.Reconciler{
 			Client: cached, APIReader: live, WatchFilterValue: opts.watchFilter,
 			OverlayNamespace: opts.overlayNamespace, RenderedHistory: opts.renderedConfigHistory,
@@ -100,18 +114,16 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 		{&overlay.Reconciler{Client: cached, OverlayNamespace: opts.overlayNamespace}, 1},
 		{&foreignnode.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter}, opts.nodeConcurrency},
 		{&nodeguard.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter}, opts.nodeConcurrency},
-		{&certificate.Reconciler{
-			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
-		}, opts.certificateConcurrency},
 		{&enrolment.Reconciler{
 			Client: cached, APIReader: live, WatchFilterValue: opts.watchFilter,
 			ServerURL: opts.configServerURL, ServerCA: caFile(opts.configServerCAFile).read,
 		}, opts.enrolmentConcurrency},
 		{&baremetalhost.Reconciler{Client: cached, APIReader: live, WatchFilterValue: opts.watchFilter}, opts.poolbootConfigConcurrency},
-	} {
-		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: r.concurrency}); err != nil {
-			return fmt.Errorf("controllers: %w", err)
-		}
 	}
-	return nil
+	if opts.approveCertificates {
+		all = append(all, registered{&certificate.Reconciler{
+			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
+		}, opts.certificateConcurrency})
+	}
+	return all
 }

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
@@ -74,6 +75,11 @@ func validateConfigSpec(config *bootstrapv1.PoolbootConfigSpec, spec *field.Path
 	}
 	if config.Pool == "master" || config.Pool == "control-plane" {
 		errs = append(errs, field.Invalid(spec.Child("pool"), config.Pool, controlPlane))
+	}
+	if config.Host != nil {
+		if err := (identity.Cluster{}).CheckNodeName(config.Host.NodeName); err != nil {
+			errs = append(errs, field.Invalid(spec.Child("host", "nodeName"), config.Host.NodeName, err.Error()))
+		}
 	}
 	if extra := config.ExtraConfig; extra != nil {
 		errs = append(errs, validateIgnition(extra.Config, extra.Butane, ignition.Guard, spec.Child("extraConfig"))...)

@@ -66,6 +66,9 @@ var badSpecs = []TableEntry{
 	Entry("extra Ignition that takes what is Poolboot's", func(s *configSpec) {
 		s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/poolboot/kubelet.env"}]}}`)}
 	}, "extraConfig.config.storage.files[0].path", "/etc/poolboot/"),
+	Entry("a host with the API server's name", func(s *configSpec) {
+		s.Host = &bootstrapv1.HostWithoutMachine{NodeName: "kubernetes.default.svc"}
+	}, "host.nodeName", "the API server's Service"),
 	Entry("malformed labels", withLabels(map[string]string{"-": "x"}), "nodeLabels", ""),
 	Entry("the label of the BareMetalHost", withLabels(map[string]string{poolv1.NodeMetal3UUIDLabel: "x"}), "nodeLabels[metal3.io/uuid]", "leave it out"),
 	Entry("the label of a pool", withLabels(map[string]string{poolv1.NodePoolLabel: "infra"}), "nodeLabels[node.cluster.x-k8s.io/pool]", "leave it out"),

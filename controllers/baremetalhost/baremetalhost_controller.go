@@ -167,7 +167,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope) error {
 		s.place.Cluster != nil && !s.clusterStays() {
 		return nil
 	}
-	if wrong := refusal(s.host); wrong != nil {
+	if wrong := refusal(s.host, s.place.Cluster); wrong != nil {
 		r.warn(s, wrong)
 		return nil
 	}
@@ -253,7 +253,7 @@ func (r *Reconciler) point(ctx context.Context, s *scope) error {
 	if s.config.Status.DataSecretName == "" || s.config.Status.Node != nil || joined(s.config) {
 		return nil
 	}
-	wrong := refusal(s.host)
+	wrong := refusal(s.host, s.place.Cluster)
 	if wrong == nil {
 		var set bool
 		if wrong, set = judgeUserData(s.host, s.config); set {

@@ -7,10 +7,12 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 )
 
 // finding is what is wrong, or was done, by the reason of the event or condition that says so.
@@ -66,8 +68,8 @@ func joined(config *bootstrapv1.PoolbootConfig) bool {
 	return config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked
 }
 
-// refusal says why a host that asks for a pool gets no record; nil when nothing about the host is in the way.
-func refusal(host *bmov1alpha1.BareMetalHost) *finding {
+// refusal says why a host that asks for a pool of a Cluster, which may not exist, gets no record; nil when nothing about the host is in the way.
+func refusal(host *bmov1alpha1.BareMetalHost, cluster *clusterv1.Cluster) *finding {
 	for _, key := range []string{poolv1.HostPoolAnnotation, poolv1.HostClusterAnnotation} {
 		if host.Annotations[key] == "" {
 			return found(poolv1.EventHostRequestInvalid, "a host that asks for a pool needs both annotations %s and %s: add %s",
@@ -80,6 +82,8 @@ func refusal(host *bmov1alpha1.BareMetalHost) *finding {
 			host.Spec.ConsumerRef.Kind, host.Spec.ConsumerRef.Name, poolv1.HostPoolAnnotation, poolv1.HostClusterAnnotation)
 	case enrol.Allows("*", host.Name) != "":
 		return found(poolv1.EventHostRequestInvalid, "the Node gets the host's name, and %s: name the host otherwise", enrol.Allows("*", host.Name))
+	case cluster != nil && identity.Of(cluster).CheckNodeName(host.Name) != nil:
+		return found(poolv1.EventHostRequestInvalid, "the Node gets the host's name, and %s: name the host otherwise", identity.Of(cluster).CheckNodeName(host.Name))
 	case host.Spec.ExternallyProvisioned:
 		return found(poolv1.EventHostRequestInvalid, "a host with spec.externallyProvisioned gets no user data: let it come with an enrolment token")
 	case host.Spec.Image.IsLiveISO():

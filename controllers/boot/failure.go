@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
@@ -57,6 +58,7 @@ func failureOf(err error) *failure {
 		{is: is[*pool.NotRegistrableError](err), reason: bootstrapv1.PoolNotRegistrableReason},
 		{is: is[*pool.SelectorError](err), reason: bootstrapv1.PoolNotRegistrableReason},
 		{is: is[*pool.ControlPlaneError](err), reason: bootstrapv1.ControlPlaneNotSupportedReason},
+		{is: is[*identity.NameError](err), reason: bootstrapv1.NodeNameReservedReason},
 		{is: is[*node.ConflictError](err), reason: bootstrapv1.LabelConflictReason},
 		{is: is[*node.OutsidePoolError](err), reason: bootstrapv1.LabelConflictReason},
 		{is: is[*join.ExtraConfigError](err), reason: bootstrapv1.ExtraConfigInvalidReason},

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -29,6 +30,16 @@ var _ = Describe("A Node that stands already", func() {
 		Expect(w.workload.Delete(ctx, foreign)).To(Succeed())
 		Expect(w.reconcile(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
+	})
+
+	It("is never made under the name of the control plane endpoint", func(ctx SpecContext) {
+		setting := newSetting()
+		setting.cluster.Spec.ControlPlaneEndpoint.Host = machineName
+		w := setting.world()
+		_, err := w.ask(ctx)
+		Expect(err).To(HaveOccurred())
+		expectNotPrepared(ctx, w, bootstrapv1.NodeNameReservedReason, machineName, "control plane endpoint")
+		Expect(w.workload.Get(ctx, client.ObjectKey{Name: machineName}, &corev1.Node{})).To(MatchError(ContainSubstring("not found")))
 	})
 
 	It("is not given to a Machine on another host once its kubelet has come", func(ctx SpecContext) {

@@ -65,6 +65,7 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 	}
 	registration, err := node.Register(node.Input{
 		NodeName:       s.nodeName(),
+		Cluster:        workload.Identity(ctx, r.ClusterCache, s.cluster),
 		ProviderID:     s.host.ProviderID,
 		HostUID:        s.host.UID,
 		Pool:           s.pool,

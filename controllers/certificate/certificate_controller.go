@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -31,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
@@ -57,6 +59,7 @@ const (
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
@@ -108,6 +111,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named("certificate").
 		For(&bootstrapv1.PoolbootConfig{}).
+		Watches(&poolv1.Enrolment{}, handler.EnqueueRequestsFromMapFunc(r.configsOfEnrolment), builder.WithPredicates(rangesMayChange())).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("certificate", r.configsOf)).
 		WithOptions(turns.Share(options, turns.OfConfig(r.Client))).
 		Build(r)
@@ -124,6 +128,27 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 func (r *Reconciler) configsOf(ctx context.Context, cluster client.Object) []ctrl.Request {
 	return workload.ConfigsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(cluster), mayAsk)
+}
+
+// configsOfEnrolment are the records of hosts that an Enrolment admitted and that have Nodes.
+func (r *Reconciler) configsOfEnrolment(ctx context.Context, enrolment client.Object) []ctrl.Request {
+	cluster := client.ObjectKey{Namespace: enrolment.GetNamespace(), Name: enrolment.GetLabels()[clusterv1.ClusterNameLabel]}
+	return workload.ConfigsOfCluster(ctx, r.Client, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
+		return mayAsk(config) && config.Annotations[bootstrapv1.EnrolmentAnnotation] == enrolment.GetName()
+	})
+}
+
+// rangesMayChange lets those updates of an Enrolment through that change its address ranges.
+func rangesMayChange() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, is := e.ObjectOld.(*poolv1.Enrolment)
+			after, isToo := e.ObjectNew.(*poolv1.Enrolment)
+			return is && isToo && !slices.Equal(before.Spec.AddressRanges, after.Spec.AddressRanges)
+		},
+	}
 }
 
 // addressesMayChange lets those updates of a BareMetalHost through that change which addresses it is known to have.
@@ -233,11 +258,7 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 		if ours, err = r.gather(ctx, records, live, cluster, key, f); err != nil || !ours {
 			return false, err
 		}
-		if serving {
-			verdict, why = decideServing(*f)
-			return false, nil
-		}
-		if verdict, why = decide(*f); verdict != approve {
+		if verdict, why = judge(*f); verdict != approve || serving {
 			return false, nil
 		}
 		if isForAnotherKey(*f) {
@@ -317,6 +338,22 @@ func (r *Reconciler) tellLeft(f *facts, why string) {
 	r.tell(f, corev1.EventTypeWarning, bootstrapv1.EventServingRefused, why)
 }
 
+// gatherServing reads what the verdict on a serving certificate rests on beside the record and the Node.
+func (r *Reconciler) gatherServing(ctx context.Context, live client.Client, cluster client.ObjectKey, f *facts) (err error) {
+	if f.config.Status.Node == nil {
+		return nil
+	}
+	cached, err := workload.Client(ctx, r.ClusterCache, cluster)
+	if err != nil {
+		return err
+	}
+	if f.cluster.ServiceAddresses, err = serviceAddresses(ctx, live); err != nil {
+		return err
+	}
+	f.addresses, err = r.gatherAddresses(ctx, cached, f.config)
+	return err
+}
+
 // gather reads what a verdict rests on, and says whether the request is still one of the config's host. The Node is read once for all tries.
 func (r *Reconciler) gather(ctx context.Context, records client.Reader, live client.Client, cluster, key client.ObjectKey, f *facts) (ours bool, err error) {
 	f.config, f.now = &bootstrapv1.PoolbootConfig{}, time.Now()
@@ -336,8 +373,13 @@ func (r *Reconciler) gather(ctx context.Context, records client.Reader, live cli
 			f.node = node
 		}
 	}
+	of := &clusterv1.Cluster{}
+	if err := r.Client.Get(ctx, cluster, of); err != nil {
+		return false, err
+	}
+	f.cluster = workload.Identity(ctx, r.ClusterCache, of)
 	if f.request.Spec.SignerName == certificatesv1.KubeletServingSignerName {
-		f.addresses, err = r.addressesOf(ctx, f.config)
+		err = r.gatherServing(ctx, live, cluster, f)
 	} else {
 		f.pools, err = workload.PoolsOfCluster(ctx, r.Client, cluster)
 	}

@@ -38,10 +38,10 @@ var _ = Describe("The approver", func() {
 	// world is a booting Machine and what is in its workload cluster.
 	world := func(objects ...client.Object) {
 		scheme := runtime.NewScheme()
-		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme} {
+		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme, clusterv1.AddToScheme} {
 			Expect(add(scheme)).To(Succeed())
 		}
-		management := fake.NewClientBuilder().WithScheme(scheme).WithObjects(newConfig()).WithStatusSubresource(&bootstrapv1.PoolbootConfig{})
+		management := fake.NewClientBuilder().WithScheme(scheme).WithObjects(newConfig(), newCluster()).WithStatusSubresource(&bootstrapv1.PoolbootConfig{})
 		for _, pool := range pools() {
 			management.WithObjects(&pool)
 		}

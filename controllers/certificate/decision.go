@@ -2,7 +2,6 @@ package certificate
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -50,8 +50,10 @@ type facts struct {
 	pools []poolv1.MachineConfigPool
 	// now is when all this was so.
 	now time.Time
-	// addresses are those that the host is known to have, for serving certificates only.
-	addresses []netip.Addr
+	// cluster is what the Node's cluster is known by.
+	cluster identity.Cluster
+	// addresses are what is known of the host's addresses, for serving certificates only.
+	addresses addresses
 }
 
 // isOurs says whether a request was made with a config's join credential, for a kubelet's client certificate, and is
@@ -69,6 +71,21 @@ func undecided(request *certificatesv1.CertificateSigningRequest) bool {
 		!slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 			return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed
 		})
+}
+
+// judge says what is to become of a request, of whatever signer it is. What is not Poolboot's to decide is left to others.
+func judge(f facts) (verdict, string) {
+	if !concerns(f.request, f.config) {
+		return leave, "the request is not one of a kubelet of Poolboot's host"
+	}
+	switch f.request.Spec.SignerName {
+	case certificatesv1.KubeAPIServerClientKubeletSignerName:
+		return decide(f)
+	case certificatesv1.KubeletServingSignerName:
+		return decideServing(f)
+	default:
+		return leave, "the request is for another signer"
+	}
 }
 
 // decide says what is to become of a request and why. The one certificate that a join credential can get is that of a
@@ -89,6 +106,9 @@ func decide(f facts) (verdict, string) {
 	}
 	if name != recorded.Name {
 		return deny, fmt.Sprintf("the credential is for Node %s, not for Node %s", recorded.Name, name)
+	}
+	if err := f.cluster.CheckNodeName(name); err != nil {
+		return deny, err.Error()
 	}
 	if why := f.nodeMissing(); why != "" {
 		return wait, why

@@ -19,6 +19,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 )
@@ -74,6 +75,13 @@ func newConfig() *bootstrapv1.PoolbootConfig {
 	}
 }
 
+func newCluster() *clusterv1.Cluster {
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterName}}
+	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "api.example.com", Port: 6443}
+	cluster.Spec.ClusterNetwork.Services.CIDRBlocks = []string{"198.18.0.0/15"}
+	return cluster
+}
+
 func newNode() *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -110,7 +118,7 @@ func pools() []poolv1.MachineConfigPool {
 var _ = Describe("A certificate signing request made with a join credential", func() {
 	DescribeTable("is for one Node, which must stand in its pool",
 		func(expected verdict, request func() *certificatesv1.CertificateSigningRequest, change func(*facts)) {
-			f := facts{request: request(), config: newConfig(), node: newNode(), pools: pools(), now: time.Now()}
+			f := facts{request: request(), config: newConfig(), node: newNode(), pools: pools(), now: time.Now(), cluster: identity.Of(newCluster())}
 			change(&f)
 			got, why := decide(f)
 			Expect(got).To(Equal(expected), why)
@@ -146,6 +154,8 @@ var _ = Describe("A certificate signing request made with a join credential", fu
 		Entry("another key than an earlier credential was used for", approve, asked(), func(f *facts) {
 			f.config.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{CredentialID: "zzzzzz", PublicKeySHA256: "other"}
 		}),
+		Entry("a Node with the API server's name", deny, asked(named("kubernetes.default.svc")), rename("kubernetes.default.svc")),
+		Entry("a Node with the name of the control plane endpoint", deny, asked(named("api.example.com")), rename("api.example.com")),
 		Entry("a person", deny, asked(func(r *x509.CertificateRequest) { r.Subject.CommonName = "admin" }), func(*facts) {}),
 		Entry("no name", deny, asked(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix }), func(*facts) {}),
 		Entry("a group of masters", deny, asked(func(r *x509.CertificateRequest) {
@@ -189,6 +199,16 @@ var _ = Describe("A certificate signing request made with a join credential", fu
 		Expect(isOurs(request, "")).To(BeFalse())
 	})
 })
+
+// named changes the Node whose kubelet's certificate a request is for.
+func named(node string) func(*x509.CertificateRequest) {
+	return func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + node }
+}
+
+// rename has a Node of another name on record.
+func rename(node string) func(*facts) {
+	return func(f *facts) { f.config.Status.Node.Name, f.node.Name = node, node }
+}
 
 // asked makes the request once the test runs.
 func asked(change ...func(*x509.CertificateRequest)) func() *certificatesv1.CertificateSigningRequest {

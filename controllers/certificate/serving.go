@@ -1,18 +1,11 @@
 package certificate
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 )
 
 // Serving certificates are what the API server, and who scrapes metrics, knows a kubelet by. A kubelet that has joined asks for
@@ -35,13 +28,16 @@ func isServing(request *certificatesv1.CertificateSigningRequest, node string) b
 }
 
 // decideServing says whether a kubelet gets the serving certificate that it asks for: for its Node's name, and addresses that
-// its host is known to have. What the Node says of itself does not count, for root on the host can have it say anything. Nothing
-// is denied: another approver may know better, and what is known of the host may change.
+// its host is known to have and that stand for nothing else. What the Node says of itself does not count, for root on the host can have
+// it say anything. Nothing is denied: another approver may know better, and what is known of the host may change.
 func decideServing(f facts) (verdict, string) {
 	if f.config.Status.Node == nil {
 		return wait, "no Node is on record"
 	}
 	name := f.config.Status.Node.Name
+	if err := f.cluster.CheckNodeName(name); err != nil {
+		return leave, err.Error()
+	}
 	if why := f.nodeMissing(); why != "" {
 		return wait, why
 	}
@@ -73,34 +69,16 @@ func decideServing(f facts) (verdict, string) {
 	}
 	for _, ip := range wanted.IPAddresses {
 		address, _ := netip.AddrFromSlice(ip)
-		if address = address.Unmap(); !slices.Contains(f.addresses, address) {
-			return leave, fmt.Sprintf("the host of Node %s is not known to have the address %s: if it has, add that to the annotation %s of its BareMetalHost",
-				name, address, host.AddressesAnnotation)
+		address = address.Unmap()
+		if why := f.cluster.CheckAddress(address); why != "" {
+			return leave, fmt.Sprintf("the address %s can't be that of Node %s: %s", address, name, why)
+		}
+		if !slices.Contains(f.addresses.known, address) {
+			return leave, fmt.Sprintf("the host of Node %s is not known to have the address %s: if it has, %s", name, address, f.addresses.cure)
+		}
+		if other, taken := f.addresses.taken[address]; taken {
+			return leave, fmt.Sprintf("%s has the address %s too: if it is that of the host of Node %s, %s", other, address, name, f.addresses.cure)
 		}
 	}
 	return approve, fmt.Sprintf("it is for the name of Node %s and addresses of its host", name)
-}
-
-// addressesOf returns the addresses that the host of a config is known to have: those of its BareMetalHost, or the one that a
-// host without any enrolled from.
-func (r *Reconciler) addressesOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) ([]netip.Addr, error) {
-	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
-	if err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	found, err := host.ForConfig(ctx, r.Client, config, machine)
-	if notReady := (*host.NotReadyError)(nil); errors.As(err, &notReady) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if found == nil {
-		address, err := netip.ParseAddr(config.Annotations[bootstrapv1.EnrolledFromAnnotation])
-		if err != nil {
-			return nil, nil //nolint:nilerr // It did not enrol.
-		}
-		return []netip.Addr{address.Unmap()}, nil
-	}
-	return host.Addresses(ctx, r.Client, found.Object)
 }

@@ -1,6 +1,7 @@
 package certificate
 
 import (
+	"context"
 	"crypto/x509"
 	"net"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 )
 
 // own is the address that the host of the Machine is known to have.
@@ -40,7 +42,9 @@ var _ = Describe("A kubelet's request for its serving certificate", func() {
 	}
 	DescribeTable("is for names and addresses of its own host",
 		func(expected verdict, change func(*facts)) {
-			f := facts{request: newServingRequest(), config: newConfig(), node: newNode(), addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")}}
+			f := facts{request: newServingRequest(), config: newConfig(), node: newNode(), cluster: identity.Of(newCluster()),
+				addresses: addresses{known: []netip.Addr{netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")}, cure: "do something"}}
+			f.cluster.ServiceAddresses = []netip.Addr{netip.MustParseAddr("198.51.100.1")}
 			change(&f)
 			got, why := decideServing(f)
 			Expect(got).To(Equal(expected), why)
@@ -53,8 +57,26 @@ var _ = Describe("A kubelet's request for its serving certificate", func() {
 		})),
 		Entry("another host's address", leave, request(func(r *x509.CertificateRequest) { r.IPAddresses = append(r.IPAddresses, net.IPv4(192, 0, 2, 8)) })),
 		Entry("an address that the Node alone says it has", leave, func(f *facts) {
-			f.addresses = nil
+			f.addresses.known = nil
 			f.node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: own.String()}}
+		}),
+		Entry("a Node with the API server's name", leave, func(f *facts) {
+			rename("kubernetes.default.svc")(f)
+			f.request = newServingRequest(named("kubernetes.default.svc"), func(r *x509.CertificateRequest) { r.DNSNames = []string{"kubernetes.default.svc"} })
+		}),
+		Entry("a Node with the name of the control plane endpoint", leave, func(f *facts) {
+			rename("api.example.com")(f)
+			f.request = newServingRequest(named("api.example.com"), func(r *x509.CertificateRequest) { r.DNSNames = []string{"api.example.com"} })
+		}),
+		Entry("an address of its host that is the control plane endpoint", leave, func(f *facts) { f.cluster.Endpoints = []string{own.String()} }),
+		Entry("an address of its host that is in the range of the Services", leave, func(f *facts) {
+			f.cluster.ServiceRanges = []netip.Prefix{netip.MustParsePrefix("192.0.0.0/16")}
+		}),
+		Entry("an address of its host that is the API server's Service", leave, alsoKnown("198.51.100.1")),
+		Entry("a loopback address that its host is said to have", leave, alsoKnown("127.0.0.1")),
+		Entry("a link-local address that its host is said to have", leave, alsoKnown("fe80::1")),
+		Entry("an address that somebody else has too", leave, func(f *facts) {
+			f.addresses.taken = map[netip.Addr]string{netip.MustParseAddr("192.0.2.7"): "BareMetalHost other"}
 		}),
 		Entry("the API server's name", leave, request(func(r *x509.CertificateRequest) { r.DNSNames = append(r.DNSNames, "kubernetes.default.svc") })),
 		Entry("a name that the Node alone says it has", leave, func(f *facts) {
@@ -89,9 +111,76 @@ var _ = Describe("A kubelet's request for its serving certificate", func() {
 		Entry("signed already", false, func(r *certificatesv1.CertificateSigningRequest) { r.Status.Certificate = []byte("x") }),
 	)
 
+	DescribeTable("counts what others than the host know of its addresses", func(ctx SpecContext, approved bool, why string, make func() *serving) {
+		s := make()
+		s.reconcile(ctx)
+		if approved {
+			Expect(s.verdict(ctx)).To(HaveExactElements(HaveField("Type", certificatesv1.CertificateApproved)))
+			return
+		}
+		Expect(s.verdict(ctx)).To(BeEmpty())
+		Expect(s.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventServingRefused), ContainSubstring(own.String()), ContainSubstring(why))))
+	},
+		Entry("what inspection found", true, "", func() *serving { return newServing(unchanged, newHost(own.String())) }),
+		Entry("what inspection found for two hosts", false, "BareMetalHost other has the address", func() *serving {
+			other := newHost(own.String())
+			other.Name = "other"
+			return newServing(unchanged, newHost(own.String()), other)
+		}),
+		Entry("what inspection found for two hosts and a person stated for this one", true, "", func() *serving {
+			bmh, other := newHost(own.String()), newHost(own.String())
+			bmh.Annotations, other.Name = map[string]string{host.AddressesAnnotation: own.String()}, "other"
+			return newServing(unchanged, bmh, other)
+		}),
+		Entry("what a control plane Node has", false, "Node cp-1 has the address", func() *serving {
+			s := newServing(unchanged, newHost(own.String()))
+			Expect(s.workload.Create(context.Background(), otherNode("cp-1", own.String(), map[string]string{"node-role.kubernetes.io/control-plane": ""}))).To(Succeed())
+			return s
+		}),
+		Entry("and not what root on another host has its Node say", true, "", func() *serving {
+			s := newServing(unchanged, newHost(own.String()))
+			Expect(s.workload.Create(context.Background(), otherNode("liar", own.String(), nil))).To(Succeed())
+			return s
+		}),
+		Entry("not where a host enrolled from, without address ranges", false, "data.addressRanges of the enrolment token's Secret edge", func() *serving {
+			return newServing(enrolled, enrolment())
+		}),
+		Entry("not where a host enrolled from, outside the address ranges", false, "data.addressRanges of the enrolment token's Secret edge", func() *serving {
+			return newServing(enrolled, enrolment("198.51.100.0/24"))
+		}),
+		Entry("where a host enrolled from, within the address ranges", true, "", func() *serving { return newServing(enrolled, enrolment("192.0.2.0/24")) }),
+		Entry("where a host enrolled from, by the address ranges of an Enrolment that is gone", true, "", func() *serving {
+			return newServing(func(c *bootstrapv1.PoolbootConfig) {
+				enrolled(c)
+				c.Annotations[bootstrapv1.EnrolledRangesAnnotation] = "2001:db8::/32,192.0.2.0/24"
+			})
+		}),
+		Entry("what a person stated of a host that enrolled", true, "", func() *serving {
+			return newServing(func(c *bootstrapv1.PoolbootConfig) {
+				enrolled(c)
+				c.Annotations[host.AddressesAnnotation] = own.String()
+			}, enrolment())
+		}),
+		Entry("not where a host enrolled from when another Node has the address", false, "Node other has the address", func() *serving {
+			s := newServing(enrolled, enrolment("192.0.2.0/24"))
+			Expect(s.workload.Create(context.Background(), otherNode("other", own.String(), nil))).To(Succeed())
+			return s
+		}),
+		Entry("not where a host enrolled from when another one enrolled from there too", false, "PoolbootConfig other has the address", func() *serving {
+			other := newConfig()
+			other.Name, other.Annotations = "other", map[string]string{bootstrapv1.EnrolledFromAnnotation: own.String()}
+			return newServing(enrolled, enrolment("192.0.2.0/24"), other)
+		}),
+		Entry("not where a host enrolled from when a BareMetalHost has the address", false, "BareMetalHost other has the address", func() *serving {
+			other := newHost(own.String())
+			other.Name = "other"
+			return newServing(enrolled, enrolment("192.0.2.0/24"), other)
+		}),
+	)
+
 	It("stays open, told once, while its host is not known to have the address, and is approved when it is", func(ctx SpecContext) {
 		bmh := newHost("192.0.2.1")
-		s := newServing(bmh)
+		s := newServing(unchanged, bmh)
 		s.reconcile(ctx)
 		Expect(s.verdict(ctx)).To(BeEmpty())
 		Expect(s.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventServingRefused), ContainSubstring(own.String()), ContainSubstring(host.AddressesAnnotation))))
@@ -104,3 +193,13 @@ var _ = Describe("A kubelet's request for its serving certificate", func() {
 		Expect(s.verdict(ctx)).To(HaveExactElements(And(HaveField("Type", certificatesv1.CertificateApproved), HaveField("Reason", ServingReason))))
 	})
 })
+
+// alsoKnown has the host known to have, and ask for, one address more.
+func alsoKnown(address string) func(*facts) {
+	return func(f *facts) {
+		f.addresses.known = append(f.addresses.known, netip.MustParseAddr(address))
+		f.request = newServingRequest(func(r *x509.CertificateRequest) { r.IPAddresses = append(r.IPAddresses, net.ParseIP(address)) })
+	}
+}
+
+func unchanged(*bootstrapv1.PoolbootConfig) {}

@@ -7,11 +7,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/lru"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,24 +41,49 @@ type serving struct {
 	reconciler           *Reconciler
 }
 
-func newServing(bmh *bmov1alpha1.BareMetalHost) *serving {
+func newServing(change func(*bootstrapv1.PoolbootConfig), objects ...client.Object) *serving {
 	GinkgoHelper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme, bmov1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme, bmov1alpha1.AddToScheme, clusterv1.AddToScheme} {
 		Expect(add(scheme)).To(Succeed())
 	}
 	config := newConfig()
 	config.Status.Boot.CredentialID = ""
 	config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: name, BareMetalHost: name}
+	change(config)
 	s := &serving{
-		management: fake.NewClientBuilder().WithScheme(scheme).WithObjects(config, bmh).Build(),
-		workload: fake.NewClientBuilder().WithScheme(scheme).WithObjects(newNode(), newServingRequest()).
+		management: fake.NewClientBuilder().WithScheme(scheme).WithObjects(append([]client.Object{config, newCluster()}, objects...)...).Build(),
+		workload: fake.NewClientBuilder().WithScheme(scheme).WithObjects(newNode(), newServingRequest(), kubernetesService()).
 			WithIndex(&certificatesv1.CertificateSigningRequest{}, workloads.RequestorIndex, workloads.Requestor).Build(),
 		told: events.NewFakeRecorder(10),
 	}
 	s.reconciler = &Reconciler{Client: s.management, APIReader: s.management, Recorder: s.told, left: lru.New(maxLeft),
 		ClusterCache: clustercache.NewFakeClusterCache(s.workload, client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName)}
 	return s
+}
+
+// kubernetesService is the API server's own Service.
+func kubernetesService() *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "kubernetes"},
+		Spec: corev1.ServiceSpec{ClusterIP: "198.51.100.1", ClusterIPs: []string{"198.51.100.1"}}}
+}
+
+// enrolled makes a config that of a host that enrolled from its address.
+func enrolled(config *bootstrapv1.PoolbootConfig) {
+	config.Spec.Host.BareMetalHost = ""
+	config.Annotations = map[string]string{bootstrapv1.EnrolmentAnnotation: "edge", bootstrapv1.EnrolledFromAnnotation: own.String()}
+}
+
+// enrolment is the Enrolment of the host, which names address ranges.
+func enrolment(ranges ...string) *poolv1.Enrolment {
+	return &poolv1.Enrolment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "edge"}, Spec: poolv1.EnrolmentSpec{AddressRanges: ranges}}
+}
+
+// otherNode is another Node that reports an address.
+func otherNode(name, address string, labels map[string]string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+	return n
 }
 
 func (s *serving) reconcile(ctx context.Context) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 )
 
 // action is what events say this controller was doing.
@@ -24,6 +26,9 @@ const action = "Enrol"
 func (r *Reconciler) decide(ctx context.Context, s *scope, name string, requests map[string]poolv1.EnrolmentRequest) error {
 	f := facts{name: name, request: requests[name], spec: s.enrolment.Spec, closed: s.closed, now: s.now,
 		pointerID: enrol.PointerID(s.enrolment.Namespace, s.enrolment.Name, name)}
+	if s.place.Cluster != nil {
+		f.cluster = identity.Of(s.place.Cluster)
+	}
 	config := &bootstrapv1.PoolbootConfig{}
 	if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.enrolment.Namespace, Name: name}, config); err == nil {
 		f.config = config
@@ -89,13 +94,24 @@ func (s *scope) configFor(f facts) *bootstrapv1.PoolbootConfig {
 		bootstrapv1.TokenHashAnnotation:    f.spec.TokenSHA256,
 		bootstrapv1.TokenUIDAnnotation:     f.spec.SecretUID,
 	})
+	setRanges(config, f.spec.AddressRanges)
 	return config
+}
+
+// setRanges notes the address ranges of the Enrolment on the record, where they outlive it.
+func setRanges(config *bootstrapv1.PoolbootConfig, ranges []string) {
+	if len(ranges) == 0 {
+		delete(config.Annotations, bootstrapv1.EnrolledRangesAnnotation)
+		return
+	}
+	config.Annotations[bootstrapv1.EnrolledRangesAnnotation] = strings.Join(ranges, ",")
 }
 
 // relocate lets a host go on from the address that it has now.
 func (r *Reconciler) relocate(ctx context.Context, s *scope, f facts) error {
 	moved := f.config.DeepCopy()
 	moved.Annotations[bootstrapv1.EnrolledFromAnnotation] = f.request.Address
+	setRanges(moved, f.spec.AddressRanges)
 	if err := r.Client.Patch(ctx, moved, client.MergeFromWithOptions(f.config, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}

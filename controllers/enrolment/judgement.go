@@ -8,6 +8,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
 )
@@ -38,6 +39,8 @@ type facts struct {
 	request poolv1.EnrolmentRequest
 	// spec is what the Secret says now, with those who were admitted.
 	spec poolv1.EnrolmentSpec
+	// cluster is what the cluster is known by that the host is to join.
+	cluster identity.Cluster
 	// closed is why nobody is admitted now; nil when the pool takes hosts.
 	closed *hostpool.Obstacle
 	// config is the PoolbootConfig of that name; nil when there is none.
@@ -57,6 +60,9 @@ func judge(f facts) (verdict, string) {
 	}
 	if why := enrol.Allows(f.spec.Names, f.name); why != "" {
 		return refuse, why
+	}
+	if err := f.cluster.CheckNodeName(f.name); err != nil {
+		return refuse, err.Error()
 	}
 	if f.config != nil {
 		return f.judgeKnown()

@@ -9,6 +9,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
 )
 
@@ -53,6 +54,11 @@ var _ = Describe("A host that presents an enrolment token", func() {
 		Entry("is refused when the token has expired", refuse, "expired", func(f *facts) { f.spec.Expires = &metav1.Time{Time: now} }),
 		Entry("is refused under a name that is not in the pattern", refuse, "names like edge-*", func(f *facts) { f.name = "core-7" }),
 		Entry("is refused under a name that no Node can have", refuse, "name of a Node", func(f *facts) { f.name, f.spec.Names = "Edge_7", "*" }),
+		Entry("is refused under the API server's name", refuse, "the API server's Service", func(f *facts) { f.name, f.spec.Names = "kubernetes.default.svc", "*" }),
+		Entry("is refused under the name of the machine itself", refuse, "localhost", func(f *facts) { f.name, f.spec.Names = "localhost", "*" }),
+		Entry("is refused under the name of the control plane endpoint", refuse, "control plane endpoint", func(f *facts) {
+			f.name, f.spec.Names, f.cluster = "api.site.example.com", "*.site.example.com", identity.Cluster{Endpoints: []string{"API.site.example.com"}}
+		}),
 		Entry("is refused with a token that the Secret no longer holds", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256 = "of-another" }),
 		Entry("is refused while the Secret is not valid", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256, f.spec.TokenSHA256 = "", "" }),
 		Entry("is refused by a pool that takes nobody", refuse, "takes Machines only", func(f *facts) { f.closed = &hostpool.Obstacle{Message: "it takes Machines only"} }),

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/labels"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 )
 
@@ -34,6 +35,9 @@ func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cl
 		return no(bootstrapv1.WaitingForInfrastructureReason, "infrastructure of Cluster %s is not provisioned yet", cluster.Name)
 	case !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition):
 		return no(bootstrapv1.WaitingForControlPlaneReason, "control plane of Cluster %s is not initialized yet", cluster.Name)
+	}
+	if err := identity.Of(cluster).CheckNodeName(nodeName(config)); err != nil && config.Status.Node == nil {
+		return no(bootstrapv1.NodeNameReservedReason, "%s: give the Machine, or the host, another name", err)
 	}
 	return nil
 }

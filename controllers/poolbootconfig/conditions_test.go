@@ -46,6 +46,16 @@ var _ = Describe("What keeps a data Secret from being made", func() {
 		Entry("no infrastructure", func(w *world) {
 			w.cluster.Status.Initialization.InfrastructureProvisioned = nil
 		}, bootstrapv1.WaitingForInfrastructureReason),
+		Entry("a Machine whose name is the control plane endpoint's", func(w *world) {
+			w.cluster.Spec.ControlPlaneEndpoint.Host = nodeName(w.config)
+		}, bootstrapv1.NodeNameReservedReason),
+		Entry("a Machine whose name is the control plane endpoint's, and whose Node exists", func(w *world) {
+			w.cluster.Spec.ControlPlaneEndpoint.Host = nodeName(w.config)
+			w.config.Status.Node = &bootstrapv1.NodeReference{Name: nodeName(w.config)}
+		}, ""),
+		Entry("a host that enrolled as the API server", func(w *world) {
+			w.machine, w.config.Spec.Host = nil, &bootstrapv1.HostWithoutMachine{NodeName: "kubernetes.default.svc"}
+		}, bootstrapv1.NodeNameReservedReason),
 		Entry("no control plane", func(w *world) { w.cluster.Status.Conditions = nil }, bootstrapv1.WaitingForControlPlaneReason),
 	)
 })

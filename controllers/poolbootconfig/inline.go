@@ -34,6 +34,7 @@ func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]s
 	configuration := p.Status.Configuration.Name
 	registration, err := node.Register(node.Input{
 		NodeName:       s.machine.Name,
+		Cluster:        workload.Identity(ctx, r.ClusterCache, s.cluster),
 		Pool:           *p,
 		Pools:          s.pools,
 		MachineLabels:  s.machine.Labels,

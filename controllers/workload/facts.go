@@ -10,8 +10,18 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
+
+// Identity returns what a cluster is known by: what the Cluster says, and the address of the manager's own connection, if there is one.
+func Identity(ctx context.Context, clusters clustercache.ClusterCache, cluster *clusterv1.Cluster) identity.Cluster {
+	var servers []string
+	if connection, err := clusters.GetRESTConfig(ctx, client.ObjectKeyFromObject(cluster)); err == nil && connection != nil {
+		servers = append(servers, connection.Host)
+	}
+	return identity.Of(cluster, servers...)
+}
 
 // Facts returns what a host must know to reach its cluster: the address in the Cluster's spec.controlPlaneEndpoint, which
 // is the one that hosts can reach, and the certificate authority in the kubeconfig of the manager's own connection; it reads

@@ -43,6 +43,10 @@ const (
 	// EnrolledFromAnnotation is the address that the host asked from. One that asks for the same name from another address
 	// is another host.
 	EnrolledFromAnnotation = "bootstrap.cluster.x-k8s.io/enrolled-from"
+
+	// EnrolledRangesAnnotation holds the addressRanges of the Enrolment when the host was admitted, separated by commas: they count when
+	// the Enrolment has been deleted.
+	EnrolledRangesAnnotation = "bootstrap.cluster.x-k8s.io/enrolled-address-ranges"
 )
 
 // CredentialIDAnnotation is on inline data Secrets and overlay Secrets and holds the ID of the join credential in them.
@@ -120,6 +124,7 @@ const (
 	HostFactMissingReason            = "HostFactMissing"
 	HostLabelInvalidReason           = "HostLabelInvalid"
 	NodeNameTakenReason              = "NodeNameTaken"
+	NodeNameReservedReason           = "NodeNameReserved"
 	WorkloadClusterUnreachableReason = "WorkloadClusterUnreachable"
 	KubeconfigInvalidReason          = "KubeconfigInvalid"
 	CertificatesAutoApprovedReason   = "CertificatesAutoApproved"

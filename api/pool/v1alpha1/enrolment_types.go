@@ -6,7 +6,7 @@ import (
 )
 
 // EnrolmentTokenType is the type of Secrets that hold an enrolment token. Such a Secret is in the namespace of its pool and
-// names the Cluster by the label cluster.x-k8s.io/cluster-name; its other keys are those below, all required.
+// names the Cluster by the label cluster.x-k8s.io/cluster-name; its other keys are those below, all required but addressRanges.
 const EnrolmentTokenType corev1.SecretType = "pool.cluster.x-k8s.io/enrolment-token"
 
 // Keys of a Secret of EnrolmentTokenType.
@@ -22,6 +22,9 @@ const (
 	EnrolmentUsesKey = "uses"
 	// EnrolmentExpiresKey is when the token ends (RFC 3339).
 	EnrolmentExpiresKey = "expires"
+	// EnrolmentAddressRangesKey names the address ranges of the hosts, as CIDRs separated by commas. The address that a host enrolled
+	// from may be in its kubelet's serving certificate only if it is in one of them. Optional.
+	EnrolmentAddressRangesKey = "addressRanges"
 )
 
 // MaxEnrolmentRequests is how many hosts the status of an Enrolment holds that asked and are not admitted.
@@ -53,6 +56,14 @@ type EnrolmentSpec struct {
 	// expires is when the token ends.
 	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
+
+	// addressRanges are the address ranges of the hosts, as CIDRs. The address that a host enrolled from may be in its kubelet's serving
+	// certificate only if it is in one of them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=64
+	AddressRanges []string `json:"addressRanges,omitempty"`
 
 	// tokenSHA256 is the SHA-256 of the token, bound to the namespace, name and UID of its Secret, in hex. Empty while the
 	// Secret is not valid: then no host is answered.

@@ -92,6 +92,11 @@ func (in *EnrolmentSpec) DeepCopyInto(out *EnrolmentSpec) {
 		in, out := &in.Expires, &out.Expires
 		*out = (*in).DeepCopy()
 	}
+	if in.AddressRanges != nil {
+		in, out := &in.AddressRanges, &out.AddressRanges
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Admitted != nil {
 		in, out := &in.Admitted, &out.Admitted
 		*out = make([]string, len(*in))
