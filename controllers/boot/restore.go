@@ -16,6 +16,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 )
 
 // A join credential ends when nobody can extend it for its life: the manager was down, or the workload cluster could not be reached.
@@ -126,6 +128,7 @@ func (r *Reconciler) giveUp(ctx context.Context, s *scope, why error) error {
 		return nil
 	}
 	if err == nil && told {
+		metrics.HeldUp(s.config, timeline.Joining, bootstrapv1.JoinCredentialExpiredReason)
 		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeWarning, bootstrapv1.JoinCredentialExpiredReason, action, "%s", why)
 	}
 	return err
