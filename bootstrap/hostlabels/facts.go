@@ -9,10 +9,37 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
 // Facts are what an expression is evaluated over: the values of its variables, by name. What is empty is not there.
 type Facts map[string]any
+
+// Host is what is known of the host of a boot.
+type Host struct {
+	// Config is the PoolbootConfig that the host boots by.
+	Config *bootstrapv1.PoolbootConfig
+	// BareMetalHost is nil for a host that enrolled, of which the name is known, and for one of another infrastructure provider, of which
+	// nothing is. Hardware is nil when nothing is known of it.
+	BareMetalHost *bmov1alpha1.BareMetalHost
+	Hardware      *bmov1alpha1.HardwareDetails
+	// Machine is nil for a host without a Machine.
+	Machine *clusterv1.Machine
+	Cluster *clusterv1.Cluster
+}
+
+// Facts are those over which the rules of a pool and of a config are evaluated when the host boots.
+func (h Host) Facts() Facts {
+	bmh := h.BareMetalHost
+	if bmh == nil {
+		bmh = &bmov1alpha1.BareMetalHost{}
+		if h.Config.Spec.Host != nil {
+			bmh.Name = h.Config.Spec.Host.NodeName
+		}
+	}
+	return NewFacts(bmh, h.Hardware, h.Machine, h.Cluster)
+}
 
 // NewFacts gathers the facts of a host. hardware is nil when nothing is known of it, machine and cluster are when the host
 // serves none.

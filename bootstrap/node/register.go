@@ -33,7 +33,7 @@ func Register(in Input) (Registration, error) {
 		return Registration{}, err
 	}
 	labels := set.labels()
-	if err := inPool(in, labels); err != nil {
+	if err := inPool(in, set); err != nil {
 		return Registration{}, err
 	}
 	taints, err := nodeTaints(in)
@@ -142,12 +142,17 @@ func ownTaints(config *bootstrapv1.PoolbootConfig) []corev1.Taint {
 
 // inPool makes sure that the labels put the Node where it was decided to be: labels of the Machine or the PoolbootConfig
 // may match another pool's selector too.
-func inPool(in Input, labels map[string]string) error {
+func inPool(in Input, set labelSet) error {
 	outside := func(why string) error { return &OutsidePoolError{Role: in.Pool.Spec.Role, Why: why} }
+	labels := set.labels()
 	decision, err := pool.Decide(labels, in.Pools)
+	rejected := pool.Rejects(in.Pool, labels)
 	switch {
 	case err != nil:
 		return outside(err.Error())
+	case rejected != nil: // a requirement that labels other than the pool's own do not meet
+		return outside(fmt.Sprintf("%s of the pool asks for %s, and %s=%s comes from %s", rejected.Path, rejected.Requirement,
+			rejected.Key, labels[rejected.Key], strings.Join(set[rejected.Key].from, " and ")))
 	case decision.ControlPlane:
 		return outside("they are those of a control plane node")
 	case decision.Role == "":

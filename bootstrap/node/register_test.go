@@ -248,6 +248,18 @@ var _ = Describe("a Node's registration", func() {
 		Entry("they are a control plane's",
 			func() { in.MachineLabels = map[string]string{"node-role.kubernetes.io/control-plane": ""} },
 			"they are those of a control plane node"),
+		Entry("the Machine has a label that the pool excludes",
+			func() {
+				in.Pool.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/infra": ""}, MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: "node-role.kubernetes.io/worker", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+				in.MachineLabels = map[string]string{"node-role.kubernetes.io/worker": ""}
+			}, "spec.nodeSelector.matchExpressions[0] of the pool asks for node-role.kubernetes.io/worker DoesNotExist, and node-role.kubernetes.io/worker= comes from Machine metadata.labels"),
+		Entry("the host has a value that the pool excludes",
+			func() {
+				in.Pool.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/infra": ""}, MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: "topology.kubernetes.io/zone", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"z-b"}}}}
+				in.HostLabels = []node.HostLabel{{Key: "topology.kubernetes.io/zone", Value: "z-b", Source: "MachineConfigPool metal/edge-infra spec.hostLabels"}}
+			}, "asks for topology.kubernetes.io/zone NotIn [z-b], and topology.kubernetes.io/zone=z-b comes from MachineConfigPool metal/edge-infra spec.hostLabels"),
 		Entry("the pool is none of the cluster's",
 			func() { in.Pools = in.Pools[:1] }, "no pool selects them"),
 	)

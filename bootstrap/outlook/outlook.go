@@ -39,6 +39,7 @@ var table = map[string]Outlook{
 	bootstrapv1.MachinePoolNotSupportedReason:    NeedsPerson,
 	bootstrapv1.DataSecretCreatedReason:          Fine,
 	bootstrapv1.DataSecretFailedReason:           NeedsPerson,
+	bootstrapv1.DataSecretPresetReason:           NeedsPerson,
 	bootstrapv1.DataSecretNotOwnedReason:         NeedsPerson,
 	bootstrapv1.HostEnrolledReason:               Fine,
 	bootstrapv1.TokenExpiredReason:               NeedsPerson,

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
@@ -65,67 +64,6 @@ var _ = Describe("Decide", func() {
 		for range 5000 {
 			expectAgreement(GinkgoTB(), random)
 		}
-	})
-})
-
-var _ = Describe("ForMachine", func() {
-	pools := []poolv1.MachineConfigPool{
-		newPool("worker"), newPool("infra"),
-		selecting(newPool("near"), nil, requirement("site", metav1.LabelSelectorOpNotIn, "far"), requirement("near", metav1.LabelSelectorOpExists)),
-	}
-
-	DescribeTable("says the pool and the ground",
-		func(spec string, labels map[string]string, role, why string) {
-			decided, reason, err := pool.ForMachine(spec, labels, pools)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(decided).To(Equal(role))
-			Expect(string(reason)).To(Equal(why))
-		},
-		Entry("the config's", "infra", nil, "infra", bootstrapv1.PoolFromSpecReason),
-		Entry("the config's before the labels'", "worker", map[string]string{infraLabel: ""}, "worker", bootstrapv1.PoolFromSpecReason),
-		Entry("the labels'", "", map[string]string{infraLabel: ""}, "infra", bootstrapv1.PoolFromLabelsReason),
-		Entry("worker without either", "", nil, "worker", bootstrapv1.PoolDefaultedReason),
-	)
-
-	DescribeTable("refuses",
-		func(spec string, labels map[string]string, pools []poolv1.MachineConfigPool, expected error) {
-			_, _, err := pool.ForMachine(spec, labels, pools)
-			Expect(err).To(BeAssignableToTypeOf(expected))
-			Expect(err.Error()).NotTo(BeEmpty())
-		},
-		Entry("an unknown pool", "nowhere", nil, pools, &pool.NotFoundError{}),
-		Entry("a cluster without a worker pool", "", nil, nil, &pool.NotFoundError{}),
-		Entry("two pools of the role", "infra", nil, append(slices.Clone(pools), newPool("infra")), &pool.DuplicateError{}),
-		Entry("labels of two pools", "", map[string]string{infraLabel: "", "near": ""}, pools, &pool.ConflictError{}),
-		Entry("a pool that can't be registered, by the config", "near", nil, pools, &pool.NotRegistrableError{}),
-		Entry("a pool that can't be registered, by labels", "", map[string]string{"near": ""}, pools, &pool.NotRegistrableError{}),
-		Entry("a control plane", "", map[string]string{poolv1.NodeRoleLabelPrefix + "master": "", infraLabel: ""}, pools, &pool.ControlPlaneError{}),
-	)
-})
-
-var _ = Describe("ForMachineOnHost", func() {
-	odd := selecting(newPool("odd"), nil, requirement("odd", metav1.LabelSelectorOpNotIn, "no"), requirement("odd", metav1.LabelSelectorOpExists))
-	pools := []poolv1.MachineConfigPool{newPool("worker"), newPool("infra"), newPool("edge"), odd}
-
-	DescribeTable("says the pool that the host keeps first",
-		func(kept, spec string, labels map[string]string, role, why string) {
-			decided, reason, err := pool.ForMachineOnHost(kept, spec, labels, pools)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(decided).To(Equal(role))
-			Expect(string(reason)).To(Equal(why))
-		},
-		Entry("before the config's", "edge", "infra", nil, "edge", bootstrapv1.PoolRetainedByHostReason),
-		Entry("before the labels'", "edge", "", map[string]string{infraLabel: ""}, "edge", bootstrapv1.PoolRetainedByHostReason),
-		Entry("also worker", "worker", "infra", nil, "worker", bootstrapv1.PoolRetainedByHostReason),
-		Entry("not one that is gone", "gone", "infra", nil, "infra", bootstrapv1.PoolFromSpecReason),
-		Entry("the Machine's when it keeps none", "", "", map[string]string{infraLabel: ""}, "infra", bootstrapv1.PoolFromLabelsReason),
-	)
-
-	It("refuses one that can't be booted into, instead of another one", func() {
-		_, _, err := pool.ForMachineOnHost("odd", "infra", nil, pools)
-		Expect(err).To(BeAssignableToTypeOf(&pool.NotRegistrableError{}))
-		_, _, err = pool.ForMachineOnHost("infra", "edge", nil, append(slices.Clone(pools), newPool("infra")))
-		Expect(err).To(BeAssignableToTypeOf(&pool.DuplicateError{}))
 	})
 })
 
@@ -229,35 +167,3 @@ func selectsNaively(p poolv1.MachineConfigPool, labels map[string]string) bool {
 	}
 	return len(p.Spec.NodeSelector.MatchExpressions) > 0
 }
-
-var _ = Describe("Two pools", func() {
-	by := func(labels map[string]string, expressions ...metav1.LabelSelectorRequirement) poolv1.MachineConfigPool {
-		return poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: labels, MatchExpressions: expressions}}}
-	}
-	is := func(key string, values ...string) metav1.LabelSelectorRequirement {
-		if len(values) == 0 {
-			return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpExists}
-		}
-		return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values}
-	}
-	DescribeTable("may share a Node",
-		func(a, b poolv1.MachineConfigPool, may bool) {
-			for _, pair := range [][2]poolv1.MachineConfigPool{{a, b}, {b, a}} {
-				Expect(pool.MayShare(pair[0], pair[1])).To(Equal(may))
-			}
-		},
-		Entry("with different labels", by(map[string]string{"a": "1"}), by(map[string]string{"b": "1"}), true),
-		Entry("with the same label", by(map[string]string{"a": "1"}), by(map[string]string{"a": "1", "b": "2"}), true),
-		Entry("not with two values of a label", by(map[string]string{"a": "1", "b": "1"}), by(map[string]string{"a": "2"}), false),
-		Entry("not with two values, one in an expression", by(map[string]string{"a": "1"}), by(nil, is("a", "2")), false),
-		Entry("with any value of a label", by(nil, is("a")), by(map[string]string{"a": "2"}), true),
-		Entry("not with a selector that selects nothing", by(nil), by(map[string]string{"a": "2"}), false),
-	)
-	It("with a malformed selector are an error", func() {
-		malformed := by(nil, metav1.LabelSelectorRequirement{Key: "a", Operator: "Like"})
-		for _, pair := range [][2]poolv1.MachineConfigPool{{malformed, by(nil)}, {by(nil), malformed}} {
-			_, err := pool.MayShare(pair[0], pair[1])
-			Expect(err).To(BeAssignableToTypeOf(&pool.SelectorError{}))
-		}
-	})
-})

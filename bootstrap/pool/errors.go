@@ -21,11 +21,30 @@ func (e *ConflictError) Error() string {
 type NotFoundError struct {
 	// Role is the role that was looked for.
 	Role string
+	// Recorded is true when it is the role on record of a host that has not booted, and nothing else names a pool for it.
+	Recorded bool
 }
 
 // Error names the role and the cure.
 func (e *NotFoundError) Error() string {
+	if e.Recorded {
+		return fmt.Sprintf("the MachineConfigPool of role %q, which the host was to boot into, does not exist: make it again, "+
+			"or set spec.pool of the PoolbootConfig (worker, for example) to boot into another one", e.Role)
+	}
 	return fmt.Sprintf("the cluster has no MachineConfigPool of role %q: make one, or correct the role", e.Role)
+}
+
+// UnselectedError says that labels of a Machine ask for a custom pool that does not exist, or does not select them.
+type UnselectedError struct {
+	// Labels are the role labels that no pool selects, as key=value, in order.
+	Labels []string
+}
+
+// Error names the labels and the cures.
+func (e *UnselectedError) Error() string {
+	return fmt.Sprintf("no MachineConfigPool selects the label %s of the Machine, and it does not boot as worker instead: make that pool, "+
+		"or correct the labels (those of the MachineDeployment); or, if the label is not to name a pool, set spec.pool: worker in the PoolbootConfig and its template",
+		strings.Join(e.Labels, " or "))
 }
 
 // DuplicateError says that several pools of a cluster have one role.

@@ -3,51 +3,75 @@ package pool
 import (
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// Labels returns the labels that a pool's Node is registered with: those that its selector asks for, then nodeLabels. A
-// selector is registrable when such labels exist: every requirement is a matchLabels entry, Exists (value "" unless
-// nodeLabels has one), or In with one value. Anything else is a *NotRegistrableError.
+// Labels returns the labels that a pool's Node is registered with: those that follow from its selector, then nodeLabels. A selector is
+// registrable when the labels that follow from its positive requirements (matchLabels, In, Exists) meet all of it, also the negative
+// ones (NotIn, DoesNotExist). For a label of which several values are allowed, nodeLabels says which one it is; one that need only
+// exist is empty if nodeLabels does not have it. Anything else is a *NotRegistrableError.
 func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 	selector := WithDefaults(p).Spec.NodeSelector
-	refuse := func(path, why string) (map[string]string, error) {
-		return nil, &NotRegistrableError{Pool: p.Name, Path: path, Why: why}
+	refuse := func(path, why string, args ...any) (map[string]string, error) {
+		return nil, &NotRegistrableError{Pool: p.Name, Path: path, Why: fmt.Sprintf(why, args...)}
 	}
 	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		return refuse("spec.nodeSelector", "is empty and matches nothing: leave it out to have the default")
 	}
+	if _, err := nodeSelector(p); err != nil {
+		return nil, err
+	}
 
-	derived := maps.Clone(selector.MatchLabels)
-	if derived == nil {
-		derived = map[string]string{}
+	derived := map[string]string{}
+	allowed := map[string][]string{}
+	positive := slices.DeleteFunc(terms(selector), term.isNegative)
+	if len(positive) == 0 {
+		only := terms(selector)[0]
+		return refuse(only.path, "%s says only which labels a Node must not have: add one that it must have, by matchLabels, Exists or In", only)
 	}
-	exists := map[string]bool{}
-	for i, requirement := range selector.MatchExpressions {
-		path := fmt.Sprintf("spec.nodeSelector.matchExpressions[%d]", i)
-		switch {
-		case requirement.Operator == metav1.LabelSelectorOpExists:
-			exists[requirement.Key] = true
-		case requirement.Operator == metav1.LabelSelectorOpIn && len(requirement.Values) == 1:
-			if value, has := derived[requirement.Key]; has && value != requirement.Values[0] {
-				return refuse(path, fmt.Sprintf("asks for %s=%s, and another requirement for %[1]s=%[3]s: no Node can have both",
-					requirement.Key, requirement.Values[0], value))
-			}
-			derived[requirement.Key] = requirement.Values[0]
-		default:
-			return refuse(path, fmt.Sprintf("%s %s %v doesn't say which label a Node must have: "+
-				"use matchLabels, Exists, or In with one value", requirement.Key, requirement.Operator, requirement.Values))
+	for _, t := range positive {
+		if t.Operator == metav1.LabelSelectorOpExists {
+			continue
 		}
+		values, others := t.Values, allowed[t.Key]
+		if others != nil {
+			values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return !slices.Contains(others, v) })
+		}
+		if len(values) == 0 {
+			return refuse(t.path, "asks for %s, and another requirement for %s: no Node can have both", t, term{LabelSelectorRequirement: metav1.LabelSelectorRequirement{
+				Key: t.Key, Operator: metav1.LabelSelectorOpIn, Values: others}})
+		}
+		allowed[t.Key] = values
 	}
-	for key := range exists {
-		if _, has := derived[key]; !has {
-			derived[key] = ""
+	for _, t := range positive {
+		set, isSet := p.Spec.NodeLabels[t.Key]
+		switch values := allowed[t.Key]; {
+		case len(values) == 1:
+			derived[t.Key] = values[0]
+		case isSet:
+			derived[t.Key] = set
+		case len(values) > 1:
+			return refuse(t.path, "%s doesn't say which of the values a Node of this pool is registered with: "+
+				"set %s in spec.nodeLabels to one of %s, or use matchLabels", t, t.Key, strings.Join(values, ", "))
+		default:
+			derived[t.Key] = ""
 		}
 	}
 	maps.Copy(derived, p.Spec.NodeLabels)
+	if rejected := Rejects(p, derived); rejected != nil {
+		value, has := p.Spec.NodeLabels[rejected.Key]
+		if !has {
+			return refuse(rejected.Path, "%s contradicts %s=%s, which follows from the other requirements: set %[2]s in spec.nodeLabels to an allowed value, or change one of them",
+				rejected.Requirement, rejected.Key, derived[rejected.Key])
+		}
+		return refuse("spec.nodeLabels", "with %s=%s a Node is not in the pool, because %s asks for %s: nodeLabels must not change what nodeSelector asks for",
+			rejected.Key, value, rejected.Path, rejected.Requirement)
+	}
 
 	// Whatever the labels are, they must put the Node where it belongs, by the rule that everybody goes by.
 	decision, err := Decide(derived, []poolv1.MachineConfigPool{p})
@@ -57,8 +81,7 @@ func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 	case decision.ControlPlane:
 		return refuse("spec", "its labels would make its Nodes a control plane: select and set other labels")
 	case decision.Role != p.Spec.Role:
-		return refuse("spec.nodeLabels", "with these labels a Node is not in the pool: "+
-			"nodeLabels must not change what nodeSelector asks for")
+		return refuse("spec.nodeLabels", "with these labels a Node is not in the pool: nodeLabels must not change what nodeSelector asks for")
 	}
 	return derived, nil
 }

@@ -216,7 +216,7 @@ func tellInherited(pools []poolv1.MachineConfigPool, remark func(string, ...any)
 		}
 		var own map[string]any
 		must(kjson.UnmarshalCaseSensitivePreserveInts(p.Spec.Kubelet.Raw, &own))
-		if p.Spec.Role == poolv1.RoleWorker {
+		if !pool.IsCustom(p.Spec.Role) {
 			worker = own
 			continue
 		}

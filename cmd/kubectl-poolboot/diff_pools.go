@@ -157,11 +157,10 @@ func (n namespaced) rendered(role string) (rendered *pool.Rendered, isNew bool, 
 	if err == nil {
 		return rendered, isNew, nil
 	}
-	for _, p := range n.pools {
-		for _, c := range n.configs {
-			if p.Spec.Role == role && p.Status.Configuration != nil && p.Status.Configuration.Name == c.Name {
-				return &pool.Rendered{Name: c.Name, Spec: c.Spec}, isNew, err
-			}
+	p, notOne := pool.OfRole(n.pools, role)
+	for _, c := range n.configs {
+		if notOne == nil && p.Status.Configuration != nil && p.Status.Configuration.Name == c.Name {
+			return &pool.Rendered{Name: c.Name, Spec: c.Spec}, isNew, err
 		}
 	}
 	return &pool.Rendered{}, isNew, err

@@ -133,8 +133,8 @@ func (e *explainBoot) around(ctx context.Context, live client.Reader, s *bootSub
 	} else {
 		s.clusterObject = cluster
 	}
-	if s.machine != nil {
-		found, err := host.ForMachine(ctx, live, s.machine)
+	if s.machine != nil || s.config.Spec.Host != nil {
+		found, err := host.ForConfig(ctx, live, s.config, s.machine)
 		if err == nil && found != nil {
 			s.bmh = found.Object
 			s.hardware, _, err = host.Hardware(ctx, live, s.bmh)

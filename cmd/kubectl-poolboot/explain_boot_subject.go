@@ -48,19 +48,14 @@ func onlyWaits(config *bootstrapv1.PoolbootConfig) bool {
 
 // nodeName is the name that the Node has or will have; "" while that depends on a host that is not chosen.
 func (s *bootSubject) nodeName() string {
-	switch {
-	case s.config == nil:
+	if s.config == nil {
 		return s.node.Name
-	case s.config.Status.Node != nil:
-		return s.config.Status.Node.Name
-	case s.config.Spec.Host != nil:
-		return s.config.Spec.Host.NodeName
-	case s.config.Spec.NodeName != bootstrapv1.NodeNameFromHost && s.machine != nil:
-		return s.machine.Name
-	case s.bmh != nil:
-		return s.bmh.Name
 	}
-	return ""
+	naming := node.Naming{Config: s.config, Machine: s.machine}
+	if s.bmh != nil {
+		naming.Host = s.bmh.Name
+	}
+	return node.Name(naming)
 }
 
 func (s *bootSubject) machineLabels() map[string]string {
@@ -72,45 +67,41 @@ func (s *bootSubject) machineLabels() map[string]string {
 
 // pool is the role of the pool, and why it is that one. The error is why there is none.
 func (s *bootSubject) pool() (role, why string, err error) {
-	role, reason, err := pool.ForMachine(s.config.Spec.Pool, s.machineLabels(), s.pools)
+	boot := pool.Boot{Config: s.config, Machine: s.machine, Pools: s.pools}
+	if s.bmh != nil {
+		boot.Host = s.bmh
+	}
+	assigned, err := pool.ForBoot(boot)
 	switch {
 	case err != nil:
-		why = err.Error()
-	case reason == pool.FromSpec:
-		why = fmt.Sprintf("%s: spec.pool of PoolbootConfig %s", reason, s.config.Name)
-	case reason == pool.FromLabels:
-		why = fmt.Sprintf("%s: Machine %s has %s", reason, s.machine.Name, s.deciding(role))
+		return assigned.Role, err.Error(), err
+	case assigned.Reason == pool.FromSpec:
+		why = fmt.Sprintf("%s: spec.pool of PoolbootConfig %s", assigned.Reason, s.config.Name)
+	case assigned.Reason == pool.FromLabels:
+		why = fmt.Sprintf("%s: Machine %s has %s", assigned.Reason, s.machine.Name, s.deciding(assigned.Role))
 	default:
-		why = fmt.Sprintf("%s: no label of the Machine names another", reason)
+		why = fmt.Sprintf("%s: %s", assigned.Reason, assigned.Message(boot))
 	}
-	recorded := s.config.Status.Pool
-	if s.config.Status.Node == nil || recorded == "" {
-		return role, why, err
+	switch {
+	case s.config.Status.Node == nil:
+	case assigned.Reason != pool.FromRecord:
+		why = fmt.Sprintf("recorded for Node %s; %s", s.config.Status.Node.Name, why)
+	case assigned.Now != "" && assigned.Now != assigned.Role:
+		why = fmt.Sprintf("recorded for Node %s, whose labels count since it exists; the Machine would be in pool %q", s.config.Status.Node.Name, assigned.Now)
 	}
-	if recorded == role {
-		return recorded, fmt.Sprintf("recorded for Node %s; %s", s.config.Status.Node.Name, why), nil
-	}
-	if role != "" {
-		why = fmt.Sprintf("the Machine would be in pool %q (%s)", role, why)
-	}
-	return recorded, fmt.Sprintf("recorded for Node %s, whose labels count since it stands; %s", s.config.Status.Node.Name, why), nil
+	return assigned.Role, why, nil
 }
 
 // deciding are the labels of the Machine that a pool selects its Nodes by.
 func (s *bootSubject) deciding(role string) string {
+	of, err := pool.OfRole(s.pools, role)
+	if err != nil {
+		return ""
+	}
 	var deciding []string
-	for i := range s.pools {
-		if s.pools[i].Spec.Role != role {
-			continue
-		}
-		wanted, err := pool.Labels(s.pools[i])
-		if err != nil {
-			continue
-		}
-		for _, key := range slices.Sorted(maps.Keys(wanted)) {
-			if value, has := s.machine.Labels[key]; has {
-				deciding = append(deciding, key+"="+value)
-			}
+	for _, key := range pool.SelectorKeys(*of) {
+		if value, has := s.machine.Labels[key]; has {
+			deciding = append(deciding, key+"="+value)
 		}
 	}
 	return strings.Join(deciding, " and ")
@@ -158,10 +149,11 @@ func (s *bootSubject) hostLabels(of *poolv1.MachineConfigPool) ([]node.HostLabel
 		}
 		return labels, nil
 	}
-	if s.bmh == nil {
-		return nil, nil
+	if enrolled := s.config.Spec.Host != nil && s.config.Spec.Host.BareMetalHost == ""; s.bmh == nil && !enrolled {
+		return nil, nil // no host is chosen, or it could not be looked at
 	}
-	results := hostlabels.Evaluate(hostlabels.NewFacts(s.bmh, s.hardware, s.machine, s.clusterObject), rules...)
+	boots := hostlabels.Host{Config: s.config, BareMetalHost: s.bmh, Hardware: s.hardware, Machine: s.machine, Cluster: s.clusterObject}
+	results := hostlabels.Evaluate(boots.Facts(), rules...)
 	if err := hostlabels.Held(results); err != nil {
 		return nil, err
 	}

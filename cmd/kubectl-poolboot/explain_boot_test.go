@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -144,6 +145,37 @@ var _ = Describe("explain machine and explain node", func() {
 		config.Status.Node, config.Status.Pool = &bootstrapv1.NodeReference{Name: "infra-x7k2m"}, "infra"
 		answer, _ = asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(answer.Why).To(ContainSubstring(`the Machine would be in pool "storage"`))
+	})
+
+	It("say of a Machine whose pool is missing that it waits, and of one whose host keeps a pool that it is that", func() {
+		config.Status.Node, config.Status.Pool, config.Status.Conditions = nil, "", nil
+		machine.Labels = map[string]string{"node-role.kubernetes.io/gpu": ""}
+		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(r.code).To(Equal(2))
+		Expect(answer.Pool).To(BeEmpty())
+		Expect(answer.Todo).To(ContainElement(And(ContainSubstring("node-role.kubernetes.io/gpu="), ContainSubstring("spec.pool: worker"))))
+
+		machine.Labels = nil
+		config.Spec.PoolRetention = bootstrapv1.RetainOnHost
+		subject := &bootSubject{config: config, machine: machine, bmh: &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "rack1-u12",
+			Annotations: map[string]string{poolv1.HostRetainedPoolAnnotation: "infra-1/infra/uid-1"}}}}
+		for _, role := range []string{"infra", "worker"} {
+			subject.pools = append(subject.pools, poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: role, Annotations: map[string]string{poolv1.ClusterIdentityAnnotation: "uid-1"}},
+				Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", Role: role}})
+		}
+		role, why, err := subject.pool()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(role).To(Equal("infra"))
+		Expect(why).To(Equal(`RetainedByHost: pool "infra", which BareMetalHost rack1-u12 keeps`))
+	})
+
+	It("say the host labels of a host that enrolled by its name, as its boot does", func() {
+		config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: "shop-7"}
+		config.Status.Node, config.Status.HostLabels = nil, nil
+		labels, err := (&bootSubject{config: config}).hostLabels(&poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{
+			HostLabels: []poolv1.HostLabel{{Key: "example.com/site", ValueExpression: "host.name"}}}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(labels).To(ConsistOf(HaveField("Value", "shop-7")))
 	})
 
 	It("find the record of a Node by its annotation, and decide by labels for one that Poolboot did not boot", func() {

@@ -186,11 +186,11 @@ func (e *explainHost) live(ctx context.Context) (*subject, error) {
 // choosePool adds the rules of the pool that the Machine is in or will be in, unless another one was asked for.
 func (e *explainHost) choosePool(s *subject, config *bootstrapv1.PoolbootConfig, pools []poolv1.MachineConfigPool) (err error) {
 	if e.role == "" && s.machine != nil {
-		if e.role = config.Status.Pool; e.role == "" {
-			if e.role, _, err = pool.ForMachine(config.Spec.Pool, s.machine.Labels, pools); err != nil {
-				return err
-			}
+		assigned, err := pool.ForBoot(pool.Boot{Config: config, Machine: s.machine, Host: s.host, Pools: pools})
+		if err != nil {
+			return err
 		}
+		e.role = assigned.Role
 	}
 	of, err := e.ofPools(pools)
 	s.rules = append(of, s.rules...)

@@ -12,11 +12,9 @@ import (
 // validateKubelet checks a pool's kubelet section: by itself, with that of worker, and when it is worker's with those of the
 // pools that inherit it.
 func validateKubelet(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool, at *field.Path) field.ErrorList {
-	var worker *poolv1.MachineConfigPool
-	for i := range others {
-		if others[i].Spec.Role == poolv1.RoleWorker {
-			worker = &others[i]
-		}
+	worker, err := pool.OfRole(others, poolv1.RoleWorker)
+	if err != nil {
+		worker = nil // it can't be looked at; that there are two of a role is their own mistake
 	}
 	var wrong *pool.KubeletError
 	switch err := pool.CheckKubelet(p, worker); {
@@ -28,7 +26,7 @@ func validateKubelet(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigP
 		return nil // worker's own mistake
 	case err != nil:
 		return field.ErrorList{field.InternalError(at, err)}
-	case p.Spec.Role != poolv1.RoleWorker:
+	case pool.IsCustom(p.Spec.Role):
 		return nil
 	}
 	var errs field.ErrorList

@@ -86,7 +86,7 @@ func validatePool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool
 	errs = append(errs, validateHostLabels(p.Spec.HostLabels, takenByPools(p, others), spec.Child("hostLabels"))...)
 	errs = append(errs, validateKubelet(p, others, spec.Child("kubelet"))...)
 	for _, other := range others {
-		if other.Spec.Role == p.Spec.Role {
+		if pool.SameRole(&other, p) {
 			errs = append(errs, field.Invalid(spec.Child("role"), p.Spec.Role, fmt.Sprintf(
 				"it is that of MachineConfigPool %s of Cluster %s: change that one, or use another role", other.Name, p.Spec.ClusterName)))
 		}

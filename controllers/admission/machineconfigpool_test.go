@@ -86,6 +86,11 @@ var _ = Describe("MachineConfigPool webhook", func() {
 		Entry("with rules over hosts", aPool("infra", "infra", hostLabels(rack))),
 		Entry("with labels and taints", aPool("infra", "infra", nodeLabels(map[string]string{"node.cluster.x-k8s.io/pool": "infra", "example.com/rack": "r1"}),
 			nodeTaints(corev1.Taint{Key: "node-role.kubernetes.io/infra", Effect: corev1.TaintEffectNoSchedule}))),
+		Entry("what Nodes must not have, beside what they must", aPool("infra", "infra", nodeSelector(map[string]string{"node-role.kubernetes.io/infra": ""},
+			metav1.LabelSelectorRequirement{Key: "node-role.kubernetes.io/worker", Operator: metav1.LabelSelectorOpDoesNotExist},
+			metav1.LabelSelectorRequirement{Key: "node-restriction.kubernetes.io/site", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"b"}}))),
+		Entry("several values beside the one that it is", aPool("infra", "infra", nodeSelector(map[string]string{"node-restriction.kubernetes.io/size": "small"},
+			metav1.LabelSelectorRequirement{Key: "node-restriction.kubernetes.io/size", Operator: metav1.LabelSelectorOpIn, Values: []string{"small", "big"}}))),
 		Entry("Exists, and In with one value", aPool("infra", "infra", nodeSelector(nil,
 			metav1.LabelSelectorRequirement{Key: "node-role.kubernetes.io/infra", Operator: metav1.LabelSelectorOpExists},
 			metav1.LabelSelectorRequirement{Key: "node-restriction.kubernetes.io/site", Operator: metav1.LabelSelectorOpIn, Values: []string{"a"}}))),
@@ -102,7 +107,7 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			"spec.nodeSelector.matchExpressions[0]", "Exists"),
 		Entry("In with two values", aPool("infra", "infra", nodeSelector(nil,
 			metav1.LabelSelectorRequirement{Key: "example.com/site", Operator: metav1.LabelSelectorOpIn, Values: []string{"a", "b"}})),
-			"spec.nodeSelector.matchExpressions[0]", "one value"),
+			"spec.nodeSelector.matchExpressions[0]", "example.com/site In [a, b]", "spec.nodeLabels"),
 		Entry("an empty selector", aPool("infra", "infra", nodeSelector(nil)), "spec.nodeSelector", "leave it out"),
 		Entry("a malformed MachineConfig selector", aPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) {
 			s.MachineConfigSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "role", Operator: "Like"}}}

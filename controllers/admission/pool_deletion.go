@@ -1,13 +1,13 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +24,7 @@ const maxNames = 10
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools;machineconfigs,verbs=get;list
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=list
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list
 
 // ValidateDelete refuses to delete a pool that Machines are in or would boot into, and the worker pool while others inherit from it,
 // unless the annotation ForceDeleteAnnotation is on it. A pool that goes with its Cluster, or moves with it, may always go,
@@ -40,7 +41,7 @@ func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.Machin
 		return nil, err
 	}
 	others = slices.DeleteFunc(others, func(other poolv1.MachineConfigPool) bool { return !other.DeletionTimestamp.IsZero() })
-	if slices.ContainsFunc(others, func(other poolv1.MachineConfigPool) bool { return other.Spec.Role == p.Spec.Role }) {
+	if slices.ContainsFunc(others, func(other poolv1.MachineConfigPool) bool { return pool.SameRole(&other, p) }) {
 		return nil, nil
 	}
 	machines, err := w.machines(ctx, p, others)
@@ -53,7 +54,7 @@ func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.Machin
 		why = append(why, fmt.Sprintf("%d Machine(s) and their Nodes are in it or would boot into it: %s; give them the labels of another pool, "+
 			"or delete the Machines (of hosts without one, the PoolbootConfigs)", len(machines), list(machines)))
 	}
-	if p.Spec.Role == poolv1.RoleWorker && len(others) > 0 {
+	if !pool.IsCustom(p.Spec.Role) && len(others) > 0 {
 		var names []string
 		for i := range others {
 			names = append(names, others[i].Name)
@@ -86,26 +87,61 @@ func (w *MachineConfigPool) machines(ctx context.Context, p *poolv1.MachineConfi
 	if err := w.Reader.List(ctx, configs, client.InNamespace(p.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterName}); err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("PoolbootConfigs of Cluster %s/%s: %w", p.Namespace, p.Spec.ClusterName, err))
 	}
-	pools := append(slices.Clone(others), *p)
+	wouldBoot, err := w.wouldBoot(ctx, p, configs.Items, append(slices.Clone(others), *p))
+	if err != nil {
+		return nil, err
+	}
 	var names []string
 	for i := range configs.Items {
 		c := &configs.Items[i]
-		role := c.Status.Pool
-		if role == "" && c.DeletionTimestamp.IsZero() {
-			// Without a pool for it, which the error would say, the Machine is no pool's.
-			role, _, _ = pool.ForMachine(c.Spec.Pool, c.Labels, pools)
-		}
-		if role != p.Spec.Role {
+		if c.Status.Pool != p.Spec.Role && !wouldBoot[c.Name] {
 			continue
 		}
-		name := c.Name
-		if owner := slices.IndexFunc(c.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Machine" }); owner >= 0 {
-			name = c.OwnerReferences[owner].Name
-		}
+		name := cmp.Or(machineOf(c), c.Name)
 		if c.Status.Node != nil {
 			name += " (Node " + c.Status.Node.Name + ")"
 		}
 		names = append(names, name)
+	}
+	return names, nil
+}
+
+// machineOf returns the name of the Machine that owns a config; "" without one.
+func machineOf(config *bootstrapv1.PoolbootConfig) string {
+	for _, owner := range config.OwnerReferences {
+		if owner.Kind == "Machine" {
+			return owner.Name
+		}
+	}
+	return ""
+}
+
+// wouldBoot returns the names of those configs that have nothing on record and would boot into a pool, by the labels of their Machines.
+func (w *MachineConfigPool) wouldBoot(
+	ctx context.Context, p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig, pools []poolv1.MachineConfigPool,
+) (map[string]bool, error) {
+	undecided := slices.DeleteFunc(slices.Clone(configs), func(c bootstrapv1.PoolbootConfig) bool {
+		return c.Status.Pool != "" || !c.DeletionTimestamp.IsZero()
+	})
+	if len(undecided) == 0 {
+		return nil, nil
+	}
+	machines := &clusterv1.MachineList{}
+	if err := w.Reader.List(ctx, machines, client.InNamespace(p.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterName}); err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("Machines of Cluster %s/%s: %w", p.Namespace, p.Spec.ClusterName, err))
+	}
+	names := map[string]bool{}
+	for i := range undecided {
+		boot := pool.Boot{Config: &undecided[i], Pools: pools}
+		for j := range machines.Items {
+			if machines.Items[j].Name == machineOf(&undecided[i]) {
+				boot.Machine = &machines.Items[j]
+			}
+		}
+		// Without a pool for it, which the error would say, the Machine is no pool's.
+		if assigned, err := pool.ForBoot(boot); err == nil && assigned.Role == p.Spec.Role {
+			names[undecided[i].Name] = true
+		}
 	}
 	return names, nil
 }

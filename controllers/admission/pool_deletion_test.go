@@ -53,9 +53,12 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 
 	It("is refused while a Machine that is on record nowhere would boot into it", func() {
 		byLabel, bySpec, elsewhere := machine("by-label", "c1", ""), machine("by-spec", "c1", ""), machine("elsewhere", "c1", "")
-		byLabel.Labels["node-role.kubernetes.io/infra"] = ""
+		labeled := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "by-label", Namespace: "site",
+			Labels: map[string]string{clusterv1.ClusterNameLabel: "c1", "node-role.kubernetes.io/infra": ""}}}
+		ofTemplate := machine("of-template", "c1", "")
+		ofTemplate.Labels["node-role.kubernetes.io/infra"] = "" // the Machine has no such label
 		bySpec.Spec.Pool, elsewhere.Spec.Pool = "infra", "gpu"
-		err := deletion(aPool("infra", "infra"), cluster(), aPool("worker", "worker"), aPool("gpu", "gpu"), byLabel, bySpec, elsewhere, machine("plain", "c1", ""))
+		err := deletion(aPool("infra", "infra"), cluster(), aPool("worker", "worker"), aPool("gpu", "gpu"), labeled, byLabel, bySpec, elsewhere, ofTemplate, machine("plain", "c1", ""))
 		Expect(err).To(MatchError(And(ContainSubstring("2 Machine(s)"), ContainSubstring("by-label, by-spec;"))))
 	})
 

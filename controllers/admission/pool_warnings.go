@@ -58,7 +58,7 @@ func overlapping(p poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) 
 	}
 	var names []string
 	for _, other := range others {
-		if p.Spec.Role == poolv1.RoleWorker || other.Spec.Role == poolv1.RoleWorker || byRole(p) && byRole(other) {
+		if !pool.IsCustom(p.Spec.Role) || !pool.IsCustom(other.Spec.Role) || byRole(p) && byRole(other) {
 			continue
 		}
 		if may, err := pool.MayShare(p, other); err == nil && may { // a malformed selector is that pool's own mistake

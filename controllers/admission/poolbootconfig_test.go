@@ -164,6 +164,10 @@ var _ = Describe("PoolbootConfigTemplate webhook", func() {
 
 	It("refuses malformed metadata", func() {
 		t := aTemplate()
+		t.Spec.Template.ObjectMeta.Labels = map[string]string{"node-role.kubernetes.io/infra": "", "example.com/team": "a"}
+		warnings, err := webhook.ValidateCreate(ctx(), t)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(warnings).To(ConsistOf(And(ContainSubstring("node-role.kubernetes.io/infra decides no pool"), ContainSubstring("MachineDeployment"))))
 		t.Spec.Template.ObjectMeta.Labels = map[string]string{"-": "x"}
 		Expect(webhook.ValidateCreate(ctx(), t)).Error().To(refuse("spec.template.metadata.labels"))
 	})

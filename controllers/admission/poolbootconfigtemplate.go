@@ -2,6 +2,10 @@ package admission
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -9,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
 // +kubebuilder:webhook:verbs=create;update,path=/validate-bootstrap-cluster-x-k8s-io-v1alpha1-poolbootconfigtemplate,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigtemplates,versions=v1alpha1,name=validation.poolbootconfigtemplate.bootstrap.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
@@ -27,7 +32,18 @@ func (*PoolbootConfigTemplate) ValidateCreate(_ context.Context, template *boots
 	if template.Spec.Template.Spec.Host != nil {
 		errs = append(errs, field.Forbidden(resource.Child("spec", "host"), "a template is for many hosts: leave it out"))
 	}
-	return nil, invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfigTemplate"), template, errs)
+	return warnOfRoleLabels(template), invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfigTemplate"), template, errs)
+}
+
+// warnOfRoleLabels tells of labels that look as if they decided the pool: they reach PoolbootConfigs, no Machine and no Node.
+func warnOfRoleLabels(template *bootstrapv1.PoolbootConfigTemplate) (warnings admission.Warnings) {
+	for _, key := range slices.Sorted(maps.Keys(template.Spec.Template.ObjectMeta.Labels)) {
+		if strings.HasPrefix(key, poolv1.NodeRoleLabelPrefix) {
+			warnings = append(warnings, fmt.Sprintf("spec.template.metadata.labels: %s decides no pool and reaches no Node: put it into spec.template.metadata.labels of the MachineDeployment, "+
+				"or set spec.template.spec.pool", key))
+		}
+	}
+	return warnings
 }
 
 // ValidateUpdate refuses every change of the spec; on a dry run of the topology controller it only looks at the new spec.

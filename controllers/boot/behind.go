@@ -11,6 +11,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 )
 
 // Behind a PoolbootConfig is a Machine, or a host that belongs to none. What differs between them is in this file.
@@ -47,18 +48,6 @@ func (s *scope) machineLabels() map[string]string {
 	return s.machine.Labels
 }
 
-// nodeName is the name that the Node gets.
-func (s *scope) nodeName() string {
-	switch {
-	case s.machine == nil:
-		return s.config.Spec.Host.NodeName
-	case s.config.Spec.NodeName == bootstrapv1.NodeNameFromHost:
-		return s.host.Name
-	default:
-		return s.machine.Name
-	}
-}
-
 // findHost finds the bare metal host that boots. Of one that enrolled nothing is known but its name, and of one of another
 // infrastructure provider what its Machine says.
 func (r *Reconciler) findHost(ctx context.Context, s *scope) (err error) {
@@ -68,7 +57,7 @@ func (r *Reconciler) findHost(ctx context.Context, s *scope) (err error) {
 		return err
 	case s.machine == nil:
 		s.host = &host.Host{Name: s.config.Spec.Host.NodeName}
-	case s.config.Spec.NodeName == bootstrapv1.NodeNameFromHost:
+	case node.NamedAfterHost(s.config):
 		return &failure{reason: bootstrapv1.BootFailedReason, waits: true, err: fmt.Errorf("spec.nodeName is Host, and the infrastructureRef of Machine %s "+
 			"names a %s, of whose host only its provider knows: use nodeName: Machine", s.machine.Name, s.machine.Spec.InfrastructureRef.Kind)}
 	default:

@@ -53,6 +53,7 @@ func failureOf(err error) *failure {
 	}{
 		{is: is[*host.NotReadyError](err), reason: bootstrapv1.HostNotReadyReason},
 		{is: is[*pool.NotFoundError](err), reason: bootstrapv1.PoolNotFoundReason},
+		{is: is[*pool.UnselectedError](err), reason: bootstrapv1.PoolNotFoundReason},
 		{is: is[*pool.ConflictError](err), reason: bootstrapv1.PoolConflictReason},
 		{is: is[*pool.DuplicateError](err), reason: bootstrapv1.PoolConflictReason},
 		{is: is[*pool.NotRegistrableError](err), reason: bootstrapv1.PoolNotRegistrableReason},

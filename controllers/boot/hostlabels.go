@@ -48,19 +48,14 @@ func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]node.HostLabel,
 // hostFacts are what is known of the host, its Machine and its Cluster. Of a host that enrolled it is the name, of one of another
 // infrastructure provider nothing.
 func (r *Reconciler) hostFacts(ctx context.Context, s *scope) (hostlabels.Facts, error) {
-	bmh := s.host.Object
-	if bmh == nil {
-		bmh = &bmov1alpha1.BareMetalHost{}
-		if s.machine == nil {
-			bmh.Name = s.host.Name
+	of := hostlabels.Host{Config: s.config, BareMetalHost: s.host.Object, Machine: s.machine, Cluster: s.cluster}
+	if of.BareMetalHost != nil {
+		var err error
+		if of.Hardware, err = r.hardware(ctx, of.BareMetalHost); err != nil {
+			return nil, err
 		}
-		return hostlabels.NewFacts(bmh, nil, s.machine, s.cluster), nil
 	}
-	hardware, err := r.hardware(ctx, bmh)
-	if err != nil {
-		return nil, err
-	}
-	return hostlabels.NewFacts(bmh, hardware, s.machine, s.cluster), nil
+	return of.Facts(), nil
 }
 
 var hardwareDataKind = schema.GroupKind{Group: bmov1alpha1.GroupVersion.Group, Kind: "HardwareData"}

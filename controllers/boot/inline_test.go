@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,6 +82,28 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		Entry("when its image is being written", bmov1alpha1.StateProvisioning),
 		Entry("when its image is written", bmov1alpha1.StateProvisioned),
 	)
+
+	It("gets its Node in the pool of its data Secret or none, whatever the labels of its Machine are by now", func(ctx SpecContext) {
+		s.config.Status.Pool, s.config.Status.Configuration = "worker", "rendered-edge-worker-1"
+		w := s.world()
+		_, err := w.reconcile(ctx)
+		Expect(err).To(HaveOccurred())
+		expectNotPrepared(ctx, w, bootstrapv1.LabelConflictReason, `the pool "infra" selects them`, "delete Machine "+machineName, `pool "worker"`)
+		Expect(w.nodes(ctx)).To(BeEmpty())
+		change(ctx, w.management, s.machine, func(m *clusterv1.Machine) { delete(m.Labels, infraLabel) })
+		_, err = w.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.node(ctx).Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "worker"))
+	})
+
+	It("gets no Node before it is on record which pool its data Secret was made for", func(ctx SpecContext) {
+		s.config.Status.Pool = ""
+		w := s.world()
+		_, err := w.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.nodes(ctx)).To(BeEmpty())
+		Expect(w.told()).To(BeEmpty())
+	})
 
 	It("may get a certificate once more when it was wiped, for the credential in its data Secret is the same", func(ctx SpecContext) {
 		w := s.world()

@@ -38,6 +38,16 @@ var _ = Describe("A host that can't have its configuration", func() {
 			bootstrapv1.PoolNotRenderedReason, "edge-infra", "status.configuration"),
 		Entry("when its pool does not exist", func() { s.config.Spec.Pool = "storage" },
 			bootstrapv1.PoolNotFoundReason, "storage"),
+		Entry("when no pool selects the role label of its Machine", func() {
+			delete(s.machine.Labels, infraLabel)
+			s.machine.Labels[poolv1.NodeRoleLabelPrefix+"gpu"] = ""
+		}, bootstrapv1.PoolNotFoundReason, poolv1.NodeRoleLabelPrefix+"gpu=", "spec.pool: worker"),
+		Entry("when its Machine has a label that its pool excludes", func() {
+			s.config.Spec.Pool = "infra"
+			s.machine.Labels[poolv1.NodeRoleLabelPrefix+"worker"] = ""
+			s.infra.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{infraLabel: ""}, MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: poolv1.NodeRoleLabelPrefix + "worker", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+		}, bootstrapv1.LabelConflictReason, "DoesNotExist", "Machine metadata.labels"),
 		Entry("when two pools match", func() {
 			s.worker.Spec.Role = "storage"
 			s.machine.Labels[poolv1.NodeRoleLabelPrefix+"storage"] = ""
@@ -57,6 +67,18 @@ var _ = Describe("A host that can't have its configuration", func() {
 		Entry("when the Cluster has no endpoint", func() { s.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{} },
 			bootstrapv1.BootFailedReason, "spec.controlPlaneEndpoint"),
 	)
+
+	It("waits while its pool is missing, not as a worker, and goes on when the pool is made", func(ctx SpecContext) {
+		w := s.world()
+		Expect(w.management.Delete(ctx, s.infra.DeepCopy())).To(Succeed())
+		_, err := w.ask(ctx)
+		Expect(err).To(HaveOccurred())
+		expectNotPrepared(ctx, w, bootstrapv1.PoolNotFoundReason, infraLabel, "make that pool")
+		Expect(w.nodes(ctx)).To(BeEmpty())
+		Expect(w.management.Create(ctx, newPool("edge-infra", "infra"))).To(Succeed())
+		Expect(w.reconcile(ctx)).To(BeZero())
+		expectPrepared(ctx, w, machineName)
+	})
 
 	It("waits for a host whose record is not complete, and goes on when it is", func(ctx SpecContext) {
 		consumer := s.host.Spec.ConsumerRef

@@ -2,6 +2,7 @@ package boot
 
 import (
 	"context"
+	"errors"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,11 +22,10 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 	for _, p := range pools {
 		s.pools = append(s.pools, pool.WithDefaults(p))
 	}
-	role, err := s.role()
-	if err != nil {
+	if err := s.decidePool(); err != nil {
 		return err
 	}
-	chosen, err := pool.OfRole(s.pools, role)
+	chosen, err := pool.OfRole(s.pools, s.assigned.Role)
 	if err != nil {
 		return err
 	}
@@ -42,19 +42,19 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// role is the recorded pool's once the Node stands, and with an inline source once the data Secret does, since that holds
-// the pool's configuration; before, the host decides if it keeps a pool, else the Machine as it is now.
-func (s *scope) role() (string, error) {
-	fixed := s.config.Status.Node != nil || s.config.Spec.ConfigSource.Inline != nil
-	if fixed && s.config.Status.Pool != "" {
-		return s.config.Status.Pool, nil
+// decidePool decides the pool as the host is about to boot: what it keeps counts now. With an inline source the pool is that of the data
+// Secret, which only the poolbootconfig controller reads.
+func (s *scope) decidePool() (err error) {
+	if s.config.Spec.ConfigSource.Inline != nil && s.config.Status.Pool == "" {
+		return waiting(errors.New("the pool that the data Secret was made for is not on record yet"))
 	}
-	if s.config.Spec.PoolRetention == bootstrapv1.RetainOnHost {
-		s.kept = s.host.RetainedPool(s.cluster.Name)
+	boot := pool.Boot{Config: s.config, Machine: s.machine, Pools: s.pools}
+	if s.host != nil && s.host.Object != nil {
+		boot.Host = s.host.Object
 	}
-	role, why, err := pool.ForMachineOnHost(s.kept, s.config.Spec.Pool, s.machineLabels(), s.pools)
-	s.ground, s.before = why, s.config.Status.Pool
-	return role, err
+	s.before = s.config.Status.Pool
+	s.assigned, err = pool.ForBoot(boot)
+	return err
 }
 
 // register works out what the Node is registered with.
@@ -64,7 +64,7 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 		return err
 	}
 	registration, err := node.Register(node.Input{
-		NodeName:       s.nodeName(),
+		NodeName:       node.Name(node.Naming{Config: s.config, Machine: s.machine, Host: s.host.Name}),
 		Cluster:        workload.Identity(ctx, r.ClusterCache, s.cluster),
 		ProviderID:     s.host.ProviderID,
 		HostUID:        s.host.UID,
@@ -77,7 +77,7 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 		SyncedLabels:   r.SyncedLabels,
 	})
 	if err != nil {
-		return s.againstHost(err)
+		return s.withCure(err)
 	}
 	s.registration = registration
 	return s.checkExtraConfig()

@@ -14,19 +14,24 @@ import (
 // A host may keep the pool of the Machine that it served before. What that changes in a boot is in this file; the node
 // controller writes it on the host.
 
-// againstHost adds the cure to labels that would take the Node out of the pool that its host keeps. Cluster API keeps the
-// Machine's labels on the Node, so there is no way to heed both.
-func (s *scope) againstHost(err error) error {
-	if s.ground != pool.FromHost || !is[*node.ConflictError](err) && !is[*node.OutsidePoolError](err) {
+// withCure adds the cure to labels that would take the Node out of the pool that its host keeps, or that its data Secret was made for.
+// Cluster API keeps the Machine's labels on the Node, so there is no way to have both.
+func (s *scope) withCure(err error) error {
+	isConflict := is[*node.ConflictError](err) || is[*node.OutsidePoolError](err)
+	if isConflict && s.config.Spec.ConfigSource.Inline != nil {
+		return fmt.Errorf("%w; or delete Machine %s: its data Secret was made for pool %q and is written once, and its replacement boots into the pool of its labels",
+			err, s.machine.Name, s.assigned.Role)
+	}
+	if s.assigned.Reason != pool.FromHost || !isConflict {
 		return err
 	}
 	return fmt.Errorf("BareMetalHost %s/%s keeps pool %q: %w; or remove the annotation %s from the host, to boot into the pool that Machine %s names",
-		s.host.Namespace, s.host.Name, s.kept, err, poolv1.HostRetainedPoolAnnotation, s.machine.Name)
+		s.host.Namespace, s.host.Name, s.assigned.Retained, err, poolv1.HostRetainedPoolAnnotation, s.machine.Name)
 }
 
 // tellPool says by events that a Machine boots into another pool than was on record before its host was known, and why.
 func (r *Reconciler) tellPool(s *scope) {
-	if s.machine == nil {
+	if s.machine == nil || s.assigned.Reason == pool.FromRecord {
 		return
 	}
 	role := s.pool.Spec.Role
@@ -34,11 +39,11 @@ func (r *Reconciler) tellPool(s *scope) {
 		r.Recorder.Eventf(s.config, s.related(), kind, reason, action, note, args...)
 	}
 	switch {
-	case s.kept != "" && s.ground != pool.FromHost:
+	case s.assigned.Retained != "" && s.assigned.Reason != pool.FromHost:
 		event(corev1.EventTypeWarning, bootstrapv1.EventRetainedPoolGone, "BareMetalHost %s keeps pool %s, which Cluster %s does not have any more: Machine %s boots into pool %s",
-			s.host.Name, s.kept, s.cluster.Name, s.machine.Name, role)
+			s.host.Name, s.assigned.Retained, s.cluster.Name, s.machine.Name, role)
 	case s.before == "" || s.before == role:
-	case s.ground == pool.FromHost:
+	case s.assigned.Reason == pool.FromHost:
 		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, "BareMetalHost %s keeps pool %s: Machine %s boots into that, not into %s", s.host.Name, role, s.machine.Name, s.before)
 	default:
 		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, "The labels of Machine %s name the pool %s now, not %s", s.machine.Name, role, s.before)

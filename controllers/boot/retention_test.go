@@ -18,7 +18,7 @@ var _ = Describe("A host that keeps a pool", func() {
 		delete(s.machine.Labels, infraLabel)
 		s.config.Spec.Pool, s.config.Status.Pool = "infra", "infra"
 		s.config.Spec.PoolRetention = bootstrapv1.RetainOnHost
-		s.host.Annotations = map[string]string{poolv1.HostRetainedPoolAnnotation: "edge/storage"}
+		s.host.Annotations = map[string]string{poolv1.HostRetainedPoolAnnotation: "edge/storage/first-uid"}
 	})
 	storage := newPool("edge-storage", "storage")
 
@@ -56,11 +56,12 @@ var _ = Describe("A host that keeps a pool", func() {
 			}
 		},
 		Entry("when the Machine does not ask for it", func() { s.config.Spec.PoolRetention = bootstrapv1.RetainOnMachine }),
-		Entry("when it is another Cluster's pool", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "other/storage" }),
+		Entry("when it is another Cluster's pool", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "other/storage/first-uid" }),
+		Entry("when it is the pool of a Cluster that had the same name before", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/storage/another-uid" }),
 		Entry("when a Node stands: that is on record", func() {
 			s.config.Status.Node = &bootstrapv1.NodeReference{Name: machineName, UID: "before"}
 		}),
-		Entry("when the pool is gone: that is told", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/gone" },
+		Entry("when the pool is gone: that is told", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/gone/first-uid" },
 			"Warning "+bootstrapv1.EventRetainedPoolGone+" BareMetalHost "+hostName+" keeps pool gone"),
 	)
 
@@ -76,7 +77,7 @@ var _ = Describe("A host that keeps a pool", func() {
 
 		s = newSetting()
 		s.config.Spec.PoolRetention = bootstrapv1.RetainOnHost
-		s.host.Annotations = map[string]string{poolv1.HostRetainedPoolAnnotation: "edge/storage"}
+		s.host.Annotations = map[string]string{poolv1.HostRetainedPoolAnnotation: "edge/storage/first-uid"}
 		w = s.world(storage.DeepCopy())
 		Expect(w.ask(ctx)).Error().To(HaveOccurred())
 		change(ctx, w.management, s.machine, func(m *clusterv1.Machine) { delete(m.Labels, infraLabel) })

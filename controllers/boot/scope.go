@@ -26,10 +26,8 @@ type scope struct {
 	// pools are those of the cluster, with defaults; pool is the one that the Machine boots into.
 	pools []poolv1.MachineConfigPool
 	pool  poolv1.MachineConfigPool
-	// ground is why it is that pool; empty when it is on record.
-	ground pool.Reason
-	// kept is the role of the pool that the host keeps; empty when that counts for nothing.
-	kept string
+	// assigned is why it is that pool.
+	assigned pool.Assignment
 	// before is the role that was on record when the pool was decided: the node controller may see the Node, and have it on
 	// record, before this one does.
 	before string

@@ -4,6 +4,7 @@ package hostpool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -14,6 +15,8 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 // Place is a pool that takes hosts, as far as there is one.
@@ -24,6 +27,8 @@ type Place struct {
 	Template *bootstrapv1.PoolbootConfigTemplate
 
 	cluster, role string
+	// duplicate is why there is no Pool, when there are several.
+	duplicate *pool.DuplicateError
 }
 
 // Obstacle is why a pool takes no hosts, by the reason of the condition or event that says so.
@@ -38,14 +43,14 @@ func Find(ctx context.Context, c client.Reader, cluster client.ObjectKey, role s
 	} else if !apierrors.IsNotFound(err) {
 		return place, err
 	}
-	pools := &poolv1.MachineConfigPoolList{}
-	if err := c.List(ctx, pools, client.InNamespace(cluster.Namespace)); err != nil {
+	pools, err := workload.PoolsOfCluster(ctx, c, cluster)
+	if err != nil {
 		return place, err
 	}
-	for i := range pools.Items {
-		if p := &pools.Items[i]; p.Spec.ClusterName == cluster.Name && p.Spec.Role == role && p.DeletionTimestamp.IsZero() {
-			place.Pool = p
-		}
+	if place.Pool, err = pool.OfRole(pools, role); errors.As(err, &place.duplicate) || errors.As(err, new(*pool.NotFoundError)) {
+		place.Pool = nil
+	} else if err != nil {
+		return place, err
 	}
 	if place.Pool == nil || place.Pool.Spec.HostTemplate == "" {
 		return place, nil
@@ -62,6 +67,10 @@ func Find(ctx context.Context, c client.Reader, cluster client.ObjectKey, role s
 // Obstacle says why the pool takes no hosts; nil when it does.
 func (p Place) Obstacle() *Obstacle {
 	switch {
+	case p.duplicate != nil:
+		return &Obstacle{poolv1.DuplicateRoleReason, p.duplicate.Error()}
+	case p.Pool != nil && !p.Pool.DeletionTimestamp.IsZero():
+		return &Obstacle{poolv1.EnrolmentPoolNotFoundReason, fmt.Sprintf("MachineConfigPool %s with role %s is being deleted: make another one", p.Pool.Name, p.role)}
 	case p.Cluster == nil || p.Pool == nil:
 		return &Obstacle{poolv1.EnrolmentPoolNotFoundReason, fmt.Sprintf("Cluster %s has no MachineConfigPool with role %s: make it", p.cluster, p.role)}
 	case p.Pool.Spec.HostTemplate == "":

@@ -64,7 +64,7 @@ var situations = map[string]struct {
 	}, `: make it`},
 	poolv1.DuplicateRoleReason: {poolv1.DegradedCondition, func(s *site, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), newPool("infra-0", "infra", 3*time.Hour))).To(Succeed())
-	}, `MachineConfigPool infra-0: delete one`},
+	}, `infra and infra-0 all have the role "infra": delete all but one`},
 }
 
 // reasons are all that the API names for pools, by the constants' own names.

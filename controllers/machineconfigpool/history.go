@@ -15,6 +15,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // collect deletes the pool's rendered configs that nothing uses, but for the RenderedHistory newest of them, and those that
@@ -75,7 +76,7 @@ func (s *scope) surplus(inUse map[string]bool, history int) []*poolv1.MachineCon
 // orphans returns the rendered configs of the Cluster that are not in use and whose pools are gone. The worker pool, from
 // which all others inherit, looks after them.
 func (s *scope) orphans(u *possibleUsers, inUse map[string]bool) []*poolv1.MachineConfig {
-	if s.pool.Spec.Role != poolv1.RoleWorker {
+	if pool.IsCustom(s.pool.Spec.Role) {
 		return nil
 	}
 	stands := map[string]bool{"": true} // not rendered

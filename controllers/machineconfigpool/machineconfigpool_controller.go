@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
@@ -104,7 +105,9 @@ func (s *scope) adopt() {
 	if s.cluster == nil {
 		return
 	}
+	before := s.pool.DeepCopy() // owned by whom it was until now
 	s.pool.OwnerReferences = util.EnsureOwnerRef(s.pool.OwnerReferences, ownedBy(s.cluster))
+	metav1.SetMetaDataAnnotation(&s.pool.ObjectMeta, poolv1.ClusterIdentityAnnotation, pool.ClusterIdentity(before, s.cluster.UID, s.pools))
 	if s.pool.Labels[clusterv1.ClusterNameLabel] != s.cluster.Name {
 		metav1.SetMetaDataLabel(&s.pool.ObjectMeta, clusterv1.ClusterNameLabel, s.cluster.Name)
 	}

@@ -217,17 +217,38 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 	})
 
-	It("leaves a role to the older of two pools and says so on the younger", func() {
+	It("renders none of two pools with one role, whichever is older, says so on both, and goes on with what they hand out", func() {
+		before := s.reconcile("infra").Status.Configuration
 		Expect(s.Create(ctx(), newPool("infra-2", "infra", 0))).To(Succeed())
-		Expect(s.Create(ctx(), machine("m1", "infra", "", false))).To(Succeed())
-		younger := s.reconcile("infra-2")
-		Expect(younger).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.DuplicateRoleReason, "MachineConfigPool infra:", "delete"))
-		Expect(younger.Status.Configuration).To(BeNil())
-		Expect(younger.Status.MachineCount).To(HaveValue(BeEquivalentTo(0)))
+		for _, name := range []string{"infra", "infra-2"} {
+			Expect(s.reconcile(name)).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.DuplicateRoleReason, "infra and infra-2", "delete all but one"))
+		}
+		Expect(s.pool("infra").Status.Configuration).To(Equal(before))
+		Expect(s.pool("infra-2").Status.Configuration).To(BeNil())
 
-		older := s.reconcile("infra")
-		Expect(older).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
-		Expect(older.Status.MachineCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(s.Delete(ctx(), s.pool("infra"))).To(Succeed())
+		Expect(s.reconcile("infra-2")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
+	})
+
+	It("carries its Cluster's identity, which stays when the Cluster is moved and goes when it is made again", func() {
+		identity := func() string { return s.reconcile("infra").Annotations[poolv1.ClusterIdentityAnnotation] }
+		first := string(cluster().UID)
+		Expect(first).NotTo(BeEmpty())
+		Expect(identity()).To(Equal(first))
+
+		another := func(uid types.UID, owner types.UID) {
+			c := cluster()
+			Expect(s.Delete(ctx(), c.DeepCopy())).To(Succeed())
+			c.UID = uid
+			Expect(s.Create(ctx(), c)).To(Succeed())
+			p := s.pool("infra")
+			p.OwnerReferences[0].UID = owner
+			Expect(s.Update(ctx(), p)).To(Succeed())
+		}
+		another("after-the-move", "after-the-move") // clusterctl points owner references to the new object
+		Expect(identity()).To(Equal(first))
+		another("made-again", "after-the-move")
+		Expect(identity()).To(Equal("made-again"))
 	})
 
 	It("counts a Machine that booted with the same content in another pool as up to date", func() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,6 +12,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 // scope is all that the reconciliation of one pool knows.
@@ -21,7 +21,7 @@ type scope struct {
 	pool *poolv1.MachineConfigPool
 	// cluster is the pool's Cluster; nil when it does not exist.
 	cluster *clusterv1.Cluster
-	// pools are the Cluster's pools, of each role the eldest.
+	// pools are all of the Cluster's.
 	pools []poolv1.MachineConfigPool
 	// configs are the namespace's MachineConfigs.
 	configs []poolv1.MachineConfig
@@ -50,11 +50,9 @@ func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*
 		return s, err
 	}
 	namespace := client.InNamespace(p.Namespace)
-	pools := &poolv1.MachineConfigPoolList{}
-	if err := r.Client.List(ctx, pools, namespace); err != nil {
+	if s.pools, err = workload.PoolsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(s.cluster)); err != nil {
 		return nil, fmt.Errorf("MachineConfigPools of namespace %s: %w", p.Namespace, err)
 	}
-	s.pools = eldest(pools.Items, p.Spec.ClusterName)
 
 	configs := &poolv1.MachineConfigList{}
 	if err := r.Client.List(ctx, configs, namespace, client.UnsafeDisableDeepCopy); err != nil {
@@ -74,25 +72,6 @@ func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*
 	return s, nil
 }
 
-// eldest returns a Cluster's pools without those whose role an older pool has already; of two pools of one age the first by
-// name counts as the older.
-func eldest(pools []poolv1.MachineConfigPool, clusterName string) []poolv1.MachineConfigPool {
-	slices.SortFunc(pools, func(a, b poolv1.MachineConfigPool) int {
-		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
-			return order
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	roles := map[string]bool{}
-	return slices.DeleteFunc(pools, func(p poolv1.MachineConfigPool) bool {
-		if p.Spec.ClusterName != clusterName || roles[p.Spec.Role] {
-			return true
-		}
-		roles[p.Spec.Role] = true
-		return false
-	})
-}
-
 // render sets what the pool renders, or the problem that keeps it from being rendered.
 func (s *scope) render() {
 	if s.cluster == nil {
@@ -100,15 +79,12 @@ func (s *scope) render() {
 			"Cluster %s/%s does not exist: make it, or make the pool anew with the clusterName of one that does", s.pool.Namespace, s.pool.Spec.ClusterName)}
 		return
 	}
-	if i := slices.IndexFunc(s.pools, func(p poolv1.MachineConfigPool) bool { return p.Spec.Role == s.pool.Spec.Role }); i >= 0 && s.pools[i].UID != s.pool.UID {
-		s.machines = nil // they are the other's
-		s.problem = &problem{poolv1.DuplicateRoleReason, fmt.Sprintf(
-			"role %s of Cluster %s is that of the older MachineConfigPool %s: delete one of the two", s.pool.Spec.Role, s.cluster.Name, s.pools[i].Name)}
-		return
-	}
 	var err error
 	var notFound *pool.NotFoundError
+	var duplicate *pool.DuplicateError
 	switch s.rendered, err = s.memory.render(s); {
+	case errors.As(err, &duplicate):
+		s.problem = &problem{poolv1.DuplicateRoleReason, fmt.Sprintf("Cluster %s: %s", s.cluster.Name, err)}
 	case errors.As(err, &notFound):
 		s.problem = &problem{poolv1.WorkerPoolMissingReason, fmt.Sprintf(
 			"Cluster %s has no MachineConfigPool with role %s, from which this one inherits: make it", s.cluster.Name, poolv1.RoleWorker)}

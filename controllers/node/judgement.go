@@ -215,14 +215,11 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 // dropFlags takes off what a kubelet that registered just now brought along from the pool that its host booted into, where
 // the recorded pool has something else to say: those labels are in the kubelet's flags, and nobody set them on this Node.
 func dropFlags(wanted *corev1.Node, declared map[string]string, f facts) {
-	booted := slices.IndexFunc(f.pools, func(p poolv1.MachineConfigPool) bool {
-		hash, is := strings.CutPrefix(f.config.Status.Configuration, poolv1.RenderedNamePrefix+p.Name+"-")
-		return is && !strings.Contains(hash, "-")
-	})
-	if booted < 0 || f.pools[booted].Spec.Role == f.config.Status.Pool {
+	booted := pool.OfRendered(f.pools, f.config.Status.Configuration)
+	if booted == nil || booted.Spec.Role == f.config.Status.Pool {
 		return
 	}
-	flags, err := pool.Labels(f.pools[booted])
+	flags, err := pool.Labels(*booted)
 	if err != nil {
 		return // nothing boots into such a pool
 	}

@@ -32,7 +32,7 @@ var (
 
 func newPool(role string, labels map[string]string) poolv1.MachineConfigPool {
 	return poolv1.MachineConfigPool{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role, UID: types.UID(role)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role, UID: types.UID(role), Annotations: map[string]string{poolv1.ClusterIdentityAnnotation: "first-uid"}},
 		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: clusterName, Role: role, NodeLabels: labels},
 		Status:     poolv1.MachineConfigPoolStatus{Configuration: &poolv1.PoolConfiguration{Name: "rendered-" + role + "-1"}},
 	}

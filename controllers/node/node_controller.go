@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	registration "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
@@ -121,14 +122,15 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster client.ObjectKey, co
 	return r.apply(ctx, w, f, judge(f))
 }
 
-// gather reads what a judgement rests on.
+// gather reads what a judgement rests on. Without a record, as after clusterctl move, the annotation on the Node tells whether the one
+// that has the name is the right one.
 func (r *Reconciler) gather(ctx context.Context, w client.Reader, cluster client.ObjectKey, config *bootstrapv1.PoolbootConfig) (facts, error) {
 	f := facts{config: config}
 	var err error
 	if f.machine, err = util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta); client.IgnoreNotFound(err) != nil {
 		return f, err
 	}
-	if name := nodeName(config, f.machine); name != "" {
+	if name := registration.Name(registration.Naming{Config: config, Machine: f.machine}); name != "" {
 		node := &corev1.Node{}
 		err := w.Get(ctx, client.ObjectKey{Name: name}, node)
 		if client.IgnoreNotFound(err) != nil {
@@ -143,24 +145,6 @@ func (r *Reconciler) gather(ctx context.Context, w client.Reader, cluster client
 	}
 	f.pools, err = workload.PoolsOfCluster(ctx, r.Client, cluster)
 	return f, err
-}
-
-// nodeName returns the name of a config's Node. Without a record, as after clusterctl move, it is the Machine's nodeRef or
-// what the Node would have been named; the annotation on the Node tells whether it is the right one.
-func nodeName(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine) string {
-	switch {
-	case config.Status.Node != nil:
-		return config.Status.Node.Name
-	case config.Spec.Host != nil:
-		return config.Spec.Host.NodeName
-	case machine == nil:
-		return ""
-	case machine.Status.NodeRef.IsDefined():
-		return machine.Status.NodeRef.Name
-	case config.Spec.NodeName == bootstrapv1.NodeNameFromHost:
-		return ""
-	}
-	return machine.Name
 }
 
 // apply does what a judgement asks for: the Node first, then the end of the boot and what the host keeps, the record last, so

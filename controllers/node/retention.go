@@ -11,6 +11,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
@@ -30,8 +31,8 @@ func (r *Reconciler) keepOnHost(ctx context.Context, f facts, j judgement) error
 	if err != nil || on == nil {
 		return err
 	}
-	kept := host.Retention(f.machine.Spec.ClusterName, j.record.pool)
-	if on.Object.Annotations[poolv1.HostRetainedPoolAnnotation] == kept {
+	kept := pool.Retention(j.record.pool, f.pools)
+	if kept == "" || on.Object.Annotations[poolv1.HostRetainedPoolAnnotation] == kept {
 		return nil
 	}
 	marked := on.Object.DeepCopy()

@@ -72,7 +72,7 @@ var _ = Describe("The host of a Node", func() {
 		for _, move := range []struct {
 			labels map[string]string
 			pool   string
-		}{{role("infra"), "c1/infra"}, {role("edge"), "c1/edge"}} {
+		}{{role("infra"), "c1/infra/first-uid"}, {role("edge"), "c1/edge/first-uid"}} {
 			for _, late := range []bool{false, true} {
 				for failing := 1; ; failing++ {
 					s := withHost("m3", retained, ready, labelled(move.labels))

@@ -12,6 +12,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 )
 
@@ -29,6 +30,10 @@ func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cl
 	case machine != nil && util.IsControlPlaneMachine(machine):
 		return no(bootstrapv1.ControlPlaneNotSupportedReason,
 			"Machine %s is a control plane machine: those are in no machine config pool, use the control plane provider's own bootstrap provider", machine.Name)
+	case presetDataSecret(config, machine) != "":
+		return no(bootstrapv1.DataSecretPresetReason,
+			"spec.bootstrap.dataSecretName of Machine %s is Secret %s, which is not Poolboot's: the host boots with that, and Poolboot makes nothing for it; "+
+				"to boot into a pool, leave the field out (in the MachineDeployment) and delete the Machine", machine.Name, presetDataSecret(config, machine))
 	case cluster == nil:
 		return no(bootstrapv1.WaitingForClusterReason, "Cluster %s does not exist", clusterNameOf(config, machine))
 	case !ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false):
@@ -36,7 +41,7 @@ func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cl
 	case !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition):
 		return no(bootstrapv1.WaitingForControlPlaneReason, "control plane of Cluster %s is not initialized yet", cluster.Name)
 	}
-	if err := identity.Of(cluster).CheckNodeName(nodeName(config)); err != nil && config.Status.Node == nil {
+	if err := identity.Of(cluster).CheckNodeName(node.Name(node.Naming{Config: config, Machine: machine})); err != nil && config.Status.Node == nil {
 		return no(bootstrapv1.NodeNameReservedReason, "%s: give the Machine, or the host, another name", err)
 	}
 	return nil

@@ -71,13 +71,22 @@ func needNoDataSecret(config *bootstrapv1.PoolbootConfig) {
 func dataSecretMayStand(s *scope) bool {
 	return s.config.Status.DataSecretName != "" ||
 		s.config.Annotations[bootstrapv1.PointerIDAnnotation] != "" ||
-		s.machine != nil && s.machine.Spec.Bootstrap.DataSecretName != nil
+		s.machine != nil && ptr.Deref(s.machine.Spec.Bootstrap.DataSecretName, "") == s.config.Name
+}
+
+// presetDataSecret is the name of a Secret that a user gave a Machine to boot with; "" when it is to have Poolboot's, which is named as its
+// PoolbootConfig. Cluster API then looks at no PoolbootConfig.
+func presetDataSecret(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine) string {
+	if machine == nil || ptr.Deref(machine.Spec.Bootstrap.DataSecretName, config.Name) == config.Name {
+		return ""
+	}
+	return *machine.Spec.Bootstrap.DataSecretName
 }
 
 // isFirstTry says whether a pointer is next and nothing speaks for a Secret that stands: then the try to make one tells.
 func isFirstTry(s *scope) bool {
 	missing := conditions.Get(s.before, bootstrapv1.DataSecretAvailableCondition)
-	return s.config.Spec.ConfigSource.Inline == nil && s.config.Status.Pool != "" && !dataSecretMayStand(s) &&
+	return s.config.Spec.ConfigSource.Inline == nil && poolIsDecided(s.config) && !dataSecretMayStand(s) &&
 		(missing == nil || !outlook.IsWrong(missing) && missing.Reason != bootstrapv1.WaitingForSecretDeletionReason)
 }
 
@@ -104,6 +113,9 @@ func (r *Reconciler) dataSecretMissed(ctx context.Context, s *scope) (bool, erro
 // made anew.
 func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *metav1.Condition) (ctrl.Result, error) {
 	key := client.ObjectKeyFromObject(s.config)
+	if s.inline != nil {
+		return r.adopt(ctx, s, s.inline)
+	}
 	secret := &corev1.Secret{}
 	if !isFirstTry(s) {
 		err := r.APIReader.Get(ctx, key, secret)
@@ -124,7 +136,7 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 	case obstacle != nil:
 		conditions.Set(s.config, *obstacle)
 		return ctrl.Result{}, nil
-	case s.config.Status.Pool == "":
+	case !poolIsDecided(s.config):
 		undecided := conditions.Get(s.config, bootstrapv1.PoolDecidedCondition)
 		conditions.Set(s.config, dataSecretMissing(undecided.Reason, "the pool is not decided: %s", undecided.Message))
 		return ctrl.Result{}, nil
@@ -138,6 +150,8 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 	case err == nil:
 		r.event(s.config, corev1.EventTypeNormal, bootstrapv1.EventDataSecretCreated, "CreateSecret", "Secret %s holds the bootstrap data: %s",
 			key.Name, conditions.GetMessage(s.config, bootstrapv1.PoolDecidedCondition))
+	case apierrors.IsAlreadyExists(err) && s.config.Spec.ConfigSource.Inline != nil:
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil // it may be for another pool than was just decided
 	case apierrors.IsAlreadyExists(err):
 		if err := r.APIReader.Get(ctx, key, secret); err != nil {
 			return ctrl.Result{}, err
@@ -220,7 +234,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret)
 		return ctrl.Result{RequeueAfter: secretRetry}, nil
 	}
 	if s.config.Spec.ConfigSource.Inline != nil {
-		readInline(s.config, secret)
+		recordInline(s.config, secret)
 	} else {
 		marks, err := readPointer(s.config, secret)
 		if err != nil {

@@ -274,6 +274,17 @@ var _ = Describe("The data Secret", func() {
 		Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
 	})
 
+	It("is not made for a Machine that a user gave another Secret, and that is said", func() {
+		machine := newMachine(role("infra"))
+		machine.Spec.Bootstrap.DataSecretName = ptr.To("by-hand")
+		s := newSite(newCluster(), machine, newConfig(), newPool("worker"), newPool("infra"))
+		config := s.settle(ctx)
+		Expect(conditions.Get(config, bootstrapv1.DataSecretAvailableCondition)).To(And(HaveField("Reason", bootstrapv1.DataSecretPresetReason),
+			HaveField("Message", And(ContainSubstring("spec.bootstrap.dataSecretName of Machine "+machineName), ContainSubstring("Secret by-hand"), ContainSubstring("leave the field out")))))
+		Expect(config.Status.Pool).To(BeEmpty(), "it is no pool's")
+		Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
+	})
+
 	Describe("that somebody deleted before its host has joined", func() {
 		lose := func(s *site) *bootstrapv1.PoolbootConfig {
 			GinkgoHelper()

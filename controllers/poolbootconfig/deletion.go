@@ -19,6 +19,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
@@ -66,7 +67,8 @@ func (r *Reconciler) tellLeft(s *scope, left []string, why error) {
 // cleanWorkloadCluster deletes the join credential, and a Node whose kubelet never came, each whatever becomes of the other. With
 // an error it returns what may be left.
 func (r *Reconciler) cleanWorkloadCluster(ctx context.Context, s *scope) ([]string, error) {
-	id, name := s.config.Status.Boot.CredentialID, nodeName(s.config)
+	id := s.config.Status.Boot.CredentialID
+	name := node.Name(node.Naming{Config: s.config, Machine: s.machine}) // also of a Node that was made and is not on record
 	var (
 		left   []string
 		failed []error
@@ -95,37 +97,14 @@ func (r *Reconciler) cleanWorkloadCluster(ctx context.Context, s *scope) ([]stri
 
 // deleteNode deletes the Node of a config if its kubelet never came.
 func deleteNode(ctx context.Context, w client.Client, s *scope, name string) error {
-	node := &corev1.Node{}
-	if err := w.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+	made := &corev1.Node{}
+	if err := w.Get(ctx, client.ObjectKey{Name: name}, made); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if !neverJoined(s, node) {
+	if !neverJoined(s, made) {
 		return nil
 	}
-	return client.IgnoreNotFound(w.Delete(ctx, node, client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion}))
-}
-
-// nodeName returns the name of the Node that was made for a config, also when the manager ended between making the Node
-// and recording it; "" when there can't be one.
-func nodeName(config *bootstrapv1.PoolbootConfig) string {
-	if config.Status.Node != nil {
-		return config.Status.Node.Name
-	}
-	if config.Spec.Host != nil {
-		return config.Spec.Host.NodeName
-	}
-	if config.Spec.NodeName == bootstrapv1.NodeNameFromHost {
-		if config.Status.Host != nil {
-			return config.Status.Host.Name
-		}
-		return ""
-	}
-	for _, owner := range config.OwnerReferences {
-		if owner.Kind == "Machine" {
-			return owner.Name
-		}
-	}
-	return ""
+	return client.IgnoreNotFound(w.Delete(ctx, made, client.Preconditions{UID: &made.UID, ResourceVersion: &made.ResourceVersion}))
 }
 
 // neverJoined says whether a Node was made for a config and its kubelet never came, or never became Ready, or its Machine goes

@@ -57,21 +57,6 @@ var _ = Describe("A Node", func() {
 		Entry("its name is known", func(m *clusterv1.Machine) { m.Status.NodeRef.Name = machineName }, false),
 		Entry("the Machine stays", func(m *clusterv1.Machine) { m.DeletionTimestamp = nil }, false),
 	)
-	host := func(config *bootstrapv1.PoolbootConfig) { config.Spec.NodeName = bootstrapv1.NodeNameFromHost }
-	DescribeTable("is known by its name, also before it is on record",
-		func(name string, change ...func(*bootstrapv1.PoolbootConfig)) {
-			Expect(nodeName(newConfig(change...))).To(Equal(name))
-		},
-		Entry("on record", "recorded", func(config *bootstrapv1.PoolbootConfig) {
-			config.Status.Node = &bootstrapv1.NodeReference{Name: "recorded"}
-		}),
-		Entry("named after its Machine", machineName),
-		Entry("named after its host", "host-3", host, func(config *bootstrapv1.PoolbootConfig) {
-			config.Status.Host = &bootstrapv1.HostReference{Name: "host-3"}
-		}),
-		Entry("named after a host that is not known", "", host),
-		Entry("without a Machine", "", func(config *bootstrapv1.PoolbootConfig) { config.OwnerReferences = nil }),
-	)
 })
 
 var _ = Describe("Deleting a PoolbootConfig", func() {

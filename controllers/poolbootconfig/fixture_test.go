@@ -183,6 +183,17 @@ func (s *site) settle(ctx context.Context) *bootstrapv1.PoolbootConfig {
 	return nil
 }
 
+// reconciles reconciles once, and says whether that wrote anything.
+func (s *site) reconciles(ctx context.Context) bool {
+	GinkgoHelper()
+	before := s.writes
+	s.crashed = false
+	if _, err := s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key}); err != nil {
+		Expect(err).To(MatchError(errBroken))
+	}
+	return s.writes > before
+}
+
 func (s *site) secret(ctx context.Context) *corev1.Secret {
 	GinkgoHelper()
 	secret := &corev1.Secret{}

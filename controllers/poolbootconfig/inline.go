@@ -55,6 +55,7 @@ func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]s
 	}
 	value, err := ignition.Marshal(ignition.Merge(base, overlay))
 	return value, map[string]string{
+		bootstrapv1.DataSecretPoolAnnotation:       p.Spec.Role,
 		bootstrapv1.OverlayConfigurationAnnotation: configuration,
 		bootstrapv1.CredentialIDAnnotation:         credential.ID,
 		bootstrapv1.OverlayExpiresAnnotation:       credential.Expires.UTC().Format(time.RFC3339),
@@ -125,8 +126,22 @@ func recordCredential(config *bootstrapv1.PoolbootConfig, id string, expires tim
 	config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expires}
 }
 
-// readInline puts on record what an inline data Secret says of itself, but for a credential that has had its day.
-func readInline(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
+// readInline returns a config's inline data Secret, if it exists and may not be on record: then nothing but the Secret tells which pool it
+// was made for. It is read live, because a crash may have come between the Secret and the record.
+func (r *Reconciler) readInline(ctx context.Context, s *scope) (*corev1.Secret, error) {
+	if s.config.Spec.ConfigSource.Inline == nil || s.config.Status.DataSecretName != "" && s.config.Status.Pool != "" {
+		return nil, nil
+	}
+	secret := &corev1.Secret{}
+	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(s.config), secret)
+	if err != nil || !metav1.IsControlledBy(secret, s.config) {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return secret, nil
+}
+
+// recordInline puts on record what an inline data Secret says of itself, but for a credential that is no longer valid.
+func recordInline(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
 	config.Status.Configuration = secret.Annotations[bootstrapv1.OverlayConfigurationAnnotation]
 	if config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked || config.Status.Boot.CredentialID != "" {
 		return

@@ -3,15 +3,12 @@ package poolbootconfig
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
@@ -19,60 +16,43 @@ import (
 // decidePool records the pool, or why there is none.
 func (r *Reconciler) decidePool(ctx context.Context, s *scope) error {
 	if s.cluster == nil || s.machine == nil && s.config.Spec.Host == nil {
-		return nil // only a config whose data Secret stands comes here without them
+		return nil // only a config whose data Secret exists comes here without them
 	}
 	pools, err := workload.PoolsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))
 	if err != nil {
 		return err
 	}
 	s.pools = pools
-	var labels map[string]string
-	if s.machine != nil {
-		labels = s.machine.Labels
+	boot := pool.Boot{Config: s.config, Machine: s.machine, Pools: pools}
+	if s.inline, err = r.readInline(ctx, s); err != nil {
+		return err
 	}
-	role, condition := decide(s.config, labels, pools)
+	if s.inline != nil {
+		boot.DataSecret = s.inline
+	}
+	role, condition := decide(boot)
 	s.config.Status.Pool = role
 	conditions.Set(s.config, condition)
 	return nil
 }
 
-// decide returns the role of the pool that a config's Machine belongs to, "" for none, and the condition that says why.
-// Once a Node was made, the record stands and the node controller keeps it; the condition is about that as soon as the ground
-// for it is no longer what it was.
-func decide(config *bootstrapv1.PoolbootConfig, machineLabels map[string]string, pools []poolv1.MachineConfigPool) (string, metav1.Condition) {
-	decided := metav1.Condition{Type: bootstrapv1.PoolDecidedCondition, Status: metav1.ConditionTrue}
-	labels := map[string]string{}
-	maps.Copy(labels, config.Labels)
-	maps.Copy(labels, machineLabels) // the Machine's are the truth
-	role, why, err := pool.ForMachine(config.Spec.Pool, labels, pools)
-	mayStay := config.Spec.PoolRetention == bootstrapv1.RetainOnHost
-	if recorded := config.Status.Pool; config.Status.Node != nil && recorded != "" && (err != nil || role != recorded || mayStay) {
-		decided.Reason = bootstrapv1.PoolRecordedReason
-		decided.Message = fmt.Sprintf("pool %q is recorded for Node %s", recorded, config.Status.Node.Name)
-		return recorded, decided
-	}
+// decide returns the role of the pool to have on record, "" for none, and the condition that says why, or why none is decided.
+func decide(boot pool.Boot) (string, metav1.Condition) {
+	assigned, err := pool.ForBoot(boot)
 	if err != nil {
-		decided.Status, decided.Reason, decided.Message = metav1.ConditionFalse, poolErrorReason(err), err.Error()
-		return "", decided
+		return assigned.Role, metav1.Condition{Type: bootstrapv1.PoolDecidedCondition, Status: metav1.ConditionFalse, Reason: poolErrorReason(err), Message: err.Error()}
 	}
-	decided.Reason = string(why)
-	switch why {
-	case bootstrapv1.PoolFromSpecReason:
-		decided.Message = fmt.Sprintf("pool %q, by spec.pool", role)
-	case bootstrapv1.PoolFromLabelsReason:
-		decided.Message = fmt.Sprintf("pool %q, by the Machine's labels", role)
-	default:
-		decided.Message = fmt.Sprintf("pool %q, because no label of the Machine names another", role)
-	}
-	if mayStay {
-		decided.Message += "; one that the host keeps comes first, once the host is known"
-	}
-	return role, decided
+	return assigned.Role, metav1.Condition{Type: bootstrapv1.PoolDecidedCondition, Status: metav1.ConditionTrue, Reason: string(assigned.Reason), Message: assigned.Message(boot)}
+}
+
+// poolIsDecided says whether a boot may go on with the pool on record.
+func poolIsDecided(config *bootstrapv1.PoolbootConfig) bool {
+	return config.Status.Pool != "" && conditions.IsTrue(config, bootstrapv1.PoolDecidedCondition)
 }
 
 func poolErrorReason(err error) string {
 	switch {
-	case is[*pool.NotFoundError](err):
+	case is[*pool.NotFoundError](err), is[*pool.UnselectedError](err):
 		return bootstrapv1.PoolNotFoundReason
 	case is[*pool.NotRegistrableError](err), is[*pool.SelectorError](err):
 		return bootstrapv1.PoolNotRegistrableReason

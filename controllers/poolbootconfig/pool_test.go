@@ -1,14 +1,20 @@
 package poolbootconfig
 
 import (
+	"context"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
+// What is decided is in bootstrap/pool/boot_test.go; here is how it is told.
 var _ = Describe("The pool of a Machine that has not booted", func() {
 	unregistrable := newPool("odd")
 	unregistrable.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
@@ -28,7 +34,7 @@ var _ = Describe("The pool of a Machine that has not booted", func() {
 	}
 	DescribeTable("is decided once, with its ground",
 		func(labels map[string]string, role, reason string, change ...func(*bootstrapv1.PoolbootConfig)) {
-			got, condition := decide(newConfig(change...), odd(labels), pools)
+			got, condition := decide(pool.Boot{Config: newConfig(change...), Machine: newMachine(odd(labels)), Pools: pools})
 			Expect(got).To(Equal(role))
 			Expect(condition.Reason).To(Equal(reason))
 			Expect(condition.Status == metav1.ConditionTrue).To(Equal(role != ""))
@@ -36,19 +42,140 @@ var _ = Describe("The pool of a Machine that has not booted", func() {
 		},
 		Entry("spec.pool before labels", role("infra"), "edge", bootstrapv1.PoolFromSpecReason, in("edge")),
 		Entry("the Machine's labels", role("infra", "worker"), "infra", bootstrapv1.PoolFromLabelsReason),
-		Entry("the config's labels where the Machine has none", map[string]string{}, "infra", bootstrapv1.PoolFromLabelsReason,
-			func(config *bootstrapv1.PoolbootConfig) { config.Labels[poolv1.NodeRoleLabelPrefix+"infra"] = "" }),
-		Entry("the Machine's value before the config's", map[string]string{poolv1.NodeRoleLabelPrefix + "infra": "no"}, "worker", bootstrapv1.PoolDefaultedReason,
+		Entry("not the config's own labels, which may be its template's and reach no Node", map[string]string{}, "worker", bootstrapv1.PoolDefaultedReason,
 			func(config *bootstrapv1.PoolbootConfig) { config.Labels[poolv1.NodeRoleLabelPrefix+"infra"] = "" }),
 		Entry("worker without labels", map[string]string{}, "worker", bootstrapv1.PoolDefaultedReason),
 		Entry("the record once a Node was made", role("infra"), "edge", bootstrapv1.PoolRecordedReason, recorded),
-		Entry("the record by what it was decided by, as long as that holds", role("edge"), "edge", bootstrapv1.PoolFromLabelsReason, recorded),
-		Entry("the record also when nothing could be decided any more", role("infra", "edge"), "edge", bootstrapv1.PoolRecordedReason, recorded),
-		Entry("the record of a Machine that might have been its host's", role("edge"), "edge", bootstrapv1.PoolRecordedReason, recorded,
-			func(config *bootstrapv1.PoolbootConfig) { config.Spec.PoolRetention = bootstrapv1.RetainOnHost }),
 		Entry("none for two custom pools", role("infra", "edge"), "", bootstrapv1.PoolConflictReason),
 		Entry("none for a pool that does not exist", map[string]string{}, "", bootstrapv1.PoolNotFoundReason, in("gpu")),
+		Entry("none for a role label that no pool selects", role("gpu"), "", bootstrapv1.PoolNotFoundReason),
 		Entry("none for a selector without labels to register", map[string]string{}, "", bootstrapv1.PoolNotRegistrableReason, in("odd")),
 		Entry("none for control plane labels", role("control-plane"), "", bootstrapv1.ControlPlaneNotSupportedReason),
 	)
+})
+
+var _ = Describe("A Machine whose custom pool is missing", func() {
+	DescribeTable("waits instead of booting as a worker, says why, and goes on when the pool is there",
+		func(ctx SpecContext, source func(*bootstrapv1.PoolbootConfig)) {
+			worker, rendered := renderedWorker()
+			infra := newPool("infra")
+			infra.Status.Configuration = worker.Status.Configuration
+			s := newSite(newCluster(), newMachine(role("infra")), newConfig(source), worker, rendered)
+			config := s.settle(ctx)
+			Expect(config.Status.DataSecretName).To(BeEmpty())
+			decided := conditions.Get(config, bootstrapv1.PoolDecidedCondition)
+			Expect(decided).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.PoolNotFoundReason),
+				HaveField("Message", And(ContainSubstring(poolv1.NodeRoleLabelPrefix+"infra="), ContainSubstring("spec.pool: worker")))))
+			Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.PoolNotFoundReason))
+			Expect(s.told()).To(ContainElement(HavePrefix("Warning " + bootstrapv1.PoolNotFoundReason)))
+			Expect(notBooted(config)).To(BeTrue(), "so that the watch on pools brings it back")
+
+			Expect(s.Create(ctx, infra)).To(Succeed())
+			Expect(s.Status().Update(ctx, infra)).To(Succeed())
+			config = s.settle(ctx)
+			Expect(config.Status.Pool).To(Equal("infra"))
+			Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
+		},
+		Entry("with a pointer", func(*bootstrapv1.PoolbootConfig) {}),
+		Entry("with an inline data Secret", inlineSource),
+	)
+
+	It("stays in it on record when the pool is deleted by force before its host asks, and goes on when it is made again", func(ctx SpecContext) {
+		infra := newPool("infra")
+		s := newSite(newCluster(), newMachine(role("infra")), newConfig(), newPool("worker"), infra)
+		Expect(s.settle(ctx).Status.Pool).To(Equal("infra"))
+		Expect(s.Delete(ctx, infra)).To(Succeed())
+		config := s.settle(ctx)
+		Expect(config.Status.Pool).To(Equal("infra"))
+		Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.PoolNotFoundReason))
+		Expect(s.Create(ctx, newPool("infra"))).To(Succeed())
+		Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
+	})
+
+	It("boots as a worker when spec.pool says so", func(ctx SpecContext) {
+		s := newSite(newCluster(), newMachine(role("infra")), newConfig(func(c *bootstrapv1.PoolbootConfig) { c.Spec.Pool = "worker" }), newPool("worker"))
+		config := s.settle(ctx)
+		Expect(config.Status.Pool).To(Equal("worker"))
+		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
+	})
+})
+
+var _ = Describe("The pool of an inline data Secret", func() {
+	infra := func() (*poolv1.MachineConfigPool, *poolv1.MachineConfig, *poolv1.MachineConfigPool) {
+		GinkgoHelper()
+		worker, rendered := renderedWorker()
+		custom := newPool("infra")
+		custom.Status.Configuration = worker.Status.Configuration
+		return worker, rendered, custom
+	}
+	relabel := func(ctx context.Context, s *site, labels map[string]string) {
+		GinkgoHelper()
+		machine := newMachine(nil)
+		Expect(s.Get(ctx, key, machine)).To(Succeed())
+		machine.Labels = labels
+		Expect(s.Update(ctx, machine)).To(Succeed())
+	}
+
+	DescribeTable("stays on record when what it was decided by changes",
+		func(ctx SpecContext, change func(context.Context, *site)) {
+			worker, rendered, custom := infra()
+			s := newSite(newCluster(), newMachine(role("infra")), newConfig(inlineSource), worker, rendered, custom)
+			Expect(s.settle(ctx).Status.Pool).To(Equal("infra"))
+			Expect(s.secret(ctx).Annotations).To(HaveKeyWithValue(bootstrapv1.DataSecretPoolAnnotation, "infra"))
+			change(ctx, s)
+			config := s.settle(ctx)
+			Expect(config.Status.Pool).To(Equal("infra"))
+			Expect(conditions.IsTrue(config, bootstrapv1.PoolDecidedCondition)).To(BeTrue())
+			Expect(config.Status.DataSecretName).To(Equal(machineName))
+		},
+		Entry("the Machine's labels", func(ctx context.Context, s *site) { relabel(ctx, s, nil) }),
+		Entry("the Machine's labels, to two pools", func(ctx context.Context, s *site) {
+			Expect(s.Create(ctx, newPool("edge"))).To(Succeed())
+			relabel(ctx, s, role("infra", "edge"))
+		}),
+		Entry("its pool goes", func(ctx context.Context, s *site) { Expect(s.Delete(ctx, newPool("infra"))).To(Succeed()) }),
+		Entry("another pool comes that selects the Machine too", func(ctx context.Context, s *site) {
+			relabel(ctx, s, role("infra", "edge"))
+			Expect(s.Create(ctx, newPool("edge"))).To(Succeed())
+		}),
+		Entry("the status is lost, as by clusterctl move, and the labels are others", func(ctx context.Context, s *site) {
+			config := newConfig()
+			Expect(s.Get(ctx, key, config)).To(Succeed())
+			config.Status = bootstrapv1.PoolbootConfigStatus{}
+			Expect(s.Status().Update(ctx, config)).To(Succeed())
+			relabel(ctx, s, nil)
+		}),
+		Entry("the status is lost of a Secret that only names its rendered config", func(ctx context.Context, s *site) {
+			secret := s.secret(ctx)
+			delete(secret.Annotations, bootstrapv1.DataSecretPoolAnnotation)
+			secret.Annotations[bootstrapv1.OverlayConfigurationAnnotation] = "rendered-infra-0123456789abcdef0123456789abcdef"
+			Expect(s.Update(ctx, secret)).To(Succeed())
+			config := newConfig()
+			Expect(s.Get(ctx, key, config)).To(Succeed())
+			config.Status = bootstrapv1.PoolbootConfigStatus{}
+			Expect(s.Status().Update(ctx, config)).To(Succeed())
+			relabel(ctx, s, nil)
+		}),
+	)
+
+	It("is the one that is in the Secret, whichever write the manager ends at and however the labels change then", func(ctx SpecContext) {
+		for _, late := range []bool{false, true} {
+			for failing := 1; ; failing++ {
+				worker, rendered, custom := infra()
+				s := newSite(newCluster(), newMachine(role("infra")), newConfig(inlineSource), worker, rendered, custom)
+				s.failing, s.late = failing, late
+				for s.writes < failing && s.reconciles(ctx) {
+					continue
+				}
+				over := s.writes < failing
+				relabel(ctx, s, nil)
+				config := s.settle(ctx)
+				Expect(s.secret(ctx).Annotations).To(HaveKeyWithValue(bootstrapv1.DataSecretPoolAnnotation, config.Status.Pool), "write %d, late %v", failing, late)
+				if over {
+					Expect(config.Status.Pool).To(Equal("infra"))
+					break
+				}
+			}
+		}
+	})
 })

@@ -85,6 +85,8 @@ type scope struct {
 	cluster *clusterv1.Cluster
 	// pools are those of the cluster.
 	pools []poolv1.MachineConfigPool
+	// inline is the config's own inline data Secret, if it exists and what it was made for is not on record.
+	inline *corev1.Secret
 }
 
 // Reconcile brings one PoolbootConfig forward.

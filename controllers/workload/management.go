@@ -55,6 +55,7 @@ func ClusterWithPools(ctx context.Context, c client.Reader, key client.ObjectKey
 func PoolChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*poolv1.MachineConfigPool), e.ObjectNew.(*poolv1.MachineConfigPool)
 	return before.Generation != after.Generation ||
+		before.Annotations[poolv1.ClusterIdentityAnnotation] != after.Annotations[poolv1.ClusterIdentityAnnotation] ||
 		!equality.Semantic.DeepEqual(before.Status.Configuration, after.Status.Configuration)
 }
 

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/metal3/v1beta2"
@@ -159,9 +160,13 @@ func expectMachinesInPools(ctx SpecContext, namespace string) {
 		g.Expect(c.List(ctx, &deployments, client.InNamespace(namespace))).To(Succeed())
 		machines := map[string]int32{}
 		for _, deployment := range deployments.Items {
-			role, _, err := pool.ForMachine("", deployment.Spec.Template.Labels, pools.Items)
+			assigned, err := pool.ForBoot(pool.Boot{
+				Config:  &bootstrapv1.PoolbootConfig{},
+				Machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: deployment.Spec.Template.Labels}},
+				Pools:   pools.Items,
+			})
 			g.Expect(err).NotTo(HaveOccurred())
-			machines[role] += *deployment.Spec.Replicas
+			machines[assigned.Role] += *deployment.Spec.Replicas
 		}
 		g.Expect(machines).To(Equal(map[string]int32{"worker": 2, "infra": 2}))
 	}).Should(Succeed())

@@ -49,8 +49,8 @@ var _ = Describe("What kubectl poolboot labels says", func() {
 
 		shell.write("bad.yaml", poolYAML("bad", "edge", "bad", "  nodeSelector: {matchExpressions: [{key: a, operator: NotIn, values: [b]}]}\n"))
 		Expect(shell.run(ctx, "kubectl poolboot labels -f bad.yaml --pool bad -o json")).To(
-			Equal("error: MachineConfigPool \"bad\": spec.nodeSelector.matchExpressions[0]: a NotIn [b] doesn't say which label a Node must have: " +
-				"use matchLabels, Exists, or In with one value\n"))
+			Equal("error: MachineConfigPool \"bad\": spec.nodeSelector.matchExpressions[0]: a NotIn [b] says only which labels a Node must not have: " +
+				"add one that it must have, by matchLabels, Exists or In\n"))
 		Expect(shell.code).To(Equal(2))
 	})
 })

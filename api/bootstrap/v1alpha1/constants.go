@@ -52,6 +52,10 @@ const (
 // CredentialIDAnnotation is on inline data Secrets and overlay Secrets and holds the ID of the join credential in them.
 const CredentialIDAnnotation = "bootstrap.cluster.x-k8s.io/credential-id"
 
+// DataSecretPoolAnnotation is on inline data Secrets and holds the role of the pool whose configuration is in them. It is metadata of the
+// Secret itself, so that neither a crash nor clusterctl move parts the two.
+const DataSecretPoolAnnotation = "bootstrap.cluster.x-k8s.io/pool"
+
 // Overlay Secrets: the configuration of one machine, made when its host asks, in the config server's own namespace.
 const (
 	// OverlayNamePrefix and the UID of the PoolbootConfig make the name of an overlay Secret.
@@ -100,6 +104,7 @@ const (
 	MachinePoolNotSupportedReason    = "MachinePoolNotSupported"
 	DataSecretCreatedReason          = "DataSecretCreated"
 	DataSecretFailedReason           = "DataSecretFailed"
+	DataSecretPresetReason           = "DataSecretPreset"
 	DataSecretNotOwnedReason         = "DataSecretNotOwned"
 	WaitingForSecretDeletionReason   = "WaitingForSecretDeletion"
 	HostEnrolledReason               = "HostEnrolled"

@@ -48,10 +48,15 @@ const (
 // what says which pool their Node is in.
 const EventNodesUnguarded = "NodesUnguarded"
 
-// HostRetainedPoolAnnotation is on a BareMetalHost that keeps a pool for its next Machine, as <Cluster>/<role>. Poolboot writes
-// it for Machines with poolRetention: Host; who removes it has the next Machine decided anew. It is metadata, so that it
-// survives clusterctl move.
+// HostRetainedPoolAnnotation is on a BareMetalHost that keeps a pool for its next Machine, as <Cluster>/<role>/<identity of the Cluster>.
+// Poolboot writes it for Machines with poolRetention: Host; who removes it has the next Machine decided anew. It is metadata, so that
+// it survives clusterctl move.
 const HostRetainedPoolAnnotation = "pool.cluster.x-k8s.io/retained-pool"
+
+// ClusterIdentityAnnotation is on every MachineConfigPool and tells its Cluster from every other, also from one that had the same name
+// before: it is the UID that the Cluster had when its first pool was rendered. Poolboot writes it; it is metadata, so that, unlike the
+// Cluster's UID, it survives clusterctl move.
+const ClusterIdentityAnnotation = "pool.cluster.x-k8s.io/cluster-identity"
 
 // Annotations by which a person asks for a BareMetalHost that no Machine uses to boot into a pool. Both are needed.
 const (

@@ -32,8 +32,9 @@ type MachineConfigPoolSpec struct {
 	// +optional
 	MachineConfigSelector *metav1.LabelSelector `json:"machineConfigSelector,omitempty"`
 
-	// nodeSelector selects the Nodes of the pool. It must be registrable: every requirement is a matchLabels entry,
-	// Exists, or In with one value, so that the labels which put a Node in the pool can be derived from it.
+	// nodeSelector selects the Nodes of the pool. It must be registrable: the labels that follow from what a Node must have
+	// (matchLabels, In, Exists) must meet all of it, also what a Node must not have (NotIn, DoesNotExist). Where In leaves several
+	// values, nodeLabels says which one the pool's Nodes are registered with.
 	// Defaults to node-role.kubernetes.io/<role>: "".
 	// +optional
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`

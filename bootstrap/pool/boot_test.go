@@ -1,0 +1,218 @@
+package pool_test
+
+import (
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+var _ = Describe("ForBoot", func() {
+	const edgeLabel = poolv1.NodeRoleLabelPrefix + "edge"
+	identified := func(p poolv1.MachineConfigPool) poolv1.MachineConfigPool {
+		p.Annotations = map[string]string{poolv1.ClusterIdentityAnnotation: "uid-1"}
+		return p
+	}
+	odd := selecting(newPool("odd"), map[string]string{"odd": "yes"}, requirement("odd", metav1.LabelSelectorOpNotIn, "yes"))
+	near := selecting(newPool("near"), nil, requirement("near", metav1.LabelSelectorOpIn, "a", "b"))
+	pools := []poolv1.MachineConfigPool{identified(newPool("worker")), identified(newPool("infra")), identified(newPool("edge")), odd, near}
+
+	type change = func(*pool.Boot)
+	labels := func(labels ...string) change {
+		return func(b *pool.Boot) {
+			for _, label := range labels {
+				metav1.SetMetaDataLabel(&b.Machine.ObjectMeta, label, "")
+			}
+		}
+	}
+	spec := func(role string) change { return func(b *pool.Boot) { b.Config.Spec.Pool = role } }
+	record := func(role string) change { return func(b *pool.Boot) { b.Config.Status.Pool = role } }
+	node := func(b *pool.Boot) { b.Config.Status.Node = &bootstrapv1.NodeReference{Name: "m1", UID: "1"} }
+	inline := func(b *pool.Boot) { b.Config.Spec.ConfigSource.Inline = &bootstrapv1.InlineSource{} }
+	secretOnRecord := func(b *pool.Boot) { b.Config.Status.DataSecretName = "m1" }
+	secret := func(annotations map[string]string) change {
+		return func(b *pool.Boot) {
+			b.DataSecret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
+		}
+	}
+	keeps := func(value string) change {
+		return func(b *pool.Boot) {
+			b.Config.Spec.PoolRetention = bootstrapv1.RetainOnHost
+			b.Host = &metav1.ObjectMeta{Name: "rack1-u12", Annotations: map[string]string{poolv1.HostRetainedPoolAnnotation: value}}
+		}
+	}
+	without := func(roles ...string) change {
+		return func(b *pool.Boot) {
+			b.Pools = slices.DeleteFunc(b.Pools, func(p poolv1.MachineConfigPool) bool { return slices.Contains(roles, p.Spec.Role) })
+		}
+	}
+	twice := func(role string) change {
+		return func(b *pool.Boot) {
+			again := newPool(role)
+			again.Name = role + "-again"
+			b.Pools = append(b.Pools, again)
+		}
+	}
+	asked := func(changes ...change) pool.Boot {
+		b := pool.Boot{Config: &bootstrapv1.PoolbootConfig{}, Machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}}, Pools: slices.Clone(pools)}
+		for _, c := range changes {
+			c(&b)
+		}
+		return b
+	}
+
+	DescribeTable("says the pool and the ground",
+		func(role, why string, changes ...change) {
+			b := asked(changes...)
+			assigned, err := pool.ForBoot(b)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(assigned.Role).To(Equal(role))
+			Expect(string(assigned.Reason)).To(Equal(why))
+			Expect(assigned.Message(b)).To(ContainSubstring(role))
+		},
+		Entry("the config's", "infra", bootstrapv1.PoolFromSpecReason, spec("infra")),
+		Entry("the config's before the labels'", "worker", bootstrapv1.PoolFromSpecReason, spec("worker"), labels(infraLabel)),
+		Entry("the labels'", "infra", bootstrapv1.PoolFromLabelsReason, labels(infraLabel)),
+		Entry("the labels' custom pool beside worker", "infra", bootstrapv1.PoolFromLabelsReason, labels(infraLabel, workerLabel)),
+		Entry("worker by its label", "worker", bootstrapv1.PoolFromLabelsReason, labels(workerLabel)),
+		Entry("worker without either", "worker", bootstrapv1.PoolDefaultedReason),
+		Entry("the Machine's labels, not the config's own", "worker", bootstrapv1.PoolDefaultedReason,
+			func(b *pool.Boot) { b.Config.Labels = map[string]string{infraLabel: ""} }),
+		Entry("a host without a Machine by its spec.pool", "infra", bootstrapv1.PoolFromSpecReason, spec("infra"), func(b *pool.Boot) { b.Machine = nil }),
+
+		Entry("what the host keeps before the config's", "edge", bootstrapv1.PoolRetainedByHostReason, keeps("lab/edge/uid-1"), spec("infra")),
+		Entry("what the host keeps before the labels'", "edge", bootstrapv1.PoolRetainedByHostReason, keeps("lab/edge/uid-1"), labels(infraLabel)),
+		Entry("what the host keeps, also worker", "worker", bootstrapv1.PoolRetainedByHostReason, keeps("lab/worker/uid-1"), spec("infra")),
+		Entry("not what the host keeps of a pool that is gone", "infra", bootstrapv1.PoolFromSpecReason, keeps("lab/gone/uid-1"), spec("infra")),
+		Entry("not what the host keeps for another Cluster", "infra", bootstrapv1.PoolFromSpecReason, keeps("other/edge/uid-1"), spec("infra")),
+		Entry("not what the host kept for a Cluster that had the same name", "infra", bootstrapv1.PoolFromSpecReason, keeps("lab/edge/uid-0"), spec("infra")),
+		Entry("not what does not say for which Cluster of the name", "infra", bootstrapv1.PoolFromSpecReason, keeps("lab/edge"), spec("infra")),
+		Entry("not what the host keeps, when the config does not ask for it", "infra", bootstrapv1.PoolFromSpecReason, keeps("lab/edge/uid-1"), spec("infra"),
+			func(b *pool.Boot) { b.Config.Spec.PoolRetention = bootstrapv1.RetainOnMachine }),
+
+		Entry("the labels again, while a record fixes nothing yet", "infra", bootstrapv1.PoolFromLabelsReason, record("edge"), labels(infraLabel)),
+		Entry("the labels again, when only a pointer is in the data Secret", "infra", bootstrapv1.PoolFromLabelsReason, record("edge"), labels(infraLabel), secretOnRecord),
+		Entry("worker again, while the pool on record exists", "worker", bootstrapv1.PoolDefaultedReason, record("edge")),
+		Entry("the record once a Node was made", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(infraLabel)),
+		Entry("the record by what it was decided by, as long as that holds", "edge", bootstrapv1.PoolFromLabelsReason, record("edge"), node, labels(edgeLabel)),
+		Entry("the record also when nothing could be decided any more", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(infraLabel, edgeLabel)),
+		Entry("the record also when its pool is gone", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(edgeLabel), without("edge")),
+		Entry("the record of a Machine that might have been its host's", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(edgeLabel),
+			func(b *pool.Boot) { b.Config.Spec.PoolRetention = bootstrapv1.RetainOnHost }),
+
+		Entry("an inline Secret's pool, whatever the labels say", "edge", bootstrapv1.PoolRecordedReason, inline, record("edge"), secretOnRecord, labels(infraLabel)),
+		Entry("an inline Secret's pool when that is gone", "edge", bootstrapv1.PoolRecordedReason, inline, record("edge"), secretOnRecord, without("edge")),
+		Entry("what the inline Secret says, before it is on record", "edge", bootstrapv1.PoolRecordedReason, inline,
+			secret(map[string]string{bootstrapv1.DataSecretPoolAnnotation: "edge"}), labels(infraLabel)),
+		Entry("what the inline Secret says before what was on record", "edge", bootstrapv1.PoolRecordedReason, inline, record("infra"),
+			secret(map[string]string{bootstrapv1.DataSecretPoolAnnotation: "edge"}), labels(infraLabel)),
+		Entry("the pool of the rendered config that is in the inline Secret", "edge", bootstrapv1.PoolRecordedReason, inline,
+			secret(map[string]string{bootstrapv1.OverlayConfigurationAnnotation: "rendered-edge-0123456789abcdef0123456789abcdef"}), labels(infraLabel)),
+		Entry("the labels before there is an inline Secret", "infra", bootstrapv1.PoolFromLabelsReason, inline, record("edge"), labels(infraLabel)),
+
+		Entry("a custom pool, whatever other role labels there are", "infra", bootstrapv1.PoolFromLabelsReason, labels(infraLabel, poolv1.NodeRoleLabelPrefix+"storage")),
+		Entry("worker by spec.pool, whatever role labels there are", "worker", bootstrapv1.PoolFromSpecReason, spec("worker"), labels(edgeLabel), without("edge")),
+		Entry("worker by a role label that the worker pool selects by", "worker", bootstrapv1.PoolFromLabelsReason, labels(poolv1.NodeRoleLabelPrefix+"compute"), func(b *pool.Boot) {
+			b.Pools[0] = selecting(b.Pools[0], map[string]string{poolv1.NodeRoleLabelPrefix + "compute": ""})
+		}),
+		Entry("another pool than the one that is gone, by its labels", "infra", bootstrapv1.PoolFromLabelsReason, record("edge"), labels(infraLabel), without("edge")),
+		Entry("another pool than the one that is gone, by spec.pool", "worker", bootstrapv1.PoolFromSpecReason, record("edge"), spec("worker"), without("edge")),
+	)
+
+	DescribeTable("refuses",
+		func(expected error, kept string, word string, changes ...change) {
+			assigned, err := pool.ForBoot(asked(changes...))
+			Expect(err).To(BeAssignableToTypeOf(expected))
+			Expect(err).To(MatchError(ContainSubstring(word)))
+			Expect(assigned.Role).To(Equal(kept), "what stays on record")
+		},
+		Entry("an unknown pool", &pool.NotFoundError{}, "", "nowhere", spec("nowhere")),
+		Entry("a cluster without a worker pool", &pool.NotFoundError{}, "", "worker", without("worker")),
+		Entry("two pools of the role", &pool.DuplicateError{}, "", "infra and infra-again", spec("infra"), twice("infra")),
+		Entry("two pools of the role that labels name", &pool.DuplicateError{}, "", "infra and infra-again", labels(infraLabel), twice("infra")),
+		Entry("two pools of the role that the host keeps", &pool.DuplicateError{}, "", "edge and edge-again", keeps("lab/edge/uid-1"), spec("infra"), twice("edge")),
+		Entry("labels of two pools", &pool.ConflictError{}, "", "edge and infra", labels(infraLabel, edgeLabel)),
+		Entry("a pool that can't be registered, by the config", &pool.NotRegistrableError{}, "", "odd", spec("odd")),
+		Entry("a pool that can't be registered, by labels", &pool.NotRegistrableError{}, "", "near", func(b *pool.Boot) { b.Machine.Labels = map[string]string{"near": "a"} }),
+		Entry("a control plane", &pool.ControlPlaneError{}, "", "control plane", labels(poolv1.NodeRoleLabelPrefix+"master", infraLabel)),
+		Entry("a role label that no pool selects", &pool.UnselectedError{}, "", "selects the label "+poolv1.NodeRoleLabelPrefix+"gpu= ", labels(poolv1.NodeRoleLabelPrefix+"gpu")),
+		Entry("a role label that no pool selects, beside worker's", &pool.UnselectedError{}, "", "spec.pool: worker", labels(poolv1.NodeRoleLabelPrefix+"gpu", workerLabel)),
+		Entry("a role label with a value that its pool does not select", &pool.UnselectedError{}, "", infraLabel+"=true", func(b *pool.Boot) {
+			b.Machine.Labels = map[string]string{infraLabel: "true"}
+		}),
+		Entry("a role label whose pool is gone, and keeps that on record", &pool.UnselectedError{}, "edge", edgeLabel, record("edge"), labels(edgeLabel), without("edge")),
+		Entry("to boot as worker when the custom pool on record is gone", &pool.NotFoundError{}, "near", "spec.pool", record("near"),
+			func(b *pool.Boot) { b.Machine.Labels = map[string]string{"near": "a"} }, without("near")),
+		Entry("labels of two pools that have nothing to do with one on record", &pool.ConflictError{}, "", "edge and infra", record("edge"), labels(infraLabel, edgeLabel)),
+	)
+
+	It("says what an inline data Secret's Machine would boot into now, and the cure", func() {
+		b := asked(inline, record("edge"), secretOnRecord, labels(infraLabel))
+		assigned, err := pool.ForBoot(b)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(assigned.Message(b)).To(And(ContainSubstring(`pool "edge" is recorded`), ContainSubstring(`pool "infra"`), ContainSubstring("delete the Machine")))
+	})
+
+	It("counts a pool that is being deleted only until its replacement is there", func() {
+		leaving := newPool("infra")
+		leaving.Name, leaving.DeletionTimestamp = "infra-old", ptr.To(metav1.Now())
+		Expect(pool.OfRole([]poolv1.MachineConfigPool{leaving}, "infra")).To(HaveField("Name", "infra-old"))
+		Expect(pool.OfRole([]poolv1.MachineConfigPool{leaving, newPool("infra")}, "infra")).To(HaveField("Name", "infra"))
+	})
+})
+
+var _ = DescribeTable("The pool that a rendered config was made for", func(rendered, name string) {
+	pools := []poolv1.MachineConfigPool{newPool("infra"), newPool("infra-a")}
+	p := pool.OfRendered(pools, rendered)
+	if name == "" {
+		Expect(p).To(BeNil())
+		return
+	}
+	Expect(p).To(HaveField("Name", name))
+},
+	Entry("by its name", "rendered-infra-0123456789abcdef0123456789abcdef", "infra"),
+	Entry("by the longer name", "rendered-infra-a-0123456789abcdef0123456789abcdef", "infra-a"),
+	Entry("none that is gone", "rendered-edge-0123456789abcdef0123456789abcdef", ""),
+	Entry("none of what is no rendered config", "infra", ""),
+	Entry("none of nothing", "", ""),
+)
+
+var _ = Describe("A Cluster's identity", func() {
+	owned := func(role, by, id string) poolv1.MachineConfigPool {
+		p := newPool(role)
+		if by != "" {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "Cluster", Name: "lab", UID: types.UID(by)}}
+		}
+		if id != "" {
+			p.Annotations = map[string]string{poolv1.ClusterIdentityAnnotation: id}
+		}
+		return p
+	}
+	DescribeTable("is carried by its pools",
+		func(p poolv1.MachineConfigPool, others []poolv1.MachineConfigPool, want string) {
+			Expect(pool.ClusterIdentity(&p, "now", append(others, p))).To(Equal(want))
+		},
+		Entry("from the first on", owned("worker", "", ""), nil, "now"),
+		Entry("and stays", owned("worker", "now", "first"), nil, "first"),
+		Entry("also when the Cluster was moved and has another UID", owned("worker", "now", "first"), []poolv1.MachineConfigPool{owned("infra", "now", "first")}, "first"),
+		Entry("to those that are made later", owned("infra", "", ""), []poolv1.MachineConfigPool{owned("worker", "now", "first")}, "first"),
+		Entry("not from a pool of a Cluster that had the same name", owned("infra", "", ""), []poolv1.MachineConfigPool{owned("worker", "before", "old")}, "now"),
+		Entry("not by a pool of a Cluster that had the same name", owned("infra", "before", "old"), nil, "now"),
+		Entry("not by a pool that was copied from another Cluster's", owned("infra", "", "copied"), []poolv1.MachineConfigPool{owned("worker", "now", "first")}, "first"),
+	)
+	It("is known once all pools that carry one agree", func() {
+		a, b, c := owned("worker", "now", "first"), owned("infra", "now", "first"), owned("edge", "now", "")
+		Expect(pool.Retention("infra", []poolv1.MachineConfigPool{a, b, c})).To(Equal("lab/infra/first"))
+		Expect(pool.Retention("infra", []poolv1.MachineConfigPool{c})).To(BeEmpty())
+		Expect(pool.Retention("infra", []poolv1.MachineConfigPool{a, owned("infra", "now", "second")})).To(BeEmpty())
+	})
+})

@@ -1,0 +1,137 @@
+package pool
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// term is one requirement of a selector, and the field that it is in.
+type term struct {
+	path string
+	metav1.LabelSelectorRequirement
+}
+
+// terms are the requirements of a selector: those of matchLabels in the order of their keys, then those of matchExpressions.
+func terms(selector *metav1.LabelSelector) (terms []term) {
+	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {
+		terms = append(terms, term{"spec.nodeSelector.matchLabels", metav1.LabelSelectorRequirement{
+			Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{selector.MatchLabels[key]}}})
+	}
+	for i, requirement := range selector.MatchExpressions {
+		terms = append(terms, term{fmt.Sprintf("spec.nodeSelector.matchExpressions[%d]", i), requirement})
+	}
+	return terms
+}
+
+// isNegative says whether a requirement says only which labels a Node must not have.
+func (t term) isNegative() bool {
+	return t.Operator == metav1.LabelSelectorOpNotIn || t.Operator == metav1.LabelSelectorOpDoesNotExist
+}
+
+func (t term) String() string {
+	switch {
+	case t.Operator == metav1.LabelSelectorOpIn && len(t.Values) == 1:
+		return t.Key + "=" + t.Values[0]
+	case len(t.Values) > 0:
+		return fmt.Sprintf("%s %s [%s]", t.Key, t.Operator, strings.Join(t.Values, ", "))
+	}
+	return fmt.Sprintf("%s %s", t.Key, t.Operator)
+}
+
+// holds says whether labels meet the requirement.
+func (t term) holds(of map[string]string) bool {
+	value, has := of[t.Key]
+	switch t.Operator {
+	case metav1.LabelSelectorOpIn:
+		return has && slices.Contains(t.Values, value)
+	case metav1.LabelSelectorOpNotIn:
+		return !has || !slices.Contains(t.Values, value)
+	case metav1.LabelSelectorOpExists:
+		return has
+	case metav1.LabelSelectorOpDoesNotExist:
+		return !has
+	}
+	return false
+}
+
+// Rejection is a requirement of a pool's node selector that labels do not meet.
+type Rejection struct {
+	// Path is the requirement's field, Requirement what it says.
+	Path, Requirement string
+	// Key is that of the label in question.
+	Key string
+}
+
+// Rejects returns the first requirement of a pool's node selector that labels do not meet; nil when they meet all.
+func Rejects(p poolv1.MachineConfigPool, of map[string]string) *Rejection {
+	for _, t := range terms(WithDefaults(p).Spec.NodeSelector) {
+		if !t.holds(of) {
+			return &Rejection{Path: t.path, Requirement: t.String(), Key: t.Key}
+		}
+	}
+	return nil
+}
+
+// MayShare says whether one Node could have labels that both pools select: it could, unless some label can't be as both want it. A
+// malformed selector is a *SelectorError.
+func MayShare(a, b poolv1.MachineConfigPool) (bool, error) {
+	byKey, selectable := map[string][]term{}, true
+	for _, p := range []poolv1.MachineConfigPool{a, b} {
+		selector, err := nodeSelector(p)
+		if err != nil {
+			return false, err
+		}
+		_, selectsAny := selector.Requirements()
+		selectable = selectable && selectsAny
+		for _, t := range terms(WithDefaults(p).Spec.NodeSelector) {
+			byKey[t.Key] = append(byKey[t.Key], t)
+		}
+	}
+	for _, of := range byKey {
+		if !satisfiable(of) {
+			return false, nil
+		}
+	}
+	return selectable, nil
+}
+
+// satisfiable says whether some value of a label, or its absence, meets requirements that are all about that label.
+func satisfiable(terms []term) bool {
+	key, longest := terms[0].Key, ""
+	candidates := []map[string]string{nil, {key: ""}}
+	for _, t := range terms {
+		for _, value := range t.Values {
+			candidates = append(candidates, map[string]string{key: value})
+			longest = slices.MaxFunc([]string{longest, value}, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
+		}
+	}
+	candidates = append(candidates, map[string]string{key: longest + "x"}) // a value that no requirement names
+	return slices.ContainsFunc(candidates, func(of map[string]string) bool {
+		return !slices.ContainsFunc(terms, func(t term) bool { return !t.holds(of) })
+	})
+}
+
+// nodeSelector is the pool's node selector, ready to be evaluated.
+func nodeSelector(p poolv1.MachineConfigPool) (labels.Selector, error) {
+	selector, err := selectorOf(WithDefaults(p).Spec.NodeSelector)
+	if err != nil {
+		return nil, &SelectorError{Pool: p.Name, Path: "spec.nodeSelector", Err: err}
+	}
+	return selector, nil
+}
+
+// selectorOf makes a selector that, unlike Kubernetes' own, matches nothing when it is empty.
+func selectorOf(selector *metav1.LabelSelector) (labels.Selector, error) {
+	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+		return labels.Nothing(), nil
+	}
+	return metav1.LabelSelectorAsSelector(selector)
+}

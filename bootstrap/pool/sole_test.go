@@ -1,0 +1,113 @@
+package pool_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// Each question about pools and names has one function that answers it. What else could answer it gives itself away by what it looks at: this
+// spec reads the sources of all programs, without their tests, and fails on any of it outside of the package that decides.
+var _ = Describe("Nobody else decides", func() {
+	const root = "../.."
+	type use struct{ file, text string }
+	var compares, mentions []use
+	BeforeEach(func() {
+		compares, mentions = nil, nil
+		for _, folder := range []string{"bootstrap", "controllers", "cmd"} {
+			Expect(filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
+				if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+					return err
+				}
+				file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+				if err != nil {
+					return err
+				}
+				path = filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator)))
+				ast.Inspect(file, func(n ast.Node) bool {
+					switch n := n.(type) {
+					case *ast.BinaryExpr:
+						if n.Op == token.EQL || n.Op == token.NEQ {
+							compares = append(compares, use{path, selected(n.X)}, use{path, selected(n.Y)})
+						}
+					case *ast.SelectorExpr:
+						mentions = append(mentions, use{path, selected(n)})
+					}
+					return true
+				})
+				return nil
+			})).To(Succeed())
+		}
+		Expect(len(mentions)).To(BeNumerically(">", 1000), "the sources were read")
+	})
+	// of are the files in which a text ends one of the uses, but for those that may.
+	of := func(uses []use, suffix string, may ...string) (files []string) {
+		for _, u := range uses {
+			allowed := false
+			for _, prefix := range may {
+				allowed = allowed || strings.HasPrefix(u.file, prefix)
+			}
+			if !allowed && strings.HasSuffix("."+u.text, "."+suffix) {
+				files = append(files, u.file)
+			}
+		}
+		return files
+	}
+
+	It("which pool has a role: use pool.OfRole, pool.IsCustom or pool.SameRole", func() {
+		Expect(of(compares, "Spec.Role", "bootstrap/pool/",
+			"controllers/machineconfigpool/",                                        // which Machines are recorded in a pool, and which are concerned by it
+			"cmd/kubectl-poolboot/diff_pools.go", "cmd/kubectl-poolboot/objects.go", // the same; whether a file gives a role at all
+			// Whether the decision is the pool that it should be:
+			"bootstrap/node/register.go", "controllers/boot/node.go", "controllers/admission/", "cmd/kubectl-poolboot/convert_objects.go",
+			"controllers/node/judgement.go",
+		)).To(BeEmpty())
+	})
+	It("which Nodes a pool selects: use pool.Decide or pool.Rejects", func() {
+		Expect(of(mentions, "Spec.NodeSelector", "bootstrap/pool/",
+			"controllers/admission/machineconfigpool.go", "cmd/kubectl-poolboot/convert", "cmd/kubectl-poolboot/openshift.go", // only whether it is well-formed, or OpenShift's
+		)).To(BeEmpty())
+	})
+	It("what a host keeps: use pool.ForBoot", func() {
+		Expect(of(mentions, "HostRetainedPoolAnnotation", "bootstrap/pool/",
+			"controllers/node/retention.go", "controllers/boot/retention.go", // who writes it, and who names it in a cure
+		)).To(BeEmpty())
+	})
+	It("which pool spec.pool names: use pool.ForBoot", func() {
+		Expect(of(mentions, "RetainOnHost", "bootstrap/pool/", "controllers/node/retention.go")).To(BeEmpty())
+		Expect(of(mentions, "config.Spec.Pool", "bootstrap/pool/",
+			"controllers/baremetalhost/", "controllers/hostpool/", "controllers/enrolment/", // who writes it, for hosts without a Machine
+			"controllers/node/judgement.go", // whether the labels of a Machine are to name its pool at all
+		)).To(BeEmpty())
+	})
+	It("how a Node is named: use node.Name", func() {
+		Expect(of(mentions, "NodeNameFromHost", "bootstrap/node/name.go")).To(BeEmpty())
+		Expect(of(mentions, "Status.NodeRef.Name", "bootstrap/node/name.go")).To(BeEmpty())
+	})
+})
+
+// selected is a chain of selectors as it is written, with indexes left out; "" for any other expression.
+func selected(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		if of := selected(e.X); of != "" {
+			return of + "." + e.Sel.Name
+		}
+		return e.Sel.Name
+	case *ast.IndexExpr:
+		return selected(e.X)
+	case *ast.ParenExpr:
+		return selected(e.X)
+	case *ast.StarExpr:
+		return selected(e.X)
+	}
+	return ""
+}
