@@ -138,7 +138,7 @@ var _ = Describe("A hostile network", func() {
 	})
 
 	It("can't fill the server with connections: strangers make room for each other, and hosts boot meanwhile", func() {
-		limits := server.Limits{Connections: 100, Strangers: 50, Patience: 20 * time.Millisecond}
+		limits := server.Limits{Connections: 100, Strangers: 50, Patience: 20 * time.Millisecond, Handshakes: 10, Turn: 10 * time.Millisecond}
 		s, _ := attacked(limits)
 		stop := make(chan struct{})
 		var attackers sync.WaitGroup
@@ -173,7 +173,7 @@ var _ = Describe("A hostile network", func() {
 	})
 
 	It("never has a host's connection closed for a stranger's", func() {
-		s, w := attacked(server.Limits{Connections: 100, Strangers: 2, Patience: time.Millisecond})
+		s, w := attacked(server.Limits{Connections: 100, Strangers: 2, Patience: time.Millisecond, Handshakes: 2, Turn: time.Millisecond})
 		w.set(func() { clear(w.overlays) })
 		held := make(chan int, 1)
 		go func() {

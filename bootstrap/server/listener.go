@@ -2,8 +2,7 @@ package server
 
 import (
 	"container/list"
-	"context"
-	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -11,159 +10,234 @@ import (
 
 // Limits bound what connections cost. Until a connection has shown a good token it is a stranger's.
 type Limits struct {
-	// Connections is how many there may be; who comes beyond that waits in the kernel.
+	// Connections is how many there may be; the others wait in the kernel's accept queue.
 	Connections int
 
-	// Strangers is how many of them may be strangers. When there are that many, the one that has been there longest is closed for
-	// one that comes, unless it came less than Patience ago: then the one that comes waits.
+	// Strangers is how many of them may be strangers. When there are that many, the one that has kept the server waiting longest is
+	// closed for a new one, unless that is less than Patience: then the new one waits. Time in which a connection waits for the
+	// server does not count, so a host is not closed because the server is slow.
 	Strangers int
 	Patience  time.Duration
+
+	// Handshakes is how many strangers are served at once. Those that have sent their ClientHello wait for their turn, first come,
+	// first served; those that have not need none. One that keeps the server waiting for longer than Turn loses its turn to
+	// the next.
+	Handshakes int
+	Turn       time.Duration
 }
 
 // DefaultLimits let a site of some thousand hosts boot at once. A stranger costs up to some 50 KiB (see docs/security.md), and shows
 // its token within milliseconds if it is a host.
-var DefaultLimits = Limits{Connections: 10000, Strangers: 2000, Patience: 3 * time.Second}
+var DefaultLimits = Limits{Connections: 10000, Strangers: 2000, Patience: 3 * time.Second, Handshakes: 256, Turn: 100 * time.Millisecond}
 
 // boundedListener accepts connections within limits.
 type boundedListener struct {
 	net.Listener
 	limits  Limits
 	metrics *Metrics
-	left    chan struct{} // has a value when a connection has gone, or is a stranger's no more
+	begin   sync.Once
+	end     sync.Once
 	closed  chan struct{}
-	close   sync.Once
+	failed  chan error    // what the kernel answered instead of a connection
+	room    chan struct{} // has a value when there may be room for another connection
+	turn    chan struct{} // has a value when there may be a connection for Accept
 
-	mu        sync.Mutex
-	open      int
-	strangers *list.List // of *connection, the oldest first
+	mu         sync.Mutex
+	open       int
+	strangers  *list.List    // of *connection, in the order in which they came
+	greeted    []*connection // those that wait for their turn, the next first
+	handshakes int           // those that have their turn
+	tryAgain   time.Time     // no stranger can have used up Patience before
 }
 
 // NewListener returns a listener that keeps limits. Put TLS on top of it.
 func NewListener(on net.Listener, limits Limits, metrics *Metrics) net.Listener {
-	return &boundedListener{Listener: on, limits: limits, metrics: metrics,
-		left: make(chan struct{}, 1), closed: make(chan struct{}), strangers: list.New()}
+	return &boundedListener{Listener: on, limits: limits, metrics: metrics, closed: make(chan struct{}), failed: make(chan error),
+		room: make(chan struct{}, 1), turn: make(chan struct{}, 1), strangers: list.New()}
 }
 
-// Accept returns the next connection when there is room for it.
+// Accept returns the next connection that has sent its ClientHello, when it is its turn.
 func (l *boundedListener) Accept() (net.Conn, error) {
-	accepted, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	c := &connection{Conn: accepted, on: l, since: time.Now()}
+	l.begin.Do(func() { go l.acceptAll() })
 	for {
-		wait, oldest := l.admit(c)
-		switch {
-		case wait == 0 && oldest == nil:
+		c, wait := l.next()
+		if c != nil {
 			return c, nil
-		case oldest != nil:
-			l.metrics.dropped.Inc()
-			_ = oldest.Close()
-		default:
-			timer := time.NewTimer(wait)
-			select {
-			case <-l.left:
-			case <-timer.C:
-			case <-l.closed:
-				timer.Stop()
-				_ = accepted.Close()
-				return nil, net.ErrClosed
-			}
-			timer.Stop()
+		}
+		if err := l.wait(l.turn, wait); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// admit counts a connection in. When there is no room it returns the connection that is to be closed first, or how long to wait
-// until there may be one.
-func (l *boundedListener) admit(c *connection) (wait time.Duration, oldest *connection) {
+// next returns the connection whose turn it is or, if there is none, when to look again; 0: once there is a signal.
+func (l *boundedListener) next() (*connection, time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.greeted) > 0 {
+		if wait := l.awaitTurn(); wait > 0 {
+			return nil, wait
+		}
+		c := l.greeted[0]
+		l.greeted[0] = nil
+		l.greeted = l.greeted[1:]
+		if c.gone { // it was closed while it waited
+			continue
+		}
+		if _, ended := peek(c.Conn); ended { // nobody waits for the handshake any more
+			c.drop()
+			continue
+		}
+		c.working, c.handedOver = true, true
+		l.handshakes++
+		return c, 0
+	}
+	return nil, 0
+}
+
+// awaitTurn returns how long to wait until there may be a turn, under the lock.
+func (l *boundedListener) awaitTurn() time.Duration {
+	if l.handshakes < l.limits.Handshakes {
+		return 0
+	}
+	now, wait := time.Now(), l.limits.Turn
+	for e := l.strangers.Front(); e != nil; e = e.Next() {
+		c := e.Value.(*connection)
+		if !c.working || !c.waiting {
+			continue
+		}
+		left := l.limits.Turn - now.Sub(c.since)
+		if left <= 0 {
+			c.loseTurn()
+			return 0
+		}
+		wait = min(wait, left)
+	}
+	return wait
+}
+
+// acceptAll takes connections from the kernel as long as there is room.
+func (l *boundedListener) acceptAll() {
+	for {
+		accepted, err := l.Listener.Accept()
+		if err != nil {
+			select {
+			case l.failed <- err: // returned when Accept is called again, which backs off
+			case <-l.closed:
+				return
+			}
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
+		}
+		c := &connection{Conn: accepted, on: l}
+		for {
+			wait, admitted := l.admit(c)
+			if admitted {
+				go c.greet()
+				break
+			}
+			if err := l.wait(l.room, wait); err != nil {
+				_ = accepted.Close()
+				return
+			}
+		}
+	}
+}
+
+// wait returns after a signal, or after some time if that is not 0; or with an error for Accept.
+func (l *boundedListener) wait(signal chan struct{}, d time.Duration) error {
+	var after <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		after = timer.C
+	}
+	failed := l.failed
+	if signal != l.turn {
+		failed = nil
+	}
+	select {
+	case <-signal:
+		return nil
+	case <-after:
+		return nil
+	case err := <-failed:
+		return err
+	case <-l.closed:
+		return net.ErrClosed
+	}
+}
+
+// admit counts a connection in if there is room, or makes room if it can. Else it returns when to look again.
+func (l *boundedListener) admit(c *connection) (wait time.Duration, admitted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open < l.limits.Connections && l.strangers.Len() < l.limits.Strangers {
 		l.open++
 		c.place = l.strangers.PushBack(c)
+		c.startWaiting(time.Now())
 		l.metrics.connections.Set(float64(l.open))
-		return 0, nil
+		return 0, true
 	}
-	first := l.strangers.Front()
-	if first == nil {
-		return l.limits.Patience, nil
+	now := time.Now()
+	if wait = l.tryAgain.Sub(now); wait > 0 {
+		return wait, false
 	}
-	oldest = first.Value.(*connection)
-	if wait = l.limits.Patience - time.Since(oldest.since); wait > 0 {
-		return wait, nil
+	idlest, waited := l.idlest(now)
+	if wait = l.limits.Patience - waited; wait > 0 || idlest == nil {
+		l.tryAgain = now.Add(wait)
+		return wait, false
 	}
-	return 0, oldest
+	l.metrics.dropped.Inc()
+	idlest.drop()
+	return 0, false
 }
 
-// Close ends the listener, and whoever waits for room.
+// idlest returns the stranger that has kept the server waiting longest, and for how long, under the lock. One whose bytes have
+// arrived does not keep it waiting: they only were not read yet.
+func (l *boundedListener) idlest(now time.Time) (idlest *connection, longest time.Duration) {
+	for e := l.strangers.Front(); e != nil; e = e.Next() {
+		c := e.Value.(*connection)
+		if !c.waiting {
+			continue
+		}
+		waited := c.waited + now.Sub(c.since)
+		if waited >= l.limits.Patience && waited > longest {
+			if arrived, _ := peek(c.Conn); arrived {
+				c.since = now
+				continue
+			}
+		}
+		if waited > longest {
+			idlest, longest = c, waited
+		}
+	}
+	return idlest, longest
+}
+
+// Close ends the listener, and all connections that Accept has not returned.
 func (l *boundedListener) Close() error {
-	l.close.Do(func() { close(l.closed) })
-	return l.Listener.Close()
+	l.end.Do(func() { close(l.closed) })
+	err := l.Listener.Close()
+	var left []*connection
+	l.mu.Lock()
+	for e := l.strangers.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*connection); !c.handedOver {
+			left = append(left, c)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range left {
+		_ = c.Close()
+	}
+	return err
 }
 
-func (l *boundedListener) signal() {
+func signal(to chan struct{}) {
 	select {
-	case l.left <- struct{}{}:
+	case to <- struct{}{}:
 	default:
-	}
-}
-
-// connection is one that counts.
-type connection struct {
-	net.Conn
-	on    *boundedListener
-	since time.Time
-	gone  sync.Once
-	place *list.Element // among the strangers; nil once it is none
-}
-
-// Close closes the connection and makes room.
-func (c *connection) Close() error {
-	c.gone.Do(func() {
-		c.on.mu.Lock()
-		c.on.open--
-		c.on.metrics.connections.Set(float64(c.on.open))
-		c.known()
-		c.on.mu.Unlock()
-		c.on.signal()
-	})
-	return c.Conn.Close()
-}
-
-// known takes a connection off the strangers, under the lock.
-func (c *connection) known() {
-	if c.place != nil {
-		c.on.strangers.Remove(c.place)
-		c.place = nil
-	}
-}
-
-// connectionKey is where the context of a request has its *connection.
-type connectionKey struct{}
-
-// withConnection is an http.Server's ConnContext.
-func withConnection(ctx context.Context, conn net.Conn) context.Context {
-	if secured, is := conn.(*tls.Conn); is {
-		conn = secured.NetConn()
-	}
-	if counted, is := conn.(*connection); is {
-		return context.WithValue(ctx, connectionKey{}, counted)
-	}
-	return ctx
-}
-
-// showedToken notes that the connection of a request is a host's.
-func showedToken(ctx context.Context) {
-	c, is := ctx.Value(connectionKey{}).(*connection)
-	if !is {
-		return
-	}
-	c.on.mu.Lock()
-	stranger := c.place != nil
-	c.known()
-	c.on.mu.Unlock()
-	if stranger {
-		c.on.signal()
 	}
 }

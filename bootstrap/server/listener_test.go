@@ -1,0 +1,195 @@
+package server_test
+
+import (
+	"io"
+	"net"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
+)
+
+// accepted is what a listener's Accept returns.
+type accepted struct {
+	net.Conn
+	Err error
+}
+
+// door is a listener with limits, and what Accept returns of it one after the other.
+type door struct {
+	net.Listener
+	registry *prometheus.Registry
+	accepts  chan accepted
+}
+
+// open listens within limits until the spec is over. Accept is called again as soon as its connection is received from accepts.
+func open(limits server.Limits) *door {
+	GinkgoHelper()
+	on, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	d := &door{registry: prometheus.NewRegistry(), accepts: make(chan accepted)}
+	metrics, err := server.NewMetrics(d.registry)
+	Expect(err).NotTo(HaveOccurred())
+	d.Listener = server.NewListener(on, limits, metrics)
+	go func() {
+		defer close(d.accepts)
+		for {
+			conn, err := d.Accept()
+			d.accepts <- accepted{conn, err}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	DeferCleanup(func() {
+		_ = d.Close()
+		for range d.accepts { // until it is closed
+		}
+	})
+	return d
+}
+
+// dial opens a connection and says something.
+func (d *door) dial(words string) net.Conn {
+	GinkgoHelper()
+	conn, err := net.Dial("tcp", d.Addr().String())
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { _ = conn.Close() })
+	_, err = io.WriteString(conn, words)
+	Expect(err).NotTo(HaveOccurred())
+	return conn
+}
+
+// next is the connection that Accept returns next.
+func (d *door) next() net.Conn {
+	GinkgoHelper()
+	var next accepted
+	Eventually(d.accepts).Should(Receive(&next))
+	Expect(next.Err).NotTo(HaveOccurred())
+	DeferCleanup(func() { _ = next.Close() })
+	return next.Conn
+}
+
+// figure is one of the listener's metrics.
+func (d *door) figure(name string) func() float64 {
+	return func() float64 {
+		families, err := d.registry.Gather()
+		Expect(err).NotTo(HaveOccurred())
+		for _, family := range families {
+			if family.GetName() == "poolboot_config_server_"+name {
+				return only(family.Metric)
+			}
+		}
+		return 0
+	}
+}
+
+func only(metrics []*dto.Metric) float64 {
+	return metrics[0].GetGauge().GetValue() + metrics[0].GetCounter().GetValue()
+}
+
+// says reads as many bytes as a connection is to say.
+func says(conn net.Conn, words string) {
+	GinkgoHelper()
+	got := make([]byte, len(words))
+	_, err := io.ReadFull(conn, got)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(string(got)).To(Equal(words))
+}
+
+var _ = Describe("The listener", func() {
+	const hello = "\x16\x03\x01\x00\x04abcd" // a record of TLS of four bytes
+	roomy := server.Limits{Connections: 100, Strangers: 50, Patience: time.Hour, Handshakes: 1, Turn: time.Hour}
+
+	It("gives turns to those that have sent their whole ClientHello, in the order of those, and to no one who has not", func() {
+		d := open(roomy)
+		for range 5 {
+			d.dial("")
+		}
+		half := d.dial(hello[:7])
+		first := d.dial(hello)
+		says(d.next(), hello)
+		Expect(first.Close()).To(Succeed())
+		_, err := io.WriteString(half, hello[7:])
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(d.figure("connections")).Should(Equal(7.0))
+		Expect(d.accepts).NotTo(Receive(), "the turn is taken until the server closes the connection")
+	})
+
+	It("lets those that wait for their turn in one by one", func() {
+		d := open(roomy)
+		d.dial(hello)
+		first := d.next()
+		d.dial(hello)
+		Consistently(d.accepts, "100ms").ShouldNot(Receive())
+		Expect(first.Close()).To(Succeed())
+		says(d.next(), hello)
+	})
+
+	It("gives the turn of one that goes on to say nothing to the next, and leaves it open", func() {
+		limits := roomy
+		limits.Turn = time.Millisecond
+		d := open(limits)
+		stalls := d.dial(hello)
+		first := d.next()
+		says(first, hello)
+		d.dial(hello)
+		go func() { _, _ = io.Copy(io.Discard, first) }() // as the server waits for the rest of the handshake
+		says(d.next(), hello)
+		Expect(d.figure("connections")()).To(Equal(2.0))
+		_, err := io.WriteString(stalls, "later")
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("closes for others only what keeps it waiting: not a host that waits for a slow server", func() {
+		limits := roomy
+		limits.Strangers, limits.Patience = 3, time.Millisecond
+		d := open(limits)
+		d.dial(hello)
+		served := d.next() // has its turn, and the server is slow
+		host := d.dial(hello)
+		dropped := d.figure("connections_dropped_total")
+		for dropped() < 10 {
+			d.dial("")
+		}
+		says(served, hello)
+		Expect(served.Close()).To(Succeed())
+		own := d.next()
+		says(own, hello)
+		_, err := io.WriteString(own, "welcome")
+		Expect(err).NotTo(HaveOccurred())
+		says(host, "welcome")
+	})
+
+	It("gives no turn to one that has hung up meanwhile", func() {
+		d := open(roomy)
+		d.dial(hello)
+		first := d.next()
+		Expect(d.dial(hello).Close()).To(Succeed())
+		last := hello[:5] + "last"
+		d.dial(last)
+		Eventually(d.figure("connections")).Should(Equal(3.0))
+		Expect(first.Close()).To(Succeed())
+		says(d.next(), last)
+	})
+
+	It("closes those that it has not handed over when it is closed", func() {
+		d := open(roomy)
+		silent := d.dial("")
+		d.dial(hello)
+		d.next()
+		waiting := d.dial(hello)
+		Eventually(d.figure("connections")).Should(Equal(3.0))
+		Expect(d.Close()).To(Succeed())
+		Eventually(d.figure("connections")).Should(Equal(1.0), "that which was handed over")
+		for _, conn := range []net.Conn{silent, waiting} {
+			_, err := conn.Read(make([]byte, 1))
+			Expect(err).To(HaveOccurred())
+		}
+		Eventually(d.accepts).Should(Receive(HaveField("Err", MatchError(net.ErrClosed))))
+	})
+})
