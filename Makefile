@@ -17,6 +17,15 @@ VERSION_PACKAGE := k8s.io/component-base/version
 KUBERNETES_LDFLAGS := -s -w -X $(VERSION_PACKAGE).gitVersion=$(KUBERNETES_VERSION) -X $(VERSION_PACKAGE).gitMajor=1 \
 	-X $(VERSION_PACKAGE).gitMinor=36 -X $(VERSION_PACKAGE).gitTreeState=clean
 KUBERNETES := kube-apiserver kube-controller-manager kubelet kubeadm kubectl
+ETCD_VERSION := v3.6.8
+# A folder with some of these programs and etcd, which then are not built: KUBERNETES_BIN=DIR or, as envtest has it, KUBEBUILDER_ASSETS.
+EXISTING_DIR := $(or $(KUBERNETES_BIN),$(KUBEBUILDER_ASSETS))
+EXISTING := $(if $(EXISTING_DIR),$(filter $(KUBERNETES) etcd,$(notdir $(wildcard $(EXISTING_DIR)/*))))
+ifneq ($(KUBERNETES_BIN),)
+ifeq ($(EXISTING),)
+$(error There is none of $(KUBERNETES) etcd in KUBERNETES_BIN=$(KUBERNETES_BIN). What to do: name the folder that holds them, or unset KUBERNETES_BIN to have them built)
+endif
+endif
 PROVIDER := manager config-server kubectl-poolboot
 
 VERSION ?= v0.1.0
@@ -138,11 +147,19 @@ clean: ## Remove everything that was built.
 
 ##@ Tools and real parts, pinned in modules of their own under hack/tools
 
-$(addprefix $(BIN)/,$(KUBERNETES)): $(BIN)/%: $(TOOLS)/k8s/go.mod
+# Checked each time, for somebody may have put another one there. What is built replaces a link, and not what it leads to.
+.PHONY: $(addprefix $(BIN)/,$(EXISTING))
+$(addprefix $(BIN)/,$(EXISTING)): $(BIN)/%:
+	@mkdir -p $(BIN)
+	@hack/existing-binary.sh $(EXISTING_DIR)/$* $(if $(filter etcd,$*),$(ETCD_VERSION),$(KUBERNETES_VERSION)) $@
+
+$(addprefix $(BIN)/,$(filter-out $(EXISTING),$(KUBERNETES))): $(BIN)/%: $(TOOLS)/k8s/go.mod
+	@[ ! -L $@ ] || rm $@
 	@$(PROGRESS) "build $* $(KUBERNETES_VERSION) from source (once; minutes on a cold cache)" "$(NETWORK)" \
 		go -C $(TOOLS)/k8s build -ldflags "$(KUBERNETES_LDFLAGS)" -o $@ k8s.io/kubernetes/cmd/$*
 
-$(BIN)/etcd: $(TOOLS)/k8s/go.mod
+$(addprefix $(BIN)/,$(filter-out $(EXISTING),etcd)): $(TOOLS)/k8s/go.mod
+	@[ ! -L $@ ] || rm $@
 	@$(PROGRESS) "build etcd from source (once)" "$(NETWORK)" \
 		go -C $(TOOLS)/k8s build -ldflags "-s -w" -o $@ go.etcd.io/etcd/server/v3
 

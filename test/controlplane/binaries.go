@@ -23,7 +23,7 @@ func binaries(options Options) (string, error) {
 	}
 	for _, program := range programs {
 		if _, err := os.Stat(filepath.Join(dir, program)); err != nil {
-			return "", fmt.Errorf("%s is missing (%w): run \"make binaries\", or set POOLBOOT_BIN to where it is", program, err)
+			return "", fmt.Errorf("%s is missing (%w): run \"make binaries\", with KUBERNETES_BIN=DIR if you have it in DIR", program, err)
 		}
 	}
 	return dir, nil
