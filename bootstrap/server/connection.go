@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -28,6 +30,7 @@ type connection struct {
 	waiting    bool // the server waits for its bytes,
 	since      time.Time
 	waited     time.Duration // and has waited before
+	extended   bool          // its time was over once, and it was given more
 }
 
 // greeting is the first bytes of a connection.
@@ -37,6 +40,9 @@ type greeting struct {
 }
 
 var greetings = sync.Pool{New: func() any { return &greeting{} }}
+
+// hostsRemembered is of how many hosts what they need is an average, the last ones counting most.
+const hostsRemembered = 16
 
 const (
 	recordHeader    = 5 // of TLS: type, version, length
@@ -58,7 +64,7 @@ func (c *connection) greet() {
 	n := 0
 	for err == nil && n < len(hello.bytes) && !complete(hello.bytes[:n]) {
 		var read int
-		read, err = c.Conn.Read(hello.bytes[n:])
+		read, err = c.readInTime(hello.bytes[n:])
 		n += read
 	}
 	if err == nil {
@@ -100,11 +106,38 @@ func (c *connection) Read(p []byte) (int, error) {
 	c.on.mu.Lock()
 	c.startWaiting(time.Now())
 	c.on.mu.Unlock()
-	n, err := c.Conn.Read(p)
+	n, err := c.readInTime(p)
 	c.on.mu.Lock()
 	c.stopWaiting()
 	c.on.mu.Unlock()
 	return n, err
+}
+
+// readInTime reads until the deadline, and once more if it was the server that was late: bytes have arrived that it has not read, or
+// hosts need longer than the deadline allows.
+func (c *connection) readInTime(p []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(p)
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || c.known.Load() {
+			return n, err
+		}
+		c.on.mu.Lock()
+		more := c.on.atLeast(0) - readHeaderTimeout
+		if arrived, _ := peek(c.Conn); arrived {
+			more = max(more, readHeaderTimeout)
+		}
+		if c.extended || c.gone {
+			more = 0
+		}
+		c.extended = true
+		c.on.mu.Unlock()
+		if more <= 0 {
+			return n, err
+		}
+		if err := c.SetReadDeadline(time.Now().Add(more)); err != nil {
+			return n, err
+		}
+	}
 }
 
 // startWaiting and stopWaiting note how long a stranger keeps the server waiting, under the lock.
@@ -201,6 +234,7 @@ func showedToken(ctx context.Context) {
 		return
 	}
 	c.on.mu.Lock()
+	c.on.needs += (c.waited - c.on.needs) / hostsRemembered
 	c.noStranger()
 	c.on.mu.Unlock()
 	signal(c.on.room)

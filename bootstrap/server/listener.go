@@ -14,8 +14,9 @@ type Limits struct {
 	Connections int
 
 	// Strangers is how many of them may be strangers. When there are that many, the one that has kept the server waiting longest is
-	// closed for a new one, unless that is less than Patience: then the new one waits. Time in which a connection waits for the
-	// server does not count, so a host is not closed because the server is slow.
+	// closed for a new one, unless that is less than Patience, or less than a few times what hosts needed lately, or others wait for
+	// their turn: then the new one waits. Time in which a connection waits for the server does not count, so a host is not closed
+	// because the server is slow.
 	Strangers int
 	Patience  time.Duration
 
@@ -29,6 +30,13 @@ type Limits struct {
 // DefaultLimits let a site of some thousand hosts boot at once. A stranger costs up to some 50 KiB (see docs/security.md), and shows
 // its token within milliseconds if it is a host.
 var DefaultLimits = Limits{Connections: 10000, Strangers: 2000, Patience: 3 * time.Second, Handshakes: 256, Turn: 100 * time.Millisecond}
+
+// Hosts tell how patient to be: strangers that need several times as long as those are none. Nobody else can say that hosts are slow.
+const (
+	patienceFactor = 4
+	maxPatience    = 20 * time.Second
+	maxTurn        = time.Second
+)
 
 // boundedListener accepts connections within limits.
 type boundedListener struct {
@@ -47,7 +55,8 @@ type boundedListener struct {
 	strangers  *list.List    // of *connection, in the order in which they came
 	greeted    []*connection // those that wait for their turn, the next first
 	handshakes int           // those that have their turn
-	tryAgain   time.Time     // no stranger can have used up Patience before
+	tryAgain   time.Time     // no stranger can have used up the patience before
+	needs      time.Duration // how long hosts kept the server waiting before they showed their token, on average of the last ones
 }
 
 // NewListener returns a listener that keeps limits. Put TLS on top of it.
@@ -100,13 +109,14 @@ func (l *boundedListener) awaitTurn() time.Duration {
 	if l.handshakes < l.limits.Handshakes {
 		return 0
 	}
-	now, wait := time.Now(), l.limits.Turn
+	turn := max(l.limits.Turn, min(2*l.needs, maxTurn))
+	now, wait := time.Now(), turn
 	for e := l.strangers.Front(); e != nil; e = e.Next() {
 		c := e.Value.(*connection)
 		if !c.working || !c.waiting {
 			continue
 		}
-		left := l.limits.Turn - now.Sub(c.since)
+		left := turn - now.Sub(c.since)
 		if left <= 0 {
 			c.loseTurn()
 			return 0
@@ -185,8 +195,12 @@ func (l *boundedListener) admit(c *connection) (wait time.Duration, admitted boo
 	if wait = l.tryAgain.Sub(now); wait > 0 {
 		return wait, false
 	}
-	idlest, waited := l.idlest(now)
-	if wait = l.limits.Patience - waited; wait > 0 || idlest == nil {
+	patience := l.atLeast(l.limits.Patience)
+	if len(l.greeted) > 0 { // there is work enough: one more could only wait as well
+		return patience, false
+	}
+	idlest, waited := l.idlest(now, patience)
+	if wait = patience - waited; wait > 0 || idlest == nil {
 		l.tryAgain = now.Add(wait)
 		return wait, false
 	}
@@ -197,14 +211,14 @@ func (l *boundedListener) admit(c *connection) (wait time.Duration, admitted boo
 
 // idlest returns the stranger that has kept the server waiting longest, and for how long, under the lock. One whose bytes have
 // arrived does not keep it waiting: they only were not read yet.
-func (l *boundedListener) idlest(now time.Time) (idlest *connection, longest time.Duration) {
+func (l *boundedListener) idlest(now time.Time, patience time.Duration) (idlest *connection, longest time.Duration) {
 	for e := l.strangers.Front(); e != nil; e = e.Next() {
 		c := e.Value.(*connection)
 		if !c.waiting {
 			continue
 		}
 		waited := c.waited + now.Sub(c.since)
-		if waited >= l.limits.Patience && waited > longest {
+		if waited >= patience && waited > longest {
 			if arrived, _ := peek(c.Conn); arrived {
 				c.since = now
 				continue
@@ -215,6 +229,11 @@ func (l *boundedListener) idlest(now time.Time) (idlest *connection, longest tim
 		}
 	}
 	return idlest, longest
+}
+
+// atLeast is how long a stranger may keep the server waiting if hosts need no longer than some time; under the lock.
+func (l *boundedListener) atLeast(d time.Duration) time.Duration {
+	return max(d, min(patienceFactor*l.needs, maxPatience))
 }
 
 // Close ends the listener, and all connections that Accept has not returned.

@@ -64,6 +64,27 @@ func (d *door) dial(words string) net.Conn {
 	return conn
 }
 
+// flood opens connections that say nothing until the spec is over.
+func (d *door) flood() {
+	stop, ended := make(chan struct{}), make(chan struct{})
+	DeferCleanup(func() { close(stop); <-ended })
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := net.Dial("tcp", d.Addr().String())
+			if err != nil {
+				return
+			}
+			defer conn.Close() //nolint:gocritic // when the flood is over
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+}
+
 // next is the connection that Accept returns next.
 func (d *door) next() net.Conn {
 	GinkgoHelper()
@@ -147,22 +168,32 @@ var _ = Describe("The listener", func() {
 
 	It("closes for others only what keeps it waiting: not a host that waits for a slow server", func() {
 		limits := roomy
+		limits.Strangers, limits.Patience, limits.Handshakes = 3, time.Millisecond, 2
+		d := open(limits)
+		host := d.dial(hello)
+		served := d.next() // the server is slow: it does not read on
+		d.flood()
+		Eventually(d.figure("connections_dropped_total")).Should(BeNumerically(">", 10))
+		says(served, hello)
+		_, err := io.WriteString(served, "welcome")
+		Expect(err).NotTo(HaveOccurred())
+		says(host, "welcome")
+	})
+
+	It("closes nothing for others while some wait for their turn: one more could only wait as well", func() {
+		limits := roomy
 		limits.Strangers, limits.Patience = 3, time.Millisecond
 		d := open(limits)
 		d.dial(hello)
-		served := d.next() // has its turn, and the server is slow
-		host := d.dial(hello)
-		dropped := d.figure("connections_dropped_total")
-		for dropped() < 10 {
-			d.dial("")
-		}
-		says(served, hello)
-		Expect(served.Close()).To(Succeed())
-		own := d.next()
-		says(own, hello)
-		_, err := io.WriteString(own, "welcome")
-		Expect(err).NotTo(HaveOccurred())
-		says(host, "welcome")
+		first := d.next()
+		d.dial(hello)
+		d.dial("")
+		Eventually(d.figure("connections")).Should(Equal(3.0))
+		d.flood()
+		Consistently(d.figure("connections_dropped_total"), "100ms").Should(BeZero())
+		Expect(first.Close()).To(Succeed())
+		says(d.next(), hello)
+		Eventually(d.figure("connections_dropped_total")).Should(BeNumerically(">", 10))
 	})
 
 	It("gives no turn to one that has hung up meanwhile", func() {

@@ -92,7 +92,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 				return code, err
 			}
 		}
-		Eventually(ask(ready, ready.path()), 30*time.Second).Should(Equal(http.StatusOK))
+		Eventually(ask(ready, ready.path())).Should(Equal(http.StatusOK))
 		Expect(plane.StopAPIServer()).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return plane.StartAPIServer(ctx) })
 		Expect(ask(ready, ready.path())()).To(Equal(http.StatusOK))
@@ -100,7 +100,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(ask(waiting, waiting.path())()).To(Equal(http.StatusServiceUnavailable))
 		Expect(plane.StartAPIServer(ctx)).To(Succeed())
 		waiting.prepare(ctx)
-		Eventually(ask(waiting, waiting.path()), time.Minute).Should(Equal(http.StatusOK))
+		Eventually(ask(waiting, waiting.path())).Should(Equal(http.StatusOK))
 	})
 
 	It("shows a renewed certificate without a restart", func(ctx SpecContext) {
@@ -116,7 +116,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		before, err := serial()
 		Expect(err).NotTo(HaveOccurred())
 		writeCertificate(s.certDir)
-		Eventually(serial, 30*time.Second).ShouldNot(Equal(before))
+		Eventually(serial).ShouldNot(Equal(before))
 	})
 
 	It("is not ready while its certificate is none that hosts take", func(ctx SpecContext) {
@@ -125,10 +125,10 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(err).NotTo(HaveOccurred())
 		writePair(s.certDir, expired)
 		ready := func() (int, error) { return status(s.health + "/readyz") }
-		Eventually(ready, 30*time.Second).ShouldNot(Equal(http.StatusOK))
+		Eventually(ready).ShouldNot(Equal(http.StatusOK))
 		Expect(status(s.health+"/healthz")).To(Equal(http.StatusOK), "a restart would not help")
 		writeCertificate(s.certDir)
-		Eventually(ready, 30*time.Second).Should(Equal(http.StatusOK))
+		Eventually(ready).Should(Equal(http.StatusOK))
 	})
 
 	It("shows profiles only when it is told to, and only on its own machine", func(ctx SpecContext) {
@@ -140,7 +140,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(Equal(http.StatusNotFound))
 		launch("--profiler-address", address)
-		Eventually(func() (string, error) { return text("http://" + address + "/debug/pprof/goroutine?debug=1") }, 30*time.Second).
+		Eventually(func() (string, error) { return text("http://" + address + "/debug/pprof/goroutine?debug=1") }).
 			Should(ContainSubstring("goroutine profile"))
 	})
 
@@ -159,10 +159,10 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Eventually(func() (int, error) { return status(s.health + "/readyz") }).ShouldNot(Equal(http.StatusOK))
 		m.prepare(ctx)
 		var host answer
-		Eventually(got, 10*time.Second).Should(Receive(&host))
+		Eventually(got).Should(Receive(&host))
 		Expect(host.err).NotTo(HaveOccurred())
 		Expect(host.code).To(Equal(http.StatusOK), string(host.body))
-		Eventually(s.session, 30*time.Second).Should(gexec.Exit(0))
+		Eventually(s.session).Should(gexec.Exit(0))
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
 		Expect(m.config.Status.Boot.ServedTime).NotTo(BeNil(), "it was still recorded")
 	})
@@ -178,7 +178,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 var _ = Describe("A config server that can't start", func() {
 	DescribeTable("ends and says why", func(why string, flags ...string) {
 		s := launch(flags...)
-		Eventually(s.session, 30*time.Second).Should(gexec.Exit(1))
+		Eventually(s.session).Should(gexec.Exit(1))
 		Expect(s.session.Err).To(gbytes.Say(why))
 	},
 		Entry("without a certificate", "--tls-cert-dir", "--tls-cert-dir=/nonexistent"),

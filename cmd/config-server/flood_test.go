@@ -49,7 +49,7 @@ var _ = Describe("A flood of strangers", func() {
 			code, _, err := s.ask(m.path(), m.token)
 			return code, err
 		}
-		Eventually(host, 30*time.Second).Should(Equal(http.StatusOK))
+		Eventually(host).Should(Equal(http.StatusOK))
 		quiet, address := s.resident(), s.url[len("https://"):]
 
 		const silent, secured = 1500, 1000 // together more than may be strangers
@@ -73,7 +73,7 @@ var _ = Describe("A flood of strangers", func() {
 		most, connections, slowest := 0.0, 0.0, time.Duration(0)
 		for deadline := time.Now().Add(4 * time.Second); time.Now().Before(deadline); {
 			start := time.Now()
-			Eventually(host, 10*time.Second, 200*time.Millisecond).Should(Equal(http.StatusOK)) // as Ignition, which tries again
+			Eventually(host).WithPolling(200 * time.Millisecond).Should(Equal(http.StatusOK)) // as Ignition, which tries again
 			slowest = max(slowest, time.Since(start))
 			most, connections = max(most, s.resident()), max(connections, s.figure("poolboot_config_server_connections"))
 		}
@@ -84,6 +84,5 @@ var _ = Describe("A flood of strangers", func() {
 		Expect(connections).To(BeNumerically("<=", server.DefaultLimits.Strangers+10), "strangers, and the host")
 		Expect(connections).To(BeNumerically(">", server.DefaultLimits.Strangers/2), "it was a flood")
 		Expect(most-quiet).To(BeNumerically("<", 150), "MiB")
-		Expect(slowest).To(BeNumerically("<", 10*time.Second), "Ignition's patience")
 	})
 })

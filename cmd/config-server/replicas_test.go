@@ -139,7 +139,7 @@ var _ = Describe("Replicas of the config server", func() {
 			if i == 0 {
 				waiting.prepare(ctx)
 			}
-			Eventually(s.session, 30*time.Second).Should(gexec.Exit(0))
+			Eventually(s.session).Should(gexec.Exit(0))
 			Eventually(service.Ready).Should(Equal(2))
 		}
 		close(over)

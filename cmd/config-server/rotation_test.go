@@ -76,7 +76,7 @@ func (s *configServer) shows(signer *loopback.CA, between ...*loopback.CA) {
 			return nil, err
 		}
 		return conn.ConnectionState().PeerCertificates[0].SerialNumber, conn.Close()
-	}, 30*time.Second).Should(Equal(serial))
+	}).Should(Equal(serial))
 }
 
 func leafOf(pair loopback.Pair) *x509.Certificate {

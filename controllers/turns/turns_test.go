@@ -125,7 +125,7 @@ var _ = Describe("A controller whose Clusters take turns", func() {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(times)
-		}, 30*time.Second).Should(Equal(site))
+		}).Should(Equal(site))
 		mu.Lock()
 		defer mu.Unlock()
 		Expect(times).To(HaveEach(1))

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -143,7 +142,7 @@ func answered(verb, resource, subresource, name string) int {
 			return r.Verb == verb && r.Object.Resource == resource && r.Object.Subresource == subresource && r.Object.Name == name && r.Response.Code < 300
 		})
 		return place, err
-	}).WithTimeout(10*time.Second).Should(BeNumerically(">=", 0), "%s %s/%s %s", verb, resource, subresource, name)
+	}).Should(BeNumerically(">=", 0), "%s %s/%s %s", verb, resource, subresource, name)
 	return place
 }
 
