@@ -5,9 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
-	"errors"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -30,7 +28,6 @@ type connection struct {
 	waiting    bool // the server waits for its bytes,
 	since      time.Time
 	waited     time.Duration // and has waited before
-	extended   bool          // its time was over once, and it was given more
 }
 
 // greeting is the first bytes of a connection.
@@ -64,7 +61,7 @@ func (c *connection) greet() {
 	n := 0
 	for err == nil && n < len(hello.bytes) && !complete(hello.bytes[:n]) {
 		var read int
-		read, err = c.readInTime(hello.bytes[n:])
+		read, err = c.Conn.Read(hello.bytes[n:])
 		n += read
 	}
 	if err == nil {
@@ -106,38 +103,11 @@ func (c *connection) Read(p []byte) (int, error) {
 	c.on.mu.Lock()
 	c.startWaiting(time.Now())
 	c.on.mu.Unlock()
-	n, err := c.readInTime(p)
+	n, err := c.Conn.Read(p)
 	c.on.mu.Lock()
 	c.stopWaiting()
 	c.on.mu.Unlock()
 	return n, err
-}
-
-// readInTime reads until the deadline, and once more if it was the server that was late: bytes have arrived that it has not read, or
-// hosts need longer than the deadline allows.
-func (c *connection) readInTime(p []byte) (int, error) {
-	for {
-		n, err := c.Conn.Read(p)
-		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || c.known.Load() {
-			return n, err
-		}
-		c.on.mu.Lock()
-		more := c.on.atLeast(0) - readHeaderTimeout
-		if arrived, _ := peek(c.Conn); arrived {
-			more = max(more, readHeaderTimeout)
-		}
-		if c.extended || c.gone {
-			more = 0
-		}
-		c.extended = true
-		c.on.mu.Unlock()
-		if more <= 0 {
-			return n, err
-		}
-		if err := c.SetReadDeadline(time.Now().Add(more)); err != nil {
-			return n, err
-		}
-	}
 }
 
 // startWaiting and stopWaiting note how long a stranger keeps the server waiting, under the lock.

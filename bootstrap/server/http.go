@@ -10,7 +10,7 @@ import (
 // Limits of a connection. A request is small and has no body; an answer is some 1.5 MiB at most, over links that may be
 // slow; and in between a host may be made to wait.
 const (
-	readHeaderTimeout = 5 * time.Second
+	readHeaderTimeout = 10 * time.Second // for a ClientHello, a handshake and a header each: Ignition gives a handshake up after that
 	readTimeout       = 30 * time.Second // also ends a held request, so longer than any wait
 	writeTimeout      = 3 * time.Minute
 	idleTimeout       = 30 * time.Second

@@ -195,7 +195,7 @@ func (l *boundedListener) admit(c *connection) (wait time.Duration, admitted boo
 	if wait = l.tryAgain.Sub(now); wait > 0 {
 		return wait, false
 	}
-	patience := l.atLeast(l.limits.Patience)
+	patience := max(l.limits.Patience, min(patienceFactor*l.needs, maxPatience))
 	if len(l.greeted) > 0 { // there is work enough: one more could only wait as well
 		return patience, false
 	}
@@ -229,11 +229,6 @@ func (l *boundedListener) idlest(now time.Time, patience time.Duration) (idlest 
 		}
 	}
 	return idlest, longest
-}
-
-// atLeast is how long a stranger may keep the server waiting if hosts need no longer than some time; under the lock.
-func (l *boundedListener) atLeast(d time.Duration) time.Duration {
-	return max(d, min(patienceFactor*l.needs, maxPatience))
 }
 
 // Close ends the listener, and all connections that Accept has not returned.
