@@ -30,6 +30,9 @@ type Options struct {
 	// ControllerManager starts kube-controller-manager too: it signs kubelets' certificates, makes service accounts, watches
 	// over Nodes and cleans up bootstrap tokens.
 	ControllerManager bool
+	// Controllers are those that kube-controller-manager runs; serviceaccount-controller must be one. Nil: all, and those for bootstrap
+	// tokens.
+	Controllers []string
 	// ControllerManagerFlags are further flags of kube-controller-manager.
 	ControllerManagerFlags []string
 	// Audit has every API request logged at metadata level, see ControlPlane.AuditLog and Requests.
@@ -98,7 +101,7 @@ func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 		return nil, err
 	}
 	if options.ControllerManager {
-		if err := c.startControllerManager(ctx, options.ControllerManagerFlags); err != nil {
+		if err := c.startControllerManager(ctx, options); err != nil {
 			return nil, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,7 +89,11 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, port int) error {
 	})
 }
 
-func (c *ControlPlane) startControllerManager(ctx context.Context, flags []string) error {
+func (c *ControlPlane) startControllerManager(ctx context.Context, options Options) error {
+	controllers := options.Controllers
+	if controllers == nil {
+		controllers = []string{"*", "bootstrapsigner", "tokencleaner"}
+	}
 	kubeconfig, err := c.UserKubeconfig("system:kube-controller-manager")
 	if err != nil {
 		return err
@@ -100,13 +105,13 @@ func (c *ControlPlane) startControllerManager(ctx context.Context, flags []strin
 		"--kubeconfig=" + c.path(managerKubeconfig),
 		"--leader-elect=false",
 		"--secure-port=0",
-		"--controllers=*,bootstrapsigner,tokencleaner",
+		"--controllers=" + strings.Join(controllers, ","),
 		"--use-service-account-credentials",
 		"--root-ca-file=" + c.path(caCert),
 		"--service-account-private-key-file=" + c.path(serviceAccountKey),
 		"--cluster-signing-cert-file=" + c.path(caCert), "--cluster-signing-key-file=" + c.path(caKey),
 		"--cluster-name=" + c.Name,
-	}, flags...)...); err != nil {
+	}, options.ControllerManagerFlags...)...); err != nil {
 		return err
 	}
 	clients, err := kubernetes.NewForConfig(c.Config)

@@ -242,7 +242,8 @@ var _ = Describe("A host that Metal3", func() {
 		asking(ctx, t, config)
 		expectOn(ctx, t, config, t.HostName(0))
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(restored), secret)).To(Succeed())
-		Expect(secret.ResourceVersion).To(Equal(restored.ResourceVersion), "nobody wrote to it")
+		Expect(secret.Data).To(Equal(restored.Data))
+		Expect(secret.ManagedFields).To(HaveEach(HaveField("Manager", restored.ManagedFields[0].Manager)), "Metal3 put its label on it, Poolboot wrote nothing")
 	})
 
 	It("has chosen is the only one that counts, whatever else says that it serves the Machine", func(ctx SpecContext) {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/metal3/v1beta2"
@@ -178,9 +177,9 @@ func (r *machineReconciler) release(ctx context.Context, s *machineScope, host *
 	if host.Spec.Image != nil || host.Spec.CustomDeploy != nil || host.Spec.UserData != nil || host.Spec.Online {
 		host.Spec.Image, host.Spec.CustomDeploy, host.Spec.UserData = nil, nil, nil
 		host.Spec.Online = false
-	} else if state := host.Status.Provisioning.State; state == bmov1alpha1.StateAvailable || state == bmov1alpha1.StateNone {
+	} else if holdsNothing(host.Status.Provisioning.State) {
+		// The annotation block-move stays, and holds up the next clusterctl move (Delete in metal3machine_manager.go of the provider).
 		host.Spec.ConsumerRef = nil
-		delete(host.Annotations, clusterctlv1.BlockMoveAnnotation)
 		if host.Labels[clusterv1.ClusterNameLabel] == s.machine.Spec.ClusterName {
 			delete(host.Labels, clusterv1.ClusterNameLabel)
 		}
@@ -190,6 +189,16 @@ func (r *machineReconciler) release(ctx context.Context, s *machineScope, host *
 		released = true
 	}
 	return released, client.IgnoreNotFound(r.Patch(ctx, host, client.MergeFrom(before)))
+}
+
+// holdsNothing says whether nothing is on a host in a state: then it is free (Delete in metal3machine_manager.go of the provider).
+func holdsNothing(state bmov1alpha1.ProvisioningState) bool {
+	switch state {
+	case bmov1alpha1.StateNone, bmov1alpha1.StateUnmanaged, bmov1alpha1.StateRegistering, bmov1alpha1.StateInspecting,
+		bmov1alpha1.StateAvailable, bmov1alpha1.StateReady:
+		return true
+	}
+	return false
 }
 
 // addresses are a host's as its inspection found them.

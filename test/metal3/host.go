@@ -2,24 +2,34 @@ package metal3
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// hostWorkers is how many hosts are worked on at once.
-const hostWorkers = 10
+// hostWorkers is how many hosts are worked on at once, and maxBackoffs how often the wait after a failure doubles.
+const hostWorkers, maxBackoffs = 10, 6
+
+// nextStep is the wait between two steps that need none.
+const nextStep = time.Millisecond
 
 // hostReconciler does the baremetal-operator's part: a host is inspected, provisioned with what its spec names, switched on
 // and off, and deprovisioned when its spec names nothing more.
@@ -30,19 +40,17 @@ type hostReconciler struct {
 
 	mu   sync.Mutex
 	work map[types.UID]work
-}
-
-// work is an operation that takes its time. It is in memory only: a simulator that is started again starts it again.
-type work struct {
-	state    bmov1alpha1.ProvisioningState
-	started  time.Time
-	userData []byte // as it was when the operation started
+	// stopped is true while Ironic, which does everything to hardware, is.
+	stopped bool
+	// again brings hosts back when Ironic runs again.
+	again chan event.GenericEvent
 }
 
 func (r *hostReconciler) setUp(mgr ctrl.Manager) error {
 	r.work = map[types.UID]work{}
 	return ctrl.NewControllerManagedBy(mgr).
-		For(&bmov1alpha1.BareMetalHost{}).
+		For(&bmov1alpha1.BareMetalHost{}, builder.WithPredicates(asked())).
+		WatchesRawSource(source.Channel(r.again, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: hostWorkers}).
 		Complete(r)
 }
@@ -52,34 +60,66 @@ func (r *hostReconciler) Reconcile(ctx context.Context, request ctrl.Request) (_
 	if err := r.hosts.Get(ctx, request.NamespacedName, host); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// clusterctl takes every other annotation off what it deletes after a move, the pause too.
-	_, paused := host.Annotations[bmov1alpha1.PausedAnnotation]
-	if _, moved := host.Annotations[clusterctlv1.DeleteForMoveAnnotation]; paused || moved {
+	// The pause is all that keeps the operator from a host: it knows nothing of clusterctl's annotation delete-for-move, which takes the
+	// place of all others, the pause too (Reconcile in baremetalhost_controller.go of the baremetal-operator).
+	if _, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused || r.ironicStopped() {
 		return ctrl.Result{}, nil
 	}
 	if moved, err := r.restore(ctx, host); moved {
-		return ctrl.Result{}, err
+		return ctrl.Result{RequeueAfter: nextStep}, err
 	}
-	if !host.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, r.delete(ctx, host)
-	}
-	if !controllerutil.ContainsFinalizer(host, bmov1alpha1.BareMetalHostFinalizer) {
+	if host.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(host, bmov1alpha1.BareMetalHostFinalizer) {
 		before := host.DeepCopy()
 		controllerutil.AddFinalizer(host, bmov1alpha1.BareMetalHostFinalizer)
 		return ctrl.Result{}, r.Patch(ctx, host, client.MergeFrom(before))
 	}
 	before := host.DeepCopy()
+	if host.Status.OperationalStatus == "" {
+		host.Status.OperationalStatus = bmov1alpha1.OperationalStatusOK
+	}
 	wait, err := r.step(ctx, host)
-	host.Status.OperationalStatus, host.Status.ErrorType, host.Status.ErrorMessage = bmov1alpha1.OperationalStatusOK, "", ""
+	if failed := (*failure)(nil); errors.As(err, &failed) {
+		wait, err = r.fail(host, failed), nil
+	}
 	if err != nil {
-		host.Status.OperationalStatus = bmov1alpha1.OperationalStatusError
-		host.Status.ErrorType = bmov1alpha1.ProvisioningError
-		host.Status.ErrorMessage = err.Error()
+		return ctrl.Result{}, err // it is not told in the status, and tried again
 	}
-	if writeErr := r.writeStatus(ctx, before, host); writeErr != nil {
-		return ctrl.Result{}, writeErr
+	if host.Status.Provisioning.State == bmov1alpha1.StateDeleting {
+		return ctrl.Result{}, r.delete(ctx, host)
 	}
-	return ctrl.Result{RequeueAfter: wait}, err
+	recordOperations(before.Status.Provisioning.State, host)
+	if equality.Semantic.DeepEqual(before.Status, host.Status) {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	if wait == 0 {
+		wait = nextStep
+	}
+	return ctrl.Result{RequeueAfter: wait}, r.writeStatus(ctx, before, host)
+}
+
+// asked lets those changes of a host through that ask for something: its own status does not bring it back, or there would be no
+// backoff (updateEventHandler in baremetalhost_controller.go of the operator).
+func asked() predicate.Predicate {
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return !slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
+		},
+	})
+}
+
+// recordOperations notes in the status when the operations of a host began and ended (recordStateBegin and recordStateEnd in
+// host_state_machine.go of the baremetal-operator).
+func recordOperations(before bmov1alpha1.ProvisioningState, host *bmov1alpha1.BareMetalHost) {
+	after, now := host.Status.Provisioning.State, metav1.Now()
+	if before == after {
+		return
+	}
+	if ended := host.OperationMetricForState(before); ended != nil && !ended.Start.IsZero() && ended.End.IsZero() {
+		ended.End = now
+	}
+	if begun := host.OperationMetricForState(after); begun != nil && (begun.Start.IsZero() || !begun.End.IsZero()) {
+		*begun = bmov1alpha1.OperationMetric{Start: now}
+	}
 }
 
 // writeStatus writes a host's status by a patch, which keeps the fields of newer operators that these types lack. The first
@@ -91,42 +131,119 @@ func (r *hostReconciler) writeStatus(ctx context.Context, before, host *bmov1alp
 	return r.Status().Patch(ctx, host, client.MergeFrom(before))
 }
 
-// step does what a host's state asks for and writes the result in its status. It returns how long to wait for the next
-// step; a status that changes brings one by itself.
+// step does what a host's state asks for and writes the result in its status: one state at a time, as the operator's state machine
+// does. It returns how long to wait for the next step; without a wait it is next when the status has changed.
 func (r *hostReconciler) step(ctx context.Context, host *bmov1alpha1.BareMetalHost) (time.Duration, error) {
 	status := &host.Status
+	next := func(state bmov1alpha1.ProvisioningState) { status.Provisioning.State = state }
+	if !host.DeletionTimestamp.IsZero() {
+		if state, goes := onItsWayOut(status.Provisioning.State); goes {
+			next(state)
+			return 0, nil
+		}
+	}
 	switch status.Provisioning.State {
-	case bmov1alpha1.StateNone:
-		return 0, r.inspect(ctx, host)
+	case bmov1alpha1.StateNone, bmov1alpha1.StateUnmanaged:
+		if host.HasBMCDetails() {
+			next(bmov1alpha1.StateRegistering)
+		} else {
+			status.OperationalStatus = bmov1alpha1.OperationalStatusDiscovered
+			next(bmov1alpha1.StateUnmanaged)
+		}
+	case bmov1alpha1.StateRegistering:
+		status.OperationalStatus = bmov1alpha1.OperationalStatusOK
+		status.Provisioning.ID = string(host.UID)
+		next(bmov1alpha1.StateInspecting)
+	case bmov1alpha1.StateInspecting:
+		if err := r.inspect(ctx, host); err != nil {
+			return 0, err
+		}
+		next(bmov1alpha1.StatePreparing)
+	case bmov1alpha1.StatePreparing:
+		next(bmov1alpha1.StateAvailable)
 	case bmov1alpha1.StateAvailable, bmov1alpha1.StateReady:
 		if wanted(host) && host.Spec.Online {
-			status.Provisioning.State = bmov1alpha1.StateProvisioning
+			r.end(host) // whatever is left of an earlier one
+			next(bmov1alpha1.StateProvisioning)
 		}
 	case bmov1alpha1.StateProvisioning:
-		if !wanted(host) {
-			status.Provisioning.State = bmov1alpha1.StateDeprovisioning
+		// A deployment that failed is cleaned away before the next one (handleProvisioning in host_state_machine.go).
+		if status.ErrorType != "" || !wanted(host) {
+			next(bmov1alpha1.StateDeprovisioning)
 			return 0, nil
 		}
 		return r.provision(ctx, host)
 	case bmov1alpha1.StateProvisioned:
 		if !wanted(host) {
-			status.Provisioning.State = bmov1alpha1.StateDeprovisioning
+			next(bmov1alpha1.StateDeprovisioning)
 			return 0, nil
 		}
-		return 0, r.power(ctx, host)
+		if err := r.power(ctx, host); err != nil {
+			return 0, err
+		}
+		if status.ErrorType != "" {
+			status.ErrorCount = 0
+			clearError(host)
+		}
 	case bmov1alpha1.StateDeprovisioning:
 		return r.deprovision(ctx, host)
+	case bmov1alpha1.StatePoweringOffBeforeDelete:
+		if err := r.options.Hardware.PowerOff(ctx, host); err != nil {
+			return 0, &failure{bmov1alpha1.PowerManagementError, fmt.Errorf("power off: %w", err)}
+		}
+		status.PoweredOn = false
+		next(bmov1alpha1.StateDeleting)
 	}
 	return 0, nil
 }
 
-// wanted says whether a host's spec names something to deploy.
-func wanted(host *bmov1alpha1.BareMetalHost) bool {
-	return host.Spec.Image != nil && host.Spec.Image.URL != "" ||
-		host.Spec.CustomDeploy != nil && host.Spec.CustomDeploy.Method != ""
+// onItsWayOut returns the next state of a host that is being deleted, and whether that is another one: what is deployed is cleaned
+// away first (checkInitiateDelete in host_state_machine.go).
+func onItsWayOut(state bmov1alpha1.ProvisioningState) (bmov1alpha1.ProvisioningState, bool) {
+	switch state {
+	case bmov1alpha1.StateNone, bmov1alpha1.StateUnmanaged, bmov1alpha1.StateRegistering:
+		return bmov1alpha1.StateDeleting, true
+	case bmov1alpha1.StateProvisioning, bmov1alpha1.StateProvisioned:
+		return bmov1alpha1.StateDeprovisioning, true
+	case bmov1alpha1.StateDeprovisioning, bmov1alpha1.StatePoweringOffBeforeDelete, bmov1alpha1.StateDeleting:
+		return state, false
+	}
+	return bmov1alpha1.StatePoweringOffBeforeDelete, true
 }
 
-// provision deploys the host's image and boots it with its user data, which is read when the deployment starts.
+// failure is an error that the operator tells in the status; it tries again when the backoff is over. Any other one it logs and
+// retries.
+type failure struct {
+	kind bmov1alpha1.ErrorType
+	err  error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+
+// fail tells a failure and returns when to go on: later after each (setErrorMessage and calculateBackoff of the operator).
+func (r *hostReconciler) fail(host *bmov1alpha1.BareMetalHost, f *failure) time.Duration {
+	status := &host.Status
+	status.OperationalStatus, status.ErrorType, status.ErrorMessage = bmov1alpha1.OperationalStatusError, f.kind, f.Error()
+	status.ErrorCount++
+	return r.options.Backoff << min(status.ErrorCount-1, maxBackoffs)
+}
+
+func clearError(host *bmov1alpha1.BareMetalHost) {
+	host.Status.OperationalStatus, host.Status.ErrorType, host.Status.ErrorMessage = bmov1alpha1.OperationalStatusOK, "", ""
+}
+
+// wanted says whether a host's spec names something to deploy, and nothing else than what is deployed (provisioningCancelled in
+// host_state_machine.go).
+func wanted(host *bmov1alpha1.BareMetalHost) bool {
+	if host.Spec.CustomDeploy != nil && host.Spec.CustomDeploy.Method != "" {
+		return true
+	}
+	deployed := host.Status.Provisioning.Image.URL
+	return host.Spec.Image != nil && host.Spec.Image.URL != "" && (deployed == "" || deployed == host.Spec.Image.URL)
+}
+
+// provision deploys the host's image and boots it with its user data, which is read when the deployment starts. Like Ironic it calls
+// the host provisioned some time after that runs: the host may have asked and joined by then. Until then nobody looks whether it is on.
 func (r *hostReconciler) provision(ctx context.Context, host *bmov1alpha1.BareMetalHost) (time.Duration, error) {
 	deployment, found := r.current(host)
 	if !found {
@@ -142,11 +259,18 @@ func (r *hostReconciler) provision(ctx context.Context, host *bmov1alpha1.BareMe
 	if left := r.options.Provisioning - time.Since(deployment.started); left > 0 {
 		return left, nil
 	}
-	if err := r.options.Hardware.PowerOn(ctx, host, deployment.userData); err != nil {
-		return 0, fmt.Errorf("power on: %w", err)
+	if !deployment.on {
+		if err := r.options.Hardware.PowerOn(ctx, host, deployment.userData); err != nil {
+			r.end(host)
+			return 0, &failure{bmov1alpha1.ProvisioningError, fmt.Errorf("Image provisioning failed: power on: %w", err)}
+		}
+		r.poweredOn(host)
+	}
+	if left := r.options.Provisioning + r.options.Reporting - time.Since(deployment.started); left > 0 {
+		return left, nil
 	}
 	status := &host.Status
-	status.PoweredOn = true
+	status.ErrorCount = 0
 	status.Provisioning.State = bmov1alpha1.StateProvisioned
 	if host.Spec.Image != nil {
 		status.Provisioning.Image = *host.Spec.Image
@@ -157,25 +281,33 @@ func (r *hostReconciler) provision(ctx context.Context, host *bmov1alpha1.BareMe
 
 // deprovision switches the host off and cleans it.
 func (r *hostReconciler) deprovision(ctx context.Context, host *bmov1alpha1.BareMetalHost) (time.Duration, error) {
-	if err := r.options.Hardware.PowerOff(ctx, host); err != nil {
-		return 0, fmt.Errorf("power off: %w", err)
-	}
 	status := &host.Status
-	status.PoweredOn = false
 	cleaning, found := r.current(host)
 	if !found {
+		if err := r.options.Hardware.PowerOff(ctx, host); err != nil {
+			return 0, &failure{bmov1alpha1.ProvisioningError, fmt.Errorf("power off: %w", err)}
+		}
+		clearError(host)
+		status.PoweredOn = false
 		cleaning = r.begin(host, nil)
 	}
 	if left := r.options.Deprovisioning - time.Since(cleaning.started); left > 0 {
 		return left, nil
 	}
 	status.Provisioning = bmov1alpha1.ProvisionStatus{State: bmov1alpha1.StateAvailable, ID: status.Provisioning.ID}
+	if !host.DeletionTimestamp.IsZero() {
+		status.Provisioning.State = bmov1alpha1.StatePoweringOffBeforeDelete
+	}
 	return 0, nil
 }
 
 // power brings a provisioned host to the power state that is asked for. The annotation reboot.metal3.io asks for one
 // power cycle; reboot.metal3.io/<anything> keeps the host off for as long as it is there.
 func (r *hostReconciler) power(ctx context.Context, host *bmov1alpha1.BareMetalHost) error {
+	if !host.Status.PoweredOn && r.takeDeployed(host) {
+		host.Status.PoweredOn = true // it has been since it was deployed
+		return nil
+	}
 	_, cycle := host.Annotations[bmov1alpha1.RebootAnnotationPrefix]
 	on := host.Spec.Online
 	for key := range host.Annotations {
@@ -185,7 +317,7 @@ func (r *hostReconciler) power(ctx context.Context, host *bmov1alpha1.BareMetalH
 	}
 	if host.Status.PoweredOn && (cycle || !on) {
 		if err := r.options.Hardware.PowerOff(ctx, host); err != nil {
-			return fmt.Errorf("power off: %w", err)
+			return &failure{bmov1alpha1.PowerManagementError, fmt.Errorf("power off: %w", err)}
 		}
 		host.Status.PoweredOn = false
 	}
@@ -199,14 +331,18 @@ func (r *hostReconciler) power(ctx context.Context, host *bmov1alpha1.BareMetalH
 	}
 	if on && !host.Status.PoweredOn {
 		if err := r.options.Hardware.PowerOn(ctx, host, nil); err != nil {
-			return fmt.Errorf("power on: %w", err)
+			return &failure{bmov1alpha1.PowerManagementError, fmt.Errorf("power on: %w", err)}
 		}
 		host.Status.PoweredOn = true
 	}
 	return nil
 }
 
-// userData reads the bytes that a host boots with: the Secret's key userData, else value, as the baremetal-operator does.
+// environmentLabel is on Secrets that the operator reads, so that its cache has them (pkg/secretutils of the baremetal-operator).
+const environmentLabel, environment = "environment.metal3.io", "baremetal"
+
+// userData reads the bytes that a host boots with: the Secret's key userData, else value, as the baremetal-operator does, which labels
+// the Secret.
 func (r *hostReconciler) userData(ctx context.Context, host *bmov1alpha1.BareMetalHost) ([]byte, error) {
 	if host.Spec.UserData == nil {
 		return []byte{}, nil
@@ -217,23 +353,26 @@ func (r *hostReconciler) userData(ctx context.Context, host *bmov1alpha1.BareMet
 	}
 	secret := &corev1.Secret{}
 	if err := r.Get(ctx, key, secret); err != nil {
-		return nil, fmt.Errorf("user data of host %s: %w", host.Name, err)
+		return nil, fmt.Errorf("could not retrieve user data: host %s: %w", host.Name, err)
+	}
+	if secret.Labels[environmentLabel] == "" {
+		before := secret.DeepCopy()
+		metav1.SetMetaDataLabel(&secret.ObjectMeta, environmentLabel, environment)
+		if err := r.Patch(ctx, secret, client.MergeFrom(before)); err != nil {
+			return nil, fmt.Errorf("label %s on Secret %s: %w", environmentLabel, key, err)
+		}
 	}
 	for _, name := range []string{"userData", "value"} {
 		if data, ok := secret.Data[name]; ok {
 			return data, nil
 		}
 	}
-	return nil, fmt.Errorf("user data of host %s: Secret %s has neither key userData nor value", host.Name, key)
+	return nil, fmt.Errorf("could not retrieve user data: host %s: Secret %s has neither key userData nor value", host.Name, key)
 }
 
+// delete lets a host go that is cleaned and off.
 func (r *hostReconciler) delete(ctx context.Context, host *bmov1alpha1.BareMetalHost) error {
-	if err := r.options.Hardware.PowerOff(ctx, host); err != nil {
-		return fmt.Errorf("power off: %w", err)
-	}
-	r.mu.Lock()
-	delete(r.work, host.UID)
-	r.mu.Unlock()
+	r.end(host)
 	data := &bmov1alpha1.HardwareData{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}}
 	if err := client.IgnoreNotFound(r.Delete(ctx, data)); err != nil {
 		return err
@@ -241,21 +380,4 @@ func (r *hostReconciler) delete(ctx context.Context, host *bmov1alpha1.BareMetal
 	before := host.DeepCopy()
 	controllerutil.RemoveFinalizer(host, bmov1alpha1.BareMetalHostFinalizer)
 	return client.IgnoreNotFound(r.Patch(ctx, host, client.MergeFrom(before)))
-}
-
-// current returns the operation of the host's state, if it has begun. That of an earlier state counts for nothing: between
-// two deployments there is always a cleaning.
-func (r *hostReconciler) current(host *bmov1alpha1.BareMetalHost) (work, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	w, ok := r.work[host.UID]
-	return w, ok && w.state == host.Status.Provisioning.State
-}
-
-func (r *hostReconciler) begin(host *bmov1alpha1.BareMetalHost, userData []byte) work {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	w := work{state: host.Status.Provisioning.State, started: time.Now(), userData: userData}
-	r.work[host.UID] = w
-	return w
 }

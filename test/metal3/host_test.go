@@ -18,6 +18,7 @@ var _ = Describe("a simulated host", Ordered, func() {
 		},
 		Spec: bmov1alpha1.BareMetalHostSpec{
 			Online:   true,
+			BMC:      bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"},
 			Image:    &bmov1alpha1.Image{URL: "http://images.example.com/os.qcow2"},
 			UserData: &corev1.SecretReference{Name: "alone"},
 		},
@@ -27,11 +28,23 @@ var _ = Describe("a simulated host", Ordered, func() {
 		return host.Status
 	}
 
-	It("says what is wrong when its user data is not there", func(ctx SpecContext) {
+	It("waits for its user data while that is not there, which only the operator's log says", func(ctx SpecContext) {
+		watch, err := c.Watch(ctx, &bmov1alpha1.BareMetalHostList{}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": "alone"})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(watch.Stop)
 		Expect(c.Create(ctx, host)).To(Succeed())
-		Eventually(status).WithContext(ctx).Should(And(
-			HaveField("OperationalStatus", bmov1alpha1.OperationalStatusError),
-			HaveField("ErrorMessage", ContainSubstring(`"alone" not found`))))
+		var states []bmov1alpha1.ProvisioningState
+		for event := range watch.ResultChan() {
+			if state := event.Object.(*bmov1alpha1.BareMetalHost).Status.Provisioning.State; len(states) == 0 || states[len(states)-1] != state {
+				states = append(states, state)
+			}
+			if states[len(states)-1] == bmov1alpha1.StateProvisioning {
+				break
+			}
+		}
+		Expect(states).To(Equal([]bmov1alpha1.ProvisioningState{"", bmov1alpha1.StateRegistering, bmov1alpha1.StateInspecting, bmov1alpha1.StatePreparing,
+			bmov1alpha1.StateAvailable, bmov1alpha1.StateProvisioning}))
+		Expect(status(Default, ctx)).To(And(HaveField("OperationalStatus", bmov1alpha1.OperationalStatusOK), HaveField("ErrorMessage", "")))
 		Expect(power.of(host)()).To(BeEmpty())
 	})
 
@@ -49,11 +62,44 @@ var _ = Describe("a simulated host", Ordered, func() {
 			HaveField("OperationalStatus", bmov1alpha1.OperationalStatusOK),
 			HaveField("PoweredOn", true)))
 		Expect(power.of(host)()).To(Equal([]string{"alone boots with the user data"}))
+		secret := &corev1.Secret{}
+		Expect(c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "alone"}, secret)).To(Succeed())
+		Expect(secret.Labels).To(HaveKeyWithValue("environment.metal3.io", "baremetal"))
+		history := host.Status.OperationHistory
+		for _, operation := range []bmov1alpha1.OperationMetric{history.Register, history.Inspect, history.Provision} {
+			Expect(operation.End.IsZero()).To(BeFalse())
+		}
+	})
+
+	It("is provisioned only some time after it runs, and until then nobody looks whether it is on", func(ctx SpecContext) {
+		late := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "late"}, Spec: *host.Spec.DeepCopy()}
+		Expect(c.Create(ctx, late)).To(Succeed())
+		Eventually(power.of(late)).WithContext(ctx).Should(HaveLen(1))
+		Expect(c.Get(ctx, client.ObjectKeyFromObject(late), late)).To(Succeed())
+		Expect(late.Status).To(And(HaveField("Provisioning.State", bmov1alpha1.StateProvisioning), HaveField("PoweredOn", false)))
+		Eventually(func() (bmov1alpha1.BareMetalHostStatus, error) {
+			return late.Status, c.Get(ctx, client.ObjectKeyFromObject(late), late)
+		}).Should(And(HaveField("Provisioning.State", bmov1alpha1.StateProvisioned), HaveField("PoweredOn", true)))
+		Expect(power.of(late)()).To(HaveLen(1), "it was not switched on twice")
+	})
+
+	It("is cleaned when a deployment fails, and deployed again after a while", func(ctx SpecContext) {
+		power.fail("unlucky")
+		unlucky := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "unlucky"}, Spec: *host.Spec.DeepCopy()}
+		Expect(c.Create(ctx, unlucky)).To(Succeed())
+		is := func() (bmov1alpha1.BareMetalHostStatus, error) {
+			return unlucky.Status, c.Get(ctx, client.ObjectKeyFromObject(unlucky), unlucky)
+		}
+		Eventually(is).Should(And(HaveField("Provisioning.State", bmov1alpha1.StateProvisioning),
+			HaveField("ErrorType", bmov1alpha1.ProvisioningError), HaveField("OperationalStatus", bmov1alpha1.OperationalStatusError)))
+		Eventually(is).Should(And(HaveField("Provisioning.State", bmov1alpha1.StateProvisioned), HaveField("ErrorMessage", "")))
+		Expect(unlucky.Status.OperationHistory.Deprovision.End.IsZero()).To(BeFalse())
+		Expect(power.of(unlucky)()).To(Equal([]string{"unlucky is off", "unlucky boots with the user data"}))
 	})
 
 	It("is switched off when it is deleted", func(ctx SpecContext) {
 		Expect(c.Delete(ctx, host)).To(Succeed())
 		Eventually(c.Get).WithContext(ctx).WithArguments(client.ObjectKeyFromObject(host), host).Should(Satisfy(apierrors.IsNotFound))
-		Expect(power.of(host)()).To(Equal([]string{"alone boots with the user data", "alone is off"}))
+		Expect(power.of(host)()).To(Equal([]string{"alone boots with the user data", "alone is off", "alone is off"}), "cleaned, then off")
 	})
 })

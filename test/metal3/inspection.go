@@ -10,8 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// inspect writes what is known of a host's hardware into a HardwareData of its name and into its status, and makes the host
-// available. What a test wants the hardware to be it says in the annotation inspect.metal3.io/hardwaredetails (JSON), as
+// inspect writes what is known of a host's hardware into a HardwareData of its name and into its status. What a test wants the hardware to be it says in the annotation inspect.metal3.io/hardwaredetails (JSON), as
 // one does with the real operator for hosts that can't be inspected.
 func (r *hostReconciler) inspect(ctx context.Context, host *bmov1alpha1.BareMetalHost) error {
 	details, err := hardware(host)
@@ -26,8 +25,6 @@ func (r *hostReconciler) inspect(ctx context.Context, host *bmov1alpha1.BareMeta
 		return fmt.Errorf("HardwareData of host %s: %w", host.Name, err)
 	}
 	host.Status.HardwareDetails = details
-	host.Status.Provisioning.ID = string(host.UID)
-	host.Status.Provisioning.State = bmov1alpha1.StateAvailable
 	return nil
 }
 

@@ -171,7 +171,9 @@ func (s *machineScope) set(conditionType string, status metav1.ConditionStatus, 
 
 // patch writes the Metal3Machine, with a Ready condition that sums up the others.
 func (s *machineScope) patch(ctx context.Context, helper *patch.Helper) error {
-	parts := []string{infrav1.AssociateBareMetalHostCondition, infrav1.AssociateMetal3MachineMetaDataCondition}
+	// Metal3DataReady is reported by who finds the Node by its label, and so by nobody after a move (reconcileNormal in
+	// metal3machine_controller.go of the provider).
+	parts := []string{infrav1.AssociateBareMetalHostCondition, infrav1.AssociateMetal3MachineMetaDataCondition, infrav1.Metal3DataReadyCondition}
 	if err := conditions.SetSummaryCondition(s.metal3Machine, s.metal3Machine, clusterv1.ReadyCondition,
 		conditions.ForConditionTypes(parts)); err != nil {
 		return fmt.Errorf("sum up the conditions of Metal3Machine %s: %w", s.metal3Machine.Name, err)

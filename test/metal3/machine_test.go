@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/test/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,6 +37,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		host.Labels = map[string]string{"rack": "r7"}
 		for _, h := range []*bmov1alpha1.BareMetalHost{host, other} {
+			h.Spec.BMC = bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}
 			Expect(c.Create(ctx, h)).To(Succeed())
 		}
 		template := &infrav1.Metal3MachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "md"}}
@@ -97,7 +99,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 			g.Expect(get(ctx, host)).To(Succeed())
 			g.Expect(host.Status.Provisioning.State).To(Equal(bmov1alpha1.StateProvisioned))
 		}).Should(Succeed())
-		Expect(host.Status.PoweredOn).To(BeTrue())
+		Eventually(func() (bool, error) { return host.Status.PoweredOn, get(ctx, host) }).Should(BeTrue(), "it is looked for once it is provisioned")
 		Expect(host.Spec.ConsumerRef.Name).To(Equal(metal3Machine.Name))
 		Expect(host.Spec.UserData.Name).To(Equal(machine.Spec.Bootstrap.ConfigRef.Name))
 		Expect(power.of(host)()).To(Equal([]string{"right boots with the pointer"}))
@@ -117,6 +119,17 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 		}).Should(Succeed())
 		Expect(get(ctx, node)).To(Succeed())
 		Expect(node.Spec.ProviderID).To(Equal("metal3://" + namespace + "/right/" + metal3Machine.Name))
+		Eventually(func() (*infrav1.Metal3Machine, error) { return metal3Machine, get(ctx, metal3Machine) }).Should(
+			Satisfy(func(m *infrav1.Metal3Machine) bool { return conditions.IsTrue(m, clusterv1.ReadyCondition) }))
+
+		By("reporting no Metal3DataReady after a move, which drops the status")
+		before := metal3Machine.DeepCopy()
+		metal3Machine.Status = infrav1.Metal3MachineStatus{}
+		Expect(c.Status().Patch(ctx, metal3Machine, client.MergeFrom(before))).To(Succeed())
+		Eventually(func() (string, error) {
+			return conditions.GetMessage(metal3Machine, clusterv1.ReadyCondition), get(ctx, metal3Machine)
+		}).Should(
+			ContainSubstring("Metal3DataReady: Condition not yet reported"))
 	})
 
 	It("power-cycles a host that is annotated so, once", func(ctx SpecContext) {
@@ -139,6 +152,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 			g.Expect(get(ctx, metal3Machine)).NotTo(Succeed())
 		}).Should(Succeed())
 		Expect(host.Status.PoweredOn).To(BeFalse())
+		Expect(host.Annotations).To(HaveKey(clusterctlv1.BlockMoveAnnotation), "clusterctl move waits for its end in vain")
 		Expect(power.of(other)()).To(BeEmpty(), "the host that does not fit was left alone")
 	})
 })

@@ -8,10 +8,13 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/metal3/v1beta2"
 )
 
 // workloadTimeout is how long a workload cluster may take for an answer: all Metal3Machines wait meanwhile.
@@ -21,7 +24,7 @@ const workloadTimeout = 2 * time.Second
 const uuidLabel = "metal3.io/uuid"
 
 // adoptNode looks for the Node that joined from a host and, if there is one, marks the Metal3Machine as provisioned. A Node
-// is found by its provider ID once the Metal3Machine has one, before that by the label with the host's UID. A Node without
+// is found by its provider ID once the Metal3Machine has one, else by the label with the host's UID. A Node without
 // provider ID gets it; one with another is an error.
 func (r *machineReconciler) adoptNode(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) error {
 	providerID := fmt.Sprintf("metal3://%s/%s/%s", s.metal3Machine.Namespace, host.Name, s.metal3Machine.Name)
@@ -29,14 +32,19 @@ func (r *machineReconciler) adoptNode(ctx context.Context, s *machineScope, host
 	if err != nil {
 		return err
 	}
+	if s.metal3Machine.Spec.ProviderID == providerID {
+		known, err := nodesWith(ctx, workload, providerID)
+		if err != nil {
+			return fmt.Errorf("error retrieving nodes: %w: %w", err, errRetry)
+		}
+		if len(known) > 0 {
+			s.metal3Machine.Status.Initialization.Provisioned = ptr.To(true)
+			return nil
+		}
+	}
 	nodes := &corev1.NodeList{}
 	if err := workload.List(ctx, nodes, client.MatchingLabels{uuidLabel: string(host.UID)}); err != nil {
 		return fmt.Errorf("error retrieving nodes: %w: %w", err, errRetry)
-	}
-	if len(nodes.Items) == 0 && s.metal3Machine.Spec.ProviderID == providerID {
-		if nodes.Items, err = nodesWith(ctx, workload, providerID); err != nil {
-			return fmt.Errorf("error retrieving nodes: %w: %w", err, errRetry)
-		}
 	}
 	switch {
 	case len(nodes.Items) == 0:
@@ -58,6 +66,7 @@ func (r *machineReconciler) adoptNode(ctx context.Context, s *machineScope, host
 	}
 	s.metal3Machine.Spec.ProviderID = providerID
 	s.metal3Machine.Status.Initialization.Provisioned = ptr.To(true)
+	s.set(infrav1.Metal3DataReadyCondition, metav1.ConditionTrue, infrav1.SecretsSetExternallyReason, "")
 	return nil
 }
 

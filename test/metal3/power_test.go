@@ -2,6 +2,7 @@ package metal3_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 
@@ -16,9 +17,30 @@ var _ metal3.Hardware = &powerLog{}
 type powerLog struct {
 	mu     sync.Mutex
 	events []string
+	// failing is the name of a host that does not boot the next time.
+	failing string
+}
+
+func (p *powerLog) fail(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failing = name
+}
+
+func (p *powerLog) fails(name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	is := p.failing == name
+	if is {
+		p.failing = ""
+	}
+	return is
 }
 
 func (p *powerLog) PowerOn(_ context.Context, host *bmov1alpha1.BareMetalHost, userData []byte) error {
+	if p.fails(host.Name) {
+		return errors.New("no boot device")
+	}
 	if userData == nil {
 		p.add(host.Name + " boots again")
 	} else {

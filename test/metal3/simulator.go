@@ -19,14 +19,15 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/manager"
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/metal3/v1beta2"
 )
 
-// defaultRetryInterval is the real provider's.
-const defaultRetryInterval = 30 * time.Second
+// defaultRetryInterval is the real provider's, defaultBackoff the real operator's.
+const defaultRetryInterval, defaultBackoff = 30 * time.Second, time.Minute
 
 // Hardware is what BareMetalHosts stand for. A call may be repeated after an error. The context is the command's, not the
 // host's: it ends when the simulator does. A call may take as long as a power command does, no longer.
@@ -45,6 +46,11 @@ type Options struct {
 	Hardware Hardware
 	// Provisioning is how long writing an image takes. Real hardware needs ten to thirty minutes.
 	Provisioning time.Duration
+	// Reporting is how long a host that was deployed runs before its BareMetalHost is provisioned. With Ironic that is ten seconds and
+	// more, in which the host may ask for its configuration and join.
+	Reporting time.Duration
+	// Backoff is how long the operator waits after a first failure; after each further one twice as long. Zero is a minute.
+	Backoff time.Duration
 	// Deprovisioning is how long cleaning takes.
 	Deprovisioning time.Duration
 	// RetryInterval is the wait between two looks for a free host, or for the Node of a provisioned host. Zero is what the
@@ -57,6 +63,7 @@ type Options struct {
 // Simulator is the running simulator.
 type Simulator struct {
 	running *manager.Running
+	hosts   *hostReconciler
 }
 
 // Start starts the simulator for every namespace and returns when it reconciles.
@@ -66,6 +73,9 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 	}
 	if options.RetryInterval == 0 {
 		options.RetryInterval = defaultRetryInterval
+	}
+	if options.Backoff == 0 {
+		options.Backoff = defaultBackoff
 	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
@@ -83,10 +93,11 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 		return nil, err
 	}
 	c, live := mgr.GetClient(), mgr.GetAPIReader()
+	hosts := &hostReconciler{Client: c, hosts: live, options: options, again: make(chan event.GenericEvent)}
 	if err := errors.Join(
 		(&clusterReconciler{Client: c}).setUp(mgr),
 		(&machineReconciler{Client: c, live: live, retryInterval: options.RetryInterval, workloads: workloads{}}).setUp(mgr),
-		(&hostReconciler{Client: c, hosts: live, options: options}).setUp(mgr),
+		hosts.setUp(mgr),
 	); err != nil {
 		return nil, fmt.Errorf("set up the Metal3 simulator: %w", err)
 	}
@@ -94,7 +105,34 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 	if err != nil {
 		return nil, fmt.Errorf("start the Metal3 simulator: %w", err)
 	}
-	return &Simulator{running: running}, nil
+	return &Simulator{running: running, hosts: hosts}, nil
+}
+
+// StopIronic ends all work on hosts until StartIronic, as one does before a Cluster is moved away: clusterctl takes the pause off
+// the hosts that it deletes.
+func (s *Simulator) StopIronic() {
+	s.hosts.mu.Lock()
+	defer s.hosts.mu.Unlock()
+	s.hosts.stopped = true
+}
+
+// StartIronic ends what StopIronic began.
+func (s *Simulator) StartIronic(ctx context.Context) error {
+	s.hosts.mu.Lock()
+	s.hosts.stopped = false
+	s.hosts.mu.Unlock()
+	hosts := &bmov1alpha1.BareMetalHostList{}
+	if err := s.hosts.List(ctx, hosts); err != nil {
+		return err
+	}
+	for i := range hosts.Items {
+		select {
+		case s.hosts.again <- event.GenericEvent{Object: &hosts.Items[i]}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // Stop ends the simulator and returns when it has ended. It leaves the hosts' power as it is.

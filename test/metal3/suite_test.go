@@ -16,7 +16,7 @@ import (
 
 var (
 	plane *controlplane.ControlPlane
-	c     client.Client
+	c     client.WithWatch
 	power = &powerLog{}
 )
 
@@ -52,12 +52,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	took("Cluster API core and webhooks")
 
 	simulator, err := metal3.Start(GinkgoT().Context(), plane.Config, metal3.Options{
-		Hardware: power, Provisioning: 200 * time.Millisecond, Deprovisioning: 200 * time.Millisecond, RetryInterval: time.Second,
+		Hardware: power, Provisioning: 200 * time.Millisecond, Reporting: 500 * time.Millisecond, Backoff: 500 * time.Millisecond,
+		Deprovisioning: 200 * time.Millisecond, RetryInterval: time.Second,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(simulator.Stop()).To(Succeed()) })
 	took("Metal3 simulator")
 
-	c, err = client.New(plane.Config, client.Options{Scheme: clusterapi.Scheme()})
+	c, err = client.NewWithWatch(plane.Config, client.Options{Scheme: clusterapi.Scheme()})
 	Expect(err).NotTo(HaveOccurred())
 })

@@ -39,6 +39,10 @@ func labelKinds(ctx context.Context, c client.Client) {
 	}
 }
 
+// leave has a site's Ironic stand still, as the guide of Cluster API's Metal3 provider says: clusterctl takes the pause off the hosts that
+// it deletes, and the operator would clean them.
+func leave(s *site.Site) { s.StopIronic() }
+
 // move runs clusterctl move.
 func move(ctx context.Context, options clusterctl.MoveOptions) {
 	GinkgoHelper()

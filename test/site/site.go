@@ -54,6 +54,8 @@ type Options struct {
 	Predecessor *Site
 	// Flags are further flags of the site's programs.
 	Flags Flags
+	// GarbageCollector runs Kubernetes' garbage collector in the management cluster.
+	GarbageCollector bool
 	// Concurrency is that of Cluster API's core, see clusterapi.Options.
 	Concurrency int
 	// RetryInterval is that of the Metal3 provider, see metal3.Options. Zero is one second.
@@ -172,7 +174,7 @@ func (s *Site) StartMetal3(ctx context.Context) error {
 		return err
 	}
 	s.simulator, err = metal3.Start(ctx, s.Management.Config, metal3.Options{
-		Hardware: hardware, Provisioning: time.Second, Deprovisioning: time.Second,
+		Hardware: hardware, Provisioning: time.Second, Reporting: 2 * time.Second, Backoff: time.Second, Deprovisioning: time.Second,
 		RetryInterval: cmp.Or(s.options.RetryInterval, time.Second), Log: log,
 	})
 	if err != nil {
@@ -180,6 +182,10 @@ func (s *Site) StartMetal3(ctx context.Context) error {
 	}
 	return nil
 }
+
+// StopIronic and StartIronic are those of the Metal3 simulator.
+func (s *Site) StopIronic()                           { s.simulator.StopIronic() }
+func (s *Site) StartIronic(ctx context.Context) error { return s.simulator.StartIronic(ctx) }
 
 // logFile returns a logger that writes to a file of the site's folder.
 func (s *Site) logFile(name string) (logr.Logger, error) {
@@ -195,6 +201,7 @@ func (s *Site) startClusters(ctx context.Context, flags Flags, up func(string)) 
 	both.Go(func() (err error) {
 		s.Management, err = controlplane.Start(bothCtx, controlplane.Options{
 			Name: "management", Dir: filepath.Join(s.dir, "management"), BinDir: s.binDir, Audit: true, Log: logr.Discard(),
+			ControllerManager: s.options.GarbageCollector, Controllers: []string{"garbage-collector-controller", "serviceaccount-controller"},
 		})
 		return err
 	})

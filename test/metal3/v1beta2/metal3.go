@@ -31,6 +31,8 @@ const (
 	WaitingForClusterReason                 = clusterv1.WaitingForClusterInfrastructureReadyReason
 	AssociateMetal3MachineMetaDataCondition = "AssociateMetal3MachineMetaData"
 	AssociateMetal3MachineMetaDataReason    = "AssociateMetal3MachineMetaDataSuccess"
+	Metal3DataReadyCondition                = "Metal3DataReady"
+	SecretsSetExternallyReason              = "SecretsSetExternally"
 	CreateMachineErrorReason                = "CreateError"
 	DeletingReason                          = clusterv1.DeletingReason
 )
@@ -171,7 +173,7 @@ type Metal3MachineSpec struct {
 
 // Metal3MachineStatus is what is known of the machine.
 type Metal3MachineStatus struct {
-	// conditions are Ready, AssociateBareMetalHost and AssociateMetal3MachineMetaData.
+	// conditions are Ready, AssociateBareMetalHost, AssociateMetal3MachineMetaData and Metal3DataReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
