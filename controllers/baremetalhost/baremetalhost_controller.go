@@ -108,7 +108,7 @@ func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, 
 		return nil, err
 	}
 	if s.place.Cluster == nil && s.config != nil {
-		if s.place.Cluster, err = r.liveCluster(ctx, cluster); err != nil {
+		if s.place.Cluster, err = hostpool.LiveCluster(ctx, r.APIReader, cluster); err != nil {
 			return nil, err
 		}
 	}
@@ -116,16 +116,6 @@ func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, 
 		return nil, nil
 	}
 	return s, nil
-}
-
-// liveCluster returns a Cluster that the cache does not have; nil when it does not exist. A record may be in its cache before its
-// Cluster is: clusterctl move creates both within moments.
-func (r *Reconciler) liveCluster(ctx context.Context, key client.ObjectKey) (*clusterv1.Cluster, error) {
-	cluster := &clusterv1.Cluster{}
-	if err := r.APIReader.Get(ctx, key, cluster); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	return cluster, nil
 }
 
 // isOf says whether a config is the record of a BareMetalHost of this name.

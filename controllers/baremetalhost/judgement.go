@@ -2,7 +2,6 @@ package baremetalhost
 
 import (
 	"fmt"
-	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
 )
 
 // finding is what is wrong, or was done, by the reason of the event or condition that says so.
@@ -27,14 +27,10 @@ func asks(host *bmov1alpha1.BareMetalHost) bool {
 	return metav1.HasAnnotation(host.ObjectMeta, poolv1.HostPoolAnnotation) || metav1.HasAnnotation(host.ObjectMeta, poolv1.HostClusterAnnotation)
 }
 
-// clockSkew is how far the clocks of two API servers may be apart.
-const clockSkew = time.Minute
-
 // over says why a host has no more use for its record; "" while it has.
 //
 // The garbage collector can't say that the Cluster is gone: an object with two owners stays as long as one of them does, and the
-// host does. So the Cluster is no owner of the record. A record is younger than its Cluster, also after clusterctl move, which creates
-// Clusters and hosts before what hosts own.
+// host does. So the Cluster is no owner of the record.
 func over(s *scope) string {
 	host, config := s.host, s.config
 	booted := config.Status.Boot.RequestedTime != nil || config.Status.Node != nil || joined(config)
@@ -48,7 +44,7 @@ func over(s *scope) string {
 		return "Cluster " + clusterOf(config) + " is deleted"
 	case !s.clusterStays():
 		return "Cluster " + clusterOf(config) + " is being deleted"
-	case config.CreationTimestamp.Add(clockSkew).Before(s.place.Cluster.CreationTimestamp.Time):
+	case hostpool.IsOfEarlier(config, s.place.Cluster):
 		return "it is that of an earlier Cluster " + clusterOf(config)
 	case host.Spec.ConsumerRef != nil:
 		return fmt.Sprintf("%s %s has taken the host", host.Spec.ConsumerRef.Kind, host.Spec.ConsumerRef.Name)

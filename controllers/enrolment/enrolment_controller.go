@@ -34,7 +34,7 @@ import (
 // conflictRetry is when to look again after the config server or somebody else wrote first.
 const conflictRetry = 200 * time.Millisecond
 
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments,verbs=list;watch;create;patch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments/status,verbs=patch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;create;patch
@@ -142,8 +142,16 @@ func (r *Reconciler) gatherPool(ctx context.Context, s *scope, key client.Object
 	if s.place, err = hostpool.Find(ctx, r.Client, key, string(s.secret.Data[poolv1.EnrolmentRoleKey])); err != nil {
 		return nil, err
 	}
+	if s.place.Cluster == nil && s.enrolment != nil {
+		if s.place.Cluster, err = hostpool.LiveCluster(ctx, r.APIReader, key); err != nil {
+			return nil, err
+		}
+	}
 	if s.place.Cluster != nil && annotations.IsPaused(s.place.Cluster, s.secret) {
 		return nil, nil
+	}
+	if s.enrolment != nil && (s.place.Cluster == nil || hostpool.IsOfEarlier(s.enrolment, s.place.Cluster)) {
+		return nil, r.end(ctx, s)
 	}
 	if s.place.Cluster == nil && s.enrolment == nil {
 		// Without its Cluster it can admit nobody. Made now it would be made again each time that clusterctl move deletes the
@@ -153,6 +161,18 @@ func (r *Reconciler) gatherPool(ctx context.Context, s *scope, key client.Object
 		return nil, nil
 	}
 	return s, nil
+}
+
+// end deletes the Enrolment of a Cluster that is gone. The Secret is its owner, and a person's: it stays, and admits hosts to a Cluster of
+// the same name if there is one some day, by a new Enrolment that has admitted nobody. The garbage collector can't do that: an object
+// with two owners stays as long as one of them does.
+func (r *Reconciler) end(ctx context.Context, s *scope) error {
+	if err := r.Client.Delete(ctx, s.enrolment, client.Preconditions{UID: &s.enrolment.UID}); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.Recorder.Eventf(s.enrolment, nil, corev1.EventTypeNormal, poolv1.EventEnrolmentDeleted, action,
+		"Enrolment %s is deleted with Cluster %s, which it admitted hosts to", s.enrolment.Name, s.enrolment.Spec.ClusterName)
+	return nil
 }
 
 // publish brings the Enrolment's spec in line with the Secret. Whom it admitted stays.

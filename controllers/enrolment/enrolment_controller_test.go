@@ -94,6 +94,9 @@ func (w *world) manager(cache client.Reader) *Reconciler {
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 				return write(func() error { return c.Patch(ctx, o, p, opts...) })
 			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				return write(func() error { return c.Delete(ctx, o, opts...) })
+			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 				return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 			},

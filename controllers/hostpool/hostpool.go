@@ -73,6 +73,8 @@ func (p Place) Obstacle() *Obstacle {
 		return &Obstacle{poolv1.EnrolmentPoolNotFoundReason, fmt.Sprintf("MachineConfigPool %s with role %s is being deleted: make another one", p.Pool.Name, p.role)}
 	case p.Cluster == nil || p.Pool == nil:
 		return &Obstacle{poolv1.EnrolmentPoolNotFoundReason, fmt.Sprintf("Cluster %s has no MachineConfigPool with role %s: make it", p.cluster, p.role)}
+	case !p.Cluster.DeletionTimestamp.IsZero():
+		return &Obstacle{poolv1.EnrolmentPoolNotFoundReason, fmt.Sprintf("Cluster %s is being deleted: it takes no more hosts", p.cluster)}
 	case p.Pool.Spec.HostTemplate == "":
 		return &Obstacle{poolv1.EnrolmentNoTemplateReason, fmt.Sprintf(
 			"MachineConfigPool %s takes Machines only: name a PoolbootConfigTemplate in its spec.hostTemplate", p.Pool.Name)}

@@ -96,8 +96,7 @@ func (a *annotated) boots(ctx context.Context) (*bootstrapv1.PoolbootConfig, *co
 	return record, a.Node(ctx, record)
 }
 
-// withdrawn waits until a record is gone, and with it the Node and the overlay that were made for it. The garbage collector,
-// which takes the data Secret, does not run here.
+// withdrawn waits until a record is gone, and with it the Node and the overlay that were made for it.
 func (a *annotated) withdrawn(ctx context.Context, record *bootstrapv1.PoolbootConfig) {
 	GinkgoHelper()
 	Eventually(ctx, func(ctx context.Context) (any, error) { is, err := a.record(ctx); return is.UID, err }).ShouldNot(Equal(record.UID))
@@ -143,7 +142,6 @@ var _ = Describe("A BareMetalHost with the annotation of a pool", func() {
 		a.change(ctx, asksFor("infra"))
 
 		By("leaving nothing behind when it is deprovisioned before it joined, and booting again")
-		Expect(lab.ManagementClient.Delete(ctx, &corev1.Secret{ObjectMeta: a.meta()})).To(Succeed())
 		a.change(ctx, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Image = nil })
 		a.withdrawn(ctx, record)
 		Eventually(ctx, func() (string, error) { is, err := a.record(ctx); return is.Status.DataSecretName, err }).Should(Equal(a.name))

@@ -36,7 +36,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	storms = &storm.Hardware{Otherwise: hosts}
 	// As with an API server that has no streaming lists: Poolboot needs the right to list there. Other suites have them.
 	GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false")
-	lab = tenant.StartSite(ctx, site.Options{Hardware: storms,
+	lab = tenant.StartSite(ctx, site.Options{Hardware: storms, GarbageCollector: true,
 		// The hosts have no heartbeat.
 		Flags: site.Flags{ControllerManager: []string{"--node-monitor-grace-period=1h"}},
 	})
