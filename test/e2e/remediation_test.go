@@ -47,9 +47,9 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 		}})
 		config = t.Config(ctx, "edge")
 		joined(ctx, t, config)
-		Eventually(ctx, kept(ctx, config)).Should(Equal(t.Namespace + "/edge"))
+		Eventually(ctx, kept(ctx, config)).Should(HavePrefix(t.Namespace + "/edge/"))
 		relabel(ctx, t.Node(ctx, config), map[string]*string{edgeRole: nil, storageRole: ptr.To("")})
-		Eventually(ctx, kept(ctx, config)).Should(Equal(t.Namespace+"/storage"), "the move is recorded on the host too")
+		Eventually(ctx, kept(ctx, config)).Should(HavePrefix(t.Namespace+"/storage/"), "the move is recorded on the host too")
 		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(And(HavePrefix("True"), ContainSubstring("storage")))
 
 		check = &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "edge"}, Spec: clusterv1.MachineHealthCheckSpec{

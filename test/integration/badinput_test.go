@@ -30,6 +30,17 @@ var _ = Describe("What can't be", func() {
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 	})
 
+	It("is said of a role label that no pool selects, and heals when the pool comes", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 0)
+		t.Deploy(ctx, tenant.Deployment{Name: "storage", Replicas: 1, Labels: map[string]string{"node-role.kubernetes.io/storage": ""}})
+		config := t.Config(ctx, "storage")
+		Eventually(ctx, t.Condition(config, bootstrapv1.PoolDecidedCondition)).Should(And(HavePrefix("False PoolNotFound"), ContainSubstring("node-role.kubernetes.io/storage="), ContainSubstring("spec.pool: worker")))
+		Expect(config.Status.DataSecretName).To(BeEmpty(), "it does not boot as a worker")
+		t.Create(ctx, t.Pool("storage"))
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		Expect(config.Status.Pool).To(Equal("storage"))
+	})
+
 	It("is said of labels of two custom pools, and heals when one goes", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		t.Create(ctx, t.Pool("storage"))
