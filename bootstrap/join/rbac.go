@@ -9,10 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	applyrbacv1 "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
 // FieldManager is the field manager of what Poolboot applies to workload clusters.
 const FieldManager = "poolboot"
+
+// Labels are on every object that gives rights, so that a watch holds these and no others.
+var Labels = map[string]string{poolv1.ManagedByLabel: poolv1.ManagedByPoolboot}
 
 // Names of the objects that give the rights to join.
 const (
@@ -47,19 +52,19 @@ func EnsureRBAC(ctx context.Context, w client.Client, kubeadm bool) error {
 // them.
 func kubeadmRBAC() []runtime.ApplyConfiguration {
 	return []runtime.ApplyConfiguration{
-		applyrbacv1.ClusterRole(kubeadmName).WithRules(
+		applyrbacv1.ClusterRole(kubeadmName).WithLabels(Labels).WithRules(
 			applyrbacv1.PolicyRule().WithAPIGroups("").WithResources("nodes").WithVerbs("get")),
 		clusterRoleBinding(kubeadmName, kubeadmName, Group),
-		applyrbacv1.Role(kubeadmName, metav1.NamespaceSystem).WithRules(
+		applyrbacv1.Role(kubeadmName, metav1.NamespaceSystem).WithLabels(Labels).WithRules(
 			applyrbacv1.PolicyRule().WithAPIGroups("").WithResources("configmaps").WithVerbs("get").
 				WithResourceNames("kubeadm-config", "kubelet-config")),
-		applyrbacv1.RoleBinding(kubeadmName, metav1.NamespaceSystem).
+		applyrbacv1.RoleBinding(kubeadmName, metav1.NamespaceSystem).WithLabels(Labels).
 			WithRoleRef(roleRef("Role", kubeadmName)).WithSubjects(group(Group)),
 	}
 }
 
 func clusterRoleBinding(name, clusterRole, groupName string) runtime.ApplyConfiguration {
-	return applyrbacv1.ClusterRoleBinding(name).
+	return applyrbacv1.ClusterRoleBinding(name).WithLabels(Labels).
 		WithRoleRef(roleRef("ClusterRole", clusterRole)).WithSubjects(group(groupName))
 }
 

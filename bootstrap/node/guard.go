@@ -40,7 +40,8 @@ func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfigu
 			}
 		}
 	}
-	policy := apply.ValidatingAdmissionPolicy(name).WithSpec(apply.ValidatingAdmissionPolicySpec().
+	labels := map[string]string{poolv1.ManagedByLabel: poolv1.ManagedByPoolboot}
+	policy := apply.ValidatingAdmissionPolicy(name).WithLabels(labels).WithSpec(apply.ValidatingAdmissionPolicySpec().
 		WithFailurePolicy(admissionregistrationv1.Fail).
 		WithMatchConstraints(apply.MatchResources().WithResourceRules(apply.NamedRuleWithOperations().
 			WithOperations(admissionregistrationv1.Update).
@@ -65,7 +66,7 @@ func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfigu
 			WithMessageExpression(`"a kubelet may not change " + variables.changed.join(", ") + " of its Node, because Poolboot or the pools' selectors rest on it: ` +
 				`have an administrator of the cluster change it"`).
 			WithReason(metav1.StatusReasonForbidden)))
-	binding := apply.ValidatingAdmissionPolicyBinding(name).WithSpec(apply.ValidatingAdmissionPolicyBindingSpec().
+	binding := apply.ValidatingAdmissionPolicyBinding(name).WithLabels(labels).WithSpec(apply.ValidatingAdmissionPolicyBindingSpec().
 		WithPolicyName(name).WithValidationActions(admissionregistrationv1.Deny))
 	return []runtime.ApplyConfiguration{policy, binding}
 }

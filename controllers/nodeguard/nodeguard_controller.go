@@ -1,14 +1,19 @@
-// Package nodeguard keeps, in every workload cluster that has pools, the admission policy that keeps a kubelet from moving
-// its own Node into another pool. What the policy says is in bootstrap/node. It touches no Nodes.
+// Package nodeguard keeps in every workload cluster that has pools what Poolboot needs to be there: the admission policy that
+// keeps a kubelet from moving its own Node into another pool, and, once hosts boot there, the rights of join credentials and of
+// Nodes that renew their certificates. What is deleted or changed there, by GitOps or a restore of etcd, is restored. What the
+// objects say is in bootstrap/node and bootstrap/join. It touches no Nodes.
 package nodeguard
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -36,13 +41,14 @@ const kubeconfigRetry = time.Minute
 // objects lead to has the policy of each.
 const namePrefix = "poolboot-node-guard."
 
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=list;watch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconciler reconciles Clusters: the policy in each that has pools. It applies the policy when a connection is made and when
-// a pool's spec changes. In the workload cluster it needs the right to write ValidatingAdmissionPolicies and their bindings;
-// Cluster API's kubeconfig has it.
+// Reconciler reconciles Clusters: the policy and the rights in each that has pools. It applies them when a connection is made, when
+// a pool's spec changes, and when one of them is changed or deleted. In the workload cluster it needs the right to read and write
+// ValidatingAdmissionPolicies, roles and their bindings; Cluster API's kubeconfig has it.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
@@ -53,6 +59,9 @@ type Reconciler struct {
 
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Clusters must have; empty means all.
 	WatchFilterValue string
+
+	// controller is where the watches of workload clusters lead.
+	controller controller.Controller
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -64,7 +73,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		r.Recorder = mgr.GetEventRecorder("nodeguard-controller")
 	}
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "nodeguard")
-	return ctrl.NewControllerManagedBy(mgr).
+	var err error
+	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named("nodeguard").
 		Watches(&clusterv1.Cluster{}, &handler.EnqueueRequestForObject{},
 			builder.WithPredicates(predicate.Or(predicates.ClusterUnpaused(mgr.GetScheme(), log), predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))).
@@ -75,10 +85,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
 		})).
 		WithOptions(turns.Share(options, turns.OfCluster)).
-		Complete(r)
+		Build(r)
+	return err
 }
 
-// Reconcile applies the policy of one Cluster. Without pools it does nothing: what is guarded stays guarded.
+// Reconcile applies the policy and the rights of one Cluster. Without pools it does nothing: what is guarded stays guarded.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster, pools, err := workload.ClusterWithPools(ctx, r.Client, req.NamespacedName, r.WatchFilterValue)
 	if err != nil || len(pools) == 0 {
@@ -106,10 +117,51 @@ func (r *Reconciler) apply(ctx context.Context, cluster client.ObjectKey, pools 
 	if err != nil {
 		return err
 	}
+	if err := r.applyRights(ctx, cluster, w); err != nil {
+		return err
+	}
 	name := namePrefix + cluster.Namespace + "." + cluster.Name
 	for _, object := range node.Guard(name, pools) {
 		if err := w.Apply(ctx, object, client.FieldOwner(join.FieldManager), client.ForceOwnership); err != nil {
 			return fmt.Errorf("policy %s: %w", name, err)
+		}
+	}
+	return r.watch(ctx, cluster, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+}
+
+// applyRights applies the rights to join if a host has been prepared for there: until then the boot controller gives them, before
+// the first credential is made.
+func (r *Reconciler) applyRights(ctx context.Context, cluster client.ObjectKey, w client.Client) error {
+	configs := &bootstrapv1.PoolbootConfigList{}
+	if err := r.Client.List(ctx, configs, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	needed, kubeadm := false, false
+	for i := range configs.Items {
+		config := &configs.Items[i]
+		if config.Status.Node != nil || config.Status.Boot.CredentialID != "" {
+			needed, kubeadm = true, kubeadm || config.Spec.Join.Kubeadm != nil && config.Status.Boot.CredentialID != ""
+		}
+	}
+	if needed {
+		if err := join.EnsureRBAC(ctx, w, kubeadm); err != nil {
+			return err
+		}
+	}
+	return r.watch(ctx, cluster, "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+}
+
+// watch leads back here when one of Poolboot's own objects of these kinds changes.
+func (r *Reconciler) watch(ctx context.Context, cluster client.ObjectKey, kinds ...string) error {
+	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.controller, Name: "nodeguard"}
+	for _, kind := range kinds {
+		version := rbacv1.SchemeGroupVersion
+		if strings.HasPrefix(kind, "Validating") {
+			version = admissionregistrationv1.SchemeGroupVersion
+		}
+		if err := watch.Own(ctx, cluster, version.WithKind(kind)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	confine "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
@@ -33,17 +35,29 @@ func poolOf(role, key string) *poolv1.MachineConfigPool {
 			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{key: "a"}}}}
 }
 
+// watched is a cluster cache that notes which watches are started.
+type watched struct {
+	clustercache.ClusterCache
+	names *[]string
+}
+
+func (w *watched) Watch(_ context.Context, _ client.ObjectKey, watcher clustercache.Watcher) error {
+	*w.names = append(*w.names, watcher.Name())
+	return nil
+}
+
 var _ = Describe("The policy that guards Nodes", func() {
 	var (
 		cluster              *clusterv1.Cluster
 		management, workload client.WithWatch
 		told                 *events.FakeRecorder
 		clusters             clustercache.ClusterCache
+		watches              []string
 	)
 
 	BeforeEach(func(ctx SpecContext) {
 		scheme := runtime.NewScheme()
-		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, poolv1.AddToScheme} {
+		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme} {
 			Expect(add(scheme)).To(Succeed())
 		}
 		cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: edge.Name}}
@@ -51,11 +65,11 @@ var _ = Describe("The policy that guards Nodes", func() {
 		management = fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).Build()
 		workload = fake.NewClientBuilder().WithScheme(scheme).Build()
 		clusters = clustercache.NewFakeClusterCache(workload, edge)
-		told = events.NewFakeRecorder(10)
+		told, watches = events.NewFakeRecorder(10), nil
 	})
 
 	reconcile := func(ctx context.Context) error {
-		r := &Reconciler{Client: management, ClusterCache: clusters, Recorder: told}
+		r := &Reconciler{Client: management, ClusterCache: &watched{ClusterCache: clusters, names: &watches}, Recorder: told}
 		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: edge})
 		return err
 	}
@@ -88,6 +102,36 @@ var _ = Describe("The policy that guards Nodes", func() {
 		Expect(guards(ctx)).To(HaveExactElements(HaveField("Spec.Variables", ContainElement(HaveField("Expression",
 			And(ContainSubstring(`"example.com/gpu"`), ContainSubstring(`"example.com/disks"`)))))))
 		Expect(told.Events).NotTo(Receive())
+		Expect(watches[:6]).To(ConsistOf("nodeguard-clusterrole", "nodeguard-clusterrolebinding", "nodeguard-role", "nodeguard-rolebinding",
+			"nodeguard-validatingadmissionpolicy", "nodeguard-validatingadmissionpolicybinding"))
+	})
+
+	It("comes with the rights to join once a host has been prepared for, and those of kubeadm while one joins by it", func(ctx SpecContext) {
+		rights := func() (names []string) {
+			bindings := &rbacv1.ClusterRoleBindingList{}
+			Expect(workload.List(ctx, bindings, client.MatchingLabels{poolv1.ManagedByLabel: poolv1.ManagedByPoolboot})).To(Succeed())
+			for _, binding := range bindings.Items {
+				names = append(names, binding.Name)
+			}
+			return names
+		}
+		Expect(management.Create(ctx, poolOf("gpu", "example.com/gpu"))).To(Succeed())
+		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: "one", Labels: map[string]string{clusterv1.ClusterNameLabel: edge.Name}},
+			Spec: bootstrapv1.PoolbootConfigSpec{Join: bootstrapv1.Join{Kubeadm: &bootstrapv1.KubeadmJoin{}}}}
+		Expect(management.Create(ctx, config)).To(Succeed())
+		Expect(reconcile(ctx)).To(Succeed())
+		Expect(rights()).To(BeEmpty())
+
+		config.Status.Node = &bootstrapv1.NodeReference{Name: "one", UID: "1"}
+		Expect(management.Update(ctx, config)).To(Succeed())
+		Expect(reconcile(ctx)).To(Succeed())
+		Expect(rights()).To(ConsistOf("poolboot:node-bootstrapper", "poolboot:node-certificate-renewal"))
+
+		config.Status.Boot.CredentialID = "abcdef"
+		Expect(management.Update(ctx, config)).To(Succeed())
+		Expect(workload.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "poolboot:node-bootstrapper"}})).To(Succeed())
+		Expect(reconcile(ctx)).To(Succeed())
+		Expect(rights()).To(ConsistOf("poolboot:node-bootstrapper", "poolboot:node-certificate-renewal", "poolboot:kubeadm-join"))
 	})
 
 	It("is not made in a cluster without pools", func(ctx SpecContext) {

@@ -9,14 +9,20 @@ import (
 	"fmt"
 	"net"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/controllers/remote"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
 // ClientOptions are the options of the cluster cache's clients. Secrets are never cached: an informer on them would hold
@@ -46,19 +52,29 @@ func Requestor(object client.Object) []string {
 }
 
 // CacheOptions are the options of the cluster cache's caches: Nodes without the lists of images and volumes that nobody
-// here reads, and of the certificate signing requests, by RequestorIndex, not those of users for client certificates.
+// here reads; of the certificate signing requests, by RequestorIndex, not those of users for client certificates; and of policies
+// and rights only Poolboot's own.
 func CacheOptions() clustercache.CacheOptions {
+	byObject := map[client.Object]cache.ByObject{
+		&corev1.Node{}: {Transform: slimNode},
+		&certificatesv1.CertificateSigningRequest{}: {
+			Field: fields.OneTermNotEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientSignerName),
+		},
+	}
+	own := labels.SelectorFromSet(labels.Set{poolv1.ManagedByLabel: poolv1.ManagedByPoolboot})
+	for _, kind := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{},
+		&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}} {
+		byObject[kind] = cache.ByObject{Label: own}
+	}
+	for _, kind := range []client.Object{&rbacv1.Role{}, &rbacv1.RoleBinding{}} {
+		byObject[kind] = cache.ByObject{Label: own, Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {}}}
+	}
 	return clustercache.CacheOptions{
 		Indexes: []clustercache.CacheOptionsIndex{
 			{Object: &certificatesv1.CertificateSigningRequest{}, Field: RequestorIndex, ExtractValue: Requestor},
 		},
 		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}: {Transform: slimNode},
-			&certificatesv1.CertificateSigningRequest{}: {
-				Field: fields.OneTermNotEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientSignerName),
-			},
-		},
+		ByObject:         byObject,
 	}
 }
 

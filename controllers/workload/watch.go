@@ -6,6 +6,8 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -51,6 +53,17 @@ func (w Watch) EveryNode(ctx context.Context, cluster client.ObjectKey, predicat
 	return w.start(ctx, cluster, &corev1.Node{}, func(context.Context, client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: cluster}}
 	}, predicates...)
+}
+
+// Own sends the Cluster for every object of a kind that Poolboot keeps there and that is made, changed or deleted. It holds their
+// metadata alone.
+func (w Watch) Own(ctx context.Context, cluster client.ObjectKey, kind schema.GroupVersionKind) error {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	w.Name += "-" + strings.ToLower(kind.Kind)
+	return w.start(ctx, cluster, object, func(context.Context, client.Object) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: cluster}}
+	})
 }
 
 // NodeUserPrefix and its Node's name is the user that a kubelet is.

@@ -225,8 +225,13 @@ var _ = Describe("The caches of workload clusters", func() {
 	It("never hold Secrets, and hold no more of Nodes than is read", func() {
 		Expect(workload.ClientOptions("poolboot", 0, 0).Cache.DisableFor).To(ContainElement(BeAssignableToTypeOf(&corev1.Secret{})))
 		for kind, by := range workload.CacheOptions().ByObject {
-			if _, is := kind.(*corev1.Node); !is {
+			switch kind.(type) {
+			case *certificatesv1.CertificateSigningRequest:
 				Expect(by.Field.String()).To(Equal("spec.signerName!=kubernetes.io/kube-apiserver-client"))
+				continue
+			case *corev1.Node:
+			default: // policies and rights
+				Expect(by.Label.String()).To(Equal("app.kubernetes.io/managed-by=poolboot"))
 				continue
 			}
 			slim, err := by.Transform(&corev1.Node{

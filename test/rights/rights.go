@@ -46,6 +46,12 @@ var SeenInIntegrationOnly = []Right{
 	{Where: All, Resource: "nodes", Verb: "list"},
 	{Where: All, Resource: "certificatesigningrequests.certificates.k8s.io", Verb: "list"},
 	{Where: "kube-system", Resource: "secrets", Verb: "get"},
+	{Where: All, Resource: "validatingadmissionpolicies.admissionregistration.k8s.io", Verb: "list"},
+	{Where: All, Resource: "validatingadmissionpolicybindings.admissionregistration.k8s.io", Verb: "list"},
+	{Where: All, Resource: "clusterrolebindings.rbac.authorization.k8s.io", Verb: "list"},
+	{Where: All, Resource: "clusterroles.rbac.authorization.k8s.io", Verb: "list"},
+	{Where: "kube-system", Resource: "roles.rbac.authorization.k8s.io", Verb: "list"},
+	{Where: "kube-system", Resource: "rolebindings.rbac.authorization.k8s.io", Verb: "list"},
 }
 
 // String is the right as kubectl auth can-i is asked for it.

@@ -133,3 +133,9 @@ const (
 	DuplicateRoleReason       = "DuplicateRole"
 	AsExpectedReason          = "AsExpected"
 )
+
+// ManagedByLabel is, with the value ManagedByPoolboot, on every object but Nodes and Secrets that Poolboot keeps in workload clusters.
+const (
+	ManagedByLabel    = "app.kubernetes.io/managed-by"
+	ManagedByPoolboot = "poolboot"
+)
