@@ -3,7 +3,6 @@ package join
 import (
 	"crypto/sha256"
 	_ "embed" // check.sh
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/coreos/ignition/v2/config/v3_5/types"
-	"github.com/vincent-petithory/dataurl"
 	"k8s.io/utils/ptr"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -27,6 +25,9 @@ const (
 
 // unitDirectory is where Ignition writes units and drop-ins.
 const unitDirectory = "/etc/systemd/system"
+
+// maxChecked is more than a file of an overlay has, in bytes.
+const maxChecked = 1 << 20
 
 //go:embed check.sh
 var checkScript []byte
@@ -72,11 +73,11 @@ func sumsOf(config ignition.Config) ([]byte, error) {
 	var sums strings.Builder
 	add := func(name string, contents []byte) { fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(contents), name) }
 	for _, f := range config.Storage.Files {
-		contents, err := dataurl.DecodeString(ptr.Deref(f.Contents.Source, ""))
+		contents, err := ignition.Contents(f.Contents, maxChecked)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.Path, errors.New("its contents are no data URL")) // which may hold a credential
+			return nil, fmt.Errorf("%s: %w", f.Path, err)
 		}
-		add(f.Path, contents.Data)
+		add(f.Path, contents)
 	}
 	for _, u := range config.Systemd.Units {
 		if u.Contents != nil {
