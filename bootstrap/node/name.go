@@ -29,7 +29,7 @@ func Name(of Naming) string {
 		host = config.Status.Host.Name
 	}
 	switch {
-	case config.Status.Node != nil && !(NamedAfterHost(config) && isAnotherHost(config, of.Host)):
+	case config.Status.Node != nil && (!NamedAfterHost(config) || !isAnotherHost(config, of.Host)):
 		return config.Status.Node.Name
 	case config.Spec.Host != nil:
 		return config.Spec.Host.NodeName

@@ -128,7 +128,7 @@ func (w *MachineConfigPool) wouldBoot(
 	}
 	machines := &clusterv1.MachineList{}
 	if err := w.Reader.List(ctx, machines, client.InNamespace(p.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterName}); err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("Machines of Cluster %s/%s: %w", p.Namespace, p.Spec.ClusterName, err))
+		return nil, apierrors.NewInternalError(fmt.Errorf("list Machines of Cluster %s/%s: %w", p.Namespace, p.Spec.ClusterName, err))
 	}
 	names := map[string]bool{}
 	for i := range undecided {

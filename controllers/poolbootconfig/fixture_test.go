@@ -183,7 +183,7 @@ func (s *site) settle(ctx context.Context) *bootstrapv1.PoolbootConfig {
 	return nil
 }
 
-// reconciles reconciles once, and says whether that wrote anything.
+// reconciles runs Reconcile once, and says whether that wrote anything.
 func (s *site) reconciles(ctx context.Context) bool {
 	GinkgoHelper()
 	before := s.writes
