@@ -14,13 +14,13 @@ import (
 type Outlook string
 
 const (
-	// Fine: nothing is wrong.
+	// Fine says that nothing is wrong.
 	Fine Outlook = "Fine"
-	// Waits: the next step has yet to come, and nothing is wrong.
+	// Waits says that the next step has yet to come, and nothing is wrong.
 	Waits Outlook = "Waits"
-	// Retries: something is wrong that may pass by itself. Poolboot retries.
+	// Retries says that something is wrong that may pass by itself. Poolboot retries.
 	Retries Outlook = "Retries"
-	// NeedsPerson: nothing changes until a person acts.
+	// NeedsPerson says that nothing changes until a person acts.
 	NeedsPerson Outlook = "NeedsPerson"
 )
 

@@ -75,7 +75,7 @@ func (d *door) flood() {
 			if err != nil {
 				return
 			}
-			defer conn.Close() //nolint:gocritic // when the flood is over
+			defer conn.Close() // when the flood is over
 			select {
 			case <-stop:
 				return

@@ -178,13 +178,13 @@ const patience = 10 * time.Second
 func (k *kubeconfig) workload(ctx context.Context, live client.Reader, cluster client.ObjectKey) (client.Reader, error) {
 	read, err := workloadkubeconfig.OfCluster(ctx, live, cluster)
 	if err != nil {
-		return nil, fmt.Errorf("Cluster %s: %w", cluster, err)
+		return nil, fmt.Errorf("connect to Cluster %s: %w", cluster, err)
 	}
 	config := read.REST()
 	config.Timeout = patience
 	httpClient, err := workloadkubeconfig.HTTPClient(config)
 	if err != nil {
-		return nil, fmt.Errorf("Cluster %s: %w", cluster, err)
+		return nil, fmt.Errorf("connect to Cluster %s: %w", cluster, err)
 	}
 	return client.New(config, client.Options{Scheme: liveScheme(), HTTPClient: httpClient})
 }

@@ -85,7 +85,7 @@ func gatherMove(ctx context.Context, live client.Reader, namespace string) (*mov
 			f.needed = append(f.needed, s)
 		}
 	}
-	f.ironic = running(deployments.Items, func(d *appsv1.Deployment, c *corev1.Container) bool {
+	f.ironic = running(deployments.Items, func(_ *appsv1.Deployment, c *corev1.Container) bool {
 		return c.Name == "ironic" || strings.HasPrefix(imageName(c), "ironic")
 	})
 	f.operator = running(deployments.Items, isOperator)

@@ -92,7 +92,7 @@ func imageOf(d appsv1.Deployment) string {
 func certificateOf(ctx context.Context, c client.Reader, namespace string) ([]byte, error) {
 	secret := &corev1.Secret{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: authority}, secret); err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("Secret %s/%s: %w", namespace, authority, err)
+		return nil, fmt.Errorf("get Secret %s/%s: %w", namespace, authority, err)
 	}
 	return secret.Data[corev1.TLSCertKey], nil
 }

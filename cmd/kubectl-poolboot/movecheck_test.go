@@ -120,9 +120,7 @@ func (m *movable) run(args ...string) (int, moveChecked, string) {
 	for _, d := range m.there {
 		there = append(there, d)
 	}
-	for _, o := range []client.Object{m.poolbootThere, m.caThere} {
-		there = append(there, o)
-	}
+	there = append(there, m.poolbootThere, m.caThere)
 	other := fake.NewClientBuilder().WithScheme(liveScheme()).WithObjects(there...).Build()
 	to := &stored{WithWatch: fake.NewClientBuilder().WithScheme(liveScheme()).WithObjects(here...).Build()}
 	text := func(args ...string) (int, string, string) {

@@ -103,7 +103,7 @@ func (f *moveFacts) ofHosts() (traps []trap) {
 		}
 		_, written := h.Annotations[bmov1alpha1.StatusAnnotation]
 		_, paused := h.Annotations[bmov1alpha1.PausedAnnotation]
-		if isInstalled(h) && f.consumer(h) == nil && !(written && paused) {
+		if isInstalled(h) && f.consumer(h) == nil && (!written || !paused) {
 			traps = append(traps, trap{Lost, at, "it is " + string(state) + " and no Metal3Machine has it, so nobody writes its status down for the move: it would be registered, and installed, again",
 				fmt.Sprintf(`kubectl -n %[1]s annotate baremetalhost %[2]s %[3]s= %[4]s="$(kubectl -n %[1]s get baremetalhost %[2]s -o jsonpath='{.status}')"; after the move take the first one off there`,
 					h.Namespace, h.Name, bmov1alpha1.PausedAnnotation, bmov1alpha1.StatusAnnotation)})

@@ -203,7 +203,7 @@ func (r *Reconciler) publish(ctx context.Context, s *scope) error {
 // and backups make it anew, with another UID. Until that is done the config server tells these hosts to ask again.
 func (r *Reconciler) rebind(ctx context.Context, s *scope) error {
 	if s.wrong != nil {
-		return nil
+		return nil //nolint:nilerr // the status says what is wrong with the Secret
 	}
 	configs := &bootstrapv1.PoolbootConfigList{}
 	if err := r.Client.List(ctx, configs, client.InNamespace(s.secret.Namespace), client.UnsafeDisableDeepCopy); err != nil {

@@ -27,8 +27,8 @@ func main() {
 		"without it, and for other packages, the whole command runs again: go test remembers the packages that passed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	failed, err := run(ctx, *file, strings.Fields(*suites), flag.Args())
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "retry:", err)
 	}

@@ -34,12 +34,16 @@ var _ = Describe("A cluster that approves certificates for every bootstrap token
 	It("gets no join credential, says which binding is why, and its hosts boot once that is gone", func(ctx SpecContext) {
 		binding := autoApproval(bootstrapapi.BootstrapDefaultGroup)
 		Expect(lab.WorkloadClient.Create(ctx, binding)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(lab.WorkloadClient.Delete(ctx, binding))).To(Succeed()) })
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(client.IgnoreNotFound(lab.WorkloadClient.Delete(ctx, binding))).To(Succeed())
+		})
 
 		By("showing what a token of the same groups would get there")
 		credential, err := join.EnsureCredential(ctx, lab.WorkloadClient, "default/a-thief", "", join.Life)
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func(ctx SpecContext) { Expect(join.DeleteCredential(ctx, lab.WorkloadClient, credential.ID)).To(Succeed()) })
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(join.DeleteCredential(ctx, lab.WorkloadClient, credential.ID)).To(Succeed())
+		})
 		thief := clientOf(&rest.Config{Host: lab.Workload.Config.Host, BearerToken: credential.Token(),
 			TLSClientConfig: rest.TLSClientConfig{CAData: lab.Workload.Config.CAData}})
 		Expect(join.EnsureRBAC(ctx, lab.WorkloadClient, false)).To(Succeed())

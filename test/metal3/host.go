@@ -262,7 +262,7 @@ func (r *hostReconciler) provision(ctx context.Context, host *bmov1alpha1.BareMe
 	if !deployment.on {
 		if err := r.options.Hardware.PowerOn(ctx, host, deployment.userData); err != nil {
 			r.end(host)
-			return 0, &failure{bmov1alpha1.ProvisioningError, fmt.Errorf("Image provisioning failed: power on: %w", err)}
+			return 0, &failure{bmov1alpha1.ProvisioningError, fmt.Errorf("power on: %w", err)}
 		}
 		r.poweredOn(host)
 	}

@@ -183,8 +183,10 @@ func (s *Site) StartMetal3(ctx context.Context) error {
 	return nil
 }
 
-// StopIronic and StartIronic are those of the Metal3 simulator.
-func (s *Site) StopIronic()                           { s.simulator.StopIronic() }
+// StopIronic stops that of the Metal3 simulator.
+func (s *Site) StopIronic() { s.simulator.StopIronic() }
+
+// StartIronic starts that of the Metal3 simulator.
 func (s *Site) StartIronic(ctx context.Context) error { return s.simulator.StartIronic(ctx) }
 
 // logFile returns a logger that writes to a file of the site's folder.
