@@ -31,3 +31,14 @@ func Hardware(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalHo
 	}
 	return nil, "", nil
 }
+
+// CPUArch returns the CPU architecture in what Hardware returned, such as x86_64, and the field that it is in; "" when it is not known.
+func CPUArch(hardware *bmov1alpha1.HardwareDetails, from string) (arch, field string) {
+	switch {
+	case hardware == nil || hardware.CPU.Arch == "":
+		return "", ""
+	case from == HardwareFromData:
+		return hardware.CPU.Arch, "HardwareData spec.hardware.cpu.arch"
+	}
+	return hardware.CPU.Arch, "BareMetalHost status.hardware.cpu.arch"
+}

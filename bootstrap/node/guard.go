@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apply "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
-	kubeletapis "k8s.io/kubelet/pkg/apis"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -18,10 +17,6 @@ import (
 
 // ownPrefix starts the keys of labels and annotations on Nodes that are Poolboot's own.
 const ownPrefix = "pool.cluster.x-k8s.io/"
-
-// reported are the labels of a Node that its kubelet finds out by itself: it adds them at its first registration, and they
-// stay as they are from then on.
-var reported = []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, kubeletapis.LabelOS, kubeletapis.LabelArch}
 
 // Guard returns the ValidatingAdmissionPolicy and its binding, both of the given name, for the cluster that has these pools.
 // They keep kubelets (group system:nodes) from changing what says which pool a Node is in, what Poolboot

@@ -29,16 +29,20 @@ func (r Registration) KubeletArgs() []string {
 	return args
 }
 
-// kubeletLabels returns the labels that a kubelet may set, as key=value, sorted.
+// kubeletLabels returns the labels for the kubelet's flags, as key=value, sorted.
 func (r Registration) kubeletLabels() []string {
 	var labels []string
 	for _, key := range slices.Sorted(maps.Keys(r.Labels)) {
-		if KubeletMaySet(key) {
+		if InKubeletFlags(key) {
 			labels = append(labels, key+"="+r.Labels[key])
 		}
 	}
 	return labels
 }
+
+// InKubeletFlags says whether a Node's label is in its kubelet's flags too: those that a kubelet may set, but not those that it sets to what
+// it finds out by itself, which a flag would replace.
+func InKubeletFlags(labelKey string) bool { return KubeletMaySet(labelKey) && !IsReported(labelKey) }
 
 // KubeletMaySet tells whether a kubelet accepts a label key in --node-labels. Outside kubernetes.io and k8s.io it accepts
 // all, inside a short list. A kubelet exits at once on any other; the rule is that of its own validation of flags.

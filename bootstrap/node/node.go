@@ -43,6 +43,10 @@ type Input struct {
 	// gets no such label.
 	HostUID string
 
+	// CPUArch is the architecture that the inspection of the host found, such as x86_64, for the label kubernetes.io/arch; any other
+	// than a known one gives none. CPUArchSource is the field that it is in.
+	CPUArch, CPUArchSource string
+
 	// Pool is the pool that was decided for the Machine.
 	Pool poolv1.MachineConfigPool
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -97,7 +98,7 @@ func nodeLabels(in Input) (labelSet, error) {
 			return nil, err
 		}
 	}
-	for _, label := range in.HostLabels {
+	for _, label := range slices.Concat(in.HostLabels, reportedLabels(in)) {
 		if err := set.add(label.Source, map[string]string{label.Key: label.Value}); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -51,7 +52,33 @@ var _ = Describe("a Node's registration", func() {
 			"node-role.kubernetes.io/infra": "",
 			"node.cluster.x-k8s.io/pool":    "infra",
 			"metal3.io/uuid":                hostUID,
+			"kubernetes.io/hostname":        "infra-x7k2p",
+			"kubernetes.io/os":              "linux",
 		}))
+	})
+
+	DescribeTable("has the architecture that the host's inspection found, in Kubernetes' words, and never in the kubelet's flags",
+		func(found string, labeled gomegatypes.GomegaMatcher) {
+			in.CPUArch, in.CPUArchSource = found, "HardwareData spec.hardware.cpu.arch"
+			registration, err := node.Register(*in)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(registration.Labels).To(labeled)
+			Expect(registration.KubeletArgs()).NotTo(ContainElement(Or(ContainSubstring("kubernetes.io/arch"), ContainSubstring("kubernetes.io/os"), ContainSubstring("kubernetes.io/hostname"))))
+		},
+		Entry("x86", "x86_64", HaveKeyWithValue("kubernetes.io/arch", "amd64")),
+		Entry("Arm", "aarch64", HaveKeyWithValue("kubernetes.io/arch", "arm64")),
+		Entry("one that is not known", "vax", Not(HaveKey("kubernetes.io/arch"))),
+		Entry("none", "", Not(HaveKey("kubernetes.io/arch"))),
+	)
+
+	It("names where the labels come from that every kubelet sets", func() {
+		in.CPUArch, in.CPUArchSource = "aarch64", "HardwareData spec.hardware.cpu.arch"
+		registration, err := node.Register(*in)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(registration.LabelSources).To(And(
+			HaveKeyWithValue("kubernetes.io/hostname", []string{"Node metadata.name"}),
+			HaveKeyWithValue("kubernetes.io/os", []string{"Poolboot"}),
+			HaveKeyWithValue("kubernetes.io/arch", []string{"HardwareData spec.hardware.cpu.arch"})))
 	})
 
 	It("has the name, the providerID and the annotations that lead back to its PoolbootConfig", func() {
@@ -96,6 +123,8 @@ var _ = Describe("a Node's registration", func() {
 			"node.cluster.x-k8s.io/zone":                "z1",
 			"sub.node.cluster.x-k8s.io/zone":            "z2",
 			"example.org/site":                          "s1",
+			"kubernetes.io/hostname":                    "infra-x7k2p",
+			"kubernetes.io/os":                          "linux",
 		}))
 	})
 
@@ -208,6 +237,16 @@ var _ = Describe("a Node's registration", func() {
 					{Key: "example.com/rack", Value: "r8", Source: "PoolbootConfig metal/infra-boot spec.hostLabels"}}
 			}, "example.com/rack",
 			`MachineConfigPool metal/edge-infra spec.hostLabels ("r7")`, `PoolbootConfig metal/infra-boot spec.hostLabels ("r8")`),
+		Entry("a pool for one architecture and the host's inspection",
+			func() {
+				in.Pool.Spec.NodeLabels = map[string]string{"kubernetes.io/arch": "arm64"}
+				in.CPUArch, in.CPUArchSource = "x86_64", "HardwareData spec.hardware.cpu.arch"
+			}, "kubernetes.io/arch",
+			`MachineConfigPool metal/edge-infra spec.nodeLabels ("arm64")`, `HardwareData spec.hardware.cpu.arch ("amd64")`),
+		Entry("a label of PoolbootConfig and the Node's name",
+			func() { in.Config.Spec.NodeLabels = map[string]string{"kubernetes.io/hostname": "another"} },
+			"kubernetes.io/hostname",
+			`PoolbootConfig metal/infra-boot spec.nodeLabels ("another")`, `Node metadata.name ("infra-x7k2p")`),
 		Entry("taints of pool and PoolbootConfig",
 			func() {
 				in.Pool.Spec.NodeTaints = []corev1.Taint{{Key: "infra", Value: "a", Effect: corev1.TaintEffectNoSchedule}}
@@ -245,6 +284,12 @@ var _ = Describe("a Node's registration", func() {
 				in.Pools = append(in.Pools, poolOf("gpu"))
 				in.HostLabels = []node.HostLabel{{Key: "node-role.kubernetes.io/gpu", Value: ""}}
 			}, "gpu and infra"),
+		Entry("a custom pool takes every host of an architecture",
+			func() {
+				arm := poolOf("arm")
+				arm.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/arch": "arm64"}}
+				in.Pool, in.Pools, in.CPUArch = in.Pools[0], append(in.Pools, arm), "aarch64"
+			}, `the pool "arm" selects them`),
 		Entry("they are a control plane's",
 			func() { in.MachineLabels = map[string]string{"node-role.kubernetes.io/control-plane": ""} },
 			"they are those of a control plane node"),

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 )
 
@@ -33,13 +35,15 @@ type bootShown struct {
 	// Machine is the Machine; empty for a host without one.
 	Machine string `json:"machine"`
 	// PoolbootConfig is the record of the boot.
-	PoolbootConfig string         `json:"poolbootConfig"`
-	Cluster        string         `json:"cluster"`
-	Host           string         `json:"host"`
-	Node           string         `json:"node"`
-	Pool           string         `json:"pool"`
-	Configuration  string         `json:"configuration"`
-	Stage          timeline.Stage `json:"stage"`
+	PoolbootConfig string `json:"poolbootConfig"`
+	Cluster        string `json:"cluster"`
+	Host           string `json:"host"`
+	Node           string `json:"node"`
+	Pool           string `json:"pool"`
+	Configuration  string `json:"configuration"`
+	// Addresses are those from which the host's token was used, the first one first.
+	Addresses []addressShown `json:"addresses"`
+	Stage     timeline.Stage `json:"stage"`
 	// Since is when the stage began, Created when the boot did.
 	Since   time.Time `json:"since"`
 	Created time.Time `json:"created"`
@@ -47,6 +51,36 @@ type bootShown struct {
 	Message string `json:"message"`
 	// Timeline are the steps taken so far.
 	Timeline []timeline.Moment `json:"timeline"`
+}
+
+// addressShown is an address from which a host's token was used.
+type addressShown struct {
+	Address string `json:"address"`
+	// Refused is true when the token is bound to other addresses.
+	Refused bool `json:"refused"`
+}
+
+func (a addressShown) String() string {
+	if a.Refused {
+		return a.Address + "(refused)"
+	}
+	return a.Address
+}
+
+func addressesOf(config *bootstrapv1.PoolbootConfig) []addressShown {
+	addresses := []addressShown{}
+	for _, address := range hostaccess.UsedFrom(config) {
+		addresses = append(addresses, addressShown{Address: address, Refused: hostaccess.Refuses(config, address)})
+	}
+	return addresses
+}
+
+func joinAddresses(addresses []addressShown, separator string) string {
+	texts := make([]string, len(addresses))
+	for i, address := range addresses {
+		texts[i] = address.String()
+	}
+	return strings.Join(texts, separator)
 }
 
 // deleted is the stage of a boot whose record is gone.
@@ -149,7 +183,7 @@ func shown(configs []bootstrapv1.PoolbootConfig) []bootShown {
 func bootOf(config *bootstrapv1.PoolbootConfig) bootShown {
 	boot := bootShown{
 		Namespace: config.Namespace, PoolbootConfig: config.Name, Cluster: config.Labels[clusterv1.ClusterNameLabel],
-		Pool: config.Status.Pool, Configuration: config.Status.Configuration,
+		Pool: config.Status.Pool, Configuration: config.Status.Configuration, Addresses: addressesOf(config),
 		Created: config.CreationTimestamp.Time, Message: timeline.Message(config), Timeline: timeline.Of(config),
 	}
 	boot.Stage, boot.Since = timeline.StageOf(config)

@@ -117,7 +117,7 @@ func (f *followed) gone(key client.ObjectKey, boot bootShown) error {
 func (b bootShown) same(as bootShown) bool {
 	sameMoment := func(a, b timeline.Moment) bool { return a.Step == b.Step && a.Time.Equal(b.Time) }
 	return b.Host == as.Host && b.Node == as.Node && b.Pool == as.Pool && b.Configuration == as.Configuration && b.Machine == as.Machine &&
-		b.Stage == as.Stage && b.Since.Equal(as.Since) && b.Message == as.Message && slices.EqualFunc(b.Timeline, as.Timeline, sameMoment)
+		b.Stage == as.Stage && b.Since.Equal(as.Since) && b.Message == as.Message && slices.Equal(b.Addresses, as.Addresses) && slices.EqualFunc(b.Timeline, as.Timeline, sameMoment)
 }
 
 // bootsTable prints boots as kubectl prints objects, the head once.
@@ -132,6 +132,7 @@ func (t *bootsTable) print(boots []bootShown) error {
 		{Name: "Machine", Type: "string"}, {Name: "Host", Type: "string"}, {Name: "Pool", Type: "string"}, {Name: "Stage", Type: "string"},
 		{Name: "Since", Type: "string"}, {Name: "Age", Type: "string"},
 		{Name: "Cluster", Type: "string", Priority: 1}, {Name: "Node", Type: "string", Priority: 1}, {Name: "Config", Type: "string", Priority: 1},
+		{Name: "Token From", Type: "string", Priority: 1},
 		{Name: "Message", Type: "string"},
 	}}
 	now := time.Now()
@@ -140,7 +141,7 @@ func (t *bootsTable) print(boots []bootShown) error {
 			Cells: []any{
 				orNone(boot.Machine), orNone(boot.Host), orNone(boot.Pool), string(boot.Stage),
 				duration.HumanDuration(now.Sub(boot.Since)), duration.HumanDuration(now.Sub(boot.Created)),
-				orNone(boot.Cluster), orNone(boot.Node), orNone(boot.Configuration), printable(boot.Message),
+				orNone(boot.Cluster), orNone(boot.Node), orNone(boot.Configuration), orNone(joinAddresses(boot.Addresses, ",")), printable(boot.Message),
 			},
 			Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: boot.Namespace}}},
 		})

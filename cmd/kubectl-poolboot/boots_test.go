@@ -53,6 +53,17 @@ func bootIn(namespace, machine string, change func(*bootstrapv1.PoolbootConfig))
 	return c
 }
 
+// usedFrom has the token of a boot, which is bound to its host's first address, used from two.
+func usedFrom(c *bootstrapv1.PoolbootConfig) {
+	first := metav1.NewMicroTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+	c.Spec.ConfigSource.Server = &bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}
+	c.Status.HostAddresses = []string{"192.0.2.7"}
+	c.Status.Boot.Addresses = map[string]bootstrapv1.TokenAddress{
+		"192.0.2.8": {FirstTime: metav1.NewMicroTime(first.Add(time.Minute))},
+		"192.0.2.7": {FirstTime: first},
+	}
+}
+
 var _ = Describe("boots", func() {
 	ago := func(d time.Duration) *metav1.MicroTime { return &metav1.MicroTime{Time: time.Now().Add(-d)} }
 	var live client.WithWatch
@@ -63,6 +74,7 @@ var _ = Describe("boots", func() {
 				c.Status.Host = &bootstrapv1.HostReference{Name: "rack1-u12", Namespace: "edge", UID: "1"}
 				c.Status.Boot.HostChosenTime = ago(20 * time.Minute)
 				c.Status.Configuration = "rendered-infra-1"
+				usedFrom(c)
 				c.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown, Reason: "WaitingForHost", Message: "it has not asked\x1b[31m"}}
 			}),
 			bootIn("edge", "infra-a", nil), bootIn("edge", "infra-o", other), bootIn("far", "infra-c", nil),
@@ -106,11 +118,14 @@ var _ = Describe("boots", func() {
 
 	It("have more columns when asked, and all times as JSON", func(ctx SpecContext) {
 		wide := table(ctx, "-o", "wide")
-		Expect(wide[0]).To(Equal("MACHINE HOST POOL STAGE SINCE AGE CLUSTER NODE CONFIG MESSAGE"))
-		Expect(wide[2]).To(ContainSubstring("infra-1 <none> rendered-infra-1"))
+		Expect(wide[0]).To(Equal("MACHINE HOST POOL STAGE SINCE AGE CLUSTER NODE CONFIG TOKEN FROM MESSAGE"))
+		Expect(wide[2]).To(ContainSubstring("infra-1 <none> rendered-infra-1 192.0.2.7,192.0.2.8(refused) "))
+		Expect(wide[1]).To(HaveSuffix("<none> <none> <none>"))
 		var boots []bootShown
 		Expect(json.Unmarshal([]byte(strings.Join(table(ctx, "-o", "json"), "\n")), &boots)).To(Succeed())
 		Expect(boots).To(HaveLen(3))
+		Expect(boots[0].Addresses).To(BeEmpty())
+		Expect(boots[1].Addresses).To(Equal([]addressShown{{Address: "192.0.2.7"}, {Address: "192.0.2.8", Refused: true}}))
 		Expect(boots[1].Timeline).To(HaveLen(2))
 		Expect(boots[1].Message).To(Equal("it has not asked\x1b[31m"))
 	})

@@ -38,6 +38,8 @@ type bootExplained struct {
 	// NodeSeen is false when the Node could not be looked at; Unseen says why, of the Node and of everything else.
 	NodeSeen bool     `json:"nodeSeen"`
 	Unseen   []string `json:"unseen"`
+	// Addresses are those from which the host's token was used, the first one first.
+	Addresses []addressShown `json:"addresses"`
 	// Pool is the role of the pool, and Why says how it came about.
 	Pool string `json:"pool"`
 	Why  string `json:"why"`
@@ -150,7 +152,11 @@ func (b *bootExplained) print(out io.Writer, output string) error {
 		return err
 	}
 	lines := tabwriter.NewWriter(out, 6, 4, 3, ' ', 0)
-	head := [][2]string{{"Machine", b.Machine}, {"Config", b.PoolbootConfig}, {"Cluster", b.Cluster}, {"Host", b.Host}, {"Node", b.Node}, {"Pool", b.Pool}, {"Why", b.Why}}
+	head := [][2]string{{"Machine", b.Machine}, {"Config", b.PoolbootConfig}, {"Cluster", b.Cluster}, {"Host", b.Host}, {"Node", b.Node}}
+	if len(b.Addresses) > 0 {
+		head = append(head, [2]string{"Token", "used from " + joinAddresses(b.Addresses, ", ")})
+	}
+	head = append(head, [2]string{"Pool", b.Pool}, [2]string{"Why", b.Why})
 	if b.Stage != "" {
 		head = append(head, [2]string{"Stage", fmt.Sprintf("%s for %s: %s", b.Stage, duration.HumanDuration(time.Since(b.Since)), b.Message)})
 	}

@@ -54,7 +54,7 @@ func (p onNode) state() string {
 // explain works out the answer.
 func (s *bootSubject) explain(synced []*regexp.Regexp) *bootExplained {
 	b := &bootExplained{Node: s.nodeName(), NodeSeen: s.node != nil, Unseen: append([]string{}, s.unseen...),
-		Timeline: []timeline.Moment{}, Labels: []onNode{}, Taints: []onNode{}, Todo: []string{}}
+		Timeline: []timeline.Moment{}, Addresses: []addressShown{}, Labels: []onNode{}, Taints: []onNode{}, Todo: []string{}}
 	if s.cluster.Name != "" {
 		b.Cluster = s.cluster.String()
 	}
@@ -70,6 +70,7 @@ func (s *bootSubject) explain(synced []*regexp.Regexp) *bootExplained {
 	}
 	b.PoolbootConfig, b.Timeline, b.Message = klog.KObj(s.config).String(), timeline.Of(s.config), timeline.Message(s.config)
 	b.Stage, b.Since = timeline.StageOf(s.config)
+	b.Addresses = addressesOf(s.config)
 	if b.Host == "" && s.config.Status.Host != nil {
 		b.Host = s.config.Status.Host.Namespace + "/" + s.config.Status.Host.Name
 	}
@@ -128,6 +129,8 @@ func (b *bootExplained) compare(s *bootSubject, wanted *node.Registration) {
 		case !stands:
 			label.State = Missing
 			b.todo(fmt.Sprintf("kubectl label node %s %s: it is missing, and %s declares it", has.Name, label.Text, label.From[0]))
+		case value != wanted.Labels[key] && node.IsReported(key): // the kubelet knows better
+			label.State, label.Value = Differs, value
 		case value != wanted.Labels[key]:
 			label.State, label.Value = Differs, value
 			b.todo(fmt.Sprintf("kubectl label node %s %s --overwrite, or change %s: %q was set by %s, and Poolboot leaves it",

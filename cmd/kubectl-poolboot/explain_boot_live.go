@@ -137,7 +137,7 @@ func (e *explainBoot) around(ctx context.Context, live client.Reader, s *bootSub
 		found, err := host.ForConfig(ctx, live, s.config, s.machine)
 		if err == nil && found != nil {
 			s.bmh = found.Object
-			s.hardware, _, err = host.Hardware(ctx, live, s.bmh)
+			s.hardware, s.hardwareFrom, err = host.Hardware(ctx, live, s.bmh)
 		}
 		if notReady := (*host.NotReadyError)(nil); err != nil && !errors.As(err, &notReady) {
 			unseen("host", err)
@@ -237,12 +237,12 @@ func (h *hostObjects) around(s *bootSubject, found *objects, cluster string) err
 		bmh := &h.hosts[i]
 		consumes := s.machine != nil && bmh.Spec.ConsumerRef != nil && bmh.Spec.ConsumerRef.Name == s.machine.Spec.InfrastructureRef.Name
 		if consumes || s.config != nil && s.config.Status.Host != nil && s.config.Status.Host.Name == bmh.Name {
-			s.bmh, s.hardware = bmh, bmh.Status.HardwareDetails
+			s.bmh, s.hardware, s.hardwareFrom = bmh, bmh.Status.HardwareDetails, host.HardwareFromStatus
 		}
 	}
 	for i := range h.hardware {
 		if data := &h.hardware[i]; s.bmh != nil && data.Name == s.bmh.Name && data.Spec.HardwareDetails != nil {
-			s.hardware = data.Spec.HardwareDetails
+			s.hardware, s.hardwareFrom = data.Spec.HardwareDetails, host.HardwareFromData
 		}
 	}
 	for i := range found.nodes {

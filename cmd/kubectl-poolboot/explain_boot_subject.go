@@ -18,6 +18,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostlabels"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
@@ -35,8 +36,10 @@ type bootSubject struct {
 	clusterObject *clusterv1.Cluster
 	pools         []poolv1.MachineConfigPool
 	bmh           *bmov1alpha1.BareMetalHost
-	hardware      *bmov1alpha1.HardwareDetails
-	node          *corev1.Node
+	// hardware is what is known of the host's, hardwareFrom where it was found.
+	hardware     *bmov1alpha1.HardwareDetails
+	hardwareFrom string
+	node         *corev1.Node
 	// unseen is what could not be looked at, and why.
 	unseen []string
 }
@@ -117,7 +120,9 @@ func (s *bootSubject) register(role string, synced []*regexp.Regexp) (*node.Regi
 	if s.clusterObject != nil {
 		in.Cluster = identity.Of(s.clusterObject)
 	}
-	if in.NodeName == "" {
+	in.CPUArch, in.CPUArchSource = host.CPUArch(s.hardware, s.hardwareFrom)
+	named := in.NodeName != ""
+	if !named {
 		in.NodeName = role // any name: it is not part of the answer
 	}
 	switch {
@@ -130,6 +135,9 @@ func (s *bootSubject) register(role string, synced []*regexp.Regexp) (*node.Regi
 		return nil, err
 	}
 	registration, err := node.Register(in)
+	if !named {
+		delete(registration.Labels, corev1.LabelHostname)
+	}
 	return &registration, err
 }
 

@@ -42,9 +42,9 @@ var _ = Describe("explain machine and explain node", func() {
 		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "infra-x7k2m",
 			Annotations: map[string]string{poolv1.NodeConfigAnnotation: "edge/infra-x7k2m-config"},
 			Labels: map[string]string{"node-role.kubernetes.io/infra": "", poolv1.NodePoolLabel: "infra", "example.com/tier": "infra", "example.com/own": "yes",
-				"example.com/site": "dallas", "rack.node.cluster.x-k8s.io/id": "r7", poolv1.NodeMetal3UUIDLabel: "uid-1", "kubernetes.io/os": "linux"},
+				"example.com/site": "dallas", "rack.node.cluster.x-k8s.io/id": "r7", poolv1.NodeMetal3UUIDLabel: "uid-1", "kubernetes.io/os": "linux", "kubernetes.io/hostname": "infra-x7k2m", "beta.kubernetes.io/os": "linux"},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", APIVersion: "v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
-				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:kubernetes.io/os":{},"f:example.com/tier":{}}}}`)}},
+				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:beta.kubernetes.io/os":{},"f:example.com/tier":{}}}}`)}},
 		}}
 		node.Spec.Taints = []corev1.Taint{{Key: "example.com/infra", Effect: corev1.TaintEffectNoSchedule}, {Key: "node.kubernetes.io/disk-pressure", Effect: corev1.TaintEffectNoSchedule}}
 	})
@@ -89,7 +89,9 @@ var _ = Describe("explain machine and explain node", func() {
 				"example.com/site=dallas":             "Stands MachineConfigPool edge/infra spec.hostLabels",
 				"rack.node.cluster.x-k8s.io/id=r7":    "Stands Machine metadata.labels",
 				poolv1.NodeMetal3UUIDLabel + "=uid-1": "Stands BareMetalHost metadata.uid",
-				"kubernetes.io/os=linux":              "Stands kubelet, on the Node",
+				"kubernetes.io/os=linux":              "Stands Poolboot",
+				"kubernetes.io/hostname=infra-x7k2m":  "Stands Node metadata.name",
+				"beta.kubernetes.io/os=linux":         "Stands kubelet, on the Node",
 			}))
 			Expect(from(answer.Taints)).To(Equal(map[string]string{
 				"example.com/infra:NoSchedule":                       "Stands MachineConfigPool edge/infra spec.nodeTaints",
@@ -115,6 +117,21 @@ var _ = Describe("explain machine and explain node", func() {
 		))
 		_, r = asked(true, "machine", "infra-x7k2m")
 		Expect(r.out).To(MatchRegexp(`example.com/tier=infra +Differs: "gold" +MachineConfigPool edge/infra spec.nodeLabels`))
+	})
+
+	It("say from where the host's token was used", func() {
+		usedFrom(config)
+		answer, _ := asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(answer.Addresses).To(Equal([]addressShown{{Address: "192.0.2.7"}, {Address: "192.0.2.8", Refused: true}}))
+		_, r := asked(true, "machine", "infra-x7k2m")
+		Expect(r.out).To(MatchRegexp(`Token: +used from 192\.0\.2\.7, 192\.0\.2\.8\(refused\)\n`))
+	})
+
+	It("leave what the kubelet found out itself as it is: nobody has to do anything", func() {
+		node.Labels["kubernetes.io/os"] = "another"
+		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(r.code).To(BeZero(), r.errOut)
+		Expect(answer.Labels).To(ContainElement(onNode{Text: "kubernetes.io/os=linux", From: []string{"Poolboot"}, State: Differs, Value: "another"}))
 	})
 
 	It("say so when the Node may not be read, and tell all else", func() {

@@ -39,9 +39,9 @@ func newLabels(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Print the labels and taints of a pool's Nodes",
 		Long: `Print the labels and taints that every Node of a pool is registered with, before anything boots.
 
-The labels are those that the pool's node selector asks for, its nodeLabels, and the one that names the pool. The taints
+The labels are those that the pool's node selector asks for, its nodeLabels, the one that names the pool, and kubernetes.io/os. The taints
 are its nodeTaints, and the two that keep pods away until the Node is in its pool and known to Cluster API. A Machine, its
-PoolbootConfig and its host may add more.
+PoolbootConfig and its host may add more; kubernetes.io/hostname is each Node's own name.
 
 Exit codes: 0 with an answer, 2 when no Node can be registered in the pool, 1 for every other error.`,
 		Example: `  # What will a Node of the pool infra carry?
@@ -93,6 +93,7 @@ func (c *carries) run(args []string) error {
 	if err != nil {
 		return &unregistrableError{err}
 	}
+	delete(registration.Labels, corev1.LabelHostname) // each Node's own
 	answer := carried{Labels: registration.Labels, Taints: registration.Taints}
 	if c.output == "json" {
 		return json.NewEncoder(c.streams.Out).Encode(answer)

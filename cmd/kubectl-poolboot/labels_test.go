@@ -18,6 +18,7 @@ var _ = Describe("labels", func() {
 	It("prints what every Node of the pool is registered with", func() {
 		path := file("pools.yaml", ownPool("edge", "worker"), infra)
 		Expect(answered(poolboot("labels", "-f", path, "--pool", "infra"))).To(Equal(`label example.com/rack=r1
+label kubernetes.io/os=linux
 label node-role.kubernetes.io/infra=
 label node.cluster.x-k8s.io/pool=infra
 taint example.com/infra=only:NoExecute
@@ -32,7 +33,7 @@ taint pool.cluster.x-k8s.io/unassigned:NoSchedule
 		var answer carried
 		Expect(json.Unmarshal([]byte(out), &answer)).To(Succeed())
 		Expect(answer.Labels).To(Equal(map[string]string{
-			"example.com/rack": "r1", "node-role.kubernetes.io/infra": "", "node.cluster.x-k8s.io/pool": "infra"}))
+			"example.com/rack": "r1", "kubernetes.io/os": "linux", "node-role.kubernetes.io/infra": "", "node.cluster.x-k8s.io/pool": "infra"}))
 		Expect(answer.Taints).To(ConsistOf(
 			corev1.Taint{Key: "example.com/infra", Value: "only", Effect: corev1.TaintEffectNoExecute},
 			corev1.Taint{Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule},
@@ -41,7 +42,7 @@ taint pool.cluster.x-k8s.io/unassigned:NoSchedule
 
 	It("takes OpenShift's pools too", func() {
 		Expect(answered(poolboot("labels", "-f", file("pools.yaml", openshiftInfra), "--pool", "infra"))).To(
-			HavePrefix("label node-role.kubernetes.io/infra=\nlabel node.cluster.x-k8s.io/pool=infra\n"))
+			HavePrefix("label kubernetes.io/os=linux\nlabel node-role.kubernetes.io/infra=\nlabel node.cluster.x-k8s.io/pool=infra\n"))
 	})
 
 	DescribeTable("exits with 2 when no Node can be registered in the pool",

@@ -198,6 +198,24 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Expect(w.told()).To(Equal("Normal PoolbootConfigCreated PoolbootConfig rack1-u12 stands: the host is to boot into pool infra of Cluster site"))
 	})
 
+	DescribeTable("gets no record under a name that stands for something else than a Node",
+		func(name, why string) {
+			host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+				poolv1.HostPoolAnnotation: "infra", poolv1.HostClusterAnnotation: "site"}}}
+			cluster := &clusterv1.Cluster{}
+			cluster.Spec.ControlPlaneEndpoint.Host = "api.site.example.com"
+			refused := refusal(host, cluster)
+			Expect(refused).NotTo(BeNil())
+			Expect(refused.reason).To(Equal(poolv1.EventHostRequestInvalid))
+			Expect(refused.message).To(And(ContainSubstring(why), HaveSuffix("name the host otherwise")))
+		},
+		Entry("the API server's Service", "kubernetes.default.svc", "the API server's Service"),
+		Entry("a Service", "dns.kube-system.svc", "the form of a Service's name"),
+		Entry("the short name of the API server's Service", "kubernetes", "the API server's Service"),
+		Entry("the machine itself", "localhost", "the machine that a program runs on"),
+		Entry("the control plane endpoint", "api.site.example.com", "the cluster's control plane endpoint"),
+	)
+
 	DescribeTable("gets nothing, and is told why once,",
 		func(ctx SpecContext, change func(*bmov1alpha1.BareMetalHost), why string) {
 			w := newWorld(change)

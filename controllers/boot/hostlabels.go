@@ -58,6 +58,20 @@ func (r *Reconciler) hostFacts(ctx context.Context, s *scope) (hostlabels.Facts,
 	return of.Facts(), nil
 }
 
+// cpuArch returns the host's CPU architecture, and the field that it is in; "" when nothing is known of the hardware. What changes
+// later needs no watch: the kubelet knows better then.
+func (r *Reconciler) cpuArch(ctx context.Context, s *scope) (arch, field string, err error) {
+	if s.host.Object == nil {
+		return "", "", nil
+	}
+	hardware, from, err := host.Hardware(ctx, r.Client, s.host.Object)
+	if err != nil {
+		return "", "", err
+	}
+	arch, field = host.CPUArch(hardware, from)
+	return arch, field, nil
+}
+
 var hardwareDataKind = schema.GroupKind{Group: bmov1alpha1.GroupVersion.Group, Kind: "HardwareData"}
 
 // hardware returns what is known of a host's hardware. HardwareData is watched from the first time on that a rule wants

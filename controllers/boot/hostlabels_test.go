@@ -55,6 +55,27 @@ var _ = Describe("Labels out of facts of the host", func() {
 		Expect(w.hardwareWatched).To(BeFalse(), "nobody wants facts")
 	})
 
+	It("leave the architecture that the inspection found to no rule: the Node has it from the start, with hostname and os", func(ctx SpecContext) {
+		inspected := data("Dell")
+		inspected.Spec.HardwareDetails.CPU.Arch = "aarch64"
+		w := s.world(inspected)
+		Expect(w.ask(ctx)).To(BeZero())
+		expectPrepared(ctx, w, machineName)
+		Expect(w.node(ctx).Labels).To(And(HaveKeyWithValue("kubernetes.io/arch", "arm64"), HaveKeyWithValue("kubernetes.io/os", "linux"),
+			HaveKeyWithValue("kubernetes.io/hostname", machineName)))
+		Expect(w.hardwareWatched).To(BeFalse(), "the kubelet corrects what changes later")
+		Expect(w.config(ctx).Status.HostLabels).To(BeEmpty())
+	})
+
+	It("let no host boot whose architecture is not its pool's", func(ctx SpecContext) {
+		s.infra.Spec.NodeLabels = map[string]string{"kubernetes.io/arch": "amd64"}
+		s.host.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{CPU: bmov1alpha1.CPU{Arch: "aarch64"}}
+		w := s.world()
+		_, err := w.ask(ctx)
+		Expect(err).To(HaveOccurred())
+		expectNotPrepared(ctx, w, bootstrapv1.LabelConflictReason, "BareMetalHost status.hardware.cpu.arch (\"arm64\")", "spec.nodeLabels (\"amd64\")")
+	})
+
 	DescribeTable("know the hardware from",
 		func(ctx SpecContext, status *bmov1alpha1.HardwareDetails, more []client.Object, label string) {
 			s.infra.Spec.HostLabels = []poolv1.HostLabel{vendor}

@@ -63,11 +63,17 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
+	arch, archSource, err := r.cpuArch(ctx, s)
+	if err != nil {
+		return err
+	}
 	registration, err := node.Register(node.Input{
 		NodeName:       node.Name(node.Naming{Config: s.config, Machine: s.machine, Host: s.host.Name}),
 		Cluster:        workload.Identity(ctx, r.ClusterCache, s.cluster),
 		ProviderID:     s.host.ProviderID,
 		HostUID:        s.host.UID,
+		CPUArch:        arch,
+		CPUArchSource:  archSource,
 		Pool:           s.pool,
 		Pools:          s.pools,
 		MachineLabels:  s.machineLabels(),

@@ -227,7 +227,7 @@ func dropFlags(wanted *corev1.Node, declared map[string]string, f facts) {
 		is, wants := declared[key]
 		_, ofConfig := f.config.Spec.NodeLabels[key]
 		ofMachine := f.machine != nil && metav1.HasLabel(f.machine.ObjectMeta, key) // Cluster API's to keep
-		if wants && is == value || ofConfig || ofMachine || !registration.KubeletMaySet(key) {
+		if wants && is == value || ofConfig || ofMachine || !registration.InKubeletFlags(key) {
 			continue
 		}
 		if wanted.Labels[key] == value {

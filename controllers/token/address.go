@@ -1,11 +1,8 @@
 package token
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +14,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 )
 
@@ -26,45 +24,18 @@ const (
 	maxNamed = 8
 )
 
-// isBound says whether a config's token is good from its host's addresses only.
-func isBound(config *bootstrapv1.PoolbootConfig) bool {
-	server := config.Spec.ConfigSource.Server
-	return server != nil && server.TokenBinding == bootstrapv1.BindToHostAddresses
-}
-
-// isRefused says whether the config server refuses a config's token from an address.
-func isRefused(config *bootstrapv1.PoolbootConfig, address string) bool {
-	return isBound(config) && !slices.Contains(config.Status.HostAddresses, address)
-}
-
-// arrivals returns from where a config's token came, the latest if there were several, the first address first.
-func arrivals(config *bootstrapv1.PoolbootConfig) []string {
-	noted := config.Status.Boot.Addresses
-	all := slices.SortedFunc(maps.Keys(noted), func(a, b string) int {
-		return cmp.Or(noted[a].FirstTime.Compare(noted[b].FirstTime.Time), cmp.Compare(a, b))
-	})
-	if len(all) == 0 {
-		return nil
-	}
-	latest := noted[all[len(all)-1]].Token
-	return slices.DeleteFunc(all, func(address string) bool {
-		_, err := netip.ParseAddr(address) // a config server that somebody has taken over could write anything
-		return err != nil || noted[address].Token != latest
-	})
-}
-
 // unreported returns the addresses that are to be told of and were not: all but the first, and those that are refused.
 func unreported(config *bootstrapv1.PoolbootConfig) []string {
-	all := arrivals(config)
+	all := hostaccess.UsedFrom(config)
 	return slices.DeleteFunc(slices.Clone(all), func(address string) bool {
-		return config.Status.Boot.Addresses[address].ReportedTime != nil || address == all[0] && !isRefused(config, address)
+		return config.Status.Boot.Addresses[address].ReportedTime != nil || address == all[0] && !hostaccess.Refuses(config, address)
 	})
 }
 
 // keepAddresses puts on record which addresses a token is bound to, for the config server, and tells, once, of each address that the
 // token came from beside its first, or that is refused.
 func (r *Reconciler) keepAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) error {
-	if !isBound(config) && config.Status.HostAddresses == nil && len(unreported(config)) == 0 {
+	if !hostaccess.IsBound(config) && config.Status.HostAddresses == nil && len(unreported(config)) == 0 {
 		return nil // as nearly always
 	}
 	bmh, known, err := r.knownAddresses(ctx, config)
@@ -73,7 +44,7 @@ func (r *Reconciler) keepAddresses(ctx context.Context, config *bootstrapv1.Pool
 	}
 	before := config.DeepCopy()
 	if hasToken(config) {
-		if config.Status.HostAddresses = nil; isBound(config) {
+		if config.Status.HostAddresses = nil; hostaccess.IsBound(config) {
 			config.Status.HostAddresses = known
 		}
 	}
@@ -107,7 +78,7 @@ const cure = "if that is not the host, somebody else has its token: annotate thi
 
 // told returns the reason and the words of the event on an address.
 func told(config *bootstrapv1.PoolbootConfig, address, bmh string, known []string) (reason, why string) {
-	if isRefused(config, address) {
+	if hostaccess.Refuses(config, address) {
 		whose := strings.TrimSpace("its BareMetalHost " + bmh)
 		has := "of which none is known"
 		if len(known) > 0 {
@@ -120,12 +91,12 @@ func told(config *bootstrapv1.PoolbootConfig, address, bmh string, known []strin
 	if slices.Contains(known, address) {
 		is = fmt.Sprintf(", which BareMetalHost %s is known to have", bmh)
 	}
-	return bootstrapv1.EventSecondAddress, fmt.Sprintf("the token came from %s%s, and first from %s", address, is, arrivals(config)[0])
+	return bootstrapv1.EventSecondAddress, fmt.Sprintf("the token came from %s%s, and first from %s", address, is, hostaccess.UsedFrom(config)[0])
 }
 
 // knownAddresses returns the name of a config's BareMetalHost and the addresses that it is known to have; nothing while it has none.
 func (r *Reconciler) knownAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) (bmh string, known []string, err error) {
-	if isBound(config) {
+	if hostaccess.IsBound(config) {
 		if err := r.watchHardware(); err != nil {
 			return "", nil, fmt.Errorf("watch on HardwareData: %w", err)
 		}

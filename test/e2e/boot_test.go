@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	kubeletapis "k8s.io/kubelet/pkg/apis"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,7 +67,7 @@ func joined(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootC
 	// is Ready before it registers, which gives its Node further labels and annotations.
 	EventuallyWithOffset(1, func() *corev1.Node { return t.Node(ctx, config) }).WithContext(ctx).Should(And(
 		HaveField("Spec.Taints", Not(ContainElement(HaveField("Key", BeElementOf(poolv1.NodeUnassignedTaint, corev1.TaintNodeNotReady, clusterv1.NodeUninitializedTaint.Key))))),
-		HaveField("Labels", HaveKey(corev1.LabelHostname))))
+		HaveField("Labels", HaveKey(kubeletapis.LabelOS)))) // not pre-registered
 	EventuallyWithOffset(1, func() (string, error) {
 		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
 		return config.Annotations[bootstrapv1.TokenHashAnnotation] + config.Status.Boot.CredentialID, err

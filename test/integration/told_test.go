@@ -49,7 +49,7 @@ func newToldSite(ctx context.Context) *toldSite {
 		"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/storage": ""}})
 	both := s.Config(ctx, "both")
 	Eventually(ctx, s.Condition(both, bootstrapv1.PoolDecidedCondition)).Should(HavePrefix("False"))
-	s.names = strings.NewReplacer(s.Namespace+"/"+s.Namespace, "metal/edge", s.Namespace, "metal", s.infra.Name, "infra-9pq4c", both.Name, "both-x7k2m")
+	s.names = strings.NewReplacer(s.Namespace+"/"+s.Namespace, "metal/edge", s.Namespace, "metal", s.infra.Name, "infra-9pq4c", both.Name, "both-x7k2m", home, "192.0.2.12")
 	return s
 }
 
@@ -89,7 +89,7 @@ var _ = Describe("What the documentation shows of a cluster", func() {
 		By("being Ready")
 		node := s.Node(ctx, s.infra)
 		before := node.DeepCopy()
-		node.Labels["kubernetes.io/hostname"] = node.Name
+		node.Labels["beta.kubernetes.io/os"] = "linux"
 		Expect(lab.WorkloadClient.Patch(ctx, node, client.MergeFrom(before), client.FieldOwner("kubelet"))).To(Succeed())
 		becomeReady(ctx, s.Tenant, s.infra)
 		Eventually(ctx, func() []corev1.Taint { return s.Node(ctx, s.infra).Spec.Taints }).Should(BeEmpty())
