@@ -115,7 +115,7 @@ func reconcilers(cached client.Client, live client.Reader, clusters clustercache
 		{&foreignnode.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter}, opts.nodeConcurrency},
 		{&nodeguard.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter}, opts.nodeConcurrency},
 		{&enrolment.Reconciler{
-			Client: cached, APIReader: live, WatchFilterValue: opts.watchFilter,
+			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
 			ServerURL: opts.configServerURL, ServerCA: caFile(opts.configServerCAFile).read,
 		}, opts.enrolmentConcurrency},
 		{&baremetalhost.Reconciler{Client: cached, APIReader: live, WatchFilterValue: opts.watchFilter}, opts.poolbootConfigConcurrency},

@@ -11,12 +11,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 // action is what events say this controller was doing.
@@ -24,10 +25,11 @@ const action = "Enrol"
 
 // decide decides on the host that asks for a name, and brings the requests that are left up to date.
 func (r *Reconciler) decide(ctx context.Context, s *scope, name string, requests map[string]poolv1.EnrolmentRequest) error {
-	f := facts{name: name, request: requests[name], spec: s.enrolment.Spec, closed: s.closed, now: s.now,
+	f := facts{namespace: s.enrolment.Namespace, name: name, request: requests[name], spec: s.enrolment.Spec, closed: s.closed, now: s.now,
 		pointerID: enrol.PointerID(s.enrolment.Namespace, s.enrolment.Name, name)}
 	if s.place.Cluster != nil {
-		f.cluster = identity.Of(s.place.Cluster)
+		f.cluster = workload.Identity(ctx, r.ClusterCache, s.place.Cluster)
+		f.node = r.nodeOf(ctx, s, name)
 	}
 	config := &bootstrapv1.PoolbootConfig{}
 	if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.enrolment.Namespace, Name: name}, config); err == nil {
@@ -58,6 +60,24 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, name string, requests
 	}
 	delete(requests, name)
 	return nil
+}
+
+// nodeOf returns the Node of a name, nil when it does not exist or can't be looked at. That holds nobody up: before the boot controller
+// pre-registers a Node it looks again, live. Here it only saves a use, and tells the host sooner.
+func (r *Reconciler) nodeOf(ctx context.Context, s *scope, name string) *corev1.Node {
+	cluster := client.ObjectKeyFromObject(s.place.Cluster)
+	node := &corev1.Node{}
+	c, err := workload.Client(ctx, r.ClusterCache, cluster)
+	if err == nil {
+		err = c.Get(ctx, client.ObjectKey{Name: name}, node)
+	}
+	if err != nil {
+		if !apierrors.IsNotFound(err) {
+			ctrl.LoggerFrom(ctx).V(4).Info("The Node of a host that enrols can't be read", "Cluster", cluster, "Node", name, "error", err.Error())
+		}
+		return nil
+	}
+	return node
 }
 
 // admit gives a host its name and makes its record. The name is written down first: after a crash between the two it is

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -49,6 +50,8 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads live: the Secret with the token, and whether a name is taken.
 	APIReader client.Reader
+	// ClusterCache connects to workload clusters.
+	ClusterCache clustercache.ClusterCache
 	// Recorder takes events; left nil, SetupWithManager sets the manager's.
 	Recorder events.EventRecorder
 

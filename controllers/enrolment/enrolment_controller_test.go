@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -36,6 +37,10 @@ type world struct {
 	events *events.FakeRecorder
 	// writes counts those of managers; the one of number failing is lost, and late says that it was done all the same.
 	writes, failing int
+	// workload is the cluster that hosts join.
+	workload client.WithWatch
+	// unreachable says that there is no connection to it.
+	unreachable bool
 	late, crashed   bool
 }
 
@@ -50,7 +55,7 @@ func newWorld(uses int) *world {
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "hosts"}}
 	template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
 	template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/of": "the-template"}
-	w := &world{events: events.NewFakeRecorder(1000)}
+	w := &world{events: events.NewFakeRecorder(1000), workload: fake.NewClientBuilder().WithScheme(scheme).Build()}
 	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&poolv1.Enrolment{}).WithObjects(template,
 		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "c1", UID: "cluster-uid"}},
 		&poolv1.MachineConfigPool{
@@ -83,6 +88,10 @@ func (w *world) manager(cache client.Reader) *Reconciler {
 		}
 		return errCrash
 	}
+	connected := client.ObjectKey{Namespace: key.Namespace, Name: "c1"}
+	if w.unreachable {
+		connected.Name = "another"
+	}
 	return &Reconciler{
 		Client: interceptor.NewClient(w.WithWatch, interceptor.Funcs{
 			Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -102,6 +111,7 @@ func (w *world) manager(cache client.Reader) *Reconciler {
 			},
 		}),
 		APIReader: w.WithWatch, Recorder: w.events, Now: time.Now,
+		ClusterCache: clustercache.NewFakeClusterCache(w.workload, connected),
 		ServerURL: "https://poolboot.example.com", ServerCA: func() ([]byte, error) { return []byte("CA"), nil },
 	}
 }
@@ -235,6 +245,30 @@ var _ = Describe("An enrolment", func() {
 		Expect(w.Update(ctx, secret)).To(Succeed())
 		Expect(w.settle(ctx).Status.Requests).To(BeEmpty())
 		Expect(w.hosts(ctx)).To(HaveLen(3))
+	})
+
+	It("spends no use on a name whose Node exists already, and admits the host once that is gone", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.settle(ctx)
+		taken := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7"}}
+		Expect(w.workload.Create(ctx, taken)).To(Succeed())
+		w.ask(ctx, "edge-7")
+		e := w.settle(ctx)
+		Expect(e.Spec.Admitted).To(BeEmpty())
+		Expect(e.Status.Requests).To(HaveKeyWithValue("edge-7", HaveField("Refused", ContainSubstring("Node edge-7 exists already"))))
+		Expect(w.hosts(ctx)).To(BeEmpty())
+
+		Expect(w.workload.Delete(ctx, taken)).To(Succeed())
+		w.ask(ctx, "edge-7")
+		Expect(w.settle(ctx).Spec.Admitted).To(ConsistOf("edge-7"))
+	})
+
+	It("admits a host while its cluster can't be reached: the boot looks at the Node again", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.unreachable = true
+		w.settle(ctx)
+		w.ask(ctx, "edge-7")
+		Expect(w.settle(ctx).Spec.Admitted).To(ConsistOf("edge-7"))
 	})
 
 	It("admits no more than it has uses when two managers work at the same time, each not seeing the other", func(ctx SpecContext) {

@@ -5,12 +5,16 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 // silence is how long a host must not have been heard of before one that asks for its name from another address is taken
@@ -35,12 +39,16 @@ const (
 
 // facts is all that a verdict on one request rests on.
 type facts struct {
-	name    string
+	// namespace is that of the enrolment.
+	namespace string
+	name      string
 	request poolv1.EnrolmentRequest
 	// spec is what the Secret says now, with those who were admitted.
 	spec poolv1.EnrolmentSpec
 	// cluster is what the cluster is known by that the host is to join.
 	cluster identity.Cluster
+	// node is the Node of that name; nil when it does not exist or is not known.
+	node *corev1.Node
 	// closed is why nobody is admitted now; nil when the pool takes hosts.
 	closed *hostpool.Obstacle
 	// config is the PoolbootConfig of that name; nil when there is none.
@@ -70,10 +78,19 @@ func judge(f facts) (verdict, string) {
 	switch {
 	case f.closed != nil:
 		return refuse, f.closed.Message
+	case f.node != nil && !f.isLeftover():
+		return refuse, fmt.Sprintf("Node %s exists already and was not pre-registered for this host: give the host another name, or delete the Node "+
+			"if its host is to be installed anew", f.node.Name)
 	case !slices.Contains(f.spec.Admitted, f.name) && len(f.spec.Admitted) >= int(f.spec.Uses):
 		return refuse, fmt.Sprintf("all %d uses are taken: raise data.uses of the Secret, or make another one", f.spec.Uses)
 	}
 	return admit, ""
+}
+
+// isLeftover says whether the Node of the host's name was pre-registered for a host of that name which never joined.
+func (f facts) isLeftover() bool {
+	record, ours := workload.ConfigOfNode(f.node)
+	return ours && record == types.NamespacedName{Namespace: f.namespace, Name: f.name} && f.node.Status.NodeInfo.KubeletVersion == ""
 }
 
 // judgeKnown judges a host whose name a PoolbootConfig has already.

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -19,7 +20,7 @@ var _ = Describe("A host that presents an enrolment token", func() {
 	// fresh is a host that asks for the first time, with one use of two left.
 	fresh := func() *facts {
 		return &facts{
-			name:      "edge-7",
+			namespace: "site", name: "edge-7",
 			request:   poolv1.EnrolmentRequest{Address: "192.0.2.7", TokenSHA256: "of-the-token"},
 			spec:      poolv1.EnrolmentSpec{Role: "infra", Names: "edge-*", Uses: 2, Expires: &metav1.Time{Time: now.Add(time.Hour)}, TokenSHA256: "of-the-token", Admitted: []string{"edge-1"}},
 			pointerID: "enrolled-7",
@@ -38,6 +39,15 @@ var _ = Describe("A host that presents an enrolment token", func() {
 		}}
 		f.config.Status.Boot.RequestedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
 		return f
+	}
+
+	nodeOf := func(madeFor, kubelet string) *corev1.Node {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7"}}
+		if madeFor != "" {
+			node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: madeFor}
+		}
+		node.Status.NodeInfo.KubeletVersion = kubelet
+		return node
 	}
 
 	DescribeTable("for the first time",
@@ -59,6 +69,10 @@ var _ = Describe("A host that presents an enrolment token", func() {
 		Entry("is refused under the name of the control plane endpoint", refuse, "control plane endpoint", func(f *facts) {
 			f.name, f.spec.Names, f.cluster = "api.site.example.com", "*.site.example.com", identity.Cluster{Endpoints: []string{"API.site.example.com"}}
 		}),
+		Entry("is refused under the name of a Node that somebody else made", refuse, "Node edge-7 exists already", func(f *facts) { f.node = nodeOf("", "") }),
+		Entry("is refused under the name of a Node that another PoolbootConfig's host has", refuse, "exists already", func(f *facts) { f.node = nodeOf("site/other", "") }),
+		Entry("is refused under the name of a Node that is left of a host which joined", refuse, "exists already", func(f *facts) { f.node = nodeOf("site/edge-7", "v1.36.3") }),
+		Entry("is admitted when the Node was pre-registered for a host of this name that never joined", admit, "", func(f *facts) { f.node = nodeOf("site/edge-7", "") }),
 		Entry("is refused with a token that the Secret no longer holds", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256 = "of-another" }),
 		Entry("is refused while the Secret is not valid", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256, f.spec.TokenSHA256 = "", "" }),
 		Entry("is refused by a pool that takes nobody", refuse, "takes Machines only", func(f *facts) { f.closed = &hostpool.Obstacle{Message: "it takes Machines only"} }),

@@ -25,8 +25,8 @@ import (
 // SetupWithManager adds the controller to a manager. Secrets are watched in the manager's cache, which holds those of
 // Clusters, and of tokens no data.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.ServerURL == "" || r.ServerCA == nil {
-		return errors.New("enrolment controller: Client, APIReader, ServerURL and ServerCA must be set")
+	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.ServerURL == "" || r.ServerCA == nil {
+		return errors.New("enrolment controller: Client, APIReader, ClusterCache, ServerURL and ServerCA must be set")
 	}
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("enrolment-controller")
