@@ -1,0 +1,72 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/certificate"
+)
+
+var _ = Describe("A host that may choose any name", func() {
+	It("gets neither the API server's nor another Node's, and no certificate for them", func(ctx SpecContext) {
+		t := takingHosts(ctx)
+		const apiServer = "kubernetes.default.svc"
+		token, own, taken := strings.Repeat(t.Namespace, 10), t.Namespace+"-own", t.Namespace+"-taken"
+		t.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "edge", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}},
+			Type:       poolv1.EnrolmentTokenType,
+			StringData: map[string]string{"token": token, "role": "infra", "names": "*", "uses": "1",
+				"expires": time.Now().Add(time.Hour).Format(time.RFC3339)},
+		})
+		enrolment := &poolv1.Enrolment{ObjectMeta: metav1.ObjectMeta{Name: "edge", Namespace: t.Namespace}}
+		read := func(ctx context.Context) (*poolv1.Enrolment, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(enrolment), enrolment)
+			return enrolment, client.IgnoreNotFound(err)
+		}
+		Eventually(ctx, read).Should(HaveField("Status.URL", Not(BeEmpty())))
+		pointer := func(name string) ignition.Pointer {
+			return ignition.Pointer{URL: enrolment.Status.URL + "?name=" + name, Token: token, CA: []byte(enrolment.Status.CertificateAuthority)}
+		}
+		foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: taken}}
+		Expect(lab.WorkloadClient.Create(ctx, foreign)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(lab.WorkloadClient.Delete(ctx, foreign)).To(Succeed()) })
+
+		By("asking for the API server's name")
+		code, why, err := said(ctx, pointer(apiServer))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(Equal(403), why)
+		Expect(why).To(ContainSubstring("no Node may have the name"))
+
+		By("asking for the name of a Node that exists")
+		Eventually(ctx, func(ctx context.Context) (string, error) {
+			_, why, err := said(ctx, pointer(taken))
+			return why, err
+		}).Should(ContainSubstring("Node " + taken + " exists already"))
+		Expect(read(ctx)).To(HaveField("Spec.Admitted", BeEmpty()), "no use is spent")
+
+		By("asking, with the join credential of the name that it gets, for other names")
+		Eventually(ctx, answer).WithArguments(pointer(own)).Should(Equal(200))
+		Expect(read(ctx)).To(HaveField("Spec.Admitted", ConsistOf(own)))
+		config := &bootstrapv1.PoolbootConfig{}
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: own}, config)).To(Succeed())
+		host := clientOf(stolen(ctx, config))
+		for _, name := range []string{apiServer, taken} {
+			request := ask(ctx, host, certificatesv1.KubeAPIServerClientKubeletSignerName, "system:node:"+name, "system:nodes")
+			Eventually(ctx, decision).WithArguments(request).Should(Equal("Denied " + certificate.DeniedReason))
+			Eventually(ctx, eventsOf(ctx, config, bootstrapv1.EventRequestDenied)).Should(ContainElement(ContainSubstring("Node " + name)))
+		}
+		Expect(lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: apiServer}, &corev1.Node{})).NotTo(Succeed())
+	})
+})
