@@ -25,9 +25,11 @@ type connection struct {
 	gone       bool
 	handedOver bool // Accept has returned it, or is about to
 	working    bool // it has its turn
-	waiting    bool // the server waits for its bytes,
+	pending    int  // reads and writes in which the server waits for the peer,
 	since      time.Time
-	waited     time.Duration // and has waited before
+	waited     time.Duration // and has waited before,
+	before     time.Duration // of that before it got its turn
+	writing    bool          // one of them is a write
 }
 
 // greeting is the first bytes of a connection.
@@ -110,16 +112,43 @@ func (c *connection) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// startWaiting and stopWaiting note how long a stranger keeps the server waiting, under the lock.
+// Write writes, and notes how long a stranger keeps the server waiting: one that reads no answers fills all buffers.
+func (c *connection) Write(p []byte) (int, error) {
+	if c.known.Load() {
+		return c.Conn.Write(p)
+	}
+	c.on.mu.Lock()
+	c.startWaiting(time.Now())
+	c.writing = true
+	c.on.mu.Unlock()
+	n, err := c.Conn.Write(p)
+	c.on.mu.Lock()
+	c.writing = false
+	c.stopWaiting()
+	c.on.mu.Unlock()
+	return n, err
+}
+
+// startWaiting and stopWaiting note how long a stranger keeps the server waiting, under the lock. A read and a write may wait at once.
 func (c *connection) startWaiting(now time.Time) {
-	c.waiting, c.since = true, now
+	if c.pending == 0 {
+		c.since = now
+	}
+	c.pending++
 }
 
 func (c *connection) stopWaiting() {
-	if c.waiting {
-		c.waiting = false
+	if c.pending--; c.pending == 0 {
 		c.waited += time.Since(c.since)
 	}
+}
+
+// keptWaiting returns how long a stranger has kept the server waiting, under the lock.
+func (c *connection) keptWaiting(now time.Time) time.Duration {
+	if c.pending == 0 {
+		return c.waited
+	}
+	return c.waited + now.Sub(c.since)
 }
 
 // Close closes the connection and makes room.
@@ -195,6 +224,17 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 		return context.WithValue(ctx, connectionKey{}, counted)
 	}
 	return ctx
+}
+
+// answered notes that a request has its answer. A turn is for a handshake and one request: a stranger that goes on to ask has no more.
+func answered(ctx context.Context) {
+	c, is := ctx.Value(connectionKey{}).(*connection)
+	if !is || c.known.Load() {
+		return
+	}
+	c.on.mu.Lock()
+	c.loseTurn()
+	c.on.mu.Unlock()
 }
 
 // showedToken notes that the connection of a request is a host's.

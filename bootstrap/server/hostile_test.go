@@ -170,6 +170,47 @@ var _ = Describe("A hostile network", func() {
 		}).Should(BeNumerically(">=", 5))
 	})
 
+	It("can't keep hosts from their turns by asking on and on, or by reading no answers", func() {
+		limits := server.DefaultLimits
+		limits.Handshakes, limits.Turn = 2, time.Hour
+		s, _ := attacked(limits)
+		const request = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+		asks, err := s.secured(request)
+		Expect(err).NotTo(HaveOccurred())
+		reader := bufio.NewReader(asks)
+		again := func() error {
+			answer, err := http.ReadResponse(reader, nil)
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(io.Discard, answer.Body)
+			return errors.Join(err, answer.Body.Close())
+		}
+		Expect(again()).To(Succeed())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for err := error(nil); err == nil; err = again() {
+				if _, err = io.WriteString(asks, request); err != nil {
+					return
+				}
+			}
+		}()
+		DeferCleanup(func() { _ = asks.Close(); <-ended })
+		deaf, err := s.secured(request)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(deaf.Close)
+		Eventually(func() error { // until all buffers are full
+			if err := deaf.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+				return err
+			}
+			_, err := io.WriteString(deaf, strings.Repeat(request, 10000))
+			return err
+		}).Should(MatchError(os.ErrDeadlineExceeded))
+		_, err = s.bootOnce()
+		Expect(err).NotTo(HaveOccurred())
+	})
+
 	It("never has a host's connection closed for a stranger's", func() {
 		s, w := attacked(server.Limits{Connections: 100, Strangers: 2, Patience: time.Millisecond, Handshakes: 2, Turn: time.Millisecond})
 		w.set(func() { clear(w.overlays) })

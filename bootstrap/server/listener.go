@@ -21,8 +21,8 @@ type Limits struct {
 	Patience  time.Duration
 
 	// Handshakes is how many strangers are served at once. Those that have sent their ClientHello wait for their turn, first come,
-	// first served; those that have not need none. One that keeps the server waiting for longer than Turn loses its turn to
-	// the next.
+	// first served; those that have not need none. A turn ends with the token or the first answer, and one that keeps the server
+	// waiting for longer than Turn, all in all, loses it to the next.
 	Handshakes int
 	Turn       time.Duration
 }
@@ -97,7 +97,7 @@ func (l *boundedListener) next() (*connection, time.Duration) {
 			c.drop()
 			continue
 		}
-		c.working, c.handedOver = true, true
+		c.working, c.handedOver, c.before = true, true, c.waited
 		l.handshakes++
 		return c, 0
 	}
@@ -113,10 +113,10 @@ func (l *boundedListener) awaitTurn() time.Duration {
 	now, wait := time.Now(), turn
 	for e := l.strangers.Front(); e != nil; e = e.Next() {
 		c := e.Value.(*connection)
-		if !c.working || !c.waiting {
+		if !c.working {
 			continue
 		}
-		left := turn - now.Sub(c.since)
+		left := turn - (c.keptWaiting(now) - c.before) // of all its waits, or one that sends a byte now and then would never lose it
 		if left <= 0 {
 			c.loseTurn()
 			return 0
@@ -214,11 +214,11 @@ func (l *boundedListener) admit(c *connection) (wait time.Duration, admitted boo
 func (l *boundedListener) idlest(now time.Time, patience time.Duration) (idlest *connection, longest time.Duration) {
 	for e := l.strangers.Front(); e != nil; e = e.Next() {
 		c := e.Value.(*connection)
-		if !c.waiting {
+		if c.pending == 0 {
 			continue
 		}
-		waited := c.waited + now.Sub(c.since)
-		if waited >= patience && waited > longest {
+		waited := c.keptWaiting(now)
+		if waited >= patience && waited > longest && !c.writing {
 			if arrived, _ := peek(c.Conn); arrived {
 				c.since = now
 				continue

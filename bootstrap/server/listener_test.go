@@ -166,6 +166,53 @@ var _ = Describe("The listener", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
+	It("gives the turn of one that sends a byte now and then to the next", func() {
+		limits := roomy
+		limits.Turn = 100 * time.Millisecond
+		d := open(limits)
+		drips := d.dial(hello)
+		first := d.next()
+		stop, ended := make(chan struct{}), make(chan struct{})
+		DeferCleanup(func() { close(stop); <-ended })
+		go func() { _, _ = io.Copy(io.Discard, first) }()
+		go func() {
+			defer close(ended)
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+					_, _ = io.WriteString(drips, "a")
+				}
+			}
+		}()
+		d.dial(hello)
+		says(d.next(), hello)
+	})
+
+	It("gives the turn of one that does not read its answers to the next, and closes it for others", func() {
+		limits := roomy
+		limits.Turn = time.Millisecond
+		limits.Strangers, limits.Patience = 2, time.Millisecond
+		d := open(limits)
+		d.dial(hello + "requests that nobody reads yet") // and never reads
+		first := d.next()
+		says(first, hello)
+		go func() {
+			for err := error(nil); err == nil; { // as the server answers request after request
+				_, err = first.Write(make([]byte, 64<<10))
+			}
+		}()
+		d.dial(hello)
+		says(d.next(), hello)
+		d.flood()
+		Eventually(d.figure("connections_dropped_total")).Should(BeNumerically(">", 0))
+		Eventually(func() error {
+			_, err := first.Write([]byte("a"))
+			return err
+		}).Should(MatchError(net.ErrClosed))
+	})
+
 	It("closes for others only what keeps it waiting: not a host that waits for a slow server", func() {
 		limits := roomy
 		limits.Strangers, limits.Patience, limits.Handshakes = 3, time.Millisecond, 2

@@ -129,6 +129,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			refused.write(out)
 		}
 	}
+	answered(r.Context())
 	took := time.Since(start)
 	s.opts.Metrics.observe(out.to.kind, out.code, took)
 	s.writeAccess(out, refused, took)
