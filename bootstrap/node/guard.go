@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apply "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -20,7 +21,8 @@ const ownPrefix = "pool.cluster.x-k8s.io/"
 
 // Guard returns the ValidatingAdmissionPolicy and its binding, both of the given name, for the cluster that has these pools.
 // They keep kubelets (group system:nodes) from changing what says which pool a Node is in, what Poolboot
-// notes on it, and what can have it deleted or keep it from that. NodeRestriction keeps them from a part of that, such as role labels, and from taints.
+// and Cluster API note on it, which host it is, and what can have it deleted or keep it from that. NodeRestriction keeps them from a
+// part of that, such as role labels, and from taints.
 //
 // The same pools in any order make the same objects.
 func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfiguration {
@@ -51,10 +53,12 @@ func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfigu
 			variable("changed",
 				list(keep)+`.filter(k, variables.labelsBefore[?k] != variables.labels[?k])`+
 					` + `+list(keepReported)+`.filter(k, k in variables.labelsBefore && variables.labelsBefore[?k] != variables.labels[?k])`+
-					` + `+changedOwn("labels")+
-					` + `+changedOwn("annotations")+
-					` + `+changedList("ownerReferences")+
-					` + `+changedList("finalizers")),
+					` + `+changedKeys("labels", ownPrefix)+
+					` + `+changedKeys("annotations", ownPrefix)+
+					` + `+changedKeys("annotations", clusterv1.GroupVersion.Group+"/")+
+					` + `+changedField("metadata", "ownerReferences", "[]")+
+					` + `+changedField("metadata", "finalizers", "[]")+
+					` + `+changedField("spec", "providerID", `""`)),
 		).
 		WithValidations(apply.Validation().
 			WithExpression(`variables.changed.size() == 0`).
@@ -70,16 +74,18 @@ func variable(name, expression string) *apply.VariableApplyConfiguration {
 	return apply.Variable().WithName(name).WithExpression(expression)
 }
 
-// changedOwn is the CEL expression of Poolboot's own keys that an update adds to, changes in or removes from a map.
-func changedOwn(values string) string {
+// changedKeys is the CEL expression of the keys with a prefix that an update adds to, changes in or removes from a map. Poolboot's own
+// are what it rests on. By annotations of Cluster API a kubelet could have that remove labels and taints from its Node.
+func changedKeys(values, prefix string) string {
 	return fmt.Sprintf(`variables.%[1]sBefore.filter(k, k.startsWith(%[2]q) && variables.%[1]sBefore[?k] != variables.%[1]s[?k])`+
-		` + variables.%[1]s.filter(k, k.startsWith(%[2]q) && !(k in variables.%[1]sBefore))`, values, ownPrefix)
+		` + variables.%[1]s.filter(k, k.startsWith(%[2]q) && !(k in variables.%[1]sBefore))`, values, prefix)
 }
 
-// changedList is the CEL expression of a list of an object's metadata, by its path, if an update changes it. By an owner that does not
-// exist a kubelet can have the garbage collector delete its Node (CVE-2025-5187), and by a finalizer keep it from being deleted.
-func changedList(field string) string {
-	return fmt.Sprintf(`(oldObject.metadata.?%[1]s.orValue([]) == object.metadata.?%[1]s.orValue([]) ? [] : ["metadata.%[1]s"])`, field)
+// changedField is the CEL expression of a field, if an update changes it. By an owner that does not exist a kubelet can have the garbage
+// collector delete its Node (CVE-2025-5187), and by a finalizer keep it from being deleted. By the providerID of another Machine, which
+// a Node that has none may still get, it can have Cluster API take its Node for that Machine's and put that one's labels on it.
+func changedField(parent, field, none string) string {
+	return fmt.Sprintf(`(oldObject.?%[1]s.?%[2]s.orValue(%[3]s) == object.?%[1]s.?%[2]s.orValue(%[3]s) ? [] : ["%[1]s.%[2]s"])`, parent, field, none)
 }
 
 // list is a list of strings as CEL writes it, sorted, each once.

@@ -2,10 +2,15 @@ package node_test
 
 import (
 	"encoding/json"
+	"reflect"
 
+	"github.com/google/cel-go/cel"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
@@ -52,6 +57,43 @@ var _ = Describe("the policy that guards Nodes", func() {
 	It("keeps a kubelet from having its Node deleted by an owner that does not exist", func() {
 		Expect(text()).To(And(ContainSubstring(`["metadata.ownerReferences"]`), ContainSubstring(`["metadata.finalizers"]`)))
 	})
+
+	DescribeTable("lets a kubelet change nothing by which Cluster API would change its Node",
+		func(change func(*corev1.Node), changed ...any) {
+			before := &corev1.Node{}
+			before.Annotations = map[string]string{clusterv1.LabelsFromMachineAnnotation: "node-role.kubernetes.io/infra"}
+			after := before.DeepCopy()
+			change(after)
+			env, err := cel.NewEnv(cel.OptionalTypes(), cel.Variable("variables", cel.DynType), cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType))
+			Expect(err).NotTo(HaveOccurred())
+			compiled, issues := env.Compile(text())
+			Expect(issues.Err()).NotTo(HaveOccurred())
+			program, err := env.Program(compiled)
+			Expect(err).NotTo(HaveOccurred())
+			object := func(n *corev1.Node) map[string]any {
+				made, err := runtime.DefaultUnstructuredConverter.ToUnstructured(n)
+				Expect(err).NotTo(HaveOccurred())
+				return made
+			}
+			found, _, err := program.Eval(map[string]any{"object": object(after), "oldObject": object(before), "variables": map[string]any{
+				"labelsBefore": before.Labels, "labels": after.Labels, "annotationsBefore": before.Annotations, "annotations": after.Annotations}})
+			Expect(err).NotTo(HaveOccurred())
+			list, err := found.ConvertToNative(reflect.TypeFor[[]string]())
+			Expect(err).NotTo(HaveOccurred())
+			Expect(list).To(ConsistOf(changed...))
+		},
+		Entry("nothing is fine", func(*corev1.Node) {}),
+		Entry("what it finds out is fine", func(n *corev1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, "example.com/any", "") }),
+		Entry("another Machine's providerID", func(n *corev1.Node) { n.Spec.ProviderID = "metal3://metal/rack1-u12/infra-1" }, "spec.providerID"),
+		Entry("the labels that Cluster API removes",
+			func(n *corev1.Node) { n.Annotations[clusterv1.LabelsFromMachineAnnotation] = "example.com/gpu" }, clusterv1.LabelsFromMachineAnnotation),
+		Entry("the annotations that Cluster API removes",
+			func(n *corev1.Node) {
+				n.Annotations[clusterv1.AnnotationsFromMachineAnnotation] = "pool.cluster.x-k8s.io/poolbootconfig"
+			}, clusterv1.AnnotationsFromMachineAnnotation),
+		Entry("the taints that Cluster API removes",
+			func(n *corev1.Node) { n.Annotations[clusterv1.TaintsFromMachineAnnotation] = "example.com/gpu" }, clusterv1.TaintsFromMachineAnnotation),
+	)
 
 	It("stays one list when a pool was written past the webhooks with a key that is none", func() {
 		Expect(text(selecting("odd", `"].filter(k, false) + ["`))).To(ContainSubstring(`["\"].filter(k, false) + [\"",`))

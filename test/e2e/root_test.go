@@ -112,6 +112,9 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 		Entry("what it was made for, away", func(n *corev1.Node) { delete(n.Annotations, poolv1.NodeConfigAnnotation) }, policy, poolv1.NodeConfigAnnotation),
 		Entry("what it booted with", annotation(poolv1.NodeCurrentConfigAnnotation, "rendered-gpu-0"), policy, poolv1.NodeCurrentConfigAnnotation),
 		Entry("the taints that it has had", annotation(poolv1.NodeAppliedTaintsAnnotation, "a=b:NoSchedule"), policy, poolv1.NodeAppliedTaintsAnnotation),
+		Entry("the labels that Cluster API removes", annotation(clusterv1.LabelsFromMachineAnnotation, gpuLabel), policy, clusterv1.LabelsFromMachineAnnotation),
+		Entry("the annotations that Cluster API removes",
+			annotation(clusterv1.AnnotationsFromMachineAnnotation, poolv1.NodeConfigAnnotation), policy, clusterv1.AnnotationsFromMachineAnnotation),
 		Entry("its pool's taint", func(n *corev1.Node) { n.Spec.Taints = nil }, nodeRestriction, "taints"),
 	)
 
