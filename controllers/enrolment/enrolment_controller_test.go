@@ -40,8 +40,8 @@ type world struct {
 	// workload is the cluster that hosts join.
 	workload client.WithWatch
 	// unreachable says that there is no connection to it.
-	unreachable bool
-	late, crashed   bool
+	unreachable   bool
+	late, crashed bool
 }
 
 var errCrash = errors.New("this process is no more")
@@ -112,7 +112,7 @@ func (w *world) manager(cache client.Reader) *Reconciler {
 		}),
 		APIReader: w.WithWatch, Recorder: w.events, Now: time.Now,
 		ClusterCache: clustercache.NewFakeClusterCache(w.workload, connected),
-		ServerURL: "https://poolboot.example.com", ServerCA: func() ([]byte, error) { return []byte("CA"), nil },
+		ServerURL:    "https://poolboot.example.com", ServerCA: func() ([]byte, error) { return []byte("CA"), nil },
 	}
 }
 

@@ -42,7 +42,7 @@ type facts struct {
 	// namespace is that of the enrolment.
 	namespace string
 	name      string
-	request poolv1.EnrolmentRequest
+	request   poolv1.EnrolmentRequest
 	// spec is what the Secret says now, with those who were admitted.
 	spec poolv1.EnrolmentSpec
 	// cluster is what the cluster is known by that the host is to join.
