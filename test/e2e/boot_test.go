@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	kubeletapis "k8s.io/kubelet/pkg/apis"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,6 +17,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
+
+// managedAttach is an annotation that only a kubelet sets, when it registers.
+const managedAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 var infraLabels = map[string]string{"node-role.kubernetes.io/infra": ""}
 
@@ -64,10 +66,10 @@ func expectKubelet(node *corev1.Node, role string) {
 func joined(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
 	EventuallyWithOffset(1, t.Condition(config, bootstrapv1.NodeInPoolCondition)).WithContext(ctx).Should(HavePrefix("True"))
 	// kube-controller-manager and Cluster API take their own taints away some time before or after Poolboot's, and a kubelet may say that it
-	// is Ready before it registers, which gives its Node further labels and annotations.
+	// is Ready before it registers, which gives its Node further annotations.
 	EventuallyWithOffset(1, func() *corev1.Node { return t.Node(ctx, config) }).WithContext(ctx).Should(And(
 		HaveField("Spec.Taints", Not(ContainElement(HaveField("Key", BeElementOf(poolv1.NodeUnassignedTaint, corev1.TaintNodeNotReady, clusterv1.NodeUninitializedTaint.Key))))),
-		HaveField("Labels", HaveKey(kubeletapis.LabelOS)))) // not pre-registered
+		HaveField("Annotations", HaveKey(managedAttach))))
 	EventuallyWithOffset(1, func() (string, error) {
 		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
 		return config.Annotations[bootstrapv1.TokenHashAnnotation] + config.Status.Boot.CredentialID, err

@@ -87,10 +87,6 @@ var _ = Describe("What the documentation shows of a cluster", func() {
 		s.expectTold(ctx, blocks["boots"])
 
 		By("being Ready")
-		node := s.Node(ctx, s.infra)
-		before := node.DeepCopy()
-		node.Labels["beta.kubernetes.io/os"] = "linux"
-		Expect(lab.WorkloadClient.Patch(ctx, node, client.MergeFrom(before), client.FieldOwner("kubelet"))).To(Succeed())
 		becomeReady(ctx, s.Tenant, s.infra)
 		Eventually(ctx, func() []corev1.Taint { return s.Node(ctx, s.infra).Spec.Taints }).Should(BeEmpty())
 		Eventually(ctx, func(ctx context.Context) (bool, error) {
