@@ -14,11 +14,15 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
-// Identity returns what a cluster is known by: what the Cluster says, and the address of the manager's own connection, if there is one.
+// Identity returns what a cluster is known by: what the Cluster says, and the address and the name in the certificate of the server of the
+// manager's own connection, if there is one.
 func Identity(ctx context.Context, clusters clustercache.ClusterCache, cluster *clusterv1.Cluster) identity.Cluster {
 	var servers []string
 	if connection, err := clusters.GetRESTConfig(ctx, client.ObjectKeyFromObject(cluster)); err == nil && connection != nil {
 		servers = append(servers, connection.Host)
+		if name := connection.ServerName; name != "" { // by which clients of this kubeconfig know the server, whatever its address is
+			servers = append(servers, "https://"+name)
+		}
 	}
 	return identity.Of(cluster, servers...)
 }
