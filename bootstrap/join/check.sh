@@ -44,8 +44,7 @@ for property in $namespaces; do
 	[ -z "$(value "$property")" ] || stop "$property= of kubelet.service"
 done
 
-# What the kubelet's configuration may not say.
-for file in "$directory"/*.conf; do
-	! grep -qsiE '^[^#]*(registerWithTaints|registerNode|providerID)["'\'']?[[:space:]]*:' "$file" || stop "$file"
-done
+# What the kubelet's configuration may not say. The kubelet reads directories below and hidden files too. A # behind a space begins a comment.
+settings='(registerWithTaints|registerNode|providerID)'
+for file in $(grep -RlsiE --include='*.conf' '^([^#]|[^[:space:]]#)*'"$settings"'["'\'']?[[:space:]]*:' "$directory"); do stop "$file"; done
 exit $wrong

@@ -104,7 +104,8 @@ var _ = Describe("the check before a host joins", func() {
 			h.show = strings.Replace(h.show, "$POOLBOOT_KUBELET_ARGS", `"\$POOLBOOT_KUBELET_ARGS"`, 1)
 			h.show += "EnvironmentFiles=" + h.path("/etc/sysconfig/mine") + " (ignore_errors=yes)\nEnvironmentFiles=/no/such/*.env (ignore_errors=yes)\nUnsetEnvironment=HTTP_PROXY\n"
 			h.write("/etc/sysconfig/mine", "A=b\n")
-			h.write("/etc/kubernetes/kubelet.conf.d/10-mine.conf", "# no registerNode: here\nmaxPods: 50\n")
+			h.write("/etc/kubernetes/kubelet.conf.d/10-mine.conf", "# no registerNode: here\nmaxPods: 50 # nor registerNode: here\n")
+			h.write("/etc/kubernetes/kubelet.conf.d/10-mine.conf.bak", "registerNode: false\n")
 			out, err = h.check()
 			Expect(err).NotTo(HaveOccurred(), out)
 		},
@@ -139,6 +140,12 @@ var _ = Describe("the check before a host joins", func() {
 		Entry("a variable that is unset", true, shown("UnsetEnvironment=", "UnsetEnvironment=A KUBELET_KUBEADM_ARGS"), "UnsetEnvironment= of kubelet.service"),
 		Entry("other files in the kubelet's eyes", false, shown("BindPaths=", "BindPaths=/opt/a:/etc/poolboot:rbind"), "BindPaths= of kubelet.service"),
 		Entry("taints in a drop-in of the configuration", false, write("/etc/kubernetes/kubelet.conf.d/99-a.conf", `{"registerWithTaints":[]}`), "/etc/kubernetes/kubelet.conf.d/99-a.conf"),
+		Entry("taints in a directory below, which the kubelet reads too", false,
+			write("/etc/kubernetes/kubelet.conf.d/a/b/99-a.conf", `registerWithTaints: []`), "/etc/kubernetes/kubelet.conf.d/a/b/99-a.conf"),
+		Entry("taints in a hidden drop-in, which the kubelet reads too", false,
+			write("/etc/kubernetes/kubelet.conf.d/.a.conf", `registerWithTaints: []`), "/etc/kubernetes/kubelet.conf.d/.a.conf"),
+		Entry("taints behind what looks like a comment", false,
+			write("/etc/kubernetes/kubelet.conf.d/99-a.conf", `{"clusterDomain": "a#b", "registerWithTaints": []}`), "/etc/kubernetes/kubelet.conf.d/99-a.conf"),
 	)
 
 	It("names every file that was changed", func() {
