@@ -157,8 +157,19 @@ func Took(config *bootstrapv1.PoolbootConfig) map[Stage]time.Duration {
 	return took
 }
 
-// Message says what a boot waits for or what is wrong, in the words of the condition that tells it.
+// Message says what a boot waits for or what is wrong, in the words of the condition that tells it. While the Cluster is paused nobody
+// writes these conditions, so that of a boot that is under way is told as what was before.
 func Message(config *bootstrapv1.PoolbootConfig) string {
+	message := messageOf(config)
+	paused := conditions.Get(config, clusterv1.PausedCondition)
+	if stage, _ := StageOf(config); paused == nil || paused.Status != metav1.ConditionTrue || slices.Contains([]Stage{Ready, NotReady, Deleting}, stage) {
+		return message
+	}
+	return "Paused: " + paused.Message + ". Before: " + message
+}
+
+// messageOf is Message without regard to a pause.
+func messageOf(config *bootstrapv1.PoolbootConfig) string {
 	if ready := conditions.Get(config, clusterv1.ReadyCondition); ready != nil && ready.Status == metav1.ConditionFalse {
 		return ready.Message
 	}

@@ -118,4 +118,19 @@ var _ = Describe("The timeline of a boot", func() {
 		Entry("when all is well", boot(6), "NodeReadyInPool it is"),
 		Entry("when something is wrong, before all else", boot(5), "Trouble it is", condition(clusterv1.ReadyCondition, "Trouble", metav1.ConditionFalse, 1)),
 	)
+
+	It("says during a pause that a boot under way is held, and what was before", func() {
+		paused := condition(clusterv1.PausedCondition, "Paused", metav1.ConditionTrue, 1)
+		for steps, want := range map[int]string{
+			1: "Paused: Paused it is. Before: no host is chosen yet", 3: "Paused: Paused it is. Before: DataSecretCreated it is",
+			5: "Paused: Paused it is. Before: WaitingForKubelet it is", 6: "NodeReadyInPool it is",
+		} {
+			c := boot(steps)
+			c.Status.Conditions = append(c.Status.Conditions, paused)
+			Expect(timeline.Message(c)).To(HavePrefix(want))
+		}
+		over := boot(5)
+		over.Status.Conditions = append(over.Status.Conditions, condition(clusterv1.PausedCondition, "NotPaused", metav1.ConditionFalse, 1))
+		Expect(timeline.Message(over)).To(Equal("WaitingForKubelet it is"))
+	})
 })

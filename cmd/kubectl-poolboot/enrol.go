@@ -61,6 +61,9 @@ Nothing is written anywhere: apply what is printed, and keep it secret.`,
 }
 
 func (e *enrolment) run(name string, now time.Time) error {
+	if e.life <= 0 {
+		return fmt.Errorf("--expires %s: the token would have expired already: give it some time to live, such as 24h", e.life)
+	}
 	var bits [32]byte
 	_, _ = rand.Read(bits[:]) // never fails: crypto/rand ends the process instead
 	said := map[string]string{

@@ -53,6 +53,7 @@ var _ = Describe("enrol", func() {
 	},
 		Entry("a pattern that is none", "names", "--names", "["),
 		Entry("no use", "uses", "--uses", "0"),
+		Entry("no time", "--expires -1h0m0s: the token would have expired already", "--expires", "-1h"),
 		Entry("a role that is none", "role", "--pool", "In/fra"),
 	)
 

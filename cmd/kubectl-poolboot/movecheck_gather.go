@@ -39,6 +39,8 @@ type moveFacts struct {
 	operatorGuards   bool
 	// poolboot are the Deployments of Poolboot.
 	poolboot []appsv1.Deployment
+	// definitions are the UIDs of the CustomResourceDefinitions, which no other management cluster has.
+	definitions map[types.UID]bool
 }
 
 // gatherMove reads it all. Kinds that are not installed have no objects.
@@ -92,6 +94,10 @@ func gatherMove(ctx context.Context, live client.Reader, namespace string) (*mov
 	f.operatorGuards = slices.ContainsFunc(webhooks.Items, guardsHosts)
 	f.poolboot = running(deployments.Items, isPoolboot)
 	f.kinds = moveKinds(definitions.Items)
+	f.definitions = map[types.UID]bool{}
+	for i := range definitions.Items {
+		f.definitions[definitions.Items[i].UID] = true
+	}
 	var err error
 	f.nodes, err = moveNodes(ctx, live, namespace, f.kinds)
 	return f, err

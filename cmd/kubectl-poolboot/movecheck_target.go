@@ -26,6 +26,9 @@ func (f *moveFacts) checkTarget(ctx context.Context, here, there client.Reader) 
 	if err := there.List(ctx, &definitions); err != nil {
 		return nil, fmt.Errorf("list CustomResourceDefinitions: %w", err)
 	}
+	if slices.ContainsFunc(definitions.Items, func(d apiextensionsv1.CustomResourceDefinition) bool { return f.definitions[d.UID] }) {
+		return []trap{{Lost, "the target", "it is this management cluster: clusterctl would delete what it has just moved", "name the kubeconfig of the other management cluster"}}, nil
+	}
 	for _, kind := range f.kinds {
 		if kind.definition == "" || !slices.ContainsFunc(f.nodes, func(n *moveNode) bool { return n.moves && n.kind.definition == kind.definition }) {
 			continue

@@ -97,7 +97,7 @@ func newMovable() *movable {
 	} {
 		parts := strings.Split(name, "/")
 		_, group, _ := strings.Cut(parts[0], ".")
-		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: parts[0], Labels: map[string]string{clusterctlv1.ClusterctlLabel: ""}},
+		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: parts[0], UID: types.UID("here-" + parts[2]), Labels: map[string]string{clusterctlv1.ClusterctlLabel: ""}},
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: group, Scope: apiextensionsv1.NamespaceScoped,
 				Names:    apiextensionsv1.CustomResourceDefinitionNames{Kind: parts[2]},
 				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: parts[1], Served: true, Storage: true}}}}
@@ -105,6 +105,7 @@ func newMovable() *movable {
 			definition.Labels[label] = ""
 		}
 		m.definitions[parts[2]], m.there[parts[2]] = definition, definition.DeepCopy()
+		m.there[parts[2]].UID = types.UID("there-" + parts[2])
 	}
 	return m
 }
@@ -177,6 +178,7 @@ var _ = Describe("move-check", func() {
 			m.free.Annotations[clusterctlv1.BlockMoveAnnotation] = ""
 			m.free.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "gone"}
 		}),
+		Entry("a target that is this management cluster", Lost, "the target", "it is this management cluster", "the other management cluster", func(m *movable) { m.there = m.definitions }),
 		Entry("Ironic that runs", Lost, "Deployment metal3/ironic", "wipe the server", "kubectl -n metal3 scale deployment ironic --replicas=0", func(m *movable) { m.ironic.Spec.Replicas = ptr.To(int32(1)) }),
 		Entry("Ironic that nobody sees", Note, "Ironic", "no Deployment of Ironic is seen", "stop Ironic", func(m *movable) { m.ironic.Spec.Template.Spec.Containers[0] = corev1.Container{Name: "x", Image: "x"} }),
 		Entry("an operator that does not run behind its webhook", Hangs, "Deployment baremetal-operator", "failurePolicy Fail", "stop Ironic instead", func(m *movable) {
