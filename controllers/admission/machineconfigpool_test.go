@@ -192,13 +192,13 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			return warnings
 		}
 		DescribeTable("and names the other pools",
-			func(p *poolv1.MachineConfigPool, names string) {
+			func(p *poolv1.MachineConfigPool, names, cure string) {
 				Expect(warn(p)).To(ConsistOf(And(ContainSubstring("MachineConfigPool(s) "+names+", and can be in one custom pool only"),
-					ContainSubstring("Select by node-role.kubernetes.io/"+p.Spec.Role))))
+					ContainSubstring(cure))))
 			},
-			Entry("a role beside a site", aPool("infra", "infra"), "far"),
-			Entry("a rack beside a role and a site", aPool("rack", "rack", nodeSelector(map[string]string{restricted("rack"): "1"})), "far, gpu"),
-			Entry("a site that a Node needs beside another label", aPool("infra", "infra", nodeSelector(map[string]string{restricted("site"): "near", "node-role.kubernetes.io/infra": ""})), "gpu"),
+			Entry("a role beside a site", aPool("infra", "infra"), "far", "Have them select by their own node-role.kubernetes.io/ label alone"),
+			Entry("a rack beside a role and a site", aPool("rack", "rack", nodeSelector(map[string]string{restricted("rack"): "1"})), "far, gpu", "Select by node-role.kubernetes.io/rack alone"),
+			Entry("a site that a Node needs beside another label", aPool("infra", "infra", nodeSelector(map[string]string{restricted("site"): "near", "node-role.kubernetes.io/infra": ""})), "gpu", "Select by node-role.kubernetes.io/infra alone"),
 		)
 		It("but not of one that would need two values of a label, of two roles, or of the worker pool", func() {
 			Expect(warn(aPool("near", "near", nodeSelector(map[string]string{restricted("site"): "near", "node-role.kubernetes.io/near": ""})))).To(ConsistOf(

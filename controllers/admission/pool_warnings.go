@@ -43,9 +43,12 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 		}
 	}
 	if names := overlapping(*p, others); len(names) > 0 {
+		cure := fmt.Sprintf("Select by node-role.kubernetes.io/%s alone, or by another value of a label that they select by", p.Spec.Role)
+		if selectsByRole(*p) {
+			cure = "Have them select by their own node-role.kubernetes.io/ label alone, or exclude by NotIn or DoesNotExist what they select by"
+		}
 		warnings = append(warnings, fmt.Sprintf("spec.nodeSelector: a Node may have these labels and those of MachineConfigPool(s) %s, and can be in one "+
-			"custom pool only: such a Machine does not boot and such a Node is in error. Select by node-role.kubernetes.io/%s, or by another value "+
-			"of a label that they select by", list(names), p.Spec.Role))
+			"custom pool only: such a Machine does not boot and such a Node is in error. %s", list(names), cure))
 	}
 	return warnings, nil
 }
@@ -53,12 +56,9 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 // overlapping returns the names of the custom pools that could select a Node that a custom pool selects. Two that select by
 // role labels only are passed over: a person gives a Node its role, and gives it one.
 func overlapping(p poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) []string {
-	byRole := func(p poolv1.MachineConfigPool) bool {
-		return !slices.ContainsFunc(pool.SelectorKeys(p), func(key string) bool { return !strings.HasPrefix(key, poolv1.NodeRoleLabelPrefix) })
-	}
 	var names []string
 	for _, other := range others {
-		if !pool.IsCustom(p.Spec.Role) || !pool.IsCustom(other.Spec.Role) || byRole(p) && byRole(other) {
+		if !pool.IsCustom(p.Spec.Role) || !pool.IsCustom(other.Spec.Role) || selectsByRole(p) && selectsByRole(other) {
 			continue
 		}
 		if may, err := pool.MayShare(p, other); err == nil && may { // a malformed selector is that pool's own mistake
@@ -66,6 +66,11 @@ func overlapping(p poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) 
 		}
 	}
 	return names
+}
+
+// selectsByRole says whether a pool selects by role labels only.
+func selectsByRole(p poolv1.MachineConfigPool) bool {
+	return !slices.ContainsFunc(pool.SelectorKeys(p), func(key string) bool { return !strings.HasPrefix(key, poolv1.NodeRoleLabelPrefix) })
 }
 
 // selectsAny says whether the pool's selector selects any MachineConfig. It reads their metadata only.
