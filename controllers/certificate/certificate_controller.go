@@ -92,6 +92,10 @@ type Reconciler struct {
 	left *lru.Cache
 }
 
+// maxServing is how many requests of one Node for its serving certificate are looked at, the last ones. A kubelet waits for one at a time;
+// root on its host can make any number, which stay open, and each costs reads of the workload cluster whenever another comes.
+const maxServing = 5
+
 // maxLeft is how many requests are remembered that are not approved. One that is forgotten costs an event more.
 const maxLeft = 10000
 
@@ -216,12 +220,18 @@ func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, co
 		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
 	})
 	var (
-		result ctrl.Result
-		failed []error
+		result  ctrl.Result
+		failed  []error
+		serving int
 	)
 	for i := range asked {
 		if !concerns(&asked[i], config) || r.written.Behind(&asked[i]) {
 			continue
+		}
+		if asked[i].Spec.SignerName == certificatesv1.KubeletServingSignerName {
+			if serving++; serving > maxServing {
+				continue
+			}
 		}
 		waits, err := r.decideOne(ctx, cluster, client.ObjectKeyFromObject(config), asked[i].DeepCopy())
 		if waits {

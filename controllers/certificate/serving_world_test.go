@@ -2,6 +2,8 @@ package certificate
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -10,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/lru"
@@ -98,3 +101,26 @@ func (s *serving) verdict(ctx context.Context) []certificatesv1.CertificateSigni
 	Expect(s.workload.Get(ctx, client.ObjectKey{Name: "csr-serving"}, request)).To(Succeed())
 	return request.Status.Conditions
 }
+
+var _ = Describe("Root on a host that makes many requests for its serving certificate", func() {
+	It("costs no more than a few, and the last is decided", func(ctx SpecContext) {
+		s := newServing(func(*bootstrapv1.PoolbootConfig) {}, newHost(own.String()))
+		told := events.NewFakeRecorder(1000)
+		s.reconciler.Recorder = told
+		began := time.Now()
+		Expect(s.workload.Delete(ctx, newServingRequest())).To(Succeed())
+		last := newServingRequest()
+		last.CreationTimestamp = metav1.NewTime(began)
+		Expect(s.workload.Create(ctx, last)).To(Succeed())
+		for i := range 200 {
+			flood := newServingRequest()
+			flood.Name, flood.UID = fmt.Sprintf("csr-flood-%d", i), types.UID(fmt.Sprintf("flood-%d", i))
+			flood.CreationTimestamp = metav1.NewTime(began.Add(-time.Hour))
+			flood.Spec.Usages = append(flood.Spec.Usages, certificatesv1.UsageClientAuth)
+			Expect(s.workload.Create(ctx, flood)).To(Succeed())
+		}
+		s.reconcile(ctx)
+		Expect(s.verdict(ctx)).To(ConsistOf(HaveField("Type", certificatesv1.CertificateApproved)))
+		Expect(len(told.Events)).To(And(BeNumerically(">", 1), BeNumerically("<=", maxServing)))
+	})
+})
