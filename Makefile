@@ -69,8 +69,8 @@ test-race: ## Run the tests of the concurrent packages with the race detector.
 	CGO_ENABLED=1 go test -race ./bootstrap/... ./controllers/...
 
 .PHONY: fuzz
-fuzz: ## Fuzz every parser for FUZZTIME each (default 20s).
-	@set -e; for package in $$(go list ./bootstrap/... ./cmd/...); do \
+fuzz: ## Fuzz every parser, and the decision on certificates, for FUZZTIME each (default 20s).
+	@set -e; for package in $$(go list ./bootstrap/... ./cmd/... ./controllers/certificate); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
 			echo "==> $$package $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),20s) $$package; \
 		done; \
