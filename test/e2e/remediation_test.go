@@ -2,7 +2,7 @@ package e2e
 
 import (
 	"context"
-	"maps"
+	"slices"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -11,14 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/metal3/v1beta2"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
@@ -26,7 +25,8 @@ import (
 // frozen is the Node condition by which these tests' health checks find a host sick, as a node problem detector sets it.
 const frozen corev1.NodeConditionType = "HostFrozen"
 
-var outOfService = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
+// outOfService matches the taint by which Metal3 has the Pods of a host that is off cleared away.
+var outOfService = HaveField("Key", corev1.TaintNodeOutOfService)
 
 var _ = Describe("A Node whose health check fails", Ordered, func() {
 	var (
@@ -37,7 +37,6 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 
 	// The Node is in another pool than it was built for: that is what must not be lost.
 	BeforeAll(func(ctx SpecContext) {
-		installRemediations(ctx)
 		t = tenant.New(ctx, lab, 1)
 		storage := t.Pool("storage")
 		storage.Spec.NodeTaints = []corev1.Taint{{Key: "example.com/disks", Effect: corev1.TaintEffectPreferNoSchedule}}
@@ -58,7 +57,7 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 			Checks: clusterv1.MachineHealthCheckChecks{UnhealthyNodeConditions: []clusterv1.UnhealthyNodeCondition{
 				{Type: frozen, Status: corev1.ConditionTrue, TimeoutSeconds: ptr.To[int32](0)}}},
 			Remediation: clusterv1.MachineHealthCheckRemediation{TemplateRef: clusterv1.MachineHealthCheckRemediationTemplateReference{
-				APIVersion: remediationTemplate().GetAPIVersion(), Kind: remediationTemplate().GetKind(), Name: remediationTemplate().GetName()}},
+				APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3RemediationTemplate", Name: remediationTemplate().Name}},
 		}}
 		t.Create(ctx, check)
 	}, NodeTimeout(5*time.Minute))
@@ -67,20 +66,11 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 		before := t.Node(ctx, config)
 		seen, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
-		remediated(ctx, t, config, func() {
-			taint(ctx, config.Status.Node.Name, func(taints []corev1.Taint) []corev1.Taint { return append(taints, outOfService) })
-			Consistently(ctx, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).WithTimeout(time.Second).
-				Should(ContainElement(HaveField("Key", outOfService.Key)), "Metal3 takes it away, nobody else")
+		taints := func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }
+		remediated(ctx, t, config, func(*infrav1.Metal3Remediation) {
+			Consistently(ctx, taints).WithTimeout(time.Second).Should(ContainElement(outOfService), "Metal3 takes it away, nobody else")
 		}, func() {
-			taint(ctx, config.Status.Node.Name, func(taints []corev1.Taint) []corev1.Taint {
-				var left []corev1.Taint
-				for _, t := range taints {
-					if t.Key != outOfService.Key {
-						left = append(left, t)
-					}
-				}
-				return left
-			})
+			Eventually(ctx, taints).ShouldNot(ContainElement(outOfService))
 		})
 		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
 		Expect(config.Status.Pool).To(Equal("storage"))
@@ -94,25 +84,24 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 		before := t.Node(ctx, config)
 		seen, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
-		remediated(ctx, t, config, func() {
-			Expect(lab.WorkloadClient.Delete(ctx, before.DeepCopy())).To(Succeed())
+		lab.DeleteNodes(true)
+		DeferCleanup(lab.DeleteNodes, false)
+		remediated(ctx, t, config, func(remediation *infrav1.Metal3Remediation) {
+			Expect(remediation.Annotations).To(HaveKeyWithValue("remediation.metal3.io/node-labels-backup", ContainSubstring(storageRole)))
 			Consistently(ctx, func() error { return lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(before), &corev1.Node{}) }).
 				Should(Satisfy(apierrors.IsNotFound), "its Pods are cleared away only while it is gone")
 			DeferCleanup(revive)
 			kill(lab.Manager)
 		}, func() {
-			anew := withoutManager(ctx, before)
-			Expect(anew.Labels).NotTo(Or(HaveKey(edgeRole), HaveKey(storageRole)))
-			Expect(unassigned(anew)).To(BeTrue(), "closed to Pods, although Cluster API was first")
-			Eventually(ctx, func() error {
-				node := &corev1.Node{}
-				if err := lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(before), node); err != nil {
-					return err
-				}
-				node.Annotations = merged(node.Annotations, before.Annotations)
-				node.Labels = merged(node.Labels, before.Labels)
-				return lab.WorkloadClient.Update(ctx, node)
-			}).Should(Succeed())
+			withoutManager(ctx, before)
+			Eventually(ctx, func() map[string]string { return t.Node(ctx, config).Labels }).Should(HaveKey(storageRole), "Metal3 restores it")
+			anew := t.Node(ctx, config)
+			Expect(unassigned(anew)).To(BeTrue(), "closed to Pods, although Cluster API and Metal3 were first")
+			registered := slices.DeleteFunc(versions(ctx, seen, anew.Name), func(v site.NodeVersion) bool { return v.Node.UID != anew.UID })
+			Expect(registered[0].Node.Labels).NotTo(Or(HaveKey(edgeRole), HaveKey(storageRole)))
+			for _, version := range registered {
+				Expect(unassigned(version.Node)).To(BeTrue())
+			}
 			start(ctx, lab.Manager)
 		})
 		Eventually(ctx, func() (string, error) {
@@ -152,47 +141,36 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 	}, SpecTimeout(5*time.Minute))
 })
 
-// remediated has a health check fail and does what Cluster API's Metal3 provider does for its strategy Reboot: the host is
-// switched off, then something is done to the Node, and something more when the host is on again. Cluster API ends it when
-// the Node is healthy.
-func remediated(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig, whenOff, whenOn func()) {
+// remediated has a health check fail and Metal3 remediate: while the host is off, and once it is on again, something is done. What is
+// done meanwhile may take its time: the host is held off by the spec too. Cluster API ends it when the Node is healthy.
+func remediated(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig, whenOff func(*infrav1.Metal3Remediation), whenOn func()) {
 	GinkgoHelper()
-	setFrozen(ctx, config, corev1.ConditionTrue)
-	request := remediation("Metal3Remediation")
-	request.SetNamespace(t.Namespace)
-	request.SetName(t.Machine(ctx, config).Name)
-	Eventually(ctx, func() error { return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(request), request) }).Should(Succeed())
-	change := func(do func()) {
-		GinkgoHelper()
-		before := request.DeepCopy()
-		do()
-		Expect(lab.ManagementClient.Patch(ctx, request, client.MergeFrom(before))).To(Succeed())
-	}
-	const finalizer = "metal3remediation.infrastructure.cluster.x-k8s.io"
-	change(func() { controllerutil.AddFinalizer(request, finalizer) })
-
-	off := bmov1alpha1.RebootAnnotationPrefix + "/metal3-remediation-" + string(request.GetUID())
-	mark := func(set bool) {
+	const held = bmov1alpha1.RebootAnnotationPrefix + "/held"
+	hold := func(hold bool) {
 		host := hostOf(ctx, config)
 		before := host.DeepCopy()
-		delete(host.Annotations, off)
-		if set {
-			metav1.SetMetaDataAnnotation(&host.ObjectMeta, off, `{"mode":"hard"}`)
+		delete(host.Annotations, held)
+		if hold {
+			metav1.SetMetaDataAnnotation(&host.ObjectMeta, held, "")
 		}
 		Expect(lab.ManagementClient.Patch(ctx, host, client.MergeFrom(before))).To(Succeed())
 	}
-	mark(true)
-	Eventually(ctx, func() bool { return hostOf(ctx, config).Status.PoweredOn }).Should(BeFalse())
-	whenOff()
-	mark(false)
+	hold(true)
+	setFrozen(ctx, config, corev1.ConditionTrue)
+	remediation := &infrav1.Metal3Remediation{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Machine(ctx, config).Name}}
+	Eventually(ctx, func() (string, error) {
+		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(remediation), remediation)
+		return remediation.Status.Phase, client.IgnoreNotFound(err)
+	}).Should(Equal(infrav1.RemediationWaiting))
+	Expect(hostOf(ctx, config).Status.PoweredOn).To(BeFalse())
+	whenOff(remediation)
+	hold(false)
 	Eventually(ctx, func() bool { return hostOf(ctx, config).Status.PoweredOn }).Should(BeTrue())
 	whenOn()
 	setFrozen(ctx, config, corev1.ConditionFalse)
-	change(func() { controllerutil.RemoveFinalizer(request, finalizer) })
 	Eventually(ctx, func() error {
-		return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(request), request.DeepCopy())
-	}).
-		Should(Satisfy(apierrors.IsNotFound), "the health check succeeds again")
+		return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(remediation), remediation.DeepCopy())
+	}).Should(Satisfy(apierrors.IsNotFound), "the health check succeeds again")
 }
 
 // setFrozen is what a node problem detector says of a host.
@@ -201,19 +179,6 @@ func setFrozen(ctx context.Context, config *bootstrapv1.PoolbootConfig, status c
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: config.Status.Node.Name}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: frozen, Status: status, LastTransitionTime: metav1.Now(), Reason: "Test", Message: "said by the test"}}
 	Expect(lab.WorkloadClient.Status().Patch(ctx, node, client.StrategicMergeFrom(&corev1.Node{ObjectMeta: node.ObjectMeta}))).To(Succeed())
-}
-
-// taint changes the taints of a Node.
-func taint(ctx context.Context, name string, change func([]corev1.Taint) []corev1.Taint) {
-	GinkgoHelper()
-	Eventually(ctx, func() error {
-		node := &corev1.Node{}
-		if err := lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
-			return err
-		}
-		node.Spec.Taints = change(node.Spec.Taints)
-		return lab.WorkloadClient.Update(ctx, node)
-	}).Should(Succeed())
 }
 
 func hostOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) *bmov1alpha1.BareMetalHost {
@@ -228,27 +193,9 @@ func kept(ctx context.Context, config *bootstrapv1.PoolbootConfig) func() string
 	return func() string { return hostOf(ctx, config).Annotations[poolv1.HostRetainedPoolAnnotation] }
 }
 
-func merged(over, under map[string]string) map[string]string {
-	all := maps.Clone(over)
-	if all == nil {
-		all = map[string]string{}
-	}
-	maps.Copy(all, under)
-	return all
-}
-
-// remediation is an object of Metal3's remediation, whose types nothing here needs.
-func remediation(kind string) *unstructured.Unstructured {
-	object := &unstructured.Unstructured{}
-	object.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
-	object.SetKind(kind)
-	return object
-}
-
-func remediationTemplate() *unstructured.Unstructured {
-	template := remediation("Metal3RemediationTemplate")
-	template.SetName("reboot")
-	template.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{
-		"strategy": map[string]any{"type": "Reboot", "retryLimit": int64(1), "timeoutSeconds": int64(300)}}}}
+// remediationTemplate has Metal3 remediate by a reboot.
+func remediationTemplate() *infrav1.Metal3RemediationTemplate {
+	template := &infrav1.Metal3RemediationTemplate{ObjectMeta: metav1.ObjectMeta{Name: "reboot"}}
+	template.Spec.Template.Spec.Strategy = &infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 300}
 	return template
 }

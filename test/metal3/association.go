@@ -22,19 +22,19 @@ const unhealthyAnnotation = "capm3.metal3.io/unhealthy"
 
 // associatedHost returns the host that a Metal3Machine's annotation names, nil if there is none. As in the real provider,
 // the host is looked for in the Metal3Machine's own namespace whatever the annotation says.
-func (r *machineReconciler) associatedHost(ctx context.Context, m *infrav1.Metal3Machine) (*bmov1alpha1.BareMetalHost, error) {
+func associatedHost(ctx context.Context, live client.Reader, m *infrav1.Metal3Machine) (*bmov1alpha1.BareMetalHost, error) {
 	value, ok := m.Annotations[infrav1.HostAnnotation]
 	if !ok {
 		return nil, nil
 	}
 	_, name, _ := strings.Cut(value, "/")
-	return r.host(ctx, m, name)
+	return hostOf(ctx, live, m, name)
 }
 
-// host reads a host of a Metal3Machine's namespace live; nil if there is none of that name.
-func (r *machineReconciler) host(ctx context.Context, m *infrav1.Metal3Machine, name string) (*bmov1alpha1.BareMetalHost, error) {
+// hostOf reads a host of a Metal3Machine's namespace; nil if there is none of that name.
+func hostOf(ctx context.Context, live client.Reader, m *infrav1.Metal3Machine, name string) (*bmov1alpha1.BareMetalHost, error) {
 	host := &bmov1alpha1.BareMetalHost{}
-	if err := r.live.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, host); err != nil {
+	if err := live.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, host); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	return host, nil
@@ -73,7 +73,7 @@ func (r *machineReconciler) chooseHost(ctx context.Context, s *machineScope) (*b
 	}
 	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
 	for _, name := range append(ours, free...) {
-		host, err := r.host(ctx, m, name)
+		host, err := hostOf(ctx, r.live, m, name)
 		if err != nil || host != nil && s.mayTake(host) {
 			return host, err
 		}

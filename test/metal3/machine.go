@@ -112,7 +112,7 @@ func (r *machineReconciler) reconcileNormal(ctx context.Context, s *machineScope
 		s.set(infrav1.AssociateBareMetalHostCondition, metav1.ConditionFalse, infrav1.WaitingForBootstrapDataReason, "")
 		return nil
 	}
-	host, err := r.associatedHost(ctx, s.metal3Machine)
+	host, err := associatedHost(ctx, r.live, s.metal3Machine)
 	if err == nil && host == nil {
 		host, err = r.chooseHost(ctx, s)
 	}
@@ -138,7 +138,7 @@ func (r *machineReconciler) reconcileNormal(ctx context.Context, s *machineScope
 
 func (r *machineReconciler) reconcileDelete(ctx context.Context, s *machineScope) error {
 	s.set(infrav1.AssociateMetal3MachineMetaDataCondition, metav1.ConditionFalse, infrav1.DeletingReason, "")
-	host, err := r.associatedHost(ctx, s.metal3Machine)
+	host, err := associatedHost(ctx, r.live, s.metal3Machine)
 	if err != nil {
 		return err
 	}

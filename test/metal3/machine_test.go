@@ -68,7 +68,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 	It("takes no host before there is bootstrap data", func(ctx SpecContext) {
 		Eventually(func(g Gomega) {
 			machines := &clusterv1.MachineList{}
-			g.Expect(c.List(ctx, machines)).To(Succeed())
+			g.Expect(c.List(ctx, machines, client.InNamespace(namespace))).To(Succeed())
 			g.Expect(machines.Items).To(HaveLen(1))
 			machine = &machines.Items[0]
 			metal3Machine = &infrav1.Metal3Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine.Spec.InfrastructureRef.Name}}

@@ -19,7 +19,7 @@ const pausedBy = "metal3.io/capm3"
 
 // pauseHost makes the host of a paused Cluster's Metal3Machine ready to be moved.
 func (r *machineReconciler) pauseHost(ctx context.Context, s *machineScope) error {
-	host, err := r.associatedHost(ctx, s.metal3Machine)
+	host, err := associatedHost(ctx, r.live, s.metal3Machine)
 	if err != nil || host == nil {
 		return err
 	}

@@ -28,7 +28,7 @@ const uuidLabel = "metal3.io/uuid"
 // provider ID gets it; one with another is an error.
 func (r *machineReconciler) adoptNode(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) error {
 	providerID := fmt.Sprintf("metal3://%s/%s/%s", s.metal3Machine.Namespace, host.Name, s.metal3Machine.Name)
-	workload, err := r.workload(ctx, client.ObjectKeyFromObject(s.cluster))
+	workload, err := r.workloads.client(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func nodesWith(ctx context.Context, workload client.Client, providerID string) (
 	return nil, nil
 }
 
-// workloads are the clients of workload clusters, by their Cluster. The machine reconciler's one worker uses them.
+// workloads are the clients of workload clusters, by their Cluster. They are one worker's: each reconciler has its own.
 type workloads map[client.ObjectKey]workloadClient
 
 type workloadClient struct {
@@ -92,13 +92,13 @@ type workloadClient struct {
 	kubeconfig []byte
 }
 
-// workload returns a client for a cluster, made anew when its kubeconfig Secret has changed.
-func (r *machineReconciler) workload(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
-	content, err := kubeconfig.FromSecret(ctx, r.Client, cluster)
+// client returns a client for a cluster, made anew when its kubeconfig Secret has changed.
+func (w workloads) client(ctx context.Context, management client.Reader, cluster client.ObjectKey) (client.Client, error) {
+	content, err := kubeconfig.FromSecret(ctx, management, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig of Cluster %s: %w", cluster, err)
 	}
-	if known, is := r.workloads[cluster]; is && bytes.Equal(known.kubeconfig, content) {
+	if known, is := w[cluster]; is && bytes.Equal(known.kubeconfig, content) {
 		return known, nil
 	}
 	cfg, err := clientcmd.RESTConfigFromKubeConfig(content)
@@ -112,6 +112,6 @@ func (r *machineReconciler) workload(ctx context.Context, cluster client.ObjectK
 	if err != nil {
 		return nil, fmt.Errorf("reach Cluster %s: %w: %w", cluster, err, errRetry)
 	}
-	r.workloads[cluster] = workloadClient{Client: workload, kubeconfig: content}
+	w[cluster] = workloadClient{Client: workload, kubeconfig: content}
 	return workload, nil
 }

@@ -1,5 +1,5 @@
 // Package metal3 stands in for Metal3 where there is no hardware: one manager that behaves, as far as a bootstrap provider
-// and Cluster API can tell, like Cluster API's Metal3 provider (Metal3Cluster, Metal3Machine) and the baremetal-operator
+// and Cluster API can tell, like Cluster API's Metal3 provider (Metal3Cluster, Metal3Machine, Metal3Remediation) and the baremetal-operator
 // (BareMetalHost, HardwareData). Hosts are real BareMetalHosts; what they do when they are powered on is up to Hardware.
 package metal3
 
@@ -62,8 +62,9 @@ type Options struct {
 
 // Simulator is the running simulator.
 type Simulator struct {
-	running *manager.Running
-	hosts   *hostReconciler
+	running      *manager.Running
+	hosts        *hostReconciler
+	remediations *remediationReconciler
 }
 
 // Start starts the simulator for every namespace and returns when it reconciles.
@@ -94,10 +95,12 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 	}
 	c, live := mgr.GetClient(), mgr.GetAPIReader()
 	hosts := &hostReconciler{Client: c, hosts: live, options: options, again: make(chan event.GenericEvent)}
+	remediations := &remediationReconciler{Client: c, live: live, workloads: workloads{}}
 	if err := errors.Join(
 		(&clusterReconciler{Client: c}).setUp(mgr),
 		(&machineReconciler{Client: c, live: live, retryInterval: options.RetryInterval, workloads: workloads{}}).setUp(mgr),
 		hosts.setUp(mgr),
+		remediations.setUp(mgr, cfg),
 	); err != nil {
 		return nil, fmt.Errorf("set up the Metal3 simulator: %w", err)
 	}
@@ -105,7 +108,7 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 	if err != nil {
 		return nil, fmt.Errorf("start the Metal3 simulator: %w", err)
 	}
-	return &Simulator{running: running, hosts: hosts}, nil
+	return &Simulator{running: running, hosts: hosts, remediations: remediations}, nil
 }
 
 // StopIronic ends all work on hosts until StartIronic, as one does before a Cluster is moved away: clusterctl takes the pause off
@@ -134,6 +137,9 @@ func (s *Simulator) StartIronic(ctx context.Context) error {
 	}
 	return nil
 }
+
+// DeleteNodes has remediations delete Nodes, as on API servers before 1.28, or keep them.
+func (s *Simulator) DeleteNodes(deletes bool) { s.remediations.deletesNodes.Store(deletes) }
 
 // Stop ends the simulator and returns when it has ended. It leaves the hosts' power as it is.
 func (s *Simulator) Stop() error { return s.running.Stop() }

@@ -15,9 +15,10 @@ import (
 )
 
 var (
-	plane *controlplane.ControlPlane
-	c     client.WithWatch
-	power = &powerLog{}
+	plane     *controlplane.ControlPlane
+	simulator *metal3.Simulator
+	c         client.WithWatch
+	power     = &powerLog{}
 )
 
 func TestMetal3(t *testing.T) {
@@ -51,7 +52,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() { Expect(core.Stop()).To(Succeed()) })
 	took("Cluster API core and webhooks")
 
-	simulator, err := metal3.Start(GinkgoT().Context(), plane.Config, metal3.Options{
+	simulator, err = metal3.Start(GinkgoT().Context(), plane.Config, metal3.Options{
 		Hardware: power, Provisioning: 200 * time.Millisecond, Reporting: 500 * time.Millisecond, Backoff: 500 * time.Millisecond,
 		Deprovisioning: 200 * time.Millisecond, RetryInterval: time.Second,
 	})

@@ -189,6 +189,9 @@ func (s *Site) StopIronic() { s.simulator.StopIronic() }
 // StartIronic starts that of the Metal3 simulator.
 func (s *Site) StartIronic(ctx context.Context) error { return s.simulator.StartIronic(ctx) }
 
+// DeleteNodes has Metal3's remediations delete Nodes, as on API servers before 1.28, or keep them, as they do at first.
+func (s *Site) DeleteNodes(deletes bool) { s.simulator.DeleteNodes(deletes) }
+
 // logFile returns a logger that writes to a file of the site's folder.
 func (s *Site) logFile(name string) (logr.Logger, error) {
 	file, err := os.Create(filepath.Join(s.dir, name))

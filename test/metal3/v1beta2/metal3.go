@@ -44,6 +44,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&Metal3ClusterTemplate{}, &Metal3ClusterTemplateList{},
 		&Metal3Machine{}, &Metal3MachineList{},
 		&Metal3MachineTemplate{}, &Metal3MachineTemplateList{},
+		&Metal3Remediation{}, &Metal3RemediationList{},
+		&Metal3RemediationTemplate{}, &Metal3RemediationTemplateList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
