@@ -129,13 +129,27 @@ spec:
 
 // recordMachine makes the record of the documentation's Machine in the pool infra.
 func recordMachine(ctx context.Context) {
-	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{
 		Name: "infra-x7k2m", Namespace: site.Namespace, Labels: map[string]string{clusterv1.ClusterNameLabel: site.ClusterName},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "infra-x7k2m", UID: "1"}},
+		Annotations: map[string]string{clusterv1.PausedAnnotation: ""}, // nobody boots it
+	}
+	// The garbage collector takes what names an owner that does not exist.
+	machine := &clusterv1.Machine{ObjectMeta: meta, Spec: clusterv1.MachineSpec{
+		ClusterName: site.ClusterName,
+		Bootstrap: clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: bootstrapv1.GroupVersion.Group, Kind: "PoolbootConfig", Name: meta.Name}},
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "Metal3Machine", Name: meta.Name},
 	}}
+	Expect(lab.ManagementClient.Create(ctx, machine)).To(Succeed())
+	DeferCleanup(lab.ManagementClient.Delete, machine)
+	config := &bootstrapv1.PoolbootConfig{ObjectMeta: meta}
+	config.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID}}
 	config.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
-	ExpectWithOffset(1, lab.ManagementClient.Create(ctx, config)).To(Succeed())
+	Expect(lab.ManagementClient.Create(ctx, config)).To(Succeed())
 	before := config.DeepCopy()
 	config.Status.Pool, config.Status.Node = "infra", &bootstrapv1.NodeReference{Name: "host-7", UID: "1"}
-	ExpectWithOffset(1, lab.ManagementClient.Status().Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
+	Expect(lab.ManagementClient.Status().Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
 }

@@ -30,7 +30,9 @@ var _ = Describe("What kubectl poolboot labels says", func() {
 			Taints []corev1.Taint
 		}
 		Expect(json.Unmarshal([]byte(said), &answer)).To(Succeed(), said)
-		Expect(answer.Labels).To(HaveLen(3))
+		Expect(answer.Labels).To(Equal(map[string]string{
+			"node-role.kubernetes.io/infra": "", "node.cluster.x-k8s.io/pool": "infra", "example.com/tier": "infra", corev1.LabelOSStable: "linux",
+		}))
 		Expect(answer.Taints).To(HaveLen(3))
 
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
