@@ -276,7 +276,9 @@ var _ = Describe("A host with an enrolment token", func() {
 		Expect(lab.ManagementClient.Patch(ctx, b.secret, client.MergeFrom(before))).To(Succeed())
 		Eventually(ctx, b.ready).Should(HavePrefix("True"))
 		Expect(lab.ManagementClient.Delete(ctx, b.secret)).To(Succeed())
-		Eventually(ctx, func() error { return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(b.enrolment), b.enrolment) }).
+		Eventually(ctx, func() error {
+			return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(b.enrolment), b.enrolment)
+		}).
 			Should(Satisfy(apierrors.IsNotFound), "the garbage collector takes it with its Secret")
 		Eventually(ctx, func() (int, error) { code, _, err := ask(ctx, home, valid); return code, err }).Should(Equal(http.StatusServiceUnavailable))
 	})
