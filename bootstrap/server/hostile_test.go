@@ -199,7 +199,7 @@ var _ = Describe("A hostile network", func() {
 		DeferCleanup(func() { _ = asks.Close(); <-ended })
 		deaf, err := s.secured(request)
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { _ = deaf.Close() }) // nothing more goes into its full buffers, its goodbye neither
+		DeferCleanup(func() { _ = deaf.Close() })
 		Eventually(func() error { // until all buffers are full
 			if err := deaf.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
 				return err
