@@ -77,10 +77,18 @@ func appendString(out []byte, s string) ([]byte, error) {
 	return append(appendEscaped(append(out, '"'), s), '"'), nil
 }
 
+// mayBeEscaped tells of each byte whether encoding/json may write it as something else.
+var mayBeEscaped = func() (bytes [256]bool) {
+	for c := range bytes {
+		bytes[c] = c < ' ' || c >= utf8.RuneSelf || strings.ContainsRune(`"\<>&`, rune(c))
+	}
+	return bytes
+}()
+
 // appendEscaped writes a string without its quotes. Most need no escapes.
 func appendEscaped(out []byte, s string) []byte {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+		if mayBeEscaped[s[i]] {
 			quoted, _ := json.Marshal(s) // a string always encodes
 			return append(out, quoted[1:len(quoted)-1]...)
 		}

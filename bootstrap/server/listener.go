@@ -83,6 +83,11 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 func (l *boundedListener) next() (*connection, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer func() {
+		if len(l.greeted) == 0 { // so room may be made for the next one
+			signal(l.room)
+		}
+	}()
 	for len(l.greeted) > 0 {
 		if wait := l.awaitTurn(); wait > 0 {
 			return nil, wait

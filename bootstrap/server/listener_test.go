@@ -243,6 +243,24 @@ var _ = Describe("The listener", func() {
 		Eventually(d.figure("connections_dropped_total")).Should(BeNumerically(">", 10))
 	})
 
+	It("makes room as soon as nobody waits for a turn any more, though no connection has ended", func() {
+		limits := roomy
+		limits.Strangers, limits.Patience, limits.Turn = 3, 3*time.Second, time.Millisecond
+		d := open(limits)
+		d.dial("")
+		d.dial(hello)
+		first := d.next() // the server is slow: it does not read on
+		d.dial(hello)
+		Eventually(d.figure("connections")).Should(Equal(3.0))
+		time.Sleep(limits.Patience)
+		d.dial("") // finds that one waits for its turn
+		Consistently(d.figure("connections_dropped_total"), "100ms").Should(BeZero())
+		says(first, hello)
+		go func() { _, _ = io.Copy(io.Discard, first) }()
+		says(d.next(), hello)
+		Eventually(d.figure("connections_dropped_total"), limits.Patience/2).Should(Equal(1.0))
+	})
+
 	It("gives no turn to one that has hung up meanwhile", func() {
 		d := open(roomy)
 		d.dial(hello)

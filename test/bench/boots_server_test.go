@@ -226,7 +226,13 @@ func (f *herd) files(ours, peer string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	config = bytes.Replace(config, []byte(from), []byte("https://"+peer+"/rendered"), 1)
+	quoted, err := json.Marshal(from) // as JSON writes its &
+	if err != nil {
+		return "", err
+	}
+	if config = bytes.Replace(config, quoted, []byte(`"https://`+peer+`/rendered"`), 1); !bytes.Contains(config, []byte(peer)) {
+		return "", fmt.Errorf("the configuration does not point at %s: %s", from, config)
+	}
 	return dir, errors.Join(os.WriteFile(filepath.Join(dir, "config"), config, 0o600), os.WriteFile(filepath.Join(dir, "rendered"), rendered, 0o600))
 }
 
