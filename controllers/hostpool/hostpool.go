@@ -15,6 +15,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
@@ -90,8 +91,9 @@ func (p Place) Obstacle() *Obstacle {
 	return nil
 }
 
-// Config returns the record of a host: what the pool's template says, for this host. There must be no Obstacle.
-func (p Place) Config(name string, host bootstrapv1.HostWithoutMachine) *bootstrapv1.PoolbootConfig {
+// Config returns the record of a host: what the pool's template says, for this host. Addresses that the template states are left out: they
+// would be those of every host. There must be no Obstacle.
+func (p Place) Config(name string, of bootstrapv1.HostWithoutMachine) *bootstrapv1.PoolbootConfig {
 	template := p.Template.Spec.Template
 	config := &bootstrapv1.PoolbootConfig{
 		ObjectMeta: metav1.ObjectMeta{
@@ -103,7 +105,8 @@ func (p Place) Config(name string, host bootstrapv1.HostWithoutMachine) *bootstr
 	}
 	maps.Copy(config.Labels, template.ObjectMeta.Labels)
 	maps.Copy(config.Annotations, template.ObjectMeta.Annotations)
+	delete(config.Annotations, host.AddressesAnnotation)
 	config.Labels[clusterv1.ClusterNameLabel] = p.Cluster.Name
-	config.Spec.Pool, config.Spec.Host = p.role, &host
+	config.Spec.Pool, config.Spec.Host = p.role, &of
 	return config
 }

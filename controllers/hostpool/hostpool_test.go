@@ -12,6 +12,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
 )
 
@@ -49,4 +50,14 @@ var _ = Describe("The pool of a host without a Machine", func() {
 		Entry("but none that is being deleted", "", poolv1.EnrolmentPoolNotFoundReason, leaving("a")),
 		Entry("but neither of two", "", poolv1.DuplicateRoleReason, aPool("a"), aPool("b")),
 	)
+
+	It("gives its template's metadata to the record of each host, but no address", func() {
+		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: meta("hosts")}
+		template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/site": "north"}
+		template.Spec.Template.ObjectMeta.Annotations = map[string]string{"example.com/owner": "metal", host.AddressesAnnotation: "192.0.2.7"}
+		place := hostpool.Place{Cluster: &clusterv1.Cluster{ObjectMeta: meta("c1")}, Pool: aPool("a"), Template: template}
+		config := place.Config("edge-7", bootstrapv1.HostWithoutMachine{NodeName: "edge-7"})
+		Expect(config.Labels).To(HaveKeyWithValue("example.com/site", "north"))
+		Expect(config.Annotations).To(Equal(map[string]string{"example.com/owner": "metal"}))
+	})
 })
