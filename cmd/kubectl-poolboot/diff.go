@@ -28,9 +28,9 @@ import (
 const diffName = "diff"
 
 // errDifferent says that diff found what it looks for. It is no message: the difference is on standard output.
-var errDifferent = errors.New("the files would change what a pool renders")
+var errDifferent = errors.New("the files would change a pool")
 
-// diff shows what files would change of what live pools render.
+// diff shows what files would change of live pools.
 type diff struct {
 	reader
 	files   []string
@@ -52,12 +52,16 @@ func newDiff(streams genericiooptions.IOStreams, to connection) *cobra.Command {
 	d := &diff{reader: reader{streams: streams}, connection: to}
 	cmd := &cobra.Command{
 		Use:   diffName + " -f FILE...",
-		Short: "Show what files would change of what live pools render",
-		Long: `Show what MachineConfigPools and MachineConfigs in files would change of what live pools render, before they are applied.
+		Short: "Show what files would change of live pools",
+		Long: `Show what MachineConfigPools and MachineConfigs in files would change of live pools, before they are applied.
 
 For each pool whose rendered config would be another one: the Machines and Nodes that are in it, whether a host must reboot to
 take it up, and what changes of kernel arguments, extensions, files, units, drop-ins and users. Contents of files that not
 everybody on the host may read, and passwords, are not shown.
+
+For each pool whose nodeSelector, nodeLabels, nodeTaints, hostLabels, hostTemplate or pause would change: what changes, which of
+its existing Nodes get it, which keep what they have, and which Pods a taint with the effect NoExecute evicts. Nodes and Pods are
+read from the workload cluster, by the Cluster's kubeconfig Secret. When that can't be read, the output says so.
 
 Objects in files take the place of live ones of the same kind, namespace and name. Nothing is written.
 
@@ -91,7 +95,10 @@ func (d *diff) run(ctx context.Context, args []string) error {
 	if err := found.settle(namespace, chosen); err != nil {
 		return err
 	}
-	differences, notes, err := found.against(ctx, live, d.cluster)
+	workload := func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
+		return d.workload(ctx, live, cluster)
+	}
+	differences, notes, err := found.against(ctx, live, workload, d.cluster)
 	for _, note := range notes {
 		fmt.Fprintln(d.streams.ErrOut, "note:", note)
 	}

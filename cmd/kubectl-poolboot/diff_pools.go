@@ -22,9 +22,15 @@ type difference struct {
 	// before and after are the names of the rendered configs; before is empty for the first pool of a cluster.
 	before, after string
 	// isNew is true when there is no such pool yet: before is then what worker renders, where its Nodes would be now.
-	isNew    bool
-	changes  []change
+	isNew   bool
+	changes []change
+	// declared is what the pool declares otherwise beside its config.
+	declared []declaredChange
 	machines []bootstrapv1.PoolbootConfig
+	// nodes are the existing Nodes that the change reaches.
+	nodes []nodeOutlook
+	// unread says why the Nodes could not be looked at; nil when they were, or need not be.
+	unread error
 }
 
 // namespaced are the objects of one namespace.
@@ -34,8 +40,8 @@ type namespaced struct {
 }
 
 // against compares what live pools render with what they would render with the objects in files, in every namespace that
-// these are of. wanted, if not empty, is the one Cluster to look at.
-func (o *objects) against(ctx context.Context, live client.Reader, wanted string) (differences []difference, notes []string, err error) {
+// these are of. wanted, if not empty, is the one Cluster to look at. workload leads to the Nodes.
+func (o *objects) against(ctx context.Context, live client.Reader, workload workloadOf, wanted string) (differences []difference, notes []string, err error) {
 	inFiles := map[string]*namespaced{}
 	of := func(namespace string) *namespaced {
 		if inFiles[namespace] == nil {
@@ -69,6 +75,7 @@ func (o *objects) against(ctx context.Context, live client.Reader, wanted string
 			for i := range found {
 				found[i].machines = machinesOf(found[i].pool, machines)
 			}
+			lookAtNodes(ctx, workload, found, before.of(name), after.of(name), machinesOfCluster(name, machines))
 			differences = append(differences, found...)
 		}
 	}
@@ -133,14 +140,19 @@ func compareCluster(before, after namespaced) (differences []difference, notes [
 		if err != nil {
 			notes = append(notes, fmt.Sprintf("MachineConfigPool %q can't be rendered as it is now (%v): what it rendered last is compared", p.Name, err))
 		}
-		if from.Name == to.Name {
+		was, _ := pool.OfRole(before.pools, p.Spec.Role)
+		declared, err := compareDeclared(was, p)
+		if err != nil {
+			return nil, notes, err
+		}
+		if from.Name == to.Name && len(declared) == 0 {
 			continue
 		}
 		changes, err := compare(from.Spec, to.Spec)
 		if err != nil {
 			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
-		differences = append(differences, difference{pool: p, before: from.Name, after: to.Name, isNew: isNew, changes: changes})
+		differences = append(differences, difference{pool: p, before: from.Name, after: to.Name, isNew: isNew, changes: changes, declared: declared})
 	}
 	return differences, notes, nil
 }
@@ -164,6 +176,11 @@ func (n namespaced) rendered(role string) (rendered *pool.Rendered, isNew bool, 
 		}
 	}
 	return &pool.Rendered{}, isNew, err
+}
+
+// machinesOfCluster are the PoolbootConfigs of one Cluster.
+func machinesOfCluster(name string, all []bootstrapv1.PoolbootConfig) []bootstrapv1.PoolbootConfig {
+	return slices.DeleteFunc(slices.Clone(all), func(c bootstrapv1.PoolbootConfig) bool { return c.Labels[clusterv1.ClusterNameLabel] != name })
 }
 
 // machinesOf are the PoolbootConfigs of the Machines that are recorded in a pool, in the order of their names.

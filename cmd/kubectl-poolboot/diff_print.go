@@ -21,20 +21,44 @@ func (d difference) print(to io.Writer) error {
 	if d.isNew {
 		was = "new, compared with " + was
 	}
-	fmt.Fprintf(out, "  config:   %s -> %s\n", was, d.after)
+	isSame := d.before == d.after
+	if isSame {
+		fmt.Fprintf(out, "  config:   %s, unchanged\n", d.after)
+	} else {
+		fmt.Fprintf(out, "  config:   %s -> %s\n", was, d.after)
+	}
 	if d.pool.Spec.Paused {
 		out.WriteString("  paused:   yes: the config is rendered, and handed out when the pause ends\n")
 	}
-	fmt.Fprintf(out, "  reboot:   %s\n", reboot(d.changes))
+	if isSame {
+		out.WriteString("  reboot:   no: the config is the same\n")
+	} else {
+		fmt.Fprintf(out, "  reboot:   %s\n", reboot(d.changes))
+	}
 	fmt.Fprintf(out, "  machines: %d\n", len(d.machines))
 	for _, machine := range d.machines {
 		fmt.Fprintf(out, "    %s\n", who(machine))
 	}
-	if len(d.changes) == 0 {
+	if len(d.changes) == 0 && !isSame {
 		out.WriteString("  no change: only how it is written, or the name\n")
 	}
 	for _, c := range d.changes {
 		c.print(out)
+	}
+	for _, c := range d.declared {
+		fmt.Fprintf(out, "  %s\n", c)
+		for _, line := range c.consequences() {
+			fmt.Fprintf(out, "      %s\n", line)
+		}
+	}
+	if d.unread != nil {
+		fmt.Fprintf(out, "  nodes: what becomes of existing Nodes and their Pods can't be told: %v\n", d.unread)
+	}
+	for _, n := range d.nodes {
+		fmt.Fprintf(out, "  Node %s\n", n.name)
+		for _, line := range n.lines {
+			fmt.Fprintf(out, "      %s\n", line)
+		}
 	}
 	_, err := io.WriteString(to, out.String())
 	return err

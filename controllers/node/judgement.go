@@ -147,8 +147,8 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 	if err != nil {
 		return no(bootstrapv1.NodeOutsidePoolReason, "Node %s: %s", wanted.Name, err)
 	}
-	addLabels(wanted, declared)
-	declareTaints(wanted, p.Spec.NodeTaints)
+	registration.AddLabels(wanted, declared)
+	registration.DeclareTaints(wanted, p.Spec.NodeTaints)
 	setPoolLabel(wanted, role, f.machine)
 	setAnnotation(wanted, poolv1.NodeConfigAnnotation, client.ObjectKeyFromObject(f.config).String())
 	if p.Status.Configuration != nil {
@@ -194,17 +194,17 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 	if !isOf(wanted, f.config) {
 		dropFlags(wanted, declared, f)
 	}
-	addLabels(wanted, declared)
+	registration.AddLabels(wanted, declared)
 	setPoolLabel(wanted, p.Spec.Role, f.machine)
-	addLabels(wanted, f.config.Spec.NodeLabels)
-	addLabels(wanted, f.config.Status.HostLabels)
+	registration.AddLabels(wanted, f.config.Spec.NodeLabels)
+	registration.AddLabels(wanted, f.config.Status.HostLabels)
 	if made := f.config.Status.Host; made != nil {
-		addLabels(wanted, map[string]string{poolv1.NodeMetal3UUIDLabel: made.UID})
+		registration.AddLabels(wanted, map[string]string{poolv1.NodeMetal3UUIDLabel: made.UID})
 	}
 	// Metal3's remediation may have brought the list back of what was put on the Node before this one.
-	addTaints(wanted, p.Spec.NodeTaints)
-	declareTaints(wanted, p.Spec.NodeTaints)
-	addTaints(wanted, f.config.Spec.NodeTaints)
+	registration.AddTaints(wanted, p.Spec.NodeTaints)
+	registration.DeclareTaints(wanted, p.Spec.NodeTaints)
+	registration.AddTaints(wanted, f.config.Spec.NodeTaints)
 	setAnnotation(wanted, poolv1.NodeConfigAnnotation, client.ObjectKeyFromObject(f.config).String())
 	if booted := f.config.Status.Configuration; booted != "" && wanted.Annotations[poolv1.NodeCurrentConfigAnnotation] == "" {
 		setAnnotation(wanted, poolv1.NodeCurrentConfigAnnotation, booted)
@@ -299,36 +299,6 @@ func changed(is, wanted *corev1.Node) *corev1.Node {
 		return nil
 	}
 	return wanted
-}
-
-// addLabels adds the labels that a Node lacks. A value that stands, a person may have set.
-func addLabels(node *corev1.Node, labels map[string]string) {
-	for key, value := range labels {
-		if _, has := node.Labels[key]; !has {
-			setLabel(node, key, value)
-		}
-	}
-}
-
-func addTaints(node *corev1.Node, taints []corev1.Taint) {
-	for i := range taints {
-		if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taints[i]) }) {
-			node.Spec.Taints = append(node.Spec.Taints, taints[i])
-		}
-	}
-}
-
-// declareTaints adds the taints that a Node's pool declares, each once: one that is listed as applied and is not there, a
-// person removed. The list follows the declaration, so that what is declared anew, or by the pool that a Node moves to, is
-// added again.
-func declareTaints(node *corev1.Node, declared []corev1.Taint) {
-	applied := strings.Split(node.Annotations[poolv1.NodeAppliedTaintsAnnotation], ",")
-	addTaints(node, slices.DeleteFunc(slices.Clone(declared), func(t corev1.Taint) bool { return slices.Contains(applied, t.ToString()) }))
-	if list := registration.AppliedTaints(declared); list != "" {
-		setAnnotation(node, poolv1.NodeAppliedTaintsAnnotation, list)
-	} else {
-		delete(node.Annotations, poolv1.NodeAppliedTaintsAnnotation)
-	}
 }
 
 // bootedWith returns the rendered config that a Node's annotation names, "" when it names none. A kubelet may write

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -12,6 +13,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -94,6 +97,57 @@ spec:
 		}).Should(Equal(promised))
 	})
 
+	It("shows before kubectl apply what an existing Node of a pool gets and keeps, and which Pods leave it", func(ctx SpecContext) {
+		gpu := corev1.Taint{Key: "example.com/gpu", Effect: corev1.TaintEffectNoExecute}
+		t := tenant.New(ctx, lab, 1, func(pool *poolv1.MachineConfigPool) { pool.Spec.NodeLabels = map[string]string{"example.com/tier": "silver"} })
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		asking(ctx, t, config)
+		node := t.Node(ctx, config)
+		Expect(node.Labels).To(HaveKeyWithValue("example.com/tier", "silver"))
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.Namespace}}
+		Expect(lab.WorkloadClient.Create(ctx, namespace)).To(Succeed())
+		stays, leaves := podOn(node, t.Namespace, "stays"), podOn(node, t.Namespace, "leaves")
+		stays.Spec.Tolerations = []corev1.Toleration{{Key: gpu.Key, Operator: corev1.TolerationOpExists}}
+		for _, pod := range []*corev1.Pod{stays, leaves} {
+			// The service account is there a moment after the namespace.
+			Eventually(ctx, func(ctx context.Context) error { return lab.WorkloadClient.Create(ctx, pod) }).Should(Succeed())
+		}
+
+		shell := &terminal{dir: GinkgoT().TempDir()}
+		pool := t.Pool("infra")
+		pool.TypeMeta = metav1.TypeMeta{APIVersion: poolv1.GroupVersion.String(), Kind: "MachineConfigPool"}
+		pool.Spec.NodeLabels = map[string]string{"example.com/tier": "gold", "example.com/new": "yes"}
+		pool.Spec.NodeTaints = []corev1.Taint{gpu}
+		content, err := json.Marshal(pool)
+		Expect(err).NotTo(HaveOccurred())
+		shell.write("pool.json", string(content))
+		diff := "kubectl poolboot diff -f pool.json"
+		shown := shell.run(ctx, diff)
+		Expect(shell.code).To(Equal(1), shown)
+		Expect(shown).To(HaveSuffix("  Node " + node.Name + `
+      + label example.com/new: yes
+      + taint example.com/gpu:NoExecute
+      = label example.com/tier: silver stays
+      evicts Pod ` + t.Namespace + "/leaves\n"))
+
+		By("doing just that")
+		Expect(shell.run(ctx, "kubectl apply -f pool.json")).To(ContainSubstring("infra configured"))
+		Expect(shell.run(ctx, diff)).To(BeEmpty())
+		Expect(shell.code).To(BeZero())
+		Eventually(ctx, func(ctx context.Context) []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).Should(ContainElement(
+			And(HaveField("Key", gpu.Key), HaveField("Effect", gpu.Effect))))
+		Expect(t.Node(ctx, config).Labels).To(And(HaveKeyWithValue("example.com/tier", "silver"), HaveKeyWithValue("example.com/new", "yes")))
+		isLeaving := func(pod *corev1.Pod) func(context.Context) (bool, error) {
+			return func(ctx context.Context) (bool, error) {
+				err := lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+				return apierrors.IsNotFound(err) || pod.DeletionTimestamp != nil, client.IgnoreNotFound(err)
+			}
+		}
+		Eventually(ctx, isLeaving(leaves)).Should(BeTrue())
+		Expect(isLeaving(stays)(ctx)).To(BeFalse())
+	})
+
 	It("converts what the documentation shows of OpenShift into what can be applied, and differs from it as the documentation says", func(ctx SpecContext) {
 		document, err := os.ReadFile("../../docs/kubectl-poolboot.md")
 		Expect(err).NotTo(HaveOccurred())
@@ -126,6 +180,13 @@ spec:
 		Expect(commands).To(BeNumerically(">=", 4))
 	})
 })
+
+// podOn is a Pod on a Node, where nothing starts it.
+func podOn(node *corev1.Node, namespace, name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{
+		NodeName: node.Name, Containers: []corev1.Container{{Name: "it", Image: "registry.example.com/it"}},
+	}}
+}
 
 // recordMachine makes the record of the documentation's Machine in the pool infra.
 func recordMachine(ctx context.Context) {
