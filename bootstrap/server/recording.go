@@ -121,6 +121,12 @@ func (r *recording) claim(memory *lru.Cache, uid types.UID, value any, willDo fu
 	return true
 }
 
+// BeginsBoot says whether a request is the first one for a configuration: none is on record since the last one was prepared, or all on
+// record came with an earlier token.
+func (r Record) BeginsBoot() bool {
+	return !r.FirstRequestedTime.After(r.PreparedTime) || len(r.Addresses) == 0 && len(r.OldAddresses) > 0
+}
+
 // servedBefore tells whether the record itself says that what stands was handed out, as another replica, or this one
 // before a restart, may have written.
 func (r Record) servedBefore() bool {

@@ -111,6 +111,29 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 		Entry("and one every five seconds as long as the record does not show it", false, 10),
 	)
 
+	DescribeTable("tells the first request for a configuration from those that repeat it", func(first bool, requested, prepared int, more ...func(*Record)) {
+		at := func(minute int) (t time.Time) {
+			if minute > 0 {
+				t = time.Date(2026, 5, 4, 8, minute, 0, 0, time.UTC)
+			}
+			return t
+		}
+		host := Record{FirstRequestedTime: at(requested), PreparedTime: at(prepared)}
+		for _, change := range more {
+			change(&host)
+		}
+		Expect(host.BeginsBoot()).To(Equal(first))
+	},
+		Entry("of a host that has not asked", true, 0, 0),
+		Entry("of a host that waits for its configuration", false, 1, 0),
+		Entry("of a host that has its configuration and asks for another one, as after a reboot", true, 1, 2),
+		Entry("of a host that asks for the second time for another one", false, 3, 2),
+		Entry("of a host with another token", true, 1, 0, func(r *Record) { r.OldAddresses = []netip.Addr{netip.MustParseAddr("192.0.2.7")} }),
+		Entry("of a host that has asked with another token before", false, 1, 0, func(r *Record) {
+			r.OldAddresses, r.Addresses = []netip.Addr{netip.MustParseAddr("192.0.2.8")}, []netip.Addr{netip.MustParseAddr("192.0.2.7")}
+		}),
+	)
+
 	DescribeTable("makes eight writes of the addresses that a token comes from, however many they are", func(seen bool) {
 		to, clock := &countingRecorder{}, time.Now()
 		r := newRecording(to, nil, func() time.Time { return clock })

@@ -33,8 +33,11 @@ type Record struct {
 	// Rotating says that another token is about to be on record.
 	Rotating bool
 
-	// RequestedTime, PreparedTime and ServedTime are those of status.boot; zero when not set.
-	RequestedTime, PreparedTime, ServedTime time.Time
+	// Version is the PoolbootConfig's resourceVersion.
+	Version string
+
+	// FirstRequestedTime, RequestedTime, PreparedTime and ServedTime are those of status.boot; zero when not set.
+	FirstRequestedTime, RequestedTime, PreparedTime, ServedTime time.Time
 
 	// Addresses are those from which the token came that is on record, the first one first. OldAddresses are the other ones that are
 	// noted, of tokens before it.
@@ -144,7 +147,8 @@ type RenderedConfigs interface {
 
 // BootRecorder writes a host's requests into its PoolbootConfig. Its methods must touch no other field.
 type BootRecorder interface {
-	// Requested sets status.boot.requestedTime and, unless from is the zero address, does what Came does.
+	// Requested sets status.boot.requestedTime, and status.boot.firstRequestedTime if the record, as it is when that is written,
+	// BeginsBoot. Unless from is the zero address, it does what Came does.
 	Requested(ctx context.Context, record Record, from netip.Addr, at time.Time) error
 	// Came adds to status.boot.addresses that the token on record came from an address, and takes the record's OldAddresses out.
 	Came(ctx context.Context, record Record, from netip.Addr, at time.Time) error

@@ -36,30 +36,67 @@ type Moment struct {
 }
 
 // Of returns the steps that were taken, in their order. The kubelet's is by its host's clock, the one of the data Secret in
-// whole seconds.
+// whole seconds. Steps of an earlier try are left out: a host that asks again has no prepared configuration, and one that was taken
+// back has not asked.
 func Of(config *bootstrapv1.PoolbootConfig) []Moment {
 	boot := config.Status.Boot
 	moments := []Moment{{Created, config.CreationTimestamp.Time}}
-	if c := conditions.Get(config, bootstrapv1.DataSecretAvailableCondition); c != nil && c.Status == metav1.ConditionTrue {
+	c := conditions.Get(config, bootstrapv1.DataSecretAvailableCondition)
+	if c != nil && c.Status == metav1.ConditionTrue && c.Reason != bootstrapv1.HostEnrolledReason {
 		moments = append(moments, Moment{DataSecretCreated, c.LastTransitionTime.Time})
 	}
+	if boot.HostChosenTime != nil {
+		moments = append(moments, Moment{HostChosen, boot.HostChosenTime.Time})
+	}
+	isGone, requested := isWithdrawn(config), Requested(config)
+	if !requested.IsZero() && !isGone {
+		moments = append(moments, Moment{BootRequested, requested})
+	}
 	for _, taken := range []struct {
-		step Step
-		time *metav1.MicroTime
+		step   Step
+		time   *metav1.MicroTime
+		ofATry bool
 	}{
-		{HostChosen, boot.HostChosenTime},
-		{BootRequested, boot.RequestedTime},
-		{BootPrepared, boot.PreparedTime},
-		{ConfigServed, boot.ServedTime},
-		{KubeletRegistered, (*metav1.MicroTime)(boot.KubeletRegisteredTime)},
-		{NodeReady, boot.NodeReadyTime},
-		{TokenRevoked, boot.TokenRevokedTime},
+		{BootPrepared, boot.PreparedTime, true},
+		{ConfigServed, boot.ServedTime, true},
+		{KubeletRegistered, (*metav1.MicroTime)(boot.KubeletRegisteredTime), false},
+		{NodeReady, boot.NodeReadyTime, false},
+		{TokenRevoked, boot.TokenRevokedTime, false},
 	} {
-		if taken.time != nil {
-			moments = append(moments, Moment{taken.step, taken.time.Time})
+		if taken.time == nil || taken.ofATry && (isGone || taken.time.Time.Before(requested)) {
+			continue
 		}
+		moments = append(moments, Moment{taken.step, taken.time.Time})
 	}
 	return moments
+}
+
+// Requested is when the host first asked for the configuration that it has or waits for; zero when it has not. It is the last request
+// while only that is on record, as by a config server of an earlier version.
+func Requested(config *bootstrapv1.PoolbootConfig) time.Time {
+	boot := config.Status.Boot
+	first, last := boot.FirstRequestedTime, boot.RequestedTime
+	switch {
+	case last == nil:
+		return time.Time{}
+	case first == nil, asksAgain(config) && boot.PreparedTime != nil && !first.After(boot.PreparedTime.Time):
+		return last.Time
+	}
+	return first.Time
+}
+
+// asksAgain says whether the host asked since its configuration was prepared last.
+func asksAgain(config *bootstrapv1.PoolbootConfig) bool {
+	boot := config.Status.Boot
+	return boot.RequestedTime != nil && (boot.PreparedTime == nil || boot.RequestedTime.After(boot.PreparedTime.Time))
+}
+
+// isWithdrawn says whether what was prepared was taken back, because the host is wiped or another one takes its place, and no host has
+// asked since.
+func isWithdrawn(config *bootstrapv1.PoolbootConfig) bool {
+	prepared := conditions.Get(config, bootstrapv1.BootPreparedCondition)
+	return config.Status.Boot.PreparedTime != nil && !asksAgain(config) &&
+		prepared != nil && prepared.Status == metav1.ConditionUnknown && prepared.Reason == bootstrapv1.WaitingForHostReason
 }
 
 // Stage is where a boot is.
@@ -112,11 +149,14 @@ func StageOf(config *bootstrapv1.PoolbootConfig) (Stage, time.Time) {
 	case inPool != nil && config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked:
 		return NotReady, inPool.LastTransitionTime.Time
 	}
+	if asksAgain(config) {
+		return Preparing, Requested(config)
+	}
+	if isWithdrawn(config) {
+		return WaitingForHost, conditions.Get(config, bootstrapv1.BootPreparedCondition).LastTransitionTime.Time
+	}
 	taken := Of(config)
 	last := taken[len(taken)-1]
-	if asked := config.Status.Boot.RequestedTime; asked != nil && asked.After(last.Time) {
-		return Preparing, asked.Time // again
-	}
 	stage := Joining
 	for _, end := range ends {
 		if rank(end.by) > rank(last.Step) {
@@ -124,8 +164,11 @@ func StageOf(config *bootstrapv1.PoolbootConfig) (Stage, time.Time) {
 			break
 		}
 	}
-	if config.Spec.ConfigSource.Inline != nil && last.Step == BootPrepared {
+	switch {
+	case config.Spec.ConfigSource.Inline != nil && last.Step == BootPrepared:
 		stage = Joining // nobody serves anything
+	case last.Step == Created && conditions.GetReason(config, bootstrapv1.DataSecretAvailableCondition) == bootstrapv1.HostEnrolledReason:
+		stage = Provisioning // the host needs no data Secret, and is the one that enrolled
 	}
 	return stage, last.Time
 }
@@ -135,24 +178,34 @@ func rank(step Step) int {
 	return slices.Index([]Step{Created, DataSecretCreated, HostChosen, BootRequested, BootPrepared, ConfigServed, KubeletRegistered, NodeReady, TokenRevoked}, step)
 }
 
-// Took is how long each stage of a boot that is over took. A stage without its steps is left out, and so is one whose steps
-// came in another order: a host asked again, or was served before it was written down that all stands.
+// Took is how long each stage of a boot that is over took. Together they are the time from the creation to the last step. A stage
+// without its steps counts for the next one. A step that was repeated after the next one, as when the data Secret is restored while
+// the host boots, was first taken before that one.
 func Took(config *bootstrapv1.PoolbootConfig) map[Stage]time.Duration {
 	at := map[Step]time.Time{}
 	for _, moment := range Of(config) {
 		at[moment.Step] = moment.Time
 	}
-	took := map[Stage]time.Duration{}
-	from := at[Created]
-	for _, end := range ends {
+	created := at[Created]
+	var limit time.Time
+	for _, end := range slices.Backward(ends) {
 		to, is := at[end.by]
-		if !is {
+		switch {
+		case !is:
 			continue
+		case to.Before(created): // by another clock
+			to = created
+		case !limit.IsZero() && to.After(limit):
+			to = limit
 		}
-		if !to.Before(from) {
-			took[end.stage] = to.Sub(from)
+		at[end.by], limit = to, to
+	}
+	took := map[Stage]time.Duration{}
+	from := created
+	for _, end := range ends {
+		if to, is := at[end.by]; is {
+			took[end.stage], from = to.Sub(from), to
 		}
-		from = to
 	}
 	return took
 }

@@ -37,7 +37,7 @@ func boot(steps int) *bootstrapv1.PoolbootConfig {
 			c.Status.Conditions = append(c.Status.Conditions, condition(bootstrapv1.DataSecretAvailableCondition, "DataSecretCreated", metav1.ConditionTrue, m))
 		},
 		func(m int) { c.Status.Boot.HostChosenTime = micro(m) },
-		func(m int) { c.Status.Boot.RequestedTime = micro(m) },
+		func(m int) { c.Status.Boot.FirstRequestedTime, c.Status.Boot.RequestedTime = micro(m), micro(m) },
 		func(m int) {
 			c.Status.Boot.PreparedTime = micro(m)
 			c.Status.Conditions = append(c.Status.Conditions, condition(bootstrapv1.NodeInPoolCondition, "WaitingForKubelet", metav1.ConditionFalse, m))
@@ -54,6 +54,11 @@ func boot(steps int) *bootstrapv1.PoolbootConfig {
 		}
 	}
 	return c
+}
+
+// enrolled makes a boot with a data Secret that of a host without a Machine, which needs none.
+func enrolled(c *bootstrapv1.PoolbootConfig) {
+	c.Status.Conditions[0].Reason = bootstrapv1.HostEnrolledReason
 }
 
 var _ = Describe("The timeline of a boot", func() {
@@ -73,7 +78,23 @@ var _ = Describe("The timeline of a boot", func() {
 		Entry("with all that the host needs", boot(4), timeline.Serving, 10),
 		Entry("with a host that was answered", boot(5), timeline.Joining, 15),
 		Entry("with a Node that is Ready", boot(6), timeline.Ready, 21),
-		Entry("with a host that asks again", boot(5), timeline.Preparing, 40, func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(40) }),
+		Entry("with a host that retries", boot(3), timeline.Preparing, 6, func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(9) }),
+		Entry("with a host that asks again", boot(5), timeline.Preparing, 40, func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Boot.FirstRequestedTime, c.Status.Boot.RequestedTime = micro(40), micro(44)
+		}),
+		Entry("with a host that asks again, recorded by a config server of an earlier version", boot(5), timeline.Preparing, 40,
+			func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(40) }),
+		Entry("with all that a host needs that asked again", boot(5), timeline.Serving, 41, func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Boot.FirstRequestedTime, c.Status.Boot.RequestedTime, c.Status.Boot.PreparedTime = micro(40), micro(40), micro(41)
+		}),
+		Entry("with a host that was taken back", boot(5), timeline.WaitingForHost, 30, func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Boot.PreparedTime = micro(31)
+			c.Status.Conditions = append(c.Status.Conditions, condition(bootstrapv1.BootPreparedCondition, "WaitingForHost", metav1.ConditionUnknown, 30))
+		}),
+		Entry("with a host that enrolled and has not asked since", boot(1), timeline.Provisioning, 0, enrolled),
+		Entry("with a host that enrolled and asked", boot(1), timeline.Preparing, 2, enrolled, func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Boot.FirstRequestedTime, c.Status.Boot.RequestedTime = micro(2), micro(7)
+		}),
 		Entry("with a Node that was Ready", boot(6), timeline.NotReady, 50, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Conditions[1] = condition(bootstrapv1.NodeInPoolCondition, "NodeMissing", metav1.ConditionFalse, 50)
 		}),
@@ -100,12 +121,59 @@ var _ = Describe("The timeline of a boot", func() {
 			timeline.Pending: time.Minute, timeline.WaitingForHost: 2 * time.Minute, timeline.Provisioning: 3 * time.Minute,
 			timeline.Preparing: 4 * time.Minute, timeline.Serving: 5 * time.Minute, timeline.Joining: 6 * time.Minute,
 		}))
-		again := boot(6)
-		again.Status.Boot.RequestedTime = micro(12) // after it was prepared
-		Expect(timeline.Took(again)).NotTo(HaveKey(timeline.Preparing))
 		inline := boot(6)
 		inline.Status.Boot.RequestedTime, inline.Status.Boot.ServedTime = nil, nil
 		Expect(timeline.Took(inline)).To(And(Not(HaveKey(timeline.Serving)), HaveKeyWithValue(timeline.Joining, 11*time.Minute)))
+	})
+
+	DescribeTable("has stages that add up to the time from the creation until the Node is Ready",
+		func(change func(*bootstrapv1.PoolbootConfig), stages map[timeline.Stage]int) {
+			c := boot(6)
+			change(c)
+			sum, took := time.Duration(0), map[timeline.Stage]time.Duration{}
+			for stage, minutes := range stages {
+				took[stage] = time.Duration(minutes) * time.Minute
+			}
+			Expect(timeline.Took(c)).To(Equal(took))
+			for _, stage := range timeline.Took(c) {
+				sum += stage
+			}
+			Expect(sum).To(Equal(21 * time.Minute))
+		},
+		Entry("of a host that retried while it was blocked", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(9) },
+			map[timeline.Stage]int{timeline.Pending: 1, timeline.WaitingForHost: 2, timeline.Provisioning: 3, timeline.Preparing: 4, timeline.Serving: 5, timeline.Joining: 6}),
+		Entry("of a host that asked again, which begins anew", func(c *bootstrapv1.PoolbootConfig) {
+			b := &c.Status.Boot
+			b.FirstRequestedTime, b.RequestedTime, b.PreparedTime, b.ServedTime = micro(16), micro(17), micro(18), micro(19)
+		}, map[timeline.Stage]int{timeline.Pending: 1, timeline.WaitingForHost: 2, timeline.Provisioning: 13, timeline.Preparing: 2, timeline.Serving: 1, timeline.Joining: 2}),
+		Entry("of a host whose Node was made again after it was served", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.PreparedTime = micro(18) },
+			map[timeline.Stage]int{timeline.Pending: 1, timeline.WaitingForHost: 2, timeline.Provisioning: 3, timeline.Preparing: 9, timeline.Serving: 0, timeline.Joining: 6}),
+		Entry("of a host whose data Secret was restored while it booted", func(c *bootstrapv1.PoolbootConfig) { c.Status.Conditions[0].LastTransitionTime.Time = at(8) },
+			map[timeline.Stage]int{timeline.Pending: 3, timeline.WaitingForHost: 0, timeline.Provisioning: 3, timeline.Preparing: 4, timeline.Serving: 5, timeline.Joining: 6}),
+		Entry("of a host that was served before that was on record", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = nil },
+			map[timeline.Stage]int{timeline.Pending: 1, timeline.WaitingForHost: 2, timeline.Provisioning: 3, timeline.Preparing: 4, timeline.Joining: 11}),
+		Entry("of a host that enrolled", func(c *bootstrapv1.PoolbootConfig) {
+			enrolled(c)
+			c.Status.Boot.HostChosenTime = nil
+		}, map[timeline.Stage]int{timeline.Provisioning: 6, timeline.Preparing: 4, timeline.Serving: 5, timeline.Joining: 6}),
+		Entry("of a host whose config server has a clock that is behind", func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Boot.FirstRequestedTime, c.Status.Boot.HostChosenTime = micro(-2), micro(-2)
+		},
+			map[timeline.Stage]int{timeline.Pending: 0, timeline.WaitingForHost: 0, timeline.Provisioning: 0, timeline.Preparing: 10, timeline.Serving: 5, timeline.Joining: 6}),
+	)
+
+	It("leaves out the steps of an earlier try, and the data Secret of a host that needs none", func() {
+		steps := func(c *bootstrapv1.PoolbootConfig) (taken []timeline.Step) {
+			for _, moment := range timeline.Of(c) {
+				taken = append(taken, moment.Step)
+			}
+			return taken
+		}
+		again := boot(5)
+		again.Status.Boot.FirstRequestedTime, again.Status.Boot.RequestedTime = micro(40), micro(44)
+		Expect(steps(again)).To(Equal([]timeline.Step{"Created", "DataSecretCreated", "HostChosen", "BootRequested"}))
+		enrolled(again)
+		Expect(steps(again)).To(Equal([]timeline.Step{"Created", "HostChosen", "BootRequested"}))
 	})
 
 	DescribeTable("says what is waited for",

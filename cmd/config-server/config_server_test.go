@@ -4,14 +4,20 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
+	"net/netip"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
+	"github.com/onsi/gomega/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
 // answer is what a host got.
@@ -63,10 +69,43 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 				Expect(entry.Subresource).To(Equal("status"))
 				Expect(entry.FieldsV1.GetRawString()).To(MatchJSON(
 					`{"f:status":{".":{},"f:boot":{".":{},"f:addresses":{".":{},"f:127.0.0.1":{".":{},"f:firstTime":{},"f:token":{}}},
-						"f:requestedTime":{},"f:servedTime":{}}}}`))
+						"f:firstRequestedTime":{},"f:requestedTime":{},"f:servedTime":{}}}}`))
 			}
 		}
 		Expect(m.config.ManagedFields).To(ContainElement(HaveField("Manager", fieldOwner)))
+	})
+
+	It("keeps when a host first asked, however often it retries and whichever replica it asks", func(ctx SpecContext) {
+		m := newMachine(ctx, "retries")
+		recorder := bootRecorder{admin}
+		asked := func(before server.Record, from string, at time.Time) bootstrapv1.BootStatus {
+			GinkgoHelper()
+			Expect(recorder.Requested(ctx, before, netip.MustParseAddr(from), at)).To(Succeed())
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
+			return m.config.Status.Boot
+		}
+		times := func(first, last time.Time) types.GomegaMatcher {
+			return And(HaveField("FirstRequestedTime.Time", BeTemporally("==", first)), HaveField("RequestedTime.Time", BeTemporally("==", last)))
+		}
+		at := func(minutes int) time.Time { return m.config.CreationTimestamp.Add(time.Duration(minutes) * time.Minute) }
+		unasked := recordOf(m.config)
+		Expect(asked(unasked, "192.0.2.7", at(1))).To(times(at(1), at(1)))
+		Expect(asked(recordOf(m.config), "192.0.2.7", at(2))).To(times(at(1), at(2)))
+		Expect(asked(unasked, "192.0.2.7", at(3))).To(times(at(1), at(3)), "a replica whose cache lags")
+
+		By("beginning anew when the host asks again after its configuration was prepared")
+		m.config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: at(4)}
+		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
+		Expect(asked(unasked, "192.0.2.7", at(4))).To(times(at(1), at(3)), "a request from before is answered")
+		prepared := recordOf(m.config)
+		Expect(asked(prepared, "192.0.2.7", at(5))).To(times(at(5), at(5)))
+		Expect(asked(prepared, "192.0.2.7", at(6))).To(times(at(5), at(6)))
+
+		By("beginning anew with another token")
+		m.config.Annotations[bootstrapv1.TokenHashAnnotation] = strings.Repeat("f", 64)
+		Expect(admin.Update(ctx, m.config)).To(Succeed())
+		Expect(asked(recordOf(m.config), "192.0.2.7", at(7))).To(times(at(7), at(7)))
+		Expect(asked(recordOf(m.config), "192.0.2.7", at(8))).To(times(at(7), at(8)))
 	})
 
 	It("asks for an overlay anew that a manager of another version made", func(ctx SpecContext) {

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -45,25 +47,27 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 	}
 	addresses, old := addressesOf(config)
 	return server.Record{
-		NamespacedName: client.ObjectKeyFromObject(config),
-		UID:            config.UID,
-		PointerID:      config.Annotations[bootstrapv1.PointerIDAnnotation],
-		TokenSHA256:    config.Annotations[bootstrapv1.TokenHashAnnotation],
-		TokenUID:       types.UID(config.Annotations[bootstrapv1.TokenUIDAnnotation]),
-		Rotating:       metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.RotateTokenAnnotation),
-		RequestedTime:  timeOf(boot.RequestedTime),
-		PreparedTime:   timeOf(boot.PreparedTime),
-		ServedTime:     timeOf(boot.ServedTime),
-		Addresses:      addresses,
-		OldAddresses:   old,
-		Bound:          config.Spec.ConfigSource.Server != nil && config.Spec.ConfigSource.Server.TokenBinding == bootstrapv1.BindToHostAddresses,
-		HostAddresses:  parsed(config.Status.HostAddresses),
-		Enrolment:      config.Annotations[bootstrapv1.EnrolmentAnnotation],
-		EnrolledFrom:   config.Annotations[bootstrapv1.EnrolledFromAnnotation],
-		CredentialID:   boot.CredentialID,
-		UsedCredential: used,
-		Troubled:       prepared != nil && prepared.Status == metav1.ConditionFalse,
-		Pending:        pending(prepared),
+		NamespacedName:     client.ObjectKeyFromObject(config),
+		UID:                config.UID,
+		PointerID:          config.Annotations[bootstrapv1.PointerIDAnnotation],
+		TokenSHA256:        config.Annotations[bootstrapv1.TokenHashAnnotation],
+		TokenUID:           types.UID(config.Annotations[bootstrapv1.TokenUIDAnnotation]),
+		Rotating:           metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.RotateTokenAnnotation),
+		Version:            config.ResourceVersion,
+		FirstRequestedTime: timeOf(boot.FirstRequestedTime),
+		RequestedTime:      timeOf(boot.RequestedTime),
+		PreparedTime:       timeOf(boot.PreparedTime),
+		ServedTime:         timeOf(boot.ServedTime),
+		Addresses:          addresses,
+		OldAddresses:       old,
+		Bound:              config.Spec.ConfigSource.Server != nil && config.Spec.ConfigSource.Server.TokenBinding == bootstrapv1.BindToHostAddresses,
+		HostAddresses:      parsed(config.Status.HostAddresses),
+		Enrolment:          config.Annotations[bootstrapv1.EnrolmentAnnotation],
+		EnrolledFrom:       config.Annotations[bootstrapv1.EnrolledFromAnnotation],
+		CredentialID:       boot.CredentialID,
+		UsedCredential:     used,
+		Troubled:           prepared != nil && prepared.Status == metav1.ConditionFalse,
+		Pending:            pending(prepared),
 	}
 }
 
@@ -110,20 +114,39 @@ func pending(prepared *metav1.Condition) string {
 // with those who own the others.
 type bootRecorder struct{ client client.Client }
 
+// Requested locks the record's version only for the first request of a boot: another replica may have written that already.
 func (b bootRecorder) Requested(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
-	boot := map[string]any{"requestedTime": metav1.MicroTime{Time: at}}
-	if from.IsValid() {
-		boot["addresses"] = cameFrom(record, from, at)
-	}
-	return b.patch(ctx, record, boot)
+	return retry.OnError(retry.DefaultRetry, apierrors.IsConflict, func() error {
+		boot := map[string]any{"requestedTime": metav1.MicroTime{Time: at}}
+		if from.IsValid() {
+			boot["addresses"] = cameFrom(record, from, at)
+		}
+		if !record.BeginsBoot() {
+			return b.patch(ctx, record, "", boot)
+		}
+		boot["firstRequestedTime"] = boot["requestedTime"]
+		err := b.patch(ctx, record, record.Version, boot)
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		now, readErr := liveRecords{b.client}.Get(ctx, record.NamespacedName)
+		switch {
+		case readErr != nil:
+			return readErr
+		case now == nil || now.UID != record.UID || !at.After(now.PreparedTime):
+			return nil // nobody is left to ask, or what the host asked for is prepared
+		}
+		record = *now
+		return err
+	})
 }
 
 func (b bootRecorder) Came(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
-	return b.patch(ctx, record, map[string]any{"addresses": cameFrom(record, from, at)})
+	return b.patch(ctx, record, "", map[string]any{"addresses": cameFrom(record, from, at)})
 }
 
 func (b bootRecorder) Served(ctx context.Context, record server.Record, at time.Time) error {
-	return b.patch(ctx, record, map[string]any{"servedTime": metav1.MicroTime{Time: at}})
+	return b.patch(ctx, record, "", map[string]any{"servedTime": metav1.MicroTime{Time: at}})
 }
 
 // cameFrom is the patch that notes where a record's token came from, and takes those out that are of tokens before it.
@@ -136,8 +159,13 @@ func cameFrom(record server.Record, from netip.Addr, at time.Time) map[string]an
 	return patch
 }
 
-func (b bootRecorder) patch(ctx context.Context, record server.Record, boot map[string]any) error {
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"boot": boot}})
+// patch changes fields of status.boot, if a version is given only while the PoolbootConfig has it.
+func (b bootRecorder) patch(ctx context.Context, record server.Record, version string, boot map[string]any) error {
+	object := map[string]any{"status": map[string]any{"boot": boot}}
+	if version != "" {
+		object["metadata"] = map[string]any{"resourceVersion": version}
+	}
+	patch, err := json.Marshal(object)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,8 @@ var _ = Describe("Who has taken the config server over", func() {
 		} {
 			Eventually(patched).WithArguments(ctx, m.config.DeepCopy(), status).Should(MatchError(ContainSubstring(refusal)), status)
 		}
-		Expect(patched(ctx, m.config.DeepCopy(), `{"boot":{"requestedTime":"2026-01-01T00:00:00.000000Z","servedTime":"2026-01-01T00:00:00.000000Z"}}`)).To(Succeed())
+		Expect(patched(ctx, m.config.DeepCopy(), `{"boot":{"firstRequestedTime":"2026-01-01T00:00:00.000000Z",
+			"requestedTime":"2026-01-01T00:00:00.000000Z","servedTime":"2026-01-01T00:00:00.000000Z"}}`)).To(Succeed())
 		Expect(patched(ctx, m.config.DeepCopy(), `{"boot":{"servedTime":null}}`)).To(Succeed())
 		Expect(patched(ctx, m.config.DeepCopy(), `{"boot":{"addresses":`+arrival("192.0.2.9", digits, "")+`}}`)).To(Succeed())
 		Expect(patched(ctx, m.config.DeepCopy(), `{"boot":{"addresses":{"192.0.2.8":null}}}`)).To(Succeed())

@@ -227,11 +227,15 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, err error) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	failed := failureOf(err)
-	if failed.reason != bootstrapv1.WaitingForHostReason {
+	isNew, err := r.setCondition(ctx, s, failed)
+	if err != nil {
+		return ctrl.Result{}, errors.Join(failed, err)
+	}
+	if isNew && failed.reason != bootstrapv1.WaitingForHostReason {
 		metrics.HeldUp(s.config, timeline.Preparing, failed.reason)
 	}
-	if err := r.setCondition(ctx, s, failed); err != nil {
-		return ctrl.Result{}, errors.Join(failed, err)
+	if isNew && failed.reason == bootstrapv1.NodeNameTakenReason {
+		metrics.PreRegistered(s.config, s.pool.Spec.Role, metrics.NodeTaken)
 	}
 	if failed.waits {
 		return ctrl.Result{RequeueAfter: failed.retry}, nil

@@ -30,10 +30,12 @@ func (r *Reconciler) announce(ctx context.Context, s *scope) error {
 		err = readsUserData(s.host)
 	}
 	if why := (*failure)(nil); errors.As(err, &why) {
-		return r.setCondition(ctx, s, why)
+		_, err := r.setCondition(ctx, s, why)
+		return err
 	}
 	if err != nil {
-		return r.setCondition(ctx, s, waiting(err))
+		_, err := r.setCondition(ctx, s, waiting(err))
+		return err
 	}
 	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		if need := needOf(config); need != announcement && need != adoption {
@@ -161,7 +163,8 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 		status := &config.Status
 		status.Boot.CredentialID, status.Boot.CredentialExpirationTime = "", nil
 		status.Boot.PreparedTime = &metav1.MicroTime{Time: time.Now()} // what was asked before is answered
-		status.Host, status.HostLabels, status.Boot.Addresses = nil, nil, nil
+		status.Host, status.HostLabels = nil, nil
+		status.Boot.HostChosenTime, status.Boot.ServedTime, status.Boot.Addresses = nil, nil, nil
 		if !nodeStays {
 			status.Node = nil
 			conditions.Delete(config, bootstrapv1.NodeInPoolCondition) // it is about a Node that does not exist any more

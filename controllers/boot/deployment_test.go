@@ -17,6 +17,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 )
 
 const otherHost = "rack2-u07"
@@ -128,6 +129,9 @@ var _ = Describe("A host's deployment", func() {
 			Expect(conditions.Has(w.config(ctx), bootstrapv1.NodeInPoolCondition)).To(BeFalse(), "there is no Node to report")
 			Expect(w.config(ctx).Status).To(And(HaveField("Node", BeNil()), HaveField("Host", BeNil()), HaveField("Boot.CredentialID", ""),
 				HaveField("Boot.Addresses", BeEmpty()))) // the next host's are others
+			stage, since := timeline.StageOf(w.config(ctx))
+			Expect(stage).To(Equal(timeline.WaitingForHost))
+			Expect(since).To(BeTemporally("~", time.Now(), time.Minute))
 			Expect(w.told()).To(ContainElement(ContainSubstring("Normal " + bootstrapv1.EventBootWithdrawn)))
 		},
 		Entry("when the host is deprovisioned", func(ctx context.Context) {
@@ -146,6 +150,33 @@ var _ = Describe("A host's deployment", func() {
 			change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateDeprovisioning))
 		}),
 	)
+
+	It("is timed from the first request of the host that boots, not of one before it that was held up", func(ctx SpecContext) {
+		configuration := s.infra.Status.Configuration
+		s.infra.Status.Configuration = nil
+		w = s.world()
+		ask := func() bootstrapv1.BootStatus {
+			_, err := w.ask(ctx)
+			Expect(err).To(HaveOccurred())
+			return w.config(ctx).Status.Boot
+		}
+		first := ask()
+		Expect(ask().FirstRequestedTime).To(Equal(first.FirstRequestedTime))
+		moveTo(ctx, otherHost)
+		second := ask()
+		Expect(second.FirstRequestedTime).To(Equal(second.RequestedTime))
+		Expect(second.HostChosenTime).To(Equal(second.RequestedTime))
+		third := ask()
+		Expect(third.FirstRequestedTime).To(Equal(second.FirstRequestedTime))
+		Expect(third.RequestedTime.After(second.RequestedTime.Time)).To(BeTrue())
+		change(ctx, w.management, s.infra, func(p *poolv1.MachineConfigPool) { p.Status.Configuration = configuration })
+		timed := observed("poolboot_boot_prepare_seconds")
+		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Boot.FirstRequestedTime = microTime(time.Now().Add(-time.Hour))
+		})
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(observed("poolboot_boot_prepare_seconds")-timed).To(BeNumerically("~", time.Hour.Seconds(), 60), "since the first request")
+	})
 
 	It("that is taken back whichever write fails leaves no credential, and one that is made anew is the only one", func(ctx SpecContext) {
 		for n := 1; n <= 5; n++ {

@@ -15,3 +15,11 @@ func counted(name string, labels map[string]string) float64 {
 	Expect(err).NotTo(HaveOccurred())
 	return sum
 }
+
+// observed is all that one of the manager's histograms has observed.
+func observed(name string) float64 {
+	GinkgoHelper()
+	sum, err := figures.Observed(metrics.Registry, name, nil)
+	Expect(err).NotTo(HaveOccurred())
+	return sum
+}

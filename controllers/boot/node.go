@@ -2,7 +2,6 @@ package boot
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -61,9 +60,6 @@ func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 		err = s.adoptNode(ctx)
 	}
 	if err != nil {
-		if failure, is := errors.AsType[*failure](err); is && failure.reason == bootstrapv1.NodeNameTakenReason {
-			metrics.PreRegistered(s.config, s.pool.Spec.Role, metrics.NodeTaken)
-		}
 		return fmt.Errorf("making Node %s beforehand: %w", s.registration.Name, err)
 	}
 	outcome := metrics.NodeCreated

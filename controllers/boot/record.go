@@ -49,16 +49,23 @@ func (r *Reconciler) read(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// isAnotherHost says whether the host that boots is not on record, and may be put there before anything stands for it: a Node may be named
+// after the host on record.
+func (s *scope) isAnotherHost(config *bootstrapv1.PoolbootConfig) bool {
+	made := config.Status.Host
+	return s.host != nil && isDeployed(s.host) && config.Status.Node == nil && (made == nil || made.UID != s.host.UID) && s.host.UID != ""
+}
+
 // chooseHost puts the host on record, if it is one that the infrastructure provider chose: at the latest when it asks.
 func (s *scope) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
 	if s.host.UID == "" || status.Host != nil && status.Host.UID == s.host.UID {
 		return
 	}
-	if status.Host != nil {
-		status.Boot.Addresses = nil // they are another host's
+	if status.Host != nil { // these are another host's
+		status.Boot.Addresses, status.Boot.FirstRequestedTime = nil, status.Boot.RequestedTime.DeepCopy()
 	}
 	status.Host = &bootstrapv1.HostReference{Name: s.host.Name, Namespace: s.host.Namespace, UID: s.host.UID}
-	if status.Boot.HostChosenTime = status.Boot.RequestedTime.DeepCopy(); status.Boot.HostChosenTime == nil {
+	if status.Boot.HostChosenTime = status.Boot.FirstRequestedTime.DeepCopy(); status.Boot.HostChosenTime == nil {
 		status.Boot.HostChosenTime = &metav1.MicroTime{Time: time.Now()}
 	}
 }
@@ -68,11 +75,11 @@ func (s *scope) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
 // clean-up of a deletion, which go by this record, don't.
 func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	now := time.Now()
-	if requested := s.config.Status.Boot.RequestedTime; requested != nil {
-		metrics.Prepared(now.Sub(requested.Time).Seconds())
-		if now.Before(requested.Time) { // the config server's clock is ahead
-			now = requested.Time
-		}
+	if requested := s.config.Status.Boot.RequestedTime; requested != nil && now.Before(requested.Time) {
+		now = requested.Time // the config server's clock is ahead
+	}
+	if first := timeline.Requested(s.config); !first.IsZero() {
+		metrics.Prepared(now.Sub(first).Seconds())
 	}
 	message := fmt.Sprintf("Node %s stands in pool %s with configuration %s", s.node.Name, s.pool.Spec.Role, s.configuration)
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
@@ -102,29 +109,38 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// setCondition tells why a boot is not prepared, by condition and event, unless that is said already.
-func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) error {
+// setCondition tells why a boot is not prepared, by condition and event, unless that is said already. It returns whether the reason is
+// new.
+func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) (isNew bool, err error) {
 	condition := metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionFalse, Reason: why.reason, Message: why.Error()}
 	if why.reason == bootstrapv1.WaitingForHostReason {
 		condition.Status = metav1.ConditionUnknown
 	}
 	was := conditions.Get(s.config, condition.Type)
-	if was != nil && was.Status == condition.Status && was.Reason == condition.Reason && was.Message == condition.Message {
-		return nil
+	isSaid := was != nil && was.Status == condition.Status && was.Reason == condition.Reason && was.Message == condition.Message
+	if isSaid && !s.isAnotherHost(s.config) {
+		return false, nil
 	}
-	if condition.Status == metav1.ConditionFalse {
+	if condition.Status == metav1.ConditionFalse && !isSaid {
 		// By the reason of each cause: the recorder counts events that differ in their note only as one that came again.
 		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeWarning, condition.Reason, action, "%s", condition.Message)
 	}
-	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
-		if need := needOf(config); need != nothing && !isStanding(need) { // else it was done, and only the answer was lost
-			conditions.Set(config, condition)
+	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
+		isNew = false
+		if need := needOf(config); need == nothing || isStanding(need) {
+			return // it was done, and only the answer was lost
 		}
+		was := conditions.Get(config, condition.Type)
+		isNew = was == nil || was.Status != condition.Status || was.Reason != condition.Reason
+		if s.isAnotherHost(config) {
+			s.chooseHost(&config.Status)
+		}
+		conditions.Set(config, condition)
 	})
 	if errors.Is(err, errAbandoned) {
-		return nil
+		return false, nil
 	}
-	return err
+	return isNew && err == nil, err
 }
 
 // patchStatus changes fields of the config's status, and when others changed the config meanwhile, changes them again in

@@ -205,6 +205,9 @@ func (w *world) ask(ctx context.Context) (ctrl.Result, error) {
 		if prepared := c.Status.Boot.PreparedTime; prepared != nil && !at.After(prepared.Time) {
 			at = prepared.Add(time.Microsecond)
 		}
+		if first := c.Status.Boot.FirstRequestedTime; first == nil || c.Status.Boot.PreparedTime != nil && !first.After(c.Status.Boot.PreparedTime.Time) {
+			c.Status.Boot.FirstRequestedTime = microTime(at)
+		}
 		c.Status.Boot.RequestedTime = microTime(at)
 	})
 	return w.reconcile(ctx)

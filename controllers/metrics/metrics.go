@@ -31,7 +31,7 @@ const (
 var (
 	boots = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "poolboot_boots_total",
-		Help: "Boots that passed a stage (outcome Done), and times that one was held up in it (outcome: the reason of the condition that says why).",
+		Help: "Boots that passed a stage (outcome Done), and times that one came to be held up in it (outcome: the reason of the condition that says why).",
 	}, []string{"cluster", "pool", "stage", "outcome"})
 
 	stageSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -42,7 +42,7 @@ var (
 
 	prepareSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "poolboot_boot_prepare_seconds",
-		Help:    "Seconds from a host's request for its configuration until the boot was prepared.",
+		Help:    "Seconds from a host's first request for its configuration until the boot was prepared.",
 		Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 	})
 
@@ -76,7 +76,7 @@ func Passed(config *bootstrapv1.PoolbootConfig, stage timeline.Stage) {
 	HeldUp(config, stage, done)
 }
 
-// HeldUp counts a boot that is held up in a stage, by the reason of the condition that says why.
+// HeldUp counts a boot that came to be held up in a stage, by the reason of the condition that says why. A retry is not counted again.
 func HeldUp(config *bootstrapv1.PoolbootConfig, stage timeline.Stage, reason string) {
 	boots.WithLabelValues(clusterOf(config), config.Status.Pool, string(stage), reason).Inc()
 }

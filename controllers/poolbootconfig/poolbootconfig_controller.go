@@ -229,7 +229,9 @@ func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
 			if kind == bootstrapv1.PoolDecidedCondition && is.Reason == bootstrapv1.PoolConflictReason && (was == nil || was.Reason != is.Reason) {
 				metrics.ConflictOf(after, metrics.OfMachine)
 			}
-			metrics.HeldUp(after, timeline.Pending, is.Reason)
+			if was == nil || was.Status != is.Status || was.Reason != is.Reason {
+				metrics.HeldUp(after, timeline.Pending, is.Reason)
+			}
 			r.event(after, corev1.EventTypeWarning, is.Reason, kind, "%s", is.Message)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
@@ -61,6 +62,23 @@ var _ = Describe("Labels out of facts of a host", func() {
 			MatchRegexp(`example.com/rack +<none> +Blocked .*host.labels\["rack"\] is missing`), MatchRegexp(`example.com/class +large +Set .*memoryMebibytes`),
 			MatchRegexp(`example.com/who +\S+ +Set +PoolbootConfig`)))
 		Expect(shell.code).To(Equal(2))
+
+		By("being timed from the host's first request, however often it retries")
+		retried := func() (*metav1.MicroTime, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
+			return config.Status.Boot.RequestedTime, err
+		}
+		_, err = retried()
+		Expect(err).NotTo(HaveOccurred())
+		first := config.Status.Boot.FirstRequestedTime
+		Expect(first).NotTo(BeNil())
+		Eventually(ctx, retried).Should(HaveField("Time", BeTemporally(">", first.Time)))
+		Expect(config.Status.Boot.FirstRequestedTime).To(Equal(first))
+		stage, since := timeline.StageOf(config)
+		Expect(stage).To(Equal(timeline.Preparing))
+		Expect(since).To(BeTemporally("==", first.Time))
+		Expect(managerMetric(ctx, "poolboot_boots_total", map[string]string{"cluster": t.Namespace + "/" + t.Namespace,
+			"outcome": bootstrapv1.HostFactMissingReason})()).To(Equal(1.0))
 
 		bmh := &bmov1alpha1.BareMetalHost{}
 		Expect(lab.ManagementClient.Get(ctx, key(t), bmh)).To(Succeed())

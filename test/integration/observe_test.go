@@ -127,6 +127,11 @@ var _ = Describe("A boot", func() {
 		}).Should(Equal([]timeline.Step{timeline.Created, timeline.DataSecretCreated, timeline.HostChosen, timeline.BootRequested,
 			timeline.BootPrepared, timeline.ConfigServed, timeline.KubeletRegistered, timeline.NodeReady, timeline.TokenRevoked}))
 		Expect(timeline.Took(config)).To(And(HaveKey(timeline.Provisioning), HaveKey(timeline.Preparing), HaveKey(timeline.Joining)))
+		sum := time.Duration(0)
+		for _, took := range timeline.Took(config) {
+			sum += took
+		}
+		Expect(sum).To(Equal(config.Status.Boot.NodeReadyTime.Sub(config.CreationTimestamp.Time)))
 		for _, about := range []string{"machine " + t.Machine(ctx, config).Name, "node " + config.Status.Node.Name} {
 			shell := &terminal{dir: GinkgoT().TempDir()}
 			Eventually(ctx, func() string {

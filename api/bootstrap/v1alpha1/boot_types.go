@@ -9,7 +9,13 @@ type BootStatus struct {
 	// +optional
 	HostChosenTime *metav1.MicroTime `json:"hostChosenTime,omitempty"`
 
-	// requestedTime is when the host last asked while no fresh configuration stood for it. The config server writes it.
+	// firstRequestedTime is when the host first asked for the configuration that it has or waits for. A host that asks again after its
+	// configuration was prepared, that has another token, or that takes the place of another host, begins anew. The config server writes
+	// it; the manager does for another host.
+	// +optional
+	FirstRequestedTime *metav1.MicroTime `json:"firstRequestedTime,omitempty"`
+
+	// requestedTime is when the host last asked while there was no fresh configuration for it. The config server writes it.
 	// +optional
 	RequestedTime *metav1.MicroTime `json:"requestedTime,omitempty"`
 

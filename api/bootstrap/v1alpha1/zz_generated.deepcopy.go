@@ -18,6 +18,10 @@ func (in *BootStatus) DeepCopyInto(out *BootStatus) {
 		in, out := &in.HostChosenTime, &out.HostChosenTime
 		*out = (*in).DeepCopy()
 	}
+	if in.FirstRequestedTime != nil {
+		in, out := &in.FirstRequestedTime, &out.FirstRequestedTime
+		*out = (*in).DeepCopy()
+	}
 	if in.RequestedTime != nil {
 		in, out := &in.RequestedTime, &out.RequestedTime
 		*out = (*in).DeepCopy()
