@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,7 +30,7 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, name string, requests
 		pointerID: enrol.PointerID(s.enrolment.Namespace, s.enrolment.Name, name)}
 	if s.place.Cluster != nil {
 		f.cluster = workload.Identity(ctx, r.ClusterCache, s.place.Cluster)
-		f.node = r.nodeOf(ctx, s, name)
+		f.node, f.nodeUnknown = r.nodeOf(ctx, s, name, workload.Client)
 	}
 	config := &bootstrapv1.PoolbootConfig{}
 	if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.enrolment.Namespace, Name: name}, config); err == nil {
@@ -37,7 +38,13 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, name string, requests
 	} else if !apierrors.IsNotFound(err) {
 		return err
 	}
-	switch verdict, why := judge(f); verdict {
+	verdict, why := judge(f)
+	if verdict == admit {
+		// What the cache does not have yet would cost a use, and its Node would be taken for the new host's.
+		f.node, f.nodeUnknown = r.nodeOf(ctx, s, name, workload.LiveClient)
+		verdict, why = judge(f)
+	}
+	switch verdict {
 	case refuse:
 		if f.request.Refused != why {
 			r.tell(s, name, f.config, corev1.EventTypeWarning, poolv1.EventHostRefused, "%s, which asks from %s, is not admitted by Enrolment %s: %s",
@@ -62,22 +69,29 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, name string, requests
 	return nil
 }
 
-// nodeOf returns the Node of a name, nil when it does not exist or can't be looked at. That holds nobody up: before the boot controller
-// pre-registers a Node it looks again, live. Here it only saves a use, and tells the host sooner.
-func (r *Reconciler) nodeOf(ctx context.Context, s *scope, name string) *corev1.Node {
-	cluster := client.ObjectKeyFromObject(s.place.Cluster)
-	node := &corev1.Node{}
-	c, err := workload.Client(ctx, r.ClusterCache, cluster)
+// connect opens the way into a workload cluster.
+type connect func(context.Context, clustercache.ClusterCache, client.ObjectKey) (client.Client, error)
+
+// nodeOf returns the Node of a name, nil when it does not exist, and true when that can't be told. One failure counts for all hosts of
+// this Reconcile: each of them would wait for the same answer.
+func (r *Reconciler) nodeOf(ctx context.Context, s *scope, name string, connect connect) (found *corev1.Node, isUnknown bool) {
+	if s.unreadable != nil {
+		return nil, true
+	}
+	node, cluster := &corev1.Node{}, client.ObjectKeyFromObject(s.place.Cluster)
+	c, err := connect(ctx, r.ClusterCache, cluster)
 	if err == nil {
 		err = c.Get(ctx, client.ObjectKey{Name: name}, node)
 	}
-	if err != nil {
-		if !apierrors.IsNotFound(err) {
-			ctrl.LoggerFrom(ctx).V(4).Info("The Node of a host that enrols can't be read", "Cluster", cluster, "Node", name, "error", err.Error())
-		}
-		return nil
+	switch {
+	case err == nil:
+		return node, false
+	case apierrors.IsNotFound(err):
+		return nil, false
 	}
-	return node
+	ctrl.LoggerFrom(ctx).V(2).Info("Hosts that enroll wait: the Nodes of their Cluster can't be read", "Cluster", cluster, "Node", name, "error", err.Error())
+	s.unreadable = err
+	return nil, true
 }
 
 // admit gives a host its name and makes its record. The name is written down first: after a crash between the two it is

@@ -35,6 +35,9 @@ import (
 // conflictRetry is when to look again after the config server or somebody else wrote first.
 const conflictRetry = 200 * time.Millisecond
 
+// unreadableRetry is when to look again for Nodes that could not be read. A connection that is back is told of sooner.
+const unreadableRetry = 30 * time.Second
+
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments/status,verbs=patch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
@@ -77,7 +80,9 @@ type scope struct {
 	place hostpool.Place
 	// closed is why nobody is admitted now; nil when the pool takes hosts.
 	closed *hostpool.Obstacle
-	now    time.Time
+	// unreadable is why Nodes of the workload cluster can't be read; nil as long as nothing failed.
+	unreadable error
+	now        time.Time
 }
 
 // Reconcile publishes one token and decides on those who came with it. Requests of one token are decided one after the

@@ -40,8 +40,20 @@ type world struct {
 	// workload is the cluster that hosts join.
 	workload client.WithWatch
 	// unreachable says that there is no connection to it.
-	unreachable   bool
+	unreachable bool
+	// staleNodes says that the cache of the workload cluster has none of its Nodes yet.
+	staleNodes    bool
 	late, crashed bool
+}
+
+// behindCache is a connection whose cache has nothing yet.
+type behindCache struct {
+	clustercache.ClusterCache
+	empty client.Client
+}
+
+func (b behindCache) GetClient(context.Context, client.ObjectKey) (client.Client, error) {
+	return b.empty, nil
 }
 
 var errCrash = errors.New("this process is no more")
@@ -92,6 +104,10 @@ func (w *world) manager(cache client.Reader) *Reconciler {
 	if w.unreachable {
 		connected.Name = "another"
 	}
+	clusters := clustercache.NewFakeClusterCache(w.workload, connected)
+	if w.staleNodes {
+		clusters = behindCache{clusters, fake.NewClientBuilder().WithScheme(w.workload.Scheme()).Build()}
+	}
 	return &Reconciler{
 		Client: interceptor.NewClient(w.WithWatch, interceptor.Funcs{
 			Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -111,7 +127,7 @@ func (w *world) manager(cache client.Reader) *Reconciler {
 			},
 		}),
 		APIReader: w.WithWatch, Recorder: w.events, Now: time.Now,
-		ClusterCache: clustercache.NewFakeClusterCache(w.workload, connected),
+		ClusterCache: clusters,
 		ServerURL:    "https://poolboot.example.com", ServerCA: func() ([]byte, error) { return []byte("CA"), nil },
 	}
 }
@@ -263,12 +279,60 @@ var _ = Describe("An enrolment", func() {
 		Expect(w.settle(ctx).Spec.Admitted).To(ConsistOf("edge-7"))
 	})
 
-	It("admits a host while its cluster can't be reached: the boot looks at the Node again", func(ctx SpecContext) {
-		w := newWorld(1)
+	It("spends no use, and creates no record, while it can't tell whether the Node exists", func(ctx SpecContext) {
+		w := newWorld(2)
+		left := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", UID: "old", Annotations: map[string]string{poolv1.NodeConfigAnnotation: "site/edge-7"}}}
+		left.Status.NodeInfo.KubeletVersion = "v1.36.3"
+		Expect(w.workload.Create(ctx, left)).To(Succeed())
 		w.unreachable = true
+		w.settle(ctx)
+		w.ask(ctx, "edge-7", "edge-8")
+		e := w.settle(ctx)
+		Expect(e.Spec.Admitted).To(BeEmpty())
+		Expect(w.hosts(ctx)).To(BeEmpty())
+		Expect(e.Status.Requests).To(HaveKeyWithValue("edge-7", HaveField("Refused", BeEmpty())), "it is held, not refused")
+		Expect(w.events.Events).To(BeEmpty())
+		Expect(e.Status.Conditions).To(ConsistOf(HaveField("Message", ContainSubstring("hosts that ask wait, because the Nodes of Cluster c1 can't be read: Poolboot retries"))))
+		result, err := w.manager(w).Reconcile(ctx, ctrl.Request{NamespacedName: key})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.RequeueAfter).To(BeNumerically("<=", time.Minute))
+
+		By("going on by itself once there is a connection")
+		w.unreachable = false
+		e = w.settle(ctx)
+		Expect(e.Status.Conditions).To(ConsistOf(HaveField("Message", Not(ContainSubstring("can't be read")))))
+		Expect(e.Spec.Admitted).To(ConsistOf("edge-8"))
+		Expect(w.hosts(ctx)).To(ConsistOf("edge-8"))
+		Expect(e.Status.Requests).To(HaveKeyWithValue("edge-7", HaveField("Refused", ContainSubstring("Node edge-7 exists already"))))
+	})
+
+	It("creates no record for a name that has its use, while it can't tell whether the Node of an earlier host exists", func(ctx SpecContext) {
+		w := newWorld(1)
 		w.settle(ctx)
 		w.ask(ctx, "edge-7")
 		Expect(w.settle(ctx).Spec.Admitted).To(ConsistOf("edge-7"))
+		record := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "edge-7"}}
+		Expect(w.Get(ctx, client.ObjectKeyFromObject(record), record)).To(Succeed())
+		record.Finalizers = nil
+		Expect(w.Update(ctx, record)).To(Succeed())
+		Expect(client.IgnoreNotFound(w.Delete(ctx, record))).To(Succeed())
+		Expect(w.hosts(ctx)).To(BeEmpty())
+		w.unreachable = true
+		w.ask(ctx, "edge-7")
+		w.settle(ctx)
+		Expect(w.hosts(ctx)).To(BeEmpty())
+		w.unreachable = false
+		w.settle(ctx)
+		Expect(w.hosts(ctx)).To(ConsistOf("edge-7"))
+	})
+
+	It("looks at the Node live before it admits a host", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.settle(ctx)
+		w.staleNodes = true
+		Expect(w.workload.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7"}})).To(Succeed())
+		w.ask(ctx, "edge-7")
+		Expect(w.settle(ctx).Spec.Admitted).To(BeEmpty())
 	})
 
 	It("admits no more than it has uses when two managers work at the same time, each not seeing the other", func(ctx SpecContext) {

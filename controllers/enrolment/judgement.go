@@ -33,7 +33,7 @@ const (
 	forget
 	// relocate lets an admitted host go on from another address.
 	relocate
-	// wait leaves the request until the record of an earlier host of that name is gone.
+	// wait leaves the request until the record of an earlier host of that name is gone, or the workload cluster can be read.
 	wait
 )
 
@@ -49,6 +49,8 @@ type facts struct {
 	cluster identity.Cluster
 	// node is the Node of that name; nil when it does not exist or is not known.
 	node *corev1.Node
+	// nodeUnknown says that it can't be told now whether the Node exists.
+	nodeUnknown bool
 	// closed is why nobody is admitted now; nil when the pool takes hosts.
 	closed *hostpool.Obstacle
 	// config is the PoolbootConfig of that name; nil when there is none.
@@ -83,6 +85,8 @@ func judge(f facts) (verdict, string) {
 			"if its host is to be installed anew", f.node.Name)
 	case !slices.Contains(f.spec.Admitted, f.name) && len(f.spec.Admitted) >= int(f.spec.Uses):
 		return refuse, fmt.Sprintf("all %d uses are taken: raise data.uses of the Secret, or make another one", f.spec.Uses)
+	case f.nodeUnknown:
+		return wait, ""
 	}
 	return admit, ""
 }

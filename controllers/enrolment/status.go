@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,6 +33,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 		} else {
 			delete(status.Requests, name)
 		}
+	}
+	if s.unreadable != nil && len(status.Requests) > 0 {
+		sooner(unreadableRetry)
 	}
 	spec := s.enrolment.Spec
 	if s.wrong == nil && s.now.Before(spec.Expires.Time) {
@@ -74,6 +78,10 @@ func (s *scope) ready() metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionTrue, poolv1.EnrolmentAdmitsReason
 		c.Message = fmt.Sprintf("%d more host(s) with names like %s are admitted to pool %s until %s",
 			left, spec.Names, spec.Role, spec.Expires.UTC().Format(time.RFC3339))
+		if s.unreadable != nil {
+			c.Message += fmt.Sprintf("; hosts that ask wait, because the Nodes of Cluster %s can't be read: Poolboot retries; see the Cluster's condition %s",
+				spec.ClusterName, clusterv1.ClusterRemoteConnectionProbeCondition)
+		}
 	}
 	return c
 }

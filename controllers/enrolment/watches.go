@@ -52,13 +52,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		For(&poolv1.Enrolment{}).
 		Watches(&corev1.Secret{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(isToken)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(tokensOf(mgr.GetCache(), isToken)), builder.WithPredicates(onlyNew)).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("enrolment", tokensOf(mgr.GetCache(), isToken))).
 		Watches(&bootstrapv1.PoolbootConfig{}, ofConfig(mgr.GetClient()), builder.WithPredicates(comesOrGoes)).
 		WithOptions(options)
 	every := func(client.Object) bool { return true } // of a namespace they are few
 	return hostpool.Watches(ctx, b, r.Client, &poolv1.EnrolmentList{}, every).Complete(r)
 }
 
-// tokensOf sends the tokens of a Cluster, which may have waited for it.
+// tokensOf sends the tokens of a Cluster, which may have waited for it or for a connection to it.
 func tokensOf(cached client.Reader, isToken predicate.Predicate) handler.MapFunc {
 	return func(ctx context.Context, cluster client.Object) (requests []ctrl.Request) {
 		secrets := &corev1.SecretList{}

@@ -245,6 +245,47 @@ var _ = Describe("A host with an enrolment token", func() {
 		served(ctx, b.pointer(b.name(1)))
 	})
 
+	It("does not take over the Node that an earlier host of its name left, and goes on once that is deleted", func(ctx SpecContext) {
+		b := newBatch(ctx, tenant.New(ctx, lab, 0), 2)
+		Eventually(ctx, b.ready).Should(HavePrefix("True Admits"))
+		name := b.name(1)
+		served(ctx, b.pointer(name))
+		record := b.record(name)
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(record), record)).To(Succeed())
+		node := b.Node(ctx, record)
+		becomeReady(ctx, b.Tenant, record)
+		Eventually(ctx, func() (int, error) { code, _, err := ask(ctx, home, b.pointer(name)); return code, err }).
+			Should(Equal(http.StatusUnauthorized), "the host has joined")
+
+		By("asking again when its record is gone and its Node is left")
+		Expect(lab.ManagementClient.Delete(ctx, record)).To(Succeed())
+		Eventually(ctx, func() error { return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(record), record) }).Should(Satisfy(apierrors.IsNotFound))
+		Expect(lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		again := func() (string, error) {
+			code, body, err := ask(ctx, home, b.pointer(name))
+			return fmt.Sprint(code, " ", body), err
+		}
+		// A replica of the config server may hear a moment later that the record is gone.
+		Eventually(ctx, again).Should(And(HavePrefix("503"), ContainSubstring("Node "+name+" exists already")))
+		Consistently(ctx, again).Should(HavePrefix("503"))
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(record), b.record(name))).To(Satisfy(apierrors.IsNotFound), "nothing adopted the Node")
+		left := node.DeepCopy()
+		Expect(lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(node), left)).To(Succeed())
+		Expect([]any{left.UID, left.Labels, left.Annotations}).To(Equal([]any{node.UID, node.Labels, node.Annotations}), "nothing was written on it")
+		Eventually(ctx, told(ctx, b.Namespace, "Enrolment", "edge", poolv1.EventHostRefused)).Should(ConsistOf(ContainSubstring("delete the Node")))
+
+		By("going on when the Node is deleted")
+		Expect(lab.WorkloadClient.Delete(ctx, node)).To(Succeed())
+		served(ctx, b.pointer(name))
+		now := b.record(name)
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(now), now)).To(Succeed())
+		Expect(now.UID).NotTo(Equal(record.UID))
+		Expect(now.Status.Node.UID).NotTo(Equal(string(left.UID)))
+		Expect(now.Status.Node.UID).To(Equal(string(b.Node(ctx, now).UID)))
+		Expect(b.ready(ctx)).To(HavePrefix("True Admits"))
+		Expect(b.enrolment.Spec.Admitted).To(Equal([]string{name}), "a name is one use")
+	})
+
 	It("is answered as its token deserves, and nothing is written for one that has none", func(ctx SpecContext) {
 		b := newBatch(ctx, tenant.New(ctx, lab, 0), 3)
 		Eventually(ctx, b.ready).Should(HavePrefix("True Admits"))
