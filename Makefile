@@ -179,6 +179,9 @@ $(CONTROLLER_GEN): $(TOOLS)/controller-gen/go.mod
 $(BIN)/image: $(TOOLS)/image/go.mod $(TOOLS)/image/main.go
 	@$(PROGRESS) "build image (once)" "$(NETWORK)" go -C $(TOOLS)/image build -o $@ .
 
+$(BIN)/promrules: $(wildcard $(TOOLS)/promrules/*)
+	@$(PROGRESS) "build promrules (once)" "$(NETWORK)" go -C $(TOOLS)/promrules build -o $@ .
+
 $(GOLANGCI_LINT): $(TOOLS)/golangci-lint/go.mod
 	@$(PROGRESS) "build golangci-lint (once; minutes on a cold cache)" "$(NETWORK)" go -C $(TOOLS)/golangci-lint build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 

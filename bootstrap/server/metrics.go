@@ -74,13 +74,38 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			return nil, err
 		}
 	}
+	m.startFrom0()
+	return m, nil
+}
+
+// answersTo are the codes that each kind of path is answered with.
+var answersTo = map[string][]int{
+	kindConfig: {http.StatusOK, http.StatusUnauthorized, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusServiceUnavailable},
+	kindEnrolment: {http.StatusOK, http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
+		http.StatusServiceUnavailable},
+	kindRendered: {http.StatusOK, http.StatusNotModified, http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed,
+		http.StatusNotAcceptable, http.StatusServiceUnavailable},
+	kindHealth:  {http.StatusOK, http.StatusMethodNotAllowed, http.StatusServiceUnavailable},
+	kindUnknown: {http.StatusNotFound},
+}
+
+// startFrom0 makes every series before it counts anything: Prometheus' rate and increase do not see the first increment of a counter that
+// begins with it.
+func (m *Metrics) startFrom0() {
+	for kind, codes := range answersTo {
+		for _, code := range codes {
+			m.of(outcome{kind, code})
+		}
+	}
+	for _, result := range []string{"served", "timeout", "gone", "error"} {
+		m.waitSeconds.WithLabelValues(result)
+	}
 	for _, result := range []string{addressAllowed, addressRefused} {
-		m.elsewhere.WithLabelValues(result) // or there would be nothing to see until the first
+		m.elsewhere.WithLabelValues(result)
 	}
 	for _, version := range ignition.VersionsWritten[:len(ignition.VersionsWritten)-1] {
 		m.tooOld.WithLabelValues(version)
 	}
-	return m, nil
 }
 
 // RenderedKept counts bytes of rendered configs that are kept ready from now on, or no more when negative.

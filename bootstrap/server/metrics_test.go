@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/figures"
@@ -49,6 +50,24 @@ var _ = Describe("Metrics", func() {
 		took, err := figures.Observed(s.registry, "poolboot_config_server_request_seconds", requests)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(took).To(And(BeNumerically(">=", short.Seconds()), BeNumerically("<", 60)), "one was held, the other was not")
+	})
+
+	It("count from 0, so that rate and increase see the first request of each kind and code", func() {
+		s := serve(newWorld(), short)
+		families, err := s.registry.Gather()
+		Expect(err).NotTo(HaveOccurred())
+		number := map[string]int{}
+		for _, family := range families {
+			number[family.GetName()] = len(family.Metric)
+		}
+		Expect(number).To(And(
+			HaveKeyWithValue("poolboot_config_server_requests_total", 22), HaveKeyWithValue("poolboot_config_server_request_seconds", 5),
+			HaveKeyWithValue("poolboot_config_server_boot_wait_seconds", 4), HaveKeyWithValue("poolboot_config_server_record_errors_total", 1),
+			HaveKeyWithValue("poolboot_config_server_connections_dropped_total", 1)))
+		s.get("/etc/passwd", "")
+		s.get(configPath, "guessed")
+		Eventually(func() ([]*dto.MetricFamily, error) { return s.registry.Gather() }).Should(ContainElement(And(
+			HaveField("GetName()", "poolboot_config_server_requests_total"), HaveField("Metric", HaveLen(22)))), "what is counted was there")
 	})
 
 	It("say how many hosts wait now, how long they did, and which writes failed", func() {

@@ -138,6 +138,15 @@ var ends = []struct {
 	{Joining, NodeReady},
 }
 
+// Stages are the stages of a boot, in their order.
+func Stages() []Stage {
+	stages := make([]Stage, len(ends))
+	for i, end := range ends {
+		stages[i] = end.stage
+	}
+	return stages
+}
+
 // StageOf returns where a boot is, and since when.
 func StageOf(config *bootstrapv1.PoolbootConfig) (Stage, time.Time) {
 	inPool := conditions.Get(config, bootstrapv1.NodeInPoolCondition)

@@ -71,7 +71,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 	clusters = workload.Confine(clusters, mgr.GetAPIReader())
 
 	cached, live := mgr.GetClient(), mgr.GetAPIReader()
-	if err := ctrlmetrics.Registry.Register(&metrics.Now{Configs: cached, Elected: mgr.Elected(), WatchFilterValue: opts.watchFilter}); err != nil {
+	if err := ctrlmetrics.Registry.Register(&metrics.Now{Cache: cached, Elected: mgr.Elected(), WatchFilterValue: opts.watchFilter}); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	for _, r := range reconcilers(cached, live, clusters, opts, syncedLabels) {

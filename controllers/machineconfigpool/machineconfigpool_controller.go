@@ -25,6 +25,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
@@ -73,6 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !p.DeletionTimestamp.IsZero() || (r.WatchFilterValue != "" && !labels.HasWatchLabel(p, r.WatchFilterValue)) {
 		return ctrl.Result{}, nil
 	}
+	metrics.NewPool(p)
 	s, err := r.gather(ctx, p)
 	if err != nil {
 		return ctrl.Result{}, err

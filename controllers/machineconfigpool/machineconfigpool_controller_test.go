@@ -17,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
@@ -88,6 +89,24 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(p.Status.Configuration.Name).NotTo(Equal(old.Name))
 		Expect(string(s.rendered(p).Spec.Config.Raw)).To(ContainSubstring("data:,changed"))
 		Expect(s.Get(ctx(), client.ObjectKeyFromObject(old), old)).To(Succeed())
+	})
+
+	It("starts the counters of the pool and its Cluster at 0, before a host boots", func() {
+		Expect(s.Create(ctx(), newPool("counted", "counted", 0))).To(Succeed())
+		s.reconcile("counted")
+		for name, number := range map[string]int{"poolboot_preregistrations_total": 3, "poolboot_boots_total": 4} {
+			var found []float64
+			families, err := ctrlmetrics.Registry.Gather()
+			Expect(err).NotTo(HaveOccurred())
+			for _, family := range families {
+				for _, metric := range family.Metric {
+					if family.GetName() == name && strings.Contains(metric.String(), `value:"counted"`) {
+						found = append(found, metric.Counter.GetValue())
+					}
+				}
+			}
+			Expect(found).To(And(HaveLen(number), HaveEach(BeZero())), name)
+		}
 	})
 
 	It("renders the kubelet sections of both pools and says so", func() {

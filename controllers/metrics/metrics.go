@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 )
 
@@ -21,6 +22,11 @@ const (
 	NodeKept    = "Kept"    // it stood already, made for the same PoolbootConfig
 	NodeTaken   = "Taken"   // a Node of the name is somebody else's
 )
+
+// tokenReasons are the reasons of events about tokens.
+var tokenReasons = []string{
+	bootstrapv1.EventTokenRotated, bootstrapv1.TokenExpiredReason, bootstrapv1.EventSecondAddress, bootstrapv1.EventAddressRefused,
+}
 
 // What a pool conflict is about.
 const (
@@ -62,8 +68,41 @@ var (
 	}, []string{"cluster", "reason"})
 )
 
+// startedFrom0 are the outcomes of a stage whose counters NewPool starts: those that are few and known. Any other reason that holds a boot up
+// begins with its first boot; what is blocked at the moment, Now says.
+var startedFrom0 = []struct {
+	stage   timeline.Stage
+	outcome string
+}{
+	{timeline.Pending, done},
+	{timeline.Preparing, done},
+	{timeline.Joining, done},
+	{timeline.Joining, bootstrapv1.JoinCredentialExpiredReason},
+}
+
 func init() {
 	metrics.Registry.MustRegister(boots, stageSeconds, prepareSeconds, conflicts, preRegistrations, tokenEvents)
+	for _, stage := range timeline.Stages() {
+		stageSeconds.WithLabelValues(string(stage))
+	}
+}
+
+// NewPool starts the counters of a pool and of its Cluster at 0. Prometheus' rate and increase do not see the first increment of a counter
+// that begins with it. It changes no counter that exists.
+func NewPool(p *poolv1.MachineConfigPool) {
+	cluster := p.Namespace + "/" + p.Spec.ClusterName
+	for _, start := range startedFrom0 {
+		boots.WithLabelValues(cluster, p.Spec.Role, string(start.stage), start.outcome)
+	}
+	for _, outcome := range []string{NodeCreated, NodeKept, NodeTaken} {
+		preRegistrations.WithLabelValues(cluster, p.Spec.Role, outcome)
+	}
+	for _, kind := range []string{OfMachine, OfNode} {
+		conflicts.WithLabelValues(cluster, kind)
+	}
+	for _, reason := range tokenReasons {
+		tokenEvents.WithLabelValues(cluster, reason)
+	}
 }
 
 // clusterOf names a config's cluster as <namespace>/<name>.

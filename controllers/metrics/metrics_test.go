@@ -19,6 +19,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/figures"
 )
@@ -47,8 +48,19 @@ func config(name, reason string, labels map[string]string) *bootstrapv1.Poolboot
 	return c
 }
 
+// newPool is a pool of the cluster edge whose conditions with these reasons are True.
+func newPool(name, role string, reasons map[string]string) *poolv1.MachineConfigPool {
+	p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name}}
+	p.Spec.ClusterName, p.Spec.Role = "edge", role
+	for kind, reason := range reasons {
+		p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason})
+	}
+	return p
+}
+
 var _ = Describe("What there is now", func() {
 	var (
+		builder *fake.ClientBuilder
 		now     *Now
 		elected chan struct{}
 		broken  bool
@@ -56,12 +68,25 @@ var _ = Describe("What there is now", func() {
 	BeforeEach(func() {
 		scheme := runtime.NewScheme()
 		Expect(bootstrapv1.AddToScheme(scheme)).To(Succeed())
+		Expect(poolv1.AddToScheme(scheme)).To(Succeed())
 		ours := map[string]string{clusterv1.WatchLabel: "ours"}
 		elected, broken = make(chan struct{}), false
-		now = &Now{Elected: elected, Configs: fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		pending := config("d", "", nil)
+		pending.CreationTimestamp = metav1.NewTime(time.Date(2026, 5, 4, 8, 0, 0, 0, time.UTC))
+		younger := config("e", "", nil)
+		younger.CreationTimestamp = metav1.NewTime(pending.CreationTimestamp.Add(time.Minute))
+		going := config("f", "", nil)
+		going.Finalizers = []string{"example.com/keep"}
+		going.DeletionTimestamp = &metav1.Time{Time: pending.CreationTimestamp.Add(30 * time.Minute)}
+		twin := newPool("infra-2", "infra", map[string]string{poolv1.RenderDegradedCondition: poolv1.DuplicateRoleReason, poolv1.DegradedCondition: poolv1.DuplicateRoleReason})
+		twin.Labels = ours
+		builder = fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 			config("a", bootstrapv1.NodeReadyInPoolReason, ours), config("b", bootstrapv1.NodeReadyInPoolReason, nil),
-			config("c", bootstrapv1.NodeMissingReason, nil), config("d", "", nil),
-		).WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			config("c", bootstrapv1.NodeMissingReason, nil), pending, younger, going,
+			newPool("infra", "infra", map[string]string{poolv1.RenderDegradedCondition: poolv1.DuplicateRoleReason,
+				poolv1.NodeDegradedCondition: poolv1.MachinesDegradedReason, poolv1.DegradedCondition: poolv1.DuplicateRoleReason}),
+			twin, newPool("worker", "worker", map[string]string{poolv1.UpdatedCondition: poolv1.AllMachinesUpdatedReason}))
+		now = &Now{Elected: elected, Clock: func() time.Time { return pending.CreationTimestamp.Add(time.Hour) }, Cache: builder.WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if broken {
 				<-ctx.Done()
 				return ctx.Err()
@@ -75,16 +100,45 @@ var _ = Describe("What there is now", func() {
 		Expect(testutil.CollectAndCompare(now, strings.NewReader(`
 # HELP poolboot_boots PoolbootConfigs by the stage that their boot is in.
 # TYPE poolboot_boots gauge
+poolboot_boots{cluster="metal/edge",pool="infra",stage="Deleting"} 1
 poolboot_boots{cluster="metal/edge",pool="infra",stage="NotReady"} 1
-poolboot_boots{cluster="metal/edge",pool="infra",stage="Pending"} 1
+poolboot_boots{cluster="metal/edge",pool="infra",stage="Pending"} 2
 poolboot_boots{cluster="metal/edge",pool="infra",stage="Ready"} 2
 # HELP poolboot_nodes Nodes of PoolbootConfigs by state: Ready, or the reason of the condition NodeInPool.
 # TYPE poolboot_nodes gauge
 poolboot_nodes{cluster="metal/edge",pool="infra",state="NodeMissing"} 1
 poolboot_nodes{cluster="metal/edge",pool="infra",state="Ready"} 2
-`))).To(Succeed())
+`), "poolboot_boots", "poolboot_nodes")).To(Succeed())
 		now.WatchFilterValue = "ours"
-		Expect(testutil.CollectAndCount(now)).To(Equal(2))
+		Expect(testutil.CollectAndCount(now, "poolboot_boots", "poolboot_nodes", "poolboot_pools_degraded")).To(Equal(3))
+	})
+
+	It("has the age of the oldest boot in each stage, one series a stage however many boots there are", func() {
+		close(elected)
+		Expect(testutil.CollectAndCompare(now, strings.NewReader(`
+# HELP poolboot_boots_oldest_seconds Seconds that the boot that has been in a stage for the longest has been in it; 0 while none is.
+# TYPE poolboot_boots_oldest_seconds gauge
+poolboot_boots_oldest_seconds{stage="Deleting"} 1800
+poolboot_boots_oldest_seconds{stage="Joining"} 0
+poolboot_boots_oldest_seconds{stage="Pending"} 3600
+poolboot_boots_oldest_seconds{stage="Preparing"} 0
+poolboot_boots_oldest_seconds{stage="Provisioning"} 0
+poolboot_boots_oldest_seconds{stage="Serving"} 0
+poolboot_boots_oldest_seconds{stage="WaitingForHost"} 0
+`), "poolboot_boots_oldest_seconds")).To(Succeed())
+	})
+
+	It("counts pools by what degrades them, and boots by what a person has to do, as their conditions say", func() {
+		close(elected)
+		Expect(testutil.CollectAndCompare(now, strings.NewReader(`
+# HELP poolboot_boots_blocked PoolbootConfigs whose host or Node waits for a person, by the reason of the condition that says what to do.
+# TYPE poolboot_boots_blocked gauge
+poolboot_boots_blocked{cluster="metal/edge",pool="infra",reason="NodeMissing"} 1
+# HELP poolboot_pools_degraded MachineConfigPools that are degraded, by the condition that is True, RenderDegraded or NodeDegraded, and its reason.
+# TYPE poolboot_pools_degraded gauge
+poolboot_pools_degraded{cluster="metal/edge",condition="NodeDegraded",pool="infra",reason="MachinesDegraded"} 1
+poolboot_pools_degraded{cluster="metal/edge",condition="RenderDegraded",pool="infra",reason="DuplicateRole"} 2
+`), "poolboot_boots_blocked", "poolboot_pools_degraded")).To(Succeed())
 	})
 
 	It("is told by the manager that leads only, and not while its cache is not in sync", func() {
@@ -101,6 +155,26 @@ func observed(name string) float64 {
 	sum, err := figures.Observed(ctrlmetrics.Registry, name, nil)
 	Expect(err).NotTo(HaveOccurred())
 	return sum
+}
+
+// zeros are the label values of the manager's series of a metric that are 0.
+func zeros(name string) (found []string) {
+	GinkgoHelper()
+	families, err := ctrlmetrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		for _, metric := range family.Metric {
+			if family.GetName() != name || metric.GetCounter().GetValue() != 0 {
+				continue
+			}
+			var labels []string
+			for _, label := range metric.Label {
+				labels = append(labels, label.GetName()+"="+label.GetValue())
+			}
+			found = append(found, strings.Join(labels, " "))
+		}
+	}
+	return found
 }
 
 var _ = Describe("What happens", func() {
@@ -132,13 +206,33 @@ var _ = Describe("What happens", func() {
 			}
 			Expect(family.String()).NotTo(ContainSubstring("machine-a"))
 			if family.GetName() == "poolboot_boot_stage_seconds" {
-				Expect(family.Metric).To(HaveLen(2))
+				Expect(family.Metric).To(HaveLen(len(timeline.Stages())), "each stage is there before a boot has passed it")
 				for _, metric := range family.Metric {
+					if metric.Histogram.GetSampleCount() == 0 {
+						continue
+					}
 					buckets := metric.Histogram.Bucket
 					Expect(buckets[len(buckets)-1].GetCumulativeCount()).To(Equal(uint64(1)), "an hour fits")
 				}
 			}
 		}
+	})
+
+	It("is counted from 0, so that rate and increase see what happens first", func() {
+		NewPool(newPool("db", "db", nil))
+		for metric, want := range map[string][]string{
+			"poolboot_boots_total": {"cluster=metal/edge outcome=Done pool=db stage=Joining", "cluster=metal/edge outcome=Done pool=db stage=Pending",
+				"cluster=metal/edge outcome=Done pool=db stage=Preparing", "cluster=metal/edge outcome=JoinCredentialExpired pool=db stage=Joining"},
+			"poolboot_preregistrations_total": {"cluster=metal/edge outcome=Created pool=db", "cluster=metal/edge outcome=Kept pool=db", "cluster=metal/edge outcome=Taken pool=db"},
+			"poolboot_pool_conflicts_total":   {"cluster=metal/edge kind=Node"},
+			"poolboot_token_events_total": {"cluster=metal/edge reason=TokenAddressRefused", "cluster=metal/edge reason=TokenExpired",
+				"cluster=metal/edge reason=TokenUsedFromSecondAddress"},
+		} {
+			Expect(zeros(metric)).To(ContainElements(want), metric)
+		}
+		PreRegistered(config("machine-b", "", nil), "db", NodeTaken)
+		NewPool(newPool("db", "db", nil))
+		Expect(testutil.ToFloat64(preRegistrations.WithLabelValues("metal/edge", "db", NodeTaken))).To(Equal(1.0), "what was counted stays")
 	})
 
 	It("is named as Prometheus wants it", func() {

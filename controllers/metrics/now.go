@@ -5,12 +5,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 )
 
@@ -22,23 +25,34 @@ var (
 		"PoolbootConfigs by the stage that their boot is in.", []string{"cluster", "pool", "stage"}, nil)
 	nodesNow = prometheus.NewDesc("poolboot_nodes",
 		"Nodes of PoolbootConfigs by state: Ready, or the reason of the condition NodeInPool.", []string{"cluster", "pool", "state"}, nil)
+	blockedNow = prometheus.NewDesc("poolboot_boots_blocked",
+		"PoolbootConfigs whose host or Node waits for a person, by the reason of the condition that says what to do.",
+		[]string{"cluster", "pool", "reason"}, nil)
+	oldestNow = prometheus.NewDesc("poolboot_boots_oldest_seconds",
+		"Seconds that the boot that has been in a stage for the longest has been in it; 0 while none is.", []string{"stage"}, nil)
+	degradedNow = prometheus.NewDesc("poolboot_pools_degraded",
+		"MachineConfigPools that are degraded, by the condition that is True, RenderDegraded or NodeDegraded, and its reason.",
+		[]string{"cluster", "pool", "condition", "reason"}, nil)
 )
 
-// Now is what there is at the moment, counted at each scrape out of the manager's cache. Only the manager that leads tells
+// Now is what there is at the moment, counted at each scrape out of the manager's cache. Only the manager that leads exposes
 // it: the others would count the same again.
 type Now struct {
-	// Configs reads PoolbootConfigs from the manager's cache.
-	Configs client.Reader
+	// Cache reads PoolbootConfigs and MachineConfigPools from the manager's cache.
+	Cache client.Reader
 	// Elected is closed when the manager leads.
 	Elected <-chan struct{}
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
+	// Clock tells the time; nil is the real one.
+	Clock func() time.Time
 }
 
 // Describe sends what Collect may send.
 func (n *Now) Describe(to chan<- *prometheus.Desc) {
-	to <- bootsNow
-	to <- nodesNow
+	for _, desc := range []*prometheus.Desc{bootsNow, nodesNow, blockedNow, oldestNow, degradedNow} {
+		to <- desc
+	}
 }
 
 // Collect counts. Nothing is sent while the cache is not in sync.
@@ -50,28 +64,89 @@ func (n *Now) Collect(to chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readPatience)
 	defer cancel()
-	configs := &bootstrapv1.PoolbootConfigList{}
-	if err := n.Configs.List(ctx, configs, client.UnsafeDisableDeepCopy); err != nil {
-		return
+	configs, pools := &bootstrapv1.PoolbootConfigList{}, &poolv1.MachineConfigPoolList{}
+	for _, list := range []client.ObjectList{configs, pools} {
+		if err := n.Cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return
+		}
 	}
-	type group struct{ cluster, pool, is string }
-	inStage, inState := map[group]int{}, map[group]int{}
-	for i := range configs.Items {
-		config := &configs.Items[i]
-		if n.WatchFilterValue != "" && !labels.HasWatchLabel(config, n.WatchFilterValue) {
+	counted := tally{}
+	oldest := n.countConfigs(configs.Items, counted)
+	n.countPools(pools.Items, counted)
+	for of, number := range counted {
+		to <- prometheus.MustNewConstMetric(of.desc, prometheus.GaugeValue, float64(number), of.values()...)
+	}
+	for stage, age := range oldest {
+		to <- prometheus.MustNewConstMetric(oldestNow, prometheus.GaugeValue, age.Seconds(), string(stage))
+	}
+}
+
+// series is one of a gauge's, by its label values; condition is empty for those that have none.
+type series struct {
+	desc                         *prometheus.Desc
+	cluster, pool, condition, is string
+}
+
+func (s series) values() []string {
+	if s.condition == "" {
+		return []string{s.cluster, s.pool, s.is}
+	}
+	return []string{s.cluster, s.pool, s.condition, s.is}
+}
+
+// tally is how many objects each series counts.
+type tally map[series]int
+
+// countConfigs counts PoolbootConfigs, and returns for each stage that ends how long the one that began first has been in it.
+func (n *Now) countConfigs(configs []bootstrapv1.PoolbootConfig, counted tally) map[timeline.Stage]time.Duration {
+	now := time.Now()
+	if n.Clock != nil {
+		now = n.Clock()
+	}
+	oldest := map[timeline.Stage]time.Duration{timeline.Deleting: 0}
+	for _, stage := range timeline.Stages() {
+		oldest[stage] = 0
+	}
+	for i := range configs {
+		config := &configs[i]
+		if !n.watches(config) {
 			continue
 		}
-		stage, _ := timeline.StageOf(config)
-		inStage[group{clusterOf(config), config.Status.Pool, string(stage)}]++
+		count := func(desc *prometheus.Desc, is string) {
+			counted[series{desc: desc, cluster: clusterOf(config), pool: config.Status.Pool, is: is}]++
+		}
+		stage, since := timeline.StageOf(config)
+		count(bootsNow, string(stage))
+		if age, ends := oldest[stage]; ends {
+			oldest[stage] = max(age, now.Sub(since))
+		}
 		if state := stateOf(config); state != "" {
-			inState[group{clusterOf(config), config.Status.Pool, state}]++
+			count(nodesNow, state)
+		}
+		if c := outlook.ForPerson(config); c != nil {
+			count(blockedNow, c.Reason)
 		}
 	}
-	for desc, counted := range map[*prometheus.Desc]map[group]int{bootsNow: inStage, nodesNow: inState} {
-		for of, number := range counted {
-			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(number), of.cluster, of.pool, of.is)
+	return oldest
+}
+
+// countPools counts pools that are degraded. Degraded is left out: it repeats the other two.
+func (n *Now) countPools(pools []poolv1.MachineConfigPool, counted tally) {
+	for i := range pools {
+		p := &pools[i]
+		if !n.watches(p) {
+			continue
+		}
+		for _, kind := range []string{poolv1.RenderDegradedCondition, poolv1.NodeDegradedCondition} {
+			if c := meta.FindStatusCondition(p.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
+				counted[series{degradedNow, p.Namespace + "/" + p.Spec.ClusterName, p.Spec.Role, kind, c.Reason}]++
+			}
 		}
 	}
+}
+
+func (n *Now) watches(object client.Object) bool {
+	return n.WatchFilterValue == "" || labels.HasWatchLabel(object, n.WatchFilterValue)
 }
 
 // stateOf is the state of a config's Node; "" when none was made.

@@ -187,9 +187,12 @@ var _ = Describe("A boot", func() {
 			documented[row[1]] = row[4] + " " + row[2] + " " + strings.Join(labels, ",")
 		}
 
-		// A boot, an Ignition that is too old for it, a token that is rotated and a conflict, so that all have something to say.
+		// A boot, an Ignition that is too old for it, a token that is rotated, a conflict and a pool without its Cluster, so that all have something to say.
 		t := tenant.New(ctx, lab, 1)
 		t.Create(ctx, t.Pool("storage"))
+		lost := t.Pool("lost")
+		lost.Spec.ClusterName = "nowhere"
+		t.Create(ctx, lost)
 		t.Deploy(ctx, tenant.Deployment{Name: "both", Replicas: 1, Labels: map[string]string{
 			"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/storage": ""}})
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.PoolbootConfigSpec) {

@@ -1,0 +1,2 @@
+// Package alerts has the tests of config/prometheus, the alerts.
+package alerts

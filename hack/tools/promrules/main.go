@@ -1,0 +1,230 @@
+// Command promrules tests Prometheus rules, as "promtool test rules" does and in its file format: what a test file says of input series,
+// times and alerts. It evaluates with Prometheus' own engine, parser and templates, and needs a tenth of what promtool takes to build. A
+// rule file may be a PrometheusRule. Beyond promtool, every alert must fire in one test and stay silent in another.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	goyaml "go.yaml.in/yaml/v2"
+	"sigs.k8s.io/yaml"
+)
+
+// testFile is a file of tests. Its fields are promtool's; those of promtool that are not here are refused.
+type testFile struct {
+	// RuleFiles are relative to the test file.
+	RuleFiles          []string       `yaml:"rule_files"`
+	EvaluationInterval model.Duration `yaml:"evaluation_interval"`
+	Tests              []test         `yaml:"tests"`
+}
+
+// test has series, and what they lead to.
+type test struct {
+	Name string `yaml:"name"`
+	// Interval is the time between two values of a series.
+	Interval    model.Duration `yaml:"interval"`
+	InputSeries []inputSeries  `yaml:"input_series"`
+	Alerts      []alertTest    `yaml:"alert_rule_test"`
+}
+
+type inputSeries struct {
+	Series string `yaml:"series"`
+	Values string `yaml:"values"`
+}
+
+// alertTest says which alerts of a name fire at a time.
+type alertTest struct {
+	EvalTime  model.Duration  `yaml:"eval_time"`
+	AlertName string          `yaml:"alertname"`
+	Expected  []expectedAlert `yaml:"exp_alerts"`
+}
+
+type expectedAlert struct {
+	Labels      map[string]string `yaml:"exp_labels"`
+	Annotations map[string]string `yaml:"exp_annotations"`
+}
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: promrules TEST_FILE...")
+		os.Exit(2)
+	}
+	failed := false
+	for _, path := range os.Args[1:] {
+		number, err := run(context.Background(), path)
+		if err != nil {
+			failed = true
+			fmt.Fprintf(os.Stderr, "promrules: %s: %v\n", path, err)
+			continue
+		}
+		fmt.Printf("%s: %d tests succeeded\n", path, number)
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+// run runs the tests of a file, and returns how many it has.
+func run(ctx context.Context, path string) (int, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	var file testFile
+	if err := goyaml.UnmarshalStrict(content, &file); err != nil {
+		return 0, err
+	}
+	if file.EvaluationInterval == 0 {
+		file.EvaluationInterval = model.Duration(time.Minute)
+	}
+	var rules []rulefmt.Rule
+	for _, name := range file.RuleFiles {
+		of, err := readRules(filepath.Join(filepath.Dir(path), name))
+		if err != nil {
+			return 0, err
+		}
+		rules = append(rules, of...)
+	}
+	engine := promql.NewEngine(promql.EngineOpts{
+		MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
+	})
+	// covered says of each alert whether a test expects it to fire, and whether one expects it not to.
+	covered := map[string]map[bool]bool{}
+	var problems []error
+	for _, test := range file.Tests {
+		for _, of := range test.Alerts {
+			if covered[of.AlertName] == nil {
+				covered[of.AlertName] = map[bool]bool{}
+			}
+			covered[of.AlertName][len(of.Expected) > 0] = true
+		}
+		if err := test.run(ctx, engine, rules, time.Duration(file.EvaluationInterval)); err != nil {
+			problems = append(problems, fmt.Errorf("%q: %w", test.Name, err))
+		}
+	}
+	for _, rule := range rules {
+		for _, fires := range []bool{true, false} {
+			if !covered[rule.Alert][fires] {
+				problems = append(problems, fmt.Errorf("no test has the alert %s %s", rule.Alert, map[bool]string{true: "fire", false: "silent"}[fires]))
+			}
+		}
+		delete(covered, rule.Alert)
+	}
+	for _, name := range slices.Sorted(maps.Keys(covered)) {
+		problems = append(problems, fmt.Errorf("there is no alert %s", name))
+	}
+	return len(file.Tests), errors.Join(problems...)
+}
+
+// readRules reads the alerts of a rule file or of a PrometheusRule.
+func readRules(path string) ([]rulefmt.Rule, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var object struct {
+		Kind string         `json:"kind"`
+		Spec map[string]any `json:"spec"`
+	}
+	if err := yaml.Unmarshal(content, &object); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if object.Kind == "PrometheusRule" {
+		if content, err = yaml.Marshal(object.Spec); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	groups, problems := rulefmt.Parse(content, false)
+	if err := errors.Join(problems...); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var rules []rulefmt.Rule
+	for _, group := range groups.Groups {
+		for _, rule := range group.Rules {
+			if rule.Alert == "" || rule.KeepFiringFor != 0 {
+				return nil, fmt.Errorf("%s: group %s: recording rules and keep_firing_for are not supported", path, group.Name)
+			}
+			if _, err := parser.ParseExpr(rule.Expr); err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", path, rule.Alert, err)
+			}
+			rules = append(rules, rule)
+		}
+	}
+	return rules, nil
+}
+
+// run evaluates the rules again and again, as Prometheus does, and compares at the times that the test names.
+func (t test) run(ctx context.Context, engine *promql.Engine, rules []rulefmt.Rule, every time.Duration) error {
+	series, err := t.load()
+	if err != nil {
+		return err
+	}
+	var until time.Duration
+	for _, of := range t.Alerts {
+		until = max(until, time.Duration(of.EvalTime))
+	}
+	var problems []error
+	active := map[string]alerts{}
+	for at := time.Duration(0); at <= until; at += every {
+		for _, rule := range rules {
+			if active[rule.Alert], err = evaluate(ctx, engine, series, rule, at, active[rule.Alert]); err != nil {
+				return fmt.Errorf("%s at %s: %w", rule.Alert, at, err)
+			}
+		}
+		for _, of := range t.Alerts {
+			if eval := time.Duration(of.EvalTime); eval < at || eval >= at+every {
+				continue
+			}
+			want, got := of.want(), active[of.AlertName].firing()
+			if !slices.Equal(want, got) {
+				problems = append(problems, fmt.Errorf("%s at %s:\n  want %s\n  got  %s", of.AlertName, at, text(want), text(got)))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// want is what is expected, one text for each alert.
+func (a alertTest) want() (texts []string) {
+	for _, alert := range a.Expected {
+		labels := maps.Clone(alert.Labels)
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[model.AlertNameLabel] = a.AlertName
+		texts = append(texts, describe(labels, alert.Annotations))
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+// describe is an alert as one text.
+func describe(labels, annotations map[string]string) string {
+	var text bytes.Buffer
+	for _, part := range []map[string]string{labels, annotations} {
+		for _, key := range slices.Sorted(maps.Keys(part)) {
+			fmt.Fprintf(&text, " %s=%q", key, part[key])
+		}
+	}
+	return text.String()
+}
+
+func text(alerts []string) string {
+	if len(alerts) == 0 {
+		return "none"
+	}
+	return strings.Join(alerts, "\n      ")
+}
