@@ -9,10 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/types"
 
-	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
@@ -305,116 +302,5 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(body).To(BeEmpty())
 		s.handler.Finish()
 		Expect(w.servings()).To(BeZero())
-	})
-})
-
-var _ = Describe("A request without the machine's own token", func() {
-	const otherPointer = "9f0c1c1e-5f0a-4c55-8f0e-000000000002"
-	var w *world
-	BeforeEach(func() {
-		w = newWorld()
-		name := w.addRendered("infra", "infra")
-		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
-		w.addRecord(otherPointer, "machine-1", boundTo("machine-1", "the other machine's token"))
-		w.addRecord("revoked-pointer", "machine-2", bootstrapv1.TokenRevoked)
-		w.addRecord("unfinished-pointer", "machine-3", "")
-		w.addOverlay("machine-0", name, life)
-		w.addOverlay("machine-2", name, life)
-	})
-
-	DescribeTable("is refused", func(path, bearer string, code int) {
-		s := serve(w, long)
-		response, body := s.get(path, bearer)
-		Expect(response.StatusCode).To(Equal(code), string(body))
-		_, message := problem(body)
-		Expect(message).NotTo(BeEmpty())
-		if code == http.StatusUnauthorized {
-			Expect(response.Header.Get("WWW-Authenticate")).To(HavePrefix("Bearer"))
-		}
-		Expect(string(body)).NotTo(ContainSubstring(secretInOverlay))
-		Expect(w.requests()).To(BeZero())
-		if bearer != "" && bearer != bootstrapv1.TokenRevoked {
-			Expect(s.logged()).NotTo(ContainSubstring(bearer))
-		}
-	},
-		Entry("401: none", configPath, "", http.StatusUnauthorized),
-		Entry("401: wrong", configPath, "guessed", http.StatusUnauthorized),
-		Entry("401: the hash in place of the token", configPath, boundTo("machine-0", token), http.StatusUnauthorized),
-		Entry("401: another machine's", configPath, "the other machine's token", http.StatusUnauthorized),
-		Entry("401: revoked", "/config/infra/default/machine-2/revoked-pointer", token, http.StatusUnauthorized),
-		Entry("401: the word that stands for revoked", "/config/infra/default/machine-2/revoked-pointer", bootstrapv1.TokenRevoked, http.StatusUnauthorized),
-		Entry("401: none, for an unknown machine", "/config/infra/default/unknown/"+pointerID, "", http.StatusUnauthorized),
-		Entry("503: unknown machine, which may still be restored or moved here", "/config/infra/default/unknown/"+pointerID, token, http.StatusServiceUnavailable),
-		Entry("503: a machine whose token is not recorded yet", "/config/infra/default/machine-3/unfinished-pointer", token, http.StatusServiceUnavailable),
-	)
-
-	Describe("whose record somebody has copied", func() {
-		copyTo := func(name types.NamespacedName, change func(*server.Record)) {
-			w.set(func() {
-				copied := *w.records["machine-0"]
-				copied.NamespacedName, copied.UID = name, "copy"
-				change(&copied)
-				w.records[name.Name] = &copied
-			})
-		}
-		It("is answered by its own, whatever hash is on record elsewhere with its pointer id", func() {
-			copyTo(types.NamespacedName{Namespace: "elsewhere", Name: "copy"}, func(r *server.Record) { r.TokenUID, r.TokenSHA256 = r.UID, boundTo("junk", "junk") })
-			response, body := serve(w, long).get(configPath, token)
-			Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
-		})
-
-		It("is told to ask again while its own is not known, and no 401, whatever is on record elsewhere", func() {
-			copyTo(types.NamespacedName{Namespace: "elsewhere", Name: "copy"}, func(r *server.Record) { r.TokenSHA256 = bootstrapv1.TokenRevoked })
-			w.set(func() { delete(w.records, "machine-0") })
-			response, body := serve(w, long).get(configPath, token)
-			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
-		})
-
-		DescribeTable("is given nothing of the copy's", func(change func(*server.Record), code int) {
-			copyTo(types.NamespacedName{Namespace: "default", Name: "copy"}, change)
-			w.addOverlay("copy", w.renderedNames()[0].Name, life)
-			s := serve(w, long)
-			response, body := s.get("/config/infra/default/copy/"+pointerID, token)
-			Expect(response.StatusCode).To(Equal(code), string(body))
-			response, body = s.get(configPath, token)
-			Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
-		},
-			Entry("503: with the UID that the hash is bound to", func(*server.Record) {}, http.StatusServiceUnavailable),
-			Entry("401: with the copy's own UID", func(r *server.Record) { r.TokenUID = r.UID }, http.StatusUnauthorized),
-		)
-	})
-
-	It("is told to ask again while its token is bound to an earlier record of its name, as after clusterctl move", func() {
-		w.set(func() { w.records["machine-0"].UID = "moved" })
-		w.addOverlay("moved", w.renderedNames()[0].Name, life)
-		s := serve(w, short)
-		for _, bearer := range []string{token, "guessed"} {
-			response, body := s.get(configPath, bearer)
-			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
-		}
-		Expect(w.requests()).To(BeZero())
-		w.set(func() {
-			w.records["machine-0"].TokenUID = "moved"
-			w.records["machine-0"].TokenSHA256 = hostaccess.Config(machine0, "moved").Hash(token)
-		})
-		response, body := s.get(configPath, token)
-		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
-	})
-
-	It("is told to ask again when its record is that of a later host of its name", func() {
-		w.set(func() { w.records["machine-0"].PointerID = "later" })
-		response, _ := serve(w, short).get(configPath, token)
-		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
-	})
-
-	It("leaves no token and nothing of an overlay in the log", func() {
-		s := serve(w, short)
-		response, _ := s.get(configPath, token)
-		Expect(response.StatusCode).To(Equal(http.StatusOK))
-		s.get("/config/infra/default/machine-2/revoked-pointer", token)
-		w.set(func() { clear(w.overlays) })
-		s.get(configPath, token)
-		Expect(s.logged()).To(ContainSubstring("machine-0"))
-		Expect(s.logged()).NotTo(Or(ContainSubstring(token), ContainSubstring(secretInOverlay), ContainSubstring(boundTo("machine-0", token))))
 	})
 })

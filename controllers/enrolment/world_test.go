@@ -1,0 +1,203 @@
+package enrolment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+const token = "v1Wq0J2m8T5s7Yd3Kc9RbNfXzLhPgQaE"
+
+var key = client.ObjectKey{Namespace: "site", Name: "edge"}
+
+// world is a management cluster with one token, and managers that work on it.
+type world struct {
+	client.WithWatch
+	events *events.FakeRecorder
+	// writes counts those of managers; the one of number failing is lost, and late says that it was done all the same.
+	writes, failing int
+	// workload is the cluster that hosts join.
+	workload client.WithWatch
+	// unreachable says that there is no connection to it.
+	unreachable bool
+	// staleNodes says that the cache of the workload cluster has none of its Nodes yet.
+	staleNodes    bool
+	late, crashed bool
+}
+
+// behindCache is a connection whose cache has nothing yet.
+type behindCache struct {
+	clustercache.ClusterCache
+	empty client.Client
+}
+
+func (b behindCache) GetClient(context.Context, client.ObjectKey) (client.Client, error) {
+	return b.empty, nil
+}
+
+var errCrash = errors.New("this process is no more")
+
+func newWorld(uses int) *world {
+	GinkgoHelper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "hosts"}}
+	template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+	template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/of": "the-template"}
+	w := &world{events: events.NewFakeRecorder(1000), workload: fake.NewClientBuilder().WithScheme(scheme).Build()}
+	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&poolv1.Enrolment{}).WithObjects(template,
+		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "c1", UID: "cluster-uid"}},
+		&poolv1.MachineConfigPool{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "infra"},
+			Spec:       poolv1.MachineConfigPoolSpec{ClusterName: "c1", Role: "infra", HostTemplate: "hosts"},
+		},
+		&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "secret-uid", Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}},
+			Type:       poolv1.EnrolmentTokenType,
+			Data: map[string][]byte{
+				"token": []byte(token), "role": []byte("infra"), "names": []byte("edge-*"), "uses": fmt.Append(nil, uses),
+				"expires": []byte(time.Now().Add(time.Hour).Format(time.RFC3339)),
+			},
+		}).Build()
+	return w
+}
+
+// manager is a manager's reconciler, whose cache is what reads from it.
+func (w *world) manager(cache client.Reader) *Reconciler {
+	write := func(do func() error) error {
+		if w.crashed {
+			return errCrash
+		}
+		if w.writes++; w.writes != w.failing {
+			return do()
+		}
+		w.crashed = true
+		if w.late {
+			Expect(do()).To(Succeed())
+		}
+		return errCrash
+	}
+	connected := client.ObjectKey{Namespace: key.Namespace, Name: "c1"}
+	if w.unreachable {
+		connected.Name = "another"
+	}
+	clusters := clustercache.NewFakeClusterCache(w.workload, connected)
+	if w.staleNodes {
+		clusters = behindCache{clusters, fake.NewClientBuilder().WithScheme(w.workload.Scheme()).Build()}
+	}
+	return &Reconciler{
+		Client: interceptor.NewClient(w.WithWatch, interceptor.Funcs{
+			Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				return cache.Get(ctx, key, o, opts...)
+			},
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				return write(func() error { return c.Create(ctx, o, opts...) })
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				return write(func() error { return c.Patch(ctx, o, p, opts...) })
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				return write(func() error { return c.Delete(ctx, o, opts...) })
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+			},
+		}),
+		APIReader: w.WithWatch, Recorder: w.events, Now: time.Now,
+		ClusterCache: clusters,
+		ServerURL:    "https://poolboot.example.com", ServerCA: func() ([]byte, error) { return []byte("CA"), nil },
+	}
+}
+
+// settle reconciles, each time as a new process, until nothing is written any more.
+func (w *world) settle(ctx context.Context) *poolv1.Enrolment {
+	GinkgoHelper()
+	for range 20 {
+		before := w.writes
+		w.crashed = false
+		_, err := w.manager(w).Reconcile(ctx, ctrl.Request{NamespacedName: key})
+		if err == nil && w.writes == before {
+			return w.enrolment(ctx)
+		}
+		Expect(err).To(Or(Not(HaveOccurred()), MatchError(errCrash)))
+	}
+	Fail("the reconciler never settles")
+	return nil
+}
+
+func (w *world) enrolment(ctx context.Context) *poolv1.Enrolment {
+	GinkgoHelper()
+	e := &poolv1.Enrolment{}
+	Expect(w.Get(ctx, key, e)).To(Succeed())
+	return e
+}
+
+// ask lets hosts ask, as the config server records it.
+func (w *world) ask(ctx context.Context, names ...string) {
+	GinkgoHelper()
+	e := w.enrolment(ctx)
+	before := e.DeepCopy()
+	if e.Status.Requests == nil {
+		e.Status.Requests = map[string]poolv1.EnrolmentRequest{}
+	}
+	for i, name := range names {
+		e.Status.Requests[name] = poolv1.EnrolmentRequest{
+			Time: metav1.MicroTime{Time: time.Now().Add(time.Duration(i) * time.Millisecond).Truncate(time.Microsecond)}, Address: "192.0.2.7", TokenSHA256: e.Spec.TokenSHA256,
+		}
+	}
+	Expect(w.Status().Patch(ctx, e, client.MergeFrom(before))).To(Succeed())
+}
+
+func (w *world) hosts(ctx context.Context) (names []string) {
+	GinkgoHelper()
+	var configs bootstrapv1.PoolbootConfigList
+	Expect(w.List(ctx, &configs)).To(Succeed())
+	for i := range configs.Items {
+		names = append(names, configs.Items[i].Name)
+	}
+	return names
+}
+
+func (w *world) told() (told []string) {
+	for {
+		select {
+		case event := <-w.events.Events:
+			told = append(told, event)
+		default:
+			return told
+		}
+	}
+}
+
+// stale is a cache that lags: it shows an enrolment as it was.
+type stale struct {
+	client.Reader
+	enrolment *poolv1.Enrolment
+}
+
+func (s stale) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if e, is := o.(*poolv1.Enrolment); is {
+		s.enrolment.DeepCopyInto(e)
+		return nil
+	}
+	return s.Reader.Get(ctx, key, o, opts...)
+}
