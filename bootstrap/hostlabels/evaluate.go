@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 )
 
 // Outcome is what became of a rule for one host.
@@ -118,7 +119,7 @@ func evaluate(rule poolv1.HostLabel, facts Facts) Result {
 	}
 	switch {
 	case err != nil && isMissing(err):
-		return unknown(rule, result, err)
+		return unknown(rule, result, err, facts.of)
 	case err != nil:
 		result.Why = fmt.Sprintf("valueExpression fails for this host: %s%s: correct it, or give optional.none() where it does not apply",
 			printable(err.Error()), among(result.Facts))
@@ -150,16 +151,36 @@ func valued(rule poolv1.HostLabel, result Result, text string) Result {
 }
 
 // unknown is the result of a rule that looked at something that is not there.
-func unknown(rule poolv1.HostLabel, result Result, err error) Result {
-	what := printable(err.Error())
+func unknown(rule poolv1.HostLabel, result Result, err error, of cure.Kind) Result {
+	what, path := printable(err.Error()), ""
 	if at := slices.IndexFunc(result.Facts, func(f Fact) bool { return f.Value == missing }); at >= 0 {
-		what = result.Facts[at].Path + " is missing"
+		path = result.Facts[at].Path
+		what = path + " is missing"
 	}
 	result.Outcome, result.Why = Skipped, what+among(result.Facts)
 	if rule.OnMissing == poolv1.OnMissingBlock {
-		result.Outcome, result.Why = Blocked, what+": give the host this fact, or set onMissing: Skip"+among(result.Facts)
+		result.Outcome, result.Why = Blocked, what+": "+provide(path, of)+among(result.Facts)
 	}
 	return result
+}
+
+// provide says how a fact that is missing can be had, by what the host is.
+func provide(path string, of cure.Kind) string {
+	const skip = "set onMissing: Skip"
+	variable, _, _ := strings.Cut(path, ".")
+	switch {
+	case variable == clusterVariable:
+		return "give the Cluster this fact, or " + skip
+	case variable == machineVariable && (of == cure.BareMetalHost || of == cure.Enrolled):
+		return "the host has no Machine: " + skip
+	case variable == machineVariable:
+		return "give the Machine this fact, or " + skip
+	case variable == hostVariable && of == cure.Enrolled:
+		return "the host enrolled and has no BareMetalHost, only host.name is known of it: " + skip
+	case variable == hostVariable:
+		return "give the BareMetalHost this fact, or " + skip
+	}
+	return "correct valueExpression or the fact, or " + skip
 }
 
 // among lists the facts that were there, as the end of a sentence.

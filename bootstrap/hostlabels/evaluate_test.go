@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
@@ -49,7 +50,7 @@ var _ = Describe("A rule", func() {
 				Expect(skipped.Why).To(HavePrefix(what))
 				blocked := given(facts, expression, block)
 				Expect(blocked.Outcome).To(Equal(Blocked))
-				Expect(blocked.Why).To(HavePrefix(what + ": give the host this fact, or set onMissing: Skip"))
+				Expect(blocked.Why).To(And(HavePrefix(what+": "), MatchRegexp(`(give the (BareMetalHost|Machine|Cluster) this fact|correct valueExpression or the fact), or set onMissing: Skip`)))
 			},
 			Entry("a label", theFacts(), `host.labels["zone"]`, `host.labels["zone"] is missing`),
 			Entry("a label, read as a field", theFacts(), `host.labels.zone`, `host.labels.zone is missing`),
@@ -151,7 +152,7 @@ var _ = Describe("A host", func() {
 	})
 	It("waits when nothing but facts are missing", func() {
 		err := Held(rules(fine, missing))
-		Expect(err).To(MatchError(`MachineConfigPool metal/infra spec.hostLabels[zone]: host.labels["zone"] is missing: give the host this fact, or set onMissing: Skip`))
+		Expect(err).To(MatchError(`MachineConfigPool metal/infra spec.hostLabels[zone]: host.labels["zone"] is missing: give the BareMetalHost this fact, or set onMissing: Skip`))
 		Expect(missingOnly(err)).To(BeTrue())
 	})
 	It("needs a correction when a value is refused", func() {
@@ -180,3 +181,18 @@ func missingOnly(err error) bool {
 func nothingKnown() Facts {
 	return NewFacts(&bmov1alpha1.BareMetalHost{}, &bmov1alpha1.HardwareDetails{}, nil, nil)
 }
+
+var _ = DescribeTable("A missing fact that blocks a host comes with what is possible there",
+	func(host *bootstrapv1.HostWithoutMachine, expression, cure string) {
+		config := &bootstrapv1.PoolbootConfig{Spec: bootstrapv1.PoolbootConfigSpec{Host: host}}
+		results := Evaluate(Host{Config: config}.Facts(), Rules{Rules: []poolv1.HostLabel{{Key: "a", ValueExpression: expression, OnMissing: poolv1.OnMissingBlock}}})
+		Expect(results).To(HaveExactElements(And(HaveField("Outcome", Blocked), HaveField("Why", HaveSuffix(cure)))))
+	},
+	Entry("of a Machine's host", nil, `host.labels["rack"]`, "is missing: give the BareMetalHost this fact, or set onMissing: Skip"),
+	Entry("of a Machine", nil, `machine.labels["rack"]`, "is missing: give the Machine this fact, or set onMissing: Skip"),
+	Entry("of a BareMetalHost", &bootstrapv1.HostWithoutMachine{NodeName: "a", BareMetalHost: "a"}, `host.labels["rack"]`, "is missing: give the BareMetalHost this fact, or set onMissing: Skip"),
+	Entry("of the Machine of a BareMetalHost", &bootstrapv1.HostWithoutMachine{NodeName: "a", BareMetalHost: "a"}, `machine.labels["rack"]`, "is missing: the host has no Machine: set onMissing: Skip"),
+	Entry("of a host that enrolled", &bootstrapv1.HostWithoutMachine{NodeName: "a"}, `host.labels["rack"]`,
+		"is missing: the host enrolled and has no BareMetalHost, only host.name is known of it: set onMissing: Skip"),
+	Entry("of the Cluster of a host that enrolled", &bootstrapv1.HostWithoutMachine{NodeName: "a"}, `cluster.labels["site"]`, "is missing: give the Cluster this fact, or set onMissing: Skip"),
+)

@@ -129,7 +129,7 @@ func (p *program) eval(facts Facts) (ref.Val, []Fact, error) {
 }
 
 func (p *program) evalWithin(ctx context.Context, facts Facts) (ref.Val, []Fact, error) {
-	value, _, err := p.bounded.ContextEval(ctx, map[string]any(facts))
+	value, _, err := p.bounded.ContextEval(ctx, facts.values)
 	var stopped interpreter.EvalCancelledError
 	switch {
 	case errors.Is(err, interpreter.InterruptError{}):
@@ -137,6 +137,6 @@ func (p *program) evalWithin(ctx context.Context, facts Facts) (ref.Val, []Fact,
 	case errors.As(err, &stopped):
 		return nil, nil, err
 	}
-	_, details, _ := p.traced.ContextEval(ctx, map[string]any(facts)) // comes to the same
+	_, details, _ := p.traced.ContextEval(ctx, facts.values) // comes to the same
 	return value, p.factsRead(details.State()), err
 }

@@ -11,10 +11,16 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 )
 
-// Facts are what an expression is evaluated over: the values of its variables, by name. What is empty is not there.
-type Facts map[string]any
+// Facts are what an expression is evaluated over. What is empty is not there.
+type Facts struct {
+	// values are those of the variables, by name.
+	values map[string]any
+	// of is what the host is; empty when that is not known.
+	of cure.Kind
+}
 
 // Host is what is known of the host of a boot.
 type Host struct {
@@ -38,7 +44,9 @@ func (h Host) Facts() Facts {
 			bmh.Name = h.Config.Spec.Host.NodeName
 		}
 	}
-	return NewFacts(bmh, h.Hardware, h.Machine, h.Cluster)
+	facts := NewFacts(bmh, h.Hardware, h.Machine, h.Cluster)
+	facts.of = cure.KindOf(h.Config)
+	return facts
 }
 
 // NewFacts gathers the facts of a host. hardware is nil when nothing is known of it, machine and cluster are when the host
@@ -58,7 +66,7 @@ func NewFacts(host *bmov1alpha1.BareMetalHost, hardware *bmov1alpha1.HardwareDet
 	if cluster != nil {
 		ofCluster.object(cluster)
 	}
-	return Facts{hostVariable: map[string]any(ofHost), machineVariable: map[string]any(ofMachine), clusterVariable: map[string]any(ofCluster)}
+	return Facts{values: map[string]any{hostVariable: map[string]any(ofHost), machineVariable: map[string]any(ofMachine), clusterVariable: map[string]any(ofCluster)}}
 }
 
 func factsOfHardware(h *bmov1alpha1.HardwareDetails) map[string]any {

@@ -35,9 +35,9 @@ var _ = Describe("Facts", func() {
 
 	It("have the fields that expressions are checked against, all of them", func() {
 		facts := theFacts()
-		Expect(slices.Sorted(maps.Keys(facts))).To(Equal(slices.Sorted(maps.Keys(variables))))
+		Expect(slices.Sorted(maps.Keys(facts.values))).To(Equal(slices.Sorted(maps.Keys(variables))))
 		for name, declared := range variables {
-			sameFields(name, declared, facts[name])
+			sameFields(name, declared, facts.values[name])
 		}
 	})
 

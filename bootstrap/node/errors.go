@@ -36,9 +36,11 @@ type OutsidePoolError struct {
 
 	// Why says where the labels would put the Node.
 	Why string
+
+	// Cure says which labels to change.
+	Cure string
 }
 
 func (e *OutsidePoolError) Error() string {
-	return fmt.Sprintf("the Node's labels don't put it in the pool %q: %s; change the labels of the Machine (those of its "+
-		"MachineDeployment) or the nodeLabels and hostLabels of the PoolbootConfig and the pool", e.Role, e.Why)
+	return fmt.Sprintf("the Node's labels don't put it in the pool %q: %s; %s", e.Role, e.Why, e.Cure)
 }

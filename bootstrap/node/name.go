@@ -4,6 +4,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 )
 
 // Naming is all that decides which name a Node has.
@@ -51,6 +52,20 @@ func Name(of Naming) string {
 // NamedAfterHost says whether a Node gets the name of the BareMetalHost that its Machine is on.
 func NamedAfterHost(config *bootstrapv1.PoolbootConfig) bool {
 	return config.Spec.Host == nil && config.Spec.NodeName == bootstrapv1.NodeNameFromHost
+}
+
+// Rename says how a host's Node gets another name.
+func Rename(config *bootstrapv1.PoolbootConfig) string {
+	switch cure.KindOf(config) {
+	case cure.BareMetalHost:
+		return "register the BareMetalHost under another name"
+	case cure.Enrolled:
+		return "have the host enroll under another name"
+	}
+	if NamedAfterHost(config) {
+		return "give the BareMetalHost another name"
+	}
+	return "give the Machine another name"
 }
 
 // isAnotherHost says whether a host is not the one on record.

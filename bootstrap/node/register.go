@@ -16,6 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
@@ -144,7 +145,9 @@ func ownTaints(config *bootstrapv1.PoolbootConfig) []corev1.Taint {
 // inPool makes sure that the labels put the Node where it was decided to be: labels of the Machine or the PoolbootConfig
 // may match another pool's selector too.
 func inPool(in Input, set labelSet) error {
-	outside := func(why string) error { return &OutsidePoolError{Role: in.Pool.Spec.Role, Why: why} }
+	outside := func(why string) error {
+		return &OutsidePoolError{Role: in.Pool.Spec.Role, Why: why, Cure: cure.Relabel(in.Config)}
+	}
 	labels := set.labels()
 	decision, err := pool.Decide(labels, in.Pools)
 	rejected := pool.Rejects(in.Pool, labels)

@@ -12,6 +12,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 )
 
 // Reason says on what ground the pool of a boot was decided. It is a reason of the PoolDecided condition.
@@ -65,6 +66,7 @@ type Assignment struct {
 // Labels of several custom pools are a *ConflictError, those of a control plane a *ControlPlaneError.
 func ForBoot(b Boot) (Assignment, error) {
 	decided, err := b.decide()
+	err = b.withCure(err)
 	recorded := b.recorded()
 	switch {
 	case recorded == "" && err != nil:
@@ -75,6 +77,39 @@ func ForBoot(b Boot) (Assignment, error) {
 		return decided, nil
 	}
 	return Assignment{Role: recorded, Reason: FromRecord, Retained: decided.Retained, Now: decided.Role}, nil
+}
+
+// Pool returns the pool of a role for the host.
+func (b Boot) Pool(role string) (*poolv1.MachineConfigPool, error) {
+	p, err := OfRole(b.Pools, role)
+	return p, b.withCure(err)
+}
+
+// withCure adds to an error about a pool that does not exist what helps the host.
+func (b Boot) withCure(err error) error {
+	if missing, is := errors.AsType[*NotFoundError](err); is {
+		return &NotFoundError{Role: missing.Role, Cure: cureMissing(b.Config, missing.Role)}
+	}
+	return err
+}
+
+// cureMissing says what helps a host when the Cluster has no pool of the role that it is to boot into.
+func cureMissing(config *bootstrapv1.PoolbootConfig, role string) string {
+	switch cure.KindOf(config) {
+	case cure.BareMetalHost:
+		return fmt.Sprintf("create it, or name another role in the annotation %s of %s", poolv1.HostPoolAnnotation, cure.Whose(config))
+	case cure.Enrolled:
+		return fmt.Sprintf("create it, or delete %s and its Node, and enroll the host with a token of another pool", cure.Whose(config))
+	}
+	switch {
+	case config.Spec.ConfigSource.Inline != nil && config.Status.DataSecretName != "":
+		return fmt.Sprintf("create it, or %s. The data Secret was made for this pool and is written once; the replacement boots into the pool of its labels", cure.Replace(config))
+	case config.Spec.Pool != "":
+		return "create it, or correct spec.pool of the PoolbootConfig and of its template"
+	case role == poolv1.RoleWorker:
+		return "create it"
+	}
+	return "create it, or set spec.pool of the PoolbootConfig (worker, for example) to boot into another pool"
 }
 
 // decide is ForBoot without a record.
@@ -104,7 +139,7 @@ func (b Boot) decide() (Assignment, error) {
 		return Assignment{Retained: kept}, &UnselectedError{Labels: unselected}
 	}
 	if missing := b.missing(); missing != "" {
-		return Assignment{Retained: kept}, &NotFoundError{Role: missing, Recorded: true}
+		return Assignment{Retained: kept}, &NotFoundError{Role: missing}
 	}
 	if decision.Role == poolv1.RoleWorker {
 		return b.usable(decision.Role, FromLabels, kept)
@@ -222,7 +257,7 @@ func (a Assignment) recordedMessage(b Boot) string {
 	}
 	message := fmt.Sprintf("pool %q is recorded, because the data Secret, which is written once, was made for it", a.Role)
 	if a.Now != "" && a.Now != a.Role {
-		message += fmt.Sprintf("; to boot into pool %q, which the Machine belongs to now, delete the Machine: its replacement does", a.Now)
+		message += fmt.Sprintf("; to boot into pool %q, which the Machine belongs to now, %s", a.Now, cure.Replace(b.Config))
 	}
 	return message
 }

@@ -155,6 +155,27 @@ var _ = Describe("ForBoot", func() {
 		Entry("labels of two pools that have nothing to do with one on record", &pool.ConflictError{}, "", "edge and infra", record("edge"), labels(infraLabel, edgeLabel)),
 	)
 
+	DescribeTable("says of a pool that does not exist what can be done about the host that is to boot into it",
+		func(cure string, changes ...change) {
+			b := asked(changes...)
+			assigned, err := pool.ForBoot(b)
+			if err == nil { // it is on record
+				_, err = b.Pool(assigned.Role)
+			}
+			Expect(err).To(MatchError(And(ContainSubstring("no MachineConfigPool of role"), HaveSuffix(cure))))
+		},
+		Entry("a Machine with spec.pool", "create it, or correct spec.pool of the PoolbootConfig and of its template", spec("nowhere")),
+		Entry("a Machine that is to be a worker", "create it", without("worker")),
+		Entry("a Machine with an inline data Secret", "delete the Machine: another one takes its place. The data Secret was made for this pool and is written once; the replacement boots into the pool of its labels",
+			inline, record("edge"), secretOnRecord, without("edge")),
+		Entry("a BareMetalHost", "or name another role in the annotation pool.cluster.x-k8s.io/pool of BareMetalHost rack1-u12", spec("nowhere"), func(b *pool.Boot) {
+			b.Machine, b.Config.Spec.Host = nil, &bootstrapv1.HostWithoutMachine{NodeName: "rack1-u12", BareMetalHost: "rack1-u12"}
+		}),
+		Entry("a host that enrolled", "and its Node, and enroll the host with a token of another pool", spec("nowhere"), func(b *pool.Boot) {
+			b.Machine, b.Config.Spec.Host = nil, &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
+		}),
+	)
+
 	It("says what an inline data Secret's Machine would boot into now, and the cure", func() {
 		b := asked(inline, record("edge"), secretOnRecord, labels(infraLabel))
 		assigned, err := pool.ForBoot(b)

@@ -21,17 +21,17 @@ func (e *ConflictError) Error() string {
 type NotFoundError struct {
 	// Role is the role that was looked for.
 	Role string
-	// Recorded is true when it is the role on record of a host that has not booted, and nothing else names a pool for it.
-	Recorded bool
+	// Cure is what helps the host that is to boot into the pool; empty when it is about no host.
+	Cure string
 }
 
 // Error names the role and the cure.
 func (e *NotFoundError) Error() string {
-	if e.Recorded {
-		return fmt.Sprintf("the MachineConfigPool of role %q, which the host was to boot into, does not exist: make it again, "+
-			"or set spec.pool of the PoolbootConfig (worker, for example) to boot into another one", e.Role)
+	cure := e.Cure
+	if cure == "" {
+		cure = "create it, or correct the role"
 	}
-	return fmt.Sprintf("the cluster has no MachineConfigPool of role %q: make one, or correct the role", e.Role)
+	return fmt.Sprintf("the Cluster has no MachineConfigPool of role %q: %s", e.Role, cure)
 }
 
 // UnselectedError says that labels of a Machine ask for a custom pool that does not exist, or does not select them.

@@ -185,7 +185,7 @@ func (v *view) authenticate(ctx context.Context, to route, token string) (*Recor
 	case err != nil:
 		return nil, unavailable(fmt.Errorf("finding PoolbootConfig %s: %w", to.object, err))
 	case record == nil || record.PointerID != to.pointerID || record.TokenSHA256 == "":
-		return nil, notReady("PoolbootConfig %s does not exist, or is another host's: it may still be restored or moved here; if its Machine was deleted, "+
+		return nil, notReady("PoolbootConfig %s does not exist, or is another host's: it may still be restored or moved here; if it was deleted, "+
 			"power the host off", to.object)
 	case record.Enrolment != "":
 		return v.authenticateEnrolled(ctx, record, token)
@@ -199,7 +199,7 @@ func (v *view) authenticate(ctx context.Context, to route, token string) (*Recor
 			"its condition %s says why", to.object, bootstrapv1.DataSecretAvailableCondition)
 	}
 	return nil, unauthorized("the token is not this machine's, was rotated, has expired because the host did not join in time, or was revoked " +
-		"once its Node was Ready: to boot the host anew, replace its Machine")
+		"once its Node was Ready. To boot the host from the beginning, delete its Machine; or, if it has none, provision its BareMetalHost again")
 }
 
 func (s *Server) health(w http.ResponseWriter, r *http.Request) error {

@@ -3,6 +3,7 @@
 package timeline
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 )
 
 // Step is a moment of a boot.
@@ -247,6 +249,9 @@ func messageOf(config *bootstrapv1.PoolbootConfig) string {
 		}
 	}
 	if stage, _ := StageOf(config); stage == WaitingForHost {
+		if cure.KindOf(config) != cure.Machine {
+			return fmt.Sprintf("%s is not being installed yet: see its state and its events", cure.Whose(config))
+		}
 		return "no host is chosen yet: see the Machine and its Metal3Machine, and which BareMetalHosts are available"
 	}
 	return message

@@ -87,7 +87,9 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		times := func(first, last time.Time) types.GomegaMatcher {
 			return And(HaveField("FirstRequestedTime.Time", BeTemporally("==", first)), HaveField("RequestedTime.Time", BeTemporally("==", last)))
 		}
-		at := func(minutes int) time.Time { return m.config.CreationTimestamp.Add(time.Duration(minutes) * time.Minute) }
+		at := func(minutes int) time.Time {
+			return m.config.CreationTimestamp.Add(time.Duration(minutes) * time.Minute)
+		}
 		unasked := recordOf(m.config)
 		Expect(asked(unasked, "192.0.2.7", at(1))).To(times(at(1), at(1)))
 		Expect(asked(recordOf(m.config), "192.0.2.7", at(2))).To(times(at(1), at(2)))

@@ -15,6 +15,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 )
 
 // ofMachine gathers what there is about a Machine.
@@ -71,21 +72,41 @@ func (e *explainBoot) ofNode(ctx context.Context) (*bootSubject, error) {
 	return s, e.around(ctx, live, s)
 }
 
-// recorded is the subject of the record that names the Node.
+// recorded is the subject of the record that names the Node or, while none does, of the one whose host is to have a Node of that name.
 func (e *explainBoot) recorded(configs []bootstrapv1.PoolbootConfig) (*bootSubject, error) {
+	has := func(config *bootstrapv1.PoolbootConfig) bool {
+		return config.Status.Node != nil && config.Status.Node.Name == e.name
+	}
+	willHave := func(config *bootstrapv1.PoolbootConfig) bool {
+		return config.Status.Node == nil && node.Name(node.Naming{Config: config}) == e.name
+	}
 	s := &bootSubject{}
-	for i := range configs {
-		config := &configs[i]
-		if config.Status.Node == nil || config.Status.Node.Name != e.name ||
-			e.cluster != "" && config.Labels[clusterv1.ClusterNameLabel] != e.cluster {
-			continue
+	for _, isOne := range []func(*bootstrapv1.PoolbootConfig) bool{has, willHave} {
+		for i := range configs {
+			config := &configs[i]
+			if !isOne(config) || e.cluster != "" && config.Labels[clusterv1.ClusterNameLabel] != e.cluster {
+				continue
+			}
+			if s.config != nil {
+				return nil, fmt.Errorf("PoolbootConfigs %s and %s both have a Node %s: choose the Cluster with --cluster", s.config.Name, config.Name, e.name)
+			}
+			s.config = config
 		}
 		if s.config != nil {
-			return nil, fmt.Errorf("PoolbootConfigs %s and %s both have a Node %s: choose the Cluster with --cluster", s.config.Name, config.Name, e.name)
+			break
 		}
-		s.config = config
 	}
 	return s, nil
+}
+
+// found notes the Node of the subject's name. Before a Node is on record that may be another host's, which says nothing about this one.
+func (s *bootSubject) found(n *corev1.Node) {
+	made, is := madeFor(n)
+	if s.config != nil && s.config.Status.Node == nil && (!is || made != client.ObjectKeyFromObject(s.config)) {
+		s.unseen = append(s.unseen, fmt.Sprintf("Node %s: it exists and was not pre-registered for PoolbootConfig %s", n.Name, s.config.Name))
+		return
+	}
+	s.node = n
 }
 
 // byAnnotation finds the record of a Node that no record names, if it has one.
@@ -155,7 +176,7 @@ func (e *explainBoot) around(ctx context.Context, live client.Reader, s *bootSub
 	found := &corev1.Node{}
 	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, found); {
 	case err == nil:
-		s.node = found
+		s.found(found)
 	case apierrors.IsNotFound(err):
 		unseen("Node "+name, errors.New("it does not exist"))
 	default:
@@ -180,7 +201,9 @@ func (e *explainBoot) inFiles(byNode bool) (*bootSubject, error) {
 	for i := range found.nodes {
 		n := &found.nodes[i]
 		if key, made := madeFor(n); byNode && n.Name == e.name {
-			s.node = n
+			if s.config == nil {
+				s.node = n
+			}
 			for j := range found.about.boots {
 				if boot := &found.about.boots[j]; made && s.config == nil && boot.Name == key.Name && (boot.Namespace == "" || boot.Namespace == key.Namespace) {
 					s.config = boot
@@ -245,12 +268,14 @@ func (h *hostObjects) around(s *bootSubject, found *objects, cluster string) err
 			s.hardware, s.hardwareFrom = data.Spec.HardwareDetails, host.HardwareFromData
 		}
 	}
+	isThere := s.node != nil
 	for i := range found.nodes {
-		if s.node == nil && s.config != nil && found.nodes[i].Name == s.nodeName() {
-			s.node = &found.nodes[i]
+		if !isThere && s.config != nil && found.nodes[i].Name == s.nodeName() {
+			isThere = true
+			s.found(&found.nodes[i])
 		}
 	}
-	if s.node == nil {
+	if !isThere {
 		s.unseen = append(s.unseen, "Node "+s.nodeName()+": the files don't hold it")
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 )
 
 var _ = Describe("explain machine and explain node", func() {
@@ -195,12 +196,47 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(labels).To(ConsistOf(HaveField("Value", "shop-7")))
 	})
 
+	Describe("of a host that enrolled and is blocked, which has no Node yet,", func() {
+		BeforeEach(func() {
+			config.OwnerReferences = nil
+			config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: "shop-7"}
+			config.Spec.Pool = "infra"
+			config.CreationTimestamp = metav1.Now()
+			config.Status.Node, config.Status.Host, config.Status.HostLabels = nil, nil, nil
+			config.Status.Conditions = []metav1.Condition{
+				{Type: bootstrapv1.DataSecretAvailableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.HostEnrolledReason},
+				{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.HostFactMissingReason, Message: "host.labels.rack is missing"},
+			}
+			infra = ownPool("infra-1", "infra") + "  hostLabels:\n" + rule("example.com/rack", "host.labels.rack", ", onMissing: Block")
+		})
+
+		It("find its record by the name that its Node will have, and advise what is possible there", func() {
+			answer, r := asked(true, "node", "shop-7", "-o", "json")
+			Expect(r.code).To(Equal(2), r.errOut)
+			Expect(answer.PoolbootConfig).To(Equal("edge/infra-x7k2m-config"))
+			Expect(answer.Node).To(Equal("shop-7"))
+			Expect(answer.Todo).To(ContainElement("host.labels.rack is missing"))
+			Expect(answer.Todo).To(ContainElement(And(ContainSubstring("set onMissing: Skip"), Not(ContainSubstring("give the")))))
+			Expect(answer.Timeline).To(HaveExactElements(HaveField("Step", timeline.Created)), "it needs no data Secret")
+			_, r = asked(true, "node", "shop-8", "-o", "json")
+			Expect(r.code).To(Equal(1))
+		})
+
+		It("do not take another host's Node of that name for its own", func() {
+			node.Name, node.Annotations = "shop-7", nil
+			infra = ownPool("infra-1", "infra")
+			answer, _ := asked(true, "node", "shop-7", "-o", "json")
+			Expect(answer.NodeSeen).To(BeFalse())
+			Expect(answer.Unseen).To(ContainElement("Node shop-7: it exists and was not pre-registered for PoolbootConfig infra-x7k2m-config"))
+		})
+	})
+
 	It("find the record of a Node by its annotation, and decide by labels for one that Poolboot did not boot", func() {
 		config.Status.Node = nil
 		answer, r := asked(true, "node", "infra-x7k2m", "-o", "json")
 		Expect(r.code).To(BeZero(), r.errOut)
 		Expect(answer.PoolbootConfig).To(Equal("edge/infra-x7k2m-config"))
-		node.Annotations = nil
+		node.Annotations, config.OwnerReferences = nil, nil
 		answer, r = asked(true, "node", "infra-x7k2m", "-o", "json")
 		Expect(r.code).To(BeZero(), r.errOut)
 		Expect(answer.Why).To(Equal("by the labels of the Node, which Poolboot did not boot"))

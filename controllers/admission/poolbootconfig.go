@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -49,15 +50,15 @@ func (*PoolbootConfig) ValidateDelete(context.Context, *bootstrapv1.PoolbootConf
 
 // validateWritten refuses a change of what is in the bootstrap Secret or on the Node.
 func validateWritten(before, config *bootstrapv1.PoolbootConfig, spec *field.Path) field.ErrorList {
-	const cure = ": make a new Machine (change the PoolbootConfigTemplate of its MachineDeployment)"
+	another := ": change the PoolbootConfigTemplate, and " + cure.Replace(config)
 	hasSecret := before.Status.DataSecretName != ""
 	switch {
 	case hasSecret && (before.Spec.ConfigSource.Inline == nil) != (config.Spec.ConfigSource.Inline == nil):
-		return field.ErrorList{field.Forbidden(spec.Child("configSource"), "it can't change once the bootstrap Secret stands"+cure)}
+		return field.ErrorList{field.Forbidden(spec.Child("configSource"), "it can't change once the bootstrap Secret stands"+another)}
 	case hasSecret && before.Spec.ConfigSource.Inline != nil:
-		return field.ErrorList{field.Forbidden(spec, "with configSource.inline it is all in the bootstrap Secret, which is written once"+cure)}
+		return field.ErrorList{field.Forbidden(spec, "with configSource.inline it is all in the bootstrap Secret, which is written once"+another)}
 	case before.Status.Node != nil && before.Spec.NodeName != config.Spec.NodeName:
-		return field.ErrorList{field.Forbidden(spec.Child("nodeName"), "it can't change once Node "+before.Status.Node.Name+" stands"+cure)}
+		return field.ErrorList{field.Forbidden(spec.Child("nodeName"), "it can't change once Node "+before.Status.Node.Name+" stands"+another)}
 	}
 	return nil
 }

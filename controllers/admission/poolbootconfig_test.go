@@ -118,7 +118,7 @@ var _ = Describe("PoolbootConfig webhook", func() {
 		func(before, after *bootstrapv1.PoolbootConfig, fieldPath string) {
 			after.Status = before.Status
 			_, err := webhook.ValidateUpdate(ctx(), before, after)
-			Expect(err).To(refuse(fieldPath, "make a new Machine"))
+			Expect(err).To(refuse(fieldPath, "change the PoolbootConfigTemplate, and delete the Machine: another one takes its place"))
 		},
 		Entry("where the configuration comes from", booted(aConfig()), aConfig(inline), "spec.configSource"),
 		Entry("whose name the Node has", booted(aConfig()), aConfig(nameOfHost), "spec.nodeName"),

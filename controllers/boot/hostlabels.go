@@ -52,7 +52,7 @@ func (r *Reconciler) hostFacts(ctx context.Context, s *scope) (hostlabels.Facts,
 	if of.BareMetalHost != nil {
 		var err error
 		if of.Hardware, err = r.hardware(ctx, of.BareMetalHost); err != nil {
-			return nil, err
+			return hostlabels.Facts{}, err
 		}
 	}
 	return of.Facts(), nil

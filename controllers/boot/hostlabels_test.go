@@ -123,7 +123,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 		Expect(w.overlays(ctx)).To(BeEmpty())
 		Expect(condition(ctx, w)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.HostFactMissingReason),
 			HaveField("Message", `host rack1-u12: MachineConfigPool metal/edge-infra spec.hostLabels[topology.kubernetes.io/zone]: `+
-				`host.labels["zone"] is missing: give the host this fact, or set onMissing: Skip`)))
+				`host.labels["zone"] is missing: give the BareMetalHost this fact, or set onMissing: Skip`)))
 		Expect(w.told()).To(ConsistOf(ContainSubstring("HostFactMissing")))
 
 		change(ctx, w.management, s.host, func(h *bmov1alpha1.BareMetalHost) { h.Labels = map[string]string{"zone": "dallas-b"} })

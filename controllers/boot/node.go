@@ -86,7 +86,7 @@ func (s *scope) adoptNode(ctx context.Context) error {
 		return err
 	}
 	if made, ours := workload.ConfigOfNode(s.node); !ours || made != client.ObjectKeyFromObject(s.config) {
-		return fault(bootstrapv1.NodeNameTakenReason, "it stands already and was not made for PoolbootConfig %s: delete the Node, or give the Machine another name", s.owner())
+		return fault(bootstrapv1.NodeNameTakenReason, "it exists already and was not pre-registered for PoolbootConfig %s: delete the Node, or %s", s.owner(), node.Rename(s.config))
 	}
 	if s.machine == nil && s.config.Status.Node == nil && kubeletCame(s.node) {
 		return fault(bootstrapv1.NodeNameTakenReason, "it is that of a host which was installed before under this name: delete the Node, so that the host can have a new one")

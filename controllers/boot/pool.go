@@ -25,7 +25,7 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 	if err := s.decidePool(); err != nil {
 		return err
 	}
-	chosen, err := pool.OfRole(s.pools, s.assigned.Role)
+	chosen, err := pool.Boot{Config: s.config, Pools: s.pools}.Pool(s.assigned.Role)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
@@ -88,13 +89,10 @@ func (s *scope) lostReason() string {
 
 // lostCure is what helps then.
 func (s *scope) lostCure() string {
-	switch {
-	case s.config.Spec.ConfigSource.Inline != nil:
-		return fmt.Sprintf("delete Machine %s, so that another one takes its place", s.machine.Name)
-	case s.machine != nil:
-		return fmt.Sprintf("if its host does not ask for its configuration again, delete Machine %s, so that another one takes its place", s.machine.Name)
+	if s.config.Spec.ConfigSource.Inline != nil {
+		return cure.Replace(s.config)
 	}
-	return "if its host does not ask for its configuration again, provision it again"
+	return "if the host does not ask for its configuration again, " + cure.Replace(s.config)
 }
 
 // giveUp reports that a host which has its configuration cannot join with it any more, unless a kubelet has come: such a host needs a

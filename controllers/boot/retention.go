@@ -7,6 +7,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
@@ -19,14 +20,14 @@ import (
 func (s *scope) withCure(err error) error {
 	isConflict := is[*node.ConflictError](err) || is[*node.OutsidePoolError](err)
 	if isConflict && s.config.Spec.ConfigSource.Inline != nil {
-		return fmt.Errorf("%w; or delete Machine %s: its data Secret was made for pool %q and is written once, and its replacement boots into the pool of its labels",
-			err, s.machine.Name, s.assigned.Role)
+		return fmt.Errorf("%w; or %s. The data Secret was made for pool %q and is written once; the replacement boots into the pool of its labels",
+			err, cure.Replace(s.config), s.assigned.Role)
 	}
 	if s.assigned.Reason != pool.FromHost || !isConflict {
 		return err
 	}
-	return fmt.Errorf("BareMetalHost %s/%s keeps pool %q: %w; or remove the annotation %s from the host, to boot into the pool that Machine %s names",
-		s.host.Namespace, s.host.Name, s.assigned.Retained, err, poolv1.HostRetainedPoolAnnotation, s.machine.Name)
+	return fmt.Errorf("BareMetalHost %s/%s keeps pool %q: %w; or remove the annotation %s from the host, to boot into the pool that %s names",
+		s.host.Namespace, s.host.Name, s.assigned.Retained, err, poolv1.HostRetainedPoolAnnotation, cure.Whose(s.config))
 }
 
 // tellPool says by events that a Machine boots into another pool than was on record before its host was known, and why.

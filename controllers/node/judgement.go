@@ -16,6 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	registration "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -67,12 +68,12 @@ func judge(f facts) judgement {
 	case f.node == nil && !joined(f.config):
 		return no(bootstrapv1.NodeMissingReason, "Node %s, which was pre-registered, does not exist: its host has not joined, and Poolboot creates the Node again while it may join", recorded.Name)
 	case f.node == nil:
-		return no(bootstrapv1.NodeMissingReason, "Node %s does not exist: restart the kubelet on its host, which registers it anew, or delete the Machine", recorded.Name)
+		return no(bootstrapv1.NodeMissingReason, "Node %s does not exist: restart the kubelet on its host, which registers it again, or %s", recorded.Name, cure.Remove(f.config))
 	case recorded == nil && !cameUnseen(f) && (!isOf(f.node, f.config) || isLeft(f.node, f.config) || isBeingPrepared(f)):
 		return judgement{}
 	}
 	if other := otherOwner(f); other != "" {
-		return no(bootstrapv1.NodeNameTakenReason, "Node %s is not this Machine's: %s", f.node.Name, other)
+		return no(bootstrapv1.NodeNameTakenReason, "Node %s is not that of %s: %s", f.node.Name, cure.Whose(f.config), other)
 	}
 	anew := recorded != nil && recorded.UID != string(f.node.UID)
 	wanted := f.node.DeepCopy()
@@ -82,7 +83,7 @@ func judge(f facts) judgement {
 		}
 	}
 	followHost(wanted, f.host)
-	role, trouble := decideRole(wanted, f.pools)
+	role, trouble := decideRole(wanted, f)
 	if trouble != nil {
 		trouble.node = changed(f.node, wanted)
 		return *trouble
@@ -155,7 +156,7 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 		setAnnotation(wanted, poolv1.NodeDesiredConfigAnnotation, p.Status.Configuration.Name)
 	}
 	// What was added may have changed the decision.
-	if now, trouble := decideRole(wanted, f.pools); trouble != nil {
+	if now, trouble := decideRole(wanted, f); trouble != nil {
 		return *trouble
 	} else if now != role {
 		return no(bootstrapv1.NodeOutsidePoolReason, "the labels that pool %q declares put Node %s in pool %q: correct its nodeLabels", role, wanted.Name, now)
@@ -250,12 +251,14 @@ func pull(role string, f facts) string {
 }
 
 // decideRole returns the role that a Node's labels decide, or the judgement on labels that decide none.
-func decideRole(node *corev1.Node, pools []poolv1.MachineConfigPool) (string, *judgement) {
-	decision, err := pool.Decide(node.Labels, pools)
+func decideRole(node *corev1.Node, f facts) (string, *judgement) {
+	decision, err := pool.Decide(node.Labels, f.pools)
 	var j judgement
 	switch {
-	case err != nil:
+	case err != nil && f.machine != nil:
 		j = no(bootstrapv1.PoolConflictReason, "Node %s: %s; Cluster API puts back labels that the Machine has: change those in its MachineDeployment", node.Name, err)
+	case err != nil:
+		j = no(bootstrapv1.PoolConflictReason, "Node %s: %s", node.Name, err)
 	case decision.ControlPlane:
 		j = no(bootstrapv1.NodeControlPlaneReason, "the labels of Node %s are those of a control plane, which is in no pool: remove the control-plane label", node.Name)
 	case decision.Role == "":

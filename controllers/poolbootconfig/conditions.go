@@ -42,7 +42,7 @@ func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cl
 		return no(bootstrapv1.WaitingForControlPlaneReason, "control plane of Cluster %s is not initialized yet", cluster.Name)
 	}
 	if err := identity.Of(cluster).CheckNodeName(node.Name(node.Naming{Config: config, Machine: machine})); err != nil && config.Status.Node == nil {
-		return no(bootstrapv1.NodeNameReservedReason, "%s: give the Machine, or the host, another name", err)
+		return no(bootstrapv1.NodeNameReservedReason, "%s: %s", err, node.Rename(config))
 	}
 	return nil
 }

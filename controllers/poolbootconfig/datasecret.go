@@ -17,8 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 )
 
@@ -230,7 +232,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret)
 	}
 	if !metav1.IsControlledBy(secret, s.config) {
 		conditions.Set(s.config, dataSecretMissing(bootstrapv1.DataSecretNotOwnedReason,
-			"Secret %s exists and is not controlled by this PoolbootConfig: delete it, or rename the Machine or BareMetalHost", secret.Name))
+			"Secret %s exists and is not controlled by this PoolbootConfig: delete it, or %s", secret.Name, node.Rename(s.config)))
 		return ctrl.Result{RequeueAfter: secretRetry}, nil
 	}
 	if s.config.Spec.ConfigSource.Inline != nil {
@@ -239,7 +241,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret)
 		marks, err := readPointer(s.config, secret)
 		if err != nil {
 			conditions.Set(s.config, dataSecretMissing(bootstrapv1.DataSecretFailedReason,
-				"Secret %s does not hold what was put into it (%s): %s", secret.Name, err, cure(s.config)))
+				"Secret %s does not hold what was put into it (%s): %s", secret.Name, err, restoreSecret(s.config)))
 			return ctrl.Result{}, nil
 		}
 		if err := r.mark(ctx, s, marks); err != nil {
@@ -272,13 +274,13 @@ func recordDataSecret(config *bootstrapv1.PoolbootConfig, name string) {
 // lostDataSecret is about a data Secret that was made and does not exist. A host may hold what was in it, and another one would have
 // another token: so none is made.
 func lostDataSecret(config *bootstrapv1.PoolbootConfig) metav1.Condition {
-	return dataSecretMissing(bootstrapv1.DataSecretFailedReason, "Secret %s, which held the bootstrap data, does not exist: %s", config.Name, cure(config))
+	return dataSecretMissing(bootstrapv1.DataSecretFailedReason, "Secret %s, which held the bootstrap data, does not exist: %s", config.Name, restoreSecret(config))
 }
 
-// cure is what helps a host whose data Secret is not the one that was made.
-func cure(config *bootstrapv1.PoolbootConfig) string {
-	if config.Spec.Host != nil {
-		return "restore it, or delete this PoolbootConfig, the host's next one gets a new one"
+// restoreSecret is what helps a host whose data Secret is not the one that was made.
+func restoreSecret(config *bootstrapv1.PoolbootConfig) string {
+	if cure.KindOf(config) == cure.Machine {
+		return "restore it, or " + cure.Replace(config)
 	}
-	return "restore it, or delete the Machine, its replacement gets a new one"
+	return fmt.Sprintf("restore it, or delete PoolbootConfig %s: the next one of the host gets another Secret", config.Name)
 }

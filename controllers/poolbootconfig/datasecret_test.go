@@ -309,7 +309,7 @@ var _ = Describe("The data Secret", func() {
 		It("is told, not made anew, and all is well when it is put back", func() {
 			s := usual()
 			secret := s.secretAfter(ctx)
-			expectLost(s, lose(s), "delete the Machine")
+			expectLost(s, lose(s), "delete Machine "+machineName)
 			secret.ResourceVersion = ""
 			Expect(s.Create(ctx, secret)).To(Succeed())
 			Expect(s.reconciler.configOfDataSecret(ctx, secret)).To(HaveLen(1), "its watch brings the config")
@@ -318,7 +318,7 @@ var _ = Describe("The data Secret", func() {
 
 		It("is told of a host without a Machine, also when the status was lost with it", func() {
 			s := newSite(newCluster(), newConfig(withoutMachine), newPool("worker"), newPool("infra"))
-			expectLost(s, lose(s), "delete this PoolbootConfig")
+			expectLost(s, lose(s), "delete PoolbootConfig "+machineName)
 			config := newConfig()
 			Expect(s.Get(ctx, key, config)).To(Succeed())
 			config.Status = bootstrapv1.PoolbootConfigStatus{}

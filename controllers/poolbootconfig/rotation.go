@@ -12,6 +12,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 )
@@ -80,11 +81,11 @@ func rotatedRole(config *bootstrapv1.PoolbootConfig, before string) string {
 func notRotatable(config *bootstrapv1.PoolbootConfig) string {
 	switch {
 	case enrolled(config):
-		return "the host came with an enrolment token: make a new one"
+		return "the host came with an enrolment token: " + cure.Rotate(config)
 	case config.Spec.ConfigSource.Inline != nil:
-		return "an inline data Secret has no token: delete the Machine, its replacement gets a new join credential"
+		return "an inline data Secret has no token: to end its join credential, " + cure.Replace(config)
 	case joined(config):
-		return "the token is dead since the Node was Ready: to boot the host anew, replace its Machine"
+		return "the token was revoked when the Node was Ready: to boot the host again, " + cure.Replace(config)
 	}
 	return ""
 }

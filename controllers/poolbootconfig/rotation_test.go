@@ -176,7 +176,7 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.RotateTokenAnnotation))
 		Expect(s.told()).To(ConsistOf(And(HavePrefix("Warning "+bootstrapv1.EventTokenNotRotated), ContainSubstring(why))))
 	},
-		Entry("when its Node was Ready", map[string]string{bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenRevoked}, "replace its Machine"),
+		Entry("when its Node was Ready", map[string]string{bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenRevoked}, "delete Machine "+machineName),
 		Entry("when it is an enrolment token", map[string]string{bootstrapv1.EnrolmentAnnotation: "batch"}, "enrolment token"),
 	)
 

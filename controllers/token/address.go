@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
@@ -67,14 +68,10 @@ func (r *Reconciler) keepAddresses(ctx context.Context, config *bootstrapv1.Pool
 		// As what it is related to, or the recorder would count the events on two addresses as one that came twice.
 		entry := &corev1.ObjectReference{APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Namespace: config.Namespace,
 			Name: config.Name, UID: config.UID, FieldPath: "status.boot.addresses[" + address + "]"}
-		r.Recorder.Eventf(config, entry, corev1.EventTypeWarning, reason, action, "%s: %s", why, cure)
+		r.Recorder.Eventf(config, entry, corev1.EventTypeWarning, reason, action, "%s: if that is not the host, somebody else has its token: %s", why, cure.Rotate(config))
 	}
 	return nil
 }
-
-// cure is what to do about a token that somebody else has.
-const cure = "if that is not the host, somebody else has its token: annotate this PoolbootConfig with " + bootstrapv1.RotateTokenAnnotation +
-	" and have the host provisioned anew, or delete its Machine"
 
 // told returns the reason and the words of the event on an address.
 func told(config *bootstrapv1.PoolbootConfig, address, bmh string, known []string) (reason, why string) {

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
@@ -210,8 +211,7 @@ func (r *Reconciler) tell(ctx context.Context, config *bootstrapv1.PoolbootConfi
 	is := metav1.Condition{Type: bootstrapv1.TokenUsableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.TokenLiveReason}
 	if isExpired(config) {
 		is.Status, is.Reason = metav1.ConditionFalse, bootstrapv1.TokenExpiredReason
-		is.Message = fmt.Sprintf("the host did not join within %s of being provisioned, and its token is dead: annotate this PoolbootConfig with %s "+
-			"and have the host provisioned anew, or delete its Machine", r.Life, bootstrapv1.RotateTokenAnnotation)
+		is.Message = fmt.Sprintf("the host did not join within %s of being provisioned, and its token is dead: %s", r.Life, cure.Rotate(config))
 	}
 	if was == nil && is.Status == metav1.ConditionTrue || was != nil && was.Status == is.Status {
 		return nil

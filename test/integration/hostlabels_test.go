@@ -53,7 +53,7 @@ var _ = Describe("Labels out of facts of a host", func() {
 		}})
 		config := t.Config(ctx, "infra")
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(Equal("False HostFactMissing: host " + t.HostName(0) +
-			": MachineConfigPool " + t.Namespace + `/infra spec.hostLabels[example.com/rack]: host.labels["rack"] is missing: give the host this fact, or set onMissing: Skip`))
+			": MachineConfigPool " + t.Namespace + `/infra spec.hostLabels[example.com/rack]: host.labels["rack"] is missing: give the BareMetalHost this fact, or set onMissing: Skip`))
 		Eventually(ctx, func() []int { return hosts.of(key(t)).answered() }).Should(ContainElement(http.StatusServiceUnavailable))
 		Expect(hosts.of(key(t)).answered()).To(HaveEach(http.StatusServiceUnavailable))
 		Expect(nodeOf(ctx, t, config)).To(Satisfy(apierrors.IsNotFound))
