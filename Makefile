@@ -99,6 +99,7 @@ lint: $(GOLANGCI_LINT) ## Lint.
 	go vet ./...
 	$(GOLANGCI_LINT) run ./...
 
+# crd-ref-docs escapes braces for dialects of Markdown that read them, and has no option against it. GitHub shows the escapes in code.
 .PHONY: generate
 generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, RBAC, webhooks and the API reference.
 	$(CONTROLLER_GEN) object paths=./api/...
@@ -107,6 +108,7 @@ generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, RBAC,
 	$(CONTROLLER_GEN) webhook paths=./controllers/admission/... output:webhook:dir=config/webhook
 	go generate ./test/metal3/
 	$(CRD_REF_DOCS) --source-path=api --config=hack/api-reference.yaml --renderer=markdown --output-path=docs/reference.md
+	sed -i -e 's/\\\([{}]\)/\1/g' -e 's/\(Optional\|Required\): {}/\1/g' docs/reference.md
 
 .PHONY: verify
 verify: generate ## Fail when generated files are not fresh.

@@ -22,6 +22,8 @@ import (
 // boots shows how far the boots of machines are.
 type boots struct {
 	streams genericiooptions.IOStreams
+	// names are those of Machines, PoolbootConfigs, hosts and Nodes whose boots are shown; none stands for all.
+	names   []string
 	cluster string
 	output  string
 	all     bool
@@ -89,7 +91,7 @@ const deleted timeline.Stage = "Deleted"
 func newBoots(streams genericiooptions.IOStreams, to connection) *cobra.Command {
 	b := &boots{streams: streams, connection: to}
 	cmd := &cobra.Command{
-		Use:   "boots [-n NAMESPACE | -A] [--cluster NAME] [--watch]",
+		Use:   "boots [NAME...] [-n NAMESPACE | -A] [--cluster NAME] [--watch]",
 		Short: "Show how far the boots of machines are",
 		Long: `Show how far the boots of machines are, each with its host, its pool, the stage that it is in and since when.
 
@@ -97,24 +99,33 @@ Stages: Pending until the data Secret stands, WaitingForHost until a host is cho
 configuration, Preparing until its Node and all else stand, Serving until the host has its configuration, Joining until the Node is
 Ready in its pool; then Ready, or NotReady while something is wrong with the Node.
 
+A NAME leaves the boots of one Machine, PoolbootConfig, host or Node.
+
 With --watch a line follows for every change. "kubectl poolboot explain machine" says more of one.`,
 		Example: `  # The boots of a namespace
   kubectl poolboot boots -n metal
+
+  # That of one Machine, host or Node, and what becomes of it
+  kubectl poolboot boots infra-x7k2m -n metal --watch
 
   # Follow those of one cluster
   kubectl poolboot boots -n metal --cluster edge --watch
 
   # For scripts, with every time
   kubectl poolboot boots -A -o json`,
-		Args:                  cobra.NoArgs,
+		ValidArgsFunction:     fromCluster(to, bootNames),
 		DisableFlagsInUseLine: true,
-		RunE:                  func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b.names = args
+			return b.run(cmd.Context())
+		},
 	}
 	cmd.Flags().BoolVarP(&b.all, "all-namespaces", "A", false, "of all namespaces")
 	cmd.Flags().BoolVarP(&b.watch, "watch", "w", false, "go on with a line for every change")
 	cmd.Flags().StringVar(&b.cluster, "cluster", "", "only those of the Cluster of this name")
 	offerOutputs(cmd, &b.output, "wide for more columns, json for objects; without it, a table", "json", "wide")
-	to.offer(cmd.Flags())
+	offerConnection(cmd, to)
+	completeFlag(cmd, "cluster", fromCluster(to, liveClusters))
 	return cmd
 }
 
@@ -142,14 +153,51 @@ func (b *boots) run(ctx context.Context) error {
 	if b.output == "json" {
 		show = b.encode
 	}
-	if len(configs.Items) == 0 && b.output != "json" && !b.watch {
+	if len(configs.Items) == 0 && len(b.names) == 0 && b.output != "json" && !b.watch {
 		fmt.Fprintln(b.streams.ErrOut, "No boots found.")
 		return nil
 	}
-	if err := show(shown(configs.Items)); err != nil || !b.watch {
+	boots := b.named(shown(configs.Items))
+	if err := b.missing(boots, namespace); err != nil {
 		return err
 	}
-	return follow(ctx, live, configs, of, show)
+	if err := show(boots); err != nil || !b.watch {
+		return err
+	}
+	return follow(ctx, live, configs, of, func(boots []bootShown) error {
+		if boots = b.named(boots); len(boots) == 0 {
+			return nil
+		}
+		return show(boots)
+	})
+}
+
+// goesBy says whether a name is that of a boot's Machine, record, host or Node.
+func (b bootShown) goesBy(name string) bool {
+	return name == b.Machine || name == b.PoolbootConfig || name == b.Host || name == b.Node
+}
+
+// named are those of boots that the command line asks for.
+func (b *boots) named(boots []bootShown) []bootShown {
+	if len(b.names) == 0 {
+		return boots
+	}
+	return slices.DeleteFunc(boots, func(boot bootShown) bool { return !slices.ContainsFunc(b.names, boot.goesBy) })
+}
+
+// missing says which name of the command line is that of no boot.
+func (b *boots) missing(boots []bootShown, namespace string) error {
+	for _, name := range b.names {
+		if slices.ContainsFunc(boots, func(boot bootShown) bool { return boot.goesBy(name) }) {
+			continue
+		}
+		where := "any namespace"
+		if namespace != "" {
+			where = "namespace " + namespace
+		}
+		return fmt.Errorf("no PoolbootConfig in %s has the name, Machine, host or Node %q: correct the name, or --namespace", where, name)
+	}
+	return nil
 }
 
 // encode prints boots as a list, or each as it changes.

@@ -107,6 +107,15 @@ var _ = Describe("boots", func() {
 		}))
 	})
 
+	It("may be those of some, by the names of Machines, records, hosts or Nodes", func(ctx SpecContext) {
+		Expect(table(ctx, "infra-a")).To(HaveExactElements(HavePrefix("MACHINE"), HavePrefix("infra-a")))
+		Expect(table(ctx, "infra-o-config", "rack1-u12")).To(HaveExactElements(HavePrefix("MACHINE"), HavePrefix("infra-b"), HavePrefix("infra-o")))
+		Expect(table(ctx, "-A", "infra-c")).To(HaveExactElements(HavePrefix("NAMESPACE"), HavePrefix("far infra-c")))
+		out := &screen{}
+		Expect(running(ctx, &stored{WithWatch: live}, out, "infra-a", "infra-c")).To(Equal(1))
+		Expect(out.lines()).To(ConsistOf(`error: no PoolbootConfig in namespace edge has the name, Machine, host or Node "infra-c": correct the name, or --namespace`))
+	})
+
 	It("may be those of one cluster, or of all namespaces", func(ctx SpecContext) {
 		Expect(table(ctx, "--cluster", "other")).To(HaveLen(2))
 		all := table(ctx, "-A")

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // offerCluster defines --cluster.
@@ -22,6 +25,7 @@ func offerCluster(cmd *cobra.Command, wanted *string) {
 // Files may leave the namespace to kubectl apply, and OpenShift's kinds have neither namespace nor cluster: what an object
 // does not say fits every cluster.
 func (o *objects) ofCluster(wanted string) error {
+	hold := cmp.Or(o.where, "the files hold")
 	clusters := o.clusters()
 	chosen := clusters
 	if wanted != "" {
@@ -29,11 +33,11 @@ func (o *objects) ofCluster(wanted string) error {
 	}
 	switch {
 	case len(chosen) > 1:
-		return fmt.Errorf("the files hold pools of the clusters %s: choose one with --cluster", list(chosen))
+		return fmt.Errorf("%s pools of the clusters %s: choose one with --cluster", hold, list(chosen))
 	case len(chosen) == 0 && wanted != "" && len(clusters) > 0:
-		return fmt.Errorf("the files hold no pool of the cluster %q, but of %s: correct --cluster", wanted, list(clusters))
+		return fmt.Errorf("%s no pool of the cluster %q, but of %s: correct --cluster", hold, wanted, list(clusters))
 	case len(chosen) == 0 && wanted != "":
-		return fmt.Errorf("the files hold no pool that names a cluster: leave out --cluster %s", wanted)
+		return fmt.Errorf("%s no pool that names a cluster: leave out --cluster %s", hold, wanted)
 	case len(chosen) == 0:
 		return nil
 	}
@@ -46,6 +50,16 @@ func (o *objects) ofCluster(wanted string) error {
 	})
 	o.configs = slices.DeleteFunc(o.configs, func(c poolv1.MachineConfig) bool { return elsewhere(c.Namespace) })
 	return nil
+}
+
+// inFiles says of a pool that was looked for in files that these do not hold it, and how to get it there.
+func inFiles(err error) error {
+	missing := (*pool.NotFoundError)(nil)
+	if !errors.As(err, &missing) {
+		return err
+	}
+	return fmt.Errorf("the files hold no MachineConfigPool of role %q: correct the role, or name a file with the pool too; "+
+		"kubectl get pool,mconf -o yaml prints those of a cluster", missing.Role)
 }
 
 // cluster is a cluster that a pool names; the namespace may be empty.

@@ -79,7 +79,8 @@ Exit codes: 0 without a difference, 1 with one, 2 for an error.`,
 	}
 	d.offerFiles(cmd, &d.files, "filename", "f", "where Poolboot's MachineConfigPools and MachineConfigs are")
 	cmd.Flags().StringVar(&d.cluster, "cluster", "", "only the pools of this Cluster, as NAME or NAMESPACE/NAME")
-	to.offer(cmd.Flags())
+	offerConnection(cmd, to)
+	completeFlag(cmd, "cluster", fromCluster(to, liveClusters))
 	return cmd
 }
 

@@ -109,6 +109,21 @@ var _ = Describe("The documentation", func() {
 	)
 })
 
+var _ = Describe("The reference of the API", func() {
+	It("shows patterns and defaults as they are, without escapes that Markdown shows in code", func() {
+		reference, err := os.ReadFile("../../docs/reference.md")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(regexp.MustCompile("Pattern: `[^`]*[{]64[}][^`]*`").FindString(string(reference))).To(Equal("Pattern: `^[0-9a-f]{64}$`"))
+		Expect(regexp.MustCompile(`\\[{}]`).FindAllString(string(reference), 5)).To(BeEmpty())
+	})
+})
+
+var _ = Describe("The help", func() {
+	It("quotes patterns, which a shell would expand", func() {
+		Expect(answered(poolboot("enrol", "--help"))).To(And(ContainSubstring("--names 'edge-*'"), Not(MatchRegexp(`[^']edge-\*`))))
+	})
+})
+
 var _ = Describe("The plugin", func() {
 	It("shows its commands as kubectl's", func() {
 		Expect(answered(poolboot())).To(And(ContainSubstring("kubectl poolboot [command]"), ContainSubstring("which"), ContainSubstring("render")))

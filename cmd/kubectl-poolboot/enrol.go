@@ -34,7 +34,7 @@ type enrolment struct {
 	life                            time.Duration
 }
 
-func newEnrol(streams genericiooptions.IOStreams) *cobra.Command {
+func newEnrol(streams genericiooptions.IOStreams, to connection) *cobra.Command {
 	e := &enrolment{streams: streams}
 	cmd := &cobra.Command{
 		Use:   "enrol NAME --cluster CLUSTER --pool ROLE --names PATTERN",
@@ -43,20 +43,27 @@ func newEnrol(streams genericiooptions.IOStreams) *cobra.Command {
 
 Nothing is written anywhere: apply what is printed, and keep it secret.`,
 		Example: `  # Twenty hosts edge-… of the pool infra, within a day
-  kubectl poolboot enrol edge --cluster site --pool infra --names edge-* --uses 20 --expires 24h -n metal | kubectl apply -f -`,
+  kubectl poolboot enrol edge --cluster site --pool infra --names 'edge-*' --uses 20 --expires 24h -n metal | kubectl apply -f -`,
 		Args:                  cobra.ExactArgs(1),
+		ValidArgsFunction:     cobra.NoFileCompletions, // the name is new
 		DisableFlagsInUseLine: true,
 		RunE:                  func(_ *cobra.Command, args []string) error { return e.run(args[0], time.Now()) },
 	}
 	offerPool(cmd, &e.role)
 	cmd.Flags().StringVar(&e.cluster, "cluster", "", "the Cluster that the hosts join")
-	cmd.Flags().StringVar(&e.names, "names", "", "pattern of the names that hosts may take, such as edge-*")
+	cmd.Flags().StringVar(&e.names, "names", "", "pattern of the names that hosts may take, such as 'edge-*', in quotes, or the shell expands it")
 	cmd.Flags().StringSliceVar(&e.ranges, "address-ranges", nil, "address ranges of the hosts (CIDRs), within which their serving certificates may hold the address they enrolled from")
 	cmd.Flags().IntVar(&e.uses, "uses", 1, "how many names may be taken")
 	cmd.Flags().DurationVar(&e.life, "expires", 24*time.Hour, "how long the token lives")
 	cmd.Flags().StringVarP(&e.namespace, "namespace", "n", "", "namespace of the pool; without it, that of kubectl apply")
 	must(cmd.MarkFlagRequired("cluster"))
 	must(cmd.MarkFlagRequired("names"))
+	completeFlag(cmd, "pool", fromCluster(to, liveRoles))
+	completeFlag(cmd, "cluster", fromCluster(to, clusterNames))
+	completeFlag(cmd, "namespace", fromCluster(to, namespaceNames))
+	for _, flag := range []string{"names", "address-ranges", "uses", "expires"} {
+		completeFlag(cmd, flag, cobra.NoFileCompletions)
+	}
 	return cmd
 }
 
@@ -117,12 +124,14 @@ with which enrolment token and under which name. It holds the token: keep it sec
 		Example: `  # The host edge-7, by the enrolment token edge
   kubectl poolboot pointer edge --host edge-7 -n metal > edge-7.ign`,
 		Args:                  cobra.ExactArgs(1),
+		ValidArgsFunction:     onlyFirst(fromCluster(to, enrolmentNames), cobra.ShellCompDirectiveNoFileComp),
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), args[0]) },
 	}
 	cmd.Flags().StringVar(&p.host, "host", "", "the name that the host's Node gets")
 	must(cmd.MarkFlagRequired("host"))
-	to.offer(cmd.Flags())
+	completeFlag(cmd, "host", cobra.NoFileCompletions)
+	offerConnection(cmd, to)
 	return cmd
 }
 

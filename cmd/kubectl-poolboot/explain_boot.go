@@ -57,7 +57,7 @@ type bootExplained struct {
 
 func newExplainMachine(streams genericiooptions.IOStreams, to connection) *cobra.Command {
 	e := &explainBoot{reader: reader{streams: streams}, connection: to}
-	return e.command("machine NAME [-f FILE...]", "Machine", e.ofMachine, `  # Why is this Machine where it is, and what is missing?
+	return e.command("machine NAME [-f FILE...]", "Machine", machineNames, e.ofMachine, `  # Why is this Machine where it is, and what is missing?
   kubectl poolboot explain machine infra-x7k2m -n metal
 
   # The same out of files, as kubectl get -o yaml prints the objects
@@ -66,14 +66,14 @@ func newExplainMachine(streams genericiooptions.IOStreams, to connection) *cobra
 
 func newExplainNode(streams genericiooptions.IOStreams, to connection) *cobra.Command {
 	e := &explainBoot{reader: reader{streams: streams}, connection: to}
-	return e.command("node NAME [-f FILE...]", "Node", e.ofNode, `  # Which pool is this Node in, and where does each label come from?
+	return e.command("node NAME [-f FILE...]", "Node", nodeNames, e.ofNode, `  # Which pool is this Node in, and where does each label come from?
   kubectl poolboot explain node infra-x7k2m -n metal --cluster edge
 
   # The same out of files, as kubectl get -o yaml prints the objects
   kubectl poolboot explain node infra-x7k2m -f objects.yaml`)
 }
 
-func (e *explainBoot) command(use, kind string, find func(context.Context) (*bootSubject, error), example string) *cobra.Command {
+func (e *explainBoot) command(use, kind string, live names, find func(context.Context) (*bootSubject, error), example string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: fmt.Sprintf("Say which pool a %s is in and why, where its labels come from, and what to do", kind),
@@ -91,6 +91,7 @@ Exit codes: 0 when there is nothing to do, 2 when there is, 1 for an error.`, ki
 			}
 			return nil
 		},
+		ValidArgsFunction:     onlyFirst(fromCluster(e.connection, live), cobra.ShellCompDirectiveDefault),
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e.name, e.rest = args[0], args[1:]
@@ -101,7 +102,8 @@ Exit codes: 0 when there is nothing to do, 2 when there is, 1 for an error.`, ki
 	cmd.Flags().StringVar(&e.cluster, "cluster", "", "the Cluster that is meant, when there are several")
 	cmd.Flags().StringSliceVar(&e.synced, "additional-sync-machine-labels", nil, "the regular expressions that Cluster API and the manager were given by this flag")
 	offerOutputs(cmd, &e.output, "json or yaml; without it, text", "json", "yaml")
-	e.offer(cmd.Flags())
+	offerConnection(cmd, e.connection)
+	completeFlag(cmd, "cluster", fromCluster(e.connection, liveClusters))
 	return cmd
 }
 

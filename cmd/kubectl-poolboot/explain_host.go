@@ -87,6 +87,7 @@ Exit codes: 0 when every rule sets its label or skips it, 2 when one would hold 
 			}
 			return nil
 		},
+		ValidArgsFunction:     onlyFirst(fromCluster(to, hostNames), cobra.ShellCompDirectiveDefault),
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e.name, e.rest = args[0], args[1:]
@@ -96,8 +97,10 @@ Exit codes: 0 when every rule sets its label or skips it, 2 when one would hold 
 	e.offerOptionalFiles(cmd, &e.files, "filename", "f", "where the BareMetalHost, its HardwareData and the rules are")
 	cmd.Flags().StringVar(&e.role, "pool", "", "only the rules of the pool of this role, beside those of PoolbootConfigs")
 	offerCluster(cmd, &e.cluster)
+	completeFlag(cmd, "pool", e.fromFiles(&e.files, 1, rolesIn, fromCluster(to, liveRoles)))
+	completeFlag(cmd, "cluster", e.fromFiles(&e.files, 1, clustersIn, fromCluster(to, liveClusters)))
 	offerOutputs(cmd, &e.output, "json or yaml; without it, a table", "json", "yaml")
-	to.offer(cmd.Flags())
+	offerConnection(cmd, to)
 	return cmd
 }
 

@@ -58,6 +58,8 @@ Exit codes: 0 with an answer, 2 when no Node can be registered in the pool, 1 fo
 	c.offerFiles(cmd, &c.files, "filename", "f", "where the MachineConfigPools are")
 	offerPool(cmd, &c.role)
 	offerCluster(cmd, &c.cluster)
+	completeFlag(cmd, "pool", c.fromFiles(&c.files, 0, rolesIn, nil))
+	completeFlag(cmd, "cluster", c.fromFiles(&c.files, 0, clustersIn, nil))
 	offerOutputs(cmd, &c.output, "json; without it, lines", "json")
 	return cmd
 }
@@ -78,7 +80,7 @@ func (c *carries) run(args []string) error {
 	}
 	of, err := pool.OfRole(found.pools, c.role)
 	if err != nil {
-		return err
+		return inFiles(err)
 	}
 	registration, err := node.Register(node.Input{
 		NodeName: c.role, // any name: it is not part of the answer

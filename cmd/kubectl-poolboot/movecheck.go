@@ -86,7 +86,7 @@ Exit codes: 0 when the move is safe, 2 when something would hang or be lost, 1 f
 	}
 	cmd.Flags().StringVar(&m.to, "to-kubeconfig", "", "path to the kubeconfig file of the other management cluster")
 	offerOutputs(cmd, &m.output, "json or yaml; without it, text", "json", "yaml")
-	to.offer(cmd.Flags())
+	offerConnection(cmd, to)
 	return cmd
 }
 

@@ -21,6 +21,9 @@ import (
 
 // objects are what files hold.
 type objects struct {
+	// where they are, with its verb, such as "namespace edge holds"; empty for files.
+	where string
+
 	pools   []poolv1.MachineConfigPool
 	configs []poolv1.MachineConfig
 	nodes   []corev1.Node

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -129,6 +131,40 @@ var _ = Describe("render", func() {
 			`MachineConfig "51-infra": spec.config: storage.files[0].path: /etc/hostname`),
 		Entry("a MachineConfig that is there twice", "infra", append(ours, infra51, infra51), `MachineConfig "51-infra" is given twice`),
 	)
+
+	It("says that the files lack the pool, not that the cluster does, and how to get it from there", func() {
+		refused(poolboot("render", "-f", file("all.yaml", ours...), "--pool", "gpu"), 1,
+			`the files hold no MachineConfigPool of role "gpu"`, "kubectl get pool,mconf -o yaml")
+		refused(poolboot("labels", "-f", file("all.yaml", ours...), "--pool", "gpu"), 1, `the files hold no MachineConfigPool of role "gpu"`)
+	})
+
+	Describe("with --live", func() {
+		live := func(args ...string) result {
+			GinkgoHelper()
+			worker, infra := ownPool("infra-1", "worker"), ownPool("infra-1", "infra")
+			to := storing([]string{worker, infra, ownConfig("51-infra", "infra", "{kernelArguments: [quiet]}"), strings.Replace(ownPool("infra-2", "worker"), "name: worker\n", "name: worker-2\n", 1)})
+			var out, errOut bytes.Buffer
+			cmd := newRender(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}, to)
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			return result{code: execute(cmd, &errOut, append([]string{"--live"}, args...)), out: out.String(), errOut: errOut.String()}
+		}
+
+		It("renders what a namespace of the management cluster holds", func() {
+			var config rendered
+			Expect(json.Unmarshal([]byte(answered(live("--pool", "infra", "--cluster", "infra-1"))), &config)).To(Succeed())
+			Expect(config.KernelArguments).To(Equal([]string{"quiet"}))
+			Expect(answered(live("--pool", "infra", "--cluster", "infra-1", "--explain"))).To(ContainSubstring("51-infra"))
+		})
+		It("speaks of the cluster and the namespace, not of files", func() {
+			refused(live("--pool", "gpu", "--cluster", "infra-1"), 1, `the Cluster has no MachineConfigPool of role "gpu"`)
+			refused(live("--pool", "infra"), 1, "namespace edge holds pools of the clusters edge/infra-1 and edge/infra-2: choose one with --cluster")
+			refused(live("--pool", "infra", "--cluster", "nowhere"), 1, "namespace edge holds no pool of the cluster \"nowhere\"")
+		})
+		It("takes no files beside", func() {
+			refused(live("--pool", "infra", "-f", "a.yaml"), 1, "filename", "live")
+			refused(live("--pool", "infra", "a.yaml"), 1, "files and --live exclude each other")
+		})
+	})
 
 	It("refuses a wrong command line", func() {
 		path := file("all.yaml", ours...)

@@ -12,8 +12,8 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl-poolboot",
 		Short: "Ask files what Poolboot would do",
-		Long: `Ask files what Poolboot would do, without a cluster; only diff, explain, boots and move-check look at what is live. For hosts
-without a Machine, enrol makes enrolment tokens and pointer what such a host boots with.
+		Long: `Ask files what Poolboot would do, without a cluster; only diff, explain, boots, move-check and render --live look at what is
+live. For hosts without a Machine, enrol makes enrolment tokens and pointer what such a host boots with.
 
 Files hold MachineConfigPools and MachineConfigs of pool.cluster.x-k8s.io/v1alpha1, of
 machineconfiguration.openshift.io/v1, or of both, as YAML or JSON, with any number of documents and lists. Objects of
@@ -30,8 +30,8 @@ are in no pool of Poolboot's.`,
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath())
 	})
-	cmd.AddCommand(newWhich(streams), newRender(streams), newLabels(streams), newConvert(streams), newDiff(streams, byKubeconfig()),
-		newExplain(streams, byKubeconfig()), newBoots(streams, byKubeconfig()), newMoveCheck(streams, byKubeconfig()), newEnrol(streams), newPointer(streams, byKubeconfig()), newVersion())
+	cmd.AddCommand(newWhich(streams), newRender(streams, byKubeconfig()), newLabels(streams), newConvert(streams), newDiff(streams, byKubeconfig()),
+		newExplain(streams, byKubeconfig()), newBoots(streams, byKubeconfig()), newMoveCheck(streams, byKubeconfig()), newEnrol(streams, byKubeconfig()), newPointer(streams, byKubeconfig()), newVersion())
 	return cmd
 }
 

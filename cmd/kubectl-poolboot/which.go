@@ -67,6 +67,7 @@ Exit codes: 0 with an answer, 2 when several custom pools match, 1 for every oth
 	must(cmd.MarkFlagFilename("node", "json", "yaml", "yml"))
 	must(cmd.MarkFlagFilename("nodes", "json", "yaml", "yml"))
 	offerCluster(cmd, &w.cluster)
+	completeFlag(cmd, "cluster", w.fromFiles(&w.pools, 0, clustersIn, nil))
 	offerOutputs(cmd, &w.output, "json; without it, the pool's role", "json")
 	return cmd
 }

@@ -83,6 +83,12 @@ spec:
 			ContainSubstring("machines: 1\n    Machine "+t.Machine(ctx, config).Name+", Node "+config.Status.Node.Name+"\n"),
 			ContainSubstring("~ file /etc/infratest\n"), ContainSubstring("+changed\n"), Not(ContainSubstring("/worker (Cluster"))))
 
+		rendered := shell.run(ctx, "kubectl poolboot render --live --pool infra -n "+t.Namespace)
+		Expect(shell.code).To(BeZero(), rendered)
+		Expect(rendered).To(ContainSubstring(config.Status.Configuration))
+		Expect(shell.run(ctx, "kubectl get pool,mconf -o yaml -n "+t.Namespace+" > all.yaml && kubectl poolboot render -f all.yaml --pool infra")).To(Equal(rendered))
+		Expect(shell.run(ctx, "kubectl poolboot __completeNoDesc boots -n "+t.Namespace+" ''")).To(HavePrefix(t.Machine(ctx, config).Name + "\n:4\n"))
+
 		promised := regexp.MustCompile(`-> (rendered-infra-\w+)`).FindStringSubmatch(shown)[1]
 		Expect(shell.run(ctx, "kubectl apply -f change.yaml -n "+t.Namespace)).To(ContainSubstring("51-infra"))
 		Expect(shell.run(ctx, diff)).To(BeEmpty())
@@ -115,6 +121,7 @@ spec:
 		}
 
 		shell := &terminal{dir: GinkgoT().TempDir()}
+		Expect(shell.run(ctx, "kubectl get pbconf -o name -n "+t.Namespace)).To(HaveSuffix("/" + config.Name + "\n"))
 		pool := t.Pool("infra")
 		pool.TypeMeta = metav1.TypeMeta{APIVersion: poolv1.GroupVersion.String(), Kind: "MachineConfigPool"}
 		pool.Spec.NodeLabels = map[string]string{"example.com/tier": "gold", "example.com/new": "yes"}

@@ -302,7 +302,7 @@ type PoolbootConfigStatus struct {
 // how it joins.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:path=poolbootconfigs,scope=Namespaced,categories=cluster-api
+// +kubebuilder:resource:path=poolbootconfigs,scope=Namespaced,shortName=pbconf,categories=cluster-api
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1"}
