@@ -48,7 +48,7 @@ CRD_REF_DOCS := $(BIN)/crd-ref-docs
 .PHONY: demo
 demo: binaries ## Boot four machines into their pools on real parts and prove it. KEEP=1 leaves it running.
 	@$(PROGRESS) "build the demo" "see the compiler's message above" go build -o $(BIN)/demo ./test/demo
-	@$(BIN)/demo $(if $(KEEP),--keep)
+	@exec $(BIN)/demo $(if $(KEEP),--keep)
 
 .PHONY: test
 test: binaries ## Run all tests: units, envtest with the real Cluster API, end to end with the real kubelet and Ignition.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # progress.sh WHAT CURE COMMAND...: runs a command quietly, says every ten seconds that it is still at it, and on failure
-# shows what it printed and what to do.
+# shows what it printed and what to do. When make gets SIGINT or SIGTERM, the command gets SIGTERM.
 set -u
 what=$1 cure=$2
 shift 2
@@ -11,9 +11,19 @@ echo "==> $what"
 "$@" >"$log" 2>&1 &
 pid=$!
 trap 'kill "$pid" 2>/dev/null' INT TERM
+# Make hands SIGTERM on and a SIGINT not, because a terminal's reaches the whole process group. Without its handler it has got one.
+make_catches_int() {
+	local key value
+	while read -r key value; do
+		[[ $key == SigCgt: ]] && return $((!(0x$value & 2)))
+	done <"/proc/$PPID/status" 2>/dev/null
+	return 0
+}
+make_catches_int && watched=1 || watched=
 next=10
 while kill -0 "$pid" 2>/dev/null; do
 	sleep 0.2
+	[ -n "$watched" ] && ! make_catches_int && kill "$pid" 2>/dev/null
 	if ((SECONDS - start >= next)); then
 		echo "    $what: still at it after $((SECONDS - start)) s"
 		next=$((next + 10))

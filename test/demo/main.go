@@ -8,9 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -29,9 +27,14 @@ func main() {
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
 	ctrl.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupted(context.Background())
 	err := run(ctx, *keep)
+	interrupted := ctx.Err() != nil
 	stop()
+	if err != nil && interrupted {
+		fmt.Fprintln(os.Stderr, "demo: interrupted before its end; what it started has ended")
+		os.Exit(130)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo: FAILED:", err)
 		os.Exit(1)
@@ -112,12 +115,33 @@ func apply(ctx context.Context, s *site.Site) (asked time.Time, err error) {
 }
 
 func waitForInterrupt(ctx context.Context, s *site.Site) {
-	fmt.Printf(`
-The site is running. Look around, in other terminals, with bin/kubectl:
-  export KUBECONFIG=%s   # management cluster
-  export KUBECONFIG=%s   # workload cluster
-Logs, and the hosts' disks, are in %s.
-Ctrl-C ends it and cleans up.
-`, s.Management.Kubeconfig, s.Workload.Kubeconfig, s.Dir())
+	fmt.Print(look{
+		management: s.Management.Kubeconfig, workload: s.Workload.Kubeconfig,
+		manager: s.Manager.MetricsURL(), configServer: s.ConfigServer.MetricsURL(),
+		dir: s.Dir(), pid: os.Getpid(),
+	})
 	<-ctx.Done()
+}
+
+// look is where there is something to see while the site is running.
+type look struct {
+	management, workload  string // kubeconfigs
+	manager, configServer string // URLs of metrics
+	dir                   string
+	pid                   int
+}
+
+func (l look) String() string {
+	return fmt.Sprintf(`
+The site is running. Look around, in other terminals:
+  export MANAGEMENT_KUBECONFIG=%s
+  export WORKLOAD_KUBECONFIG=%s
+  bin/kubectl --kubeconfig $MANAGEMENT_KUBECONFIG get pool,machine
+  bin/kubectl --kubeconfig $WORKLOAD_KUBECONFIG get nodes
+Metrics:
+  curl %s   # manager
+  curl %s   # config server
+Logs, and the hosts' disks, are in %s.
+Ctrl-C, or kill -INT %d, ends it and cleans up.
+`, l.management, l.workload, l.manager, l.configServer, l.dir, l.pid)
 }

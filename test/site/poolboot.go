@@ -84,8 +84,11 @@ func (p *Program) Metrics(ctx context.Context) (map[string]*dto.MetricFamily, er
 
 // Exposition is the same as Prometheus reads it.
 func (p *Program) Exposition(ctx context.Context) ([]byte, error) {
-	return read(ctx, "http://"+p.metrics+"/metrics")
+	return read(ctx, p.MetricsURL())
 }
+
+// MetricsURL is where Prometheus reads them.
+func (p *Program) MetricsURL() string { return "http://" + p.metrics + "/metrics" }
 
 // Log is what the program has printed in all its lives.
 func (p *Program) Log() (string, error) {
