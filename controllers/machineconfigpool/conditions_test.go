@@ -34,7 +34,7 @@ var situations = map[string]struct {
 	poolv1.MachinesPendingReason: {poolv1.UpdatingCondition, func(s *site, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), joined(machine("m1", "infra", "rendered-infra-0", true)))).To(Succeed())
 		Expect(s.Create(ctx(), machine("m2", "infra", "", false))).To(Succeed())
-	}, `\(m2\): see the conditions of their PoolbootConfigs; .*\(m1\): roll out their MachineDeployments`},
+	}, `\(m2\): see the conditions of their PoolbootConfigs; .*\(m1\): roll out their MachineDeployments to renew them, see docs/pools\.md#renewing-machines`},
 	poolv1.MachinesUnavailableReason: {poolv1.UpdatingCondition, func(s *site, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), joined(machine("m1", "infra", s.pool("infra").Status.Configuration.Name, false)))).To(Succeed())
 	}, `\(m1\): see the condition NodeInPool`},

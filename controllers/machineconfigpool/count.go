@@ -119,6 +119,9 @@ func (n count) waiting() string {
 
 func (n count) unavailable() int { return len(n.booting) + len(n.away) }
 
+// renewing is where the commands are by which Machines are replaced.
+const renewing = "docs/pools.md#renewing-machines"
+
 // pending says which Machines are not where they are to be, and what to do about it.
 func (n count) pending() string {
 	var parts []string
@@ -128,7 +131,7 @@ func (n count) pending() string {
 		}
 	}
 	of(n.booting, "have not joined yet", "see the conditions of their PoolbootConfigs")
-	of(n.outdated, "run another configuration", "roll out their MachineDeployments to renew them")
+	of(n.outdated, "run another configuration", "roll out their MachineDeployments to renew them, see "+renewing)
 	of(n.away, "have no Node that is Ready in the pool", "see the condition "+bootstrapv1.NodeInPoolCondition+" of their PoolbootConfigs")
 	return strings.Join(parts, "; ")
 }
