@@ -12,6 +12,14 @@ import (
 // VersionsWritten are the spec versions that WriteAs writes, the oldest first.
 var VersionsWritten = []string{versionWithoutHeaders, "3.1.0", "3.2.0", "3.3.0", "3.4.0", Version}
 
+// firstReleases are the releases of Ignition that first read each of VersionsWritten, as Ignition's own docs/specs.md lists them.
+var firstReleases = map[string]string{
+	versionWithoutHeaders: "2.0.0", "3.1.0": "2.3.0", "3.2.0": "2.7.0", "3.3.0": "2.11.0", "3.4.0": "2.15.0", Version: "2.20.0",
+}
+
+// FirstRelease returns the first release of Ignition that reads one of VersionsWritten.
+func FirstRelease(version string) string { return firstReleases[version] }
+
 // versionWithoutHeaders is the one spec version 3.x whose references can carry no HTTP header, and so no token.
 const versionWithoutHeaders = "3.0.0"
 

@@ -2,6 +2,8 @@ package ignition_test
 
 import (
 	"errors"
+	"os"
+	"regexp"
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_0"
@@ -29,6 +31,16 @@ func reader[Config any](parse func([]byte) (Config, report.Report, error)) func(
 		return entries, err
 	}
 }
+
+var _ = Describe("The releases of Ignition that read a spec version", func() {
+	It("are those that the documentation lists", func() {
+		document, err := os.ReadFile("../../docs/config-server.md")
+		Expect(err).NotTo(HaveOccurred())
+		for _, version := range ignition.VersionsWritten {
+			Expect(string(document)).To(MatchRegexp(`(?m)^\| %s \| %s \|`, regexp.QuoteMeta(version), regexp.QuoteMeta(ignition.FirstRelease(version))), version)
+		}
+	})
+})
 
 var _ = Describe("A configuration in an older spec version", func() {
 	It("is the same document but for the version that it names, and Ignition's parser of that version knows all of it", func() {

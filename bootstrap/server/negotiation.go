@@ -3,6 +3,8 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,7 +24,7 @@ const ignitionType = "application/vnd.coreos.ignition+json"
 // everything, can never be answered.
 func versionFor(r *http.Request) (string, error) {
 	accepted := r.Header.Values("Accept")
-	newest, anything, named := -1, len(accepted) == 0, false
+	newest, anything, named := -1, len(accepted) == 0, []string{}
 	for _, header := range accepted {
 		for element := range strings.SplitSeq(header, ",") {
 			media, parameters, _ := strings.Cut(element, ";")
@@ -32,7 +34,7 @@ func versionFor(r *http.Request) (string, error) {
 			case media == "*/*", media == "application/*", strings.EqualFold(media, ignitionType) && version == "":
 				anything = true
 			case strings.EqualFold(media, ignitionType):
-				named = true
+				named = append(named, version)
 				newest = max(newest, indexOf(version))
 			}
 		}
@@ -40,11 +42,36 @@ func versionFor(r *http.Request) (string, error) {
 	switch {
 	case newest >= 0:
 		return ignition.VersionsWritten[newest], nil
-	case anything && !named:
+	case anything && len(named) == 0:
 		return ignition.Version, nil
 	}
 	return "", &refusal{code: http.StatusNotAcceptable, Word: "NotAcceptable", Message: fmt.Sprintf(
-		"the Accept header names no Ignition version that this server writes, which are 3.0.0 to %s: boot an image with Ignition 2", ignition.Version)}
+		"this host %s, and this server writes spec %s to %s: boot an image with Ignition %s or newer, as any Fedora CoreOS, RHEL CoreOS 4.6 or newer, "+
+			"or Flatcar 3185.0.0 or newer", reads(named), ignition.VersionsWritten[0], ignition.Version, ignition.FirstRelease(ignition.VersionsWritten[0]))}
+}
+
+// versionPattern is what may be repeated of what a host says.
+var versionPattern = regexp.MustCompile(`^\d{1,3}(\.\d{1,3}){0,2}$`)
+
+// maxNamed is how many versions of an Accept header are repeated.
+const maxNamed = 4
+
+// reads says which versions a host named, the first ones, each once.
+func reads(named []string) string {
+	var versions []string
+	for _, version := range named {
+		if len(versions) < maxNamed && versionPattern.MatchString(version) && !slices.Contains(versions, version) {
+			versions = append(versions, version)
+		}
+	}
+	switch last := len(versions) - 1; last {
+	case -1:
+		return "names no version of Ignition's spec in its Accept header"
+	case 0:
+		return "reads Ignition spec " + versions[0]
+	default:
+		return "reads Ignition spec " + strings.Join(versions[:last], ", ") + " and " + versions[last]
+	}
 }
 
 // parameter returns the value of a media range's parameter, or "".
@@ -79,6 +106,6 @@ func indexOf(version string) int {
 func (s *Server) tooOld(what string, older *ignition.VersionError) *refusal {
 	s.opts.Metrics.tooOld.WithLabelValues(older.Version).Inc()
 	return &refusal{code: http.StatusServiceUnavailable, Word: "IgnitionTooOld", Message: fmt.Sprintf(
-		"%s: %s, and this host's Ignition reads nothing newer: take it out of the MachineConfigs, or boot an image whose Ignition reads %s",
-		what, older, ignition.Version)}
+		"%s: %s, and this host's Ignition reads nothing newer: take it out of the MachineConfigs, or boot an image with Ignition %s or newer, which reads %s",
+		what, older, ignition.FirstRelease(ignition.Version), ignition.Version)}
 }

@@ -76,22 +76,26 @@ var _ = Describe("A host's Ignition", func() {
 		Expect(string(body)).NotTo(ContainSubstring(token))
 	})
 
-	DescribeTable("that can never read the answer is told so for good, and nothing is written", func(accept string) {
+	DescribeTable("that can never read the answer is told so for good, and which software can, and nothing is written", func(reads, accept string) {
 		w.set(func() { clear(w.overlays) })
 		response, body := ask(configPath, accept)
 		Expect(response.StatusCode).To(Equal(http.StatusNotAcceptable), string(body))
 		word, message := problem(body)
 		Expect(word).To(Equal("NotAcceptable"))
-		Expect(message).To(ContainSubstring("3.0.0 to 3.5.0"))
+		Expect(message).To(And(HavePrefix("this host "+reads+", and this server writes spec 3.0.0 to 3.5.0: boot an image with Ignition 2.0.0 or newer"),
+			ContainSubstring("RHEL CoreOS 4.6"), ContainSubstring("Flatcar 3185"), Not(ContainSubstring("banana"))))
 		Expect(w.requests()).To(BeZero())
 	},
-		Entry("what Ignition 0.35 sends", "application/vnd.coreos.ignition+json;version=2.4.0, application/vnd.coreos.ignition+json;version=1;q=0.5, */*;q=0.1"),
-		Entry("a version to come", accepting("4.0.0")),
-		Entry("no version", accepting("banana")),
-		Entry("a version with too many digits", accepting("3.99999999999999999999")),
-		Entry("another type", "text/html"),
-		Entry("nothing", ""),
-		Entry("noise", ";;,=,q=;version"),
+		Entry("what Ignition 0.35 sends", "reads Ignition spec 2.4.0 and 1", "application/vnd.coreos.ignition+json;version=2.4.0, application/vnd.coreos.ignition+json;version=1;q=0.5, */*;q=0.1"),
+		Entry("what OpenShift's hosts of before 4.6 send", "reads Ignition spec 2.2.0", "application/vnd.coreos.ignition+json;version=2.2.0"),
+		Entry("a version to come", "reads Ignition spec 4.0.0", accepting("4.0.0")),
+		Entry("no version", "names no version of Ignition's spec in its Accept header", accepting("banana")),
+		Entry("a version with too many digits", "names no version of Ignition's spec in its Accept header", accepting("3.99999999999999999999")),
+		Entry("more versions than a message holds", "reads Ignition spec 2.0.0, 2.1.0, 2.2.0 and 2.3.0",
+			strings.ReplaceAll("2.0.0 2.0.0 2.1.0 2.2.0 2.3.0 2.4.0 2.5.0", " ", ",application/vnd.coreos.ignition+json;version=")[len("2.0.0,"):]),
+		Entry("another type", "names no version of Ignition's spec in its Accept header", "text/html"),
+		Entry("nothing", "names no version of Ignition's spec in its Accept header", ""),
+		Entry("noise", "names no version of Ignition's spec in its Accept header", ";;,=,q=;version"),
 	)
 
 	It("that is too old for its pool's configuration is told what it lacks, and boots when that is gone", func() {
@@ -103,7 +107,7 @@ var _ = Describe("A host's Ignition", func() {
 			word, message := problem(body)
 			Expect(word).To(Equal("IgnitionTooOld"))
 			Expect(message).To(And(ContainSubstring("rendered MachineConfig default/rendered-infra-"),
-				ContainSubstring("kernelArguments.shouldExist: spec version 3.2.0")))
+				ContainSubstring("kernelArguments.shouldExist: spec version 3.2.0"), HaveSuffix("boot an image with Ignition 2.20.0 or newer, which reads 3.5.0")))
 		}
 		Expect(w.renderedReads()-reads).To(Equal(1), "that it can't be said is found out once")
 		Expect(figure(s, "poolboot_config_server_ignition_too_old_total", map[string]string{"version": "3.2.0"})).To(BeEquivalentTo(3))

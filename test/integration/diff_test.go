@@ -105,7 +105,9 @@ spec:
 
 	It("shows before kubectl apply what an existing Node of a pool gets and keeps, and which Pods leave it", func(ctx SpecContext) {
 		gpu := corev1.Taint{Key: "example.com/gpu", Effect: corev1.TaintEffectNoExecute}
-		t := tenant.New(ctx, lab, 1, func(pool *poolv1.MachineConfigPool) { pool.Spec.NodeLabels = map[string]string{"example.com/tier": "silver"} })
+		t := tenant.New(ctx, lab, 1, func(pool *poolv1.MachineConfigPool) {
+			pool.Spec.NodeLabels = map[string]string{"example.com/tier": "silver"}
+		})
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
 		asking(ctx, t, config)
