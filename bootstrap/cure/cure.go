@@ -66,6 +66,17 @@ func Replace(config *bootstrapv1.PoolbootConfig) string {
 	return fmt.Sprintf("delete %s: another one takes its place", Whose(config))
 }
 
+// Renewing is where the commands are by which Machines are replaced.
+const Renewing = "docs/pools.md#renewing-machines"
+
+// Renew has a host boot into what its pool hands out now.
+func Renew(config *bootstrapv1.PoolbootConfig) string {
+	if KindOf(config) == Machine {
+		return "roll out its MachineDeployment to renew it, see " + Renewing
+	}
+	return Replace(config)
+}
+
 // Rotate has a host boot with another token, which ends the one that it has.
 func Rotate(config *bootstrapv1.PoolbootConfig) string {
 	rotate := fmt.Sprintf("annotate PoolbootConfig %s with %s", config.Name, bootstrapv1.RotateTokenAnnotation)

@@ -28,6 +28,12 @@ func WaitingForKubelet(name, role string) metav1.Condition {
 		Message: fmt.Sprintf("Node %s stands in pool %q, its kubelet is not Ready yet", name, role)}
 }
 
+// BootPrepared is the condition BootPrepared of a PoolbootConfig whose host has all that it needs. The pool is that of the Node as it is now.
+func BootPrepared(name, role, configuration string) metav1.Condition {
+	return metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.BootPreparedReason,
+		Message: fmt.Sprintf("Node %s is registered in pool %q, and its host boots with configuration %s", name, role, configuration)}
+}
+
 // Input is all that a registration depends on.
 type Input struct {
 	// NodeName is the Node's name: that of the Machine or of its host.

@@ -43,6 +43,9 @@ type bootExplained struct {
 	// Pool is the role of the pool, and Why says how it came about.
 	Pool string `json:"pool"`
 	Why  string `json:"why"`
+	// Configuration is the rendered config that the host runs or boots with, PoolConfiguration the one that the pool hands out now.
+	Configuration     string `json:"configuration"`
+	PoolConfiguration string `json:"poolConfiguration"`
 	// Stage is where the boot is, Since since when, Message what is waited for or wrong. A Node that Poolboot did not boot has none.
 	Stage    timeline.Stage    `json:"stage"`
 	Since    time.Time         `json:"since,omitzero"`
@@ -159,6 +162,9 @@ func (b *bootExplained) print(out io.Writer, output string) error {
 		head = append(head, [2]string{"Token", "used from " + joinAddresses(b.Addresses, ", ")})
 	}
 	head = append(head, [2]string{"Pool", b.Pool}, [2]string{"Why", b.Why})
+	if b.PoolbootConfig != "" {
+		head = append(head, [2]string{"Runs", b.Configuration}, [2]string{"Handed out", b.PoolConfiguration})
+	}
 	if b.Stage != "" {
 		head = append(head, [2]string{"Stage", fmt.Sprintf("%s for %s: %s", b.Stage, duration.HumanDuration(time.Since(b.Since)), b.Message)})
 	}

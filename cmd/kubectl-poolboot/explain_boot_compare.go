@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
@@ -82,6 +83,7 @@ func (s *bootSubject) explain(synced []*regexp.Regexp) *bootExplained {
 		b.todo(err.Error())
 		return b
 	}
+	b.compareConfiguration(s)
 	registration, err := s.register(b.Pool, synced)
 	if err != nil {
 		b.todo(err.Error())
@@ -89,6 +91,19 @@ func (s *bootSubject) explain(synced []*regexp.Regexp) *bootExplained {
 		b.compare(s, registration)
 	}
 	return b
+}
+
+// compareConfiguration adds what the host runs and what its pool hands out now, and what to do about a host that has joined and runs
+// something else, as the pool's condition Updated says it.
+func (b *bootExplained) compareConfiguration(s *bootSubject) {
+	b.Configuration = s.config.Status.Configuration
+	if of, err := pool.OfRole(s.pools, b.Pool); err == nil && of.Status.Configuration != nil {
+		b.PoolConfiguration = of.Status.Configuration.Name
+	}
+	hasJoined := b.Stage == timeline.Ready || b.Stage == timeline.NotReady
+	if hasJoined && b.PoolConfiguration != "" && !pool.SameContent(b.Configuration, b.PoolConfiguration) {
+		b.todo(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", cure.Whose(s.config), b.Pool, cure.Renew(s.config)))
+	}
 }
 
 // todo adds what a person has to do, unless a condition says it already.

@@ -120,6 +120,23 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(r.out).To(MatchRegexp(`example.com/tier=infra +Differs: "gold" +MachineConfigPool edge/infra spec.nodeLabels`))
 	})
 
+	DescribeTable("say what the host runs and what its pool hands out, and what to do when these differ",
+		func(runs string, code int, todo ...string) {
+			config.Status.Configuration = runs
+			infra += "status: {configuration: {name: rendered-infra-" + strings.Repeat("a", 32) + "}}\n"
+			answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
+			Expect(r.code).To(Equal(code), r.errOut)
+			Expect(answer.Configuration).To(Equal(runs))
+			Expect(answer.PoolConfiguration).To(Equal("rendered-infra-" + strings.Repeat("a", 32)))
+			Expect(answer.Todo).To(HaveExactElements(todo))
+			_, r = asked(true, "machine", "infra-x7k2m")
+			Expect(r.out).To(And(MatchRegexp(`Runs: +%s\n`, runs), MatchRegexp(`Handed out: +rendered-infra-a+\n`)))
+		},
+		Entry("the same", "rendered-infra-"+strings.Repeat("a", 32), 0),
+		Entry("another pool's with the same content", "rendered-edge-"+strings.Repeat("a", 32), 0),
+		Entry("another one", "rendered-infra-"+strings.Repeat("b", 32), 2, "Machine infra-x7k2m runs another configuration than pool infra hands out: roll out its MachineDeployment to renew it, see docs/pools.md#renewing-machines"),
+	)
+
 	It("say from where the host's token was used", func() {
 		usedFrom(config)
 		answer, _ := asked(true, "machine", "infra-x7k2m", "-o", "json")

@@ -81,7 +81,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	if first := timeline.Requested(s.config); !first.IsZero() {
 		metrics.Prepared(now.Sub(first).Seconds())
 	}
-	message := fmt.Sprintf("Node %s stands in pool %s with configuration %s", s.node.Name, s.pool.Spec.Role, s.configuration)
+	prepared := node.BootPrepared(s.node.Name, s.pool.Spec.Role, s.configuration)
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		status := &config.Status
 		status.Pool = s.pool.Spec.Role
@@ -94,8 +94,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 			status.Boot.CredentialExpirationTime = &metav1.Time{Time: s.credential.Expires}
 		}
 		status.Boot.PreparedTime = &metav1.MicroTime{Time: now}
-		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionTrue,
-			Reason: bootstrapv1.BootPreparedReason, Message: message})
+		conditions.Set(config, prepared)
 		if !conditions.Has(config, bootstrapv1.NodeInPoolCondition) { // the node controller's, who would say the same next
 			conditions.Set(config, node.WaitingForKubelet(s.node.Name, s.pool.Spec.Role))
 		}
@@ -105,7 +104,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	}
 	r.tellPool(s)
 	metrics.Passed(s.config, timeline.Preparing)
-	r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeNormal, bootstrapv1.EventBootPrepared, action, "%s for host %s", message, s.host.Name)
+	r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeNormal, bootstrapv1.EventBootPrepared, action, "Host %s: %s", s.host.Name, prepared.Message)
 	return nil
 }
 

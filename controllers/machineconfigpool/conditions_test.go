@@ -165,6 +165,19 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 	})
 
+	It("are told apart from hosts without a Machine when they run another configuration: no MachineDeployment renews those", func() {
+		for _, name := range []string{"edge-7", "infra-x7k2m"} {
+			Expect(s.Create(ctx(), joined(machine(name, "infra", "rendered-infra-0", true)))).To(Succeed())
+		}
+		enrolled := &bootstrapv1.PoolbootConfig{}
+		Expect(s.Get(ctx(), client.ObjectKeyFromObject(machine("edge-7", "infra", "", true)), enrolled)).To(Succeed())
+		enrolled.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
+		Expect(s.Update(ctx(), enrolled)).To(Succeed())
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason,
+			"1 of 2 Machines run another configuration (infra-x7k2m): roll out their MachineDeployments",
+			"1 of 2 Machines run another configuration, and no MachineDeployment renews them (edge-7): install these hosts again"))
+	})
+
 	It("do not wait for BareMetalHosts on which nothing is being installed, and name them", func() {
 		free := machine("rack1-u12", "infra", "", false)
 		free.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: free.Name, BareMetalHost: free.Name}

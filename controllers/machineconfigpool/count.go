@@ -11,6 +11,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
@@ -61,8 +62,8 @@ type count struct {
 	total, updated, ready int32
 	// booting have not joined yet, away have joined and their Nodes are not Ready in the pool: together, the unavailable.
 	booting, away []string
-	// outdated have joined and run another configuration than the pool renders.
-	outdated []string
+	// outdated have joined and run another configuration than the pool renders, outdatedHosts are those of them without a Machine.
+	outdated, outdatedHosts []string
 	// degraded can't go on without a person; each is told with what it needs.
 	degraded []string
 	// free are BareMetalHosts without a Machine that wait for an image: nothing is being installed on them, so they are no Machines
@@ -82,6 +83,8 @@ func (s *scope) count() (n count) {
 		switch {
 		case !is.joined:
 			n.booting = append(n.booting, name)
+		case !pool.SameContent(is.configuration, target) && cure.KindOf(&s.machines[i]) != cure.Machine:
+			n.outdatedHosts = append(n.outdatedHosts, name)
 		case !pool.SameContent(is.configuration, target):
 			n.outdated = append(n.outdated, name)
 		default:
@@ -119,9 +122,6 @@ func (n count) waiting() string {
 
 func (n count) unavailable() int { return len(n.booting) + len(n.away) }
 
-// renewing is where the commands are by which Machines are replaced.
-const renewing = "docs/pools.md#renewing-machines"
-
 // pending says which Machines are not where they are to be, and what to do about it.
 func (n count) pending() string {
 	var parts []string
@@ -131,7 +131,8 @@ func (n count) pending() string {
 		}
 	}
 	of(n.booting, "have not joined yet", "see the conditions of their PoolbootConfigs")
-	of(n.outdated, "run another configuration", "roll out their MachineDeployments to renew them, see "+renewing)
+	of(n.outdated, "run another configuration", "roll out their MachineDeployments to renew them, see "+cure.Renewing)
+	of(n.outdatedHosts, "run another configuration, and no MachineDeployment renews them", "install these hosts again")
 	of(n.away, "have no Node that is Ready in the pool", "see the condition "+bootstrapv1.NodeInPoolCondition+" of their PoolbootConfigs")
 	return strings.Join(parts, "; ")
 }

@@ -183,6 +183,9 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 	if j.condition != nil {
 		conditions.Set(f.config, *j.condition)
 	}
+	if conditions.IsTrue(f.config, bootstrapv1.BootPreparedCondition) && status.Node != nil { // its pool may be another one by now
+		conditions.Set(f.config, registration.BootPrepared(status.Node.Name, status.Pool, status.Configuration))
+	}
 	if equality.Semantic.DeepEqual(before.Status, *status) {
 		return nil
 	}

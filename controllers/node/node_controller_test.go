@@ -26,6 +26,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	registration "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
@@ -239,9 +240,12 @@ var _ = Describe("A boot", func() {
 	})
 
 	It("is over: a relabelled Node moves, and a conflict is told once", func() {
-		s := newSite(revoked, ready, labelled(role("edge")))
+		s := newSite(revoked, ready, labelled(role("edge")), func(config *bootstrapv1.PoolbootConfig) {
+			conditions.Set(config, registration.BootPrepared(config.Status.Node.Name, "infra", "rendered-infra-1"))
+		})
 		config, _ := s.settle(ctx)
 		Expect(config.Status.Pool).To(Equal("edge"))
+		Expect(conditions.GetMessage(config, bootstrapv1.BootPreparedCondition)).To(ContainSubstring(`is registered in pool "edge"`))
 		Expect(s.told()).To(ContainSubstring(bootstrapv1.EventPoolChanged))
 
 		ofNode := map[string]string{"kind": "Node"}
