@@ -72,6 +72,7 @@ var _ = Describe("Nobody else decides", func() {
 	It("which Nodes a pool selects: use pool.Decide or pool.Rejects", func() {
 		Expect(of(mentions, "Spec.NodeSelector", "bootstrap/pool/",
 			"controllers/admission/machineconfigpool.go", "cmd/kubectl-poolboot/convert", "cmd/kubectl-poolboot/openshift.go", // only whether it is well-formed, or OpenShift's
+			"cmd/kubectl-poolboot/diff_declared.go", // shows it
 		)).To(BeEmpty())
 	})
 	It("what a host keeps: use pool.ForBoot", func() {

@@ -33,6 +33,8 @@ type nodeOutlook struct {
 type assignment struct {
 	node *corev1.Node
 	role string
+	// in is the pool of that role; nil when there is none.
+	in *poolv1.MachineConfigPool
 	// problem says why the manager would write nothing; nil when it does.
 	problem error
 }
@@ -51,6 +53,7 @@ func assign(existing *corev1.Node, pools []poolv1.MachineConfigPool) assignment 
 		a.problem = err
 		return a
 	}
+	a.in = of
 	labels, err := pool.Labels(*of)
 	if err != nil {
 		a.problem = err
@@ -64,6 +67,11 @@ func assign(existing *corev1.Node, pools []poolv1.MachineConfigPool) assignment 
 	}
 	node.DeclareTaints(a.node, of.Spec.NodeTaints)
 	return a
+}
+
+// isIn says whether the Node is in a pool, whatever version of that is meant.
+func (a assignment) isIn(p *poolv1.MachineConfigPool) bool {
+	return a.in != nil && pool.SameRole(a.in, p)
 }
 
 // lookAtNodes adds to the differences of one Cluster what becomes of the existing Nodes of its Machines. What the workload cluster
@@ -122,9 +130,9 @@ func lookAtNodes(ctx context.Context, workload workloadOf, differences []differe
 // differenceFor is the difference at which a Node is shown: that of the pool in which it is then, else that of the pool in which it
 // is now, else the first one that reaches Nodes.
 func differenceFor(differences []difference, was, is assignment) *difference {
-	for _, role := range []string{is.role, was.role} {
+	for _, of := range []assignment{is, was} {
 		for i := range differences {
-			if d := &differences[i]; d.pool.Spec.Role == role && (len(d.declared) > 0 || d.isNew) {
+			if d := &differences[i]; of.isIn(&d.pool) && len(d.declared) > 0 {
 				return d
 			}
 		}
@@ -153,7 +161,7 @@ func (d *difference) about(was, is assignment) (lines []string) {
 	for _, taint := range gained(was, is, "") {
 		say("+ taint %s", taint.ToString())
 	}
-	if is.role != d.pool.Spec.Role {
+	if !is.isIn(&d.pool) {
 		return lines
 	}
 	for _, c := range d.declared {
