@@ -7,16 +7,41 @@ import (
 	"strings"
 )
 
-// reservedArguments are the kernel arguments that name the host, bring Ignition another configuration, or have systemd run
-// something else than the units on the disk. The star stands for any ending; where there is a value, only that one is
-// reserved. As for systemd, _ is -.
-var reservedArguments = []string{
-	"hostname", "systemd.hostname",
-	"ignition.*", "flatcar.first-boot", "flatcar.config.url",
-	"init", "rdinit", "systemd.unit", "systemd.run", "systemd.mask=" + KubeletUnit, "systemd.mask=" + OwnUnitPrefix + "*",
-	"systemd.mount-extra", "systemd.swap-extra", "rescue", "emergency", "single",
-	"SYSTEMD-*", "LD-*", // the kernel hands these to systemd as its environment, SYSTEMD_UNIT_PATH among them
+// reservedArgument is a kernel argument, or a pattern of some, that is refused.
+type reservedArgument struct {
+	// pattern has a star for any ending. Where it has a value, only that one is reserved. As for systemd, _ is -.
+	pattern string
+	// does says what the argument would do.
+	does string
 }
+
+// What reserved arguments do.
+const (
+	namesHost     = "would change the host's name"
+	configures    = "would bring Ignition another configuration"
+	bootsElse     = "would change what the host boots into"
+	masks         = "would keep a unit from starting that joins the host"
+	mounts        = "would mount something over what the host joins with"
+	isEnvironment = "would be in systemd's environment, which can name other directories of units"
+	isUnknown     = "is not among those of systemd that are known to change no unit and no file"
+)
+
+// reservedArguments are the kernel arguments that name the host, bring Ignition another configuration, or have systemd run
+// something else than the units on the disk.
+var reservedArguments = []reservedArgument{
+	{"hostname", namesHost}, {"systemd.hostname", namesHost},
+	{"ignition.*", configures}, {"flatcar.first-boot", configures}, {"flatcar.config.url", configures},
+	{"init", bootsElse}, {"rdinit", bootsElse}, {"systemd.unit", bootsElse}, {"systemd.run", bootsElse},
+	{"systemd.mask=" + KubeletUnit, masks}, {"systemd.mask=" + OwnUnitPrefix + "*", masks},
+	{"systemd.mount-extra", mounts}, {"systemd.swap-extra", mounts},
+	{"rescue", bootsElse}, {"emergency", bootsElse}, {"single", bootsElse},
+	{"SYSTEMD-*", isEnvironment}, {"LD-*", isEnvironment}, // the kernel hands these to systemd
+}
+
+// targetWords are kernel arguments without a value by which systemd (its manual page systemd(1), version 252) boots into another target
+// than the one on the disk; with a value they are somebody else's. 2 to 5 are left out: their targets start the kubelet too. What
+// follows -- are arguments of systemd itself, --unit=rescue.target for one.
+var targetWords = []string{"1", "s", "S", "-s", "-b", "rd.rescue", "rd.emergency", "--"}
 
 // allowedArguments are the kernel arguments for systemd that change no unit and no file; all others are refused. rd. before one is for
 // the initial file system.
@@ -37,20 +62,43 @@ func GuardArguments(arguments []string) error {
 
 // arguments checks kernel arguments, of which one string may hold several.
 func (g *guard) arguments(list string, arguments []string) {
+	// The next argument may end quotes that are open, and systemd's versions differ about backslashes: then all blanks count.
+	isPlain := !slices.ContainsFunc(arguments, func(argument string) bool {
+		_, _, closed := words(argument, 0)
+		return !closed || strings.Contains(argument, `\`)
+	})
 	for i, argument := range arguments {
 		place := fmt.Sprintf("%s[%d]", list, i)
-		plain := strings.NewReplacer(`"`, "", "'", "").Replace(argument)
-		if taken := slices.IndexFunc(strings.Fields(plain), isReservedArgument); taken >= 0 {
-			g.refuse(place, "the kernel argument %s would change the host's name, its configuration or what it boots into: "+
-				"leave it out", strings.Fields(plain)[taken])
+		if taken, does := reservedIn(argument, isPlain); does != "" {
+			g.refuse(place, "the kernel argument %s %s: leave it out", taken, does)
 			continue
 		}
 		g.text(place, "kernel argument", []byte(argument))
 	}
 }
 
-// isReservedArgument says whether one kernel argument is reserved.
-func isReservedArgument(argument string) bool {
+// reservedIn returns the first reserved one of the kernel arguments in a string, and what it would do. Blanks in quotes are part of a
+// word that isPlain, as for systemd.
+func reservedIn(arguments string, isPlain bool) (taken, does string) {
+	split := strings.Fields(strings.NewReplacer(`"`, "", "'", "", `\`, "").Replace(arguments))
+	for _, argument := range split {
+		if does := reserves(argument); does != "" {
+			return argument, does
+		}
+	}
+	if isPlain {
+		split, _, _ = words(arguments, 0)
+	}
+	for _, word := range split {
+		if slices.Contains(targetWords, word) {
+			return word, bootsElse
+		}
+	}
+	return "", ""
+}
+
+// reserves says what one kernel argument would do that is reserved, "" for one that is not.
+func reserves(argument string) string {
 	key, value, _ := strings.Cut(argument, "=")
 	key = strings.ReplaceAll(key, "_", "-")
 	if strings.HasPrefix(key, "rd.systemd.") {
@@ -59,18 +107,21 @@ func isReservedArgument(argument string) bool {
 	if path.Ext(value) == "" {
 		value += path.Ext(KubeletUnit) // systemd.mask takes kubelet for kubelet.service
 	}
+	for _, reserved := range reservedArguments {
+		reservedKey, reservedValue, hasValue := strings.Cut(reserved.pattern, "=")
+		keyFits, _ := path.Match(reservedKey, key)
+		valueFits, _ := path.Match(reservedValue, value)
+		if keyFits && (!hasValue || valueFits) {
+			return reserved.does
+		}
+	}
 	if strings.HasPrefix(key, "systemd.") && !slices.ContainsFunc(allowedArguments, func(allowed string) bool {
 		fits, _ := path.Match(allowed, key)
 		return fits
 	}) {
-		return true
+		return isUnknown
 	}
-	return slices.ContainsFunc(reservedArguments, func(reserved string) bool {
-		reservedKey, reservedValue, hasValue := strings.Cut(reserved, "=")
-		keyFits, _ := path.Match(reservedKey, key)
-		valueFits, _ := path.Match(reservedValue, value)
-		return keyFits && (!hasValue || valueFits)
-	})
+	return ""
 }
 
 func textsOf[T ~string](arguments []T) []string {

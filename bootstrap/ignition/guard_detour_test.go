@@ -122,6 +122,34 @@ var _ = Describe("Guard on detours", func() {
 		Entry("kernel arguments", argument("quiet hugepages=4 systemd.mask=mine.service systemd.unified_cgroup_hierarchy=1 ip=dhcp console=ttyS0")),
 	)
 
+	DescribeTable("says what a kernel argument would do",
+		func(does string, arguments ...string) {
+			for _, argument := range arguments {
+				Expect(ignition.GuardArguments([]string{argument})).To(MatchError("kernelArguments[0]: the kernel argument "+argument+" "+does+": leave it out"), argument)
+			}
+		},
+		Entry("to the host's name", "would change the host's name", "hostname=a", "systemd.hostname=a"),
+		Entry("to Ignition", "would bring Ignition another configuration", "ignition.config.url=https://a", "flatcar.first_boot=1"),
+		Entry("to the boot target", "would change what the host boots into", "systemd.unit=a.target", "rd.systemd.unit=a.target", "init=/bin/sh", "systemd.run=/a",
+			"1", "s", "S", "-s", "-b", "single", "emergency", "rescue", "rd.rescue", "rd.emergency", "--"),
+		Entry("to the kubelet", "would keep a unit from starting that joins the host", "systemd.mask=kubelet", "systemd.mask=poolboot-check.service"),
+		Entry("to mounts", "would mount something over what the host joins with", "systemd.mount-extra=/a:/b"),
+		Entry("to systemd's environment", "would be in systemd's environment, which can name other directories of units", "SYSTEMD_UNIT_PATH=/a"),
+		Entry("that nobody knows", "is not among those of systemd that are known to change no unit and no file", "systemd.foo=1", "rd.systemd.foo", "systemd.volatile=yes"),
+	)
+
+	It("finds a boot target among other kernel arguments, and not in quotes or with a value", func() {
+		const refused = "the kernel argument 1 would change what the host boots into"
+		for _, arguments := range [][]string{
+			{"quiet", "nosmt 1"}, {"quiet\t1"}, {`"1"`}, {`'1'`}, {`a="b c" 1`}, {`a="b`, `" 1`}, {`a="b`, `"c 1 d"`}, {`a='b`, `' 1`}, {`\1`}, {`a="\" 1 "b"`},
+		} {
+			Expect(ignition.GuardArguments(arguments)).To(MatchError(ContainSubstring(refused)), "%q", arguments)
+		}
+		for _, argument := range []string{`dyndbg="module a 1 s"`, `dyndbg='module a 1'`, "s=1", "rd.emergency=reboot", "loglevel=1", "2", "3", "5", "a=single", "nosingle"} {
+			Expect(ignition.GuardArguments([]string{argument})).To(Succeed(), argument)
+		}
+	})
+
 	It("checks the kernel arguments of a MachineConfig the same way", func() {
 		Expect(ignition.GuardArguments([]string{"quiet", "nosmt"})).To(Succeed())
 		Expect(ignition.GuardArguments([]string{"quiet", "nosmt systemd.unit=rescue.target"})).To(

@@ -210,7 +210,10 @@ func Reserved() []string {
 	}
 	all = append(all, identitySettings...)
 	all = append(all, reservedVariables...)
-	all = append(all, reservedArguments...)
+	for _, reserved := range reservedArguments {
+		all = append(all, reserved.pattern)
+	}
+	all = append(all, targetWords...)
 	slices.Sort(all)
 	return all
 }
