@@ -1,0 +1,2 @@
+// Package progress has the tests of hack/progress.sh.
+package progress
