@@ -157,6 +157,24 @@ var _ = Describe("A boot", func() {
 			return told, err
 		}).Should(ConsistOf(bootstrapv1.EventDataSecretCreated, bootstrapv1.EventBootPrepared,
 			bootstrapv1.EventNodeReady, bootstrapv1.EventTokenRevoked))
+
+		By("sorting its events by their time, as the documentation says")
+		shell := &terminal{dir: GinkgoT().TempDir()}
+		Expect(shell.run(ctx, "kubectl events --for poolbootconfig/"+config.Name+" -n "+t.Namespace)).To(MatchRegexp(
+			`(?s)^LAST SEEN .* DataSecretCreated .* BootPrepared .* (NodeReady .* TokenRevoked|TokenRevoked .* NodeReady) `))
+		Expect(shell.run(ctx, "kubectl events --for machineconfigpool.pool.cluster.x-k8s.io/"+t.Pool("infra").Name+" -n "+t.Namespace)).NotTo(ContainSubstring("error"))
+		Expect(shell.code).To(BeZero())
+	})
+
+	It("has no lastTimestamp in its events, because the API server refuses that", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 0)
+		event := &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "sorted"}, EventTime: metav1.NowMicro(),
+			Type: corev1.EventTypeNormal, Reason: "Sorted", Action: "Sort", ReportingController: "poolboot.example.com/a", ReportingInstance: "a",
+			Regarding:               corev1.ObjectReference{APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Namespace: t.Namespace, Name: "a"},
+			DeprecatedLastTimestamp: metav1.Now()}
+		Expect(lab.ManagementClient.Create(ctx, event)).To(MatchError(ContainSubstring("lastTimestamp: Invalid value")))
+		event.DeprecatedLastTimestamp = metav1.Time{}
+		Expect(lab.ManagementClient.Create(ctx, event)).To(Succeed())
 	})
 
 	It("that is held up says why in clusterctl describe cluster", func(ctx SpecContext) {
