@@ -40,8 +40,11 @@ var reservedArguments = []reservedArgument{
 
 // targetWords are kernel arguments without a value by which systemd (its manual page systemd(1), version 252) boots into another target
 // than the one on the disk; with a value they are somebody else's. 2 to 5 are left out: their targets start the kubelet too. What
-// follows -- are arguments of systemd itself, --unit=rescue.target for one.
-var targetWords = []string{"1", "s", "S", "-s", "-b", "rd.rescue", "rd.emergency", "--"}
+// follows toInit are arguments of systemd itself, --unit=rescue.target for one.
+var targetWords = []string{"1", "s", "S", "-s", "-b", "rd.rescue", "rd.emergency"}
+
+// toInit ends the kernel's own arguments.
+const toInit = "--"
 
 // allowedArguments are the kernel arguments for systemd that change no unit and no file; all others are refused. rd. before one is for
 // the initial file system.
@@ -78,12 +81,16 @@ func (g *guard) arguments(list string, arguments []string) {
 }
 
 // reservedIn returns the first reserved one of the kernel arguments in a string, and what it would do. Blanks in quotes are part of a
-// word that isPlain, as for systemd.
+// word that isPlain, as for systemd. The kernel, which hands init what follows --, knows double quotes only, and the byte 0xA0 is a blank for
+// it (next_arg and isspace in its lib/), so -- counts wherever it is.
 func reservedIn(arguments string, isPlain bool) (taken, does string) {
-	split := strings.Fields(strings.NewReplacer(`"`, "", "'", "", `\`, "").Replace(arguments))
+	split := strings.Fields(strings.NewReplacer(`"`, "", "'", "", `\`, "", "\xa0", " ").Replace(arguments))
 	for _, argument := range split {
 		if does := reserves(argument); does != "" {
 			return argument, does
+		}
+		if argument == toInit {
+			return argument, bootsElse
 		}
 	}
 	if isPlain {

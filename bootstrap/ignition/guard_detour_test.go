@@ -122,6 +122,18 @@ var _ = Describe("Guard on detours", func() {
 		Entry("kernel arguments", argument("quiet hugepages=4 systemd.mask=mine.service systemd.unified_cgroup_hierarchy=1 ip=dhcp console=ttyS0")),
 	)
 
+	DescribeTable("refuses what the kernel hands to init, which splits words in another way than systemd",
+		func(arguments string) {
+			Expect(ignition.GuardArguments([]string{arguments})).To(MatchError(ContainSubstring("kernel argument -- would change what the host boots into")))
+		},
+		Entry("after blanks", "x=a -- --unit=rescue.target"),
+		Entry("in single quotes, which the kernel does not know", "x='a -- --unit=rescue.target b'"),
+		Entry("after a vertical tab", "quiet\v--\v--unit=rescue.target"),
+		Entry("after a form feed", "quiet\f--\f--unit=rescue.target"),
+		Entry("after a blank that is not broken", "quiet\u00a0-- --unit=rescue.target"),
+		Entry("after a letter whose last byte is a blank for the kernel", "quiet\u0120-- --unit=rescue.target"),
+	)
+
 	DescribeTable("says what a kernel argument would do",
 		func(does string, arguments ...string) {
 			for _, argument := range arguments {
