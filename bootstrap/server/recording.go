@@ -122,9 +122,13 @@ func (r *recording) claim(memory *lru.Cache, uid types.UID, value any, willDo fu
 }
 
 // BeginsBoot says whether a request is the first one for a configuration: none is on record since the last one was prepared, or all on
-// record came with an earlier token.
+// record came with an earlier token. A first request that is later than the last one came by a clock that is ahead, and is none.
 func (r Record) BeginsBoot() bool {
-	return !r.FirstRequestedTime.After(r.PreparedTime) || len(r.Addresses) == 0 && len(r.OldAddresses) > 0
+	first := r.FirstRequestedTime
+	if !r.RequestedTime.IsZero() && first.After(r.RequestedTime) {
+		first = r.RequestedTime
+	}
+	return !first.After(r.PreparedTime) || len(r.Addresses) == 0 && len(r.OldAddresses) > 0
 }
 
 // servedBefore tells whether the record itself says that what stands was handed out, as another replica, or this one

@@ -154,6 +154,14 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 		Entry("and when it does not show them yet", false),
 	)
 
+	It("takes a first request that is later than the last one for none: a clock was ahead", func() {
+		now := time.Now()
+		ahead := Record{FirstRequestedTime: now.Add(time.Hour), RequestedTime: now, PreparedTime: now.Add(time.Second)}
+		Expect(ahead.BeginsBoot()).To(BeTrue())
+		ahead.RequestedTime = now.Add(time.Minute)
+		Expect(ahead.BeginsBoot()).To(BeFalse(), "it was noted since")
+	})
+
 	It("notes an address anew that the record has lost, and that of another token at once", func() {
 		clock := time.Now()
 		r := newRecording(&countingRecorder{}, nil, func() time.Time { return clock })

@@ -74,15 +74,18 @@ func Of(config *bootstrapv1.PoolbootConfig) []Moment {
 }
 
 // Requested is when the host first asked for the configuration that it has or waits for; zero when it has not. It is the last request
-// while only that is on record, as by a config server of an earlier version.
+// while only that is on record, as by a config server of an earlier version, and when the first is said to be later, as by one whose clock is
+// ahead. A boot begins with its creation.
 func Requested(config *bootstrapv1.PoolbootConfig) time.Time {
 	boot := config.Status.Boot
 	first, last := boot.FirstRequestedTime, boot.RequestedTime
 	switch {
 	case last == nil:
 		return time.Time{}
-	case first == nil, asksAgain(config) && boot.PreparedTime != nil && !first.After(boot.PreparedTime.Time):
+	case first == nil, first.After(last.Time), asksAgain(config) && boot.PreparedTime != nil && !first.After(boot.PreparedTime.Time):
 		return last.Time
+	case first.Time.Before(config.CreationTimestamp.Time):
+		return config.CreationTimestamp.Time
 	}
 	return first.Time
 }

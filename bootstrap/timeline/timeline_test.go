@@ -126,6 +126,16 @@ var _ = Describe("The timeline of a boot", func() {
 		Expect(timeline.Took(inline)).To(And(Not(HaveKey(timeline.Serving)), HaveKeyWithValue(timeline.Joining, 11*time.Minute)))
 	})
 
+	It("is not deceived by a first request that a clock far ahead noted, or one far behind", func() {
+		c := boot(5)
+		c.Status.Boot.FirstRequestedTime = micro(600)
+		Expect(timeline.Requested(c)).To(Equal(c.Status.Boot.RequestedTime.Time))
+		stage, _ := timeline.StageOf(c)
+		Expect(stage).To(Equal(timeline.Joining))
+		c.Status.Boot.FirstRequestedTime = micro(-600)
+		Expect(timeline.Requested(c)).To(Equal(c.CreationTimestamp.Time))
+	})
+
 	DescribeTable("has stages that add up to the time from the creation until the Node is Ready",
 		func(change func(*bootstrapv1.PoolbootConfig), stages map[timeline.Stage]int) {
 			c := boot(6)

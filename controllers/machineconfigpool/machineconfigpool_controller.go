@@ -25,7 +25,6 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
@@ -63,7 +62,7 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	p := &poolv1.MachineConfigPool{}
 	if err := r.Client.Get(ctx, request.NamespacedName, p); apierrors.IsNotFound(err) {
-		r.memories.Delete(request.NamespacedName)
+		r.forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, err
@@ -74,10 +73,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !p.DeletionTimestamp.IsZero() || (r.WatchFilterValue != "" && !labels.HasWatchLabel(p, r.WatchFilterValue)) {
 		return ctrl.Result{}, nil
 	}
-	metrics.NewPool(p)
 	s, err := r.gather(ctx, p)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if s.cluster != nil { // or anybody who may write pools could name any number of clusters
+		s.memory.count(p)
 	}
 	if s.cluster != nil && annotations.IsPaused(s.cluster, p) {
 		ctrl.LoggerFrom(ctx).V(4).Info("Cluster or pool is paused for Cluster API: not reconciled")

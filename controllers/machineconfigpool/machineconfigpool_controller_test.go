@@ -91,11 +91,9 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(s.Get(ctx(), client.ObjectKeyFromObject(old), old)).To(Succeed())
 	})
 
-	It("starts the counters of the pool and its Cluster at 0, before a host boots", func() {
-		Expect(s.Create(ctx(), newPool("counted", "counted", 0))).To(Succeed())
-		s.reconcile("counted")
-		for name, number := range map[string]int{"poolboot_preregistrations_total": 3, "poolboot_boots_total": 4} {
-			var found []float64
+	Describe("has counters", func() {
+		counters := func(name string) (found []float64) {
+			GinkgoHelper()
 			families, err := ctrlmetrics.Registry.Gather()
 			Expect(err).NotTo(HaveOccurred())
 			for _, family := range families {
@@ -105,8 +103,30 @@ var _ = Describe("MachineConfigPool controller", func() {
 					}
 				}
 			}
-			Expect(found).To(And(HaveLen(number), HaveEach(BeZero())), name)
+			return found
 		}
+
+		It("that begin at 0 before a host boots, and end with the pool", func() {
+			p := newPool("counted", "counted", 0)
+			Expect(s.Create(ctx(), p)).To(Succeed())
+			s.reconcile("counted")
+			for name, number := range map[string]int{"poolboot_preregistrations_total": 3, "poolboot_boots_total": 4} {
+				Expect(counters(name)).To(And(HaveLen(number), HaveEach(BeZero())), name)
+			}
+			Expect(s.Delete(ctx(), p)).To(Succeed())
+			_, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(p)})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(counters("poolboot_boots_total")).To(BeEmpty())
+			Expect(counters("poolboot_preregistrations_total")).To(BeEmpty())
+		})
+
+		It("only once its Cluster exists, whatever name a user writes", func() {
+			p := newPool("counted", "counted", 0)
+			p.Spec.ClusterName = "nowhere"
+			Expect(s.Create(ctx(), p)).To(Succeed())
+			s.reconcile("counted")
+			Expect(counters("poolboot_boots_total")).To(BeEmpty())
+		})
 	})
 
 	It("renders the kubelet sections of both pools and says so", func() {

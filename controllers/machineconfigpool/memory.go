@@ -5,10 +5,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 )
 
 var renderSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -17,7 +18,7 @@ var renderSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 	Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 })
 
-func init() { metrics.Registry.MustRegister(renderSeconds) }
+func init() { ctrlmetrics.Registry.MustRegister(renderSeconds) }
 
 // memory is what is known of a pool from its last reconcile, so that a Machine that boots costs no render. It holds names and
 // hashes, no contents, and nothing depends on it: a manager that has just started renders every pool once.
@@ -28,6 +29,8 @@ type memory struct {
 	err      error
 	// fitting are the versions of the rendered configs that were found to hold what their names say, by name.
 	fitting map[string]version
+	// cluster and role are those that the pool's counters were started with.
+	cluster, role string
 }
 
 // maxFitting bounds what is known of rendered configs that a pool had once. It hands out one at a time.
@@ -43,6 +46,19 @@ type version struct {
 func (r *Reconciler) remember(name types.NamespacedName) *memory {
 	known, _ := r.memories.LoadOrStore(name, &memory{fitting: map[string]version{}})
 	return known.(*memory)
+}
+
+// forget ends what is known of a pool that exists no more, and its counters.
+func (r *Reconciler) forget(name types.NamespacedName) {
+	if known, is := r.memories.LoadAndDelete(name); is && known.(*memory).role != "" {
+		metrics.PoolGone(known.(*memory).cluster, known.(*memory).role)
+	}
+}
+
+// count starts the counters of a pool.
+func (m *memory) count(p *poolv1.MachineConfigPool) {
+	m.cluster, m.role = p.Namespace+"/"+p.Spec.ClusterName, p.Spec.Role
+	metrics.NewPool(p)
 }
 
 // render renders the pool of a scope, unless nothing has changed that it is rendered from. Then the spec is missing.

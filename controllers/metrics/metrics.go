@@ -105,6 +105,14 @@ func NewPool(p *poolv1.MachineConfigPool) {
 	}
 }
 
+// PoolGone ends the counters of a pool that exists no more. Without it, pools that are created and deleted would leave theirs for as long as
+// the manager runs.
+func PoolGone(cluster, role string) {
+	of := prometheus.Labels{"cluster": cluster, "pool": role}
+	boots.DeletePartialMatch(of)
+	preRegistrations.DeletePartialMatch(of)
+}
+
 // clusterOf names a config's cluster as <namespace>/<name>.
 func clusterOf(config *bootstrapv1.PoolbootConfig) string {
 	return config.Namespace + "/" + config.Labels[clusterv1.ClusterNameLabel]
@@ -121,7 +129,7 @@ func HeldUp(config *bootstrapv1.PoolbootConfig, stage timeline.Stage, reason str
 }
 
 // Prepared notes how long it took to prepare a boot, in seconds.
-func Prepared(seconds float64) { prepareSeconds.Observe(seconds) }
+func Prepared(seconds float64) { prepareSeconds.Observe(max(0, seconds)) } // the request may have been noted by another clock
 
 // Over notes the times of a boot that is over.
 func Over(config *bootstrapv1.PoolbootConfig) {
