@@ -219,19 +219,25 @@ func evictions(pods []corev1.Pod, taints []corev1.Taint, unread error) (lines []
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
+	running := 0
 	for i := range pods {
 		pod := &pods[i]
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
+		running++
+		name := printable(pod.Namespace + "/" + pod.Name)
 		switch after := toleratedFor(pod.Spec.Tolerations, taints); {
 		case after == 0:
-			lines = append(lines, fmt.Sprintf("evicts Pod %s/%s", pod.Namespace, pod.Name))
+			lines = append(lines, "evicts Pod "+name)
 		case after > 0:
-			lines = append(lines, fmt.Sprintf("evicts Pod %s/%s after %s (tolerationSeconds)", pod.Namespace, pod.Name, after))
+			lines = append(lines, fmt.Sprintf("evicts Pod %s after %s (tolerationSeconds)", name, after))
 		}
 	}
-	if len(lines) == 0 {
+	switch {
+	case running == 0:
+		return []string{"evicts no Pod: none runs there"}
+	case len(lines) == 0:
 		return []string{"evicts no Pod: those that run there tolerate the taint"}
 	}
 	return lines

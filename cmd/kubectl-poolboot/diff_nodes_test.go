@@ -107,6 +107,12 @@ $`))
 `))
 	})
 
+	It("says that no Pod runs on a Node, and lets no name of a Pod write to the terminal", func() {
+		out := diffed(nil, []string{"nodeTaints: [" + gpu + "]"}, node("host-1", nil), node("host-2", nil), pod("host-1", "web\x1b]0;owned\a\u202e", corev1.PodRunning))
+		Expect(out).To(And(ContainSubstring("Node host-2\n      + taint example.com/gpu=a100:NoExecute\n      evicts no Pod: none runs there\n"),
+			ContainSubstring(`evicts Pod "default/web\x1b]0;owned\a\u202e"`), Not(ContainSubstring("\x1b"))))
+	})
+
 	It("prints what the documentation shows", func() {
 		document, err := os.ReadFile("../../docs/kubectl-poolboot.md")
 		Expect(err).NotTo(HaveOccurred())

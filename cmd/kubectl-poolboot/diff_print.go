@@ -46,18 +46,20 @@ func (d difference) print(to io.Writer) error {
 		c.print(out)
 	}
 	for _, c := range d.declared {
-		fmt.Fprintf(out, "  %s\n", c)
+		fmt.Fprintf(out, "  %s\n", printable(c.String()))
 		for _, line := range c.consequences() {
-			fmt.Fprintf(out, "      %s\n", line)
+			fmt.Fprintf(out, "      %s\n", printable(line))
 		}
 	}
 	if d.unread != nil {
-		fmt.Fprintf(out, "  nodes: what becomes of existing Nodes and their Pods can't be told: %v\n", d.unread)
+		fmt.Fprintf(out, "  nodes: what becomes of existing Nodes and their Pods can't be told: %s\n", printable(d.unread.Error()))
 	}
 	for _, n := range d.nodes {
-		fmt.Fprintf(out, "  Node %s\n", n.name)
-		for _, line := range n.lines {
-			fmt.Fprintf(out, "      %s\n", line)
+		fmt.Fprintf(out, "  Node %s\n", printable(n.name))
+		for _, line := range n.lines { // the workload cluster's API server is a tenant's, and validates what it likes
+			for part := range strings.SplitSeq(line, "\n") {
+				fmt.Fprintf(out, "      %s\n", printable(part))
+			}
 		}
 	}
 	_, err := io.WriteString(to, out.String())
