@@ -23,7 +23,10 @@ make_catches_int && watched=1 || watched=
 next=10
 while kill -0 "$pid" 2>/dev/null; do
 	sleep 0.2
-	[ -n "$watched" ] && ! make_catches_int && kill "$pid" 2>/dev/null
+	if [ -n "$watched" ] && ! make_catches_int; then
+		kill "$pid" 2>/dev/null
+		watched= # once: the second would end its cleanup
+	fi
 	if ((SECONDS - start >= next)); then
 		echo "    $what: still at it after $((SECONDS - start)) s"
 		next=$((next + 10))

@@ -17,9 +17,10 @@ import (
 // waits for what it runs. So a SIGINT to make alone, as by kill, would never get here.
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithCancel(ctx) // without stop: a second signal must not end the cleanup
 	if parent := os.Getppid(); isMake(parent) && catches(parent, syscall.SIGINT) {
 		go func() {
-			defer stop()
+			defer cancel()
 			ticker := time.NewTicker(200 * time.Millisecond)
 			defer ticker.Stop()
 			for catches(parent, syscall.SIGINT) {
@@ -31,7 +32,7 @@ func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc)
 			}
 		}()
 	}
-	return ctx, stop
+	return ctx, func() { cancel(); stop() }
 }
 
 func isMake(pid int) bool {
