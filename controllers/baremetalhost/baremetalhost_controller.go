@@ -194,7 +194,8 @@ func (r *Reconciler) stepBack(ctx context.Context, s *scope, why string) error {
 	if err := r.takeUserData(ctx, s); err != nil {
 		return err
 	}
-	if err := r.Client.Delete(ctx, s.config, client.Preconditions{UID: &s.config.UID}); err != nil {
+	// Of this version: a cache that is behind does not show yet that the record is being deleted, and the event would be told twice.
+	if err := r.Client.Delete(ctx, s.config, client.Preconditions{UID: &s.config.UID, ResourceVersion: &s.config.ResourceVersion}); err != nil {
 		return err
 	}
 	r.tell(s, corev1.EventTypeNormal, found(poolv1.EventHostRecordDeleted, "PoolbootConfig %s is deleted: %s", s.config.Name, why))

@@ -323,6 +323,21 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Expect(w.told()).To(ContainSubstring("change the Node's labels"))
 	})
 
+	It("is told once that its record is deleted, also by a cache that does not show that yet", func(ctx SpecContext) {
+		w := newWorld()
+		w.pointed(ctx)
+		w.told()
+		w.change(ctx, annotated(poolv1.HostPoolAnnotation, ""))
+		w.beforeWrite = func(ctx context.Context) {
+			if config := w.config(ctx); config != nil && w.host(ctx).Spec.UserData == nil { // the next write deletes the record
+				Expect(w.Delete(ctx, config)).To(Succeed())
+			}
+		}
+		w.settle(ctx)
+		Expect(w.config(ctx)).To(BeNil())
+		Expect(w.told()).NotTo(ContainSubstring(poolv1.EventHostRecordDeleted), "who deleted it has told")
+	})
+
 	DescribeTable("loses its record",
 		func(ctx SpecContext, change func(*bmov1alpha1.BareMetalHost), left *corev1.SecretReference) {
 			w := newWorld()
