@@ -119,8 +119,10 @@ var _ = Describe("A host that Metal3", func() {
 		become(bmov1alpha1.StateDeprovisioning)
 		Expect(hosts.PowerOff(ctx, bmh)).To(Succeed())
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("Unknown WaitingForHost"), ContainSubstring(t.HostName(0))))
-		Expect(liveCredentials(ctx, config)).To(BeEmpty())
-		Expect(apierrors.IsNotFound(lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(node), &corev1.Node{}))).To(BeTrue())
+		Eventually(ctx, func() []string { return liveCredentials(ctx, config) }).Should(BeEmpty(), "the condition is told first")
+		Eventually(ctx, func() bool {
+			return apierrors.IsNotFound(lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(node), &corev1.Node{}))
+		}).Should(BeTrue())
 		become(bmov1alpha1.StateAvailable)
 		patched(ctx, metal3Machine, func(m *infrav1.Metal3Machine) { delete(m.Annotations, clusterv1.PausedAnnotation) })
 		asking(ctx, t, config)
