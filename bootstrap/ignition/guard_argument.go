@@ -36,15 +36,12 @@ var reservedArguments = []reservedArgument{
 	{"systemd.mount-extra", mounts}, {"systemd.swap-extra", mounts},
 	{"rescue", bootsElse}, {"emergency", bootsElse}, {"single", bootsElse},
 	{"SYSTEMD-*", isEnvironment}, {"LD-*", isEnvironment}, // the kernel hands these to systemd
+	{"--", bootsElse}, // and what follows this, as arguments of systemd itself: --unit=rescue.target for one
 }
 
 // targetWords are kernel arguments without a value by which systemd (its manual page systemd(1), version 252) boots into another target
-// than the one on the disk; with a value they are somebody else's. 2 to 5 are left out: their targets start the kubelet too. What
-// follows toInit are arguments of systemd itself, --unit=rescue.target for one.
+// than the one on the disk; with a value they are somebody else's. 2 to 5 are left out: their targets start the kubelet too.
 var targetWords = []string{"1", "s", "S", "-s", "-b", "rd.rescue", "rd.emergency"}
-
-// toInit ends the kernel's own arguments.
-const toInit = "--"
 
 // allowedArguments are the kernel arguments for systemd that change no unit and no file; all others are refused. rd. before one is for
 // the initial file system.
@@ -88,9 +85,6 @@ func reservedIn(arguments string, isPlain bool) (taken, does string) {
 	for _, argument := range split {
 		if does := reserves(argument); does != "" {
 			return argument, does
-		}
-		if argument == toInit {
-			return argument, bootsElse
 		}
 	}
 	if isPlain {
