@@ -25,6 +25,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
@@ -78,7 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if s.cluster != nil { // or anybody who may write pools could name any number of clusters
-		s.memory.count(p)
+		s.memory.counted = metrics.NewPool(p)
 	}
 	if s.cluster != nil && annotations.IsPaused(s.cluster, p) {
 		ctrl.LoggerFrom(ctx).V(4).Info("Cluster or pool is paused for Cluster API: not reconciled")

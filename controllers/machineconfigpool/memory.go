@@ -29,8 +29,8 @@ type memory struct {
 	err      error
 	// fitting are the versions of the rendered configs that were found to hold what their names say, by name.
 	fitting map[string]version
-	// cluster and role are those that the pool's counters were started with.
-	cluster, role string
+	// counted is the pool as its counters name it.
+	counted metrics.Pool
 }
 
 // maxFitting bounds what is known of rendered configs that a pool had once. It hands out one at a time.
@@ -48,17 +48,11 @@ func (r *Reconciler) remember(name types.NamespacedName) *memory {
 	return known.(*memory)
 }
 
-// forget ends what is known of a pool that exists no more, and its counters.
+// forget drops what is known of a pool that no longer exists, and its counters.
 func (r *Reconciler) forget(name types.NamespacedName) {
-	if known, is := r.memories.LoadAndDelete(name); is && known.(*memory).role != "" {
-		metrics.PoolGone(known.(*memory).cluster, known.(*memory).role)
+	if known, is := r.memories.LoadAndDelete(name); is {
+		known.(*memory).counted.End()
 	}
-}
-
-// count starts the counters of a pool.
-func (m *memory) count(p *poolv1.MachineConfigPool) {
-	m.cluster, m.role = p.Namespace+"/"+p.Spec.ClusterName, p.Spec.Role
-	metrics.NewPool(p)
 }
 
 // render renders the pool of a scope, unless nothing has changed that it is rendered from. Then the spec is missing.

@@ -89,8 +89,8 @@ func init() {
 
 // NewPool starts the counters of a pool and of its Cluster at 0. Prometheus' rate and increase do not see the first increment of a counter
 // that begins with it. It changes no counter that exists.
-func NewPool(p *poolv1.MachineConfigPool) {
-	cluster := p.Namespace + "/" + p.Spec.ClusterName
+func NewPool(p *poolv1.MachineConfigPool) Pool {
+	cluster := clusterOfPool(p)
 	for _, start := range startedFrom0 {
 		boots.WithLabelValues(cluster, p.Spec.Role, string(start.stage), start.outcome)
 	}
@@ -103,15 +103,22 @@ func NewPool(p *poolv1.MachineConfigPool) {
 	for _, reason := range tokenReasons {
 		tokenEvents.WithLabelValues(cluster, reason)
 	}
+	return Pool{cluster: cluster, role: p.Spec.Role}
 }
 
-// PoolGone ends the counters of a pool that exists no more. Without it, pools that are created and deleted would leave theirs for as long as
-// the manager runs.
-func PoolGone(cluster, role string) {
-	of := prometheus.Labels{"cluster": cluster, "pool": role}
+// Pool is a pool whose counters were started. The zero value is none.
+type Pool struct{ cluster, role string }
+
+// End removes the counters of a pool that no longer exists. Without it, pools that are created and deleted would leave theirs for as long
+// as the manager runs.
+func (p Pool) End() {
+	of := prometheus.Labels{"cluster": p.cluster, "pool": p.role}
 	boots.DeletePartialMatch(of)
 	preRegistrations.DeletePartialMatch(of)
 }
+
+// clusterOfPool names a pool's cluster as clusterOf does.
+func clusterOfPool(p *poolv1.MachineConfigPool) string { return p.Namespace + "/" + p.Spec.ClusterName }
 
 // clusterOf names a config's cluster as <namespace>/<name>.
 func clusterOf(config *bootstrapv1.PoolbootConfig) string {

@@ -139,7 +139,7 @@ func (n *Now) countPools(pools []poolv1.MachineConfigPool, counted tally) {
 		}
 		for _, kind := range []string{poolv1.RenderDegradedCondition, poolv1.NodeDegradedCondition} {
 			if c := meta.FindStatusCondition(p.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
-				counted[series{degradedNow, p.Namespace + "/" + p.Spec.ClusterName, p.Spec.Role, kind, c.Reason}]++
+				counted[series{degradedNow, clusterOfPool(p), p.Spec.Role, kind, c.Reason}]++
 			}
 		}
 	}
