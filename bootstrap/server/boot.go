@@ -98,7 +98,7 @@ func (v *view) waitForBoot(ctx context.Context, record *Record, to route) (boot,
 	if ready.pool != nil || err != nil {
 		return ready, err
 	}
-	start, result := time.Now(), "timeout"
+	start, result := time.Now(), waitTimeout
 	v.opts.Metrics.waiting.Inc()
 	defer func() {
 		v.opts.Metrics.waiting.Dec()
@@ -107,7 +107,7 @@ func (v *view) waitForBoot(ctx context.Context, record *Record, to route) (boot,
 	held, release := context.WithTimeout(ctx, v.wait)
 	defer release()
 	if err := v.request(held, record, to.from); err != nil {
-		result = "error"
+		result = waitError
 		return boot{}, err
 	}
 	for {
@@ -116,15 +116,15 @@ func (v *view) waitForBoot(ctx context.Context, record *Record, to route) (boot,
 			ready, missing, err = look()
 			switch {
 			case err != nil:
-				result = "error"
+				result = waitError
 				return boot{}, err
 			case ready.pool != nil:
-				result = "served"
+				result = waitServed
 				return ready, nil
 			}
 		case <-held.Done():
 			if errors.Is(ctx.Err(), context.Canceled) {
-				result = "gone"
+				result = waitGone
 			}
 			if record.Pending != "" {
 				missing += "; " + record.Pending

@@ -252,7 +252,7 @@ var _ = Describe("The listener", func() {
 		first := d.next() // the server is slow: it does not read on
 		d.dial(hello)
 		Eventually(d.figure("connections")).Should(Equal(3.0))
-		time.Sleep(limits.Patience)
+		Consistently(d.figure("connections_dropped_total"), limits.Patience).Should(BeZero(), "nobody needs room")
 		d.dial("") // finds that one waits for its turn
 		Consistently(d.figure("connections_dropped_total"), "100ms").Should(BeZero())
 		says(first, hello)

@@ -78,6 +78,14 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
+// How the wait of a request that is held ends.
+const (
+	waitServed  = "served"
+	waitTimeout = "timeout"
+	waitGone    = "gone"
+	waitError   = "error"
+)
+
 // answersTo are the codes that each kind of path is answered with.
 var answersTo = map[string][]int{
 	kindConfig: {http.StatusOK, http.StatusUnauthorized, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusServiceUnavailable},
@@ -97,7 +105,7 @@ func (m *Metrics) startFrom0() {
 			m.of(outcome{kind, code})
 		}
 	}
-	for _, result := range []string{"served", "timeout", "gone", "error"} {
+	for _, result := range []string{waitServed, waitTimeout, waitGone, waitError} {
 		m.waitSeconds.WithLabelValues(result)
 	}
 	for _, result := range []string{addressAllowed, addressRefused} {
