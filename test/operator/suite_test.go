@@ -3,19 +3,17 @@
 package operator
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,7 +23,10 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
 )
 
@@ -142,27 +143,28 @@ func condition(kind string, of ...string) string {
 	return field(c+".status} "+c+".reason} "+c+".message}", of...)
 }
 
-// metric is the sum of the manager's series of a metric that have all these labels, as they are written; -1 while there is none.
-func metric(name string, labels ...string) float64 {
+// metric is the sum of the manager's counters of a name that have all these labels; -1 while there is none.
+func metric(name string, labels map[string]string) float64 {
 	GinkgoHelper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(must(run("curl", "--silent", "--fail", demo.manager))))
+	Expect(err).NotTo(HaveOccurred())
 	sum, found := 0.0, false
-	for line := range strings.Lines(must(run("curl", "--silent", "--fail", demo.manager))) {
-		series, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
-		if has := func(label string) bool { return strings.Contains(series, label) }; !strings.HasPrefix(series, name+"{") || !allOf(labels, has) {
-			continue
+	for _, series := range families[name].GetMetric() {
+		has := 0
+		for _, label := range series.Label {
+			if value, wanted := labels[label.GetName()]; wanted && value == label.GetValue() {
+				has++
+			}
 		}
-		n, err := strconv.ParseFloat(value, 64)
-		Expect(err).NotTo(HaveOccurred())
-		sum, found = sum+n, true
+		if has == len(labels) {
+			sum, found = sum+series.Counter.GetValue(), true
+		}
 	}
 	if !found {
 		return -1
 	}
 	return sum
-}
-
-func allOf(labels []string, has func(string) bool) bool {
-	return !slices.ContainsFunc(labels, func(label string) bool { return !has(label) })
 }
 
 // machineOf is the Machine of a MachineDeployment that has one; "" until it is there.
@@ -194,30 +196,11 @@ type host struct {
 
 func newHost(enrolment, name string) host {
 	GinkgoHelper()
-	var pointer struct {
-		Ignition struct {
-			Config struct {
-				Merge []struct {
-					Source      string
-					HTTPHeaders []struct{ Name, Value string }
-				}
-			}
-			Security struct {
-				TLS struct {
-					CertificateAuthorities []struct{ Source string }
-				}
-			}
-		}
-	}
-	Expect(json.Unmarshal([]byte(must(poolboot("pointer", enrolment, "--host", name))), &pointer)).To(Succeed())
-	merge, authorities := pointer.Ignition.Config.Merge[0], pointer.Ignition.Security.TLS.CertificateAuthorities
-	trusted := x509.NewCertPool()
-	_, encoded, _ := strings.Cut(authorities[0].Source, "base64,")
-	pem := make([]byte, len(encoded))
-	n, err := base64.StdEncoding.Decode(pem, []byte(encoded))
+	pointer, err := ignition.ParsePointer([]byte(must(poolboot("pointer", enrolment, "--host", name))))
 	Expect(err).NotTo(HaveOccurred())
-	Expect(trusted.AppendCertsFromPEM(pem[:n])).To(BeTrue())
-	return host{url: merge.Source, token: merge.HTTPHeaders[0].Value, client: &http.Client{
+	trusted := x509.NewCertPool()
+	Expect(trusted.AppendCertsFromPEM(pointer.CA)).To(BeTrue())
+	return host{url: pointer.URL, token: pointer.Token, client: &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, DisableKeepAlives: true}, Timeout: time.Minute,
 	}}
 }
@@ -227,13 +210,12 @@ func (h host) ask(accept string) (int, string) {
 	GinkgoHelper()
 	request, err := http.NewRequest(http.MethodGet, h.url, nil)
 	Expect(err).NotTo(HaveOccurred())
-	request.Header.Set("Authorization", h.token)
+	request.Header.Set("Authorization", "Bearer "+h.token)
 	request.Header.Set("Accept", accept)
 	response, err := h.client.Do(request)
 	Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close()
-	var body bytes.Buffer
-	_, err = body.ReadFrom(response.Body)
+	body, err := io.ReadAll(response.Body)
 	Expect(err).NotTo(HaveOccurred())
-	return response.StatusCode, body.String()
+	return response.StatusCode, string(body)
 }

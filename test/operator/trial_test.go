@@ -14,17 +14,21 @@ import (
 	"github.com/onsi/gomega/gexec"
 )
 
-const ignition = "application/vnd.coreos.ignition+json;version=3.5.0"
+const newestIgnition = "application/vnd.coreos.ignition+json;version=3.5.0"
 
 var _ = Describe("An operator", Ordered, ContinueOnFailure, func() {
-	blocked := func() float64 { return metric("poolboot_boots_total", `pool="edge"`, `outcome="HostFactMissing"`) }
+	blocked := func() float64 {
+		return metric("poolboot_boots_total", map[string]string{"pool": "edge", "outcome": "HostFactMissing"})
+	}
 
 	Describe("whose host lacks a fact", Ordered, func() {
 		var machine string
 
 		It("finds the counters of a new pool at 0", func() {
 			kubectl("apply", "-f", "testdata/edge.yaml")
-			Eventually(func() float64 { return metric("poolboot_boots_total", `pool="edge"`, `outcome="Done"`) }).Should(BeZero())
+			Eventually(func() float64 {
+				return metric("poolboot_boots_total", map[string]string{"pool": "edge", "outcome": "Done"})
+			}).Should(BeZero())
 			Expect(must(run("curl", "--silent", "--fail", demo.configServer))).To(MatchRegexp(`(?m)^poolboot_config_server_requests_total\{.*\} 0$`))
 		})
 
@@ -71,18 +75,18 @@ var _ = Describe("An operator", Ordered, ContinueOnFailure, func() {
 			leftover := inWorkload("get", "node", "far-1", "-o", "jsonpath={.metadata.uid}")
 			host := newHost("far", "far-1")
 			for range 2 {
-				code, body := host.ask(ignition)
+				code, body := host.ask(newestIgnition)
 				Expect(code).To(Equal(503), body)
 				Expect(body).To(ContainSubstring("far-1"))
 			}
 			Expect(field("{.items[*].status.node.uid}", "poolbootconfigs")).NotTo(ContainSubstring(leftover))
 			inWorkload("delete", "node", "far-1")
-			Eventually(func() int { code, _ := host.ask(ignition); return code }).Should(Equal(200))
+			Eventually(func() int { code, _ := host.ask(newestIgnition); return code }).Should(Equal(200))
 		})
 
 		It("finds the record of a host that is still blocked by the name of its Node, with a cure that there is", func() {
 			host := newHost("edge", "far-2")
-			code, body := host.ask(ignition)
+			code, body := host.ask(newestIgnition)
 			Expect(code).To(Equal(503), body)
 			Eventually(func() string { return poolboot("explain", "node", "far-2").Out }).Should(MatchRegexp(`(?s)To do:.*door`))
 			explained := poolboot("explain", "node", "far-2")
