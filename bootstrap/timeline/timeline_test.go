@@ -152,7 +152,7 @@ var _ = Describe("The timeline of a boot", func() {
 		},
 		Entry("of a host that retried while it was blocked", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(9) },
 			map[timeline.Stage]int{timeline.Pending: 1, timeline.WaitingForHost: 2, timeline.Provisioning: 3, timeline.Preparing: 4, timeline.Serving: 5, timeline.Joining: 6}),
-		Entry("of a host that asked again, which begins anew", func(c *bootstrapv1.PoolbootConfig) {
+		Entry("of a host that asked again, which starts over", func(c *bootstrapv1.PoolbootConfig) {
 			b := &c.Status.Boot
 			b.FirstRequestedTime, b.RequestedTime, b.PreparedTime, b.ServedTime = micro(16), micro(17), micro(18), micro(19)
 		}, map[timeline.Stage]int{timeline.Pending: 1, timeline.WaitingForHost: 2, timeline.Provisioning: 13, timeline.Preparing: 2, timeline.Serving: 1, timeline.Joining: 2}),

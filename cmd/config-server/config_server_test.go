@@ -95,7 +95,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(asked(recordOf(m.config), "192.0.2.7", at(2))).To(times(at(1), at(2)))
 		Expect(asked(unasked, "192.0.2.7", at(3))).To(times(at(1), at(3)), "a replica whose cache lags")
 
-		By("beginning anew when the host asks again after its configuration was prepared")
+		By("starting over when the host asks again after its configuration was prepared")
 		m.config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: at(4)}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		Expect(asked(unasked, "192.0.2.7", at(4))).To(times(at(1), at(3)), "a request from before is answered")
@@ -103,7 +103,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(asked(prepared, "192.0.2.7", at(5))).To(times(at(5), at(5)))
 		Expect(asked(prepared, "192.0.2.7", at(6))).To(times(at(5), at(6)))
 
-		By("beginning anew with another token")
+		By("starting over with another token")
 		m.config.Annotations[bootstrapv1.TokenHashAnnotation] = strings.Repeat("f", 64)
 		Expect(admin.Update(ctx, m.config)).To(Succeed())
 		Expect(asked(recordOf(m.config), "192.0.2.7", at(7))).To(times(at(7), at(7)))

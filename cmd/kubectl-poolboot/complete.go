@@ -40,7 +40,7 @@ func onlyFirst(complete cobra.CompletionFunc, others cobra.ShellCompDirective) c
 	}
 }
 
-// fromCluster completes to what is live. Whoever can't read that gets nothing, and no error in the middle of a command line.
+// fromCluster completes to what is live. A user who can't read that gets nothing, and no error on the command line.
 func fromCluster(to connection, list names) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		live, namespace, _, err := to.open()

@@ -10,7 +10,7 @@ type BootStatus struct {
 	HostChosenTime *metav1.MicroTime `json:"hostChosenTime,omitempty"`
 
 	// firstRequestedTime is when the host first asked for the configuration that it has or waits for. A host that asks again after its
-	// configuration was prepared, that has another token, or that takes the place of another host, begins anew. The config server writes
+	// configuration was prepared, that has another token, or that takes the place of another host, starts over. The config server writes
 	// it; the manager does for another host.
 	// +optional
 	FirstRequestedTime *metav1.MicroTime `json:"firstRequestedTime,omitempty"`
