@@ -99,6 +99,10 @@ lint: $(GOLANGCI_LINT) ## Lint.
 	go vet ./...
 	$(GOLANGCI_LINT) run ./...
 
+.PHONY: lint-api
+lint-api: $(GOLANGCI_LINT) ## Lint the API against the Kubernetes API conventions, with Cluster API's rules.
+	$(GOLANGCI_LINT) run --config .golangci-api.yaml ./api/...
+
 # crd-ref-docs escapes braces for dialects of Markdown that read them, and has no option against it. GitHub shows the escapes in code.
 .PHONY: generate
 generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, RBAC, webhooks and the API reference.
@@ -184,8 +188,8 @@ $(BIN)/image: $(TOOLS)/image/go.mod $(TOOLS)/image/main.go
 $(BIN)/promrules: $(wildcard $(TOOLS)/promrules/*)
 	@$(PROGRESS) "build promrules (once)" "$(NETWORK)" go -C $(TOOLS)/promrules build -o $@ .
 
-$(GOLANGCI_LINT): $(TOOLS)/golangci-lint/go.mod
-	@$(PROGRESS) "build golangci-lint (once; minutes on a cold cache)" "$(NETWORK)" go -C $(TOOLS)/golangci-lint build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(GOLANGCI_LINT): $(wildcard $(TOOLS)/golangci-lint/*)
+	@$(PROGRESS) "build golangci-lint (once; minutes on a cold cache)" "$(NETWORK)" go -C $(TOOLS)/golangci-lint build -o $@ .
 
 $(CRD_REF_DOCS): $(TOOLS)/crd-ref-docs/go.mod
 	@$(PROGRESS) "build crd-ref-docs (once)" "$(NETWORK)" go -C $(TOOLS)/crd-ref-docs build -o $@ github.com/elastic/crd-ref-docs
