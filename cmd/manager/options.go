@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	logsv1 "k8s.io/component-base/logs/api/v1"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/crdmigrator"
 	"sigs.k8s.io/cluster-api/util/flags"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
@@ -44,6 +46,8 @@ type options struct {
 	nodeConcurrency, certificateConcurrency, machineConfigPoolConcurrency int
 	enrolmentConcurrency                                                  int
 
+	skipCRDMigrationPhases []string
+
 	manager flags.ManagerOptions
 	logs    *logs.Options
 }
@@ -69,6 +73,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		fmt.Sprintf("Reconcile only objects whose label %s has this value; empty: all objects.", clusterv1.WatchLabel))
 	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute,
 		"How often every watched object is reconciled although nothing changed.")
+
+	fs.StringSliceVar(&o.skipCRDMigrationPhases, "skip-crd-migration-phases", nil,
+		fmt.Sprintf("List of CRD migration phases to skip. Valid values are: %s, %s.", migrationPhases[0], migrationPhases[1]))
 
 	fs.StringVar(&o.webhookHost, "webhook-host", "", "Address the webhook server listens on; empty: every address.")
 	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port the webhook server listens on.")
@@ -134,6 +141,11 @@ func (o *options) validate() ([]*regexp.Regexp, error) {
 	}
 	if o.tokenLife < 0 {
 		return nil, fmt.Errorf("--token-life=%s: set it to 0 or more", o.tokenLife)
+	}
+	for _, phase := range o.skipCRDMigrationPhases {
+		if !slices.Contains(migrationPhases, crdmigrator.Phase(phase)) {
+			return nil, fmt.Errorf("--skip-crd-migration-phases=%s: no such phase: name %s or %s", phase, migrationPhases[0], migrationPhases[1])
+		}
 	}
 	return node.CompileSyncedLabels(o.syncedLabels)
 }

@@ -56,6 +56,12 @@ var _ = Describe("Flags", func() {
 		Expect(o.configServerURL).To(Equal("https://[::1]:9444"))
 	})
 
+	It("skip phases of the CRD migration as those of Cluster API's managers do", func() {
+		o := parse("--skip-crd-migration-phases=StorageVersionMigration", "--skip-crd-migration-phases=CleanupManagedFields")
+		Expect(o.validate()).Error().NotTo(HaveOccurred())
+		Expect(o.skipCRDMigrationPhases).To(ConsistOf("StorageVersionMigration", "CleanupManagedFields"))
+	})
+
 	It("compile the expressions of synced labels", func() {
 		synced, err := parse(`--additional-sync-machine-labels=example\.com/.*`, "--additional-sync-machine-labels=^rack$").validate()
 		Expect(err).NotTo(HaveOccurred())
@@ -75,6 +81,7 @@ var _ = Describe("Flags", func() {
 		Entry("a URL with a path", "--config-server-url=https://poolboot/config", "--config-server-url", "without a path"),
 		Entry("no overlay namespace", "--overlay-namespace=", "--overlay-namespace"),
 		Entry("a negative history", "--rendered-config-history=-1", "--rendered-config-history", "0 or more"),
+		Entry("an unknown phase of CRD migration", "--skip-crd-migration-phases=StorageVersionMigration,All", "--skip-crd-migration-phases=All", "CleanupManagedFields"),
 		Entry("no regular expression", "--additional-sync-machine-labels=(", "--additional-sync-machine-labels", `"("`),
 	)
 })

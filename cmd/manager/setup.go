@@ -53,7 +53,7 @@ type reconciler interface {
 	SetupWithManager(context.Context, ctrl.Manager, controller.Options) error
 }
 
-// setupReconcilers registers the cluster cache and all reconcilers.
+// setupReconcilers registers the cluster cache, all reconcilers and the CRD migrator.
 func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, syncedLabels []*regexp.Regexp) error {
 	secrets, err := setup.CreateSecretCachingClient(mgr)
 	if err != nil {
@@ -79,7 +79,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 			return fmt.Errorf("controllers: %w", err)
 		}
 	}
-	return nil
+	return setupMigration(ctx, mgr, opts)
 }
 
 // registered is a reconciler with the number of its workers.

@@ -26,7 +26,7 @@ import (
 // own. Without a namespace it is meant for all of them.
 type right struct {
 	group, resource, subresource string
-	namespace                    string
+	namespace, name              string
 	verbs                        []string
 }
 
@@ -61,6 +61,16 @@ func as(ctx context.Context, account string, change func(*rbacv1.PolicyRule)) cl
 	return impersonator
 }
 
+// byPoliciesAlone is a client with the name of a ServiceAccount and all rights: what it may not do, a policy keeps it from.
+func byPoliciesAlone(account string) client.Client {
+	GinkgoHelper()
+	config := rest.CopyConfig(plane.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + own + ":" + account, Groups: []string{"system:masters"}}
+	impersonator, err := client.New(config, client.Options{Scheme: clusterapi.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return impersonator
+}
+
 var _ = Describe("the ServiceAccounts", func() {
 	may := func(ctx SpecContext, account string, r right, allowed bool) {
 		GinkgoHelper()
@@ -69,7 +79,7 @@ var _ = Describe("the ServiceAccounts", func() {
 				User:   "system:serviceaccount:" + own + ":" + account,
 				Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + own, "system:authenticated"},
 				ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Group: r.group, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace, Verb: verb,
+					Group: r.group, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace, Name: r.name, Verb: verb,
 				},
 			}}
 			Expect(c.Create(ctx, review)).To(Succeed())
@@ -151,7 +161,9 @@ var _ = Describe("the ServiceAccounts", func() {
 		Entry("read Machines", "poolboot-config-server", right{group: "cluster.x-k8s.io", resource: "machines", verbs: read}),
 
 		Entry("replace or delete a Secret of a cluster", "poolboot-manager", right{resource: "secrets", namespace: "default", verbs: []string{"update", "delete"}}),
-		Entry("change a MachineConfig", "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigs", verbs: []string{"update", "patch"}}),
+		Entry("replace a MachineConfig", "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigs", verbs: []string{"update"}}),
+		Entry("change a CRD of others", "poolboot-manager", right{group: "apiextensions.k8s.io", resource: "customresourcedefinitions", name: "baremetalhosts.metal3.io", verbs: []string{"update", "patch"}}),
+		Entry("change the status of a CRD of others", "poolboot-manager", right{group: "apiextensions.k8s.io", resource: "customresourcedefinitions", subresource: "status", name: "baremetalhosts.metal3.io", verbs: []string{"update", "patch"}}),
 		Entry("replace a PoolbootConfig, or delete many", "poolboot-manager", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", verbs: []string{"update", "deletecollection"}}),
 		Entry("change a Machine", "poolboot-manager", right{group: "cluster.x-k8s.io", resource: "machines", verbs: []string{"create", "update", "patch", "delete"}}),
 		Entry("make, replace or delete a host", "poolboot-manager", right{group: "metal3.io", resource: "baremetalhosts", verbs: []string{"create", "update", "delete"}}),

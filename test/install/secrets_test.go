@@ -5,13 +5,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/rights"
 )
 
@@ -19,10 +17,7 @@ var _ = Describe("The manager's right to patch Secrets", func() {
 	It("is, outside its own namespace, for the value in the data Secrets of PoolbootConfigs", func(ctx SpecContext) {
 		asManager := as(ctx, rights.Manager, nil)
 		// The policy alone, whatever RBAC allows and the API server asks of who changes owners.
-		config := rest.CopyConfig(plane.Config)
-		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + own + ":" + rights.Manager, Groups: []string{"system:masters"}}
-		held, err := client.New(config, client.Options{Scheme: clusterapi.Scheme()})
-		Expect(err).NotTo(HaveOccurred())
+		held := byPoliciesAlone(rights.Manager)
 		namespace := newNamespace(ctx)
 		owner := metav1.OwnerReference{APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Name: "infra-1", UID: "of-the-config", Controller: ptr.To(true)}
 		secret := func(name string, kind corev1.SecretType, owners ...metav1.OwnerReference) *corev1.Secret {
