@@ -2,6 +2,8 @@ module github.com/poolboot/cluster-api-bootstrap-provider-poolboot
 
 go 1.26.0
 
+replace github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api => ./api
+
 require (
 	github.com/coreos/butane v0.29.0
 	github.com/coreos/go-systemd/v22 v22.7.0
@@ -15,6 +17,7 @@ require (
 	github.com/onsi/ginkgo/v2 v2.32.0
 	github.com/onsi/gomega v1.42.1
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2
+	github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.23.2
 	github.com/prometheus/client_model v0.6.2
 	github.com/prometheus/common v0.67.5
