@@ -84,7 +84,7 @@ func Rotate(config *bootstrapv1.PoolbootConfig) string {
 	case BareMetalHost:
 		return rotate + " and then " + provision(config)
 	case Enrolled:
-		return "put another token into the Secret of the enrolment token"
+		return "put another token into the Secret of the enrollment token"
 	}
 	return rotate + " and have the host provisioned again, or " + Remove(config)
 }

@@ -40,6 +40,6 @@ var _ = DescribeTable("Every host gets advice that is possible for it",
 	Entry("a host that enrolled", &bootstrapv1.PoolbootConfig{Spec: bootstrapv1.PoolbootConfigSpec{Host: &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}}},
 		cure.Enrolled, "PoolbootConfig edge-7", "delete PoolbootConfig edge-7", "delete PoolbootConfig edge-7 and its Node, and install the host again",
 		"delete PoolbootConfig edge-7 and its Node, and install the host again",
-		"put another token into the Secret of the enrolment token",
+		"put another token into the Secret of the enrollment token",
 		"change the nodeLabels and hostLabels of the PoolbootConfig and the pool"),
 )

@@ -27,7 +27,7 @@ var _ = Describe("The hash of a token", func() {
 		Entry("another namespace", hostaccess.Config(types.NamespacedName{Namespace: "other", Name: name.Name}, "uid")),
 		Entry("another name", hostaccess.Config(types.NamespacedName{Namespace: name.Namespace, Name: "other"}, "uid")),
 		Entry("a later object of the same name", hostaccess.Config(name, "uid2")),
-		Entry("an Enrolment of the same name", hostaccess.Enrolment(name, "uid")),
+		Entry("an Enrollment of the same name", hostaccess.Enrollment(name, "uid")),
 		Entry("one that is written alike", hostaccess.Config(types.NamespacedName{Namespace: name.Namespace}, types.UID(name.Name+"/uid"))),
 	)
 
@@ -86,8 +86,8 @@ var _ = Describe("The URL in a pointer", func() {
 		Entry("when it is none", "%"),
 	)
 
-	It("of an Enrolment lacks only the name that its host wants", func() {
-		Expect(hostaccess.EnrolmentURL("https://poolboot.example.com", "infra", types.NamespacedName{Namespace: "metal", Name: "edge"})).
+	It("of an Enrollment lacks only the name that its host wants", func() {
+		Expect(hostaccess.EnrollmentURL("https://poolboot.example.com", "infra", types.NamespacedName{Namespace: "metal", Name: "edge"})).
 			To(Equal("https://poolboot.example.com/config/infra/metal/edge"))
 	})
 })

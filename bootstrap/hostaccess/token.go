@@ -38,9 +38,9 @@ func Config(name types.NamespacedName, uid types.UID) Owner {
 	return Owner{kind: "poolbootconfig", name: name, uid: uid}
 }
 
-// Enrolment is the owner of an enrolment token: the Enrolment, and the Secret of the same name that holds the token.
-func Enrolment(name types.NamespacedName, secret types.UID) Owner {
-	return Owner{kind: "enrolment", name: name, uid: secret}
+// Enrollment is the owner of an enrollment token: the Enrollment, and the Secret of the same name that holds the token.
+func Enrollment(name types.NamespacedName, secret types.UID) Owner {
+	return Owner{kind: "enrollment", name: name, uid: secret}
 }
 
 // Hash returns what is kept of a token outside its Secret, in hex: the SHA-256 of the token's SHA-256 and the owner's. No two owners

@@ -40,7 +40,7 @@ func ParseURL(pointer string) (Address, error) {
 	return Address{Role: parts[0], NamespacedName: types.NamespacedName{Namespace: parts[1], Name: parts[2]}, PointerID: parts[3]}, nil
 }
 
-// EnrolmentURL returns where hosts ask that have the token of an Enrolment, but for the name that they want: <URL>?name=<name>.
-func EnrolmentURL(server, role string, enrolment types.NamespacedName) string {
-	return server + configPath + url.PathEscape(role) + "/" + enrolment.Namespace + "/" + enrolment.Name
+// EnrollmentURL returns where hosts ask that have the token of an Enrollment, but for the name that they want: <URL>?name=<name>.
+func EnrollmentURL(server, role string, enrollment types.NamespacedName) string {
+	return server + configPath + url.PathEscape(role) + "/" + enrollment.Namespace + "/" + enrollment.Name
 }

@@ -83,7 +83,7 @@ var _ = Describe("Nobody else decides", func() {
 	It("which pool spec.pool names: use pool.ForBoot", func() {
 		Expect(of(mentions, "RetainOnHost", "bootstrap/pool/", "controllers/node/retention.go")).To(BeEmpty())
 		Expect(of(mentions, "config.Spec.Pool", "bootstrap/pool/",
-			"controllers/baremetalhost/", "controllers/hostpool/", "controllers/enrolment/", // who writes it, for hosts without a Machine
+			"controllers/baremetalhost/", "controllers/hostpool/", "controllers/enrollment/", // who writes it, for hosts without a Machine
 			"controllers/node/judgement.go", // whether the labels of a Machine are to name its pool at all
 		)).To(BeEmpty())
 	})

@@ -29,11 +29,11 @@ var _ = Describe("A replica that is behind", func() {
 		return "/rendered/default/" + name + "?config=machine-0&pointer=" + pointerID
 	}
 	live := func(o *server.Options) {
-		o.Live = &server.Sources{Records: now, Enrolments: enrolmentsOf{now}, Overlays: overlaysOf{now}}
+		o.Live = &server.Sources{Records: now, Enrollments: enrollmentsOf{now}, Overlays: overlaysOf{now}}
 	}
 	cutOff := func(o *server.Options) {
 		o.Live = &server.Sources{Records: outOfReach[types.NamespacedName, server.Record]{},
-			Enrolments: outOfReach[types.NamespacedName, server.Enrolment]{}, Overlays: outOfReach[types.UID, server.Overlay]{}}
+			Enrollments: outOfReach[types.NamespacedName, server.Enrollment]{}, Overlays: outOfReach[types.UID, server.Overlay]{}}
 	}
 
 	BeforeEach(func() {
@@ -44,7 +44,7 @@ var _ = Describe("A replica that is behind", func() {
 		now.addRecord(pointerID, "machine-0", boundTo("machine-0", later))
 		now.addOverlay("machine-0", after, life)
 		expires := func(w *world, role string, at time.Time) {
-			w.addEnrolment(at)
+			w.addEnrollment(at)
 			w.enrolled[edge].Role = role
 		}
 		expires(cached, "infra", time.Now().Add(-time.Minute))
@@ -68,7 +68,7 @@ var _ = Describe("A replica that is behind", func() {
 			now.set(func() { now.records["machine-0"].TokenSHA256 = boundTo("machine-0", token) })
 			return rendered(after)
 		}, func() string { return token }, http.StatusOK),
-		Entry("of a host whose enrolment was made longer", func() string { return "/config/infra/default/edge?name=edge-1" }, func() string { return token }, http.StatusServiceUnavailable),
+		Entry("of a host whose enrollment was made longer", func() string { return "/config/infra/default/edge?name=edge-1" }, func() string { return token }, http.StatusServiceUnavailable),
 	)
 
 	It("ends one that has ended", func() {

@@ -5,7 +5,7 @@
 // answers with two parts: the pool's configuration (a URL and its SHA-512) and the overlay. It then serves the pool's
 // bytes, which never change under their name.
 //
-// A host without a Machine comes with an enrolment token and a name instead. The server notes that it asks, and once a
+// A host without a Machine comes with an enrollment token and a name instead. The server notes that it asks, and once a
 // PoolbootConfig was made for it, it is a host like any other.
 //
 // Status codes follow from what Ignition does with them: 5xx and dropped connections are tried again, for ever; any 4xx

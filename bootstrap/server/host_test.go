@@ -55,8 +55,8 @@ func serveWithin(w *world, wait time.Duration, limits server.Limits, changes ...
 	options := server.Options{
 		ExternalURL: external,
 		Records:     w,
-		Enrolments:  enrolmentsOf{w},
-		Admissions:  enrolmentsOf{w},
+		Enrollments: enrollmentsOf{w},
+		Admissions:  enrollmentsOf{w},
 		Overlays:    overlaysOf{w},
 		Rendered:    renderedOf{w},
 		Boots:       w,

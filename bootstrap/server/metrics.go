@@ -14,7 +14,7 @@ import (
 
 // Metrics are the config server's own figures. Their names start with poolboot_config_server_.
 type Metrics struct {
-	requests      *prometheus.CounterVec   // requests_total by path (config, enrolment, rendered, health, unknown) and code
+	requests      *prometheus.CounterVec   // requests_total by path (config, enrollment, rendered, health, unknown) and code
 	seconds       *prometheus.HistogramVec // request_seconds by path: from the request's header to the answer's last byte
 	waiting       prometheus.Gauge         // boots_waiting: hosts whose request is held open
 	waitSeconds   *prometheus.HistogramVec // boot_wait_seconds by result (served, timeout, gone, error): how long hosts were held
@@ -89,7 +89,7 @@ const (
 // answersTo are the codes that each kind of path is answered with.
 var answersTo = map[string][]int{
 	kindConfig: {http.StatusOK, http.StatusUnauthorized, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusServiceUnavailable},
-	kindEnrolment: {http.StatusOK, http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
+	kindEnrollment: {http.StatusOK, http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
 		http.StatusServiceUnavailable},
 	kindRendered: {http.StatusOK, http.StatusNotModified, http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed,
 		http.StatusNotAcceptable, http.StatusServiceUnavailable},

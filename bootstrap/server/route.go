@@ -14,11 +14,11 @@ import (
 
 // Kinds of paths, as metrics and the access log name them.
 const (
-	kindConfig    = "config"
-	kindEnrolment = "enrolment"
-	kindRendered  = "rendered"
-	kindHealth    = "health"
-	kindUnknown   = "unknown"
+	kindConfig     = "config"
+	kindEnrollment = "enrollment"
+	kindRendered   = "rendered"
+	kindHealth     = "health"
+	kindUnknown    = "unknown"
 )
 
 // configParameter and pointerParameter, in this order, carry the name of the PoolbootConfig and the pointer id in the URL of a
@@ -34,11 +34,11 @@ const nameParameter = "name"
 // route is a parsed URL of the server.
 type route struct {
 	kind string
-	// object is the PoolbootConfig of the host that asks or, for kindEnrolment, the Enrolment. Only what is in its namespace is
+	// object is the PoolbootConfig of the host that asks or, for kindEnrollment, the Enrollment. Only what is in its namespace is
 	// looked at for the answer.
 	object    types.NamespacedName
 	pointerID string
-	role      string // enrolments only
+	role      string // enrollments only
 	name      string // of the rendered config, or what a host wants to be called
 	// Not of the URL:
 	version string     // the spec version in which the host is answered
@@ -53,7 +53,7 @@ var (
 )
 
 // parseRoute reads a URL. Nothing is cleaned or decoded on the way: what is not written exactly as the server
-// itself writes it is unknown, but for the query of an enrolment, which people write.
+// itself writes it is unknown, but for the query of an enrollment, which people write.
 func parseRoute(u *url.URL) route {
 	if u.EscapedPath() != u.Path {
 		return route{kind: kindUnknown}
@@ -69,7 +69,7 @@ func parseRoute(u *url.URL) route {
 	case u.Path == "/healthz" || u.Path == "/readyz":
 		return route{kind: kindHealth}
 	case len(parts) == 5 && parts[1] == kindConfig && labelPattern.MatchString(parts[2]) && isObject(parts[3], parts[4]):
-		return route{kind: kindEnrolment, role: parts[2], object: types.NamespacedName{Namespace: parts[3], Name: parts[4]}, name: u.Query().Get(nameParameter)}
+		return route{kind: kindEnrollment, role: parts[2], object: types.NamespacedName{Namespace: parts[3], Name: parts[4]}, name: u.Query().Get(nameParameter)}
 	case len(parts) == 6 && parts[1] == kindConfig && labelPattern.MatchString(parts[2]) && isObject(parts[3], parts[4]) && pointerIDPattern.MatchString(parts[5]):
 		return route{kind: kindConfig, object: types.NamespacedName{Namespace: parts[3], Name: parts[4]}, pointerID: parts[5]}
 	case len(parts) == 4 && parts[1] == kindRendered && renderedPattern.MatchString(parts[3]):

@@ -25,11 +25,11 @@ func FuzzParseRoute(f *testing.F) {
 		if to.kind == kindUnknown || to.kind == kindHealth {
 			return
 		}
-		words := map[string]int{kindConfig: 5, kindEnrolment: 4, kindRendered: 3}[to.kind]
+		words := map[string]int{kindConfig: 5, kindEnrollment: 4, kindRendered: 3}[to.kind]
 		if got := u.EscapedPath(); strings.Count(got, "/") != words || strings.ContainsAny(got, "%?#\\ \n") || strings.Contains(got, "..") && to.kind != kindRendered {
 			t.Errorf("understood %q as %+v", got, to)
 		}
-		if (to.pointerID == "") != (to.kind == kindEnrolment) || to.kind == kindEnrolment && to.role == "" || to.object.Namespace == "" || to.object.Name == "" ||
+		if (to.pointerID == "") != (to.kind == kindEnrollment) || to.kind == kindEnrollment && to.role == "" || to.object.Namespace == "" || to.object.Name == "" ||
 			len(validation.IsDNS1123Subdomain(to.object.Name)) > 0 || to.kind == kindRendered && !strings.HasPrefix(to.name, "rendered-") {
 			t.Errorf("understood %q as %+v", raw, to)
 		}

@@ -23,16 +23,16 @@ type Options struct {
 	// ExternalURL is the URL by which hosts reach the server.
 	ExternalURL *url.URL
 
-	Records    Records
-	Enrolments Enrolments
-	Overlays   Overlays
-	Rendered   RenderedConfigs
-	Boots      BootRecorder
-	Admissions AdmissionRecorder
-	Metrics    *Metrics
-	Log        logr.Logger
+	Records     Records
+	Enrollments Enrollments
+	Overlays    Overlays
+	Rendered    RenderedConfigs
+	Boots       BootRecorder
+	Admissions  AdmissionRecorder
+	Metrics     *Metrics
+	Log         logr.Logger
 
-	// Live is what Records, Enrolments and Overlays come from, read past the caches: by it is decided what ends a boot (401, 403).
+	// Live is what Records, Enrollments and Overlays come from, read past the caches: by it is decided what ends a boot (401, 403).
 	// Nil: the caches are never behind.
 	Live *Sources
 
@@ -73,9 +73,9 @@ func New(o Options) *Server {
 		changes:   newChanges(),
 		recording: newRecording(o.Boots, o.Admissions, o.Now),
 	}
-	s.known = &view{Server: s, Sources: Sources{Records: o.Records, Enrolments: o.Enrolments, Overlays: o.Overlays}, wait: o.Wait}
+	s.known = &view{Server: s, Sources: Sources{Records: o.Records, Enrollments: o.Enrollments, Overlays: o.Overlays}, wait: o.Wait}
 	if o.Live != nil {
-		s.live = &view{Server: s, Sources: *o.Live, wait: confirmTimeout / 8} // not none: that for an enrolment begins before it is read
+		s.live = &view{Server: s, Sources: *o.Live, wait: confirmTimeout / 8} // not none: that for an enrollment begins before it is read
 	}
 	return s
 }
@@ -89,10 +89,10 @@ type view struct {
 
 // object is one whose changes hosts wait for. What kind it is of is told by which fields are set.
 type object struct {
-	overlay   types.UID // of the PoolbootConfig
-	rendered  types.NamespacedName
-	enrolment types.NamespacedName
-	record    types.NamespacedName
+	overlay    types.UID // of the PoolbootConfig
+	rendered   types.NamespacedName
+	enrollment types.NamespacedName
+	record     types.NamespacedName
 }
 
 // OverlayChanged tells the server that the overlay of a PoolbootConfig came, changed or went.
@@ -101,9 +101,9 @@ func (s *Server) OverlayChanged(config types.UID) { s.changes.notify(object{over
 // RecordChanged tells the server that a PoolbootConfig came, changed or went.
 func (s *Server) RecordChanged(name types.NamespacedName) { s.changes.notify(object{record: name}) }
 
-// EnrolmentChanged tells the server that an enrolment came, changed or went.
-func (s *Server) EnrolmentChanged(name types.NamespacedName) {
-	s.changes.notify(object{enrolment: name})
+// EnrollmentChanged tells the server that an enrollment came, changed or went.
+func (s *Server) EnrollmentChanged(name types.NamespacedName) {
+	s.changes.notify(object{enrollment: name})
 }
 
 // RenderedChanged tells the server that a rendered config came, changed or went.
@@ -151,7 +151,7 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, to route)
 		return err
 	}
 	w.Header()["Vary"] = varyAccept
-	if to.kind == kindEnrolment {
+	if to.kind == kindEnrollment {
 		return v.serveEnrolled(ctx, w, r, to)
 	}
 	token := bearerToken(r)
@@ -160,7 +160,7 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, to route)
 		return err
 	}
 	w.config = record.NamespacedName
-	if record.Enrolment == "" { // else it is the enrolment's token, and many hosts'
+	if record.Enrollment == "" { // else it is the enrollment's token, and many hosts'
 		to.from = addressOf(r)
 		if err := v.checkAddress(ctx, record, to.from); err != nil {
 			return err
@@ -169,8 +169,8 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, to route)
 	if to.kind == kindRendered {
 		return v.serveRendered(ctx, w, r, record, to)
 	}
-	if record.Enrolment != "" {
-		return unauthorized("a host that enrols asks by its name, not by a pointer id")
+	if record.Enrollment != "" {
+		return unauthorized("a host that enrolls asks by its name, not by a pointer id")
 	}
 	return v.serveConfig(ctx, w, r, record, to, token)
 }
@@ -187,7 +187,7 @@ func (v *view) authenticate(ctx context.Context, to route, token string) (*Recor
 	case record == nil || record.PointerID != to.pointerID || record.TokenSHA256 == "":
 		return nil, notReady("PoolbootConfig %s does not exist, or is another host's: it may still be restored or moved here; if it was deleted, "+
 			"power the host off", to.object)
-	case record.Enrolment != "":
+	case record.Enrollment != "":
 		return v.authenticateEnrolled(ctx, record, token)
 	case record.accepts(token):
 		showedToken(ctx)

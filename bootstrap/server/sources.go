@@ -13,9 +13,9 @@ import (
 
 // Sources are what it is decided by who gets what.
 type Sources struct {
-	Records    Records
-	Enrolments Enrolments
-	Overlays   Overlays
+	Records     Records
+	Enrollments Enrollments
+	Overlays    Overlays
 }
 
 // Record is what the server needs to know of a PoolbootConfig.
@@ -47,9 +47,9 @@ type Record struct {
 	Bound         bool
 	HostAddresses []netip.Addr
 
-	// Enrolment names the Enrolment by which a host without a Machine was admitted, and EnrolledFrom is the address that it
+	// Enrollment names the Enrollment by which a host without a Machine was admitted, and EnrolledFrom is the address that it
 	// came from; empty for the host of a Machine.
-	Enrolment, EnrolledFrom string
+	Enrollment, EnrolledFrom string
 
 	// CredentialID is the ID of the join credential that is on record. An overlay with another one is not for the host, yet or any
 	// more.
@@ -71,12 +71,12 @@ type Records interface {
 	Get(ctx context.Context, name types.NamespacedName) (*Record, error)
 }
 
-// Enrolment is what the server needs to know of an enrolment token.
-type Enrolment struct {
+// Enrollment is what the server needs to know of an enrollment token.
+type Enrollment struct {
 	types.NamespacedName
 
 	// TokenSHA256 is the hash of the token, bound to the Secret of UID TokenUID; empty while the Secret is not valid. Secret is the
-	// UID of the Secret that the Enrolment belongs to now.
+	// UID of the Secret that the Enrollment belongs to now.
 	TokenSHA256      string
 	TokenUID, Secret types.UID
 
@@ -87,31 +87,31 @@ type Enrolment struct {
 	Expires time.Time
 
 	// Requests are hosts that asked and are not admitted, by name.
-	Requests map[string]EnrolmentRequest
+	Requests map[string]EnrollmentRequest
 }
 
-// EnrolmentRequest is a host that asked to be admitted.
-type EnrolmentRequest struct {
+// EnrollmentRequest is a host that asked to be admitted.
+type EnrollmentRequest struct {
 	Time    time.Time
 	Address string
 	// Refused is why it is not admitted; empty while that is not decided.
 	Refused string
 }
 
-// Enrolments finds enrolments. Whoever implements it calls Server.EnrolmentChanged after every change.
-type Enrolments interface {
-	// Get returns the Enrolment of that name, or nil.
-	Get(ctx context.Context, name types.NamespacedName) (*Enrolment, error)
+// Enrollments finds enrollments. Whoever implements it calls Server.EnrollmentChanged after every change.
+type Enrollments interface {
+	// Get returns the Enrollment of that name, or nil.
+	Get(ctx context.Context, name types.NamespacedName) (*Enrollment, error)
 }
 
-// ErrEnrolmentFull is why no further host can be recorded: as many as an Enrolment holds have asked and are not admitted.
-var ErrEnrolmentFull = errors.New("the Enrolment holds as many requests as it may")
+// ErrEnrollmentFull is why no further host can be recorded: as many as an Enrollment holds have asked and are not admitted.
+var ErrEnrollmentFull = errors.New("the Enrollment holds as many requests as it may")
 
-// AdmissionRecorder writes into an enrolment that a host asks. It must touch no other field.
+// AdmissionRecorder writes into an enrollment that a host asks. It must touch no other field.
 type AdmissionRecorder interface {
 	// Asked sets status.requests[name]. When there are too many of them, as when another replica has just written the last one, it
-	// returns ErrEnrolmentFull.
-	Asked(ctx context.Context, enrolment Enrolment, name, address string, at time.Time) error
+	// returns ErrEnrollmentFull.
+	Asked(ctx context.Context, enrollment Enrollment, name, address string, at time.Time) error
 }
 
 // Overlay is the configuration of one machine, made when its host asked.

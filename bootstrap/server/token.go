@@ -17,7 +17,7 @@ func bearerToken(r *http.Request) string {
 }
 
 // isBound tells whether the hash on record is this PoolbootConfig's, and not one of an earlier object of the same name that
-// clusterctl move or a backup brought along. That of a host which enrolled is bound to its Enrolment instead.
+// clusterctl move or a backup brought along. That of a host which enrolled is bound to its Enrollment instead.
 func (r *Record) isBound() bool { return r.TokenUID == r.UID }
 
 // accepts tells whether a token is that of the record's host. A revoked record accepts none.
@@ -25,7 +25,7 @@ func (r *Record) accepts(token string) bool {
 	return r.isBound() && hostaccess.Config(r.NamespacedName, r.UID).Accepts(r.TokenSHA256, token)
 }
 
-// accepts tells whether a token is the Enrolment's.
-func (e *Enrolment) accepts(token string) bool {
-	return e.Secret != "" && hostaccess.Enrolment(e.NamespacedName, e.Secret).Accepts(e.TokenSHA256, token)
+// accepts tells whether a token is the Enrollment's.
+func (e *Enrollment) accepts(token string) bool {
+	return e.Secret != "" && hostaccess.Enrollment(e.NamespacedName, e.Secret).Accepts(e.TokenSHA256, token)
 }

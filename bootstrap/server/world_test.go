@@ -44,7 +44,7 @@ type world struct {
 	records   map[string]*server.Record // by name, in the namespace default
 	overlays  map[types.UID]server.Overlay
 	rendered  map[types.NamespacedName]*server.PoolBytes
-	enrolled  map[types.NamespacedName]*server.Enrolment
+	enrolled  map[types.NamespacedName]*server.Enrollment
 	asks      []string // names, of hosts that want to be admitted
 	onAsk     func(name, address string)
 	askErr    error
@@ -67,7 +67,7 @@ func newWorld() *world {
 		records:  map[string]*server.Record{},
 		overlays: map[types.UID]server.Overlay{},
 		rendered: map[types.NamespacedName]*server.PoolBytes{},
-		enrolled: map[types.NamespacedName]*server.Enrolment{},
+		enrolled: map[types.NamespacedName]*server.Enrollment{},
 	}
 }
 

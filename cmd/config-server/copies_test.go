@@ -15,7 +15,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
@@ -37,15 +37,15 @@ func newNamespace(ctx context.Context, name string) string {
 	return name
 }
 
-// newEnrolment makes an Enrolment, as the manager publishes it, of a Secret that has that UID.
-func newEnrolment(ctx context.Context, key client.ObjectKey, token string, expires time.Time) *poolv1.Enrolment {
+// newEnrollment makes an Enrollment, as the manager publishes it, of a Secret that has that UID.
+func newEnrollment(ctx context.Context, key client.ObjectKey, token string, expires time.Time) *poolv1.Enrollment {
 	GinkgoHelper()
 	const secret = "uid-of-the-secret"
-	e := &poolv1.Enrolment{
+	e := &poolv1.Enrollment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "Secret", Name: key.Name, UID: secret, Controller: new(true)}}},
-		Spec: poolv1.EnrolmentSpec{Role: "infra", Names: "edge-*", Uses: 1, Expires: &metav1.Time{Time: expires},
-			TokenSHA256: hostaccess.Enrolment(key, secret).Hash(token), SecretUID: secret},
+		Spec: poolv1.EnrollmentSpec{Role: "infra", Names: "edge-*", Uses: 1, Expires: &metav1.Time{Time: expires},
+			TokenSHA256: hostaccess.Enrollment(key, secret).Hash(token), SecretUID: secret},
 	}
 	Expect(admin.Create(ctx, e)).To(Succeed())
 	return e
@@ -81,47 +81,47 @@ var _ = Describe("What somebody has copied", func() {
 		Expect(s.answers(m.path(), "guessed")()).To(Equal(http.StatusUnauthorized))
 	})
 
-	It("of an enrolment ends no boot by it", func(ctx SpecContext) {
-		const token = "an-enrolment-token-of-thirty-two-characters"
+	It("of an enrollment ends no boot by it", func(ctx SpecContext) {
+		const token = "an-enrollment-token-of-thirty-two-characters"
 		own := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "copied-batch"}
-		e := newEnrolment(ctx, own, token, time.Now().Add(time.Hour))
-		for _, key := range []client.ObjectKey{{Namespace: newNamespace(ctx, "copied-enrolments"), Name: own.Name}, {Namespace: own.Namespace, Name: "expired-batch"}} {
-			copied := newEnrolment(ctx, key, "", time.Now().Add(-time.Hour))
+		e := newEnrollment(ctx, own, token, time.Now().Add(time.Hour))
+		for _, key := range []client.ObjectKey{{Namespace: newNamespace(ctx, "copied-enrollments"), Name: own.Name}, {Namespace: own.Namespace, Name: "expired-batch"}} {
+			copied := newEnrollment(ctx, key, "", time.Now().Add(-time.Hour))
 			copied.Spec.TokenSHA256 = e.Spec.TokenSHA256
 			Expect(admin.Update(ctx, copied)).To(Succeed())
 		}
 		m := newMachine(ctx, "edge-copied")
 		before := m.config.DeepCopy()
 		maps.Copy(m.config.Annotations, map[string]string{
-			bootstrapv1.EnrolmentAnnotation: own.Name, bootstrapv1.EnrolledFromAnnotation: "127.0.0.1", bootstrapv1.TokenHashAnnotation: e.Spec.TokenSHA256,
-			bootstrapv1.TokenUIDAnnotation: e.Spec.SecretUID, bootstrapv1.PointerIDAnnotation: enrol.PointerID(own.Namespace, own.Name, m.config.Name),
+			bootstrapv1.EnrollmentAnnotation: own.Name, bootstrapv1.EnrolledFromAnnotation: "127.0.0.1", bootstrapv1.TokenHashAnnotation: e.Spec.TokenSHA256,
+			bootstrapv1.TokenUIDAnnotation: e.Spec.SecretUID, bootstrapv1.PointerIDAnnotation: enroll.PointerID(own.Namespace, own.Name, m.config.Name),
 		})
 		Expect(admin.Patch(ctx, m.config, client.MergeFrom(before))).To(Succeed())
 		m.prepare(ctx)
 		s := serve()
 		Eventually(s.answers("/config/infra/default/copied-batch?name=edge-copied", token)).Should(Equal(http.StatusOK))
-		Expect(s.answers("/config/infra/copied-enrolments/copied-batch?name=edge-copied", token)()).To(Equal(http.StatusServiceUnavailable))
+		Expect(s.answers("/config/infra/copied-enrollments/copied-batch?name=edge-copied", token)()).To(Equal(http.StatusServiceUnavailable))
 		Expect(s.answers("/config/infra/default/expired-batch?name=edge-copied", token)()).To(Equal(http.StatusServiceUnavailable))
 	})
 
-	It("does not fill an enrolment: hosts beyond its limit are told the cure, also by a replica that has not heard of the last ones", func(ctx SpecContext) {
-		const token = "another-enrolment-token-of-thirty-two-characters"
+	It("does not fill an enrollment: hosts beyond its limit are told the cure, also by a replica that has not heard of the last ones", func(ctx SpecContext) {
+		const token = "another-enrollment-token-of-thirty-two-characters"
 		key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "full"}
-		newEnrolment(ctx, key, token, time.Now().Add(time.Hour))
+		newEnrollment(ctx, key, token, time.Now().Add(time.Hour))
 		recorder := admissionRecorder{admin}
 		asks := func(name string) error {
-			return recorder.Asked(ctx, server.Enrolment{NamespacedName: key}, name, "192.0.2.7", time.Now())
+			return recorder.Asked(ctx, server.Enrollment{NamespacedName: key}, name, "192.0.2.7", time.Now())
 		}
-		for i := range poolv1.MaxEnrolmentRequests {
+		for i := range poolv1.MaxEnrollmentRequests {
 			Expect(asks("edge-" + string(rune('a'+i/26)) + string(rune('a'+i%26)))).To(Succeed())
 		}
-		Expect(asks("edge-one-too-many")).To(MatchError(server.ErrEnrolmentFull))
+		Expect(asks("edge-one-too-many")).To(MatchError(server.ErrEnrollmentFull))
 		Expect(asks("edge-aa")).To(Succeed(), "who is noted may ask again")
 		s := serve()
 		Eventually(func() (string, error) {
 			_, body, err := s.ask("/config/infra/default/full?name=edge-last", token)
 			return string(body), err
-		}).Should(ContainSubstring("EnrolmentFull"))
+		}).Should(ContainSubstring("EnrollmentFull"))
 	})
 })
 

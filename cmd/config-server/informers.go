@@ -33,14 +33,14 @@ func newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []schema.GroupVersionKind{
 		bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), poolv1.GroupVersion.WithKind("MachineConfig"),
-		poolv1.GroupVersion.WithKind("Enrolment"), corev1.SchemeGroupVersion.WithKind("Secret"),
+		poolv1.GroupVersion.WithKind("Enrollment"), corev1.SchemeGroupVersion.WithKind("Secret"),
 	} {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	return mapper
 }
 
-// newCache returns informers of just what the server answers from: PoolbootConfigs, rendered MachineConfigs, Enrolments, and the
+// newCache returns informers of just what the server answers from: PoolbootConfigs, rendered MachineConfigs, Enrollments, and the
 // overlay Secrets of the server's own namespace. A rendered config has no label of a watch filter: who gets it is decided by the records. They store what the sources make of each object as it comes in, and nothing else of
 // it: a rendered config is four times as large as what hosts download of it.
 func newCache(config *rest.Config, scheme *runtime.Scheme, o *options, s *sources) (cache.Cache, error) {
@@ -67,7 +67,7 @@ func newCache(config *rest.Config, scheme *runtime.Scheme, o *options, s *source
 		ByObject: map[client.Object]cache.ByObject{
 			&bootstrapv1.PoolbootConfig{}: {Namespaces: watched, Label: filtered, Transform: s.records.transform},
 			&poolv1.MachineConfig{}:       {Namespaces: watched, Label: rendered, Transform: s.rendered.transform},
-			&poolv1.Enrolment{}:           {Namespaces: watched, Label: filtered, Transform: s.enrolments.transform},
+			&poolv1.Enrollment{}:          {Namespaces: watched, Label: filtered, Transform: s.enrollments.transform},
 			&corev1.Secret{}:              {Namespaces: map[string]cache.Config{o.overlayNamespace: {}}, Label: overlay, Transform: s.overlays.transform},
 		},
 	})
@@ -83,14 +83,14 @@ func having(label string) (labels.Selector, error) {
 
 // sources is all that the server answers from.
 type sources struct {
-	records    *records
-	enrolments *enrolments
-	overlays   *overlays
-	rendered   *renderedConfigs
+	records     *records
+	enrollments *enrollments
+	overlays    *overlays
+	rendered    *renderedConfigs
 }
 
 func newSources() *sources {
-	return &sources{newRecords(), newEnrolments(), newOverlays(), newRenderedConfigs()}
+	return &sources{newRecords(), newEnrollments(), newOverlays(), newRenderedConfigs()}
 }
 
 // follow starts the informers and tells the server of every change of what hosts wait for. What has changed is known before
@@ -103,8 +103,8 @@ func (s *sources) follow(ctx context.Context, objects cache.Cache, to *server.Se
 	if err != nil {
 		return known, err
 	}
-	known[1], err = s.enrolments.follow(ctx, objects, func(name types.NamespacedName, _, _ *server.Enrolment) {
-		to.EnrolmentChanged(name)
+	known[1], err = s.enrollments.follow(ctx, objects, func(name types.NamespacedName, _, _ *server.Enrollment) {
+		to.EnrollmentChanged(name)
 	})
 	if err != nil {
 		return known, err

@@ -30,7 +30,7 @@ func newLive(config *rest.Config, scheme *runtime.Scheme, o *options) (*server.S
 	if err != nil {
 		return nil, err
 	}
-	return &server.Sources{Records: liveRecords{api}, Enrolments: liveEnrolments{api}, Overlays: liveOverlays{api, o.overlayNamespace}}, nil
+	return &server.Sources{Records: liveRecords{api}, Enrollments: liveEnrollments{api}, Overlays: liveOverlays{api, o.overlayNamespace}}, nil
 }
 
 type liveRecords struct{ api client.Reader }
@@ -44,14 +44,14 @@ func (l liveRecords) Get(ctx context.Context, name types.NamespacedName) (*serve
 	return &record, nil
 }
 
-type liveEnrolments struct{ api client.Reader }
+type liveEnrollments struct{ api client.Reader }
 
-func (l liveEnrolments) Get(ctx context.Context, name types.NamespacedName) (*server.Enrolment, error) {
-	var enrolment poolv1.Enrolment
-	if err := l.api.Get(ctx, name, &enrolment); err != nil {
+func (l liveEnrollments) Get(ctx context.Context, name types.NamespacedName) (*server.Enrollment, error) {
+	var enrollment poolv1.Enrollment
+	if err := l.api.Get(ctx, name, &enrollment); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	found := enrolmentOf(&enrolment)
+	found := enrollmentOf(&enrollment)
 	return &found, nil
 }
 

@@ -51,7 +51,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.namespace, "namespace", "",
 		"Serve the hosts of this namespace only; empty: of all namespaces. The same as the manager's.")
 	fs.StringVar(&o.watchFilter, "watch-filter", "",
-		fmt.Sprintf("Serve only by PoolbootConfigs and Enrolments whose label %s has this value; empty: by all. The same as the manager's.", clusterv1.WatchLabel))
+		fmt.Sprintf("Serve only by PoolbootConfigs and Enrollments whose label %s has this value; empty: by all. The same as the manager's.", clusterv1.WatchLabel))
 	fs.StringVar(&o.bindAddress, "bind-address", ":8443",
 		"Address on which hosts are served, over TLS.")
 	fs.StringVar(&o.tlsCertDir, "tls-cert-dir", "/etc/poolboot/tls",

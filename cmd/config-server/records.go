@@ -62,7 +62,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		OldAddresses:       old,
 		Bound:              config.Spec.ConfigSource.Server != nil && config.Spec.ConfigSource.Server.TokenBinding == bootstrapv1.BindToHostAddresses,
 		HostAddresses:      parsed(config.Status.HostAddresses),
-		Enrolment:          config.Annotations[bootstrapv1.EnrolmentAnnotation],
+		Enrollment:         config.Annotations[bootstrapv1.EnrollmentAnnotation],
 		EnrolledFrom:       config.Annotations[bootstrapv1.EnrolledFromAnnotation],
 		CredentialID:       boot.CredentialID,
 		UsedCredential:     used,

@@ -103,7 +103,7 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 	p.handler = server.New(server.Options{
 		ExternalURL: external,
 		Records:     known.records,
-		Enrolments:  known.enrolments,
+		Enrollments: known.enrollments,
 		Admissions:  admissionRecorder{writer},
 		Overlays:    known.overlays,
 		Rendered:    known.rendered,

@@ -122,8 +122,8 @@ var (
 	liveClusters = of(poolsOf, func(p *poolv1.MachineConfigPool) []string { return []string{p.Spec.ClusterName} })
 	hostNames    = of(func(l *bmov1alpha1.BareMetalHostList) []bmov1alpha1.BareMetalHost { return l.Items },
 		func(h *bmov1alpha1.BareMetalHost) []string { return []string{h.Name} })
-	enrolmentNames = of(func(l *poolv1.EnrolmentList) []poolv1.Enrolment { return l.Items },
-		func(e *poolv1.Enrolment) []string { return []string{e.Name} })
+	enrollmentNames = of(func(l *poolv1.EnrollmentList) []poolv1.Enrollment { return l.Items },
+		func(e *poolv1.Enrollment) []string { return []string{e.Name} })
 	clusterNames = of(func(l *clusterv1.ClusterList) []clusterv1.Cluster { return l.Items },
 		func(c *clusterv1.Cluster) []string { return []string{c.Name} })
 	allNamespaces = of(func(l *corev1.NamespaceList) []corev1.Namespace { return l.Items },

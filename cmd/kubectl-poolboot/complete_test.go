@@ -32,7 +32,7 @@ var _ = Describe("The shell's completion", func() {
 		far.Namespace = "far"
 		return storing([]string{ownPool("infra-1", "worker"), ownPool("infra-1", "infra"), ownPool("infra-2", "gpu")},
 			machineIn("infra", "infra-a", "host-1"), machineIn("infra", "infra-b", ""), enrolled, far,
-			&bmov1alpha1.BareMetalHost{ObjectMeta: in("edge", "rack1-u12")}, &poolv1.Enrolment{ObjectMeta: in("edge", "batch")},
+			&bmov1alpha1.BareMetalHost{ObjectMeta: in("edge", "rack1-u12")}, &poolv1.Enrollment{ObjectMeta: in("edge", "batch")},
 			&clusterv1.Cluster{ObjectMeta: in("edge", "infra-1")},
 			&corev1.Namespace{ObjectMeta: in("", "edge")}, &corev1.Namespace{ObjectMeta: in("", "far")})
 	}
@@ -45,7 +45,7 @@ var _ = Describe("The shell's completion", func() {
 		root.SetOut(&out)
 		root.SetErr(&errOut)
 		root.AddCommand(newBoots(streams, to), newExplain(streams, to), newDiff(streams, to), newMoveCheck(streams, to), newPointer(streams, to),
-			newEnrol(streams, to), newRender(streams, to), newLabels(streams), newWhich(streams))
+			newEnroll(streams, to), newRender(streams, to), newLabels(streams), newWhich(streams))
 		Expect(execute(root, &errOut, append([]string{cobra.ShellCompNoDescRequestCmd}, args...))).To(BeZero(), errOut.String())
 		return strings.TrimSuffix(out.String(), "\n")
 	}
@@ -63,19 +63,19 @@ var _ = Describe("The shell's completion", func() {
 		Entry("Nodes", words("edge-7", "host-1"), "explain", "node", ""),
 		Entry("hosts", words("rack1-u12"), "explain", "host", ""),
 		Entry("files after the name", filesToo, "explain", "host", "rack1-u12", ""),
-		Entry("enrolment tokens", words("batch"), "pointer", "--host", "edge-7", ""),
-		Entry("nothing after an enrolment token", words(), "pointer", "--host", "edge-7", "batch", ""),
-		Entry("nothing for the name of a new token", words(), "enrol", "--cluster", "a", "--names", "b", "--pool", "c", ""),
-		Entry("pools for a token", words("gpu", "infra", "worker"), "enrol", "--pool", ""),
-		Entry("pools of another namespace for a token", words(), "enrol", "-n", "far", "--pool", ""),
-		Entry("Clusters for a token", words("infra-1"), "enrol", "--cluster", ""),
+		Entry("enrollment tokens", words("batch"), "pointer", "--host", "edge-7", ""),
+		Entry("nothing after an enrollment token", words(), "pointer", "--host", "edge-7", "batch", ""),
+		Entry("nothing for the name of a new token", words(), "enroll", "--cluster", "a", "--names", "b", "--pool", "c", ""),
+		Entry("pools for a token", words("gpu", "infra", "worker"), "enroll", "--pool", ""),
+		Entry("pools of another namespace for a token", words(), "enroll", "-n", "far", "--pool", ""),
+		Entry("Clusters for a token", words("infra-1"), "enroll", "--cluster", ""),
 		Entry("pools of a host", words("infra"), "explain", "host", "rack1-u12", "--pool", "in"),
 		Entry("pools to render", words("gpu", "infra", "worker"), "render", "--live", "--pool", ""),
 		Entry("Clusters to look at", words("infra-1", "infra-2"), "diff", "--cluster", ""),
 		Entry("Clusters of boots", words("infra-1", "infra-2"), "boots", "--cluster", ""),
 		Entry("namespaces", words("edge", "far"), "boots", "--namespace", ""),
 		Entry("namespaces of a move", words("far"), "move-check", "-n", "f"),
-		Entry("namespaces for a token", words("edge", "far"), "enrol", "-n", ""),
+		Entry("namespaces for a token", words("edge", "far"), "enroll", "-n", ""),
 	)
 
 	It("knows what the files of the command line hold", func() {

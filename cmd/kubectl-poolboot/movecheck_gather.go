@@ -57,7 +57,7 @@ func gatherMove(ctx context.Context, live client.Reader, namespace string) (*mov
 		templates   bootstrapv1.PoolbootConfigTemplateList
 		pools       poolv1.MachineConfigPoolList
 		pieces      poolv1.MachineConfigList
-		enrolments  poolv1.EnrolmentList
+		enrollments poolv1.EnrollmentList
 		secrets     corev1.SecretList
 		deployments appsv1.DeploymentList
 		webhooks    admissionv1.ValidatingWebhookConfigurationList
@@ -67,14 +67,14 @@ func gatherMove(ctx context.Context, live client.Reader, namespace string) (*mov
 			return nil, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	for _, list := range []client.ObjectList{&clusters, &classes, &machines, &hosts, &hardware, &configs, &templates, &pools, &pieces, &enrolments, &secrets} {
+	for _, list := range []client.ObjectList{&clusters, &classes, &machines, &hosts, &hardware, &configs, &templates, &pools, &pieces, &enrollments, &secrets} {
 		if err := live.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
 			return nil, fmt.Errorf("list %T of namespace %s: %w", list, namespace, err)
 		}
 	}
 	f.clusters, f.classes, f.machines, f.hosts, f.configs = clusters.Items, classes.Items, machines.Items, hosts.Items, configs.Items
 	f.needed = slices.Concat(objectsIn(hosts.Items), objectsIn(hardware.Items), objectsIn(configs.Items), objectsIn(templates.Items),
-		objectsIn(pools.Items), objectsIn(pieces.Items), objectsIn(enrolments.Items))
+		objectsIn(pools.Items), objectsIn(pieces.Items), objectsIn(enrollments.Items))
 	wanted := map[string]bool{}
 	for i := range hosts.Items {
 		wanted[hosts.Items[i].Spec.BMC.CredentialsName] = true
@@ -83,7 +83,7 @@ func gatherMove(ctx context.Context, live client.Reader, namespace string) (*mov
 		}
 	}
 	for i := range secrets.Items {
-		if s := &secrets.Items[i]; s.Type == poolv1.EnrolmentTokenType || wanted[s.Name] {
+		if s := &secrets.Items[i]; s.Type == poolv1.EnrollmentTokenType || wanted[s.Name] {
 			f.needed = append(f.needed, s)
 		}
 	}

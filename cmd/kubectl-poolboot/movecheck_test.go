@@ -68,7 +68,7 @@ func newMovable() *movable {
 			Status: bmov1alpha1.BareMetalHostStatus{Provisioning: bmov1alpha1.ProvisionStatus{State: bmov1alpha1.StateAvailable}}},
 		config:      &bootstrapv1.PoolbootConfig{ObjectMeta: meta("config", "m1")},
 		pool:        &poolv1.MachineConfigPool{ObjectMeta: meta("infra")},
-		token:       &corev1.Secret{ObjectMeta: meta("batch"), Type: poolv1.EnrolmentTokenType},
+		token:       &corev1.Secret{ObjectMeta: meta("batch"), Type: poolv1.EnrollmentTokenType},
 		definitions: map[string]*apiextensionsv1.CustomResourceDefinition{}, there: map[string]*apiextensionsv1.CustomResourceDefinition{},
 		ironic:   deployment("metal3", "ironic", "ironic", "quay.io/metal3-io/ironic:v29"),
 		operator: deployment("metal3", "operator", "manager", "quay.io/metal3-io/baremetal-operator:v0.12"),

@@ -209,7 +209,7 @@ func kindCure(kind string, known []moveKind) string {
 		"HardwareData":           "hardwaredata.metal3.io " + clusterctlv1.ClusterctlLabel + "= " + clusterctlv1.ClusterctlMoveLabel + "=",
 		"MachineConfigPool":      "machineconfigpools.pool.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
 		"MachineConfig":          "machineconfigs.pool.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
-		"Enrolment":              "enrolments.pool.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
+		"Enrollment":             "enrollments.pool.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
 		"PoolbootConfig":         "poolbootconfigs.bootstrap.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
 		"PoolbootConfigTemplate": "poolbootconfigtemplates.bootstrap.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
 	}

@@ -44,7 +44,7 @@ type options struct {
 
 	clusterCacheConcurrency, poolbootConfigConcurrency, bootConcurrency   int
 	nodeConcurrency, certificateConcurrency, machineConfigPoolConcurrency int
-	enrolmentConcurrency                                                  int
+	enrollmentConcurrency                                                 int
 
 	skipCRDMigrationPhases []string
 
@@ -120,7 +120,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		{&o.nodeConcurrency, "node-concurrency", "Nodes compared with their record for each Cluster"},
 		{&o.certificateConcurrency, "certificate-concurrency", "certificate signing requests judged for each Cluster"},
 		{&o.machineConfigPoolConcurrency, "machineconfigpool-concurrency", "MachineConfigPools rendered"},
-		{&o.enrolmentConcurrency, "enrolment-concurrency", "enrolment tokens worked on"},
+		{&o.enrollmentConcurrency, "enrollment-concurrency", "enrollment tokens worked on"},
 	} {
 		fs.IntVar(c.value, c.name, 10, "Number of "+c.objects+" at the same time.")
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/baremetalhost"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/boot"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/certificate"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/enrolment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/enrollment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/foreignnode"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfigpool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
@@ -114,10 +114,10 @@ func reconcilers(cached client.Client, live client.Reader, clusters clustercache
 		{&overlay.Reconciler{Client: cached, OverlayNamespace: opts.overlayNamespace}, 1},
 		{&foreignnode.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter}, opts.nodeConcurrency},
 		{&nodeguard.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter}, opts.nodeConcurrency},
-		{&enrolment.Reconciler{
+		{&enrollment.Reconciler{
 			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
 			ServerURL: opts.configServerURL, ServerCA: caFile(opts.configServerCAFile).read,
-		}, opts.enrolmentConcurrency},
+		}, opts.enrollmentConcurrency},
 		{&baremetalhost.Reconciler{Client: cached, APIReader: live, WatchFilterValue: opts.watchFilter}, opts.poolbootConfigConcurrency},
 	}
 	if opts.approveCertificates {

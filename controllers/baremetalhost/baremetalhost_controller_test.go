@@ -237,7 +237,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Entry("when it boots an image that reads no user data", func(h *bmov1alpha1.BareMetalHost) {
 			h.Spec.Image = &bmov1alpha1.Image{DiskFormat: ptr.To("live-iso")}
 		}, "HostImageIgnoresUserData"),
-		Entry("when somebody else provisioned it", func(h *bmov1alpha1.BareMetalHost) { h.Spec.ExternallyProvisioned = true }, "enrolment token"),
+		Entry("when somebody else provisioned it", func(h *bmov1alpha1.BareMetalHost) { h.Spec.ExternallyProvisioned = true }, "enrollment token"),
 	)
 
 	It("gets nothing when the record of its name is another's", func(ctx SpecContext) {

@@ -10,7 +10,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
 )
@@ -76,12 +76,12 @@ func refusal(host *bmov1alpha1.BareMetalHost, cluster *clusterv1.Cluster) *findi
 	case host.Spec.ConsumerRef != nil:
 		return found(poolv1.EventHostHasConsumer, "%s %s has taken the host, by spec.consumerRef: remove the annotations %s and %s, or the consumer",
 			host.Spec.ConsumerRef.Kind, host.Spec.ConsumerRef.Name, poolv1.HostPoolAnnotation, poolv1.HostClusterAnnotation)
-	case enrol.Allows("*", host.Name) != "":
-		return found(poolv1.EventHostRequestInvalid, "the Node gets the host's name, and %s: name the host otherwise", enrol.Allows("*", host.Name))
+	case enroll.Allows("*", host.Name) != "":
+		return found(poolv1.EventHostRequestInvalid, "the Node gets the host's name, and %s: name the host otherwise", enroll.Allows("*", host.Name))
 	case cluster != nil && identity.Of(cluster).CheckNodeName(host.Name) != nil:
 		return found(poolv1.EventHostRequestInvalid, "the Node gets the host's name, and %s: name the host otherwise", identity.Of(cluster).CheckNodeName(host.Name))
 	case host.Spec.ExternallyProvisioned:
-		return found(poolv1.EventHostRequestInvalid, "a host with spec.externallyProvisioned gets no user data: let it come with an enrolment token")
+		return found(poolv1.EventHostRequestInvalid, "a host with spec.externallyProvisioned gets no user data: let it come with an enrollment token")
 	case host.Spec.Image.IsLiveISO():
 		return found(bootstrapv1.HostImageIgnoresUserDataReason, "an image with spec.image.format live-iso gets no user data: give the host a disk image")
 	}

@@ -14,11 +14,11 @@ import (
 )
 
 var _ = Describe("A host without a Machine", func() {
-	// enrolled is one that came with an enrolment token.
+	// enrolled is one that came with an enrollment token.
 	enrolled := func() *setting {
 		s := newSetting()
 		s.config.OwnerReferences, s.config.Status.DataSecretName = nil, ""
-		metav1.SetMetaDataAnnotation(&s.config.ObjectMeta, bootstrapv1.EnrolmentAnnotation, "edge-hosts")
+		metav1.SetMetaDataAnnotation(&s.config.ObjectMeta, bootstrapv1.EnrollmentAnnotation, "edge-hosts")
 		s.config.Spec.Pool, s.config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
 		return s
 	}

@@ -151,7 +151,7 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 	case !config.DeletionTimestamp.IsZero(),
 		config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked,
 		conditions.IsTrue(config, bootstrapv1.NodeInPoolCondition),
-		config.Status.DataSecretName == "" && !metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.EnrolmentAnnotation):
+		config.Status.DataSecretName == "" && !metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.EnrollmentAnnotation):
 		return nothing
 	case config.Spec.ConfigSource.Inline != nil:
 		if boot.CredentialID == "" {

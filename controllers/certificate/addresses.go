@@ -18,7 +18,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 )
 
@@ -64,7 +64,7 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, confi
 }
 
 // addressesOfRecord are those of a host that no BareMetalHost tells of: what a person stated on its record and, if it enrolled, the
-// address that it enrolled from. The config server writes that one, so it counts only in the ranges that the enrolment names, and only if
+// address that it enrolled from. The config server writes that one, so it counts only in the ranges that the enrollment names, and only if
 // nobody else is known to have it.
 func (r *Reconciler) addressesOfRecord(ctx context.Context, w client.Reader, config *bootstrapv1.PoolbootConfig) (addresses, error) {
 	stated := host.StatedAddresses(config.Annotations)
@@ -72,16 +72,16 @@ func (r *Reconciler) addressesOfRecord(ctx context.Context, w client.Reader, con
 		cure: fmt.Sprintf("add that to the annotation %s of PoolbootConfig %s", host.AddressesAnnotation, config.Name)}
 	from, err := netip.ParseAddr(config.Annotations[bootstrapv1.EnrolledFromAnnotation])
 	if err != nil {
-		return a, nil //nolint:nilerr // It did not enrol.
+		return a, nil //nolint:nilerr // It did not enroll.
 	}
 	from = from.Unmap().WithZone("")
 	ranges, err := r.rangesOf(ctx, config)
 	if err != nil {
 		return a, err
 	}
-	if !enrol.InRanges(ranges, from) {
-		a.cure = fmt.Sprintf("name its range in data.%s of the enrolment token's Secret %s, or %s",
-			poolv1.EnrolmentAddressRangesKey, config.Annotations[bootstrapv1.EnrolmentAnnotation], a.cure)
+	if !enroll.InRanges(ranges, from) {
+		a.cure = fmt.Sprintf("name its range in data.%s of the enrollment token's Secret %s, or %s",
+			poolv1.EnrollmentAddressRangesKey, config.Annotations[bootstrapv1.EnrollmentAnnotation], a.cure)
 		return a, nil
 	}
 	a.known = append(a.known, from)
@@ -100,14 +100,14 @@ func (r *Reconciler) addressesOfRecord(ctx context.Context, w client.Reader, con
 	return a, nil
 }
 
-// rangesOf returns the address ranges by which a host enrolled: those of the Enrolment as it is now or, if that is gone, as it was.
+// rangesOf returns the address ranges by which a host enrolled: those of the Enrollment as it is now or, if that is gone, as it was.
 func (r *Reconciler) rangesOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) ([]string, error) {
-	enrolment := &poolv1.Enrolment{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: config.Annotations[bootstrapv1.EnrolmentAnnotation]}, enrolment)
+	enrollment := &poolv1.Enrollment{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: config.Annotations[bootstrapv1.EnrollmentAnnotation]}, enrollment)
 	if apierrors.IsNotFound(err) {
 		return strings.Split(config.Annotations[bootstrapv1.EnrolledRangesAnnotation], ","), nil
 	}
-	return enrolment.Spec.AddressRanges, err
+	return enrollment.Spec.AddressRanges, err
 }
 
 // take notes who else has one of the addresses.

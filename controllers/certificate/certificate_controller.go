@@ -59,7 +59,7 @@ const (
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments,verbs=list;watch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
@@ -115,7 +115,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named("certificate").
 		For(&bootstrapv1.PoolbootConfig{}).
-		Watches(&poolv1.Enrolment{}, handler.EnqueueRequestsFromMapFunc(r.configsOfEnrolment), builder.WithPredicates(rangesMayChange())).
+		Watches(&poolv1.Enrollment{}, handler.EnqueueRequestsFromMapFunc(r.configsOfEnrollment), builder.WithPredicates(rangesMayChange())).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("certificate", r.configsOf)).
 		WithOptions(turns.Share(options, turns.OfConfig(r.Client))).
 		Build(r)
@@ -134,22 +134,22 @@ func (r *Reconciler) configsOf(ctx context.Context, cluster client.Object) []ctr
 	return workload.ConfigsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(cluster), mayAsk)
 }
 
-// configsOfEnrolment are the records of hosts that an Enrolment admitted and that have Nodes.
-func (r *Reconciler) configsOfEnrolment(ctx context.Context, enrolment client.Object) []ctrl.Request {
-	cluster := client.ObjectKey{Namespace: enrolment.GetNamespace(), Name: enrolment.GetLabels()[clusterv1.ClusterNameLabel]}
+// configsOfEnrollment are the records of hosts that an Enrollment admitted and that have Nodes.
+func (r *Reconciler) configsOfEnrollment(ctx context.Context, enrollment client.Object) []ctrl.Request {
+	cluster := client.ObjectKey{Namespace: enrollment.GetNamespace(), Name: enrollment.GetLabels()[clusterv1.ClusterNameLabel]}
 	return workload.ConfigsOfCluster(ctx, r.Client, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
-		return mayAsk(config) && config.Annotations[bootstrapv1.EnrolmentAnnotation] == enrolment.GetName()
+		return mayAsk(config) && config.Annotations[bootstrapv1.EnrollmentAnnotation] == enrollment.GetName()
 	})
 }
 
-// rangesMayChange lets those updates of an Enrolment through that change its address ranges.
+// rangesMayChange lets those updates of an Enrollment through that change its address ranges.
 func rangesMayChange() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, is := e.ObjectOld.(*poolv1.Enrolment)
-			after, isToo := e.ObjectNew.(*poolv1.Enrolment)
+			before, is := e.ObjectOld.(*poolv1.Enrollment)
+			after, isToo := e.ObjectNew.(*poolv1.Enrollment)
 			return is && isToo && !slices.Equal(before.Spec.AddressRanges, after.Spec.AddressRanges)
 		},
 	}

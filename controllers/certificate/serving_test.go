@@ -142,14 +142,14 @@ var _ = Describe("A kubelet's request for its serving certificate", func() {
 			Expect(s.workload.Create(context.Background(), otherNode("liar", own.String(), nil))).To(Succeed())
 			return s
 		}),
-		Entry("not where a host enrolled from, without address ranges", false, "data.addressRanges of the enrolment token's Secret edge", func() *serving {
-			return newServing(enrolled, enrolment())
+		Entry("not where a host enrolled from, without address ranges", false, "data.addressRanges of the enrollment token's Secret edge", func() *serving {
+			return newServing(enrolled, enrollment())
 		}),
-		Entry("not where a host enrolled from, outside the address ranges", false, "data.addressRanges of the enrolment token's Secret edge", func() *serving {
-			return newServing(enrolled, enrolment("198.51.100.0/24"))
+		Entry("not where a host enrolled from, outside the address ranges", false, "data.addressRanges of the enrollment token's Secret edge", func() *serving {
+			return newServing(enrolled, enrollment("198.51.100.0/24"))
 		}),
-		Entry("where a host enrolled from, within the address ranges", true, "", func() *serving { return newServing(enrolled, enrolment("192.0.2.0/24")) }),
-		Entry("where a host enrolled from, by the address ranges of an Enrolment that is gone", true, "", func() *serving {
+		Entry("where a host enrolled from, within the address ranges", true, "", func() *serving { return newServing(enrolled, enrollment("192.0.2.0/24")) }),
+		Entry("where a host enrolled from, by the address ranges of an Enrollment that is gone", true, "", func() *serving {
 			return newServing(func(c *bootstrapv1.PoolbootConfig) {
 				enrolled(c)
 				c.Annotations[bootstrapv1.EnrolledRangesAnnotation] = "2001:db8::/32,192.0.2.0/24"
@@ -159,22 +159,22 @@ var _ = Describe("A kubelet's request for its serving certificate", func() {
 			return newServing(func(c *bootstrapv1.PoolbootConfig) {
 				enrolled(c)
 				c.Annotations[host.AddressesAnnotation] = own.String()
-			}, enrolment())
+			}, enrollment())
 		}),
 		Entry("not where a host enrolled from when another Node has the address", false, "Node other has the address", func() *serving {
-			s := newServing(enrolled, enrolment("192.0.2.0/24"))
+			s := newServing(enrolled, enrollment("192.0.2.0/24"))
 			Expect(s.workload.Create(context.Background(), otherNode("other", own.String(), nil))).To(Succeed())
 			return s
 		}),
 		Entry("not where a host enrolled from when another one enrolled from there too", false, "PoolbootConfig other has the address", func() *serving {
 			other := newConfig()
 			other.Name, other.Annotations = "other", map[string]string{bootstrapv1.EnrolledFromAnnotation: own.String()}
-			return newServing(enrolled, enrolment("192.0.2.0/24"), other)
+			return newServing(enrolled, enrollment("192.0.2.0/24"), other)
 		}),
 		Entry("not where a host enrolled from when a BareMetalHost has the address", false, "BareMetalHost other has the address", func() *serving {
 			other := newHost(own.String())
 			other.Name = "other"
-			return newServing(enrolled, enrolment("192.0.2.0/24"), other)
+			return newServing(enrolled, enrollment("192.0.2.0/24"), other)
 		}),
 	)
 

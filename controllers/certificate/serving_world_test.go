@@ -74,12 +74,12 @@ func kubernetesService() *corev1.Service {
 // enrolled makes a config that of a host that enrolled from its address.
 func enrolled(config *bootstrapv1.PoolbootConfig) {
 	config.Spec.Host.BareMetalHost = ""
-	config.Annotations = map[string]string{bootstrapv1.EnrolmentAnnotation: "edge", bootstrapv1.EnrolledFromAnnotation: own.String()}
+	config.Annotations = map[string]string{bootstrapv1.EnrollmentAnnotation: "edge", bootstrapv1.EnrolledFromAnnotation: own.String()}
 }
 
-// enrolment is the Enrolment of the host, which names address ranges.
-func enrolment(ranges ...string) *poolv1.Enrolment {
-	return &poolv1.Enrolment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "edge"}, Spec: poolv1.EnrolmentSpec{AddressRanges: ranges}}
+// enrollment is the Enrollment of the host, which names address ranges.
+func enrollment(ranges ...string) *poolv1.Enrollment {
+	return &poolv1.Enrollment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "edge"}, Spec: poolv1.EnrollmentSpec{AddressRanges: ranges}}
 }
 
 // otherNode is another Node that reports an address.

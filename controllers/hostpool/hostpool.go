@@ -71,21 +71,21 @@ func (p Place) Obstacle() *Obstacle {
 	case p.duplicate != nil:
 		return &Obstacle{poolv1.DuplicateRoleReason, p.duplicate.Error()}
 	case p.Pool != nil && !p.Pool.DeletionTimestamp.IsZero():
-		return &Obstacle{poolv1.EnrolmentPoolNotFoundReason, fmt.Sprintf("MachineConfigPool %s with role %s is being deleted: make another one", p.Pool.Name, p.role)}
+		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("MachineConfigPool %s with role %s is being deleted: make another one", p.Pool.Name, p.role)}
 	case p.Cluster == nil || p.Pool == nil:
-		return &Obstacle{poolv1.EnrolmentPoolNotFoundReason, fmt.Sprintf("Cluster %s has no MachineConfigPool with role %s: make it", p.cluster, p.role)}
+		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("Cluster %s has no MachineConfigPool with role %s: make it", p.cluster, p.role)}
 	case !p.Cluster.DeletionTimestamp.IsZero():
-		return &Obstacle{poolv1.EnrolmentPoolNotFoundReason, fmt.Sprintf("Cluster %s is being deleted: it takes no more hosts", p.cluster)}
+		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("Cluster %s is being deleted: it takes no more hosts", p.cluster)}
 	case p.Pool.Spec.HostTemplate == "":
-		return &Obstacle{poolv1.EnrolmentNoTemplateReason, fmt.Sprintf(
+		return &Obstacle{poolv1.EnrollmentNoTemplateReason, fmt.Sprintf(
 			"MachineConfigPool %s takes Machines only: name a PoolbootConfigTemplate in its spec.hostTemplate", p.Pool.Name)}
 	case p.Template == nil:
-		return &Obstacle{poolv1.EnrolmentBadTemplateReason, fmt.Sprintf(
+		return &Obstacle{poolv1.EnrollmentBadTemplateReason, fmt.Sprintf(
 			"PoolbootConfigTemplate %s, the hostTemplate of MachineConfigPool %s, does not exist: make it", p.Pool.Spec.HostTemplate, p.Pool.Name)}
 	}
 	boot := p.Template.Spec.Template.Spec
 	if boot.ConfigSource.Inline != nil || boot.Pool != "" && boot.Pool != p.role {
-		return &Obstacle{poolv1.EnrolmentBadTemplateReason, fmt.Sprintf(
+		return &Obstacle{poolv1.EnrollmentBadTemplateReason, fmt.Sprintf(
 			"PoolbootConfigTemplate %s is not for hosts without a Machine in pool %s: it must have configSource.server and no other pool", p.Template.Name, p.role)}
 	}
 	return nil

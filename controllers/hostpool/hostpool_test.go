@@ -46,8 +46,8 @@ var _ = Describe("The pool of a host without a Machine", func() {
 		},
 		Entry("of its Cluster", "a", "", aPool("a")),
 		Entry("and takes the place of one that is being deleted", "b", "", leaving("a"), aPool("b")),
-		Entry("but none, when there is none", "", poolv1.EnrolmentPoolNotFoundReason),
-		Entry("but none that is being deleted", "", poolv1.EnrolmentPoolNotFoundReason, leaving("a")),
+		Entry("but none, when there is none", "", poolv1.EnrollmentPoolNotFoundReason),
+		Entry("but none that is being deleted", "", poolv1.EnrollmentPoolNotFoundReason, leaving("a")),
 		Entry("but neither of two", "", poolv1.DuplicateRoleReason, aPool("a"), aPool("b")),
 	)
 

@@ -53,10 +53,10 @@ func dataSecretStands(config *bootstrapv1.PoolbootConfig) bool {
 		config.Annotations[bootstrapv1.PointerIDAnnotation] != "" && config.Annotations[bootstrapv1.TokenHashAnnotation] != ""
 }
 
-// enrolled says whether a config is that of a host which came with an enrolment token: that was in its user data already, and
+// enrolled says whether a config is that of a host which came with an enrollment token: that was in its user data already, and
 // there is nothing to put into a Secret.
 func enrolled(config *bootstrapv1.PoolbootConfig) bool {
-	return metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.EnrolmentAnnotation)
+	return metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.EnrollmentAnnotation)
 }
 
 func needNoDataSecret(config *bootstrapv1.PoolbootConfig) {
@@ -64,7 +64,7 @@ func needNoDataSecret(config *bootstrapv1.PoolbootConfig) {
 		Type:    bootstrapv1.DataSecretAvailableCondition,
 		Status:  metav1.ConditionTrue,
 		Reason:  bootstrapv1.HostEnrolledReason,
-		Message: fmt.Sprintf("the host came with the enrolment token in Secret %s and needs no other", config.Annotations[bootstrapv1.EnrolmentAnnotation]),
+		Message: fmt.Sprintf("the host came with the enrollment token in Secret %s and needs no other", config.Annotations[bootstrapv1.EnrollmentAnnotation]),
 	})
 }
 

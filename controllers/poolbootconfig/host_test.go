@@ -20,10 +20,10 @@ func withoutMachine(config *bootstrapv1.PoolbootConfig) {
 	config.Spec.Pool, config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
 }
 
-// enrolledHost is that of one that came with an enrolment token.
+// enrolledHost is that of one that came with an enrollment token.
 func enrolledHost(config *bootstrapv1.PoolbootConfig) {
 	withoutMachine(config)
-	config.Annotations = map[string]string{bootstrapv1.EnrolmentAnnotation: "edge-hosts", bootstrapv1.TokenHashAnnotation: "of the token"}
+	config.Annotations = map[string]string{bootstrapv1.EnrollmentAnnotation: "edge-hosts", bootstrapv1.TokenHashAnnotation: "of the token"}
 }
 
 var _ = Describe("A host without a Machine", func() {

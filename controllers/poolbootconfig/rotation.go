@@ -81,7 +81,7 @@ func rotatedRole(config *bootstrapv1.PoolbootConfig, before string) string {
 func notRotatable(config *bootstrapv1.PoolbootConfig) string {
 	switch {
 	case enrolled(config):
-		return "the host came with an enrolment token: " + cure.Rotate(config)
+		return "the host came with an enrollment token: " + cure.Rotate(config)
 	case config.Spec.ConfigSource.Inline != nil:
 		return "an inline data Secret has no token: to end its join credential, " + cure.Replace(config)
 	case joined(config):

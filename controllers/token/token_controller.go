@@ -143,7 +143,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 func hasToken(config *bootstrapv1.PoolbootConfig) bool {
 	hash := config.Annotations[bootstrapv1.TokenHashAnnotation]
 	return config.DeletionTimestamp.IsZero() && hash != "" && hash != bootstrapv1.TokenRevoked &&
-		!metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.EnrolmentAnnotation)
+		!metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.EnrollmentAnnotation)
 }
 
 func isExpired(config *bootstrapv1.PoolbootConfig) bool {

@@ -138,7 +138,7 @@ var _ = Describe("The token of a host that does not join", func() {
 			w.machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "BareMachine", Name: "b"}
 		}),
 		Entry("when it was revoked", func(w *world) { w.config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked }),
-		Entry("when it is an enrolment token", func(w *world) { w.config.Annotations[bootstrapv1.EnrolmentAnnotation] = "batch" }),
+		Entry("when it is an enrollment token", func(w *world) { w.config.Annotations[bootstrapv1.EnrollmentAnnotation] = "batch" }),
 	)
 
 	It("lives for ever when nobody set an end", func(ctx SpecContext) {

@@ -26,18 +26,18 @@ var _ = Describe("A host that may choose any name", func() {
 		token, own, taken := strings.Repeat(t.Namespace, 10), t.Namespace+"-own", t.Namespace+"-taken"
 		t.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: "edge", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}},
-			Type:       poolv1.EnrolmentTokenType,
+			Type:       poolv1.EnrollmentTokenType,
 			StringData: map[string]string{"token": token, "role": "infra", "names": "*", "uses": "2",
 				"expires": time.Now().Add(time.Hour).Format(time.RFC3339)},
 		})
-		enrolment := &poolv1.Enrolment{ObjectMeta: metav1.ObjectMeta{Name: "edge", Namespace: t.Namespace}}
-		read := func(ctx context.Context) (*poolv1.Enrolment, error) {
-			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(enrolment), enrolment)
-			return enrolment, client.IgnoreNotFound(err)
+		enrollment := &poolv1.Enrollment{ObjectMeta: metav1.ObjectMeta{Name: "edge", Namespace: t.Namespace}}
+		read := func(ctx context.Context) (*poolv1.Enrollment, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(enrollment), enrollment)
+			return enrollment, client.IgnoreNotFound(err)
 		}
 		Eventually(ctx, read).Should(HaveField("Status.URL", Not(BeEmpty())))
 		pointer := func(name string) ignition.Pointer {
-			return ignition.Pointer{URL: enrolment.Status.URL + "?name=" + name, Token: token, CA: []byte(enrolment.Status.CertificateAuthority)}
+			return ignition.Pointer{URL: enrollment.Status.URL + "?name=" + name, Token: token, CA: []byte(enrollment.Status.CertificateAuthority)}
 		}
 		foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: taken}}
 		Expect(lab.WorkloadClient.Create(ctx, foreign)).To(Succeed())

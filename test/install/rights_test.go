@@ -156,7 +156,7 @@ var _ = Describe("the ServiceAccounts", func() {
 		Entry("read all Secrets", "poolboot-config-server", right{resource: "secrets", verbs: read}),
 		Entry("write its own Secrets", "poolboot-config-server", right{resource: "secrets", namespace: own, verbs: []string{"create", "update", "patch", "delete"}}),
 		Entry("write a PoolbootConfig", "poolboot-config-server", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", verbs: []string{"create", "update", "patch", "delete"}}),
-		Entry("admit a host", "poolboot-config-server", right{group: "pool.cluster.x-k8s.io", resource: "enrolments", verbs: []string{"create", "update", "patch", "delete"}}),
+		Entry("admit a host", "poolboot-config-server", right{group: "pool.cluster.x-k8s.io", resource: "enrollments", verbs: []string{"create", "update", "patch", "delete"}}),
 		Entry("write a MachineConfig", "poolboot-config-server", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigs", verbs: []string{"create", "update", "patch", "delete"}}),
 		Entry("read Machines", "poolboot-config-server", right{group: "cluster.x-k8s.io", resource: "machines", verbs: read}),
 

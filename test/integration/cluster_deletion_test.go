@@ -32,7 +32,7 @@ var _ = Describe("A Cluster that is deleted", func() {
 
 		Expect(lab.ManagementClient.Delete(ctx, a.Cluster)).To(Succeed())
 		for _, list := range []client.ObjectList{
-			&bootstrapv1.PoolbootConfigList{}, &poolv1.MachineConfigPoolList{}, &poolv1.MachineConfigList{}, &poolv1.EnrolmentList{},
+			&bootstrapv1.PoolbootConfigList{}, &poolv1.MachineConfigPoolList{}, &poolv1.MachineConfigList{}, &poolv1.EnrollmentList{},
 		} {
 			Eventually(ctx, func() (left []string, err error) {
 				if err := lab.ManagementClient.List(ctx, list, client.InNamespace(a.Namespace)); err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
 
-// batch is an enrolment token for two hosts of the pool infra, and those of its hosts that are on.
+// batch is an enrollment token for two hosts of the pool infra, and those of its hosts that are on.
 type batch struct {
 	pointer ignition.Pointer // but for the name in its URL
 	servers []*host.Host
@@ -37,16 +37,16 @@ func newBatch(ctx context.Context, t *tenant.Tenant) *batch {
 	token := strings.Repeat(t.Namespace, 10)
 	t.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "batch", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace, clusterctlv1.ClusterctlMoveLabel: ""}},
-		Type:       poolv1.EnrolmentTokenType,
+		Type:       poolv1.EnrollmentTokenType,
 		StringData: map[string]string{"token": token, "role": "infra", "names": t.Namespace + "-*", "uses": "2",
 			"expires": time.Now().Add(time.Hour).Format(time.RFC3339)},
 	})
-	var enrolment *poolv1.Enrolment
+	var enrollment *poolv1.Enrollment
 	Eventually(ctx, func() (_ string, err error) {
-		enrolment, err = enrolmentOf(ctx, here, t)
-		return enrolment.Status.URL, err
+		enrollment, err = enrollmentOf(ctx, here, t)
+		return enrollment.Status.URL, err
 	}).ShouldNot(BeEmpty())
-	b := &batch{pointer: ignition.Pointer{URL: enrolment.Status.URL, Token: token, CA: []byte(enrolment.Status.CertificateAuthority)}}
+	b := &batch{pointer: ignition.Pointer{URL: enrollment.Status.URL, Token: token, CA: []byte(enrollment.Status.CertificateAuthority)}}
 	DeferCleanup(func() {
 		for _, server := range b.servers {
 			server.PowerOff()
@@ -56,9 +56,9 @@ func newBatch(ctx context.Context, t *tenant.Tenant) *batch {
 	return b
 }
 
-func enrolmentOf(ctx context.Context, s *site.Site, t *tenant.Tenant) (*poolv1.Enrolment, error) {
-	enrolment := &poolv1.Enrolment{}
-	return enrolment, client.IgnoreNotFound(s.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: "batch"}, enrolment))
+func enrollmentOf(ctx context.Context, s *site.Site, t *tenant.Tenant) (*poolv1.Enrollment, error) {
+	enrollment := &poolv1.Enrollment{}
+	return enrollment, client.IgnoreNotFound(s.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: "batch"}, enrollment))
 }
 
 func (b *batch) of(name string) ignition.Pointer {
@@ -82,18 +82,18 @@ func (b *batch) powerOn(ctx context.Context, name string) {
 // expectFull looks whether the names that were given out are still known, and a further host is turned away.
 func (b *batch) expectFull(ctx context.Context, s *site.Site, t *tenant.Tenant, names ...string) {
 	GinkgoHelper()
-	enrolment, err := enrolmentOf(ctx, s, t)
+	enrollment, err := enrollmentOf(ctx, s, t)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(enrolment.Spec.Admitted).To(ConsistOf(names))
+	Expect(enrollment.Spec.Admitted).To(ConsistOf(names))
 	further := t.Namespace + "-further"
-	Eventually(ctx, func() (map[string]poolv1.EnrolmentRequest, error) {
+	Eventually(ctx, func() (map[string]poolv1.EnrollmentRequest, error) {
 		code, _, err := fetch.Get(ctx, b.of(further), b.of(further).URL)
 		Expect(code).To(Or(BeZero(), Equal(503)))
 		if err != nil {
 			return nil, err
 		}
-		enrolment, err := enrolmentOf(ctx, s, t)
-		return enrolment.Status.Requests, err
+		enrollment, err := enrollmentOf(ctx, s, t)
+		return enrollment.Status.Requests, err
 	}).Should(HaveKeyWithValue(further, HaveField("Refused", ContainSubstring("all 2 uses are taken"))))
 }
 

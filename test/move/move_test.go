@@ -201,7 +201,7 @@ func expectEveryNodeInPool(ctx context.Context, s *site.Site, t *tenant.Tenant, 
 func expectNothingLeft(ctx context.Context, s *site.Site, namespace string) {
 	GinkgoHelper()
 	for _, list := range []client.ObjectList{&poolv1.MachineConfigPoolList{}, &poolv1.MachineConfigList{}, &bootstrapv1.PoolbootConfigList{}, &bootstrapv1.PoolbootConfigTemplateList{},
-		&poolv1.EnrolmentList{}, &corev1.SecretList{}} {
+		&poolv1.EnrollmentList{}, &corev1.SecretList{}} {
 		Eventually(ctx, func() ([]runtime.Object, error) {
 			if err := s.ManagementClient.List(ctx, list, client.InNamespace(namespace)); err != nil {
 				return nil, err

@@ -194,9 +194,9 @@ type host struct {
 	client     *http.Client
 }
 
-func newHost(enrolment, name string) host {
+func newHost(enrollment, name string) host {
 	GinkgoHelper()
-	pointer, err := ignition.ParsePointer([]byte(must(poolboot("pointer", enrolment, "--host", name))))
+	pointer, err := ignition.ParsePointer([]byte(must(poolboot("pointer", enrollment, "--host", name))))
 	Expect(err).NotTo(HaveOccurred())
 	trusted := x509.NewCertPool()
 	Expect(trusted.AppendCertsFromPEM(pointer.CA)).To(BeTrue())

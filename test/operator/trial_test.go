@@ -65,8 +65,8 @@ var _ = Describe("An operator", Ordered, ContinueOnFailure, func() {
 		BeforeAll(func() {
 			kubectl("apply", "-f", "testdata/far.yaml")
 			for _, role := range []string{"far", "edge"} {
-				apply(must(poolboot("enrol", role, "--cluster", "edge", "--pool", role, "--names", "far-*", "--uses", "5", "--expires", "1h")))
-				Eventually(func() string { return condition("Ready", "enrolment", role) }).Should(HavePrefix("True "))
+				apply(must(poolboot("enroll", role, "--cluster", "edge", "--pool", role, "--names", "far-*", "--uses", "5", "--expires", "1h")))
+				Eventually(func() string { return condition("Ready", "enrollment", role) }).Should(HavePrefix("True "))
 			}
 		})
 
@@ -163,7 +163,7 @@ spec:
 		It("has names completed", func() {
 			names := poolboot("__complete", "explain", "machine", "").Out
 			Expect(names).To(ContainSubstring(machineOf("edge")))
-			Expect(poolboot("__complete", "enrol", "x", "--cluster", "edge", "--pool", "").Out).To(ContainSubstring("infra"))
+			Expect(poolboot("__complete", "enroll", "x", "--cluster", "edge", "--pool", "").Out).To(ContainSubstring("infra"))
 			Expect(poolboot("__complete", "boots", "-n", "").Out).To(ContainSubstring("kube-system"))
 		})
 

@@ -9,7 +9,7 @@ const Finalizer = "poolbootconfig.bootstrap.cluster.x-k8s.io"
 const (
 	// PointerIDAnnotation is the last part of the URL in the host's pointer: the UID that the Machine had when its
 	// bootstrap Secret was made; without a Machine that of the PoolbootConfig, and of a host that enrolled a name made of the
-	// enrolment's and its own.
+	// enrollment's and its own.
 	PointerIDAnnotation = "bootstrap.cluster.x-k8s.io/pointer-id"
 
 	// TokenHashAnnotation is the SHA-256 of the host's bearer token, bound to the PoolbootConfig's namespace, name and UID, in
@@ -17,7 +17,7 @@ const (
 	TokenHashAnnotation = "bootstrap.cluster.x-k8s.io/token-sha256"
 
 	// TokenUIDAnnotation is the UID that the hash is bound to: that of the PoolbootConfig; of a host that enrolled, that of the
-	// Secret with the enrolment token. Another one is that of an earlier object, as after clusterctl move: then the hash accepts
+	// Secret with the enrollment token. Another one is that of an earlier object, as after clusterctl move: then the hash accepts
 	// no token until the manager has bound it anew.
 	TokenUIDAnnotation = "bootstrap.cluster.x-k8s.io/token-uid"
 
@@ -34,18 +34,18 @@ const (
 	TokenRotatedAnnotation = "bootstrap.cluster.x-k8s.io/token-rotated"
 )
 
-// Annotations of the PoolbootConfig of a host that enrolled. Its TokenHashAnnotation is that of the enrolment token.
+// Annotations of the PoolbootConfig of a host that enrolled. Its TokenHashAnnotation is that of the enrollment token.
 const (
-	// EnrolmentAnnotation names the Enrolment, and so the Secret, by which the host was admitted. The host's token is good
+	// EnrollmentAnnotation names the Enrollment, and so the Secret, by which the host was admitted. The host's token is good
 	// only while that one is.
-	EnrolmentAnnotation = "bootstrap.cluster.x-k8s.io/enrolment"
+	EnrollmentAnnotation = "bootstrap.cluster.x-k8s.io/enrollment"
 
 	// EnrolledFromAnnotation is the address that the host asked from. One that asks for the same name from another address
 	// is another host.
 	EnrolledFromAnnotation = "bootstrap.cluster.x-k8s.io/enrolled-from"
 
-	// EnrolledRangesAnnotation holds the addressRanges of the Enrolment when the host was admitted, separated by commas: they count when
-	// the Enrolment has been deleted.
+	// EnrolledRangesAnnotation holds the addressRanges of the Enrollment when the host was admitted, separated by commas: they count when
+	// the Enrollment has been deleted.
 	EnrolledRangesAnnotation = "bootstrap.cluster.x-k8s.io/enrolled-address-ranges"
 )
 

@@ -113,7 +113,7 @@ type HostWithoutMachine struct {
 	NodeName string `json:"nodeName"`
 
 	// bareMetalHost is the name of the BareMetalHost in the same namespace, whose annotation pool.cluster.x-k8s.io/pool asked
-	// for the pool. Left out, the host came with an enrolment token, and nothing but its name is known.
+	// for the pool. Left out, the host came with an enrollment token, and nothing but its name is known.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

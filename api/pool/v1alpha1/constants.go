@@ -69,8 +69,8 @@ const (
 // Events of a BareMetalHost that asks for a pool, beside the reasons for which a pool takes no hosts and those of the condition
 // UserDataSet.
 const (
-	// EventEnrolmentDeleted: the Enrolment was deleted with its Cluster.
-	EventEnrolmentDeleted = "EnrolmentDeleted"
+	// EventEnrollmentDeleted: the Enrollment was deleted with its Cluster.
+	EventEnrollmentDeleted = "EnrollmentDeleted"
 	// EventHostRecordMade: the host's PoolbootConfig stands.
 	EventHostRecordMade = "PoolbootConfigCreated"
 	// EventHostRecordDeleted: it was deleted; the note says why.

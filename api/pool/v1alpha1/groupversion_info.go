@@ -1,5 +1,5 @@
 // Package v1alpha1 holds the kinds of the group pool.cluster.x-k8s.io: machine configs and the pools that collect
-// them, as OpenShift's Machine Config Operator knows them, for any Cluster API cluster, and enrolments, by which pools admit
+// them, as OpenShift's Machine Config Operator knows them, for any Cluster API cluster, and enrollments, by which pools admit
 // hosts that Cluster API does not manage. It holds types and constants
 // only: what they mean is decided in bootstrap/pool, what they cause in controllers.
 //
@@ -27,7 +27,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&MachineConfig{}, &MachineConfigList{},
 		&MachineConfigPool{}, &MachineConfigPoolList{},
-		&Enrolment{}, &EnrolmentList{},
+		&Enrollment{}, &EnrollmentList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -63,7 +63,7 @@ type MachineConfigPoolSpec struct {
 	Kubelet *runtime.RawExtension `json:"kubelet,omitempty"`
 
 	// hostTemplate is the name of the PoolbootConfigTemplate, in the same namespace, by which hosts boot that have no Machine:
-	// those that come with an enrolment token, and BareMetalHosts with the annotations pool.cluster.x-k8s.io/pool: <role> and
+	// those that come with an enrollment token, and BareMetalHosts with the annotations pool.cluster.x-k8s.io/pool: <role> and
 	// pool.cluster.x-k8s.io/cluster: <Cluster>. Left out, the pool takes Machines only.
 	// +optional
 	// +kubebuilder:validation:MinLength=1

@@ -21,12 +21,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// enrolment prints the Secret of a new enrolment token.
-type enrolment struct {
+// enrollment prints the Secret of a new enrollment token.
+type enrollment struct {
 	streams                         genericiooptions.IOStreams
 	cluster, role, names, namespace string
 	ranges                          []string
@@ -34,16 +34,16 @@ type enrolment struct {
 	life                            time.Duration
 }
 
-func newEnrol(streams genericiooptions.IOStreams, to connection) *cobra.Command {
-	e := &enrolment{streams: streams}
+func newEnroll(streams genericiooptions.IOStreams, to connection) *cobra.Command {
+	e := &enrollment{streams: streams}
 	cmd := &cobra.Command{
-		Use:   "enrol NAME --cluster CLUSTER --pool ROLE --names PATTERN",
-		Short: "Print the Secret of a new enrolment token",
-		Long: `Print the Secret of a new enrolment token, with 256 random bits, by which hosts without a Machine are admitted to a pool.
+		Use:   "enroll NAME --cluster CLUSTER --pool ROLE --names PATTERN",
+		Short: "Print the Secret of a new enrollment token",
+		Long: `Print the Secret of a new enrollment token, with 256 random bits, by which hosts without a Machine are admitted to a pool.
 
 Nothing is written anywhere: apply what is printed, and keep it secret.`,
 		Example: `  # Twenty hosts edge-… of the pool infra, within a day
-  kubectl poolboot enrol edge --cluster site --pool infra --names 'edge-*' --uses 20 --expires 24h -n metal | kubectl apply -f -`,
+  kubectl poolboot enroll edge --cluster site --pool infra --names 'edge-*' --uses 20 --expires 24h -n metal | kubectl apply -f -`,
 		Args:                  cobra.ExactArgs(1),
 		ValidArgsFunction:     cobra.NoFileCompletions, // the name is new
 		DisableFlagsInUseLine: true,
@@ -67,21 +67,21 @@ Nothing is written anywhere: apply what is printed, and keep it secret.`,
 	return cmd
 }
 
-func (e *enrolment) run(name string, now time.Time) error {
+func (e *enrollment) run(name string, now time.Time) error {
 	if e.life <= 0 {
 		return fmt.Errorf("--expires %s: the token would have expired already: give it some time to live, such as 24h", e.life)
 	}
 	var bits [32]byte
 	_, _ = rand.Read(bits[:]) // never fails: crypto/rand ends the process instead
 	said := map[string]string{
-		poolv1.EnrolmentTokenKey:   base64.RawURLEncoding.EncodeToString(bits[:]),
-		poolv1.EnrolmentRoleKey:    e.role,
-		poolv1.EnrolmentNamesKey:   e.names,
-		poolv1.EnrolmentUsesKey:    strconv.Itoa(e.uses),
-		poolv1.EnrolmentExpiresKey: now.Add(e.life).UTC().Format(time.RFC3339),
+		poolv1.EnrollmentTokenKey:   base64.RawURLEncoding.EncodeToString(bits[:]),
+		poolv1.EnrollmentRoleKey:    e.role,
+		poolv1.EnrollmentNamesKey:   e.names,
+		poolv1.EnrollmentUsesKey:    strconv.Itoa(e.uses),
+		poolv1.EnrollmentExpiresKey: now.Add(e.life).UTC().Format(time.RFC3339),
 	}
 	if len(e.ranges) > 0 {
-		said[poolv1.EnrolmentAddressRangesKey] = strings.Join(e.ranges, ",")
+		said[poolv1.EnrollmentAddressRangesKey] = strings.Join(e.ranges, ",")
 	}
 	secret := &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
@@ -89,13 +89,13 @@ func (e *enrolment) run(name string, now time.Time) error {
 			Name: name, Namespace: e.namespace,
 			Labels: map[string]string{clusterv1.ClusterNameLabel: e.cluster, clusterctlv1.ClusterctlMoveLabel: ""},
 		},
-		Type: poolv1.EnrolmentTokenType,
+		Type: poolv1.EnrollmentTokenType,
 		Data: map[string][]byte{},
 	}
 	for key, value := range said {
 		secret.Data[key] = []byte(value)
 	}
-	if _, err := enrol.Read(secret); err != nil {
+	if _, err := enroll.Read(secret); err != nil {
 		return err
 	}
 	secret.Data, secret.StringData = nil, said
@@ -107,7 +107,7 @@ func (e *enrolment) run(name string, now time.Time) error {
 	return err
 }
 
-// pointer prints what is put on a host that enrols.
+// pointer prints what is put on a host that enrolls.
 type pointer struct {
 	connection
 	streams genericiooptions.IOStreams
@@ -118,13 +118,13 @@ func newPointer(streams genericiooptions.IOStreams, to connection) *cobra.Comman
 	p := &pointer{streams: streams, connection: to}
 	cmd := &cobra.Command{
 		Use:   "pointer NAME --host HOST",
-		Short: "Print the Ignition of a host that enrols",
+		Short: "Print the Ignition of a host that enrolls",
 		Long: `Print the Ignition to put into the ISO or the user data of one host that has no Machine: where it asks for its configuration,
-with which enrolment token and under which name. It holds the token: keep it secret.`,
-		Example: `  # The host edge-7, by the enrolment token edge
+with which enrollment token and under which name. It holds the token: keep it secret.`,
+		Example: `  # The host edge-7, by the enrollment token edge
   kubectl poolboot pointer edge --host edge-7 -n metal > edge-7.ign`,
 		Args:                  cobra.ExactArgs(1),
-		ValidArgsFunction:     onlyFirst(fromCluster(to, enrolmentNames), cobra.ShellCompDirectiveNoFileComp),
+		ValidArgsFunction:     onlyFirst(fromCluster(to, enrollmentNames), cobra.ShellCompDirectiveNoFileComp),
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), args[0]) },
 	}
@@ -141,23 +141,23 @@ func (p *pointer) run(ctx context.Context, name string) error {
 		return err
 	}
 	key := client.ObjectKey{Namespace: namespace, Name: name}
-	secret, published := &corev1.Secret{}, &poolv1.Enrolment{}
+	secret, published := &corev1.Secret{}, &poolv1.Enrollment{}
 	if err := errors.Join(live.Get(ctx, key, secret), live.Get(ctx, key, published)); err != nil {
 		return err
 	}
-	spec, err := enrol.Read(secret)
+	spec, err := enroll.Read(secret)
 	if err != nil {
-		return fmt.Errorf("enrolment token, Secret %s: %w", key, err)
+		return fmt.Errorf("enrollment token, Secret %s: %w", key, err)
 	}
-	if why := enrol.Allows(spec.Names, p.host); why != "" {
+	if why := enroll.Allows(spec.Names, p.host); why != "" {
 		return fmt.Errorf("--host %s: %s", p.host, why)
 	}
 	if published.Status.URL == "" {
-		return fmt.Errorf("enrolment %s does not say yet where hosts ask: try again, or see its conditions", key)
+		return fmt.Errorf("enrollment %s does not say yet where hosts ask: try again, or see its conditions", key)
 	}
 	printed, err := ignition.Pointer{
 		URL:   published.Status.URL + "?" + url.Values{"name": {p.host}}.Encode(),
-		Token: string(secret.Data[poolv1.EnrolmentTokenKey]),
+		Token: string(secret.Data[poolv1.EnrollmentTokenKey]),
 		CA:    []byte(published.Status.CertificateAuthority),
 	}.Marshal()
 	if err != nil {

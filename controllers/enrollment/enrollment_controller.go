@@ -1,7 +1,7 @@
-// Package enrolment admits hosts that have no Machine: it publishes what an enrolment token allows, judges the hosts that
+// Package enrollment admits hosts that have no Machine: it publishes what an enrollment token allows, judges the hosts that
 // the config server says have asked, and makes the PoolbootConfig of each that it admits. From there on the host is one
 // like any other, and no longer this package's. The tokens themselves stay in their Secrets.
-package enrolment
+package enrollment
 
 import (
 	"context"
@@ -27,7 +27,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
 )
@@ -38,8 +38,8 @@ const conflictRetry = 200 * time.Millisecond
 // unreadableRetry is when to look again for Nodes that could not be read. A connection that is back is told of sooner.
 const unreadableRetry = 30 * time.Second
 
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments,verbs=list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments/status,verbs=patch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments/status,verbs=patch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigtemplates,verbs=list;watch
@@ -47,7 +47,7 @@ const unreadableRetry = 30 * time.Second
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconciler reconciles enrolments.
+// Reconciler reconciles enrollments.
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
@@ -72,8 +72,8 @@ type Reconciler struct {
 type scope struct {
 	// secret holds the token, read live.
 	secret *corev1.Secret
-	// enrolment is kept current by every write to it.
-	enrolment *poolv1.Enrolment
+	// enrollment is kept current by every write to it.
+	enrollment *poolv1.Enrollment
 	// wrong is what is wrong with the Secret; nil when nothing is.
 	wrong error
 	// place is what hosts are admitted to.
@@ -109,7 +109,7 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) (ctrl.
 		return ctrl.Result{}, err
 	}
 	s.closed = s.obstacle()
-	status := s.enrolment.Status.DeepCopy()
+	status := s.enrollment.Status.DeepCopy()
 	for _, name := range s.waitingNames() {
 		if err := r.decide(ctx, s, name, status.Requests); err != nil {
 			return ctrl.Result{}, err
@@ -118,27 +118,27 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) (ctrl.
 	return r.writeStatus(ctx, s, status)
 }
 
-// gather reads a token's Secret, its Enrolment and what it admits to; nil when they are not this manager's to work on.
+// gather reads a token's Secret, its Enrollment and what it admits to; nil when they are not this manager's to work on.
 func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, error) {
 	s := &scope{secret: &corev1.Secret{}, now: r.Now()}
 	if err := r.APIReader.Get(ctx, key, s.secret); client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}
-	enrolment := &poolv1.Enrolment{}
-	if err := r.Client.Get(ctx, key, enrolment); err == nil {
-		s.enrolment = enrolment
+	enrollment := &poolv1.Enrollment{}
+	if err := r.Client.Get(ctx, key, enrollment); err == nil {
+		s.enrollment = enrollment
 	} else if !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	stands := s.secret.Name != "" && s.secret.DeletionTimestamp.IsZero() && s.secret.Type == poolv1.EnrolmentTokenType
+	stands := s.secret.Name != "" && s.secret.DeletionTimestamp.IsZero() && s.secret.Type == poolv1.EnrollmentTokenType
 	clusterName := s.secret.Labels[clusterv1.ClusterNameLabel]
 	switch {
-	case !stands && s.enrolment == nil:
+	case !stands && s.enrollment == nil:
 		return nil, nil
 	case !stands:
-		s.wrong, clusterName = errors.New("the Secret does not exist"), s.enrolment.Spec.ClusterName
-	case s.enrolment != nil && !metav1.IsControlledBy(s.enrolment, s.secret):
-		return nil, fmt.Errorf("enrolment %s belongs to an earlier Secret of that name: it goes with that one", key)
+		s.wrong, clusterName = errors.New("the Secret does not exist"), s.enrollment.Spec.ClusterName
+	case s.enrollment != nil && !metav1.IsControlledBy(s.enrollment, s.secret):
+		return nil, fmt.Errorf("enrollment %s belongs to an earlier Secret of that name: it goes with that one", key)
 	}
 	if stands && r.WatchFilterValue != "" && !labels.HasWatchLabel(s.secret, r.WatchFilterValue) {
 		return nil, nil
@@ -147,10 +147,10 @@ func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, 
 }
 
 func (r *Reconciler) gatherPool(ctx context.Context, s *scope, key client.ObjectKey) (_ *scope, err error) {
-	if s.place, err = hostpool.Find(ctx, r.Client, key, string(s.secret.Data[poolv1.EnrolmentRoleKey])); err != nil {
+	if s.place, err = hostpool.Find(ctx, r.Client, key, string(s.secret.Data[poolv1.EnrollmentRoleKey])); err != nil {
 		return nil, err
 	}
-	if s.place.Cluster == nil && s.enrolment != nil {
+	if s.place.Cluster == nil && s.enrollment != nil {
 		if s.place.Cluster, err = hostpool.LiveCluster(ctx, r.APIReader, key); err != nil {
 			return nil, err
 		}
@@ -158,52 +158,52 @@ func (r *Reconciler) gatherPool(ctx context.Context, s *scope, key client.Object
 	if s.place.Cluster != nil && annotations.IsPaused(s.place.Cluster, s.secret) {
 		return nil, nil
 	}
-	if s.enrolment != nil && (s.place.Cluster == nil || hostpool.IsOfEarlier(s.enrolment, s.place.Cluster)) {
+	if s.enrollment != nil && (s.place.Cluster == nil || hostpool.IsOfEarlier(s.enrollment, s.place.Cluster)) {
 		return nil, r.end(ctx, s)
 	}
-	if s.place.Cluster == nil && s.enrolment == nil {
+	if s.place.Cluster == nil && s.enrollment == nil {
 		// Without its Cluster it can admit nobody. Made now it would be made again each time that clusterctl move deletes the
 		// Cluster before the Secret.
-		r.Recorder.Eventf(s.secret, nil, corev1.EventTypeWarning, poolv1.EnrolmentPoolNotFoundReason, action,
-			"Cluster %s, which the label %s names, does not exist: there is no Enrolment until it does", key.Name, clusterv1.ClusterNameLabel)
+		r.Recorder.Eventf(s.secret, nil, corev1.EventTypeWarning, poolv1.EnrollmentPoolNotFoundReason, action,
+			"Cluster %s, which the label %s names, does not exist: there is no Enrollment until it does", key.Name, clusterv1.ClusterNameLabel)
 		return nil, nil
 	}
 	return s, nil
 }
 
-// end deletes the Enrolment of a Cluster that is gone. The Secret is its owner, and a person's: it stays, and admits hosts to a Cluster of
-// the same name if there is one some day, by a new Enrolment that has admitted nobody. The garbage collector can't do that: an object
+// end deletes the Enrollment of a Cluster that is gone. The Secret is its owner, and a person's: it stays, and admits hosts to a Cluster of
+// the same name if there is one some day, by a new Enrollment that has admitted nobody. The garbage collector can't do that: an object
 // with two owners stays as long as one of them does.
 func (r *Reconciler) end(ctx context.Context, s *scope) error {
-	if err := r.Client.Delete(ctx, s.enrolment, client.Preconditions{UID: &s.enrolment.UID}); err != nil {
+	if err := r.Client.Delete(ctx, s.enrollment, client.Preconditions{UID: &s.enrollment.UID}); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.Recorder.Eventf(s.enrolment, nil, corev1.EventTypeNormal, poolv1.EventEnrolmentDeleted, action,
-		"Enrolment %s is deleted with Cluster %s, which it admitted hosts to", s.enrolment.Name, s.enrolment.Spec.ClusterName)
+	r.Recorder.Eventf(s.enrollment, nil, corev1.EventTypeNormal, poolv1.EventEnrollmentDeleted, action,
+		"Enrollment %s is deleted with Cluster %s, which it admitted hosts to", s.enrollment.Name, s.enrollment.Spec.ClusterName)
 	return nil
 }
 
-// publish brings the Enrolment's spec in line with the Secret. Whom it admitted stays.
+// publish brings the Enrollment's spec in line with the Secret. Whom it admitted stays.
 func (r *Reconciler) publish(ctx context.Context, s *scope) error {
-	var spec poolv1.EnrolmentSpec
+	var spec poolv1.EnrollmentSpec
 	if s.wrong == nil {
-		spec, s.wrong = enrol.Read(s.secret)
+		spec, s.wrong = enroll.Read(s.secret)
 	}
-	if s.enrolment == nil {
-		s.enrolment = &poolv1.Enrolment{
+	if s.enrollment == nil {
+		s.enrollment = &poolv1.Enrollment{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: s.secret.Name, Namespace: s.secret.Namespace, Labels: s.labels(),
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: s.secret.Name, UID: s.secret.UID, Controller: new(true)}},
 			},
 			Spec: spec,
 		}
-		return r.Client.Create(ctx, s.enrolment)
+		return r.Client.Create(ctx, s.enrollment)
 	}
 	if s.wrong != nil { // dead, and still known by what it was
-		spec = *s.enrolment.Spec.DeepCopy()
+		spec = *s.enrollment.Spec.DeepCopy()
 		spec.TokenSHA256, spec.SecretUID = "", ""
 	}
-	spec.Admitted = s.enrolment.Spec.Admitted
+	spec.Admitted = s.enrollment.Spec.Admitted
 	return r.writeSpec(ctx, s, spec)
 }
 
@@ -217,14 +217,14 @@ func (r *Reconciler) rebind(ctx context.Context, s *scope) error {
 	if err := r.Client.List(ctx, configs, client.InNamespace(s.secret.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	owner := hostaccess.Enrolment(client.ObjectKeyFromObject(s.secret), s.secret.UID)
+	owner := hostaccess.Enrollment(client.ObjectKeyFromObject(s.secret), s.secret.UID)
 	for i := range configs.Items {
 		config := &configs.Items[i]
 		if !isBoundElsewhere(config, s.secret.Name, s.secret.UID) {
 			continue
 		}
 		bound := config.DeepCopy()
-		maps.Copy(bound.Annotations, owner.Rebind(hostaccess.Read(config.Annotations), string(s.secret.Data[poolv1.EnrolmentTokenKey])))
+		maps.Copy(bound.Annotations, owner.Rebind(hostaccess.Read(config.Annotations), string(s.secret.Data[poolv1.EnrollmentTokenKey])))
 		if maps.Equal(bound.Annotations, config.Annotations) {
 			continue // it came with another token
 		}
@@ -235,11 +235,11 @@ func (r *Reconciler) rebind(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isBoundElsewhere says whether a config is that of a host which an enrolment admitted, and its token is bound to another Secret
+// isBoundElsewhere says whether a config is that of a host which an enrollment admitted, and its token is bound to another Secret
 // than the one of that UID.
-func isBoundElsewhere(config *bootstrapv1.PoolbootConfig, enrolment string, secret types.UID) bool {
+func isBoundElsewhere(config *bootstrapv1.PoolbootConfig, enrollment string, secret types.UID) bool {
 	recorded := hostaccess.Read(config.Annotations)
-	return config.Annotations[bootstrapv1.EnrolmentAnnotation] == enrolment && recorded.Hash != "" && recorded.UID != secret
+	return config.Annotations[bootstrapv1.EnrollmentAnnotation] == enrollment && recorded.Hash != "" && recorded.UID != secret
 }
 
 // labels are those that what belongs to the token has from its Secret.
@@ -251,16 +251,16 @@ func (s *scope) labels() map[string]string {
 	return l
 }
 
-func (r *Reconciler) writeSpec(ctx context.Context, s *scope, spec poolv1.EnrolmentSpec) error {
-	if equality.Semantic.DeepEqual(s.enrolment.Spec, spec) {
+func (r *Reconciler) writeSpec(ctx context.Context, s *scope, spec poolv1.EnrollmentSpec) error {
+	if equality.Semantic.DeepEqual(s.enrollment.Spec, spec) {
 		return nil
 	}
-	written := s.enrolment.DeepCopy()
+	written := s.enrollment.DeepCopy()
 	written.Spec = spec
-	if err := r.Client.Patch(ctx, written, client.MergeFromWithOptions(s.enrolment.DeepCopy(), client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Patch(ctx, written, client.MergeFromWithOptions(s.enrollment.DeepCopy(), client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
-	s.enrolment = written
+	s.enrollment = written
 	return nil
 }
 
@@ -268,16 +268,16 @@ func (r *Reconciler) writeSpec(ctx context.Context, s *scope, spec poolv1.Enrolm
 func (s *scope) obstacle() *hostpool.Obstacle {
 	switch {
 	case s.wrong != nil:
-		return &hostpool.Obstacle{Reason: poolv1.EnrolmentInvalidReason, Message: fmt.Sprintf("Secret %s: %s", s.enrolment.Name, s.wrong)}
-	case !s.now.Before(s.enrolment.Spec.Expires.Time):
-		return &hostpool.Obstacle{Reason: poolv1.EnrolmentExpiredReason, Message: "the token has expired: delete its Secret and make a new one"}
+		return &hostpool.Obstacle{Reason: poolv1.EnrollmentInvalidReason, Message: fmt.Sprintf("Secret %s: %s", s.enrollment.Name, s.wrong)}
+	case !s.now.Before(s.enrollment.Spec.Expires.Time):
+		return &hostpool.Obstacle{Reason: poolv1.EnrollmentExpiredReason, Message: "the token has expired: delete its Secret and make a new one"}
 	}
 	return s.place.Obstacle()
 }
 
 // waitingNames are the names that hosts ask for and that are to be decided on: first come, first served.
 func (s *scope) waitingNames() []string {
-	requests := s.enrolment.Status.Requests
+	requests := s.enrollment.Status.Requests
 	names := make([]string, 0, len(requests))
 	for name := range requests {
 		names = append(names, name)

@@ -1,4 +1,4 @@
-package enrolment
+package enrollment
 
 import (
 	"context"
@@ -17,23 +17,23 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
 
 // action is what events say this controller was doing.
-const action = "Enrol"
+const action = "Enroll"
 
 // decide decides on the host that asks for a name, and brings the requests that are left up to date.
-func (r *Reconciler) decide(ctx context.Context, s *scope, name string, requests map[string]poolv1.EnrolmentRequest) error {
-	f := facts{namespace: s.enrolment.Namespace, name: name, request: requests[name], spec: s.enrolment.Spec, closed: s.closed, now: s.now,
-		pointerID: enrol.PointerID(s.enrolment.Namespace, s.enrolment.Name, name)}
+func (r *Reconciler) decide(ctx context.Context, s *scope, name string, requests map[string]poolv1.EnrollmentRequest) error {
+	f := facts{namespace: s.enrollment.Namespace, name: name, request: requests[name], spec: s.enrollment.Spec, closed: s.closed, now: s.now,
+		pointerID: enroll.PointerID(s.enrollment.Namespace, s.enrollment.Name, name)}
 	if s.place.Cluster != nil {
 		f.cluster = workload.Identity(ctx, r.ClusterCache, s.place.Cluster)
 		f.node, f.nodeUnknown = r.nodeOf(ctx, s, name, workload.Client)
 	}
 	config := &bootstrapv1.PoolbootConfig{}
-	if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.enrolment.Namespace, Name: name}, config); err == nil {
+	if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.enrollment.Namespace, Name: name}, config); err == nil {
 		f.config = config
 	} else if !apierrors.IsNotFound(err) {
 		return err
@@ -47,8 +47,8 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, name string, requests
 	switch verdict {
 	case refuse:
 		if f.request.Refused != why {
-			r.tell(s, name, f.config, corev1.EventTypeWarning, poolv1.EventHostRefused, "%s, which asks from %s, is not admitted by Enrolment %s: %s",
-				name, f.request.Address, s.enrolment.Name, why)
+			r.tell(s, name, f.config, corev1.EventTypeWarning, poolv1.EventHostRefused, "%s, which asks from %s, is not admitted by Enrollment %s: %s",
+				name, f.request.Address, s.enrollment.Name, why)
 		}
 		f.request.Refused = why
 		requests[name] = f.request
@@ -108,8 +108,8 @@ func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
 	if err := r.Client.Create(ctx, config); err != nil {
 		return err
 	}
-	r.tell(s, f.name, config, corev1.EventTypeNormal, poolv1.EventHostAdmitted, "%s, which asks from %s, is admitted to pool %s by Enrolment %s: %d of %d uses",
-		f.name, f.request.Address, f.spec.Role, s.enrolment.Name, len(s.enrolment.Spec.Admitted), f.spec.Uses)
+	r.tell(s, f.name, config, corev1.EventTypeNormal, poolv1.EventHostAdmitted, "%s, which asks from %s, is admitted to pool %s by Enrollment %s: %d of %d uses",
+		f.name, f.request.Address, f.spec.Role, s.enrollment.Name, len(s.enrollment.Spec.Admitted), f.spec.Uses)
 	return nil
 }
 
@@ -122,7 +122,7 @@ func (s *scope) configFor(f facts) *bootstrapv1.PoolbootConfig {
 	}}
 	maps.Copy(config.Labels, s.labels())
 	maps.Copy(config.Annotations, map[string]string{
-		bootstrapv1.EnrolmentAnnotation:    s.enrolment.Name,
+		bootstrapv1.EnrollmentAnnotation:   s.enrollment.Name,
 		bootstrapv1.EnrolledFromAnnotation: f.request.Address,
 		bootstrapv1.PointerIDAnnotation:    f.pointerID,
 		bootstrapv1.TokenHashAnnotation:    f.spec.TokenSHA256,
@@ -132,7 +132,7 @@ func (s *scope) configFor(f facts) *bootstrapv1.PoolbootConfig {
 	return config
 }
 
-// setRanges notes the address ranges of the Enrolment on the record, where they outlive it.
+// setRanges notes the address ranges of the Enrollment on the record, where they outlive it.
 func setRanges(config *bootstrapv1.PoolbootConfig, ranges []string) {
 	if len(ranges) == 0 {
 		delete(config.Annotations, bootstrapv1.EnrolledRangesAnnotation)
@@ -154,18 +154,18 @@ func (r *Reconciler) relocate(ctx context.Context, s *scope, f facts) error {
 	return nil
 }
 
-// tell puts an event on the enrolment, on the pool and on the host's record, where those exist. Each names what it is about
+// tell puts an event on the enrollment, on the pool and on the host's record, where those exist. Each names what it is about
 // as the related object, or the recorder would count two hosts as one that came twice.
 func (r *Reconciler) tell(s *scope, name string, config *bootstrapv1.PoolbootConfig, kind, reason, note string, args ...any) {
 	note = fmt.Sprintf(note, args...)
 	about := &corev1.ObjectReference{
-		APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Namespace: s.enrolment.Namespace, Name: name,
+		APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Namespace: s.enrollment.Namespace, Name: name,
 	}
-	r.Recorder.Eventf(s.enrolment, about, kind, reason, action, "%s", note)
+	r.Recorder.Eventf(s.enrollment, about, kind, reason, action, "%s", note)
 	if s.place.Pool != nil {
 		r.Recorder.Eventf(s.place.Pool, about, kind, reason, action, "%s", note)
 	}
 	if config != nil {
-		r.Recorder.Eventf(config, s.enrolment, kind, reason, action, "%s", note)
+		r.Recorder.Eventf(config, s.enrollment, kind, reason, action, "%s", note)
 	}
 }

@@ -1,4 +1,4 @@
-package enrol_test
+package enroll_test
 
 import (
 	"fmt"
@@ -14,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 )
 
-func TestEnrol(t *testing.T) {
+func TestEnroll(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "enrol")
+	RunSpecs(t, "enroll")
 }
 
 const token = "v1Wq0J2m8T5s7Yd3Kc9RbNfXzLhPgQaE"
@@ -39,32 +39,32 @@ func edge(change ...string) *corev1.Secret {
 	return secret
 }
 
-var _ = Describe("an enrolment token's Secret", func() {
+var _ = Describe("an enrollment token's Secret", func() {
 	It("says what the token admits, and keeps the token itself", func() {
-		spec, err := enrol.Read(edge())
+		spec, err := enroll.Read(edge())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(spec.ClusterName).To(Equal("site"))
 		Expect(spec.Role).To(Equal("infra"))
 		Expect(spec.Names).To(Equal("edge-*"))
 		Expect(spec.Uses).To(BeEquivalentTo(20))
 		Expect(spec.Expires.UTC()).To(Equal(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)))
-		Expect(spec.TokenSHA256).To(Equal(hostaccess.Enrolment(types.NamespacedName{Namespace: "metal", Name: "edge"}, "uid").Hash(token)))
+		Expect(spec.TokenSHA256).To(Equal(hostaccess.Enrollment(types.NamespacedName{Namespace: "metal", Name: "edge"}, "uid").Hash(token)))
 		Expect(spec.SecretUID).To(BeEquivalentTo("uid"))
 		Expect(fmt.Sprint(spec)).NotTo(ContainSubstring(token))
 	})
 
 	It("names the address ranges of the hosts", func() {
-		spec, err := enrol.Read(edge("addressRanges", "192.0.2.9/24, 2001:db8::/64,192.0.2.0/24"))
+		spec, err := enroll.Read(edge("addressRanges", "192.0.2.9/24, 2001:db8::/64,192.0.2.0/24"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(spec.AddressRanges).To(Equal([]string{"192.0.2.0/24", "2001:db8::/64"}))
-		Expect(enrol.InRanges(spec.AddressRanges, netip.MustParseAddr("::ffff:192.0.2.200"))).To(BeTrue())
-		Expect(enrol.InRanges(spec.AddressRanges, netip.MustParseAddr("192.0.3.1"))).To(BeFalse())
-		Expect(enrol.InRanges(nil, netip.MustParseAddr("192.0.2.1"))).To(BeFalse())
+		Expect(enroll.InRanges(spec.AddressRanges, netip.MustParseAddr("::ffff:192.0.2.200"))).To(BeTrue())
+		Expect(enroll.InRanges(spec.AddressRanges, netip.MustParseAddr("192.0.3.1"))).To(BeFalse())
+		Expect(enroll.InRanges(nil, netip.MustParseAddr("192.0.2.1"))).To(BeFalse())
 	})
 
 	DescribeTable("is refused, by the key that is wrong",
 		func(key, value string) {
-			spec, err := enrol.Read(edge(key, value))
+			spec, err := enroll.Read(edge(key, value))
 			Expect(err).To(MatchError(HavePrefix("data." + key + ": ")))
 			Expect(spec.TokenSHA256).To(BeEmpty())
 			if key == "token" && value != "" {
@@ -91,7 +91,7 @@ var _ = Describe("an enrolment token's Secret", func() {
 })
 
 var _ = Describe("a name", func() {
-	DescribeTable("may be taken", func(pattern, name string) { Expect(enrol.Allows(pattern, name)).To(BeEmpty()) },
+	DescribeTable("may be taken", func(pattern, name string) { Expect(enroll.Allows(pattern, name)).To(BeEmpty()) },
 		Entry(nil, "edge-*", "edge-7"),
 		Entry(nil, "edge-??", "edge-07"),
 		Entry(nil, "rack[1-3]-*", "rack2-u12"),
@@ -99,7 +99,7 @@ var _ = Describe("a name", func() {
 		Entry(nil, "*", "edge.example.com"),
 	)
 	DescribeTable("may not be taken", func(pattern, name, why string) {
-		Expect(enrol.Allows(pattern, name)).To(ContainSubstring(why))
+		Expect(enroll.Allows(pattern, name)).To(ContainSubstring(why))
 	},
 		Entry("of another pattern", "edge-*", "core-7", "names like edge-*"),
 		Entry("with more in front", "edge-*", "my-edge-7", "names like"),
@@ -111,11 +111,11 @@ var _ = Describe("a name", func() {
 })
 
 var _ = Describe("the pointer id of an enrolled host", func() {
-	It("is one for every namespace, enrolment and name, and fits into a URL and a label", func() {
+	It("is one for every namespace, enrollment and name, and fits into a URL and a label", func() {
 		ids := map[string]bool{}
 		for _, of := range [][3]string{{"a", "b", "c"}, {"a", "b", "d"}, {"a", "c", "c"}, {"b", "b", "c"}} {
-			id := enrol.PointerID(of[0], of[1], of[2])
-			Expect(id).To(Equal(enrol.PointerID(of[0], of[1], of[2])))
+			id := enroll.PointerID(of[0], of[1], of[2])
+			Expect(id).To(Equal(enroll.PointerID(of[0], of[1], of[2])))
 			Expect(validation.IsDNS1123Label(id)).To(BeEmpty())
 			ids[id] = true
 		}
@@ -132,17 +132,17 @@ func FuzzRead(f *testing.F) {
 		for key, value := range map[string]string{"token": token, "role": role, "names": names, "uses": uses, "expires": expires} {
 			secret.Data[key] = []byte(value)
 		}
-		spec, err := enrol.Read(secret)
+		spec, err := enroll.Read(secret)
 		if err != nil {
 			if spec.TokenSHA256 != "" {
 				t.Fatal("a Secret that is refused admits hosts")
 			}
 			return
 		}
-		if spec.Uses < 1 || spec.Uses > enrol.MaxUses || len(token) < 32 || spec.Expires == nil {
+		if spec.Uses < 1 || spec.Uses > enroll.MaxUses || len(token) < 32 || spec.Expires == nil {
 			t.Fatalf("%+v", spec)
 		}
-		if enrol.Allows(spec.Names, name) == "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		if enroll.Allows(spec.Names, name) == "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
 			t.Fatalf("%q may be taken", name)
 		}
 	})

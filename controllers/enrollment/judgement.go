@@ -1,4 +1,4 @@
-package enrolment
+package enrollment
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
@@ -39,12 +39,12 @@ const (
 
 // facts is all that a verdict on one request rests on.
 type facts struct {
-	// namespace is that of the enrolment.
+	// namespace is that of the enrollment.
 	namespace string
 	name      string
-	request   poolv1.EnrolmentRequest
+	request   poolv1.EnrollmentRequest
 	// spec is what the Secret says now, with those who were admitted.
-	spec poolv1.EnrolmentSpec
+	spec poolv1.EnrollmentSpec
 	// cluster is what the cluster is known by that the host is to join.
 	cluster identity.Cluster
 	// node is the Node of that name; nil when it does not exist or is not known.
@@ -68,7 +68,7 @@ func judge(f facts) (verdict, string) {
 	if !f.now.Before(f.spec.Expires.Time) {
 		return refuse, "the token has expired"
 	}
-	if why := enrol.Allows(f.spec.Names, f.name); why != "" {
+	if why := enroll.Allows(f.spec.Names, f.name); why != "" {
 		return refuse, why
 	}
 	if err := f.cluster.CheckNodeName(f.name); err != nil {

@@ -14,31 +14,31 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
 const (
-	enrolPath = "/config/infra/default/edge?name=edge-7"
-	loopback  = "127.0.0.1"
+	enrollPath = "/config/infra/default/edge?name=edge-7"
+	loopback   = "127.0.0.1"
 )
 
-type enrolmentsOf struct{ *world }
+type enrollmentsOf struct{ *world }
 
-func (w enrolmentsOf) Get(ctx context.Context, name types.NamespacedName) (*server.Enrolment, error) {
+func (w enrollmentsOf) Get(ctx context.Context, name types.NamespacedName) (*server.Enrollment, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	enrolment, known := w.enrolled[name]
+	enrollment, known := w.enrolled[name]
 	if !known {
 		return nil, ctx.Err()
 	}
-	found := *enrolment
+	found := *enrollment
 	found.Requests = maps.Clone(found.Requests)
 	return &found, ctx.Err()
 }
 
-func (w enrolmentsOf) Asked(_ context.Context, _ server.Enrolment, name, address string, _ time.Time) error {
+func (w enrollmentsOf) Asked(_ context.Context, _ server.Enrollment, name, address string, _ time.Time) error {
 	w.mu.Lock()
 	if err := w.askErr; err != nil {
 		w.mu.Unlock()
@@ -59,45 +59,45 @@ func (w *world) wanted() []string {
 	return append([]string(nil), w.asks...)
 }
 
-// edge is the enrolment of the token, for hosts edge-* of the pool infra.
+// edge is the enrollment of the token, for hosts edge-* of the pool infra.
 var edge = types.NamespacedName{Namespace: "default", Name: "edge"}
 
-func (w *world) addEnrolment(expires time.Time) {
+func (w *world) addEnrollment(expires time.Time) {
 	w.set(func() {
-		w.enrolled[edge] = &server.Enrolment{
-			NamespacedName: edge, TokenSHA256: hostaccess.Enrolment(edge, "secret").Hash(token), TokenUID: "secret", Secret: "secret",
-			Role: "infra", Names: "edge-*", Expires: expires, Requests: map[string]server.EnrolmentRequest{},
+		w.enrolled[edge] = &server.Enrollment{
+			NamespacedName: edge, TokenSHA256: hostaccess.Enrollment(edge, "secret").Hash(token), TokenUID: "secret", Secret: "secret",
+			Role: "infra", Names: "edge-*", Expires: expires, Requests: map[string]server.EnrollmentRequest{},
 		}
 	})
 }
 
 // admit makes the record of a host that was admitted as edge-7.
 func (w *world) admit(from string) {
-	id := enrol.PointerID(edge.Namespace, edge.Name, "edge-7")
-	w.addRecord(id, "edge-7", hostaccess.Enrolment(edge, "secret").Hash(token))
+	id := enroll.PointerID(edge.Namespace, edge.Name, "edge-7")
+	w.addRecord(id, "edge-7", hostaccess.Enrollment(edge, "secret").Hash(token))
 	w.set(func() {
 		record := w.records["edge-7"]
-		record.TokenUID, record.Enrolment, record.EnrolledFrom = "secret", edge.Name, from
+		record.TokenUID, record.Enrollment, record.EnrolledFrom = "secret", edge.Name, from
 	})
 }
 
-var _ = Describe("A host that enrols", func() {
+var _ = Describe("A host that enrolls", func() {
 	var w *world
 	var rendered string
 	BeforeEach(func() {
 		w = newWorld()
 		rendered = w.addRendered("infra", "infra")
-		w.addEnrolment(time.Now().Add(time.Hour))
+		w.addEnrollment(time.Now().Add(time.Hour))
 	})
 
-	It("is admitted under its name and gets what every host of the pool gets, all with its enrolment token", func() {
+	It("is admitted under its name and gets what every host of the pool gets, all with its enrollment token", func() {
 		s := serve(w, long)
 		w.onAsk = func(_, address string) {
 			w.admit(address)
 			w.addOverlay("edge-7", rendered, life)
 			s.handler.RecordChanged(types.NamespacedName{Namespace: "default", Name: "edge-7"})
 		}
-		response, body := s.get(enrolPath, token)
+		response, body := s.get(enrollPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		pool, _ := parts(body)
 		Expect(parse(s.follow(pool)).Storage.Files).To(ContainElement(HaveField("Path", "/etc/infratest")))
@@ -110,7 +110,7 @@ var _ = Describe("A host that enrols", func() {
 		w.addOverlay("edge-7", rendered, life)
 		s := serve(w, long)
 		for range 2 {
-			response, body := s.get(enrolPath, token)
+			response, body := s.get(enrollPath, token)
 			Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		}
 		Expect(w.wanted()).To(BeEmpty())
@@ -119,7 +119,7 @@ var _ = Describe("A host that enrols", func() {
 	It("is one write while it asks again and again before it is decided", func() {
 		s := serve(w, short)
 		for range 3 {
-			response, _ := s.get(enrolPath, token)
+			response, _ := s.get(enrollPath, token)
 			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 		}
 		Expect(w.wanted()).To(HaveLen(1))
@@ -129,12 +129,12 @@ var _ = Describe("A host that enrols", func() {
 		s := serve(w, long)
 		w.onAsk = func(name, address string) {
 			w.set(func() {
-				w.enrolled[edge].Requests[name] = server.EnrolmentRequest{Time: time.Now(), Address: address, Refused: "all 20 uses are taken"}
+				w.enrolled[edge].Requests[name] = server.EnrollmentRequest{Time: time.Now(), Address: address, Refused: "all 20 uses are taken"}
 			})
-			s.handler.EnrolmentChanged(edge)
+			s.handler.EnrollmentChanged(edge)
 		}
 		for range 2 {
-			response, body := s.get(enrolPath, token)
+			response, body := s.get(enrollPath, token)
 			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 			_, message := problem(body)
 			Expect(message).To(ContainSubstring("all 20 uses are taken"))
@@ -144,44 +144,44 @@ var _ = Describe("A host that enrols", func() {
 
 	It("is told the cure when so many ask that no more can be noted, and is admitted once there is room", func() {
 		w.set(func() {
-			for i := range poolv1.MaxEnrolmentRequests {
-				w.enrolled[edge].Requests[fmt.Sprintf("edge-x%d", i)] = server.EnrolmentRequest{Time: time.Now(), Address: "192.0.2.9", Refused: "all 20 uses are taken"}
+			for i := range poolv1.MaxEnrollmentRequests {
+				w.enrolled[edge].Requests[fmt.Sprintf("edge-x%d", i)] = server.EnrollmentRequest{Time: time.Now(), Address: "192.0.2.9", Refused: "all 20 uses are taken"}
 			}
 		})
 		s := serve(w, long)
 		full := func() {
 			GinkgoHelper()
-			response, body := s.get(enrolPath, token)
+			response, body := s.get(enrollPath, token)
 			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 			word, message := problem(body)
-			Expect(word).To(Equal("EnrolmentFull"))
-			Expect(message).To(And(ContainSubstring("Enrolment default/edge"), ContainSubstring("data.uses")))
+			Expect(word).To(Equal("EnrollmentFull"))
+			Expect(message).To(And(ContainSubstring("Enrollment default/edge"), ContainSubstring("data.uses")))
 		}
 		full()
 		Expect(w.wanted()).To(BeEmpty(), "who can't be noted costs no write")
 
 		By("another replica, which has noted the last one before this one has heard of it")
-		w.set(func() { delete(w.enrolled[edge].Requests, "edge-x0"); w.askErr = server.ErrEnrolmentFull })
+		w.set(func() { delete(w.enrolled[edge].Requests, "edge-x0"); w.askErr = server.ErrEnrollmentFull })
 		full()
 
 		By("a host whose request is noted already")
 		w.set(func() {
 			w.askErr = nil
-			w.enrolled[edge].Requests["edge-7"] = server.EnrolmentRequest{Time: time.Now().Add(-time.Hour), Address: loopback}
+			w.enrolled[edge].Requests["edge-7"] = server.EnrollmentRequest{Time: time.Now().Add(-time.Hour), Address: loopback}
 		})
 		w.onAsk = func(_, address string) {
 			w.admit(address)
 			w.addOverlay("edge-7", rendered, life)
 			s.handler.RecordChanged(types.NamespacedName{Namespace: "default", Name: "edge-7"})
 		}
-		response, body := s.get(enrolPath, token)
+		response, body := s.get(enrollPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 	})
 
 	It("gets nothing while the name is another host's, and that is told", func() {
 		w.admit("192.0.2.7")
 		w.addOverlay("edge-7", rendered, life)
-		response, body := serve(w, short).get(enrolPath, token)
+		response, body := serve(w, short).get(enrollPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 		Expect(string(body)).NotTo(ContainSubstring("infratest"))
 		Expect(w.wanted()).To(ConsistOf("edge-7"))
@@ -193,7 +193,7 @@ var _ = Describe("A host that enrols", func() {
 			w.records["edge-7"].TokenSHA256 = bootstrapv1.TokenRevoked
 		})
 		w.addOverlay("edge-7", rendered, life)
-		response, _ := serve(w, long).get(enrolPath, token)
+		response, _ := serve(w, long).get(enrollPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
 		Expect(w.wanted()).To(ConsistOf("edge-7"))
 	})
@@ -209,14 +209,14 @@ var _ = Describe("A host that enrols", func() {
 			Expect(w.wanted()).To(BeEmpty())
 			Expect(w.requests()).To(BeZero())
 		},
-		Entry("without a token", enrolPath, "", 401, "bearer token"),
-		Entry("with a token that nobody knows (yet)", enrolPath, "x"+token, 503, "no enrolment"),
-		Entry("with the hash of a token", enrolPath, hostaccess.Enrolment(edge, "secret").Hash(token), 503, "no enrolment"),
+		Entry("without a token", enrollPath, "", 401, "bearer token"),
+		Entry("with a token that nobody knows (yet)", enrollPath, "x"+token, 503, "no enrollment"),
+		Entry("with the hash of a token", enrollPath, hostaccess.Enrollment(edge, "secret").Hash(token), 503, "no enrollment"),
 		Entry("with another pool's token", "/config/worker/default/edge?name=edge-7", token, 401, "another pool"),
 		Entry("without a name", "/config/infra/default/edge", token, 403, "name of a Node"),
 		Entry("under a name that is none", "/config/infra/default/edge?name=edge_7", token, 403, "name of a Node"),
 		Entry("under a name that is not in the pattern", "/config/infra/default/edge?name=core-7", token, 403, "edge-*"),
-		Entry("by the pointer id that its name gives", "/config/infra/default/edge-7/"+enrol.PointerID("default", "edge", "edge-7"), token, 401, "by its name"),
+		Entry("by the pointer id that its name gives", "/config/infra/default/edge-7/"+enroll.PointerID("default", "edge", "edge-7"), token, 401, "by its name"),
 		Entry("under a name of a thousand letters", "/config/infra/default/edge?name=edge-"+strings.Repeat("a", 1000), token, 403, "name of a Node"),
 	)
 
@@ -224,17 +224,17 @@ var _ = Describe("A host that enrols", func() {
 		w.admit(loopback)
 		w.addOverlay("edge-7", rendered, life)
 		s := serve(w, short)
-		_, body := s.get(enrolPath, token)
+		_, body := s.get(enrollPath, token)
 		pool, _ := parts(body)
-		w.addEnrolment(time.Now())
-		for _, target := range []string{enrolPath, *pool.Source} {
+		w.addEnrollment(time.Now())
+		for _, target := range []string{enrollPath, *pool.Source} {
 			response, body := s.get(target, token)
 			Expect(response.StatusCode).To(Equal(http.StatusUnauthorized), string(body))
 			Expect(string(body)).To(ContainSubstring("expired"))
 		}
 	})
 
-	It("loses no boot to an enrolment of another namespace, or of another name, that has its hash and has expired", func() {
+	It("loses no boot to an enrollment of another namespace, or of another name, that has its hash and has expired", func() {
 		w.admit(loopback)
 		w.addOverlay("edge-7", rendered, life)
 		w.set(func() {
@@ -245,7 +245,7 @@ var _ = Describe("A host that enrols", func() {
 			}
 		})
 		s := serve(w, long)
-		response, body := s.get(enrolPath, token)
+		response, body := s.get(enrollPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		for _, path := range []string{"/config/infra/elsewhere/edge?name=edge-7", "/config/infra/default/copy?name=edge-7"} {
 			response, body := s.get(path, token)
@@ -257,34 +257,34 @@ var _ = Describe("A host that enrols", func() {
 		w.admit(loopback)
 		w.addOverlay("edge-7", rendered, life)
 		s := serve(w, short)
-		_, body := s.get(enrolPath, token)
+		_, body := s.get(enrollPath, token)
 		pool, _ := parts(body)
 		w.set(moved)
-		for _, target := range []string{enrolPath, *pool.Source} {
+		for _, target := range []string{enrollPath, *pool.Source} {
 			response, body := s.get(target, token)
 			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
 		}
 		Expect(w.wanted()).To(BeEmpty())
 	},
-		Entry("until the Enrolment is published anew", func() { w.enrolled[edge].Secret = "moved" }),
+		Entry("until the Enrollment is published anew", func() { w.enrolled[edge].Secret = "moved" }),
 		Entry("until its record is bound anew", func() {
 			w.enrolled[edge].Secret, w.enrolled[edge].TokenUID = "moved", "moved"
-			w.enrolled[edge].TokenSHA256 = hostaccess.Enrolment(edge, "moved").Hash(token)
+			w.enrolled[edge].TokenSHA256 = hostaccess.Enrollment(edge, "moved").Hash(token)
 		}),
 	)
 
-	It("gets nothing while its enrolment is gone, and goes on when it is back", func() {
+	It("gets nothing while its enrollment is gone, and goes on when it is back", func() {
 		w.admit(loopback)
 		w.addOverlay("edge-7", rendered, life)
 		s := serve(w, short)
-		_, body := s.get(enrolPath, token)
+		_, body := s.get(enrollPath, token)
 		pool, _ := parts(body)
 		w.set(func() { clear(w.enrolled) })
-		for _, target := range []string{enrolPath, *pool.Source} {
+		for _, target := range []string{enrollPath, *pool.Source} {
 			response, _ := s.get(target, token)
 			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 		}
-		w.addEnrolment(time.Now().Add(time.Hour))
+		w.addEnrollment(time.Now().Add(time.Hour))
 		s.follow(pool)
 	})
 })

@@ -35,12 +35,12 @@ const (
 	elsewhere = "127.0.0.2"
 )
 
-// batch is an enrolment token of the pool infra, for hosts whose names start with the namespace's.
+// batch is an enrollment token of the pool infra, for hosts whose names start with the namespace's.
 type batch struct {
 	*tenant.Tenant
 	management client.Client
 	secret     *corev1.Secret
-	enrolment  *poolv1.Enrolment
+	enrollment *poolv1.Enrollment
 }
 
 // newBatch has the pool infra take hosts, and makes a token; change may change its Secret before.
@@ -63,7 +63,7 @@ func newToken(ctx context.Context, t *tenant.Tenant, management client.Client, u
 	GinkgoHelper()
 	b := &batch{Tenant: t, management: management, secret: &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "edge", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}},
-		Type:       poolv1.EnrolmentTokenType,
+		Type:       poolv1.EnrollmentTokenType,
 		StringData: map[string]string{
 			"token": strings.Repeat(t.Namespace, 10), "role": "infra", "names": t.Namespace + "-*",
 			"uses": fmt.Sprint(uses), "expires": time.Now().Add(time.Hour).Format(time.RFC3339),
@@ -73,25 +73,25 @@ func newToken(ctx context.Context, t *tenant.Tenant, management client.Client, u
 		b.secret.StringData[change[i]] = change[i+1]
 	}
 	t.Create(ctx, b.secret)
-	b.enrolment = &poolv1.Enrolment{ObjectMeta: metav1.ObjectMeta{Name: "edge", Namespace: t.Namespace}}
+	b.enrollment = &poolv1.Enrollment{ObjectMeta: metav1.ObjectMeta{Name: "edge", Namespace: t.Namespace}}
 	return b
 }
 
-// ready reads the condition of the enrolment afresh.
+// ready reads the condition of the enrollment afresh.
 func (b *batch) ready(ctx context.Context) (string, error) {
-	if err := b.management.Get(ctx, client.ObjectKeyFromObject(b.enrolment), b.enrolment); err != nil {
+	if err := b.management.Get(ctx, client.ObjectKeyFromObject(b.enrollment), b.enrollment); err != nil {
 		return "", client.IgnoreNotFound(err)
 	}
-	for _, c := range b.enrolment.Status.Conditions {
+	for _, c := range b.enrollment.Status.Conditions {
 		return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message), nil
 	}
 	return "", nil
 }
 
-// pointer is what is in the user data of a host of the batch: all of it is in the Secret and in the enrolment's status.
+// pointer is what is in the user data of a host of the batch: all of it is in the Secret and in the enrollment's status.
 func (b *batch) pointer(name string) ignition.Pointer {
 	return ignition.Pointer{
-		URL: b.enrolment.Status.URL + "?name=" + name, CA: []byte(b.enrolment.Status.CertificateAuthority),
+		URL: b.enrollment.Status.URL + "?name=" + name, CA: []byte(b.enrollment.Status.CertificateAuthority),
 		Token: string(b.secret.Data["token"]),
 	}
 }
@@ -148,7 +148,7 @@ func told(ctx context.Context, namespace, kind, name, reason string) func() ([]s
 	}
 }
 
-var _ = Describe("A host with an enrolment token", func() {
+var _ = Describe("A host with an enrollment token", func() {
 	It("gets what a Machine of the pool gets, and its Node stands in the pool before that", func(ctx SpecContext) {
 		b := newBatch(ctx, tenant.New(ctx, lab, 0), 3)
 		Eventually(ctx, b.ready).Should(HavePrefix("True Admits"))
@@ -175,8 +175,8 @@ var _ = Describe("A host with an enrolment token", func() {
 			return pool.Status.MachineCount, err
 		}).Should(HaveValue(BeEquivalentTo(1)), "the pool counts it")
 
-		By("telling of the use on the pool, the enrolment and the host's record, without the token")
-		for kind, object := range map[string]string{"MachineConfigPool": "infra", "Enrolment": "edge", "PoolbootConfig": name} {
+		By("telling of the use on the pool, the enrollment and the host's record, without the token")
+		for kind, object := range map[string]string{"MachineConfigPool": "infra", "Enrollment": "edge", "PoolbootConfig": name} {
 			Eventually(ctx, told(ctx, b.Namespace, kind, object, poolv1.EventHostAdmitted)).Should(ConsistOf(
 				And(ContainSubstring("1 of 3 uses"), ContainSubstring(home), Not(ContainSubstring(b.pointer("").Token)))), kind)
 		}
@@ -185,10 +185,10 @@ var _ = Describe("A host with an enrolment token", func() {
 		for range 3 {
 			served(ctx, b.pointer(name))
 		}
-		Eventually(ctx, func() (poolv1.EnrolmentStatus, error) { _, err := b.ready(ctx); return b.enrolment.Status, err }).Should(And(
+		Eventually(ctx, func() (poolv1.EnrollmentStatus, error) { _, err := b.ready(ctx); return b.enrollment.Status, err }).Should(And(
 			HaveField("Requests", BeEmpty()), HaveField("Conditions", ContainElement(HaveField("Message", ContainSubstring("2 more host(s)"))))))
-		Expect(b.enrolment.Spec.Admitted).To(Equal([]string{name}))
-		table, err := lab.Kubectl(ctx, lab.Management, "get", "enrolments", "--namespace", b.Namespace)
+		Expect(b.enrollment.Spec.Admitted).To(Equal([]string{name}))
+		table, err := lab.Kubectl(ctx, lab.Management, "get", "enrollments", "--namespace", b.Namespace)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.Fields(strings.Split(table, "\n")[0])).To(Equal([]string{"NAME", "POOL", "NAMES", "USES", "USED", "EXPIRES", "READY", "REASON", "AGE"}))
 		Expect(strings.Fields(strings.Split(table, "\n")[1])[:5]).To(Equal([]string{"edge", "infra", b.Namespace + "-*", "3", "1"}))
@@ -225,7 +225,7 @@ var _ = Describe("A host with an enrolment token", func() {
 		Eventually(ctx, told(ctx, b.Namespace, "MachineConfigPool", "infra", poolv1.EventHostRefused)).Should(
 			And(HaveLen(3), HaveEach(ContainSubstring("all 2 uses are taken"))))
 		Expect(b.ready(ctx)).To(HavePrefix("False UsedUp"))
-		Expect(b.enrolment.Spec.Admitted).To(HaveLen(2))
+		Expect(b.enrollment.Spec.Admitted).To(HaveLen(2))
 		Eventually(ctx, func() ([]bootstrapv1.PoolbootConfig, error) {
 			var configs bootstrapv1.PoolbootConfigList
 			err := lab.ManagementClient.List(ctx, &configs, client.InNamespace(b.Namespace))
@@ -272,7 +272,7 @@ var _ = Describe("A host with an enrolment token", func() {
 		left := node.DeepCopy()
 		Expect(lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(node), left)).To(Succeed())
 		Expect([]any{left.UID, left.Labels, left.Annotations}).To(Equal([]any{node.UID, node.Labels, node.Annotations}), "nothing was written on it")
-		Eventually(ctx, told(ctx, b.Namespace, "Enrolment", "edge", poolv1.EventHostRefused)).Should(ConsistOf(ContainSubstring("delete the Node")))
+		Eventually(ctx, told(ctx, b.Namespace, "Enrollment", "edge", poolv1.EventHostRefused)).Should(ConsistOf(ContainSubstring("delete the Node")))
 
 		By("going on when the Node is deleted")
 		Expect(lab.WorkloadClient.Delete(ctx, node)).To(Succeed())
@@ -283,7 +283,7 @@ var _ = Describe("A host with an enrolment token", func() {
 		Expect(now.Status.Node.UID).NotTo(Equal(string(left.UID)))
 		Expect(now.Status.Node.UID).To(Equal(string(b.Node(ctx, now).UID)))
 		Expect(b.ready(ctx)).To(HavePrefix("True Admits"))
-		Expect(b.enrolment.Spec.Admitted).To(Equal([]string{name}), "a name is one use")
+		Expect(b.enrollment.Spec.Admitted).To(Equal([]string{name}), "a name is one use")
 	})
 
 	It("is answered as its token deserves, and nothing is written for one that has none", func(ctx SpecContext) {
@@ -294,15 +294,15 @@ var _ = Describe("A host with an enrolment token", func() {
 		wrong.Token = strings.Repeat("A", 43)
 		other.URL = strings.Replace(valid.URL, "/config/infra", "/config/worker", 1)
 		name.URL = b.pointer("core-1").URL
-		version := b.enrolment.ResourceVersion
+		version := b.enrollment.ResourceVersion
 		for what, expected := range map[*ignition.Pointer]int{
 			&wrong: http.StatusServiceUnavailable, &other: http.StatusUnauthorized, &name: http.StatusForbidden,
 		} {
-			// The config server hears of the enrolment a moment after it is ready.
+			// The config server hears of the enrollment a moment after it is ready.
 			Eventually(ctx, func() (int, error) { code, _, err := ask(ctx, home, *what); return code, err }).Should(Equal(expected))
 		}
 		Expect(b.ready(ctx)).To(HavePrefix("True"))
-		Expect(b.enrolment.ResourceVersion).To(Equal(version))
+		Expect(b.enrollment.ResourceVersion).To(Equal(version))
 
 		By("ending with its time")
 		before := b.secret.DeepCopy()
@@ -318,7 +318,7 @@ var _ = Describe("A host with an enrolment token", func() {
 		Eventually(ctx, b.ready).Should(HavePrefix("True"))
 		Expect(lab.ManagementClient.Delete(ctx, b.secret)).To(Succeed())
 		Eventually(ctx, func() error {
-			return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(b.enrolment), b.enrolment)
+			return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(b.enrollment), b.enrollment)
 		}).
 			Should(Satisfy(apierrors.IsNotFound), "the garbage collector takes it with its Secret")
 		Eventually(ctx, func() (int, error) { code, _, err := ask(ctx, home, valid); return code, err }).Should(Equal(http.StatusServiceUnavailable))
@@ -327,20 +327,20 @@ var _ = Describe("A host with an enrolment token", func() {
 	It("has its token published once the Cluster is there, not before: one that clusterctl deletes first would bring it back", func(ctx SpecContext) {
 		t := tenant.NewEmpty(ctx, lab)
 		b := newToken(ctx, t, lab.ManagementClient, 1)
-		Eventually(ctx, told(ctx, t.Namespace, "Secret", b.secret.Name, poolv1.EnrolmentPoolNotFoundReason)).Should(ConsistOf(ContainSubstring("does not exist")))
-		Expect(apierrors.IsNotFound(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(b.enrolment), b.enrolment))).To(BeTrue())
+		Eventually(ctx, told(ctx, t.Namespace, "Secret", b.secret.Name, poolv1.EnrollmentPoolNotFoundReason)).Should(ConsistOf(ContainSubstring("does not exist")))
+		Expect(apierrors.IsNotFound(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(b.enrollment), b.enrollment))).To(BeTrue())
 		t.CreateCluster(ctx, clusterapi.ClusterOptions{})
-		Eventually(ctx, b.ready).Should(HavePrefix("False " + poolv1.EnrolmentPoolNotFoundReason))
+		Eventually(ctx, b.ready).Should(HavePrefix("False " + poolv1.EnrollmentPoolNotFoundReason))
 	})
 
-	DescribeTable("is not admitted, and the enrolment says why",
+	DescribeTable("is not admitted, and the enrollment says why",
 		func(ctx SpecContext, reason string, change ...string) {
 			b := newBatch(ctx, tenant.New(ctx, lab, 0), 3, change...)
 			Eventually(ctx, b.ready).Should(HavePrefix("False " + reason))
 		},
-		Entry("by a pool that takes Machines only", poolv1.EnrolmentNoTemplateReason, "role", "worker"),
-		Entry("by a pool that is not there", poolv1.EnrolmentPoolNotFoundReason, "role", "gpu"),
-		Entry("with a token that can be guessed", poolv1.EnrolmentInvalidReason, "token", "edge"),
-		Entry("with a token that has expired", poolv1.EnrolmentExpiredReason, "expires", "2020-01-01T00:00:00Z"),
+		Entry("by a pool that takes Machines only", poolv1.EnrollmentNoTemplateReason, "role", "worker"),
+		Entry("by a pool that is not there", poolv1.EnrollmentPoolNotFoundReason, "role", "gpu"),
+		Entry("with a token that can be guessed", poolv1.EnrollmentInvalidReason, "token", "edge"),
+		Entry("with a token that has expired", poolv1.EnrollmentExpiredReason, "expires", "2020-01-01T00:00:00Z"),
 	)
 })

@@ -5,34 +5,34 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EnrolmentTokenType is the type of Secrets that hold an enrolment token. Such a Secret is in the namespace of its pool and
+// EnrollmentTokenType is the type of Secrets that hold an enrollment token. Such a Secret is in the namespace of its pool and
 // names the Cluster by the label cluster.x-k8s.io/cluster-name; its other keys are those below, all required but addressRanges.
-const EnrolmentTokenType corev1.SecretType = "pool.cluster.x-k8s.io/enrolment-token"
+const EnrollmentTokenType corev1.SecretType = "pool.cluster.x-k8s.io/enrollment-token"
 
-// Keys of a Secret of EnrolmentTokenType.
+// Keys of a Secret of EnrollmentTokenType.
 const (
-	// EnrolmentTokenKey is the token itself: at least 32 characters, best 256 random bits.
-	EnrolmentTokenKey = "token"
-	// EnrolmentRoleKey is the role of the pool that the token admits hosts to.
-	EnrolmentRoleKey = "role"
-	// EnrolmentNamesKey is the pattern of the names that hosts may take: "*" stands for any characters, "?" for one, "[…]" for
+	// EnrollmentTokenKey is the token itself: at least 32 characters, best 256 random bits.
+	EnrollmentTokenKey = "token"
+	// EnrollmentRoleKey is the role of the pool that the token admits hosts to.
+	EnrollmentRoleKey = "role"
+	// EnrollmentNamesKey is the pattern of the names that hosts may take: "*" stands for any characters, "?" for one, "[…]" for
 	// one of several.
-	EnrolmentNamesKey = "names"
-	// EnrolmentUsesKey is how many names may be taken: 1 to 1000.
-	EnrolmentUsesKey = "uses"
-	// EnrolmentExpiresKey is when the token ends (RFC 3339).
-	EnrolmentExpiresKey = "expires"
-	// EnrolmentAddressRangesKey names the address ranges of the hosts, as CIDRs separated by commas. The address that a host enrolled
+	EnrollmentNamesKey = "names"
+	// EnrollmentUsesKey is how many names may be taken: 1 to 1000.
+	EnrollmentUsesKey = "uses"
+	// EnrollmentExpiresKey is when the token ends (RFC 3339).
+	EnrollmentExpiresKey = "expires"
+	// EnrollmentAddressRangesKey names the address ranges of the hosts, as CIDRs separated by commas. The address that a host enrolled
 	// from may be in its kubelet's serving certificate only if it is in one of them. Optional.
-	EnrolmentAddressRangesKey = "addressRanges"
+	EnrollmentAddressRangesKey = "addressRanges"
 )
 
-// MaxEnrolmentRequests is how many hosts the status of an Enrolment holds that asked and are not admitted.
-const MaxEnrolmentRequests = 200
+// MaxEnrollmentRequests is how many hosts the status of an Enrollment holds that asked and are not admitted.
+const MaxEnrollmentRequests = 200
 
-// EnrolmentSpec is what an enrolment token admits, and whom it admitted. It is read from the Secret of the same name, all
+// EnrollmentSpec is what an enrollment token admits, and whom it admitted. It is read from the Secret of the same name, all
 // but the token itself.
-type EnrolmentSpec struct {
+type EnrollmentSpec struct {
 	// clusterName is the Cluster that hosts join.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -71,7 +71,7 @@ type EnrolmentSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	TokenSHA256 string `json:"tokenSHA256,omitempty"`
 
-	// secretUID is the UID of the Secret that tokenSHA256 is bound to. While the Secret that owns this Enrolment has another one, as
+	// secretUID is the UID of the Secret that tokenSHA256 is bound to. While the Secret that owns this Enrollment has another one, as
 	// after clusterctl move, no host is answered.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -86,8 +86,8 @@ type EnrolmentSpec struct {
 	Admitted []string `json:"admitted,omitempty"`
 }
 
-// EnrolmentRequest is a host that asks to be admitted.
-type EnrolmentRequest struct {
+// EnrollmentRequest is a host that asks to be admitted.
+type EnrollmentRequest struct {
 	// time is when it last asked.
 	// +required
 	Time metav1.MicroTime `json:"time"`
@@ -108,8 +108,8 @@ type EnrolmentRequest struct {
 	Refused string `json:"refused,omitempty"`
 }
 
-// EnrolmentStatus is what is known of an enrolment token.
-type EnrolmentStatus struct {
+// EnrollmentStatus is what is known of an enrollment token.
+type EnrollmentStatus struct {
 	// observedGeneration is the generation of the spec that this status describes.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -133,7 +133,7 @@ type EnrolmentStatus struct {
 	// Poolboot's manager takes them away.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=200
-	Requests map[string]EnrolmentRequest `json:"requests,omitempty"`
+	Requests map[string]EnrollmentRequest `json:"requests,omitempty"`
 
 	// conditions are Ready.
 	// +optional
@@ -143,11 +143,11 @@ type EnrolmentStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Enrolment is what everybody may know of an enrolment token: whom it admits to which pool, and whom it has admitted.
+// Enrollment is what everybody may know of an enrollment token: whom it admits to which pool, and whom it has admitted.
 // Poolboot makes it from the Secret of the same name; change the Secret, not this.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:path=enrolments,scope=Namespaced,categories=cluster-api
+// +kubebuilder:resource:path=enrollments,scope=Namespaced,categories=cluster-api
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
@@ -160,44 +160,44 @@ type EnrolmentStatus struct {
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-type Enrolment struct {
+type Enrollment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// spec is what the token admits, and whom it admitted.
 	// +optional
-	Spec EnrolmentSpec `json:"spec,omitempty,omitzero"`
+	Spec EnrollmentSpec `json:"spec,omitempty,omitzero"`
 	// status is what is known of the token.
 	// +optional
-	Status EnrolmentStatus `json:"status,omitempty,omitzero"`
+	Status EnrollmentStatus `json:"status,omitempty,omitzero"`
 }
 
-// EnrolmentList is a list of Enrolments.
+// EnrollmentList is a list of Enrollments.
 //
 // +kubebuilder:object:root=true
-type EnrolmentList struct {
+type EnrollmentList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []Enrolment `json:"items"`
+	Items           []Enrollment `json:"items"`
 }
 
-// EnrolmentReadyCondition is true while an enrolment token admits hosts.
-const EnrolmentReadyCondition = "Ready"
+// EnrollmentReadyCondition is true while an enrollment token admits hosts.
+const EnrollmentReadyCondition = "Ready"
 
-// Reasons of the condition Ready of an Enrolment.
+// Reasons of the condition Ready of an Enrollment.
 const (
-	EnrolmentAdmitsReason       = "Admits"
-	EnrolmentInvalidReason      = "InvalidSecret"
-	EnrolmentExpiredReason      = "Expired"
-	EnrolmentUsedUpReason       = "UsedUp"
-	EnrolmentPoolNotFoundReason = "PoolNotFound"
-	EnrolmentNoTemplateReason   = "PoolTakesMachinesOnly"
-	EnrolmentBadTemplateReason  = "TemplateNotUsable"
+	EnrollmentAdmitsReason       = "Admits"
+	EnrollmentInvalidReason      = "InvalidSecret"
+	EnrollmentExpiredReason      = "Expired"
+	EnrollmentUsedUpReason       = "UsedUp"
+	EnrollmentPoolNotFoundReason = "PoolNotFound"
+	EnrollmentNoTemplateReason   = "PoolTakesMachinesOnly"
+	EnrollmentBadTemplateReason  = "TemplateNotUsable"
 )
 
-// Events of an enrolment, on the pool, on the Enrolment and, once there is one, on the host's PoolbootConfig.
+// Events of an enrollment, on the pool, on the Enrollment and, once there is one, on the host's PoolbootConfig.
 const (
-	// EventHostAdmitted is one use of an enrolment token.
+	// EventHostAdmitted is one use of an enrollment token.
 	EventHostAdmitted = "HostAdmitted"
 	// EventHostRelocated is an admitted host that asks from another address now, which is no further use.
 	EventHostRelocated = "HostRelocated"

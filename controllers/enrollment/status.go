@@ -1,4 +1,4 @@
-package enrolment
+package enrollment
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 const refusalLife = 10 * time.Minute
 
 // writeStatus brings the status up to date and returns when to look again.
-func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.EnrolmentStatus) (ctrl.Result, error) {
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.EnrollmentStatus) (ctrl.Result, error) {
 	var next time.Duration
 	sooner := func(in time.Duration) {
 		if next == 0 || in < next {
@@ -37,7 +37,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 	if s.unreadable != nil && len(status.Requests) > 0 {
 		sooner(unreadableRetry)
 	}
-	spec := s.enrolment.Spec
+	spec := s.enrollment.Spec
 	if s.wrong == nil && s.now.Before(spec.Expires.Time) {
 		sooner(spec.Expires.Sub(s.now))
 	}
@@ -45,18 +45,18 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("CA of the config server: %w", err)
 	}
-	status.ObservedGeneration = s.enrolment.Generation
+	status.ObservedGeneration = s.enrollment.Generation
 	status.Used = new(int32(len(spec.Admitted)))
 	status.URL, status.CertificateAuthority = "", string(ca)
 	if spec.Role != "" {
-		status.URL = hostaccess.EnrolmentURL(r.ServerURL, spec.Role, client.ObjectKeyFromObject(s.enrolment))
+		status.URL = hostaccess.EnrollmentURL(r.ServerURL, spec.Role, client.ObjectKeyFromObject(s.enrollment))
 	}
 	meta.SetStatusCondition(&status.Conditions, s.ready())
-	if !equality.Semantic.DeepEqual(s.enrolment.Status, *status) {
-		written := s.enrolment.DeepCopy()
+	if !equality.Semantic.DeepEqual(s.enrollment.Status, *status) {
+		written := s.enrollment.DeepCopy()
 		written.Status = *status
 		// The lock keeps a host that asks just now from being forgotten.
-		if err := r.Client.Status().Patch(ctx, written, client.MergeFromWithOptions(s.enrolment, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := r.Client.Status().Patch(ctx, written, client.MergeFromWithOptions(s.enrollment, client.MergeFromWithOptimisticLock{})); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -65,17 +65,17 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 
 // ready says whether the token admits hosts.
 func (s *scope) ready() metav1.Condition {
-	spec := s.enrolment.Spec
+	spec := s.enrollment.Spec
 	left := int(spec.Uses) - len(spec.Admitted)
-	c := metav1.Condition{Type: poolv1.EnrolmentReadyCondition, Status: metav1.ConditionFalse, ObservedGeneration: s.enrolment.Generation}
+	c := metav1.Condition{Type: poolv1.EnrollmentReadyCondition, Status: metav1.ConditionFalse, ObservedGeneration: s.enrollment.Generation}
 	switch {
 	case s.closed != nil:
 		c.Reason, c.Message = s.closed.Reason, s.closed.Message
 	case left <= 0:
-		c.Reason = poolv1.EnrolmentUsedUpReason
+		c.Reason = poolv1.EnrollmentUsedUpReason
 		c.Message = fmt.Sprintf("all %d uses are taken: raise data.uses of the Secret, or make another one", spec.Uses)
 	default:
-		c.Status, c.Reason = metav1.ConditionTrue, poolv1.EnrolmentAdmitsReason
+		c.Status, c.Reason = metav1.ConditionTrue, poolv1.EnrollmentAdmitsReason
 		c.Message = fmt.Sprintf("%d more host(s) with names like %s are admitted to pool %s until %s",
 			left, spec.Names, spec.Role, spec.Expires.UTC().Format(time.RFC3339))
 		if s.unreadable != nil {

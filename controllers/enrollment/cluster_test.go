@@ -1,4 +1,4 @@
-package enrolment
+package enrollment
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func (w withoutCluster) Get(ctx context.Context, key client.ObjectKey, o client.
 	return w.Reader.Get(ctx, key, o, opts...)
 }
 
-var _ = Describe("The enrolment of a Cluster that is deleted", func() {
+var _ = Describe("The enrollment of a Cluster that is deleted", func() {
 	request := ctrl.Request{NamespacedName: key}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "c1"}}
 	reconcile := func(ctx context.Context, w *world) {
@@ -33,7 +33,7 @@ var _ = Describe("The enrolment of a Cluster that is deleted", func() {
 		Expect(w.manager(w).Reconcile(ctx, request)).Error().NotTo(HaveOccurred())
 	}
 	gone := func(ctx context.Context, w *world) func() error {
-		return func() error { return w.Get(ctx, key, &poolv1.Enrolment{}) }
+		return func() error { return w.Get(ctx, key, &poolv1.Enrollment{}) }
 	}
 
 	It("is deleted too, and one that is published for a later Cluster of that name has admitted nobody", func(ctx SpecContext) {
@@ -45,7 +45,7 @@ var _ = Describe("The enrolment of a Cluster that is deleted", func() {
 		Expect(w.DeleteAllOf(ctx, &poolv1.MachineConfigPool{}, client.InNamespace(key.Namespace))).To(Succeed())
 		reconcile(ctx, w)
 		Expect(gone(ctx, w)()).To(Satisfy(apierrors.IsNotFound))
-		Expect(w.told()).To(ContainElement(ContainSubstring("EnrolmentDeleted")))
+		Expect(w.told()).To(ContainElement(ContainSubstring("EnrollmentDeleted")))
 		reconcile(ctx, w)
 		Expect(gone(ctx, w)()).To(Satisfy(apierrors.IsNotFound), "it is not published again")
 

@@ -1,4 +1,4 @@
-package enrolment
+package enrollment
 
 import (
 	"time"
@@ -14,15 +14,15 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
 )
 
-var _ = Describe("A host that presents an enrolment token", func() {
+var _ = Describe("A host that presents an enrollment token", func() {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
 	// fresh is a host that asks for the first time, with one use of two left.
 	fresh := func() *facts {
 		return &facts{
 			namespace: "site", name: "edge-7",
-			request:   poolv1.EnrolmentRequest{Address: "192.0.2.7", TokenSHA256: "of-the-token"},
-			spec:      poolv1.EnrolmentSpec{Role: "infra", Names: "edge-*", Uses: 2, Expires: &metav1.Time{Time: now.Add(time.Hour)}, TokenSHA256: "of-the-token", Admitted: []string{"edge-1"}},
+			request:   poolv1.EnrollmentRequest{Address: "192.0.2.7", TokenSHA256: "of-the-token"},
+			spec:      poolv1.EnrollmentSpec{Role: "infra", Names: "edge-*", Uses: 2, Expires: &metav1.Time{Time: now.Add(time.Hour)}, TokenSHA256: "of-the-token", Admitted: []string{"edge-1"}},
 			pointerID: "enrolled-7",
 			now:       now,
 		}

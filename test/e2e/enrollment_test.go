@@ -23,21 +23,21 @@ import (
 )
 
 var _ = Describe("A host without a Machine", func() {
-	It("boots into its pool by an enrolment token: no version of its Node was ever outside", func(ctx SpecContext) {
+	It("boots into its pool by an enrollment token: no version of its Node was ever outside", func(ctx SpecContext) {
 		t := takingHosts(ctx)
 		token, name := strings.Repeat(t.Namespace, 10), t.Namespace+"-7"
 		t.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: "edge", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}},
-			Type:       poolv1.EnrolmentTokenType,
+			Type:       poolv1.EnrollmentTokenType,
 			StringData: map[string]string{"token": token, "role": "infra", "names": t.Namespace + "-*", "uses": "1",
 				"expires": time.Now().Add(time.Hour).Format(time.RFC3339)},
 		})
-		enrolment := &poolv1.Enrolment{ObjectMeta: metav1.ObjectMeta{Name: "edge", Namespace: t.Namespace}}
+		enrollment := &poolv1.Enrollment{ObjectMeta: metav1.ObjectMeta{Name: "edge", Namespace: t.Namespace}}
 		Eventually(ctx, func(ctx context.Context) (string, error) {
-			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(enrolment), enrolment)
-			return enrolment.Status.URL, client.IgnoreNotFound(err)
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(enrollment), enrollment)
+			return enrollment.Status.URL, client.IgnoreNotFound(err)
 		}).ShouldNot(BeEmpty())
-		userData, err := ignition.Pointer{URL: enrolment.Status.URL + "?name=" + name, Token: token, CA: []byte(enrolment.Status.CertificateAuthority)}.Marshal()
+		userData, err := ignition.Pointer{URL: enrollment.Status.URL + "?name=" + name, Token: token, CA: []byte(enrollment.Status.CertificateAuthority)}.Marshal()
 		Expect(err).NotTo(HaveOccurred())
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())

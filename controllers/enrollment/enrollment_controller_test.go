@@ -1,4 +1,4 @@
-package enrolment
+package enrollment
 
 import (
 	"context"
@@ -17,19 +17,19 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enrol"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 )
 
-var _ = Describe("An enrolment", func() {
+var _ = Describe("An enrollment", func() {
 	It("tells what its Secret allows, where to ask, and not the token", func(ctx SpecContext) {
 		e := newWorld(2).settle(ctx)
-		Expect(e.Spec.TokenSHA256).To(Equal(hostaccess.Enrolment(key, "secret-uid").Hash(token)))
+		Expect(e.Spec.TokenSHA256).To(Equal(hostaccess.Enrollment(key, "secret-uid").Hash(token)))
 		Expect(e.Spec.Role).To(Equal("infra"))
 		Expect(e.Status.URL).To(Equal("https://poolboot.example.com/config/infra/site/edge"))
 		Expect(e.Status.CertificateAuthority).To(Equal("CA"))
 		Expect(e.Status.Used).To(HaveValue(BeZero()))
-		Expect(e.Status.Conditions).To(ConsistOf(HaveField("Reason", poolv1.EnrolmentAdmitsReason)))
+		Expect(e.Status.Conditions).To(ConsistOf(HaveField("Reason", poolv1.EnrollmentAdmitsReason)))
 		Expect(e.OwnerReferences).To(ConsistOf(And(HaveField("Kind", "Secret"), HaveField("BlockOwnerDeletion", BeNil()))))
 		Expect(fmt.Sprint(e)).NotTo(ContainSubstring(token))
 	})
@@ -48,9 +48,9 @@ var _ = Describe("An enrolment", func() {
 		Expect(config.OwnerReferences).To(ConsistOf(HaveField("Kind", "Cluster")))
 		Expect(config.Finalizers).To(ConsistOf(bootstrapv1.Finalizer))
 		Expect(config.Annotations).To(Equal(map[string]string{
-			bootstrapv1.EnrolmentAnnotation: "edge", bootstrapv1.EnrolledFromAnnotation: "192.0.2.7",
-			bootstrapv1.TokenHashAnnotation: w.enrolment(ctx).Spec.TokenSHA256, bootstrapv1.TokenUIDAnnotation: "secret-uid",
-			bootstrapv1.PointerIDAnnotation: enrol.PointerID("site", "edge", "edge-7"),
+			bootstrapv1.EnrollmentAnnotation: "edge", bootstrapv1.EnrolledFromAnnotation: "192.0.2.7",
+			bootstrapv1.TokenHashAnnotation: w.enrollment(ctx).Spec.TokenSHA256, bootstrapv1.TokenUIDAnnotation: "secret-uid",
+			bootstrapv1.PointerIDAnnotation: enroll.PointerID("site", "edge", "edge-7"),
 		}))
 		Expect(w.told()).To(HaveEach(And(ContainSubstring("edge-7, which asks from 192.0.2.7"), ContainSubstring("1 of 2 uses"), Not(ContainSubstring(token)))))
 	})
@@ -63,7 +63,7 @@ var _ = Describe("An enrolment", func() {
 		Expect(e.Spec.Admitted).To(Equal([]string{"edge-3", "edge-1"}))
 		Expect(w.hosts(ctx)).To(ConsistOf("edge-3", "edge-1"))
 		Expect(e.Status.Requests).To(HaveKeyWithValue("edge-2", HaveField("Refused", ContainSubstring("all 2 uses are taken"))))
-		Expect(e.Status.Conditions).To(ConsistOf(HaveField("Reason", poolv1.EnrolmentUsedUpReason)))
+		Expect(e.Status.Conditions).To(ConsistOf(HaveField("Reason", poolv1.EnrollmentUsedUpReason)))
 		told := w.told()
 		Expect(told).To(HaveLen(3 + 3 + 2))
 		w.settle(ctx)
@@ -154,11 +154,11 @@ var _ = Describe("An enrolment", func() {
 		w := newWorld(1)
 		w.settle(ctx)
 		w.ask(ctx, "edge-1")
-		before := w.enrolment(ctx)
+		before := w.enrollment(ctx)
 		w.ask(ctx, "edge-2")
-		both := w.enrolment(ctx)
+		both := w.enrollment(ctx)
 		delete(both.Status.Requests, "edge-1")
-		for _, seen := range []*poolv1.Enrolment{both, before} {
+		for _, seen := range []*poolv1.Enrollment{both, before} {
 			_, err := w.manager(stale{w, seen}).Reconcile(ctx, ctrl.Request{NamespacedName: key})
 			Expect(err).NotTo(HaveOccurred())
 		}
@@ -196,18 +196,18 @@ var _ = Describe("An enrolment", func() {
 			Expect(w.Patch(ctx, config, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 			Expect(w.Delete(ctx, config)).To(Succeed())
 		}
-		Expect(w.enrolment(ctx).Spec.Admitted).To(ConsistOf("edge-7"))
+		Expect(w.enrollment(ctx).Spec.Admitted).To(ConsistOf("edge-7"))
 	})
 
-	// move makes the Secret and the Enrolment anew, as clusterctl move does: with other UIDs, and without a status.
+	// move makes the Secret and the Enrollment anew, as clusterctl move does: with other UIDs, and without a status.
 	move := func(ctx context.Context, w *world, token string) {
 		GinkgoHelper()
-		secret, e := &corev1.Secret{}, w.enrolment(ctx)
+		secret, e := &corev1.Secret{}, w.enrollment(ctx)
 		Expect(w.Get(ctx, key, secret)).To(Succeed())
 		Expect(w.Delete(ctx, secret.DeepCopy())).To(Succeed())
 		Expect(w.Delete(ctx, e.DeepCopy())).To(Succeed())
 		secret.ResourceVersion, secret.UID, secret.Data["token"] = "", "moved-secret", []byte(token)
-		e.ResourceVersion, e.UID, e.OwnerReferences[0].UID, e.Status = "", "moved", secret.UID, poolv1.EnrolmentStatus{}
+		e.ResourceVersion, e.UID, e.OwnerReferences[0].UID, e.Status = "", "moved", secret.UID, poolv1.EnrollmentStatus{}
 		Expect(w.Create(ctx, secret)).To(Succeed())
 		Expect(w.Create(ctx, e)).To(Succeed())
 	}
@@ -232,7 +232,7 @@ var _ = Describe("An enrolment", func() {
 			w.writes, w.failing = 0, failing
 			e := w.settle(ctx)
 			Expect(e.Spec.SecretUID).To(Equal("moved-secret"))
-			Expect(e.Spec.TokenSHA256).To(Equal(hostaccess.Enrolment(key, "moved-secret").Hash(token)))
+			Expect(e.Spec.TokenSHA256).To(Equal(hostaccess.Enrollment(key, "moved-secret").Hash(token)))
 			for _, name := range []string{"edge-1", "edge-2"} {
 				Expect(annotations(ctx, w, name)).To(And(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, e.Spec.TokenSHA256),
 					HaveKeyWithValue(bootstrapv1.TokenUIDAnnotation, "moved-secret")))
@@ -251,7 +251,7 @@ var _ = Describe("An enrolment", func() {
 		w.ask(ctx, "edge-1")
 		w.settle(ctx)
 		copied := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "copy", Annotations: maps.Clone(annotations(ctx, w, "edge-1"))}}
-		copied.Annotations[bootstrapv1.EnrolmentAnnotation] = "edge-copy"
+		copied.Annotations[bootstrapv1.EnrollmentAnnotation] = "edge-copy"
 		Expect(w.Create(ctx, copied)).To(Succeed())
 		before, beforeCopy := annotations(ctx, w, "edge-1"), annotations(ctx, w, "copy")
 		move(ctx, w, "another-"+token)
@@ -292,6 +292,6 @@ var _ = Describe("An enrolment", func() {
 		later := w.manager(w)
 		later.Now = func() time.Time { return time.Now().Add(refusalLife) }
 		Expect(later.Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().NotTo(HaveOccurred())
-		Expect(w.enrolment(ctx).Status.Requests).To(BeEmpty())
+		Expect(w.enrollment(ctx).Status.Requests).To(BeEmpty())
 	})
 })

@@ -1,6 +1,6 @@
-// Package enrol knows enrolment tokens: what the Secret of one must hold, which names it lets hosts take, and by which
+// Package enroll knows enrollment tokens: what the Secret of one must hold, which names it lets hosts take, and by which
 // pointer id a host that was admitted is known to the config server. It is pure: no client, no I/O.
-package enrol
+package enroll
 
 import (
 	"crypto/sha256"
@@ -32,49 +32,49 @@ const MaxUses = 1000
 // tokenPattern is the b64token of RFC 6750, long enough that its hash gives nothing away.
 var tokenPattern = regexp.MustCompile(`^[A-Za-z0-9._~+/-]{32,512}=*$`)
 
-// SecretError is what is wrong with the Secret of an enrolment token.
+// SecretError is what is wrong with the Secret of an enrollment token.
 type SecretError struct{ Key, Why string }
 
 func (e *SecretError) Error() string { return fmt.Sprintf("data.%s: %s", e.Key, e.Why) }
 
-// Read returns what a Secret of type poolv1.EnrolmentTokenType says, with nobody admitted. Errors are *SecretError.
-func Read(secret *corev1.Secret) (poolv1.EnrolmentSpec, error) {
+// Read returns what a Secret of type poolv1.EnrollmentTokenType says, with nobody admitted. Errors are *SecretError.
+func Read(secret *corev1.Secret) (poolv1.EnrollmentSpec, error) {
 	said := func(key string) string { return string(secret.Data[key]) }
-	wrong := func(key, why string, args ...any) (poolv1.EnrolmentSpec, error) {
-		return poolv1.EnrolmentSpec{}, &SecretError{Key: key, Why: fmt.Sprintf(why, args...)}
+	wrong := func(key, why string, args ...any) (poolv1.EnrollmentSpec, error) {
+		return poolv1.EnrollmentSpec{}, &SecretError{Key: key, Why: fmt.Sprintf(why, args...)}
 	}
-	spec := poolv1.EnrolmentSpec{
-		ClusterName: secret.Labels[clusterv1.ClusterNameLabel], Role: said(poolv1.EnrolmentRoleKey), Names: said(poolv1.EnrolmentNamesKey),
+	spec := poolv1.EnrollmentSpec{
+		ClusterName: secret.Labels[clusterv1.ClusterNameLabel], Role: said(poolv1.EnrollmentRoleKey), Names: said(poolv1.EnrollmentNamesKey),
 	}
 	if problems := validation.IsDNS1123Label(spec.Role); len(problems) > 0 {
-		return wrong(poolv1.EnrolmentRoleKey, "%q is no role of a pool: %s", spec.Role, strings.Join(problems, "; "))
+		return wrong(poolv1.EnrollmentRoleKey, "%q is no role of a pool: %s", spec.Role, strings.Join(problems, "; "))
 	}
 	if _, err := path.Match(spec.Names, ""); err != nil || spec.Names == "" || len(spec.Names) > validation.DNS1123SubdomainMaxLength {
-		return wrong(poolv1.EnrolmentNamesKey, "%q is no pattern of names: write one such as edge-*", spec.Names)
+		return wrong(poolv1.EnrollmentNamesKey, "%q is no pattern of names: write one such as edge-*", spec.Names)
 	}
 	if err := (identity.Cluster{}).CheckPattern(spec.Names); err != nil {
-		return wrong(poolv1.EnrolmentNamesKey, "%s", err)
+		return wrong(poolv1.EnrollmentNamesKey, "%s", err)
 	}
-	uses, err := strconv.ParseInt(said(poolv1.EnrolmentUsesKey), 10, 32)
+	uses, err := strconv.ParseInt(said(poolv1.EnrollmentUsesKey), 10, 32)
 	if err != nil || uses < 1 || uses > MaxUses {
-		return wrong(poolv1.EnrolmentUsesKey, "%q must be a number from 1 to %d", said(poolv1.EnrolmentUsesKey), MaxUses)
+		return wrong(poolv1.EnrollmentUsesKey, "%q must be a number from 1 to %d", said(poolv1.EnrollmentUsesKey), MaxUses)
 	}
 	spec.Uses = int32(uses)
-	expires, err := time.Parse(time.RFC3339, said(poolv1.EnrolmentExpiresKey))
+	expires, err := time.Parse(time.RFC3339, said(poolv1.EnrollmentExpiresKey))
 	if err != nil {
-		return wrong(poolv1.EnrolmentExpiresKey, "%q must be a time such as %s", said(poolv1.EnrolmentExpiresKey), time.DateOnly+"T15:04:05Z")
+		return wrong(poolv1.EnrollmentExpiresKey, "%q must be a time such as %s", said(poolv1.EnrollmentExpiresKey), time.DateOnly+"T15:04:05Z")
 	}
 	spec.Expires = &metav1.Time{Time: expires}
-	ranges, err := readRanges(said(poolv1.EnrolmentAddressRangesKey))
+	ranges, err := readRanges(said(poolv1.EnrollmentAddressRangesKey))
 	if err != nil {
-		return wrong(poolv1.EnrolmentAddressRangesKey, "%s", err)
+		return wrong(poolv1.EnrollmentAddressRangesKey, "%s", err)
 	}
 	spec.AddressRanges = ranges
-	if !tokenPattern.MatchString(said(poolv1.EnrolmentTokenKey)) {
-		return wrong(poolv1.EnrolmentTokenKey, "it must be 32 random characters or more, of those that a bearer token may have")
+	if !tokenPattern.MatchString(said(poolv1.EnrollmentTokenKey)) {
+		return wrong(poolv1.EnrollmentTokenKey, "it must be 32 random characters or more, of those that a bearer token may have")
 	}
-	owner := hostaccess.Enrolment(types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}, secret.UID)
-	spec.TokenSHA256, spec.SecretUID = owner.Hash(said(poolv1.EnrolmentTokenKey)), string(secret.UID)
+	owner := hostaccess.Enrollment(types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}, secret.UID)
+	spec.TokenSHA256, spec.SecretUID = owner.Hash(said(poolv1.EnrollmentTokenKey)), string(secret.UID)
 	return spec, nil
 }
 
@@ -102,7 +102,7 @@ func readRanges(text string) ([]string, error) {
 	return ranges, nil
 }
 
-// InRanges says whether an address is in one of the address ranges of an Enrolment.
+// InRanges says whether an address is in one of the address ranges of an Enrollment.
 func InRanges(ranges []string, address netip.Addr) bool {
 	return slices.ContainsFunc(ranges, func(text string) bool {
 		prefix, err := netip.ParsePrefix(text)
@@ -127,7 +127,7 @@ func Allows(pattern, name string) string {
 
 // PointerID is the pointer id of a host that was admitted under a name. Both sides work it out, so that neither has to tell
 // the other, and it stays the same when the objects move to another management cluster.
-func PointerID(namespace, enrolment, name string) string {
-	sum := sha256.Sum256([]byte(namespace + "/" + enrolment + "/" + name))
+func PointerID(namespace, enrollment, name string) string {
+	sum := sha256.Sum256([]byte(namespace + "/" + enrollment + "/" + name))
 	return "enrolled-" + hex.EncodeToString(sum[:16])
 }

@@ -1,4 +1,4 @@
-package enrolment
+package enrollment
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestEnrolment(t *testing.T) {
+func TestEnrollment(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "enrolment controller")
+	RunSpecs(t, "enrollment controller")
 }

@@ -1,4 +1,4 @@
-package enrolment
+package enrollment
 
 import (
 	"context"
@@ -26,17 +26,17 @@ import (
 // Clusters, and of tokens no data.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.ServerURL == "" || r.ServerCA == nil {
-		return errors.New("enrolment controller: Client, APIReader, ClusterCache, ServerURL and ServerCA must be set")
+		return errors.New("enrollment controller: Client, APIReader, ClusterCache, ServerURL and ServerCA must be set")
 	}
 	if r.Recorder == nil {
-		r.Recorder = mgr.GetEventRecorder("enrolment-controller")
+		r.Recorder = mgr.GetEventRecorder("enrollment-controller")
 	}
 	if r.Now == nil {
 		r.Now = time.Now
 	}
 	isToken := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		secret, is := o.(*corev1.Secret)
-		return is && secret.Type == poolv1.EnrolmentTokenType
+		return is && secret.Type == poolv1.EnrollmentTokenType
 	})
 	onlyNew := predicate.Funcs{
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },
@@ -48,15 +48,15 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
-		Named("enrolment").
-		For(&poolv1.Enrolment{}).
+		Named("enrollment").
+		For(&poolv1.Enrollment{}).
 		Watches(&corev1.Secret{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(isToken)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(tokensOf(mgr.GetCache(), isToken)), builder.WithPredicates(onlyNew)).
-		WatchesRawSource(r.ClusterCache.GetClusterSource("enrolment", tokensOf(mgr.GetCache(), isToken))).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("enrollment", tokensOf(mgr.GetCache(), isToken))).
 		Watches(&bootstrapv1.PoolbootConfig{}, ofConfig(mgr.GetClient()), builder.WithPredicates(comesOrGoes)).
 		WithOptions(options)
 	every := func(client.Object) bool { return true } // of a namespace they are few
-	return hostpool.Watches(ctx, b, r.Client, &poolv1.EnrolmentList{}, every).Complete(r)
+	return hostpool.Watches(ctx, b, r.Client, &poolv1.EnrollmentList{}, every).Complete(r)
 }
 
 // tokensOf sends the tokens of a Cluster, which may have waited for it or for a connection to it.
@@ -76,17 +76,17 @@ func tokensOf(cached client.Reader, isToken predicate.Predicate) handler.MapFunc
 	}
 }
 
-// ofConfig sends the enrolment of a host whose record has gone: one that asks for its name may be waiting. And of one whose record
-// has come, when it is bound to another Secret than the enrolment is: it was moved or restored.
+// ofConfig sends the enrollment of a host whose record has gone: one that asks for its name may be waiting. And of one whose record
+// has come, when it is bound to another Secret than the enrollment is: it was moved or restored.
 func ofConfig(cached client.Reader) handler.Funcs {
 	of := func(config client.Object) client.ObjectKey {
-		return client.ObjectKey{Namespace: config.GetNamespace(), Name: config.GetAnnotations()[bootstrapv1.EnrolmentAnnotation]}
+		return client.ObjectKey{Namespace: config.GetNamespace(), Name: config.GetAnnotations()[bootstrapv1.EnrollmentAnnotation]}
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
-			enrolment, key := &poolv1.Enrolment{}, of(e.Object)
-			if config, is := e.Object.(*bootstrapv1.PoolbootConfig); is && key.Name != "" && cached.Get(ctx, key, enrolment) == nil &&
-				isBoundElsewhere(config, key.Name, types.UID(enrolment.Spec.SecretUID)) {
+			enrollment, key := &poolv1.Enrollment{}, of(e.Object)
+			if config, is := e.Object.(*bootstrapv1.PoolbootConfig); is && key.Name != "" && cached.Get(ctx, key, enrollment) == nil &&
+				isBoundElsewhere(config, key.Name, types.UID(enrollment.Spec.SecretUID)) {
 				queue.Add(ctrl.Request{NamespacedName: key})
 			}
 		},

@@ -1,4 +1,4 @@
-package enrolment
+package enrollment
 
 import (
 	"context"
@@ -64,7 +64,7 @@ func newWorld(uses int) *world {
 	template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
 	template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/of": "the-template"}
 	w := &world{events: events.NewFakeRecorder(1000), workload: fake.NewClientBuilder().WithScheme(scheme).Build()}
-	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&poolv1.Enrolment{}).WithObjects(template,
+	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&poolv1.Enrollment{}).WithObjects(template,
 		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "c1", UID: "cluster-uid"}},
 		&poolv1.MachineConfigPool{
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "infra"},
@@ -72,7 +72,7 @@ func newWorld(uses int) *world {
 		},
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "secret-uid", Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}},
-			Type:       poolv1.EnrolmentTokenType,
+			Type:       poolv1.EnrollmentTokenType,
 			Data: map[string][]byte{
 				"token": []byte(token), "role": []byte("infra"), "names": []byte("edge-*"), "uses": fmt.Append(nil, uses),
 				"expires": []byte(time.Now().Add(time.Hour).Format(time.RFC3339)),
@@ -129,14 +129,14 @@ func (w *world) manager(cache client.Reader) *Reconciler {
 }
 
 // settle reconciles, each time as a new process, until nothing is written any more.
-func (w *world) settle(ctx context.Context) *poolv1.Enrolment {
+func (w *world) settle(ctx context.Context) *poolv1.Enrollment {
 	GinkgoHelper()
 	for range 20 {
 		before := w.writes
 		w.crashed = false
 		_, err := w.manager(w).Reconcile(ctx, ctrl.Request{NamespacedName: key})
 		if err == nil && w.writes == before {
-			return w.enrolment(ctx)
+			return w.enrollment(ctx)
 		}
 		Expect(err).To(Or(Not(HaveOccurred()), MatchError(errCrash)))
 	}
@@ -144,9 +144,9 @@ func (w *world) settle(ctx context.Context) *poolv1.Enrolment {
 	return nil
 }
 
-func (w *world) enrolment(ctx context.Context) *poolv1.Enrolment {
+func (w *world) enrollment(ctx context.Context) *poolv1.Enrollment {
 	GinkgoHelper()
-	e := &poolv1.Enrolment{}
+	e := &poolv1.Enrollment{}
 	Expect(w.Get(ctx, key, e)).To(Succeed())
 	return e
 }
@@ -154,13 +154,13 @@ func (w *world) enrolment(ctx context.Context) *poolv1.Enrolment {
 // ask lets hosts ask, as the config server records it.
 func (w *world) ask(ctx context.Context, names ...string) {
 	GinkgoHelper()
-	e := w.enrolment(ctx)
+	e := w.enrollment(ctx)
 	before := e.DeepCopy()
 	if e.Status.Requests == nil {
-		e.Status.Requests = map[string]poolv1.EnrolmentRequest{}
+		e.Status.Requests = map[string]poolv1.EnrollmentRequest{}
 	}
 	for i, name := range names {
-		e.Status.Requests[name] = poolv1.EnrolmentRequest{
+		e.Status.Requests[name] = poolv1.EnrollmentRequest{
 			Time: metav1.MicroTime{Time: time.Now().Add(time.Duration(i) * time.Millisecond).Truncate(time.Microsecond)}, Address: "192.0.2.7", TokenSHA256: e.Spec.TokenSHA256,
 		}
 	}
@@ -188,15 +188,15 @@ func (w *world) told() (told []string) {
 	}
 }
 
-// stale is a cache that lags: it shows an enrolment as it was.
+// stale is a cache that lags: it shows an enrollment as it was.
 type stale struct {
 	client.Reader
-	enrolment *poolv1.Enrolment
+	enrollment *poolv1.Enrollment
 }
 
 func (s stale) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	if e, is := o.(*poolv1.Enrolment); is {
-		s.enrolment.DeepCopyInto(e)
+	if e, is := o.(*poolv1.Enrollment); is {
+		s.enrollment.DeepCopyInto(e)
 		return nil
 	}
 	return s.Reader.Get(ctx, key, o, opts...)
