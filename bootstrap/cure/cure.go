@@ -24,7 +24,7 @@ func KindOf(config *bootstrapv1.PoolbootConfig) Kind {
 	switch of := config.Spec.Host; {
 	case of == nil:
 		return Machine
-	case of.BareMetalHost != "":
+	case of.BareMetalHostName != "":
 		return BareMetalHost
 	default:
 		return Enrolled
@@ -35,7 +35,7 @@ func KindOf(config *bootstrapv1.PoolbootConfig) Kind {
 func Whose(config *bootstrapv1.PoolbootConfig) string {
 	switch KindOf(config) {
 	case BareMetalHost:
-		return "BareMetalHost " + config.Spec.Host.BareMetalHost
+		return "BareMetalHost " + config.Spec.Host.BareMetalHostName
 	case Enrolled:
 		return "PoolbootConfig " + config.Name
 	}
@@ -96,7 +96,7 @@ func provision(config *bootstrapv1.PoolbootConfig) string {
 
 // Relabel changes where a host's Node gets its labels from.
 func Relabel(config *bootstrapv1.PoolbootConfig) string {
-	const ofConfig = "the nodeLabels and hostLabels of the PoolbootConfig and the pool"
+	const ofConfig = "the nodeLabels and nodeLabelRules of the PoolbootConfig and the pool"
 	if KindOf(config) == Machine {
 		return "change the labels of the Machine (those of its MachineDeployment) or " + ofConfig
 	}

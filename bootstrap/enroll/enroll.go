@@ -44,27 +44,27 @@ func Read(secret *corev1.Secret) (poolv1.EnrollmentSpec, error) {
 		return poolv1.EnrollmentSpec{}, &SecretError{Key: key, Why: fmt.Sprintf(why, args...)}
 	}
 	spec := poolv1.EnrollmentSpec{
-		ClusterName: secret.Labels[clusterv1.ClusterNameLabel], Role: said(poolv1.EnrollmentRoleKey), Names: said(poolv1.EnrollmentNamesKey),
+		ClusterName: secret.Labels[clusterv1.ClusterNameLabel], PoolRole: said(poolv1.EnrollmentRoleKey), NamePattern: said(poolv1.EnrollmentNamesKey),
 	}
-	if problems := validation.IsDNS1123Label(spec.Role); len(problems) > 0 {
-		return wrong(poolv1.EnrollmentRoleKey, "%q is no role of a pool: %s", spec.Role, strings.Join(problems, "; "))
+	if problems := validation.IsDNS1123Label(spec.PoolRole); len(problems) > 0 {
+		return wrong(poolv1.EnrollmentRoleKey, "%q is no role of a pool: %s", spec.PoolRole, strings.Join(problems, "; "))
 	}
-	if _, err := path.Match(spec.Names, ""); err != nil || spec.Names == "" || len(spec.Names) > validation.DNS1123SubdomainMaxLength {
-		return wrong(poolv1.EnrollmentNamesKey, "%q is no pattern of names: write one such as edge-*", spec.Names)
+	if _, err := path.Match(spec.NamePattern, ""); err != nil || spec.NamePattern == "" || len(spec.NamePattern) > validation.DNS1123SubdomainMaxLength {
+		return wrong(poolv1.EnrollmentNamesKey, "%q is no pattern of names: write one such as edge-*", spec.NamePattern)
 	}
-	if err := (identity.Cluster{}).CheckPattern(spec.Names); err != nil {
+	if err := (identity.Cluster{}).CheckPattern(spec.NamePattern); err != nil {
 		return wrong(poolv1.EnrollmentNamesKey, "%s", err)
 	}
 	uses, err := strconv.ParseInt(said(poolv1.EnrollmentUsesKey), 10, 32)
 	if err != nil || uses < 1 || uses > MaxUses {
 		return wrong(poolv1.EnrollmentUsesKey, "%q must be a number from 1 to %d", said(poolv1.EnrollmentUsesKey), MaxUses)
 	}
-	spec.Uses = int32(uses)
+	spec.MaxUses = int32(uses)
 	expires, err := time.Parse(time.RFC3339, said(poolv1.EnrollmentExpiresKey))
 	if err != nil {
 		return wrong(poolv1.EnrollmentExpiresKey, "%q must be a time such as %s", said(poolv1.EnrollmentExpiresKey), time.DateOnly+"T15:04:05Z")
 	}
-	spec.Expires = &metav1.Time{Time: expires}
+	spec.ExpirationTime = &metav1.Time{Time: expires}
 	ranges, err := readRanges(said(poolv1.EnrollmentAddressRangesKey))
 	if err != nil {
 		return wrong(poolv1.EnrollmentAddressRangesKey, "%s", err)

@@ -44,10 +44,10 @@ var _ = Describe("an enrollment token's Secret", func() {
 		spec, err := enroll.Read(edge())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(spec.ClusterName).To(Equal("site"))
-		Expect(spec.Role).To(Equal("infra"))
-		Expect(spec.Names).To(Equal("edge-*"))
-		Expect(spec.Uses).To(BeEquivalentTo(20))
-		Expect(spec.Expires.UTC()).To(Equal(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)))
+		Expect(spec.PoolRole).To(Equal("infra"))
+		Expect(spec.NamePattern).To(Equal("edge-*"))
+		Expect(spec.MaxUses).To(BeEquivalentTo(20))
+		Expect(spec.ExpirationTime.UTC()).To(Equal(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)))
 		Expect(spec.TokenSHA256).To(Equal(hostaccess.Enrollment(types.NamespacedName{Namespace: "metal", Name: "edge"}, "uid").Hash(token)))
 		Expect(spec.SecretUID).To(BeEquivalentTo("uid"))
 		Expect(fmt.Sprint(spec)).NotTo(ContainSubstring(token))
@@ -139,10 +139,10 @@ func FuzzRead(f *testing.F) {
 			}
 			return
 		}
-		if spec.Uses < 1 || spec.Uses > enroll.MaxUses || len(token) < 32 || spec.Expires == nil {
+		if spec.MaxUses < 1 || spec.MaxUses > enroll.MaxUses || len(token) < 32 || spec.ExpirationTime == nil {
 			t.Fatalf("%+v", spec)
 		}
-		if enroll.Allows(spec.Names, name) == "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		if enroll.Allows(spec.NamePattern, name) == "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
 			t.Fatalf("%q may be taken", name)
 		}
 	})

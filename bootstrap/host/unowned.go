@@ -19,8 +19,8 @@ func ForConfig(ctx context.Context, c client.Reader, config *bootstrapv1.Poolboo
 	switch {
 	case machine != nil:
 		return ForMachine(ctx, c, machine)
-	case config.Spec.Host != nil && config.Spec.Host.BareMetalHost != "":
-		return WithoutMachine(ctx, c, client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.Host.BareMetalHost})
+	case config.Spec.Host != nil && config.Spec.Host.BareMetalHostName != "":
+		return WithoutMachine(ctx, c, client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.Host.BareMetalHostName})
 	}
 	return nil, nil
 }

@@ -24,7 +24,7 @@ func Refuses(config *bootstrapv1.PoolbootConfig, address string) bool {
 func UsedFrom(config *bootstrapv1.PoolbootConfig) []string {
 	noted := config.Status.Boot.Addresses
 	all := slices.SortedFunc(maps.Keys(noted), func(a, b string) int {
-		return cmp.Or(noted[a].FirstTime.Compare(noted[b].FirstTime.Time), cmp.Compare(a, b))
+		return cmp.Or(noted[a].FirstUsedTime.Compare(noted[b].FirstUsedTime.Time), cmp.Compare(a, b))
 	})
 	if len(all) == 0 {
 		return nil

@@ -80,7 +80,7 @@ var cures = map[string]string{
 
 const (
 	cureLeaveOut = "leave it out: it is written when the host joins"
-	cureKubelet  = "set spec.kubelet of the MachineConfigPool, or give your drop-in another name"
+	cureKubelet  = "set spec.kubeletConfiguration of the MachineConfigPool, or give your drop-in another name"
 )
 
 // reservedDirectories are reserved with everything below them.

@@ -32,7 +32,7 @@ func newCheckedHost(kubeadm bool) *checkedHost {
 	if kubeadm {
 		chosen = bootstrapv1.Join{Kubeadm: &bootstrapv1.KubeadmJoin{}}
 	}
-	config, err := join.Overlay(&bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: bootstrapv1.PoolbootConfigSpec{Join: chosen}},
+	config, err := join.Overlay(&bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: chosen}}},
 		node.Registration{Name: "infra-0", Labels: map[string]string{"node.cluster.x-k8s.io/pool": "infra"},
 			Taints: []corev1.Taint{{Key: "infra", Effect: corev1.TaintEffectNoSchedule}}},
 		join.Cluster{Name: "edge", Server: "https://edge.example.com:6443", CA: []byte("CA\n")},

@@ -43,7 +43,7 @@ var _ = Describe("the overlay of one machine", func() {
 	BeforeEach(func() {
 		cfg = &bootstrapv1.PoolbootConfig{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "infra-boot"},
-			Spec:       bootstrapv1.PoolbootConfigSpec{Join: bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}}},
+			Spec:       bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}}}},
 		}
 		registration = node.Registration{
 			Name:       "infra-x7k2p",

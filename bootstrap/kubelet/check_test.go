@@ -8,7 +8,7 @@ import (
 var _ = Describe("The values of a kubelet section", func() {
 	DescribeTable("are refused where the kubelet would not start, or pass over them",
 		func(raw, want string) {
-			Expect(refused(raw)).To(ContainElement(HavePrefix("spec.kubelet." + want)))
+			Expect(refused(raw)).To(ContainElement(HavePrefix("spec.kubeletConfiguration." + want)))
 		},
 		Entry("fewer pods than none", `{"maxPods":-1}`, "maxPods: Invalid value: -1: must be 0 or more"),
 		Entry("a port that there is not", `{"port":70000}`, "port: Invalid value: 70000: must be between 0 and 65535"),

@@ -11,7 +11,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubelet"
 )
 
-var at = field.NewPath("spec", "kubelet")
+var at = field.NewPath("spec", "kubeletConfiguration")
 
 // parsed is a section that is right.
 func parsed(raw string) kubelet.Section {
@@ -61,29 +61,29 @@ var _ = Describe("A kubelet section", func() {
 
 	DescribeTable("is refused with each field that is not right, and what would be",
 		func(raw string, all ...string) { Expect(refused(raw)).To(Equal(all)) },
-		Entry("a field that there is not", `{"maxPod":5}`, "spec.kubelet.maxPod: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
-		Entry("a field in another case", `{"maxpods":5}`, "spec.kubelet.maxpods: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
-		Entry("a field within one", `{"logging":{"options":{"jsn":{}}}}`, "spec.kubelet.logging.options.jsn: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
+		Entry("a field that there is not", `{"maxPod":5}`, "spec.kubeletConfiguration.maxPod: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
+		Entry("a field in another case", `{"maxpods":5}`, "spec.kubeletConfiguration.maxpods: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
+		Entry("a field within one", `{"logging":{"options":{"jsn":{}}}}`, "spec.kubeletConfiguration.logging.options.jsn: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
 		Entry("a field of an element", `{"reservedMemory":[{"numaNode":0,"limits":{}},{"numa":1}]}`,
-			"spec.kubelet.reservedMemory[1].numa: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
-		Entry("a word for a number", `{"maxPods":"many"}`, `spec.kubelet.maxPods: Invalid value: "many": must be of type int32`),
-		Entry("a number that does not fit", `{"maxPods":3000000000}`, `spec.kubelet.maxPods: Invalid value: 3000000000: must be of type int32`),
-		Entry("a duration that is none", `{"syncFrequency":"often"}`, `spec.kubelet.syncFrequency: Invalid value: "often": time: invalid duration "often"`),
-		Entry("an element of the wrong type", `{"clusterDNS":["10.0.0.1",5]}`, "spec.kubelet.clusterDNS[1]: Invalid value: 5: must be of type string"),
-		Entry("a value of the wrong type in a map", `{"featureGates":{"A":"yes"}}`, `spec.kubelet.featureGates.A: Invalid value: "yes": must be of type bool`),
+			"spec.kubeletConfiguration.reservedMemory[1].numa: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
+		Entry("a word for a number", `{"maxPods":"many"}`, `spec.kubeletConfiguration.maxPods: Invalid value: "many": must be of type int32`),
+		Entry("a number that does not fit", `{"maxPods":3000000000}`, `spec.kubeletConfiguration.maxPods: Invalid value: 3000000000: must be of type int32`),
+		Entry("a duration that is none", `{"syncFrequency":"often"}`, `spec.kubeletConfiguration.syncFrequency: Invalid value: "often": time: invalid duration "often"`),
+		Entry("an element of the wrong type", `{"clusterDNS":["10.0.0.1",5]}`, "spec.kubeletConfiguration.clusterDNS[1]: Invalid value: 5: must be of type string"),
+		Entry("a value of the wrong type in a map", `{"featureGates":{"A":"yes"}}`, `spec.kubeletConfiguration.featureGates.A: Invalid value: "yes": must be of type bool`),
 		Entry("several at once", `{"maxPods":"a","podsPerCore":"b"}`,
-			`spec.kubelet.maxPods: Invalid value: "a": must be of type int32`, `spec.kubelet.podsPerCore: Invalid value: "b": must be of type int32`),
-		Entry("a field that is there twice", `{"maxPods":5,"maxPods":6}`, "spec.kubelet.maxPods: Invalid value: is there twice: remove one"),
-		Entry("a field within one that is there twice", `{"evictionHard":{"a":"1","a":"2"}}`, "spec.kubelet.evictionHard.a: Invalid value: is there twice: remove one"),
-		Entry("null", `{"maxPods":null}`, "spec.kubelet.maxPods: Required value: null says nothing: give a value, or leave it out"),
-		Entry("null within", `{"systemReserved":{"cpu":null}}`, "spec.kubelet.systemReserved.cpu: Required value: null says nothing: give a value, or leave it out"),
-		Entry("no object", `[]`, "spec.kubelet: Invalid value: must be an object with fields of a KubeletConfiguration"),
-		Entry("no JSON", `{`, "spec.kubelet: Invalid value: must be an object with fields of a KubeletConfiguration"),
-		Entry("null for all", `null`, "spec.kubelet: Invalid value: must be an object with fields of a KubeletConfiguration"),
-		Entry("another kind", `{"kind":"KubeProxyConfiguration"}`, `spec.kubelet.kind: Unsupported value: "KubeProxyConfiguration": supported values: "KubeletConfiguration"`),
-		Entry("another version", `{"apiVersion":"kubelet.config.k8s.io/v1"}`, `spec.kubelet.apiVersion: Unsupported value: "kubelet.config.k8s.io/v1": supported values: "kubelet.config.k8s.io/v1beta1"`),
-		Entry("a deep nest", `{"featureGates":`+nested(5000)+`}`, "spec.kubelet.featureGates[0][0][0][0][0][0][0][0][0][0][0][0]: Invalid value: nothing in a KubeletConfiguration is nested so deep: remove it"),
-		Entry("a huge one", `{"clusterDomain":"`+strings.Repeat("a", 64<<10)+`"}`, "spec.kubelet: Too long: may not be more than 65536 bytes"),
+			`spec.kubeletConfiguration.maxPods: Invalid value: "a": must be of type int32`, `spec.kubeletConfiguration.podsPerCore: Invalid value: "b": must be of type int32`),
+		Entry("a field that is there twice", `{"maxPods":5,"maxPods":6}`, "spec.kubeletConfiguration.maxPods: Invalid value: is there twice: remove one"),
+		Entry("a field within one that is there twice", `{"evictionHard":{"a":"1","a":"2"}}`, "spec.kubeletConfiguration.evictionHard.a: Invalid value: is there twice: remove one"),
+		Entry("null", `{"maxPods":null}`, "spec.kubeletConfiguration.maxPods: Required value: null says nothing: give a value, or leave it out"),
+		Entry("null within", `{"systemReserved":{"cpu":null}}`, "spec.kubeletConfiguration.systemReserved.cpu: Required value: null says nothing: give a value, or leave it out"),
+		Entry("no object", `[]`, "spec.kubeletConfiguration: Invalid value: must be an object with fields of a KubeletConfiguration"),
+		Entry("no JSON", `{`, "spec.kubeletConfiguration: Invalid value: must be an object with fields of a KubeletConfiguration"),
+		Entry("null for all", `null`, "spec.kubeletConfiguration: Invalid value: must be an object with fields of a KubeletConfiguration"),
+		Entry("another kind", `{"kind":"KubeProxyConfiguration"}`, `spec.kubeletConfiguration.kind: Unsupported value: "KubeProxyConfiguration": supported values: "KubeletConfiguration"`),
+		Entry("another version", `{"apiVersion":"kubelet.config.k8s.io/v1"}`, `spec.kubeletConfiguration.apiVersion: Unsupported value: "kubelet.config.k8s.io/v1": supported values: "kubelet.config.k8s.io/v1beta1"`),
+		Entry("a deep nest", `{"featureGates":`+nested(5000)+`}`, "spec.kubeletConfiguration.featureGates[0][0][0][0][0][0][0][0][0][0][0][0]: Invalid value: nothing in a KubeletConfiguration is nested so deep: remove it"),
+		Entry("a huge one", `{"clusterDomain":"`+strings.Repeat("a", 64<<10)+`"}`, "spec.kubeletConfiguration: Too long: may not be more than 65536 bytes"),
 	)
 
 	It("names no more than a screen can show", func() {
@@ -95,7 +95,7 @@ var _ = Describe("A kubelet section", func() {
 	})
 
 	DescribeTable("is refused when it has what is not a pool's to set",
-		func(raw, want string) { Expect(refused(raw)).To(Equal([]string{"spec.kubelet." + want})) },
+		func(raw, want string) { Expect(refused(raw)).To(Equal([]string{"spec.kubeletConfiguration." + want})) },
 		Entry("the host", `{"providerID":"metal3://a"}`, "providerID: Forbidden: it says which host a Node is: it is set when the host is known"),
 		Entry("taints", `{"registerWithTaints":[]}`, "registerWithTaints: Forbidden: set spec.nodeTaints"),
 		Entry("no Node", `{"registerNode":false}`, "registerNode: Forbidden: a kubelet that does not register has no Node to be in a pool: leave it out"),

@@ -9,13 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 )
 
 var _ = Describe("the kubelet's part of a registration", func() {
 	It("is what a kubelet may set, always in the same order", func() {
 		in := infraInput()
-		in.Pool.Spec.NodeTaints = []corev1.Taint{{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule}}
+		in.Pool.Spec.NodeTaints = []nodev1.Taint{{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule}}
 		in.Config.Spec.NodeLabels = map[string]string{"example.com/rack": "r1", "topology.kubernetes.io/zone": "z1"}
 		in.MachineLabels = map[string]string{"node-restriction.kubernetes.io/tenant": "a"}
 		registration, err := node.Register(*in)
@@ -55,7 +56,7 @@ func FuzzKubeletArgs(f *testing.F) {
 	f.Fuzz(func(t *testing.T, labelKey, labelValue, taintKey, taintValue string) {
 		in := infraInput()
 		in.Config.Spec.NodeLabels = map[string]string{labelKey: labelValue}
-		in.Config.Spec.NodeTaints = []corev1.Taint{{Key: taintKey, Value: taintValue, Effect: corev1.TaintEffectNoSchedule}}
+		in.Config.Spec.NodeTaints = []nodev1.Taint{{Key: taintKey, Value: taintValue, Effect: corev1.TaintEffectNoSchedule}}
 		registration, err := node.Register(*in)
 		if err != nil {
 			return

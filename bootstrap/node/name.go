@@ -26,12 +26,12 @@ type Naming struct {
 func Name(of Naming) string {
 	config := of.Config
 	host := of.Host
-	if host == "" && config.Status.Host != nil {
-		host = config.Status.Host.Name
+	if host == "" && config.Status.HostRef != nil {
+		host = config.Status.HostRef.Name
 	}
 	switch {
-	case config.Status.Node != nil && (!NamedAfterHost(config) || !isAnotherHost(config, of.Host)):
-		return config.Status.Node.Name
+	case config.Status.NodeRef != nil && (!NamedAfterHost(config) || !isAnotherHost(config, of.Host)):
+		return config.Status.NodeRef.Name
 	case config.Spec.Host != nil:
 		return config.Spec.Host.NodeName
 	case of.Machine != nil && of.Machine.Status.NodeRef.IsDefined():
@@ -51,7 +51,7 @@ func Name(of Naming) string {
 
 // NamedAfterHost says whether a Node gets the name of the BareMetalHost that its Machine is on.
 func NamedAfterHost(config *bootstrapv1.PoolbootConfig) bool {
-	return config.Spec.Host == nil && config.Spec.NodeName == bootstrapv1.NodeNameFromHost
+	return config.Spec.Host == nil && config.Spec.NodeNameSource == bootstrapv1.NodeNameFromHost
 }
 
 // Rename says how a host's Node gets another name.
@@ -70,7 +70,7 @@ func Rename(config *bootstrapv1.PoolbootConfig) string {
 
 // isAnotherHost says whether a host is not the one on record.
 func isAnotherHost(config *bootstrapv1.PoolbootConfig, host string) bool {
-	return host != "" && config.Status.Host != nil && config.Status.Host.Name != host
+	return host != "" && config.Status.HostRef != nil && config.Status.HostRef.Name != host
 }
 
 const machineKind = "Machine"

@@ -13,13 +13,13 @@ import (
 var _ = Describe("The name of a Node", func() {
 	type change = func(*node.Naming)
 	onRecord := func(name string) change {
-		return func(n *node.Naming) { n.Config.Status.Node = &bootstrapv1.NodeReference{Name: name} }
+		return func(n *node.Naming) { n.Config.Status.NodeRef = &bootstrapv1.NodeReference{Name: name} }
 	}
 	hostOnRecord := func(name string) change {
-		return func(n *node.Naming) { n.Config.Status.Host = &bootstrapv1.HostReference{Name: name} }
+		return func(n *node.Naming) { n.Config.Status.HostRef = &bootstrapv1.HostReference{Name: name} }
 	}
 	host := func(name string) change { return func(n *node.Naming) { n.Host = name } }
-	byHost := func(n *node.Naming) { n.Config.Spec.NodeName = bootstrapv1.NodeNameFromHost }
+	byHost := func(n *node.Naming) { n.Config.Spec.NodeNameSource = bootstrapv1.NodeNameFromHost }
 	nodeRef := func(name string) change { return func(n *node.Naming) { n.Machine.Status.NodeRef.Name = name } }
 	withoutMachine := func(n *node.Naming) { n.Machine = nil }
 	enrolled := func(n *node.Naming) {
@@ -32,7 +32,7 @@ var _ = Describe("The name of a Node", func() {
 			n := node.Naming{
 				Config: &bootstrapv1.PoolbootConfig{
 					ObjectMeta: metav1.ObjectMeta{Name: "c1", OwnerReferences: []metav1.OwnerReference{{Kind: "Machine", Name: "m1"}}},
-					Spec:       bootstrapv1.PoolbootConfigSpec{NodeName: bootstrapv1.NodeNameFromMachine},
+					Spec:       bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{NodeNameSource: bootstrapv1.NodeNameFromMachine}},
 				},
 				Machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}},
 			}
@@ -44,7 +44,7 @@ var _ = Describe("The name of a Node", func() {
 		Entry("the Machine's", "m1"),
 		Entry("the Machine's, whatever its host is called", "m1", host("rack1-u12"), hostOnRecord("rack1-u12")),
 		Entry("the Machine's, when that does not exist any more", "m1", withoutMachine),
-		Entry("the host's with nodeName: Host", "rack1-u12", byHost, host("rack1-u12")),
+		Entry("the host's with nodeNameSource: Host", "rack1-u12", byHost, host("rack1-u12")),
 		Entry("the name of the host on record", "rack1-u12", byHost, hostOnRecord("rack1-u12")),
 		Entry("not known before a host is chosen", "", byHost),
 		Entry("not known before a host is chosen, also without the Machine", "", byHost, withoutMachine),
@@ -55,6 +55,6 @@ var _ = Describe("The name of a Node", func() {
 		Entry("the one on record of a Machine that boots on another host", "m1", onRecord("m1"), hostOnRecord("rack1-u12"), host("rack1-u13")),
 		Entry("the one that Cluster API found, when the record is lost", "rack1-u12", byHost, nodeRef("rack1-u12")),
 		Entry("that of a host without a Machine", "h1", enrolled, host("rack1-u12")),
-		Entry("that of a host without a Machine, also with nodeName: Host", "h1", enrolled, byHost, host("rack1-u12")),
+		Entry("that of a host without a Machine, also with nodeNameSource: Host", "h1", enrolled, byHost, host("rack1-u12")),
 	)
 })

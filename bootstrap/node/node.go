@@ -62,8 +62,8 @@ type Input struct {
 	// MachineLabels are all labels of the Machine. Those that Cluster API would sync to the Node are taken.
 	MachineLabels map[string]string
 
-	// HostLabels are labels that rules made of facts of the host.
-	HostLabels []HostLabel
+	// NodeLabelRules are labels that rules made of facts of the host.
+	NodeLabelRules []HostLabel
 
 	// Config is the Machine's PoolbootConfig.
 	Config *bootstrapv1.PoolbootConfig

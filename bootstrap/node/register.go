@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/labels"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -47,7 +48,7 @@ func Register(in Input) (Registration, error) {
 		poolv1.NodeCurrentConfigAnnotation: in.RenderedConfig,
 		poolv1.NodeDesiredConfigAnnotation: in.RenderedConfig,
 	}
-	if applied := AppliedTaints(in.Pool.Spec.NodeTaints); applied != "" {
+	if applied := AppliedTaints(nodev1.Core(in.Pool.Spec.NodeTaints)); applied != "" {
 		annotations[poolv1.NodeAppliedTaintsAnnotation] = applied
 	}
 	return Registration{
@@ -90,7 +91,7 @@ func nodeLabels(in Input) (labelSet, error) {
 	}{
 		{poolName + " spec.nodeSelector", selected},
 		{poolName + " spec.nodeLabels", in.Pool.Spec.NodeLabels},
-		{poolName + " spec.role", map[string]string{poolv1.NodePoolLabel: in.Pool.Spec.Role}},
+		{poolName + " spec.poolRole", map[string]string{poolv1.NodePoolLabel: in.Pool.Spec.PoolRole}},
 		{"BareMetalHost metadata.uid", uuidLabel(in.HostUID)},
 		{"Machine metadata.labels", labels.GetManagedLabels(in.MachineLabels, in.SyncedLabels...)},
 		{fmt.Sprintf("PoolbootConfig %s spec.nodeLabels", klog.KObj(in.Config)), in.Config.Spec.NodeLabels},
@@ -99,7 +100,7 @@ func nodeLabels(in Input) (labelSet, error) {
 			return nil, err
 		}
 	}
-	for _, label := range slices.Concat(in.HostLabels, reportedLabels(in)) {
+	for _, label := range slices.Concat(in.NodeLabelRules, reportedLabels(in)) {
 		if err := set.add(label.Source, map[string]string{label.Key: label.Value}); err != nil {
 			return nil, err
 		}
@@ -122,8 +123,8 @@ func nodeTaints(in Input) (taintSet, error) {
 		taints []corev1.Taint
 	}{
 		{"Poolboot", ownTaints(in.Config)},
-		{fmt.Sprintf("MachineConfigPool %s spec.nodeTaints", klog.KObj(&in.Pool)), in.Pool.Spec.NodeTaints},
-		{fmt.Sprintf("PoolbootConfig %s spec.nodeTaints", klog.KObj(in.Config)), in.Config.Spec.NodeTaints},
+		{fmt.Sprintf("MachineConfigPool %s spec.nodeTaints", klog.KObj(&in.Pool)), nodev1.Core(in.Pool.Spec.NodeTaints)},
+		{fmt.Sprintf("PoolbootConfig %s spec.nodeTaints", klog.KObj(in.Config)), nodev1.Core(in.Config.Spec.NodeTaints)},
 	} {
 		if err := set.add(from.source, from.taints); err != nil {
 			return nil, err
@@ -146,7 +147,7 @@ func ownTaints(config *bootstrapv1.PoolbootConfig) []corev1.Taint {
 // may match another pool's selector too.
 func inPool(in Input, set labelSet) error {
 	outside := func(why string) error {
-		return &OutsidePoolError{Role: in.Pool.Spec.Role, Why: why, Cure: cure.Relabel(in.Config)}
+		return &OutsidePoolError{Role: in.Pool.Spec.PoolRole, Why: why, Cure: cure.Relabel(in.Config)}
 	}
 	labels := set.labels()
 	decision, err := pool.Decide(labels, in.Pools)
@@ -161,7 +162,7 @@ func inPool(in Input, set labelSet) error {
 		return outside("they are those of a control plane node")
 	case decision.Role == "":
 		return outside("no pool selects them")
-	case decision.Role != in.Pool.Spec.Role:
+	case decision.Role != in.Pool.Spec.PoolRole:
 		return outside(fmt.Sprintf("the pool %q selects them", decision.Role))
 	default:
 		return nil

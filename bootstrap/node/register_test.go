@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
@@ -22,7 +23,7 @@ const hostUID = "3f2c9a54-5b1e-4d0c-9e51-6f9c0a2b7d11"
 func poolOf(role string) poolv1.MachineConfigPool {
 	return poolv1.MachineConfigPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "edge-" + role},
-		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: "edge", Role: role},
+		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: "edge", PoolRole: role},
 	}
 }
 
@@ -141,9 +142,9 @@ var _ = Describe("a Node's registration", func() {
 	)
 
 	It("takes the labels that rules made of the host's facts, those that a kubelet may set in its flags too", func() {
-		in.HostLabels = []node.HostLabel{
-			{Key: "topology.kubernetes.io/zone", Value: "dallas-b", Source: "MachineConfigPool metal/edge-infra spec.hostLabels"},
-			{Key: "node-restriction.kubernetes.io/rack", Value: "r7", Source: "PoolbootConfig metal/infra-boot spec.hostLabels"},
+		in.NodeLabelRules = []node.HostLabel{
+			{Key: "topology.kubernetes.io/zone", Value: "dallas-b", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"},
+			{Key: "node-restriction.kubernetes.io/rack", Value: "r7", Source: "PoolbootConfig metal/infra-boot spec.nodeLabelRules"},
 		}
 		registration, err := node.Register(*in)
 		Expect(err).NotTo(HaveOccurred())
@@ -161,13 +162,12 @@ var _ = Describe("a Node's registration", func() {
 	})
 
 	It("has the taints of pool and PoolbootConfig, and the two that Poolboot and Cluster API take away later", func() {
-		in.Pool.Spec.NodeTaints = []corev1.Taint{
+		in.Pool.Spec.NodeTaints = []nodev1.Taint{
 			{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule},
 			{Key: "infra", Value: "now", Effect: corev1.TaintEffectNoExecute},
 		}
-		added := metav1.Now()
-		in.Config.Spec.NodeTaints = []corev1.Taint{
-			{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule, TimeAdded: &added},
+		in.Config.Spec.NodeTaints = []nodev1.Taint{
+			{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule},
 			{Key: "burn-in", Effect: corev1.TaintEffectPreferNoSchedule},
 		}
 		registration, err := node.Register(*in)
@@ -179,7 +179,7 @@ var _ = Describe("a Node's registration", func() {
 			{Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule},
 			{Key: "pool.cluster.x-k8s.io/unassigned", Effect: corev1.TaintEffectNoSchedule},
 		}))
-		Expect(registration.Annotations).To(HaveKeyWithValue("pool.cluster.x-k8s.io/applied-taints", node.AppliedTaints(in.Pool.Spec.NodeTaints)))
+		Expect(registration.Annotations).To(HaveKeyWithValue("pool.cluster.x-k8s.io/applied-taints", node.AppliedTaints(nodev1.Core(in.Pool.Spec.NodeTaints))))
 	})
 
 	It("is made beforehand as a Node that is not Ready", func() {
@@ -220,23 +220,23 @@ var _ = Describe("a Node's registration", func() {
 		Entry("Machine and the pool's role",
 			func() { in.MachineLabels = map[string]string{"node.cluster.x-k8s.io/pool": "worker"} },
 			"node.cluster.x-k8s.io/pool",
-			`MachineConfigPool metal/edge-infra spec.role ("infra")`, `Machine metadata.labels ("worker")`),
+			`MachineConfigPool metal/edge-infra spec.poolRole ("infra")`, `Machine metadata.labels ("worker")`),
 		Entry("PoolbootConfig and the host's UID",
 			func() { in.Config.Spec.NodeLabels = map[string]string{"metal3.io/uuid": "another"} },
 			"metal3.io/uuid",
 			`BareMetalHost metadata.uid ("`+hostUID+`")`, `PoolbootConfig metal/infra-boot spec.nodeLabels ("another")`),
 		Entry("a rule over the host's facts and PoolbootConfig",
 			func() {
-				in.HostLabels = []node.HostLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.hostLabels"}}
+				in.NodeLabelRules = []node.HostLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"}}
 				in.Config.Spec.NodeLabels = map[string]string{"example.com/rack": "r8"}
 			}, "example.com/rack",
-			`PoolbootConfig metal/infra-boot spec.nodeLabels ("r8")`, `MachineConfigPool metal/edge-infra spec.hostLabels ("r7")`),
+			`PoolbootConfig metal/infra-boot spec.nodeLabels ("r8")`, `MachineConfigPool metal/edge-infra spec.nodeLabelRules ("r7")`),
 		Entry("two rules over the host's facts",
 			func() {
-				in.HostLabels = []node.HostLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.hostLabels"},
-					{Key: "example.com/rack", Value: "r8", Source: "PoolbootConfig metal/infra-boot spec.hostLabels"}}
+				in.NodeLabelRules = []node.HostLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"},
+					{Key: "example.com/rack", Value: "r8", Source: "PoolbootConfig metal/infra-boot spec.nodeLabelRules"}}
 			}, "example.com/rack",
-			`MachineConfigPool metal/edge-infra spec.hostLabels ("r7")`, `PoolbootConfig metal/infra-boot spec.hostLabels ("r8")`),
+			`MachineConfigPool metal/edge-infra spec.nodeLabelRules ("r7")`, `PoolbootConfig metal/infra-boot spec.nodeLabelRules ("r8")`),
 		Entry("a pool for one architecture and the host's inspection",
 			func() {
 				in.Pool.Spec.NodeLabels = map[string]string{"kubernetes.io/arch": "arm64"}
@@ -249,13 +249,13 @@ var _ = Describe("a Node's registration", func() {
 			`PoolbootConfig metal/infra-boot spec.nodeLabels ("another")`, `Node metadata.name ("infra-x7k2p")`),
 		Entry("taints of pool and PoolbootConfig",
 			func() {
-				in.Pool.Spec.NodeTaints = []corev1.Taint{{Key: "infra", Value: "a", Effect: corev1.TaintEffectNoSchedule}}
-				in.Config.Spec.NodeTaints = []corev1.Taint{{Key: "infra", Value: "b", Effect: corev1.TaintEffectNoSchedule}}
+				in.Pool.Spec.NodeTaints = []nodev1.Taint{{Key: "infra", Value: "a", Effect: corev1.TaintEffectNoSchedule}}
+				in.Config.Spec.NodeTaints = []nodev1.Taint{{Key: "infra", Value: "b", Effect: corev1.TaintEffectNoSchedule}}
 			}, "infra:NoSchedule",
 			`MachineConfigPool metal/edge-infra spec.nodeTaints ("a")`, `PoolbootConfig metal/infra-boot spec.nodeTaints ("b")`),
 		Entry("a taint that is Poolboot's own",
 			func() {
-				in.Pool.Spec.NodeTaints = []corev1.Taint{
+				in.Pool.Spec.NodeTaints = []nodev1.Taint{
 					{Key: poolv1.NodeUnassignedTaint, Value: "mine", Effect: corev1.TaintEffectNoSchedule}}
 			}, "pool.cluster.x-k8s.io/unassigned:NoSchedule",
 			`Poolboot ("")`, `MachineConfigPool metal/edge-infra spec.nodeTaints ("mine")`),
@@ -266,7 +266,7 @@ var _ = Describe("a Node's registration", func() {
 			change()
 			_, err := node.Register(*in)
 			Expect(err).To(BeAssignableToTypeOf(&node.OutsidePoolError{}))
-			Expect(err).To(HaveField("Role", in.Pool.Spec.Role))
+			Expect(err).To(HaveField("Role", in.Pool.Spec.PoolRole))
 			Expect(err).To(MatchError(ContainSubstring(why)))
 		},
 		Entry("a second custom pool matches too",
@@ -282,7 +282,7 @@ var _ = Describe("a Node's registration", func() {
 		Entry("a rule over the host's facts leads into another pool",
 			func() {
 				in.Pools = append(in.Pools, poolOf("gpu"))
-				in.HostLabels = []node.HostLabel{{Key: "node-role.kubernetes.io/gpu", Value: ""}}
+				in.NodeLabelRules = []node.HostLabel{{Key: "node-role.kubernetes.io/gpu", Value: ""}}
 			}, "gpu and infra"),
 		Entry("a custom pool takes every host of an architecture",
 			func() {
@@ -303,8 +303,8 @@ var _ = Describe("a Node's registration", func() {
 			func() {
 				in.Pool.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/infra": ""}, MatchExpressions: []metav1.LabelSelectorRequirement{
 					{Key: "topology.kubernetes.io/zone", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"z-b"}}}}
-				in.HostLabels = []node.HostLabel{{Key: "topology.kubernetes.io/zone", Value: "z-b", Source: "MachineConfigPool metal/edge-infra spec.hostLabels"}}
-			}, "asks for topology.kubernetes.io/zone NotIn [z-b], and topology.kubernetes.io/zone=z-b comes from MachineConfigPool metal/edge-infra spec.hostLabels"),
+				in.NodeLabelRules = []node.HostLabel{{Key: "topology.kubernetes.io/zone", Value: "z-b", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"}}
+			}, "asks for topology.kubernetes.io/zone NotIn [z-b], and topology.kubernetes.io/zone=z-b comes from MachineConfigPool metal/edge-infra spec.nodeLabelRules"),
 		Entry("the pool is none of the cluster's",
 			func() { in.Pools = in.Pools[:1] }, "no pool selects them"),
 	)
@@ -324,15 +324,15 @@ var _ = Describe("a Node's registration", func() {
 			func() { in.Pool.Spec.NodeLabels = map[string]string{"example.com/tier": "$(reboot)"} },
 			"MachineConfigPool metal/edge-infra spec.nodeLabels", `example.com/tier: value "$(reboot)"`),
 		Entry("a taint's key",
-			func() { in.Config.Spec.NodeTaints = []corev1.Taint{{Effect: corev1.TaintEffectNoSchedule}} },
+			func() { in.Config.Spec.NodeTaints = []nodev1.Taint{{Effect: corev1.TaintEffectNoSchedule}} },
 			"PoolbootConfig metal/infra-boot spec.nodeTaints", "key: "),
 		Entry("a taint's value",
 			func() {
-				in.Config.Spec.NodeTaints = []corev1.Taint{{Key: "k", Value: "a b", Effect: corev1.TaintEffectNoSchedule}}
+				in.Config.Spec.NodeTaints = []nodev1.Taint{{Key: "k", Value: "a b", Effect: corev1.TaintEffectNoSchedule}}
 			},
 			"PoolbootConfig metal/infra-boot spec.nodeTaints", "value: "),
 		Entry("a taint's effect",
-			func() { in.Pool.Spec.NodeTaints = []corev1.Taint{{Key: "k", Effect: "Never"}} },
+			func() { in.Pool.Spec.NodeTaints = []nodev1.Taint{{Key: "k", Effect: "Never"}} },
 			"MachineConfigPool metal/edge-infra spec.nodeTaints", "effect: must be NoSchedule"),
 		Entry("a name with capitals",
 			func() { in.NodeName = "Infra" }, `Node name "Infra"`, "lowercase RFC 1123 subdomain"),

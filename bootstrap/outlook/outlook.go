@@ -59,7 +59,7 @@ var table = map[string]Outlook{
 	bootstrapv1.HostImageIgnoresUserDataReason:   NeedsPerson,
 	bootstrapv1.LabelConflictReason:              NeedsPerson,
 	bootstrapv1.HostFactMissingReason:            NeedsPerson,
-	bootstrapv1.HostLabelInvalidReason:           NeedsPerson,
+	bootstrapv1.NodeLabelRuleInvalidReason:       NeedsPerson,
 	bootstrapv1.NodeNameTakenReason:              NeedsPerson,
 	bootstrapv1.NodeNameReservedReason:           NeedsPerson,
 	bootstrapv1.WorkloadClusterUnreachableReason: Retries,

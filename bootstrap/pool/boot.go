@@ -34,7 +34,7 @@ type Boot struct {
 	Config *bootstrapv1.PoolbootConfig
 	// Machine owns the config; nil for a host without a Machine.
 	Machine *clusterv1.Machine
-	// DataSecret is the metadata of an inline data Secret that exists; nil when there is none, or when status.pool is on record.
+	// DataSecret is the metadata of an inline data Secret that exists; nil when there is none, or when status.poolRole is on record.
 	DataSecret metav1.Object
 	// Host is the metadata of the BareMetalHost that boots; nil while it is not known.
 	Host metav1.Object
@@ -58,9 +58,9 @@ type Assignment struct {
 // ForBoot decides into which pool a host boots. It is the only place where that is decided.
 //
 // The record stands from the moment when something was made by it that does not change any more: the Node or, with an inline
-// source, the data Secret. Before that, in this order: the pool that the host keeps, if the config asks for that; spec.pool; what
+// source, the data Secret. Before that, in this order: the pool that the host keeps, if the config asks for that; spec.poolRole; what
 // Decide makes of the Machine's labels; worker. But no Machine becomes a worker for want of its custom pool: one with a role label
-// that no pool selects is an *UnselectedError, one whose custom pool on record is gone a *NotFoundError; spec.pool goes before both.
+// that no pool selects is an *UnselectedError, one whose custom pool on record is gone a *NotFoundError; spec.poolRole goes before both.
 //
 // The pool must exist (*NotFoundError, *DuplicateError) and its labels be derivable (*NotRegistrableError), unless it is on record.
 // Labels of several custom pools are a *ConflictError, those of a control plane a *ControlPlaneError.
@@ -73,7 +73,7 @@ func ForBoot(b Boot) (Assignment, error) {
 		return Assignment{Role: b.missing(), Retained: decided.Retained}, err
 	case recorded == "":
 		return decided, nil
-	case err == nil && decided.Role == recorded && b.Config.Status.Node != nil && !b.mayStayOnHost():
+	case err == nil && decided.Role == recorded && b.Config.Status.NodeRef != nil && !b.mayStayOnHost():
 		return decided, nil
 	}
 	return Assignment{Role: recorded, Reason: FromRecord, Retained: decided.Retained, Now: decided.Role}, nil
@@ -104,12 +104,12 @@ func cureMissing(config *bootstrapv1.PoolbootConfig, role string) string {
 	switch {
 	case config.Spec.ConfigSource.Inline != nil && config.Status.DataSecretName != "":
 		return fmt.Sprintf("create it, or %s. The data Secret was made for this pool and is written once; the replacement boots into the pool of its labels", cure.Replace(config))
-	case config.Spec.Pool != "":
-		return "create it, or correct spec.pool of the PoolbootConfig and of its template"
+	case config.Spec.PoolRole != "":
+		return "create it, or correct spec.poolRole of the PoolbootConfig and of its template"
 	case role == poolv1.RoleWorker:
 		return "create it"
 	}
-	return "create it, or set spec.pool of the PoolbootConfig (worker, for example) to boot into another pool"
+	return "create it, or set spec.poolRole of the PoolbootConfig (worker, for example) to boot into another pool"
 }
 
 // decide is ForBoot without a record.
@@ -123,7 +123,7 @@ func (b Boot) decide() (Assignment, error) {
 			}
 		}
 	}
-	if role := b.Config.Spec.Pool; role != "" {
+	if role := b.Config.Spec.PoolRole; role != "" {
 		return b.usable(role, FromSpec, kept)
 	}
 	decision, err := Decide(b.machineLabels(), b.Pools)
@@ -167,16 +167,16 @@ func (b Boot) recorded() string {
 		if made := MadeFor(b.DataSecret, b.Pools); made != "" {
 			return made
 		}
-		return status.Pool
-	case status.Node != nil, isInline && status.DataSecretName != "":
-		return status.Pool
+		return status.PoolRole
+	case status.NodeRef != nil, isInline && status.DataSecretName != "":
+		return status.PoolRole
 	}
 	return ""
 }
 
 // missing is the role on record of a custom pool that does not exist; "" when there is none.
 func (b Boot) missing() string {
-	role := b.Config.Status.Pool
+	role := b.Config.Status.PoolRole
 	if _, err := OfRole(b.Pools, role); IsCustom(role) && errors.As(err, new(*NotFoundError)) {
 		return role
 	}
@@ -191,7 +191,7 @@ func (b Boot) unselected() (unselected []string) {
 		known[poolv1.NodeRoleLabelPrefix+role] = true
 	}
 	for _, p := range b.Pools {
-		if !IsCustom(p.Spec.Role) {
+		if !IsCustom(p.Spec.PoolRole) {
 			for _, key := range SelectorKeys(p) {
 				known[key] = true
 			}
@@ -225,7 +225,7 @@ func MadeFor(dataSecret metav1.Object, pools []poolv1.MachineConfigPool) string 
 		return role
 	}
 	if p := OfRendered(pools, made[bootstrapv1.OverlayConfigurationAnnotation]); p != nil {
-		return p.Spec.Role
+		return p.Spec.PoolRole
 	}
 	return ""
 }
@@ -239,7 +239,7 @@ func (a Assignment) Message(b Boot) string {
 	case FromHost:
 		return fmt.Sprintf("pool %q, which BareMetalHost %s keeps", a.Role, b.Host.GetName())
 	case FromSpec:
-		message = fmt.Sprintf("pool %q, by spec.pool", a.Role)
+		message = fmt.Sprintf("pool %q, by spec.poolRole", a.Role)
 	case FromLabels:
 		message = fmt.Sprintf("pool %q, by the Machine's labels", a.Role)
 	default:
@@ -252,7 +252,7 @@ func (a Assignment) Message(b Boot) string {
 }
 
 func (a Assignment) recordedMessage(b Boot) string {
-	if node := b.Config.Status.Node; node != nil {
+	if node := b.Config.Status.NodeRef; node != nil {
 		return fmt.Sprintf("pool %q is recorded for Node %s", a.Role, node.Name)
 	}
 	message := fmt.Sprintf("pool %q is recorded, because the data Secret, which is written once, was made for it", a.Role)

@@ -34,9 +34,9 @@ var _ = Describe("ForBoot", func() {
 			}
 		}
 	}
-	spec := func(role string) change { return func(b *pool.Boot) { b.Config.Spec.Pool = role } }
-	record := func(role string) change { return func(b *pool.Boot) { b.Config.Status.Pool = role } }
-	node := func(b *pool.Boot) { b.Config.Status.Node = &bootstrapv1.NodeReference{Name: "m1", UID: "1"} }
+	spec := func(role string) change { return func(b *pool.Boot) { b.Config.Spec.PoolRole = role } }
+	record := func(role string) change { return func(b *pool.Boot) { b.Config.Status.PoolRole = role } }
+	node := func(b *pool.Boot) { b.Config.Status.NodeRef = &bootstrapv1.NodeReference{Name: "m1", UID: "1"} }
 	inline := func(b *pool.Boot) { b.Config.Spec.ConfigSource.Inline = &bootstrapv1.InlineSource{} }
 	secretOnRecord := func(b *pool.Boot) { b.Config.Status.DataSecretName = "m1" }
 	secret := func(annotations map[string]string) change {
@@ -52,7 +52,7 @@ var _ = Describe("ForBoot", func() {
 	}
 	without := func(roles ...string) change {
 		return func(b *pool.Boot) {
-			b.Pools = slices.DeleteFunc(b.Pools, func(p poolv1.MachineConfigPool) bool { return slices.Contains(roles, p.Spec.Role) })
+			b.Pools = slices.DeleteFunc(b.Pools, func(p poolv1.MachineConfigPool) bool { return slices.Contains(roles, p.Spec.PoolRole) })
 		}
 	}
 	twice := func(role string) change {
@@ -87,7 +87,7 @@ var _ = Describe("ForBoot", func() {
 		Entry("worker without either", "worker", bootstrapv1.PoolDefaultedReason),
 		Entry("the Machine's labels, not the config's own", "worker", bootstrapv1.PoolDefaultedReason,
 			func(b *pool.Boot) { b.Config.Labels = map[string]string{infraLabel: ""} }),
-		Entry("a host without a Machine by its spec.pool", "infra", bootstrapv1.PoolFromSpecReason, spec("infra"), func(b *pool.Boot) { b.Machine = nil }),
+		Entry("a host without a Machine by its spec.poolRole", "infra", bootstrapv1.PoolFromSpecReason, spec("infra"), func(b *pool.Boot) { b.Machine = nil }),
 
 		Entry("what the host keeps before the config's", "edge", bootstrapv1.PoolRetainedByHostReason, keeps("lab/edge/uid-1"), spec("infra")),
 		Entry("what the host keeps before the labels'", "edge", bootstrapv1.PoolRetainedByHostReason, keeps("lab/edge/uid-1"), labels(infraLabel)),
@@ -120,12 +120,12 @@ var _ = Describe("ForBoot", func() {
 		Entry("the labels before there is an inline Secret", "infra", bootstrapv1.PoolFromLabelsReason, inline, record("edge"), labels(infraLabel)),
 
 		Entry("a custom pool, whatever other role labels there are", "infra", bootstrapv1.PoolFromLabelsReason, labels(infraLabel, poolv1.NodeRoleLabelPrefix+"storage")),
-		Entry("worker by spec.pool, whatever role labels there are", "worker", bootstrapv1.PoolFromSpecReason, spec("worker"), labels(edgeLabel), without("edge")),
+		Entry("worker by spec.poolRole, whatever role labels there are", "worker", bootstrapv1.PoolFromSpecReason, spec("worker"), labels(edgeLabel), without("edge")),
 		Entry("worker by a role label that the worker pool selects by", "worker", bootstrapv1.PoolFromLabelsReason, labels(poolv1.NodeRoleLabelPrefix+"compute"), func(b *pool.Boot) {
 			b.Pools[0] = selecting(b.Pools[0], map[string]string{poolv1.NodeRoleLabelPrefix + "compute": ""})
 		}),
 		Entry("another pool than the one that is gone, by its labels", "infra", bootstrapv1.PoolFromLabelsReason, record("edge"), labels(infraLabel), without("edge")),
-		Entry("another pool than the one that is gone, by spec.pool", "worker", bootstrapv1.PoolFromSpecReason, record("edge"), spec("worker"), without("edge")),
+		Entry("another pool than the one that is gone, by spec.poolRole", "worker", bootstrapv1.PoolFromSpecReason, record("edge"), spec("worker"), without("edge")),
 	)
 
 	DescribeTable("refuses",
@@ -145,12 +145,12 @@ var _ = Describe("ForBoot", func() {
 		Entry("a pool that can't be registered, by labels", &pool.NotRegistrableError{}, "", "near", func(b *pool.Boot) { b.Machine.Labels = map[string]string{"near": "a"} }),
 		Entry("a control plane", &pool.ControlPlaneError{}, "", "control plane", labels(poolv1.NodeRoleLabelPrefix+"master", infraLabel)),
 		Entry("a role label that no pool selects", &pool.UnselectedError{}, "", "selects the label "+poolv1.NodeRoleLabelPrefix+"gpu= ", labels(poolv1.NodeRoleLabelPrefix+"gpu")),
-		Entry("a role label that no pool selects, beside worker's", &pool.UnselectedError{}, "", "spec.pool: worker", labels(poolv1.NodeRoleLabelPrefix+"gpu", workerLabel)),
+		Entry("a role label that no pool selects, beside worker's", &pool.UnselectedError{}, "", "spec.poolRole: worker", labels(poolv1.NodeRoleLabelPrefix+"gpu", workerLabel)),
 		Entry("a role label with a value that its pool does not select", &pool.UnselectedError{}, "", infraLabel+"=true", func(b *pool.Boot) {
 			b.Machine.Labels = map[string]string{infraLabel: "true"}
 		}),
 		Entry("a role label whose pool is gone, and keeps that on record", &pool.UnselectedError{}, "edge", edgeLabel, record("edge"), labels(edgeLabel), without("edge")),
-		Entry("to boot as worker when the custom pool on record is gone", &pool.NotFoundError{}, "near", "spec.pool", record("near"),
+		Entry("to boot as worker when the custom pool on record is gone", &pool.NotFoundError{}, "near", "spec.poolRole", record("near"),
 			func(b *pool.Boot) { b.Machine.Labels = map[string]string{"near": "a"} }, without("near")),
 		Entry("labels of two pools that have nothing to do with one on record", &pool.ConflictError{}, "", "edge and infra", record("edge"), labels(infraLabel, edgeLabel)),
 	)
@@ -164,12 +164,12 @@ var _ = Describe("ForBoot", func() {
 			}
 			Expect(err).To(MatchError(And(ContainSubstring("no MachineConfigPool of role"), HaveSuffix(cure))))
 		},
-		Entry("a Machine with spec.pool", "create it, or correct spec.pool of the PoolbootConfig and of its template", spec("nowhere")),
+		Entry("a Machine with spec.poolRole", "create it, or correct spec.poolRole of the PoolbootConfig and of its template", spec("nowhere")),
 		Entry("a Machine that is to be a worker", "create it", without("worker")),
 		Entry("a Machine with an inline data Secret", "delete the Machine: another one takes its place. The data Secret was made for this pool and is written once; the replacement boots into the pool of its labels",
 			inline, record("edge"), secretOnRecord, without("edge")),
 		Entry("a BareMetalHost", "or name another role in the annotation pool.cluster.x-k8s.io/pool of BareMetalHost rack1-u12", spec("nowhere"), func(b *pool.Boot) {
-			b.Machine, b.Config.Spec.Host = nil, &bootstrapv1.HostWithoutMachine{NodeName: "rack1-u12", BareMetalHost: "rack1-u12"}
+			b.Machine, b.Config.Spec.Host = nil, &bootstrapv1.HostWithoutMachine{NodeName: "rack1-u12", BareMetalHostName: "rack1-u12"}
 		}),
 		Entry("a host that enrolled", "and its Node, and enroll the host with a token of another pool", spec("nowhere"), func(b *pool.Boot) {
 			b.Machine, b.Config.Spec.Host = nil, &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}

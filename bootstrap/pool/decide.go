@@ -59,11 +59,11 @@ func matching(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (c
 		case err != nil:
 			return nil, false, err
 		case !selector.Matches(labels.Set(nodeLabels)):
-		case slices.Contains(controlPlaneRoles, p.Spec.Role):
-		case p.Spec.Role == poolv1.RoleWorker:
+		case slices.Contains(controlPlaneRoles, p.Spec.PoolRole):
+		case p.Spec.PoolRole == poolv1.RoleWorker:
 			worker = true
 		default:
-			custom = append(custom, p.Spec.Role)
+			custom = append(custom, p.Spec.PoolRole)
 		}
 	}
 	slices.Sort(custom)
@@ -82,7 +82,7 @@ func isControlPlane(nodeLabels map[string]string) bool {
 func WithDefaults(p poolv1.MachineConfigPool) poolv1.MachineConfigPool {
 	if p.Spec.NodeSelector == nil {
 		p.Spec.NodeSelector = &metav1.LabelSelector{
-			MatchLabels: map[string]string{poolv1.NodeRoleLabelPrefix + p.Spec.Role: ""},
+			MatchLabels: map[string]string{poolv1.NodeRoleLabelPrefix + p.Spec.PoolRole: ""},
 		}
 	}
 	return p

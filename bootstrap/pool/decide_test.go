@@ -124,7 +124,7 @@ func decideNaively(labels map[string]string, pools []poolv1.MachineConfigPool) (
 	roles := map[string]bool{}
 	for _, p := range pools {
 		if selectsNaively(p, labels) {
-			roles[p.Spec.Role] = true
+			roles[p.Spec.PoolRole] = true
 		}
 	}
 	for _, role := range []string{"gpu", "infra", "storage"} {
@@ -150,7 +150,7 @@ func decideNaively(labels map[string]string, pools []poolv1.MachineConfigPool) (
 
 func selectsNaively(p poolv1.MachineConfigPool, labels map[string]string) bool {
 	if p.Spec.NodeSelector == nil {
-		value, has := labels["node-role.kubernetes.io/"+p.Spec.Role]
+		value, has := labels["node-role.kubernetes.io/"+p.Spec.PoolRole]
 		return has && value == ""
 	}
 	for _, requirement := range p.Spec.NodeSelector.MatchExpressions {

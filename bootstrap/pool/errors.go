@@ -43,7 +43,7 @@ type UnselectedError struct {
 // Error names the labels and the cures.
 func (e *UnselectedError) Error() string {
 	return fmt.Sprintf("no MachineConfigPool selects the label %s of the Machine, and it does not boot as worker instead: make that pool, "+
-		"or correct the labels (those of the MachineDeployment); or, if the label is not to name a pool, set spec.pool: worker in the PoolbootConfig and its template",
+		"or correct the labels (those of the MachineDeployment); or, if the label is not to name a pool, set spec.poolRole: worker in the PoolbootConfig and its template",
 		strings.Join(e.Labels, " or "))
 }
 

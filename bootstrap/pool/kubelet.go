@@ -17,7 +17,7 @@ import (
 type KubeletError struct {
 	// Pool is the name of the pool whose section it is.
 	Pool string
-	// Errs name the fields, from spec.kubelet on. They are at least one.
+	// Errs name the fields, from spec.kubeletConfiguration on. They are at least one.
 	Errs field.ErrorList
 	// Inherited is true when the section is right by itself, and wrong together with that of worker.
 	Inherited bool
@@ -45,11 +45,11 @@ type kubeletSection struct {
 	pool, path string
 }
 
-var kubeletField = field.NewPath("spec", "kubelet")
+var kubeletField = field.NewPath("spec", "kubeletConfiguration")
 
 // kubeletSections are that of worker and that of the pool itself.
 func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, error) {
-	if p.Spec.Role == poolv1.RoleWorker || worker == nil {
+	if p.Spec.PoolRole == poolv1.RoleWorker || worker == nil {
 		only, err := kubeletSectionOf(p)
 		if err != nil {
 			return nil, err
@@ -69,7 +69,7 @@ func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, err
 	}
 	whole, err := own.Over(base[0].Section)
 	if err != nil {
-		return nil, fmt.Errorf("MachineConfigPool %q: spec.kubelet: %w", p.Name, err)
+		return nil, fmt.Errorf("MachineConfigPool %q: spec.kubeletConfiguration: %w", p.Name, err)
 	}
 	if errs := whole.Check(kubeletField); len(errs) > 0 {
 		return nil, &KubeletError{Pool: p.Name, Errs: errs, Inherited: len(own.Check(kubeletField)) == 0}
@@ -79,14 +79,14 @@ func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, err
 
 func kubeletSectionOf(p *poolv1.MachineConfigPool) (kubeletSection, error) {
 	out := kubeletSection{pool: p.Name, path: ignition.PoolKubeletPath}
-	if p.Spec.Role == poolv1.RoleWorker {
+	if p.Spec.PoolRole == poolv1.RoleWorker {
 		out.path = ignition.WorkerKubeletPath
 	}
-	if p.Spec.Kubelet == nil || len(p.Spec.Kubelet.Raw) == 0 {
+	if p.Spec.KubeletConfiguration == nil || len(p.Spec.KubeletConfiguration.Raw) == 0 {
 		return out, nil
 	}
 	var errs field.ErrorList
-	if out.Section, errs = kubelet.Parse(p.Spec.Kubelet.Raw, kubeletField); len(errs) > 0 {
+	if out.Section, errs = kubelet.Parse(p.Spec.KubeletConfiguration.Raw, kubeletField); len(errs) > 0 {
 		return out, &KubeletError{Pool: p.Name, Errs: errs}
 	}
 	return out, nil
@@ -106,7 +106,7 @@ func kubeletParts(p, worker *poolv1.MachineConfigPool) ([]part, error) {
 		if section.IsEmpty() {
 			continue
 		}
-		text, err := section.DropIn("spec.kubelet of the MachineConfigPool " + section.pool)
+		text, err := section.DropIn("spec.kubeletConfiguration of the MachineConfigPool " + section.pool)
 		if err != nil {
 			return nil, err
 		}

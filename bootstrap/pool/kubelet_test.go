@@ -15,15 +15,15 @@ import (
 
 // withKubelet gives a pool a kubelet section.
 func withKubelet(p poolv1.MachineConfigPool, section string) poolv1.MachineConfigPool {
-	p.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(section)}
+	p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: []byte(section)}
 	return p
 }
 
 var _ = Describe("The kubelet section of a pool", func() {
 	const workerPath, poolPath = "/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf", "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf"
 	const head = "Change it there.\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-	ofWorker := "# From spec.kubelet of the MachineConfigPool worker. " + head
-	ofInfra := "# From spec.kubelet of the MachineConfigPool infra. " + head
+	ofWorker := "# From spec.kubeletConfiguration of the MachineConfigPool worker. " + head
+	ofInfra := "# From spec.kubeletConfiguration of the MachineConfigPool infra. " + head
 	config := newConfig("00-worker", "worker", "/etc/motd", "worker")
 
 	render := func(role string, worker, infra poolv1.MachineConfigPool) (*pool.Rendered, error) {
@@ -98,14 +98,14 @@ var _ = Describe("The kubelet section of a pool", func() {
 			Expect(err).To(MatchError(HavePrefix(want)))
 			Expect(errors.As(err, new(*pool.KubeletError))).To(BeTrue())
 		},
-		Entry("its own", worker, withKubelet(infra, `{"maxPod":5}`), `MachineConfigPool "infra": spec.kubelet.maxPod: Invalid value`),
-		Entry("what is not a pool's", worker, withKubelet(infra, `{"providerID":"a"}`), `MachineConfigPool "infra": spec.kubelet.providerID: Forbidden`),
-		Entry("a value", worker, withKubelet(infra, `{"maxPods":-5}`), `MachineConfigPool "infra": spec.kubelet.maxPods: Invalid value: -5`),
-		Entry("worker's, also for a pool that would cover it", withKubelet(worker, `{"maxPods":-5}`), bigInfra, `MachineConfigPool "worker": spec.kubelet.maxPods: Invalid value: -5`),
+		Entry("its own", worker, withKubelet(infra, `{"maxPod":5}`), `MachineConfigPool "infra": spec.kubeletConfiguration.maxPod: Invalid value`),
+		Entry("what is not a pool's", worker, withKubelet(infra, `{"providerID":"a"}`), `MachineConfigPool "infra": spec.kubeletConfiguration.providerID: Forbidden`),
+		Entry("a value", worker, withKubelet(infra, `{"maxPods":-5}`), `MachineConfigPool "infra": spec.kubeletConfiguration.maxPods: Invalid value: -5`),
+		Entry("worker's, also for a pool that would cover it", withKubelet(worker, `{"maxPods":-5}`), bigInfra, `MachineConfigPool "worker": spec.kubeletConfiguration.maxPods: Invalid value: -5`),
 		Entry("the two together", withKubelet(worker, `{"imageGCLowThresholdPercent":78}`), withKubelet(infra, `{"imageGCHighThresholdPercent":81,"imageGCLowThresholdPercent":81}`),
-			`MachineConfigPool "infra": spec.kubelet.imageGCLowThresholdPercent`),
+			`MachineConfigPool "infra": spec.kubeletConfiguration.imageGCLowThresholdPercent`),
 		Entry("only the two together", withKubelet(worker, `{"shutdownGracePeriod":"30s"}`), withKubelet(infra, `{"shutdownGracePeriodByPodPriority":[{"priority":1,"shutdownGracePeriodSeconds":5}]}`),
-			`MachineConfigPool "infra": together with the kubelet section of the pool worker: spec.kubelet.shutdownGracePeriodByPodPriority`),
+			`MachineConfigPool "infra": together with the kubelet section of the pool worker: spec.kubeletConfiguration.shutdownGracePeriodByPodPriority`),
 	)
 
 	It("may lean on what worker's says", func() {

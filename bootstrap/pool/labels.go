@@ -80,7 +80,7 @@ func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 		return nil, err
 	case decision.ControlPlane:
 		return refuse("spec", "its labels would make its Nodes a control plane: select and set other labels")
-	case decision.Role != p.Spec.Role:
+	case decision.Role != p.Spec.PoolRole:
 		return refuse("spec.nodeLabels", "with these labels a Node is not in the pool: nodeLabels must not change what nodeSelector asks for")
 	}
 	return derived, nil

@@ -18,7 +18,7 @@ var _ = Describe("Labels", func() {
 	DescribeTable("derives the labels that put a Node in its pool",
 		func(p poolv1.MachineConfigPool, labels map[string]string) {
 			Expect(pool.Labels(p)).To(Equal(labels))
-			Expect(pool.Decide(labels, []poolv1.MachineConfigPool{p})).To(Equal(pool.Decision{Role: p.Spec.Role}))
+			Expect(pool.Decide(labels, []poolv1.MachineConfigPool{p})).To(Equal(pool.Decision{Role: p.Spec.PoolRole}))
 		},
 		Entry("from the default", newPool("infra"), map[string]string{infraLabel: ""}),
 		Entry("from matchLabels", selecting(newPool("infra"), map[string]string{"a": "b", "c": ""}), map[string]string{"a": "b", "c": ""}),
@@ -96,5 +96,5 @@ var _ = DescribeTable("SelectorKeys", func(p poolv1.MachineConfigPool, keys ...s
 		requirement("c", metav1.LabelSelectorOpExists), requirement("a", metav1.LabelSelectorOpIn, "")), "a", "b", "c"),
 	Entry("of what no labels can be derived from", selecting(newPool("infra"), nil, requirement("a", metav1.LabelSelectorOpNotIn, "b")), "a"),
 	Entry("of labels that are not the selector's", poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{
-		Role: "infra", NodeLabels: map[string]string{"rack": "7"}}}, infraLabel),
+		PoolRole: "infra", NodeLabels: map[string]string{"rack": "7"}}}, infraLabel),
 )

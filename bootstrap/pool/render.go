@@ -84,7 +84,7 @@ func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 // sourcesOf are the MachineConfigs that a pool renders, in the order in which they are merged.
 func sourcesOf(p, worker *poolv1.MachineConfigPool, configs []poolv1.MachineConfig) ([]poolv1.MachineConfig, error) {
 	sources, err := selectedBy(worker, configs)
-	if err != nil || p.Spec.Role == poolv1.RoleWorker {
+	if err != nil || p.Spec.PoolRole == poolv1.RoleWorker {
 		return sources, err
 	}
 	own, err := selectedBy(p, configs)

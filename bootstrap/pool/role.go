@@ -14,7 +14,7 @@ func OfRole(pools []poolv1.MachineConfigPool, role string) (*poolv1.MachineConfi
 	var found, leaving []*poolv1.MachineConfigPool
 	for i := range pools {
 		switch p := &pools[i]; {
-		case p.Spec.Role != role:
+		case p.Spec.PoolRole != role:
 		case p.DeletionTimestamp.IsZero():
 			found = append(found, p)
 		default:
@@ -62,5 +62,5 @@ func IsCustom(role string) bool {
 
 // SameRole says whether two pools have one role, and so can't both be a Cluster's.
 func SameRole(a, b *poolv1.MachineConfigPool) bool {
-	return a.Spec.ClusterName == b.Spec.ClusterName && a.Spec.Role == b.Spec.Role
+	return a.Spec.ClusterName == b.Spec.ClusterName && a.Spec.PoolRole == b.Spec.PoolRole
 }

@@ -61,7 +61,8 @@ var _ = Describe("Nobody else decides", func() {
 	}
 
 	It("which pool has a role: use pool.OfRole, pool.IsCustom or pool.SameRole", func() {
-		Expect(of(compares, "Spec.Role", "bootstrap/pool/",
+		Expect(of(compares, "Spec.PoolRole", "bootstrap/pool/",
+			"controllers/baremetalhost/",                                            // whether a host's annotation asks for another pool than its config has
 			"controllers/machineconfigpool/",                                        // which Machines are recorded in a pool, and which are concerned by it
 			"cmd/kubectl-poolboot/diff_pools.go", "cmd/kubectl-poolboot/objects.go", // the same; whether a file gives a role at all
 			// Whether the decision is the pool that it should be:
@@ -80,16 +81,16 @@ var _ = Describe("Nobody else decides", func() {
 			"controllers/node/retention.go", "controllers/boot/retention.go", // who writes it, and who names it in a cure
 		)).To(BeEmpty())
 	})
-	It("which pool spec.pool names: use pool.ForBoot", func() {
+	It("which pool spec.poolRole names: use pool.ForBoot", func() {
 		Expect(of(mentions, "RetainOnHost", "bootstrap/pool/", "controllers/node/retention.go")).To(BeEmpty())
-		Expect(of(mentions, "config.Spec.Pool", "bootstrap/pool/",
+		Expect(of(mentions, "config.Spec.PoolRole", "bootstrap/pool/",
 			"controllers/baremetalhost/", "controllers/hostpool/", "controllers/enrollment/", // who writes it, for hosts without a Machine
 			"controllers/node/judgement.go", // whether the labels of a Machine are to name its pool at all
 		)).To(BeEmpty())
 	})
 	It("how a Node is named: use node.Name", func() {
 		Expect(of(mentions, "NodeNameFromHost", "bootstrap/node/name.go")).To(BeEmpty())
-		Expect(of(mentions, "Status.NodeRef.Name", "bootstrap/node/name.go")).To(BeEmpty())
+		Expect(of(mentions, "Machine.Status.NodeRef.Name", "bootstrap/node/name.go")).To(BeEmpty())
 	})
 })
 

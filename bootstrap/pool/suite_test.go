@@ -35,7 +35,7 @@ func newPool(role string) poolv1.MachineConfigPool {
 		ObjectMeta: metav1.ObjectMeta{Name: role},
 		Spec: poolv1.MachineConfigPoolSpec{
 			ClusterName:           "lab",
-			Role:                  role,
+			PoolRole:              role,
 			MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{roleLabel: role}},
 		},
 	}

@@ -33,7 +33,7 @@ var _ = Describe("The address that a token comes from", func() {
 		Eventually(noted(ctx)).Should(And(HaveLen(1), HaveKey(here)))
 		Eventually(asks(there)).Should(Equal(http.StatusOK))
 		Eventually(noted(ctx)).Should(And(HaveLen(2), HaveKey(here), HaveKey(there)))
-		Expect(m.config.Status.Boot.Addresses[here].FirstTime.Time).To(BeTemporally("<", m.config.Status.Boot.Addresses[there].FirstTime.Time))
+		Expect(m.config.Status.Boot.Addresses[here].FirstUsedTime.Time).To(BeTemporally("<", m.config.Status.Boot.Addresses[there].FirstUsedTime.Time))
 
 		m.rotate(ctx, "another-token")
 		Eventually(asks(there)).Should(Equal(http.StatusOK))

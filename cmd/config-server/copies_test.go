@@ -44,7 +44,7 @@ func newEnrollment(ctx context.Context, key client.ObjectKey, token string, expi
 	e := &poolv1.Enrollment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "Secret", Name: key.Name, UID: secret, Controller: new(true)}}},
-		Spec: poolv1.EnrollmentSpec{Role: "infra", Names: "edge-*", Uses: 1, Expires: &metav1.Time{Time: expires},
+		Spec: poolv1.EnrollmentSpec{PoolRole: "infra", NamePattern: "edge-*", MaxUses: 1, ExpirationTime: &metav1.Time{Time: expires},
 			TokenSHA256: hostaccess.Enrollment(key, secret).Hash(token), SecretUID: secret},
 	}
 	Expect(admin.Create(ctx, e)).To(Succeed())

@@ -40,18 +40,18 @@ func enrollmentOf(enrollment *poolv1.Enrollment) server.Enrollment {
 		NamespacedName: client.ObjectKeyFromObject(enrollment),
 		TokenSHA256:    enrollment.Spec.TokenSHA256,
 		TokenUID:       types.UID(enrollment.Spec.SecretUID),
-		Role:           enrollment.Spec.Role,
-		Names:          enrollment.Spec.Names,
+		Role:           enrollment.Spec.PoolRole,
+		Names:          enrollment.Spec.NamePattern,
 		Requests:       make(map[string]server.EnrollmentRequest, len(enrollment.Status.Requests)),
 	}
 	if owner := metav1.GetControllerOfNoCopy(enrollment); owner != nil && owner.APIVersion == "v1" && owner.Kind == "Secret" {
 		found.Secret = owner.UID
 	}
-	if enrollment.Spec.Expires != nil {
-		found.Expires = enrollment.Spec.Expires.Time
+	if enrollment.Spec.ExpirationTime != nil {
+		found.Expires = enrollment.Spec.ExpirationTime.Time
 	}
 	for name, request := range enrollment.Status.Requests {
-		found.Requests[name] = server.EnrollmentRequest{Time: request.Time.Time, Address: request.Address, Refused: request.Refused}
+		found.Requests[name] = server.EnrollmentRequest{Time: request.RequestedTime.Time, Address: request.Address, Refused: request.Refused}
 	}
 	return found
 }

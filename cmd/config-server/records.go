@@ -75,7 +75,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 func addressesOf(config *bootstrapv1.PoolbootConfig) (addresses, old []netip.Addr) {
 	noted := config.Status.Boot.Addresses
 	inOrder := slices.SortedFunc(maps.Keys(noted), func(a, b string) int {
-		return noted[a].FirstTime.Compare(noted[b].FirstTime.Time)
+		return noted[a].FirstUsedTime.Compare(noted[b].FirstUsedTime.Time)
 	})
 	token := tokenOf(config.Annotations[bootstrapv1.TokenHashAnnotation])
 	isOld := func(address string) bool { return noted[address].Token != token }

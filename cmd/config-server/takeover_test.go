@@ -40,7 +40,7 @@ var _ = Describe("Who has taken the config server over", func() {
 		m.config.Status.ObservedGeneration = 1
 		now, digits := metav1.NowMicro(), m.config.Annotations[bootstrapv1.TokenHashAnnotation][:bootstrapv1.TokenDigits]
 		m.config.Status.Boot.Addresses = map[string]bootstrapv1.TokenAddress{
-			"192.0.2.7": {FirstTime: now, Token: digits}, "192.0.2.8": {FirstTime: now, Token: "0123456789abcdef"}}
+			"192.0.2.7": {FirstUsedTime: now, Token: digits}, "192.0.2.8": {FirstUsedTime: now, Token: "0123456789abcdef"}}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		for status, refusal := range map[string]string{
 			`{"pool":"infra"}`:                   "no status but boot",

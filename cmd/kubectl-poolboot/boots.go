@@ -231,7 +231,7 @@ func shown(configs []bootstrapv1.PoolbootConfig) []bootShown {
 func bootOf(config *bootstrapv1.PoolbootConfig) bootShown {
 	boot := bootShown{
 		Namespace: config.Namespace, PoolbootConfig: config.Name, Cluster: config.Labels[clusterv1.ClusterNameLabel],
-		Pool: config.Status.Pool, Configuration: config.Status.Configuration, Addresses: addressesOf(config),
+		Pool: config.Status.PoolRole, Configuration: config.Status.Configuration.Name, Addresses: addressesOf(config),
 		Created: config.CreationTimestamp.Time, Message: timeline.Message(config), Timeline: timeline.Of(config),
 	}
 	boot.Stage, boot.Since = timeline.StageOf(config)
@@ -241,13 +241,13 @@ func bootOf(config *bootstrapv1.PoolbootConfig) bootShown {
 		}
 	}
 	switch {
-	case config.Status.Host != nil:
-		boot.Host = config.Status.Host.Name
+	case config.Status.HostRef != nil:
+		boot.Host = config.Status.HostRef.Name
 	case config.Spec.Host != nil:
 		boot.Host = config.Spec.Host.NodeName
 	}
-	if config.Status.Node != nil {
-		boot.Node = config.Status.Node.Name
+	if config.Status.NodeRef != nil {
+		boot.Node = config.Status.NodeRef.Name
 	}
 	return boot
 }

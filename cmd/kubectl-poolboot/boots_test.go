@@ -59,8 +59,8 @@ func usedFrom(c *bootstrapv1.PoolbootConfig) {
 	c.Spec.ConfigSource.Server = &bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}
 	c.Status.HostAddresses = []string{"192.0.2.7"}
 	c.Status.Boot.Addresses = map[string]bootstrapv1.TokenAddress{
-		"192.0.2.8": {FirstTime: metav1.NewMicroTime(first.Add(time.Minute))},
-		"192.0.2.7": {FirstTime: first},
+		"192.0.2.8": {FirstUsedTime: metav1.NewMicroTime(first.Add(time.Minute))},
+		"192.0.2.7": {FirstUsedTime: first},
 	}
 }
 
@@ -71,9 +71,9 @@ var _ = Describe("boots", func() {
 		other := func(c *bootstrapv1.PoolbootConfig) { c.Labels[clusterv1.ClusterNameLabel] = "other" }
 		live = fake.NewClientBuilder().WithScheme(liveScheme()).WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).WithObjects(
 			bootIn("edge", "infra-b", func(c *bootstrapv1.PoolbootConfig) {
-				c.Status.Host = &bootstrapv1.HostReference{Name: "rack1-u12", Namespace: "edge", UID: "1"}
+				c.Status.HostRef = &bootstrapv1.HostReference{Name: "rack1-u12", Namespace: "edge", UID: "1"}
 				c.Status.Boot.HostChosenTime = ago(20 * time.Minute)
-				c.Status.Configuration = "rendered-infra-1"
+				c.Status.Configuration.Name = "rendered-infra-1"
 				usedFrom(c)
 				c.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown, Reason: "WaitingForHost", Message: "it has not asked\x1b[31m"}}
 			}),

@@ -59,7 +59,7 @@ func inFiles(err error) error {
 		return err
 	}
 	return fmt.Errorf("the files hold no MachineConfigPool of role %q: correct the role, or name a file with the pool too; "+
-		"kubectl get pool,mconf -o yaml prints those of a cluster", missing.Role)
+		"kubectl get pbpool,pbmconf -o yaml prints those of a cluster", missing.Role)
 }
 
 // cluster is a cluster that a pool names; the namespace may be empty.

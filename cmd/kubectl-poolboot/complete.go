@@ -118,7 +118,7 @@ var (
 	bootNames    = of(configsOf, func(c *bootstrapv1.PoolbootConfig) []string { return []string{knownAs(c)} })
 	machineNames = of(configsOf, func(c *bootstrapv1.PoolbootConfig) []string { return []string{bootOf(c).Machine} })
 	nodeNames    = of(configsOf, func(c *bootstrapv1.PoolbootConfig) []string { return []string{bootOf(c).Node} })
-	liveRoles    = of(poolsOf, func(p *poolv1.MachineConfigPool) []string { return []string{p.Spec.Role} })
+	liveRoles    = of(poolsOf, func(p *poolv1.MachineConfigPool) []string { return []string{p.Spec.PoolRole} })
 	liveClusters = of(poolsOf, func(p *poolv1.MachineConfigPool) []string { return []string{p.Spec.ClusterName} })
 	hostNames    = of(func(l *bmov1alpha1.BareMetalHostList) []bmov1alpha1.BareMetalHost { return l.Items },
 		func(h *bmov1alpha1.BareMetalHost) []string { return []string{h.Name} })
@@ -145,7 +145,7 @@ func knownAs(config *bootstrapv1.PoolbootConfig) string {
 
 func rolesIn(found *objects) (roles []string) {
 	for i := range found.pools {
-		roles = append(roles, found.pools[i].Spec.Role)
+		roles = append(roles, found.pools[i].Spec.PoolRole)
 	}
 	return roles
 }

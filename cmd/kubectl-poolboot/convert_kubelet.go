@@ -97,7 +97,7 @@ func giveKubelets(kubelets []kubeletConfig, pools, controlPlane []poolv1.Machine
 			if slices.Contains(of, pools[i].Name) && len(section) > 0 {
 				raw, err := json.Marshal(section)
 				must(err)
-				pools[i].Spec.Kubelet = &runtime.RawExtension{Raw: raw}
+				pools[i].Spec.KubeletConfiguration = &runtime.RawExtension{Raw: raw}
 			}
 		}
 	}
@@ -147,10 +147,10 @@ func (k kubeletConfig) section(remark func(string, ...any)) (map[string]any, err
 		remark("warning: KubeletConfig %q: spec.%s is left out: %s", k.Name, path, why)
 	}
 	if k.Spec.AutoSizingReserved != nil && *k.Spec.AutoSizingReserved {
-		leaveOut("autoSizingReserved", "Poolboot reserves nothing by itself: set systemReserved in spec.kubelet")
+		leaveOut("autoSizingReserved", "Poolboot reserves nothing by itself: set systemReserved in spec.kubeletConfiguration")
 	}
 	if len(k.Spec.TLSSecurityProfile) > 0 {
-		leaveOut("tlsSecurityProfile", "set tlsMinVersion and tlsCipherSuites in spec.kubelet")
+		leaveOut("tlsSecurityProfile", "set tlsMinVersion and tlsCipherSuites in spec.kubeletConfiguration")
 	}
 	section := maps.Clone(k.Spec.KubeletConfig)
 	if section == nil {
@@ -159,7 +159,7 @@ func (k kubeletConfig) section(remark func(string, ...any)) (map[string]any, err
 	maps.DeleteFunc(section, func(_ string, value any) bool { return value == nil })
 	for _, name := range openshiftRefuses {
 		if value, has := section[name]; has && !isEmpty(value) {
-			leaveOut("kubeletConfig."+name, "OpenShift refuses it: where a cluster needs it, set it in spec.kubelet")
+			leaveOut("kubeletConfig."+name, "OpenShift refuses it: where a cluster needs it, set it in spec.kubeletConfiguration")
 		}
 		delete(section, name)
 	}
@@ -211,18 +211,18 @@ func storableKubelet(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPoo
 func tellInherited(pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
 	var worker map[string]any
 	for _, p := range pools {
-		if p.Spec.Kubelet == nil {
+		if p.Spec.KubeletConfiguration == nil {
 			continue
 		}
 		var own map[string]any
-		must(kjson.UnmarshalCaseSensitivePreserveInts(p.Spec.Kubelet.Raw, &own))
-		if !pool.IsCustom(p.Spec.Role) {
+		must(kjson.UnmarshalCaseSensitivePreserveInts(p.Spec.KubeletConfiguration.Raw, &own))
+		if !pool.IsCustom(p.Spec.PoolRole) {
 			worker = own
 			continue
 		}
 		if only := missing(worker, own, ""); len(only) > 0 {
 			remark("warning: MachineConfigPool %s: it inherits %s from worker: in OpenShift its own KubeletConfig takes the place of worker's as a whole. "+
-				"Give its spec.kubelet the values that it should have", p.Name, strings.Join(only, ", "))
+				"Give its spec.kubeletConfiguration the values that it should have", p.Name, strings.Join(only, ", "))
 		}
 	}
 }

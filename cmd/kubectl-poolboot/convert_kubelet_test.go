@@ -102,7 +102,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 	})
 
 	It("refuses values that Poolboot would not store", func() {
-		refused(converting(worker, infra, theirKubelet("big", "role: infra", "kubeletConfig: {maxPods: -1}")), 1, `MachineConfigPool "infra": spec.kubelet.maxPods: Invalid value: -1`)
+		refused(converting(worker, infra, theirKubelet("big", "role: infra", "kubeletConfig: {maxPods: -1}")), 1, `MachineConfigPool "infra": spec.kubeletConfiguration.maxPods: Invalid value: -1`)
 	})
 
 	It("leaves out what OpenShift made of them", func() {

@@ -142,7 +142,7 @@ func storableConfig(config poolv1.MachineConfig) error {
 
 // storablePool refuses a pool as the webhook and the schema would.
 func storablePool(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) error {
-	if problems := validation.IsDNS1123Label(p.Spec.Role); len(problems) > 0 {
+	if problems := validation.IsDNS1123Label(p.Spec.PoolRole); len(problems) > 0 {
 		return fmt.Errorf("MachineConfigPool %q: metadata.name: it becomes the role, and %s", p.Name, strings.Join(problems, "; "))
 	}
 	if _, err := metav1.LabelSelectorAsSelector(p.Spec.MachineConfigSelector); err != nil {
@@ -166,7 +166,7 @@ func storablePool(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) 
 			"select labels that the others don't", p.Name, strings.Join(conflict.Roles, " and "))
 	case err != nil:
 		return err
-	case decision.Role != p.Spec.Role:
+	case decision.Role != p.Spec.PoolRole:
 		return fmt.Errorf("MachineConfigPool %q: spec.nodeSelector: Nodes with these labels are in the pool %q: select another label", p.Name, decision.Role)
 	}
 	return nil

@@ -55,7 +55,7 @@ spec:
   nodeSelector:
     matchLabels:
       node-role.kubernetes.io/infra: ""
-  role: infra
+  poolRole: infra
 `))
 	})
 

@@ -59,7 +59,7 @@ For each pool whose rendered config would be another one: the Machines and Nodes
 take it up, and what changes of kernel arguments, extensions, files, units, drop-ins and users. Contents of files that not
 everybody on the host may read, and passwords, are not shown.
 
-For each pool whose nodeSelector, nodeLabels, nodeTaints, hostLabels, hostTemplate or pause would change: what changes, which of
+For each pool whose nodeSelector, nodeLabels, nodeTaints, nodeLabelRules, hostTemplateRef or pause would change: what changes, which of
 its existing Nodes get it, which keep what they have, and which Pods a taint with the effect NoExecute evicts. Nodes and Pods are
 read from the workload cluster, by the Cluster's kubeconfig Secret. When that can't be read, the output says so.
 

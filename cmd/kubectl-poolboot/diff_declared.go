@@ -10,21 +10,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // Fields of a pool that say what its Nodes carry, in the order in which they are shown.
 const (
-	nodeSelectorField = "nodeSelector"
-	nodeLabelField    = "nodeLabel"
-	nodeTaintField    = "nodeTaint"
-	hostLabelField    = "hostLabel"
-	hostTemplateField = "hostTemplate"
-	pausedField       = "paused"
+	nodeSelectorField  = "nodeSelector"
+	nodeLabelField     = "nodeLabel"
+	nodeTaintField     = "nodeTaint"
+	nodeLabelRuleField = "nodeLabelRule"
+	hostTemplateField  = "hostTemplateRef"
+	pausedField        = "paused"
 )
 
-var declaredFields = []string{nodeSelectorField, nodeLabelField, nodeTaintField, hostLabelField, hostTemplateField, pausedField}
+var declaredFields = []string{nodeSelectorField, nodeLabelField, nodeTaintField, nodeLabelRuleField, hostTemplateField, pausedField}
 
 // declaration is one thing that a pool declares beside its config.
 type declaration struct {
@@ -88,14 +89,14 @@ func declarationsOf(p poolv1.MachineConfigPool) map[declaration]declared {
 	for _, taint := range p.Spec.NodeTaints {
 		of[declaration{nodeTaintField, taint.Key + ":" + string(taint.Effect)}] = declared{text: taint.Value, effect: taint.Effect}
 	}
-	for _, rule := range p.Spec.HostLabels {
-		missing, invalid := cmp.Or(rule.OnMissing, poolv1.OnMissingSkip), cmp.Or(rule.OnInvalid, poolv1.OnInvalidRefuse)
-		of[declaration{hostLabelField, rule.Key}] = declared{text: fmt.Sprintf("%s (onMissing: %s, onInvalid: %s)", rule.ValueExpression, missing, invalid)}
+	for _, rule := range p.Spec.NodeLabelRules {
+		missing, invalid := cmp.Or(rule.OnMissing, nodev1.OnMissingSkip), cmp.Or(rule.OnInvalid, nodev1.OnInvalidBlock)
+		of[declaration{nodeLabelRuleField, rule.Key}] = declared{text: fmt.Sprintf("%s (onMissing: %s, onInvalid: %s)", rule.ValueExpression, missing, invalid)}
 	}
-	if p.Spec.HostTemplate != "" {
-		of[declaration{field: hostTemplateField}] = declared{text: p.Spec.HostTemplate}
+	if p.Spec.HostTemplateRef.Name != "" {
+		of[declaration{field: hostTemplateField}] = declared{text: p.Spec.HostTemplateRef.Name}
 	}
-	if p.Spec.Paused {
+	if p.Spec.IsPaused() {
 		of[declaration{field: pausedField}] = declared{text: strconv.FormatBool(true)}
 	}
 	return of
@@ -147,7 +148,7 @@ func (c declaredChange) consequences() []string {
 			return []string{"existing Nodes get it, once; one that has a taint of this key and effect keeps its value", c.onPods()}
 		}
 		return []string{"existing Nodes that have the taint keep its value; those without it get the new one", c.onPods()}
-	case hostLabelField:
+	case nodeLabelRuleField:
 		return []string{"counts for hosts that boot later; existing Nodes keep their labels"}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -65,7 +66,7 @@ func assign(existing *corev1.Node, pools []poolv1.MachineConfigPool) assignment 
 		a.problem = errors.Join(err, fmt.Errorf("the labels that pool %q declares would put the Node in another one", a.role))
 		return a
 	}
-	node.DeclareTaints(a.node, of.Spec.NodeTaints)
+	node.DeclareTaints(a.node, nodev1.Core(of.Spec.NodeTaints))
 	return a
 }
 
@@ -79,8 +80,8 @@ func (a assignment) isIn(p *poolv1.MachineConfigPool) bool {
 func lookAtNodes(ctx context.Context, workload workloadOf, differences []difference, before, after namespaced, machines []bootstrapv1.PoolbootConfig) {
 	names := map[string]bool{}
 	for _, machine := range machines {
-		if machine.Status.Node != nil {
-			names[machine.Status.Node.Name] = true
+		if machine.Status.NodeRef != nil {
+			names[machine.Status.NodeRef.Name] = true
 		}
 	}
 	if len(names) == 0 || !slices.ContainsFunc(differences, func(d difference) bool { return reachesNodes(d.declared) }) {

@@ -142,12 +142,12 @@ $`))
 
 	It("shows rules for labels of hosts, which reach no existing Node, without looking at one", func() {
 		rule := func(expression string) []string {
-			return []string{"hostLabels: [{key: example.com/rack, valueExpression: '" + expression + "'}]"}
+			return []string{"nodeLabelRules: [{key: example.com/rack, valueExpression: '" + expression + "'}]"}
 		}
 		to := storing([]string{worker, pool(rule("host.name")...)}, machineIn("infra", "infra-a", "host-1"))
 		r := diffing(to, "-f", file("new.yaml", pool(rule("host.labels.rack")...)))
 		Expect(r.code).To(Equal(1))
-		Expect(r.out).To(HaveSuffix(`  ~ hostLabel example.com/rack: host.name (onMissing: Skip, onInvalid: Refuse) -> host.labels.rack (onMissing: Skip, onInvalid: Refuse)
+		Expect(r.out).To(HaveSuffix(`  ~ nodeLabelRule example.com/rack: host.name (onMissing: Skip, onInvalid: Block) -> host.labels.rack (onMissing: Skip, onInvalid: Block)
       counts for hosts that boot later; existing Nodes keep their labels
 `))
 		Expect(diffing(to, "-f", file("new.yaml", pool(rule("host.name")...)))).To(Equal(result{}), "the defaults that the API server fills in are no change")
@@ -186,8 +186,8 @@ $`))
 	})
 
 	It("shows the pause and the template for hosts without a Machine", func() {
-		out := diffed(nil, []string{"paused: true", "hostTemplate: infra"})
-		Expect(out).To(HaveSuffix("  + hostTemplate: infra\n  + paused: true\n"))
+		out := diffed(nil, []string{"paused: true", "hostTemplateRef: {name: infra}"})
+		Expect(out).To(HaveSuffix("  + hostTemplateRef: infra\n  + paused: true\n"))
 	})
 
 	It("refuses a pool in which no Node could be registered", func() {

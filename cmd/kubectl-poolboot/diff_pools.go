@@ -132,15 +132,15 @@ func (n namespaced) clusters() []string {
 func compareCluster(before, after namespaced) (differences []difference, notes []string, err error) {
 	slices.SortFunc(after.pools, func(a, b poolv1.MachineConfigPool) int { return strings.Compare(a.Name, b.Name) })
 	for _, p := range after.pools {
-		to, err := pool.Render(p.Spec.Role, after.pools, after.configs)
+		to, err := pool.Render(p.Spec.PoolRole, after.pools, after.configs)
 		if err != nil {
 			return nil, notes, err
 		}
-		from, isNew, err := before.rendered(p.Spec.Role)
+		from, isNew, err := before.rendered(p.Spec.PoolRole)
 		if err != nil {
 			notes = append(notes, fmt.Sprintf("MachineConfigPool %q can't be rendered as it is now (%v): what it rendered last is compared", p.Name, err))
 		}
-		was, _ := pool.OfRole(before.pools, p.Spec.Role)
+		was, _ := pool.OfRole(before.pools, p.Spec.PoolRole)
 		declared, err := compareDeclared(was, p)
 		if err != nil {
 			return nil, notes, err
@@ -186,7 +186,7 @@ func machinesOfCluster(name string, all []bootstrapv1.PoolbootConfig) []bootstra
 // machinesOf are the PoolbootConfigs of the Machines that are recorded in a pool, in the order of their names.
 func machinesOf(p poolv1.MachineConfigPool, all []bootstrapv1.PoolbootConfig) []bootstrapv1.PoolbootConfig {
 	in := slices.DeleteFunc(slices.Clone(all), func(c bootstrapv1.PoolbootConfig) bool {
-		return c.Labels[clusterv1.ClusterNameLabel] != p.Spec.ClusterName || c.Status.Pool != p.Spec.Role
+		return c.Labels[clusterv1.ClusterNameLabel] != p.Spec.ClusterName || c.Status.PoolRole != p.Spec.PoolRole
 	})
 	slices.SortFunc(in, func(a, b bootstrapv1.PoolbootConfig) int { return strings.Compare(a.Name, b.Name) })
 	return in

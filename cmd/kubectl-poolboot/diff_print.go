@@ -27,7 +27,7 @@ func (d difference) print(to io.Writer) error {
 	} else {
 		fmt.Fprintf(out, "  config:   %s -> %s\n", was, d.after)
 	}
-	if d.pool.Spec.Paused {
+	if d.pool.Spec.IsPaused() {
 		out.WriteString("  paused:   yes: the config is rendered, and handed out when the pause ends\n")
 	}
 	if isSame {
@@ -74,8 +74,8 @@ func who(config bootstrapv1.PoolbootConfig) string {
 			name = "Machine " + owner.Name
 		}
 	}
-	if config.Status.Node != nil {
-		name += ", Node " + config.Status.Node.Name
+	if config.Status.NodeRef != nil {
+		name += ", Node " + config.Status.NodeRef.Name
 	}
 	return name
 }

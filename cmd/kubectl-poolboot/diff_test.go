@@ -80,9 +80,9 @@ func machineIn(role, name, node string) *bootstrapv1.PoolbootConfig {
 		Name: name + "-config", Namespace: "edge", Labels: map[string]string{clusterv1.ClusterNameLabel: "infra-1"},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: "1"}},
 	}}
-	config.Status.Pool = role
+	config.Status.PoolRole = role
 	if node != "" {
-		config.Status.Node = &bootstrapv1.NodeReference{Name: node}
+		config.Status.NodeRef = &bootstrapv1.NodeReference{Name: node}
 	}
 	return config
 }
@@ -256,7 +256,7 @@ $`))
 		last, err := pool.NameFor("worker", poolv1.MachineConfigSpec{KernelArguments: []string{"quiet"}})
 		Expect(err).NotTo(HaveOccurred())
 		broken := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker", Namespace: "edge"}}
-		broken.Spec.ClusterName, broken.Spec.Role = "infra-1", "worker"
+		broken.Spec.ClusterName, broken.Spec.PoolRole = "infra-1", "worker"
 		broken.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}}
 		broken.Status.Configuration = &poolv1.PoolConfiguration{Name: last}
 		rendered := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: last, Namespace: "edge"}, Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}}

@@ -82,7 +82,7 @@ var _ = Describe("The documentation", func() {
 			Expect(commands).To(BeNumerically(">=", atLeast))
 		},
 		Entry("of this plugin", "kubectl-poolboot.md", 10),
-		Entry("of labels from facts of hosts", "host-labels.md", 2),
+		Entry("of labels from facts of hosts", "node-labels.md", 2),
 	)
 
 	DescribeTable("has files with which the examples of the help run",

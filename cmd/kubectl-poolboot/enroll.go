@@ -149,7 +149,7 @@ func (p *pointer) run(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("enrollment token, Secret %s: %w", key, err)
 	}
-	if why := enroll.Allows(spec.Names, p.host); why != "" {
+	if why := enroll.Allows(spec.NamePattern, p.host); why != "" {
 		return fmt.Errorf("--host %s: %s", p.host, why)
 	}
 	if published.Status.URL == "" {

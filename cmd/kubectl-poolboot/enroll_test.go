@@ -38,9 +38,9 @@ var _ = Describe("enroll", func() {
 		first, second := tokenIn([]byte(answered(poolboot(edgeHosts...)))), tokenIn([]byte(answered(poolboot(edgeHosts...))))
 		spec, err := enroll.Read(first)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(spec.Expires.Time).To(BeTemporally("~", time.Now().Add(24*time.Hour), time.Minute))
-		spec.Expires, spec.TokenSHA256 = nil, ""
-		Expect(spec).To(Equal(poolv1.EnrollmentSpec{ClusterName: "site", Role: "infra", Names: "edge-*", Uses: 20}))
+		Expect(spec.ExpirationTime.Time).To(BeTemporally("~", time.Now().Add(24*time.Hour), time.Minute))
+		spec.ExpirationTime, spec.TokenSHA256 = nil, ""
+		Expect(spec).To(Equal(poolv1.EnrollmentSpec{ClusterName: "site", PoolRole: "infra", NamePattern: "edge-*", MaxUses: 20}))
 		Expect(first.Type).To(Equal(poolv1.EnrollmentTokenType))
 		Expect(first.Namespace).To(Equal("metal"))
 		Expect(first.Labels).To(HaveKey("clusterctl.cluster.x-k8s.io/move"))

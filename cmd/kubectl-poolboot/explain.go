@@ -60,7 +60,7 @@ func (e explained) table(out io.Writer) error {
 		}
 		from := entry.MachineConfig
 		if entry.Pool != "" {
-			from = "spec.kubelet of pool " + entry.Pool
+			from = "spec.kubeletConfiguration of pool " + entry.Pool
 		}
 		fmt.Fprintf(lines, "%s\t%s\t%s\t%s\n", entry.Kind, printable(entry.Name), from, over)
 	}

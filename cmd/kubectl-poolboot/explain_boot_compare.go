@@ -72,8 +72,8 @@ func (s *bootSubject) explain(synced []*regexp.Regexp) *bootExplained {
 	b.PoolbootConfig, b.Timeline, b.Message = klog.KObj(s.config).String(), timeline.Of(s.config), timeline.Message(s.config)
 	b.Stage, b.Since = timeline.StageOf(s.config)
 	b.Addresses = addressesOf(s.config)
-	if b.Host == "" && s.config.Status.Host != nil {
-		b.Host = s.config.Status.Host.Namespace + "/" + s.config.Status.Host.Name
+	if b.Host == "" && s.config.Status.HostRef != nil {
+		b.Host = s.config.Status.HostRef.Namespace + "/" + s.config.Status.HostRef.Name
 	}
 	if conditions.IsFalse(s.config, clusterv1.ReadyCondition) && b.Stage != timeline.Deleting && !onlyWaits(s.config) {
 		b.Todo = append(b.Todo, b.Message)
@@ -96,7 +96,7 @@ func (s *bootSubject) explain(synced []*regexp.Regexp) *bootExplained {
 // compareConfiguration adds what the host runs and what its pool hands out now, and what to do about a host that has joined and runs
 // something else, as the pool's condition Updated says it.
 func (b *bootExplained) compareConfiguration(s *bootSubject) {
-	b.Configuration = s.config.Status.Configuration
+	b.Configuration = s.config.Status.Configuration.Name
 	if of, err := pool.OfRole(s.pools, b.Pool); err == nil && of.Status.Configuration != nil {
 		b.PoolConfiguration = of.Status.Configuration.Name
 	}

@@ -17,11 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostlabels"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
@@ -79,18 +80,18 @@ func (s *bootSubject) pool() (role, why string, err error) {
 	case err != nil:
 		return assigned.Role, err.Error(), err
 	case assigned.Reason == pool.FromSpec:
-		why = fmt.Sprintf("%s: spec.pool of PoolbootConfig %s", assigned.Reason, s.config.Name)
+		why = fmt.Sprintf("%s: spec.poolRole of PoolbootConfig %s", assigned.Reason, s.config.Name)
 	case assigned.Reason == pool.FromLabels:
 		why = fmt.Sprintf("%s: Machine %s has %s", assigned.Reason, s.machine.Name, s.deciding(assigned.Role))
 	default:
 		why = fmt.Sprintf("%s: %s", assigned.Reason, assigned.Message(boot))
 	}
 	switch {
-	case s.config.Status.Node == nil:
+	case s.config.Status.NodeRef == nil:
 	case assigned.Reason != pool.FromRecord:
-		why = fmt.Sprintf("recorded for Node %s; %s", s.config.Status.Node.Name, why)
+		why = fmt.Sprintf("recorded for Node %s; %s", s.config.Status.NodeRef.Name, why)
 	case assigned.Now != "" && assigned.Now != assigned.Role:
-		why = fmt.Sprintf("recorded for Node %s, whose labels count since it exists; the Machine would be in pool %q", s.config.Status.Node.Name, assigned.Now)
+		why = fmt.Sprintf("recorded for Node %s, whose labels count since it exists; the Machine would be in pool %q", s.config.Status.NodeRef.Name, assigned.Now)
 	}
 	return assigned.Role, why, nil
 }
@@ -126,12 +127,12 @@ func (s *bootSubject) register(role string, synced []*regexp.Regexp) (*node.Regi
 		in.NodeName = role // any name: it is not part of the answer
 	}
 	switch {
-	case s.config.Status.Host != nil:
-		in.HostUID = s.config.Status.Host.UID
+	case s.config.Status.HostRef != nil:
+		in.HostUID = s.config.Status.HostRef.UID
 	case s.bmh != nil:
 		in.HostUID = string(s.bmh.UID)
 	}
-	if in.HostLabels, err = s.hostLabels(of); err != nil {
+	if in.NodeLabelRules, err = s.nodeLabelRules(of); err != nil {
 		return nil, err
 	}
 	registration, err := node.Register(in)
@@ -141,32 +142,32 @@ func (s *bootSubject) register(role string, synced []*regexp.Regexp) (*node.Regi
 	return &registration, err
 }
 
-// hostLabels are what rules make of the host; once the Node was made, what they made of it then.
-func (s *bootSubject) hostLabels(of *poolv1.MachineConfigPool) ([]node.HostLabel, error) {
-	rules := []hostlabels.Rules{hostlabels.OfPool(of), hostlabels.OfConfig(s.config)}
+// nodeLabelRules are what rules make of the host; once the Node was made, what they made of it then.
+func (s *bootSubject) nodeLabelRules(of *poolv1.MachineConfigPool) ([]node.HostLabel, error) {
+	rules := []nodelabels.Rules{nodelabels.OfPool(of), nodelabels.OfConfig(s.config)}
 	var labels []node.HostLabel
-	if s.config.Status.Node != nil {
-		for _, key := range slices.Sorted(maps.Keys(s.config.Status.HostLabels)) {
-			source := fmt.Sprintf("PoolbootConfig %s status.hostLabels", klog.KObj(s.config))
+	if s.config.Status.NodeRef != nil {
+		for _, key := range slices.Sorted(maps.Keys(s.config.Status.DerivedNodeLabels)) {
+			source := fmt.Sprintf("PoolbootConfig %s status.derivedNodeLabels", klog.KObj(s.config))
 			for _, from := range rules {
-				if slices.ContainsFunc(from.Rules, func(rule poolv1.HostLabel) bool { return rule.Key == key }) {
+				if slices.ContainsFunc(from.Rules, func(rule nodev1.NodeLabelRule) bool { return rule.Key == key }) {
 					source = from.From
 				}
 			}
-			labels = append(labels, node.HostLabel{Key: key, Value: s.config.Status.HostLabels[key], Source: source})
+			labels = append(labels, node.HostLabel{Key: key, Value: s.config.Status.DerivedNodeLabels[key], Source: source})
 		}
 		return labels, nil
 	}
-	if enrolled := s.config.Spec.Host != nil && s.config.Spec.Host.BareMetalHost == ""; s.bmh == nil && !enrolled {
+	if enrolled := s.config.Spec.Host != nil && s.config.Spec.Host.BareMetalHostName == ""; s.bmh == nil && !enrolled {
 		return nil, nil // no host is chosen, or it could not be looked at
 	}
-	boots := hostlabels.Host{Config: s.config, BareMetalHost: s.bmh, Hardware: s.hardware, Machine: s.machine, Cluster: s.clusterObject}
-	results := hostlabels.Evaluate(boots.Facts(), rules...)
-	if err := hostlabels.Held(results); err != nil {
+	boots := nodelabels.Host{Config: s.config, BareMetalHost: s.bmh, Hardware: s.hardware, Machine: s.machine, Cluster: s.clusterObject}
+	results := nodelabels.Evaluate(boots.Facts(), rules...)
+	if err := nodelabels.Held(results); err != nil {
 		return nil, err
 	}
 	for _, result := range results {
-		if result.Outcome == hostlabels.Set {
+		if result.Outcome == nodelabels.Set {
 			labels = append(labels, node.HostLabel{Key: result.Key, Value: result.Value, Source: result.From})
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 )
@@ -35,11 +36,11 @@ var _ = Describe("explain machine and explain node", func() {
 		machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "Metal3Machine", Name: "infra-x7k2m", APIGroup: "infrastructure.cluster.x-k8s.io"}
 		config = machineIn("infra", "infra-x7k2m", "infra-x7k2m")
 		config.Spec.NodeLabels = map[string]string{"example.com/own": "yes"}
-		config.Status.Host = &bootstrapv1.HostReference{Name: "rack1-u12", Namespace: "edge", UID: "uid-1"}
-		config.Status.HostLabels = map[string]string{"example.com/site": "dallas"}
+		config.Status.HostRef = &bootstrapv1.HostReference{Name: "rack1-u12", Namespace: "edge", UID: "uid-1"}
+		config.Status.DerivedNodeLabels = map[string]string{"example.com/site": "dallas"}
 		config.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: "NodeReadyInPool", Message: "all is well"}}
 		infra = ownPool("infra-1", "infra") + "  nodeLabels: {example.com/tier: infra}\n  nodeTaints: [{key: example.com/infra, effect: NoSchedule}]\n" +
-			"  hostLabels:\n" + rule("example.com/site", "host.name", "")
+			"  nodeLabelRules:\n" + rule("example.com/site", "host.name", "")
 		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "infra-x7k2m",
 			Annotations: map[string]string{poolv1.NodeConfigAnnotation: "edge/infra-x7k2m-config"},
 			Labels: map[string]string{"node-role.kubernetes.io/infra": "", poolv1.NodePoolLabel: "infra", "example.com/tier": "infra", "example.com/own": "yes",
@@ -84,10 +85,10 @@ var _ = Describe("explain machine and explain node", func() {
 			Expect(answer.Host).To(Equal("edge/rack1-u12"))
 			Expect(from(answer.Labels)).To(Equal(map[string]string{
 				"node-role.kubernetes.io/infra=":      "Stands MachineConfigPool edge/infra spec.nodeSelector, Machine metadata.labels",
-				"node.cluster.x-k8s.io/pool=infra":    "Stands MachineConfigPool edge/infra spec.role",
+				"node.cluster.x-k8s.io/pool=infra":    "Stands MachineConfigPool edge/infra spec.poolRole",
 				"example.com/tier=infra":              "Stands MachineConfigPool edge/infra spec.nodeLabels",
 				"example.com/own=yes":                 "Stands PoolbootConfig edge/infra-x7k2m-config spec.nodeLabels",
-				"example.com/site=dallas":             "Stands MachineConfigPool edge/infra spec.hostLabels",
+				"example.com/site=dallas":             "Stands MachineConfigPool edge/infra spec.nodeLabelRules",
 				"rack.node.cluster.x-k8s.io/id=r7":    "Stands Machine metadata.labels",
 				poolv1.NodeMetal3UUIDLabel + "=uid-1": "Stands BareMetalHost metadata.uid",
 				"kubernetes.io/os=linux":              "Stands Poolboot",
@@ -122,7 +123,7 @@ var _ = Describe("explain machine and explain node", func() {
 
 	DescribeTable("say what the host runs and what its pool hands out, and what to do when these differ",
 		func(runs string, code int, todo ...string) {
-			config.Status.Configuration = runs
+			config.Status.Configuration.Name = runs
 			infra += "status: {configuration: {name: rendered-infra-" + strings.Repeat("a", 32) + "}}\n"
 			answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
 			Expect(r.code).To(Equal(code), r.errOut)
@@ -168,7 +169,7 @@ var _ = Describe("explain machine and explain node", func() {
 	})
 
 	It("say of a Machine whose labels are those of two pools that it has none, and of one that moved, that its Node counts", func() {
-		config.Status.Node, config.Status.Pool = nil, ""
+		config.Status.NodeRef, config.Status.PoolRole = nil, ""
 		infra += "---\n" + ownPool("infra-1", "storage")
 		machine.Labels["node-role.kubernetes.io/storage"] = ""
 		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
@@ -177,18 +178,18 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(answer.Todo).To(ConsistOf(And(ContainSubstring("infra"), ContainSubstring("storage"))))
 
 		delete(machine.Labels, "node-role.kubernetes.io/infra")
-		config.Status.Node, config.Status.Pool = &bootstrapv1.NodeReference{Name: "infra-x7k2m"}, "infra"
+		config.Status.NodeRef, config.Status.PoolRole = &bootstrapv1.NodeReference{Name: "infra-x7k2m"}, "infra"
 		answer, _ = asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(answer.Why).To(ContainSubstring(`the Machine would be in pool "storage"`))
 	})
 
 	It("say of a Machine whose pool is missing that it waits, and of one whose host keeps a pool that it is that", func() {
-		config.Status.Node, config.Status.Pool, config.Status.Conditions = nil, "", nil
+		config.Status.NodeRef, config.Status.PoolRole, config.Status.Conditions = nil, "", nil
 		machine.Labels = map[string]string{"node-role.kubernetes.io/gpu": ""}
 		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(r.code).To(Equal(2))
 		Expect(answer.Pool).To(BeEmpty())
-		Expect(answer.Todo).To(ContainElement(And(ContainSubstring("node-role.kubernetes.io/gpu="), ContainSubstring("spec.pool: worker"))))
+		Expect(answer.Todo).To(ContainElement(And(ContainSubstring("node-role.kubernetes.io/gpu="), ContainSubstring("spec.poolRole: worker"))))
 
 		machine.Labels = nil
 		config.Spec.PoolRetention = bootstrapv1.RetainOnHost
@@ -196,7 +197,7 @@ var _ = Describe("explain machine and explain node", func() {
 			Annotations: map[string]string{poolv1.HostRetainedPoolAnnotation: "infra-1/infra/uid-1"}}}}
 		for _, role := range []string{"infra", "worker"} {
 			subject.pools = append(subject.pools, poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: role, Annotations: map[string]string{poolv1.ClusterIdentityAnnotation: "uid-1"}},
-				Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", Role: role}})
+				Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", PoolRole: role}})
 		}
 		role, why, err := subject.pool()
 		Expect(err).NotTo(HaveOccurred())
@@ -206,9 +207,9 @@ var _ = Describe("explain machine and explain node", func() {
 
 	It("say the host labels of a host that enrolled by its name, as its boot does", func() {
 		config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: "shop-7"}
-		config.Status.Node, config.Status.HostLabels = nil, nil
-		labels, err := (&bootSubject{config: config}).hostLabels(&poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{
-			HostLabels: []poolv1.HostLabel{{Key: "example.com/site", ValueExpression: "host.name"}}}})
+		config.Status.NodeRef, config.Status.DerivedNodeLabels = nil, nil
+		labels, err := (&bootSubject{config: config}).nodeLabelRules(&poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{
+			NodeLabelRules: []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name"}}}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(labels).To(ConsistOf(HaveField("Value", "shop-7")))
 	})
@@ -217,14 +218,14 @@ var _ = Describe("explain machine and explain node", func() {
 		BeforeEach(func() {
 			config.OwnerReferences = nil
 			config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: "shop-7"}
-			config.Spec.Pool = "infra"
+			config.Spec.PoolRole = "infra"
 			config.CreationTimestamp = metav1.Now()
-			config.Status.Node, config.Status.Host, config.Status.HostLabels = nil, nil, nil
+			config.Status.NodeRef, config.Status.HostRef, config.Status.DerivedNodeLabels = nil, nil, nil
 			config.Status.Conditions = []metav1.Condition{
 				{Type: bootstrapv1.DataSecretAvailableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.HostEnrolledReason},
 				{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.HostFactMissingReason, Message: "host.labels.rack is missing"},
 			}
-			infra = ownPool("infra-1", "infra") + "  hostLabels:\n" + rule("example.com/rack", "host.labels.rack", ", onMissing: Block")
+			infra = ownPool("infra-1", "infra") + "  nodeLabelRules:\n" + rule("example.com/rack", "host.labels.rack", ", onMissing: Block")
 		})
 
 		It("find its record by the name that its Node will have, and advise what is possible there", func() {
@@ -249,7 +250,7 @@ var _ = Describe("explain machine and explain node", func() {
 	})
 
 	It("find the record of a Node by its annotation, and decide by labels for one that Poolboot did not boot", func() {
-		config.Status.Node = nil
+		config.Status.NodeRef = nil
 		answer, r := asked(true, "node", "infra-x7k2m", "-o", "json")
 		Expect(r.code).To(BeZero(), r.errOut)
 		Expect(answer.PoolbootConfig).To(Equal("edge/infra-x7k2m-config"))

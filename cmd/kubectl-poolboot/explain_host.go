@@ -14,7 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostlabels"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
 )
 
 // explainHost says what rules make of a host.
@@ -33,7 +33,7 @@ type subject struct {
 	hardwareFrom string
 	machine      *clusterv1.Machine
 	cluster      *clusterv1.Cluster
-	rules        []hostlabels.Rules
+	rules        []nodelabels.Rules
 }
 
 // hostExplained is what explain host prints. What is not there is empty; lists are never null.
@@ -46,7 +46,7 @@ type hostExplained struct {
 	Machine string `json:"machine"`
 	Cluster string `json:"cluster"`
 	// Rules are what the rules gave, each by itself.
-	Rules []hostlabels.Result `json:"rules"`
+	Rules []nodelabels.Result `json:"rules"`
 }
 
 func newExplain(streams genericiooptions.IOStreams, to connection) *cobra.Command {
@@ -64,8 +64,8 @@ func newExplainHost(streams genericiooptions.IOStreams, to connection) *cobra.Co
 	e := &explainHost{reader: reader{streams: streams}, connection: to}
 	cmd := &cobra.Command{
 		Use:   "host NAME [-f FILE...]",
-		Short: "Say which labels the rules in hostLabels make of a host, and why",
-		Long: `Say which labels the rules in hostLabels make of a BareMetalHost, and why, as the manager does when the host asks for its
+		Short: "Say which labels the rules in nodeLabelRules make of a host, and why",
+		Long: `Say which labels the rules in nodeLabelRules make of a BareMetalHost, and why, as the manager does when the host asks for its
 configuration.
 
 The host, its HardwareData, Machine and Cluster, and the pools and PoolbootConfigs with the rules are read from a cluster or,
@@ -119,7 +119,7 @@ func (e *explainHost) run(ctx context.Context) error {
 	answer := hostExplained{
 		Host:     klog.KObj(of.host).String(),
 		Hardware: of.hardwareFrom,
-		Rules:    append([]hostlabels.Result{}, hostlabels.Evaluate(hostlabels.NewFacts(of.host, of.hardware, of.machine, of.cluster), of.rules...)...),
+		Rules:    append([]nodelabels.Result{}, nodelabels.Evaluate(nodelabels.NewFacts(of.host, of.hardware, of.machine, of.cluster), of.rules...)...),
 	}
 	if of.machine != nil {
 		answer.Machine = klog.KObj(of.machine).String()

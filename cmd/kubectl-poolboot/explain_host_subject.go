@@ -14,7 +14,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostlabels"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
@@ -108,25 +108,25 @@ func (e *explainHost) inFiles(context.Context) (*subject, error) {
 		return nil, err
 	}
 	for i := range found.about.boots {
-		s.rules = append(s.rules, hostlabels.OfConfig(&found.about.boots[i]))
+		s.rules = append(s.rules, nodelabels.OfConfig(&found.about.boots[i]))
 	}
 	for i := range found.about.templates {
-		s.rules = append(s.rules, hostlabels.OfTemplate(&found.about.templates[i]))
+		s.rules = append(s.rules, nodelabels.OfTemplate(&found.about.templates[i]))
 	}
 	return s, nil
 }
 
 // ofPools are the rules of the pool that was asked for, or else of all.
-func (e *explainHost) ofPools(pools []poolv1.MachineConfigPool) (rules []hostlabels.Rules, err error) {
+func (e *explainHost) ofPools(pools []poolv1.MachineConfigPool) (rules []nodelabels.Rules, err error) {
 	if e.role != "" {
 		of, err := pool.OfRole(pools, e.role)
 		if err != nil {
 			return nil, err
 		}
-		return []hostlabels.Rules{hostlabels.OfPool(of)}, nil
+		return []nodelabels.Rules{nodelabels.OfPool(of)}, nil
 	}
 	for i := range pools {
-		rules = append(rules, hostlabels.OfPool(&pools[i]))
+		rules = append(rules, nodelabels.OfPool(&pools[i]))
 	}
 	return rules, nil
 }
@@ -160,7 +160,7 @@ func (e *explainHost) live(ctx context.Context) (*subject, error) {
 		if err := live.Get(ctx, at, config); err != nil {
 			return nil, fmt.Errorf("PoolbootConfig %s of Machine %s: %w", at, key, err)
 		}
-		s.rules = []hostlabels.Rules{hostlabels.OfConfig(config)}
+		s.rules = []nodelabels.Rules{nodelabels.OfConfig(config)}
 	}
 	pools := &poolv1.MachineConfigPoolList{}
 	if err := live.List(ctx, pools, client.InNamespace(namespace)); err != nil {

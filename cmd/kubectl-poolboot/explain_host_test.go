@@ -19,8 +19,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostlabels"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
 )
 
 const (
@@ -45,13 +46,13 @@ metadata: {name: edge, labels: {site: dallas}}
 `
 )
 
-// rule is one rule of hostLabels in YAML's flow style.
+// rule is one rule of nodeLabelRules in YAML's flow style.
 func rule(key, expression, more string) string {
 	return "  - {key: " + key + ", valueExpression: '" + expression + "'" + more + "}\n"
 }
 
 var _ = Describe("explain host", func() {
-	infra := ownPool("edge", "infra") + "  hostLabels:\n" + rule("rack", `host.labels["rack"]`, "") + rule("vendor", "host.hardware.vendor", "")
+	infra := ownPool("edge", "infra") + "  nodeLabelRules:\n" + rule("rack", `host.labels["rack"]`, "") + rule("vendor", "host.hardware.vendor", "")
 	template := `apiVersion: bootstrap.cluster.x-k8s.io/v1alpha1
 kind: PoolbootConfigTemplate
 metadata: {name: infra}
@@ -59,7 +60,7 @@ spec:
   template:
     spec:
       join: {kubelet: {}}
-      hostLabels:
+      nodeLabelRules:
       - {key: site, valueExpression: 'cluster.labels["site"] + "." + machine.name'}
 `
 	outcomes := func(out string) map[string]string {
@@ -80,12 +81,12 @@ spec:
 		var answer hostExplained
 		Expect(json.Unmarshal([]byte(answered(poolboot("explain", "host", "rack1-u12", path, "-o", "json"))), &answer)).To(Succeed())
 		Expect(answer).To(And(HaveField("Hardware", "HardwareData"), HaveField("Machine", "infra-x7k2p"), HaveField("Cluster", "edge")))
-		Expect(answer.Rules[0].Facts).To(ConsistOf(hostlabels.Fact{Path: `host.labels["rack"]`, Value: `"r7"`}))
-		Expect(answer.Rules[2].From).To(Equal("PoolbootConfigTemplate infra spec.template.spec.hostLabels"))
+		Expect(answer.Rules[0].Facts).To(ConsistOf(nodelabels.Fact{Path: `host.labels["rack"]`, Value: `"r7"`}))
+		Expect(answer.Rules[2].From).To(Equal("PoolbootConfigTemplate infra spec.template.spec.nodeLabelRules"))
 	})
 
 	It("takes the hardware from the host's status without HardwareData, and the rules of one pool", func() {
-		gpu := ownPool("edge", "gpu") + "  hostLabels:\n" + rule("vendor", "host.hardware.vendor", "") + rule("door", "host.labels.door", "")
+		gpu := ownPool("edge", "gpu") + "  nodeLabelRules:\n" + rule("vendor", "host.hardware.vendor", "") + rule("door", "host.labels.door", "")
 		path := file("all.yaml", aHost, infra, gpu)
 		Expect(outcomes(answered(poolboot("explain", "host", "rack1-u12", "-f", path, "--pool", "gpu", "-o", "yaml")))).
 			To(Equal(map[string]string{"vendor": "Set Old", "door": "Skipped"}))
@@ -93,7 +94,7 @@ spec:
 
 	DescribeTable("exits with 2, and says why, when a rule would hold the host",
 		func(held, outcome, why string) {
-			r := poolboot("explain", "host", "rack1-u12", "-f", file("all.yaml", aHost, itsHardware, ownPool("edge", "infra")+"  hostLabels:\n"+held))
+			r := poolboot("explain", "host", "rack1-u12", "-f", file("all.yaml", aHost, itsHardware, ownPool("edge", "infra")+"  nodeLabelRules:\n"+held))
 			Expect(r.code).To(Equal(2))
 			Expect(r.errOut).To(Equal("error: host rack1-u12 would get no configuration: 1 of the rules hold it\n"))
 			Expect(r.out).To(And(ContainSubstring(outcome), ContainSubstring(why)))
@@ -117,13 +118,13 @@ spec:
 	)
 
 	It("refuses a field that Poolboot's kinds don't have", func() {
-		refused(poolboot("explain", "host", "rack1-u12", "-f", file("all.yaml", aHost, strings.Replace(template, "join:", "hostLabel: []\n      join:", 1))), 1, "hostLabel")
+		refused(poolboot("explain", "host", "rack1-u12", "-f", file("all.yaml", aHost, strings.Replace(template, "join:", "nodeLabelRule: []\n      join:", 1))), 1, "nodeLabelRule")
 	})
 
 	Describe("that is live", func() {
 		meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "edge", Name: name} }
-		rules := func(expression string) []poolv1.HostLabel {
-			return []poolv1.HostLabel{{Key: "it", ValueExpression: expression}}
+		rules := func(expression string) []nodev1.NodeLabelRule {
+			return []nodev1.NodeLabelRule{{Key: "it", ValueExpression: expression}}
 		}
 		explaining := func(objects []client.Object, args ...string) result {
 			var out, errOut bytes.Buffer
@@ -145,12 +146,12 @@ spec:
 			metal3Machine.SetName("m3m")
 			metal3Machine.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "infra-x7k2p", UID: "1"}})
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: meta("infra-x7k2p"), Status: bootstrapv1.PoolbootConfigStatus{
-				Pool: "infra", Node: &bootstrapv1.NodeReference{Name: "infra-x7k2p"}}}
-			config.Spec.HostLabels = []poolv1.HostLabel{{Key: "of-config", ValueExpression: `machine.name`}}
-			infra := &poolv1.MachineConfigPool{ObjectMeta: meta("infra"), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", Role: "infra",
-				HostLabels: rules(`host.hardware.vendor + "." + cluster.labels["site"]`)}}
-			gpu := &poolv1.MachineConfigPool{ObjectMeta: meta("gpu"), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", Role: "gpu",
-				HostLabels: rules(`"gpu." + host.name`)}}
+				PoolRole: "infra", NodeRef: &bootstrapv1.NodeReference{Name: "infra-x7k2p"}}}
+			config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "of-config", ValueExpression: `machine.name`}}
+			infra := &poolv1.MachineConfigPool{ObjectMeta: meta("infra"), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", PoolRole: "infra",
+				NodeLabelRules: rules(`host.hardware.vendor + "." + cluster.labels["site"]`)}}
+			gpu := &poolv1.MachineConfigPool{ObjectMeta: meta("gpu"), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", PoolRole: "gpu",
+				NodeLabelRules: rules(`"gpu." + host.name`)}}
 			cluster := &clusterv1.Cluster{ObjectMeta: meta("infra-1")}
 			cluster.Labels = map[string]string{"site": "dallas"}
 			objects = []client.Object{host, metal3Machine, config, infra, gpu, cluster,

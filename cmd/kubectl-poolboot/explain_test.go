@@ -46,16 +46,16 @@ var _ = Describe("render --explain", func() {
 	})
 
 	It("names the pools whose kubelet section it is", func() {
-		with := func(pool string) string { return pool + "  kubelet: {maxPods: 500}\n" }
+		with := func(pool string) string { return pool + "  kubeletConfiguration: {maxPods: 500}\n" }
 		files := file("all.yaml", with(ownPool("edge", "worker")), with(ownPool("edge", "infra")))
 		Expect(answered(poolboot("render", "-f", files, "--pool", "infra", "--explain"))).To(And(
-			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf +spec.kubelet of pool worker +<none>`),
-			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf +spec.kubelet of pool infra +<none>`)))
+			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf +spec.kubeletConfiguration of pool worker +<none>`),
+			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf +spec.kubeletConfiguration of pool infra +<none>`)))
 		var answer explained
 		Expect(json.Unmarshal([]byte(answered(poolboot("render", "-f", files, "--pool", "infra", "--explain", "-o", "json"))), &answer)).To(Succeed())
 		Expect(answer.Entries[1]).To(Equal(pool.Origin{Kind: pool.KindFile, Name: "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf", Pool: "infra"}))
-		refused(poolboot("render", "-f", file("wrong.yaml", ownPool("edge", "worker")+"  kubelet: {maxPod: 5}\n"), "--pool", "worker"), 1,
-			`MachineConfigPool "worker": spec.kubelet.maxPod`)
+		refused(poolboot("render", "-f", file("wrong.yaml", ownPool("edge", "worker")+"  kubeletConfiguration: {maxPod: 5}\n"), "--pool", "worker"), 1,
+			`MachineConfigPool "worker": spec.kubeletConfiguration.maxPod`)
 	})
 
 	It("prints empty lists of a pool without MachineConfigs", func() {

@@ -42,7 +42,7 @@ var _ = Describe("Files", func() {
 			return `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"List","items":[` + jsonOf(infra) + "]}]}"
 		}),
 		Entry("a list of one kind", "a.yaml", func() string {
-			return "apiVersion: pool.cluster.x-k8s.io/v1alpha1\nkind: MachineConfigPoolList\nitems:\n- metadata: {name: infra}\n  spec: {clusterName: edge, role: infra}\n"
+			return "apiVersion: pool.cluster.x-k8s.io/v1alpha1\nkind: MachineConfigPoolList\nitems:\n- metadata: {name: infra}\n  spec: {clusterName: edge, poolRole: infra}\n"
 		}),
 	)
 
@@ -112,9 +112,9 @@ var _ = Describe("Files", func() {
 		Entry("an unknown field in an item", "{apiVersion: v1, kind: List, items: ["+`{apiVersion: pool.cluster.x-k8s.io/v1alpha1, kind: MachineConfig, metadata: {name: a}, spec: {fip: true}}]}`,
 			`item 1: MachineConfig "a": strict decoding error: unknown field "spec.fip"`),
 		Entry("a value of the wrong type in OpenShift's kinds", strings.Replace(openshiftInfra, `infra: ""`, "infra: [1]", 1), `MachineConfigPool "infra": `),
-		Entry("a pool without a role", strings.Replace(infra, "  role: infra\n", "", 1), "spec.role: is missing"),
+		Entry("a pool without a role", strings.Replace(infra, "  poolRole: infra\n", "", 1), "spec.poolRole: is missing"),
 		Entry("a pool without a cluster", strings.Replace(infra, "  clusterName: edge\n", "", 1), "spec.clusterName: is missing"),
-		Entry("a pool of the control plane", ownPool("edge", "master"), "spec.role: control plane machines can't be in a pool"),
+		Entry("a pool of the control plane", ownPool("edge", "master"), "spec.poolRole: control plane machines can't be in a pool"),
 	)
 
 	Describe("with pools of several clusters", func() {

@@ -155,10 +155,10 @@ func (o *objects) addOwn(kind schema.GroupVersionKind, raw []byte) error {
 		switch {
 		case object.Spec.ClusterName == "":
 			return errors.New("spec.clusterName: is missing: name the Cluster that the pool is for")
-		case object.Spec.Role == "":
-			return errors.New("spec.role: is missing: give the word in node-role.kubernetes.io/<role>")
-		case isControlPlane(object.Spec.Role):
-			return fmt.Errorf("spec.role: control plane machines can't be in a pool: %q is no role for one", object.Spec.Role)
+		case object.Spec.PoolRole == "":
+			return errors.New("spec.poolRole: is missing: give the word in node-role.kubernetes.io/<role>")
+		case isControlPlane(object.Spec.PoolRole):
+			return fmt.Errorf("spec.poolRole: control plane machines can't be in a pool: %q is no role for one", object.Spec.PoolRole)
 		}
 		o.pools = append(o.pools, *object)
 	}

@@ -46,13 +46,15 @@ func (o *objects) addOpenShiftPool(raw []byte) error {
 	}
 	ours := poolv1.MachineConfigPool{ObjectMeta: theirs.ObjectMeta}
 	ours.SetGroupVersionKind(openshiftPoolKind)
-	ours.Spec.Role = theirs.Name
+	ours.Spec.PoolRole = theirs.Name
 	ours.Spec.MachineConfigSelector = theirs.Spec.MachineConfigSelector
 	ours.Spec.NodeSelector = theirs.Spec.NodeSelector
 	if ours.Spec.NodeSelector == nil {
 		ours.Spec.NodeSelector = &metav1.LabelSelector{}
 	}
-	ours.Spec.Paused = theirs.Spec.Paused
+	if theirs.Spec.Paused {
+		ours.Spec.Paused = new(true)
+	}
 	o.pools = append(o.pools, ours)
 	return nil
 }

@@ -53,7 +53,7 @@ the order of their names; what comes later wins. Ignition 2.0 to 2.4 and 3.0 to 
 has the same name.
 
 MachineConfigPools and MachineConfigs come from files or, with --live, from a namespace of the management cluster. kubectl get
-pool,mconf -o yaml prints them for a file.`,
+pbpool,pbmconf -o yaml prints them for a file.`,
 		Example: `  # Everything that machines of the pool infra would get
   kubectl poolboot render -f pools.yaml -f machineconfigs --pool infra
 

@@ -134,7 +134,7 @@ var _ = Describe("render", func() {
 
 	It("says that the files lack the pool, not that the cluster does, and how to get it from there", func() {
 		refused(poolboot("render", "-f", file("all.yaml", ours...), "--pool", "gpu"), 1,
-			`the files hold no MachineConfigPool of role "gpu"`, "kubectl get pool,mconf -o yaml")
+			`the files hold no MachineConfigPool of role "gpu"`, "kubectl get pbpool,pbmconf -o yaml")
 		refused(poolboot("labels", "-f", file("all.yaml", ours...), "--pool", "gpu"), 1, `the files hold no MachineConfigPool of role "gpu"`)
 	})
 

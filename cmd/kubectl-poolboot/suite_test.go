@@ -140,7 +140,7 @@ metadata:
   name: ` + role + `
 spec:
   clusterName: ` + cluster + `
-  role: ` + role + `
+  poolRole: ` + role + `
   machineConfigSelector:
     matchLabels:
       machineconfiguration.openshift.io/role: ` + role + `

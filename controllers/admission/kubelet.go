@@ -26,7 +26,7 @@ func validateKubelet(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigP
 		return nil // worker's own mistake
 	case err != nil:
 		return field.ErrorList{field.InternalError(at, err)}
-	case pool.IsCustom(p.Spec.Role):
+	case pool.IsCustom(p.Spec.PoolRole):
 		return nil
 	}
 	var errs field.ErrorList

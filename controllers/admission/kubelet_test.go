@@ -8,7 +8,7 @@ import (
 )
 
 func kubelets(section string) func(*poolv1.MachineConfigPoolSpec) {
-	return func(s *poolv1.MachineConfigPoolSpec) { s.Kubelet = raw(section) }
+	return func(s *poolv1.MachineConfigPoolSpec) { s.KubeletConfiguration = raw(section) }
 }
 
 var _ = Describe("MachineConfigPool webhook: the kubelet section", func() {
@@ -20,7 +20,7 @@ var _ = Describe("MachineConfigPool webhook: the kubelet section", func() {
 			return err
 		}
 		before := p.DeepCopy()
-		before.Spec.Kubelet = nil
+		before.Spec.KubeletConfiguration = nil
 		_, err := webhook.ValidateUpdate(ctx(), before, p)
 		return err
 	}
@@ -31,14 +31,14 @@ var _ = Describe("MachineConfigPool webhook: the kubelet section", func() {
 				Expect(write(update, p, other)).To(refuse(fieldPath, words...))
 			}
 		},
-		Entry("a field that there is not", aPool("infra", "infra", kubelets(`{"maxPod":5}`)), aPool("worker", "worker"), "spec.kubelet.maxPod", "no such field"),
-		Entry("a type that is another", aPool("infra", "infra", kubelets(`{"maxPods":"5"}`)), aPool("worker", "worker"), "spec.kubelet.maxPods", "int32"),
-		Entry("what is not a pool's", aPool("infra", "infra", kubelets(`{"registerWithTaints":[]}`)), aPool("worker", "worker"), "spec.kubelet.registerWithTaints", "spec.nodeTaints"),
-		Entry("worker's", aPool("worker", "worker", kubelets(`{"maxPods":-1}`)), aPool("infra", "infra"), "spec.kubelet.maxPods", "0 or more"),
+		Entry("a field that there is not", aPool("infra", "infra", kubelets(`{"maxPod":5}`)), aPool("worker", "worker"), "spec.kubeletConfiguration.maxPod", "no such field"),
+		Entry("a type that is another", aPool("infra", "infra", kubelets(`{"maxPods":"5"}`)), aPool("worker", "worker"), "spec.kubeletConfiguration.maxPods", "int32"),
+		Entry("what is not a pool's", aPool("infra", "infra", kubelets(`{"registerWithTaints":[]}`)), aPool("worker", "worker"), "spec.kubeletConfiguration.registerWithTaints", "spec.nodeTaints"),
+		Entry("worker's", aPool("worker", "worker", kubelets(`{"maxPods":-1}`)), aPool("infra", "infra"), "spec.kubeletConfiguration.maxPods", "0 or more"),
 		Entry("what does not go with worker's", aPool("infra", "infra", kubelets(`{"reservedSystemCPUs":"0"}`)),
-			aPool("worker", "worker", kubelets(`{"kubeReservedCgroup":"/kube.slice"}`)), "spec.kubelet", `MachineConfigPool "infra": together with the kubelet section of the pool worker`),
+			aPool("worker", "worker", kubelets(`{"kubeReservedCgroup":"/kube.slice"}`)), "spec.kubeletConfiguration", `MachineConfigPool "infra": together with the kubelet section of the pool worker`),
 		Entry("worker's that does not go with a custom pool's", aPool("worker", "worker", kubelets(`{"kubeReservedCgroup":"/kube.slice"}`)),
-			aPool("infra", "infra", kubelets(`{"reservedSystemCPUs":"0"}`)), "spec.kubelet", `MachineConfigPool "infra": together with the kubelet section of the pool worker`),
+			aPool("infra", "infra", kubelets(`{"reservedSystemCPUs":"0"}`)), "spec.kubeletConfiguration", `MachineConfigPool "infra": together with the kubelet section of the pool worker`),
 	)
 
 	DescribeTable("is taken",

@@ -59,7 +59,7 @@ func (w *MachineConfig) ValidateDelete(ctx context.Context, config *poolv1.Machi
 	} else if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("MachineConfigPool %s: %w", key, err))
 	}
-	if !p.Spec.Paused || !p.DeletionTimestamp.IsZero() || p.Status.Configuration == nil || p.Status.Configuration.Name != config.Name {
+	if !p.Spec.IsPaused() || !p.DeletionTimestamp.IsZero() || p.Status.Configuration == nil || p.Status.Configuration.Name != config.Name {
 		return nil, nil
 	}
 	if goes, err := clusterGoes(ctx, w.Reader, p); err != nil || goes {

@@ -76,7 +76,7 @@ var _ = Describe("MachineConfig webhook", func() {
 			Expect(webhook.ValidateCreate(ctx(), config)).Error().NotTo(HaveOccurred())
 			config.Name = "50-infra"
 			Expect(webhook.ValidateCreate(ctx(), config)).Error().To(And(
-				refuse("spec.config.storage.files[0].path", "97-poolboot-worker.conf", "set spec.kubelet"), refuse("spec.config.storage.files[1].path", "98-poolboot-pool.conf")))
+				refuse("spec.config.storage.files[0].path", "97-poolboot-worker.conf", "set spec.kubeletConfiguration"), refuse("spec.config.storage.files[1].path", "98-poolboot-pool.conf")))
 		})
 
 		It("are refused with anything else that is Poolboot's", func() {

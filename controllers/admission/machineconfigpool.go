@@ -81,13 +81,13 @@ func validatePool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool
 		spec.Child("machineConfigSelector"))...)
 	errs = append(errs, metav1validation.ValidateLabelSelector(p.Spec.NodeSelector, metav1validation.LabelSelectorValidationOptions{},
 		spec.Child("nodeSelector"))...)
-	errs = append(errs, validateNodeLabels(p.Spec.NodeLabels, p.Spec.Role, spec.Child("nodeLabels"))...)
+	errs = append(errs, validateNodeLabels(p.Spec.NodeLabels, p.Spec.PoolRole, spec.Child("nodeLabels"))...)
 	errs = append(errs, validateTaints(p.Spec.NodeTaints, spec.Child("nodeTaints"))...)
-	errs = append(errs, validateHostLabels(p.Spec.HostLabels, takenByPools(p, others), spec.Child("hostLabels"))...)
-	errs = append(errs, validateKubelet(p, others, spec.Child("kubelet"))...)
+	errs = append(errs, validateNodeLabelRules(p.Spec.NodeLabelRules, takenByPools(p, others), spec.Child("nodeLabelRules"))...)
+	errs = append(errs, validateKubelet(p, others, spec.Child("kubeletConfiguration"))...)
 	for _, other := range others {
 		if pool.SameRole(&other, p) {
-			errs = append(errs, field.Invalid(spec.Child("role"), p.Spec.Role, fmt.Sprintf(
+			errs = append(errs, field.Invalid(spec.Child("poolRole"), p.Spec.PoolRole, fmt.Sprintf(
 				"it is that of MachineConfigPool %s of Cluster %s: change that one, or use another role", other.Name, p.Spec.ClusterName)))
 		}
 	}
@@ -108,11 +108,11 @@ func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConf
 	case err != nil:
 		return field.ErrorList{field.Invalid(nodeSelector, field.OmitValueType{}, err.Error())}
 	}
-	errs := validateNodeLabels(own, p.Spec.Role, nodeSelector)
+	errs := validateNodeLabels(own, p.Spec.PoolRole, nodeSelector)
 	all := append(slices.Clone(others), *p)
 	if decision, err := pool.Decide(own, all); err != nil {
 		errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, err.Error()))
-	} else if decision.Role != p.Spec.Role {
+	} else if decision.Role != p.Spec.PoolRole {
 		errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, fmt.Sprintf(
 			"Nodes with these labels are in the pool %q: select another label", decision.Role)))
 	}
@@ -123,9 +123,9 @@ func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConf
 		}
 		var conflict *pool.ConflictError
 		decision, err := pool.Decide(theirs, all)
-		if decision.Role == p.Spec.Role || errors.As(err, &conflict) && slices.Contains(conflict.Roles, p.Spec.Role) {
+		if decision.Role == p.Spec.PoolRole || errors.As(err, &conflict) && slices.Contains(conflict.Roles, p.Spec.PoolRole) {
 			errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, fmt.Sprintf(
-				"it also selects the Nodes of MachineConfigPool %s (role %s): select a label that they don't have", other.Name, other.Spec.Role)))
+				"it also selects the Nodes of MachineConfigPool %s (role %s): select a label that they don't have", other.Name, other.Spec.PoolRole)))
 		}
 	}
 	return errs

@@ -54,7 +54,7 @@ func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.Machin
 		why = append(why, fmt.Sprintf("%d Machine(s) and their Nodes are in it or would boot into it: %s; give them the labels of another pool, "+
 			"or delete the Machines (of hosts without one, the PoolbootConfigs)", len(machines), list(machines)))
 	}
-	if !pool.IsCustom(p.Spec.Role) && len(others) > 0 {
+	if !pool.IsCustom(p.Spec.PoolRole) && len(others) > 0 {
 		var names []string
 		for i := range others {
 			names = append(names, others[i].Name)
@@ -94,12 +94,12 @@ func (w *MachineConfigPool) machines(ctx context.Context, p *poolv1.MachineConfi
 	var names []string
 	for i := range configs.Items {
 		c := &configs.Items[i]
-		if c.Status.Pool != p.Spec.Role && !wouldBoot[c.Name] {
+		if c.Status.PoolRole != p.Spec.PoolRole && !wouldBoot[c.Name] {
 			continue
 		}
 		name := cmp.Or(machineOf(c), c.Name)
-		if c.Status.Node != nil {
-			name += " (Node " + c.Status.Node.Name + ")"
+		if c.Status.NodeRef != nil {
+			name += " (Node " + c.Status.NodeRef.Name + ")"
 		}
 		names = append(names, name)
 	}
@@ -121,7 +121,7 @@ func (w *MachineConfigPool) wouldBoot(
 	ctx context.Context, p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig, pools []poolv1.MachineConfigPool,
 ) (map[string]bool, error) {
 	undecided := slices.DeleteFunc(slices.Clone(configs), func(c bootstrapv1.PoolbootConfig) bool {
-		return c.Status.Pool != "" || !c.DeletionTimestamp.IsZero()
+		return c.Status.PoolRole != "" || !c.DeletionTimestamp.IsZero()
 	})
 	if len(undecided) == 0 {
 		return nil, nil
@@ -139,7 +139,7 @@ func (w *MachineConfigPool) wouldBoot(
 			}
 		}
 		// Without a pool for it, which the error would say, the Machine is no pool's.
-		if assigned, err := pool.ForBoot(boot); err == nil && assigned.Role == p.Spec.Role {
+		if assigned, err := pool.ForBoot(boot); err == nil && assigned.Role == p.Spec.PoolRole {
 			names[undecided[i].Name] = true
 		}
 	}

@@ -29,7 +29,7 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 		return &bootstrapv1.PoolbootConfig{
 			ObjectMeta: metav1.ObjectMeta{Name: name + "-boot", Namespace: "site", Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name}}},
-			Status: bootstrapv1.PoolbootConfigStatus{Pool: role},
+			Status: bootstrapv1.PoolbootConfigStatus{PoolRole: role},
 		}
 	}
 	builder := func(objects ...client.Object) *fake.ClientBuilder {
@@ -57,14 +57,14 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 			Labels: map[string]string{clusterv1.ClusterNameLabel: "c1", "node-role.kubernetes.io/infra": ""}}}
 		ofTemplate := machine("of-template", "c1", "")
 		ofTemplate.Labels["node-role.kubernetes.io/infra"] = "" // the Machine has no such label
-		bySpec.Spec.Pool, elsewhere.Spec.Pool = "infra", "gpu"
+		bySpec.Spec.PoolRole, elsewhere.Spec.PoolRole = "infra", "gpu"
 		err := deletion(aPool("infra", "infra"), cluster(), aPool("worker", "worker"), aPool("gpu", "gpu"), labeled, byLabel, bySpec, elsewhere, ofTemplate, machine("plain", "c1", ""))
 		Expect(err).To(MatchError(And(ContainSubstring("2 Machine(s)"), ContainSubstring("by-label, by-spec;"))))
 	})
 
 	It("names the Nodes too", func() {
 		m := machine("infra-a", "c1", "infra")
-		m.Status.Node = &bootstrapv1.NodeReference{Name: "host-7", UID: "1"}
+		m.Status.NodeRef = &bootstrapv1.NodeReference{Name: "host-7", UID: "1"}
 		Expect(deletion(aPool("infra", "infra"), cluster(), m)).To(MatchError(ContainSubstring("infra-a (Node host-7);")))
 	})
 
@@ -110,7 +110,7 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 				Labels: map[string]string{poolv1.RenderedForLabel: "infra"}}}
 		}
 		paused := func(is bool, configuration string) *poolv1.MachineConfigPool {
-			p := aPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) { s.Paused = is })
+			p := aPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) { s.Paused = new(is) })
 			p.Status.Configuration = &poolv1.PoolConfiguration{Name: configuration}
 			return p
 		}

@@ -43,7 +43,7 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 		}
 	}
 	if names := overlapping(*p, others); len(names) > 0 {
-		cure := fmt.Sprintf("Select by node-role.kubernetes.io/%s alone, or by another value of a label that they select by", p.Spec.Role)
+		cure := fmt.Sprintf("Select by node-role.kubernetes.io/%s alone, or by another value of a label that they select by", p.Spec.PoolRole)
 		if selectsByRole(*p) {
 			cure = "Have them select by their own node-role.kubernetes.io/ label alone, or exclude by NotIn or DoesNotExist what they select by"
 		}
@@ -58,7 +58,7 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 func overlapping(p poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) []string {
 	var names []string
 	for _, other := range others {
-		if !pool.IsCustom(p.Spec.Role) || !pool.IsCustom(other.Spec.Role) || selectsByRole(p) && selectsByRole(other) {
+		if !pool.IsCustom(p.Spec.PoolRole) || !pool.IsCustom(other.Spec.PoolRole) || selectsByRole(p) && selectsByRole(other) {
 			continue
 		}
 		if may, err := pool.MayShare(p, other); err == nil && may { // a malformed selector is that pool's own mistake

@@ -57,30 +57,36 @@ func validateWritten(before, config *bootstrapv1.PoolbootConfig, spec *field.Pat
 		return field.ErrorList{field.Forbidden(spec.Child("configSource"), "it can't change once the bootstrap Secret stands"+another)}
 	case hasSecret && before.Spec.ConfigSource.Inline != nil:
 		return field.ErrorList{field.Forbidden(spec, "with configSource.inline it is all in the bootstrap Secret, which is written once"+another)}
-	case before.Status.Node != nil && before.Spec.NodeName != config.Spec.NodeName:
-		return field.ErrorList{field.Forbidden(spec.Child("nodeName"), "it can't change once Node "+before.Status.Node.Name+" stands"+another)}
+	case before.Status.NodeRef != nil && before.Spec.NodeNameSource != config.Spec.NodeNameSource:
+		return field.ErrorList{field.Forbidden(spec.Child("nodeNameSource"), "it can't change once Node "+before.Status.NodeRef.Name+" stands"+another)}
 	}
 	return nil
 }
 
-// validateConfigSpec checks the spec of a PoolbootConfig or of a template's.
+// validateConfigSpec checks the spec of a PoolbootConfig.
 func validateConfigSpec(config *bootstrapv1.PoolbootConfigSpec, spec *field.Path) field.ErrorList {
+	errs := validateBootSpec(&config.BootSpec, spec)
+	if config.Host != nil {
+		if err := (identity.Cluster{}).CheckNodeName(config.Host.NodeName); err != nil {
+			errs = append(errs, field.Invalid(spec.Child("host", "nodeName"), config.Host.NodeName, err.Error()))
+		}
+	}
+	return errs
+}
+
+// validateBootSpec checks what a PoolbootConfig and a template have in common.
+func validateBootSpec(config *bootstrapv1.BootSpec, spec *field.Path) field.ErrorList {
 	errs := slices.Concat(
-		validateNodeLabels(config.NodeLabels, config.Pool, spec.Child("nodeLabels")),
+		validateNodeLabels(config.NodeLabels, config.PoolRole, spec.Child("nodeLabels")),
 		validateTaints(config.NodeTaints, spec.Child("nodeTaints")),
-		validateHostLabels(config.HostLabels, takenByLabels(config.NodeLabels), spec.Child("hostLabels")),
+		validateNodeLabelRules(config.NodeLabelRules, takenByLabels(config.NodeLabels), spec.Child("nodeLabelRules")),
 	)
 	const controlPlane = "control plane machines can't boot into a pool: use the control plane provider's own bootstrap config"
 	if decision, err := pool.Decide(config.NodeLabels, nil); err == nil && decision.ControlPlane {
 		errs = append(errs, field.Forbidden(spec.Child("nodeLabels"), controlPlane))
 	}
-	if config.Pool == "master" || config.Pool == "control-plane" {
-		errs = append(errs, field.Invalid(spec.Child("pool"), config.Pool, controlPlane))
-	}
-	if config.Host != nil {
-		if err := (identity.Cluster{}).CheckNodeName(config.Host.NodeName); err != nil {
-			errs = append(errs, field.Invalid(spec.Child("host", "nodeName"), config.Host.NodeName, err.Error()))
-		}
+	if config.PoolRole == "master" || config.PoolRole == "control-plane" {
+		errs = append(errs, field.Invalid(spec.Child("poolRole"), config.PoolRole, controlPlane))
 	}
 	if extra := config.ExtraConfig; extra != nil {
 		errs = append(errs, validateIgnition(extra.Config, extra.Butane, ignition.Guard, spec.Child("extraConfig"))...)

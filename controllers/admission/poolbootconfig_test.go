@@ -11,17 +11,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-type configSpec = bootstrapv1.PoolbootConfigSpec
+type configSpec = bootstrapv1.BootSpec
 
 // aSpec returns what the CRD's defaults make of a minimal spec, changed by edits.
 func aSpec(edits ...func(*configSpec)) configSpec {
 	spec := configSpec{
-		ConfigSource: bootstrapv1.ConfigSource{Server: &bootstrapv1.ServerSource{}},
-		Join:         bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{KubeletPath: "/usr/bin/kubelet"}},
-		NodeName:     bootstrapv1.NodeNameFromMachine,
+		ConfigSource:   bootstrapv1.ConfigSource{Server: &bootstrapv1.ServerSource{}},
+		Join:           bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{KubeletPath: "/usr/bin/kubelet"}},
+		NodeNameSource: bootstrapv1.NodeNameFromMachine,
 	}
 	for _, edit := range edits {
 		edit(&spec)
@@ -30,7 +31,7 @@ func aSpec(edits ...func(*configSpec)) configSpec {
 }
 
 func aConfig(edits ...func(*configSpec)) *bootstrapv1.PoolbootConfig {
-	return &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "m1", Namespace: "site"}, Spec: aSpec(edits...)}
+	return &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "m1", Namespace: "site"}, Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: aSpec(edits...)}}
 }
 
 func aTemplate(edits ...func(*configSpec)) *bootstrapv1.PoolbootConfigTemplate {
@@ -42,18 +43,18 @@ func aTemplate(edits ...func(*configSpec)) *bootstrapv1.PoolbootConfigTemplate {
 func inline(s *configSpec) {
 	s.ConfigSource = bootstrapv1.ConfigSource{Inline: &bootstrapv1.InlineSource{}}
 }
-func nameOfHost(s *configSpec)   { s.NodeName = bootstrapv1.NodeNameFromHost }
+func nameOfHost(s *configSpec)   { s.NodeNameSource = bootstrapv1.NodeNameFromHost }
 func otherKubelet(s *configSpec) { s.Join.Kubelet.KubeletPath = "/opt/bin/kubelet" }
 func withLabels(of map[string]string) func(*configSpec) {
 	return func(s *configSpec) { s.NodeLabels = of }
 }
 
-func withHostLabels(of ...poolv1.HostLabel) func(*configSpec) {
-	return func(s *configSpec) { s.HostLabels = of }
+func withNodeLabelRules(of ...nodev1.NodeLabelRule) func(*configSpec) {
+	return func(s *configSpec) { s.NodeLabelRules = of }
 }
 
 // rack is a rule that there is nothing wrong with.
-var rack = poolv1.HostLabel{Key: "example.com/rack", ValueExpression: `host.labels["rack"]`}
+var rack = nodev1.NodeLabelRule{Key: "example.com/rack", ValueExpression: `host.labels["rack"]`}
 
 // badSpecs are specs that no host could boot with: an edit, the field below spec, and words of the message.
 var badSpecs = []TableEntry{
@@ -66,43 +67,47 @@ var badSpecs = []TableEntry{
 	Entry("extra Ignition that takes what is Poolboot's", func(s *configSpec) {
 		s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/poolboot/kubelet.env"}]}}`)}
 	}, "extraConfig.config.storage.files[0].path", "/etc/poolboot/"),
-	Entry("a host with the API server's name", func(s *configSpec) {
-		s.Host = &bootstrapv1.HostWithoutMachine{NodeName: "kubernetes.default.svc"}
-	}, "host.nodeName", "the API server's Service"),
 	Entry("malformed labels", withLabels(map[string]string{"-": "x"}), "nodeLabels", ""),
 	Entry("the label of the BareMetalHost", withLabels(map[string]string{poolv1.NodeMetal3UUIDLabel: "x"}), "nodeLabels[metal3.io/uuid]", "leave it out"),
 	Entry("the label of a pool", withLabels(map[string]string{poolv1.NodePoolLabel: "infra"}), "nodeLabels[node.cluster.x-k8s.io/pool]", "leave it out"),
-	Entry("a host label whose expression does not compile", withHostLabels(rack, poolv1.HostLabel{Key: "zone", ValueExpression: "host.name +\n  host.nmae"}),
-		"hostLabels[1].valueExpression", "2:7: undefined field 'nmae'"),
-	Entry("a host label that is no text", withHostLabels(poolv1.HostLabel{Key: "cpus", ValueExpression: `host.hardware.cpu.count`}),
-		"hostLabels[0].valueExpression", "1:1: it gives int"),
-	Entry("a host label that may cost too much", withHostLabels(poolv1.HostLabel{Key: "x",
-		ValueExpression: `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`}), "hostLabels[0].valueExpression", "cost too much"),
-	Entry("a host label with a malformed key", withHostLabels(poolv1.HostLabel{Key: "a b", ValueExpression: `"x"`}), "hostLabels[0].key", ""),
-	Entry("a host label that is a role", withHostLabels(poolv1.HostLabel{Key: "node-role.kubernetes.io/gpu", ValueExpression: `""`}), "hostLabels[0].key", "is a role"),
-	Entry("a host label that is the control plane's", withHostLabels(poolv1.HostLabel{Key: "node-role.kubernetes.io/control-plane", ValueExpression: `""`}), "hostLabels[0].key", "is a role"),
-	Entry("a host label that names the pool", withHostLabels(poolv1.HostLabel{Key: poolv1.NodePoolLabel, ValueExpression: `"x"`}), "hostLabels[0].key", "the role of the Node's pool"),
-	Entry("a host label that names the BareMetalHost", withHostLabels(poolv1.HostLabel{Key: poolv1.NodeMetal3UUIDLabel, ValueExpression: `host.uid`}), "hostLabels[0].key", "UID"),
-	Entry("a host label that is the Node's name", withHostLabels(poolv1.HostLabel{Key: corev1.LabelHostname, ValueExpression: `host.name`}), "hostLabels[0].key", "the kubelet sets it"),
+	Entry("a host label whose expression does not compile", withNodeLabelRules(rack, nodev1.NodeLabelRule{Key: "zone", ValueExpression: "host.name +\n  host.nmae"}),
+		"nodeLabelRules[1].valueExpression", "2:7: undefined field 'nmae'"),
+	Entry("a host label that is no text", withNodeLabelRules(nodev1.NodeLabelRule{Key: "cpus", ValueExpression: `host.hardware.cpu.count`}),
+		"nodeLabelRules[0].valueExpression", "1:1: it gives int"),
+	Entry("a host label that may cost too much", withNodeLabelRules(nodev1.NodeLabelRule{Key: "x",
+		ValueExpression: `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`}), "nodeLabelRules[0].valueExpression", "cost too much"),
+	Entry("a host label with a malformed key", withNodeLabelRules(nodev1.NodeLabelRule{Key: "a b", ValueExpression: `"x"`}), "nodeLabelRules[0].key", ""),
+	Entry("a host label that is a role", withNodeLabelRules(nodev1.NodeLabelRule{Key: "node-role.kubernetes.io/gpu", ValueExpression: `""`}), "nodeLabelRules[0].key", "is a role"),
+	Entry("a host label that is the control plane's", withNodeLabelRules(nodev1.NodeLabelRule{Key: "node-role.kubernetes.io/control-plane", ValueExpression: `""`}), "nodeLabelRules[0].key", "is a role"),
+	Entry("a host label that names the pool", withNodeLabelRules(nodev1.NodeLabelRule{Key: poolv1.NodePoolLabel, ValueExpression: `"x"`}), "nodeLabelRules[0].key", "the role of the Node's pool"),
+	Entry("a host label that names the BareMetalHost", withNodeLabelRules(nodev1.NodeLabelRule{Key: poolv1.NodeMetal3UUIDLabel, ValueExpression: `host.uid`}), "nodeLabelRules[0].key", "UID"),
+	Entry("a host label that is the Node's name", withNodeLabelRules(nodev1.NodeLabelRule{Key: corev1.LabelHostname, ValueExpression: `host.name`}), "nodeLabelRules[0].key", "the kubelet sets it"),
 	Entry("a host label that nodeLabels sets", func(s *configSpec) {
-		s.NodeLabels, s.HostLabels = map[string]string{rack.Key: "r1"}, []poolv1.HostLabel{rack}
-	}, "hostLabels[0].key", "spec.nodeLabels gives it a value"),
+		s.NodeLabels, s.NodeLabelRules = map[string]string{rack.Key: "r1"}, []nodev1.NodeLabelRule{rack}
+	}, "nodeLabelRules[0].key", "spec.nodeLabels gives it a value"),
 	Entry("a control plane's label", withLabels(map[string]string{"node-role.kubernetes.io/master": ""}), "nodeLabels", "control plane"),
-	Entry("a control plane's pool", func(s *configSpec) { s.Pool = "master" }, "pool", "control plane"),
-	Entry("a malformed taint", func(s *configSpec) { s.NodeTaints = []corev1.Taint{{Key: "a", Effect: "Never"}} }, "nodeTaints[0].effect", "NoSchedule"),
-	Entry("a taint of Cluster API", func(s *configSpec) { s.NodeTaints = []corev1.Taint{clusterv1.NodeUninitializedTaint} }, "nodeTaints[0].key", "leave it out"),
+	Entry("a control plane's pool", func(s *configSpec) { s.PoolRole = "master" }, "poolRole", "control plane"),
+	Entry("a taint of Cluster API", func(s *configSpec) {
+		s.NodeTaints = []nodev1.Taint{{Key: clusterv1.NodeUninitializedTaint.Key, Effect: clusterv1.NodeUninitializedTaint.Effect}}
+	}, "nodeTaints[0].key", "leave it out"),
 }
 
 var _ = Describe("PoolbootConfig webhook", func() {
 	webhook := &PoolbootConfig{}
 	booted := func(c *bootstrapv1.PoolbootConfig) *bootstrapv1.PoolbootConfig {
 		c.Status.DataSecretName = c.Name
-		c.Status.Node = &bootstrapv1.NodeReference{Name: "n1", UID: "u1"}
+		c.Status.NodeRef = &bootstrapv1.NodeReference{Name: "n1", UID: "u1"}
 		return c
 	}
 
+	It("refuses a host without a Machine that has the API server's name", func() {
+		config := aConfig()
+		config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: "kubernetes.default.svc"}
+		Expect(webhook.ValidateCreate(ctx(), config)).Error().To(refuse("spec.host.nodeName", "the API server's Service"))
+	})
+
 	It("takes a spec that a host can boot with", func() {
-		_, err := webhook.ValidateCreate(ctx(), aConfig(withLabels(map[string]string{"example.com/tier": "a"}), withHostLabels(rack), func(s *configSpec) {
+		_, err := webhook.ValidateCreate(ctx(), aConfig(withLabels(map[string]string{"example.com/tier": "a"}), withNodeLabelRules(rack), func(s *configSpec) {
 			s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"3.4.0"}}`)}
 		}))
 		Expect(err).NotTo(HaveOccurred())
@@ -121,7 +126,7 @@ var _ = Describe("PoolbootConfig webhook", func() {
 			Expect(err).To(refuse(fieldPath, "change the PoolbootConfigTemplate, and delete the Machine: another one takes its place"))
 		},
 		Entry("where the configuration comes from", booted(aConfig()), aConfig(inline), "spec.configSource"),
-		Entry("whose name the Node has", booted(aConfig()), aConfig(nameOfHost), "spec.nodeName"),
+		Entry("whose name the Node has", booted(aConfig()), aConfig(nameOfHost), "spec.nodeNameSource"),
 		Entry("anything of an inline one", booted(aConfig(inline)), aConfig(inline, otherKubelet), "spec"),
 	)
 

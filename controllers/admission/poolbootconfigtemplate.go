@@ -28,10 +28,7 @@ var _ admission.Validator[*bootstrapv1.PoolbootConfigTemplate] = &PoolbootConfig
 func (*PoolbootConfigTemplate) ValidateCreate(_ context.Context, template *bootstrapv1.PoolbootConfigTemplate) (admission.Warnings, error) {
 	resource := field.NewPath("spec", "template")
 	errs := append(template.Spec.Template.ObjectMeta.Validate(resource.Child("metadata")),
-		validateConfigSpec(&template.Spec.Template.Spec, resource.Child("spec"))...)
-	if template.Spec.Template.Spec.Host != nil {
-		errs = append(errs, field.Forbidden(resource.Child("spec", "host"), "a template is for many hosts: leave it out"))
-	}
+		validateBootSpec(&template.Spec.Template.Spec, resource.Child("spec"))...)
 	return warnOfRoleLabels(template), invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfigTemplate"), template, errs)
 }
 
@@ -40,7 +37,7 @@ func warnOfRoleLabels(template *bootstrapv1.PoolbootConfigTemplate) (warnings ad
 	for _, key := range slices.Sorted(maps.Keys(template.Spec.Template.ObjectMeta.Labels)) {
 		if strings.HasPrefix(key, poolv1.NodeRoleLabelPrefix) {
 			warnings = append(warnings, fmt.Sprintf("spec.template.metadata.labels: %s decides no pool and reaches no Node: put it into spec.template.metadata.labels of the MachineDeployment, "+
-				"or set spec.template.spec.pool", key))
+				"or set spec.template.spec.poolRole", key))
 		}
 	}
 	return warnings

@@ -120,7 +120,7 @@ func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, 
 
 // isOf says whether a config is the record of a BareMetalHost of this name.
 func isOf(config *bootstrapv1.PoolbootConfig, host *bmov1alpha1.BareMetalHost) bool {
-	return config.Spec.Host != nil && config.Spec.Host.BareMetalHost == host.Name
+	return config.Spec.Host != nil && config.Spec.Host.BareMetalHostName == host.Name
 }
 
 func clusterOf(config *bootstrapv1.PoolbootConfig) string {
@@ -165,7 +165,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope) error {
 		r.warn(s, &finding{closed.Reason, closed.Message})
 		return nil
 	}
-	config := s.place.Config(s.host.Name, bootstrapv1.HostWithoutMachine{NodeName: s.host.Name, BareMetalHost: s.host.Name})
+	config := s.place.Config(s.host.Name, bootstrapv1.HostWithoutMachine{NodeName: s.host.Name, BareMetalHostName: s.host.Name})
 	config.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Name: s.host.Name, UID: s.host.UID, Controller: new(true),
 	}}
@@ -183,7 +183,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope) error {
 	}
 	if err == nil {
 		r.tell(s, corev1.EventTypeNormal, found(poolv1.EventHostRecordMade, "PoolbootConfig %s stands: the host is to boot into pool %s of Cluster %s",
-			config.Name, config.Spec.Pool, clusterOf(config)))
+			config.Name, config.Spec.PoolRole, clusterOf(config)))
 	}
 	return err
 }
@@ -215,12 +215,12 @@ func (r *Reconciler) takeUserData(ctx context.Context, s *scope) error {
 // follow lets a host boot into the pool that it asks for now. Once its Node stands, the Node's labels decide.
 func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 	asked := s.host.Annotations[poolv1.HostPoolAnnotation]
-	if asked == s.config.Spec.Pool {
+	if asked == s.config.Spec.PoolRole {
 		return nil
 	}
-	if s.config.Status.Node != nil || joined(s.config) {
-		if asked != s.config.Status.Pool {
-			r.warn(s, found(poolv1.EventHostPoolFixed, "the host's Node stands in pool %s: to move it to pool %s, change the Node's labels", s.config.Status.Pool, asked))
+	if s.config.Status.NodeRef != nil || joined(s.config) {
+		if asked != s.config.Status.PoolRole {
+			r.warn(s, found(poolv1.EventHostPoolFixed, "the host's Node stands in pool %s: to move it to pool %s, change the Node's labels", s.config.Status.PoolRole, asked))
 		}
 		return nil
 	}
@@ -228,7 +228,7 @@ func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 		r.warn(s, &finding{closed.Reason, closed.Message})
 		return nil
 	}
-	before := s.config.Spec.Pool
+	before := s.config.Spec.PoolRole
 	moved := s.config.DeepCopy()
 	moved.Spec = s.place.Config(s.config.Name, *s.config.Spec.Host).Spec
 	if err := r.Client.Patch(ctx, moved, locked(s.config)); err != nil {
@@ -241,7 +241,7 @@ func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 
 // point points the host's user data to the data Secret, before the host boots.
 func (r *Reconciler) point(ctx context.Context, s *scope) error {
-	if s.config.Status.DataSecretName == "" || s.config.Status.Node != nil || joined(s.config) {
+	if s.config.Status.DataSecretName == "" || s.config.Status.NodeRef != nil || joined(s.config) {
 		return nil
 	}
 	wrong := refusal(s.host, s.place.Cluster)

@@ -60,7 +60,7 @@ func newWorld(changes ...func(*bmov1alpha1.BareMetalHost)) *world {
 	other := template.DeepCopy()
 	other.Name, other.Spec.Template.Spec.NodeLabels = "storage", map[string]string{"example.com/disk": "nvme"}
 	pool := func(role, template string) *poolv1.MachineConfigPool {
-		return &poolv1.MachineConfigPool{ObjectMeta: meta(role), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "site", Role: role, HostTemplate: template}}
+		return &poolv1.MachineConfigPool{ObjectMeta: meta(role), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "site", PoolRole: role, HostTemplateRef: poolv1.HostTemplateReference{Name: template}}}
 	}
 	w := &world{events: events.NewFakeRecorder(100)}
 	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).WithObjects(
@@ -187,8 +187,8 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		w := newWorld()
 		w.settle(ctx)
 		config := w.config(ctx)
-		Expect(config.Spec.Pool).To(Equal("infra"))
-		Expect(config.Spec.Host).To(HaveValue(Equal(bootstrapv1.HostWithoutMachine{NodeName: key.Name, BareMetalHost: key.Name})))
+		Expect(config.Spec.PoolRole).To(Equal("infra"))
+		Expect(config.Spec.Host).To(HaveValue(Equal(bootstrapv1.HostWithoutMachine{NodeName: key.Name, BareMetalHostName: key.Name})))
 		Expect(config.Labels).To(Equal(map[string]string{clusterv1.ClusterNameLabel: "site", "example.com/of": "the-template"}))
 		Expect(metav1.IsControlledBy(config, w.host(ctx))).To(BeTrue())
 		Expect(w.host(ctx).Spec.UserData).To(BeNil(), "no Secret yet")
@@ -312,14 +312,14 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		w.pointed(ctx)
 		w.told()
 		w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) {
-			c.Status.Pool, c.Status.Node = "infra", &bootstrapv1.NodeReference{Name: key.Name, UID: "node-uid"}
+			c.Status.PoolRole, c.Status.NodeRef = "infra", &bootstrapv1.NodeReference{Name: key.Name, UID: "node-uid"}
 		})
 		w.change(ctx, func(h *bmov1alpha1.BareMetalHost) {
 			inState(bmov1alpha1.StateProvisioned)(h)
 			annotated(poolv1.HostPoolAnnotation, "storage")(h)
 		})
 		w.settle(ctx)
-		Expect(w.config(ctx).Spec.Pool).To(Equal("infra"))
+		Expect(w.config(ctx).Spec.PoolRole).To(Equal("infra"))
 		Expect(w.told()).To(ContainSubstring("change the Node's labels"))
 	})
 

@@ -28,8 +28,8 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) (ctrl.Result, error) {
 		node       = &corev1.Node{}
 	)
 	err := s.run(ctx, []phase{r.remote(r.connect), r.remote(func(ctx context.Context, s *scope) (err error) {
-		err = s.workload.Get(ctx, client.ObjectKey{Name: s.config.Status.Node.Name}, node)
-		if apierrors.IsNotFound(err) || err == nil && string(node.UID) != s.config.Status.Node.UID {
+		err = s.workload.Get(ctx, client.ObjectKey{Name: s.config.Status.NodeRef.Name}, node)
+		if apierrors.IsNotFound(err) || err == nil && string(node.UID) != s.config.Status.NodeRef.UID {
 			return nil
 		}
 		if err != nil {

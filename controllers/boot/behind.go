@@ -58,8 +58,8 @@ func (r *Reconciler) findHost(ctx context.Context, s *scope) (err error) {
 	case s.machine == nil:
 		s.host = &host.Host{Name: s.config.Spec.Host.NodeName}
 	case node.NamedAfterHost(s.config):
-		return &failure{reason: bootstrapv1.BootFailedReason, waits: true, err: fmt.Errorf("spec.nodeName is Host, and the infrastructureRef of Machine %s "+
-			"names a %s, of whose host only its provider knows: use nodeName: Machine", s.machine.Name, s.machine.Spec.InfrastructureRef.Kind)}
+		return &failure{reason: bootstrapv1.BootFailedReason, waits: true, err: fmt.Errorf("spec.nodeNameSource is Host, and the infrastructureRef of Machine %s "+
+			"names a %s, of whose host only its provider knows: use nodeNameSource: Machine", s.machine.Name, s.machine.Spec.InfrastructureRef.Kind)}
 	default:
 		s.host = &host.Host{Name: s.machine.Name, ProviderID: s.machine.Spec.ProviderID}
 	}

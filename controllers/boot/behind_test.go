@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
@@ -19,7 +20,7 @@ var _ = Describe("A host without a Machine", func() {
 		s := newSetting()
 		s.config.OwnerReferences, s.config.Status.DataSecretName = nil, ""
 		metav1.SetMetaDataAnnotation(&s.config.ObjectMeta, bootstrapv1.EnrollmentAnnotation, "edge-hosts")
-		s.config.Spec.Pool, s.config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
+		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
 		return s
 	}
 
@@ -31,7 +32,7 @@ var _ = Describe("A host without a Machine", func() {
 		Expect(n.Labels).To(And(HaveKeyWithValue(infraLabel, ""), HaveKeyWithValue(poolv1.NodePoolLabel, "infra")))
 		Expect(n.Annotations).To(HaveKeyWithValue(poolv1.NodeConfigAnnotation, namespace+"/"+machineName))
 		Expect(conditions.IsTrue(config, bootstrapv1.BootPreparedCondition)).To(BeTrue())
-		Expect(config.Status.Node.UID).To(Equal(string(n.UID)))
+		Expect(config.Status.NodeRef.UID).To(Equal(string(n.UID)))
 		Expect(w.credentials(ctx)).To(HaveLen(1))
 		Expect(w.overlays(ctx)).To(HaveLen(1))
 	})
@@ -44,7 +45,7 @@ var _ = Describe("A host without a Machine", func() {
 		Expect(n.Spec.Taints).NotTo(ContainElement(HaveField("Key", clusterv1.NodeUninitializedTaint.Key)))
 		Expect(n.Spec.ProviderID).To(BeEmpty())
 		Expect(n.Labels).NotTo(HaveKey(poolv1.NodeMetal3UUIDLabel))
-		Expect(w.config(ctx).Status.Host).To(BeNil())
+		Expect(w.config(ctx).Status.HostRef).To(BeNil())
 	})
 
 	It("never takes over the Node that a host of its name left behind", func(ctx SpecContext) {
@@ -61,7 +62,7 @@ var _ = Describe("A host without a Machine", func() {
 	annotated := func() *setting {
 		s := newSetting()
 		s.config.OwnerReferences = nil
-		s.config.Spec.Pool, s.config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: hostName, BareMetalHost: hostName}
+		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: hostName, BareMetalHostName: hostName}
 		s.host.Spec.ConsumerRef = nil
 		return s
 	}
@@ -69,7 +70,7 @@ var _ = Describe("A host without a Machine", func() {
 	It("has the UID of its BareMetalHost and what rules make of the host's facts on its Node", func(ctx SpecContext) {
 		s := annotated()
 		s.host.Labels = map[string]string{"rack": "r7"}
-		s.infra.Spec.HostLabels = []poolv1.HostLabel{{Key: "example.com/rack", ValueExpression: "host.labels.rack"}}
+		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.labels.rack"}}
 		w := s.world()
 		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
 		n := w.node(ctx)
@@ -78,7 +79,7 @@ var _ = Describe("A host without a Machine", func() {
 			HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "uid-of-the-host"), HaveKeyWithValue("example.com/rack", "r7")))
 		Expect(n.Spec.ProviderID).To(BeEmpty())
 		Expect(n.Spec.Taints).NotTo(ContainElement(HaveField("Key", clusterv1.NodeUninitializedTaint.Key)))
-		Expect(w.config(ctx).Status.Host).To(HaveValue(HaveField("UID", "uid-of-the-host")))
+		Expect(w.config(ctx).Status.HostRef).To(HaveValue(HaveField("UID", "uid-of-the-host")))
 		Expect(w.overlays(ctx)).To(HaveLen(1))
 	})
 

@@ -166,7 +166,7 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 		return upkeep
 	case boot.CredentialID != "":
 		return standing
-	case boot.RequestedTime == nil && boot.PreparedTime == nil && config.Status.Node != nil:
+	case boot.RequestedTime == nil && boot.PreparedTime == nil && config.Status.NodeRef != nil:
 		return adoption
 	case boot.RequestedTime == nil:
 		return announcement
@@ -235,7 +235,7 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, err error) (ctrl.Resu
 		metrics.HeldUp(s.config, timeline.Preparing, failed.reason)
 	}
 	if isNew && failed.reason == bootstrapv1.NodeNameTakenReason {
-		metrics.PreRegistered(s.config, s.pool.Spec.Role, metrics.NodeTaken)
+		metrics.PreRegistered(s.config, s.pool.Spec.PoolRole, metrics.NodeTaken)
 	}
 	if failed.waits {
 		return ctrl.Result{RequeueAfter: failed.retry}, nil

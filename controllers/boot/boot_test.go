@@ -67,7 +67,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 			_, err := w.ask(ctx)
 			Expect(err).To(HaveOccurred())
 		}
-		Expect(w.config(ctx).Status.Host).NotTo(BeNil(), "which host asks is on record before its boot is prepared")
+		Expect(w.config(ctx).Status.HostRef).NotTo(BeNil(), "which host asks is on record before its boot is prepared")
 		change(ctx, w.management, s.infra, func(p *poolv1.MachineConfigPool) { p.Status.Configuration = configuration })
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(count(bootstrapv1.PoolNotRenderedReason)-failed).To(Equal(1.0), "one hold-up, however often the host retries")
@@ -77,7 +77,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 	})
 
 	It("is told apart by the name of its host where the config says so", func(ctx SpecContext) {
-		s.config.Spec.NodeName = bootstrapv1.NodeNameFromHost
+		s.config.Spec.NodeNameSource = bootstrapv1.NodeNameFromHost
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
 		expectPrepared(ctx, w, hostName)
@@ -117,7 +117,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 			Expect(counted("poolboot_preregistrations_total", kept) - before).To(Equal(1.0))
 			expectPrepared(ctx, w, machineName)
 			second := w.config(ctx).Status
-			Expect(second.Node).To(Equal(first.Node))
+			Expect(second.NodeRef).To(Equal(first.NodeRef))
 			Expect(second.Boot.CredentialID).To(Equal(first.Boot.CredentialID))
 			Expect(second.Boot.PreparedTime.Time).To(BeTemporally(">", first.Boot.PreparedTime.Time))
 		})
@@ -132,7 +132,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 			})
 			Expect(w.ask(ctx)).To(BeZero())
 			expectPrepared(ctx, w, machineName)
-			Expect(w.config(ctx).Status.Node).To(Equal(first.Node))
+			Expect(w.config(ctx).Status.NodeRef).To(Equal(first.NodeRef))
 			Expect(w.config(ctx).Status.Boot.CredentialID).NotTo(Equal(first.Boot.CredentialID))
 		})
 
@@ -161,7 +161,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 			Expect(w.ask(ctx)).To(BeZero())
 			change(ctx, w.management, s.infra, func(p *poolv1.MachineConfigPool) { p.Status.Configuration.Name = "rendered-edge-infra-2" })
 			Expect(w.ask(ctx)).To(BeZero())
-			Expect(w.config(ctx).Status.Configuration).To(Equal("rendered-edge-infra-2"))
+			Expect(w.config(ctx).Status.Configuration.Name).To(Equal("rendered-edge-infra-2"))
 			Expect(w.node(ctx).Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-edge-infra-2"))
 			Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayConfigurationAnnotation, "rendered-edge-infra-2"))
 		})
@@ -169,8 +169,8 @@ var _ = Describe("A host that asks for its configuration", func() {
 		It("stays in the recorded pool when its Machine is relabelled after its Node was made", func(ctx SpecContext) {
 			w := s.world()
 			Expect(w.ask(ctx)).To(BeZero())
-			s.config.Spec.Pool = poolv1.RoleWorker
-			change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Spec.Pool = poolv1.RoleWorker })
+			s.config.Spec.PoolRole = poolv1.RoleWorker
+			change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Spec.PoolRole = poolv1.RoleWorker })
 			Expect(w.ask(ctx)).To(BeZero())
 			expectPrepared(ctx, w, machineName)
 		})
@@ -187,7 +187,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 	})
 
 	It("goes to the pool that the Machine's labels name when it asks, not when its Secret was made", func(ctx SpecContext) {
-		s.config.Status.Pool = poolv1.RoleWorker
+		s.config.Status.PoolRole = poolv1.RoleWorker
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
@@ -209,7 +209,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(condition.Status).To(Equal(metav1.ConditionUnknown))
 		Expect(condition.Reason).To(Equal(bootstrapv1.WaitingForHostReason))
 		Expect(condition.Message).To(ContainSubstring(hostName))
-		Expect(w.config(ctx).Status.Host).To(HaveValue(HaveField("Name", hostName)))
+		Expect(w.config(ctx).Status.HostRef).To(HaveValue(HaveField("Name", hostName)))
 		chosen := w.config(ctx).Status.Boot.HostChosenTime
 		Expect(chosen.Time).To(BeTemporally("~", time.Now(), time.Minute))
 		Expect(w.told()).To(BeEmpty())

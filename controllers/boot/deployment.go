@@ -90,7 +90,7 @@ func (r *Reconciler) findDeployedHost(ctx context.Context, s *scope) error {
 // hostLeft says why the host that a configuration was made for no longer is the Machine's, or no longer has what was
 // deployed on it; "" while it is and has.
 func (s *scope) hostLeft(ctx context.Context, c client.Reader) (string, error) {
-	made := s.config.Status.Host
+	made := s.config.Status.HostRef
 	if s.machine == nil || made == nil {
 		return "", nil
 	}
@@ -133,7 +133,7 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 	}
 	boot := config.Status.Boot
 	s.credential.ID = boot.CredentialID
-	if made := config.Status.Node; made != nil {
+	if made := config.Status.NodeRef; made != nil {
 		s.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: made.Name}}
 		if err := s.workload.Get(ctx, client.ObjectKey{Name: made.Name}, s.node); client.IgnoreNotFound(err) != nil {
 			return true, err
@@ -163,10 +163,10 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 		status := &config.Status
 		status.Boot.CredentialID, status.Boot.CredentialExpirationTime = "", nil
 		status.Boot.PreparedTime = &metav1.MicroTime{Time: time.Now()} // what was asked before is answered
-		status.Host, status.HostLabels = nil, nil
+		status.HostRef, status.DerivedNodeLabels = nil, nil
 		status.Boot.HostChosenTime, status.Boot.ServedTime, status.Boot.Addresses = nil, nil, nil
 		if !nodeStays {
-			status.Node = nil
+			status.NodeRef = nil
 			conditions.Delete(config, bootstrapv1.NodeInPoolCondition) // it is about a Node that does not exist any more
 		}
 		conditions.Set(config, withdrawn)

@@ -54,7 +54,7 @@ var _ = Describe("A host's deployment", func() {
 		Expect(w.ask(ctx)).To(BeZero())
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.ServedTime = microTime(time.Now())
-			c.Status.Boot.Addresses = map[string]bootstrapv1.TokenAddress{"192.0.2.7": {FirstTime: *microTime(time.Now())}}
+			c.Status.Boot.Addresses = map[string]bootstrapv1.TokenAddress{"192.0.2.7": {FirstUsedTime: *microTime(time.Now())}}
 		})
 	}
 	// moveTo gives the Machine another host, as Metal3 does when it chooses anew.
@@ -233,7 +233,7 @@ var _ = Describe("A host's deployment", func() {
 		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.3" })
 		hostIs(ctx, inState(bmov1alpha1.StateDeprovisioning))
 		Expect(w.credentials(ctx)).To(BeEmpty())
-		Expect(w.config(ctx).Status.Node.UID).To(Equal(string(w.node(ctx).UID)))
+		Expect(w.config(ctx).Status.NodeRef.UID).To(Equal(string(w.node(ctx).UID)))
 	})
 
 	It("that goes on costs nothing", func(ctx SpecContext) {
@@ -272,8 +272,8 @@ var _ = Describe("A host's deployment", func() {
 			Expect(n.Spec.ProviderID).To(Equal("metal3://" + namespace + "/" + otherHost + "/" + machineName))
 			Expect(n.Labels).To(HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "uid-of-the-other-host"))
 			config := w.config(ctx)
-			Expect(config.Status.Node.UID).To(Equal(string(n.UID)))
-			Expect(config.Status.Host.Name).To(Equal(otherHost))
+			Expect(config.Status.NodeRef.UID).To(Equal(string(n.UID)))
+			Expect(config.Status.HostRef.Name).To(Equal(otherHost))
 			Expect(config.Status.Boot.Addresses).To(BeEmpty(), "they were the other host's")
 			if kubelet == "inline" {
 				return

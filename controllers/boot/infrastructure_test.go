@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
@@ -50,9 +51,9 @@ var _ = Describe("A host of another infrastructure provider", func() {
 			Expect(conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(And(
 				HaveField("Reason", reason), HaveField("Message", ContainSubstring(why))))
 		},
-		Entry("its name for the Node", func() { s.config.Spec.NodeName = bootstrapv1.NodeNameFromHost }, bootstrapv1.BootFailedReason, "use nodeName: Machine"),
+		Entry("its name for the Node", func() { s.config.Spec.NodeNameSource = bootstrapv1.NodeNameFromHost }, bootstrapv1.BootFailedReason, "use nodeNameSource: Machine"),
 		Entry("its name for a label", func() {
-			s.infra.Spec.HostLabels = []poolv1.HostLabel{{Key: "example.com/rack", ValueExpression: "host.name", OnMissing: poolv1.OnMissingBlock}}
+			s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.name", OnMissing: nodev1.OnMissingBlock}}
 		}, bootstrapv1.HostFactMissingReason, "host.name is missing"),
 	)
 })

@@ -69,7 +69,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			n, config := w.node(ctx), w.config(ctx)
 			Expect(n.Labels).To(And(HaveKey(infraLabel), HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "uid-of-the-host")))
 			Expect(n.Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-edge-infra-1"), "what its Secret holds")
-			Expect(config.Status.Node).To(HaveValue(Equal(bootstrapv1.NodeReference{Name: n.Name, UID: string(n.UID)})))
+			Expect(config.Status.NodeRef).To(HaveValue(Equal(bootstrapv1.NodeReference{Name: n.Name, UID: string(n.UID)})))
 			Expect(config.Status.Boot.CredentialID).To(Equal("abcdef"))
 			Expect(condition(ctx, w)).To(HaveField("Status", metav1.ConditionTrue))
 			Expect(w.overlays(ctx)).To(BeEmpty())
@@ -84,7 +84,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 	)
 
 	It("gets its Node in the pool of its data Secret or none, whatever the labels of its Machine are by now", func(ctx SpecContext) {
-		s.config.Status.Pool, s.config.Status.Configuration = "worker", "rendered-edge-worker-1"
+		s.config.Status.PoolRole, s.config.Status.Configuration.Name = "worker", "rendered-edge-worker-1"
 		w := s.world()
 		_, err := w.reconcile(ctx)
 		Expect(err).To(HaveOccurred())
@@ -97,7 +97,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 	})
 
 	It("gets no Node before it is on record which pool its data Secret was made for", func(ctx SpecContext) {
-		s.config.Status.Pool = ""
+		s.config.Status.PoolRole = ""
 		w := s.world()
 		_, err := w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())

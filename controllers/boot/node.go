@@ -66,15 +66,15 @@ func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 	if s.triedBefore {
 		outcome = metrics.NodeKept
 	}
-	metrics.PreRegistered(s.config, s.pool.Spec.Role, outcome)
+	metrics.PreRegistered(s.config, s.pool.Spec.PoolRole, outcome)
 	r.outages.over(s.workloadKey())
 	decision, err := pool.Decide(s.node.Labels, s.pools)
 	if err != nil {
 		return fault(bootstrapv1.LabelConflictReason, "Node %s: %w: change the Node's labels", s.node.Name, err)
 	}
-	if decision.Role != s.pool.Spec.Role {
+	if decision.Role != s.pool.Spec.PoolRole {
 		return fault(bootstrapv1.LabelConflictReason, "the labels of Node %s name the pool %q, not %q: change them or delete the Node, which no kubelet uses yet",
-			s.node.Name, decision.Role, s.pool.Spec.Role)
+			s.node.Name, decision.Role, s.pool.Spec.PoolRole)
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (s *scope) adoptNode(ctx context.Context) error {
 	if made, ours := workload.ConfigOfNode(s.node); !ours || made != client.ObjectKeyFromObject(s.config) {
 		return fault(bootstrapv1.NodeNameTakenReason, "it exists already and was not pre-registered for PoolbootConfig %s: delete the Node, or %s", s.owner(), node.Rename(s.config))
 	}
-	if s.machine == nil && s.config.Status.Node == nil && kubeletCame(s.node) {
+	if s.machine == nil && s.config.Status.NodeRef == nil && kubeletCame(s.node) {
 		return fault(bootstrapv1.NodeNameTakenReason, "it is that of a host which was installed before under this name: delete the Node, so that the host can have a new one")
 	}
 	if id := s.node.Spec.ProviderID; id != "" && wanted.ProviderID != "" && id != wanted.ProviderID {

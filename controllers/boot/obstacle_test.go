@@ -36,24 +36,24 @@ var _ = Describe("A host that can't have its configuration", func() {
 		},
 		Entry("while its pool is not rendered", func() { s.infra.Status.Configuration = nil },
 			bootstrapv1.PoolNotRenderedReason, "edge-infra", "status.configuration"),
-		Entry("when its pool does not exist", func() { s.config.Spec.Pool = "storage" },
+		Entry("when its pool does not exist", func() { s.config.Spec.PoolRole = "storage" },
 			bootstrapv1.PoolNotFoundReason, "storage"),
 		Entry("when no pool selects the role label of its Machine", func() {
 			delete(s.machine.Labels, infraLabel)
 			s.machine.Labels[poolv1.NodeRoleLabelPrefix+"gpu"] = ""
-		}, bootstrapv1.PoolNotFoundReason, poolv1.NodeRoleLabelPrefix+"gpu=", "spec.pool: worker"),
+		}, bootstrapv1.PoolNotFoundReason, poolv1.NodeRoleLabelPrefix+"gpu=", "spec.poolRole: worker"),
 		Entry("when its Machine has a label that its pool excludes", func() {
-			s.config.Spec.Pool = "infra"
+			s.config.Spec.PoolRole = "infra"
 			s.machine.Labels[poolv1.NodeRoleLabelPrefix+"worker"] = ""
 			s.infra.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{infraLabel: ""}, MatchExpressions: []metav1.LabelSelectorRequirement{
 				{Key: poolv1.NodeRoleLabelPrefix + "worker", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 		}, bootstrapv1.LabelConflictReason, "DoesNotExist", "Machine metadata.labels"),
 		Entry("when two pools match", func() {
-			s.worker.Spec.Role = "storage"
+			s.worker.Spec.PoolRole = "storage"
 			s.machine.Labels[poolv1.NodeRoleLabelPrefix+"storage"] = ""
 		}, bootstrapv1.PoolConflictReason, "infra", "storage"),
 		Entry("when its pool's selector can't be registered", func() {
-			s.config.Spec.Pool = "infra"
+			s.config.Spec.PoolRole = "infra"
 			s.infra.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 				{Key: infraLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"no"}}}}
 		}, bootstrapv1.PoolNotRegistrableReason, "edge-infra"),

@@ -141,7 +141,7 @@ var _ = Describe("A host whose record was lost by clusterctl move", func() {
 		node := w.node(ctx)
 		change(ctx, w.workload, node, func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(time.Now().Truncate(time.Second)) })
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
-			c.Status = bootstrapv1.PoolbootConfigStatus{DataSecretName: machineName, Pool: "infra", Node: status.Node} // as its controllers read it back
+			c.Status = bootstrapv1.PoolbootConfigStatus{DataSecretName: machineName, PoolRole: "infra", NodeRef: status.NodeRef} // as its controllers read it back
 		})
 		for _, overlay := range w.overlays(ctx) {
 			Expect(w.management.Delete(ctx, &overlay)).To(Succeed())
@@ -157,7 +157,7 @@ var _ = Describe("A host whose record was lost by clusterctl move", func() {
 		Expect(boot.CredentialExpirationTime.Time).To(BeTemporally("==", before.Boot.CredentialExpirationTime.Time))
 		Expect(boot.Certificate).To(BeNil())
 		Expect(boot.PreparedTime.Time).To(BeTemporally("~", time.Now(), 10*time.Second))
-		Expect(w.config(ctx).Status.Host).To(HaveValue(HaveField("UID", "uid-of-the-host")))
+		Expect(w.config(ctx).Status.HostRef).To(HaveValue(HaveField("UID", "uid-of-the-host")))
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
 		Expect(needOf(w.config(ctx))).To(Equal(upkeep))
 

@@ -31,8 +31,8 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 	}
 	s.pool = *chosen
 	switch {
-	case s.config.Spec.ConfigSource.Inline != nil && s.config.Status.Configuration != "":
-		s.configuration = s.config.Status.Configuration
+	case s.config.Spec.ConfigSource.Inline != nil && s.config.Status.Configuration.Name != "":
+		s.configuration = s.config.Status.Configuration.Name
 	case s.pool.Status.Configuration != nil:
 		s.configuration = s.pool.Status.Configuration.Name
 	default:
@@ -45,21 +45,21 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 // decidePool decides the pool as the host is about to boot: what it keeps counts now. With an inline source the pool is that of the data
 // Secret, which only the poolbootconfig controller reads.
 func (s *scope) decidePool() (err error) {
-	if s.config.Spec.ConfigSource.Inline != nil && s.config.Status.Pool == "" {
+	if s.config.Spec.ConfigSource.Inline != nil && s.config.Status.PoolRole == "" {
 		return waiting(errors.New("the pool that the data Secret was made for is not on record yet"))
 	}
 	boot := pool.Boot{Config: s.config, Machine: s.machine, Pools: s.pools}
 	if s.host != nil && s.host.Object != nil {
 		boot.Host = s.host.Object
 	}
-	s.before = s.config.Status.Pool
+	s.before = s.config.Status.PoolRole
 	s.assigned, err = pool.ForBoot(boot)
 	return err
 }
 
 // register works out what the Node is registered with.
 func (r *Reconciler) register(ctx context.Context, s *scope) error {
-	hostLabels, err := r.labelHost(ctx, s)
+	nodeLabelRules, err := r.labelHost(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 		Pool:           s.pool,
 		Pools:          s.pools,
 		MachineLabels:  s.machineLabels(),
-		HostLabels:     hostLabels,
+		NodeLabelRules: nodeLabelRules,
 		Config:         s.config,
 		RenderedConfig: s.configuration,
 		SyncedLabels:   r.SyncedLabels,

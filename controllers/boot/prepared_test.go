@@ -43,11 +43,11 @@ func expectPrepared(ctx context.Context, w *world, nodeName string) {
 	Expect(n.Status.Conditions).To(ContainElement(And(
 		HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionFalse), HaveField("Reason", node.WaitingForKubeletReason))))
 
-	Expect(status.Pool).To(Equal("infra"))
+	Expect(status.PoolRole).To(Equal("infra"))
 	Expect(conditions.GetReason(config, bootstrapv1.NodeInPoolCondition)).To(Equal(bootstrapv1.WaitingForKubeletReason))
-	Expect(status.Configuration).To(Equal("rendered-edge-infra-1"))
-	Expect(status.Host).To(HaveValue(Equal(bootstrapv1.HostReference{Name: hostName, Namespace: namespace, UID: "uid-of-the-host"})))
-	Expect(status.Node).To(HaveValue(Equal(bootstrapv1.NodeReference{Name: nodeName, UID: string(n.UID)})))
+	Expect(status.Configuration.Name).To(Equal("rendered-edge-infra-1"))
+	Expect(status.HostRef).To(HaveValue(Equal(bootstrapv1.HostReference{Name: hostName, Namespace: namespace, UID: "uid-of-the-host"})))
+	Expect(status.NodeRef).To(HaveValue(Equal(bootstrapv1.NodeReference{Name: nodeName, UID: string(n.UID)})))
 	Expect(conditions.IsTrue(config, bootstrapv1.BootPreparedCondition)).To(BeTrue())
 	Expect(needOf(config)).To(Or(Equal(nothing), Equal(upkeep), Equal(standing)), "the request is answered")
 

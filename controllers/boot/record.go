@@ -52,19 +52,19 @@ func (r *Reconciler) read(ctx context.Context, s *scope) error {
 // isAnotherHost says whether the host that boots is not on record, and may be put there before anything stands for it: a Node may be named
 // after the host on record.
 func (s *scope) isAnotherHost(config *bootstrapv1.PoolbootConfig) bool {
-	made := config.Status.Host
-	return s.host != nil && isDeployed(s.host) && config.Status.Node == nil && (made == nil || made.UID != s.host.UID) && s.host.UID != ""
+	made := config.Status.HostRef
+	return s.host != nil && isDeployed(s.host) && config.Status.NodeRef == nil && (made == nil || made.UID != s.host.UID) && s.host.UID != ""
 }
 
 // chooseHost puts the host on record, if it is one that the infrastructure provider chose: at the latest when it asks.
 func (s *scope) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
-	if s.host.UID == "" || status.Host != nil && status.Host.UID == s.host.UID {
+	if s.host.UID == "" || status.HostRef != nil && status.HostRef.UID == s.host.UID {
 		return
 	}
-	if status.Host != nil { // these are another host's
+	if status.HostRef != nil { // these are another host's
 		status.Boot.Addresses, status.Boot.FirstRequestedTime = nil, status.Boot.RequestedTime.DeepCopy()
 	}
-	status.Host = &bootstrapv1.HostReference{Name: s.host.Name, Namespace: s.host.Namespace, UID: s.host.UID}
+	status.HostRef = &bootstrapv1.HostReference{Name: s.host.Name, Namespace: s.host.Namespace, UID: s.host.UID}
 	if status.Boot.HostChosenTime = status.Boot.FirstRequestedTime.DeepCopy(); status.Boot.HostChosenTime == nil {
 		status.Boot.HostChosenTime = &metav1.MicroTime{Time: time.Now()}
 	}
@@ -81,14 +81,14 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	if first := timeline.Requested(s.config); !first.IsZero() {
 		metrics.Prepared(now.Sub(first).Seconds())
 	}
-	prepared := node.BootPrepared(s.node.Name, s.pool.Spec.Role, s.configuration)
+	prepared := node.BootPrepared(s.node.Name, s.pool.Spec.PoolRole, s.configuration)
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		status := &config.Status
-		status.Pool = s.pool.Spec.Role
-		status.Configuration = s.configuration
+		status.PoolRole = s.pool.Spec.PoolRole
+		status.Configuration.Name = s.configuration
 		s.chooseHost(status)
-		status.HostLabels = s.hostLabels
-		status.Node = &bootstrapv1.NodeReference{Name: s.node.Name, UID: string(s.node.UID)}
+		status.DerivedNodeLabels = s.nodeLabelRules
+		status.NodeRef = &bootstrapv1.NodeReference{Name: s.node.Name, UID: string(s.node.UID)}
 		if s.credential.ID != "" {
 			status.Boot.CredentialID = s.credential.ID
 			status.Boot.CredentialExpirationTime = &metav1.Time{Time: s.credential.Expires}
@@ -96,7 +96,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 		status.Boot.PreparedTime = &metav1.MicroTime{Time: now}
 		conditions.Set(config, prepared)
 		if !conditions.Has(config, bootstrapv1.NodeInPoolCondition) { // the node controller's, who would say the same next
-			conditions.Set(config, node.WaitingForKubelet(s.node.Name, s.pool.Spec.Role))
+			conditions.Set(config, node.WaitingForKubelet(s.node.Name, s.pool.Spec.PoolRole))
 		}
 	})
 	if err != nil {

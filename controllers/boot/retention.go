@@ -35,7 +35,7 @@ func (r *Reconciler) tellPool(s *scope) {
 	if s.machine == nil || s.assigned.Reason == pool.FromRecord {
 		return
 	}
-	role := s.pool.Spec.Role
+	role := s.pool.Spec.PoolRole
 	event := func(kind, reason, note string, args ...any) {
 		r.Recorder.Eventf(s.config, s.related(), kind, reason, action, note, args...)
 	}

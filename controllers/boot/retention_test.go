@@ -16,7 +16,7 @@ var _ = Describe("A host that keeps a pool", func() {
 	BeforeEach(func() {
 		s = newSetting()
 		delete(s.machine.Labels, infraLabel)
-		s.config.Spec.Pool, s.config.Status.Pool = "infra", "infra"
+		s.config.Spec.PoolRole, s.config.Status.PoolRole = "infra", "infra"
 		s.config.Spec.PoolRetention = bootstrapv1.RetainOnHost
 		s.host.Annotations = map[string]string{poolv1.HostRetainedPoolAnnotation: "edge/storage/first-uid"}
 	})
@@ -26,7 +26,7 @@ var _ = Describe("A host that keeps a pool", func() {
 		w := s.world(storage.DeepCopy())
 		Expect(w.ask(ctx)).To(BeZero())
 		Expect(w.node(ctx).Labels).To(And(HaveKey(storageLabel), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"), Not(HaveKey(infraLabel))))
-		Expect(w.config(ctx).Status.Pool).To(Equal("storage"))
+		Expect(w.config(ctx).Status.PoolRole).To(Equal("storage"))
 		Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayConfigurationAnnotation, "rendered-edge-storage-1"))
 		Expect(w.told()).To(ContainElement(And(HavePrefix("Normal "+bootstrapv1.EventPoolChanged), ContainSubstring(hostName), ContainSubstring("storage"))))
 	})
@@ -34,9 +34,9 @@ var _ = Describe("A host that keeps a pool", func() {
 	It("has that told also when another controller sees the Node, and has it on record, first", func(ctx SpecContext) {
 		w := s.world(storage.DeepCopy())
 		w.before = func(int) error {
-			if config := w.config(ctx); len(w.nodes(ctx)) > 0 && config.Status.Node == nil {
+			if config := w.config(ctx); len(w.nodes(ctx)) > 0 && config.Status.NodeRef == nil {
 				change(ctx, w.management, config, func(c *bootstrapv1.PoolbootConfig) {
-					c.Status.Pool, c.Status.Node = "storage", &bootstrapv1.NodeReference{Name: machineName, UID: string(w.node(ctx).UID)}
+					c.Status.PoolRole, c.Status.NodeRef = "storage", &bootstrapv1.NodeReference{Name: machineName, UID: string(w.node(ctx).UID)}
 				})
 			}
 			return nil
@@ -59,7 +59,7 @@ var _ = Describe("A host that keeps a pool", func() {
 		Entry("when it is another Cluster's pool", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "other/storage/first-uid" }),
 		Entry("when it is the pool of a Cluster that had the same name before", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/storage/another-uid" }),
 		Entry("when a Node stands: that is on record", func() {
-			s.config.Status.Node = &bootstrapv1.NodeReference{Name: machineName, UID: "before"}
+			s.config.Status.NodeRef = &bootstrapv1.NodeReference{Name: machineName, UID: "before"}
 		}),
 		Entry("when the pool is gone: that is told", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/gone/first-uid" },
 			"Warning "+bootstrapv1.EventRetainedPoolGone+" BareMetalHost "+hostName+" keeps pool gone"),
@@ -82,6 +82,6 @@ var _ = Describe("A host that keeps a pool", func() {
 		Expect(w.ask(ctx)).Error().To(HaveOccurred())
 		change(ctx, w.management, s.machine, func(m *clusterv1.Machine) { delete(m.Labels, infraLabel) })
 		Expect(w.reconcile(ctx)).To(BeZero())
-		Expect(w.config(ctx).Status.Pool).To(Equal("storage"))
+		Expect(w.config(ctx).Status.PoolRole).To(Equal("storage"))
 	})
 })

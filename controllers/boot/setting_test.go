@@ -55,11 +55,11 @@ func newSetting() *setting {
 		}},
 		config: &bootstrapv1.PoolbootConfig{
 			ObjectMeta: meta(machineName),
-			Spec: bootstrapv1.PoolbootConfigSpec{
-				ConfigSource: bootstrapv1.ConfigSource{Server: &bootstrapv1.ServerSource{}},
-				Join:         bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{KubeletPath: "/usr/bin/kubelet"}},
-				NodeName:     bootstrapv1.NodeNameFromMachine,
-			},
+			Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{
+				ConfigSource:   bootstrapv1.ConfigSource{Server: &bootstrapv1.ServerSource{}},
+				Join:           bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{KubeletPath: "/usr/bin/kubelet"}},
+				NodeNameSource: bootstrapv1.NodeNameFromMachine,
+			}},
 			Status: bootstrapv1.PoolbootConfigStatus{DataSecretName: machineName},
 		},
 		metal3Machine: &unstructured.Unstructured{},
@@ -85,7 +85,7 @@ func newSetting() *setting {
 func newPool(name, role string) *poolv1.MachineConfigPool {
 	return &poolv1.MachineConfigPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{poolv1.ClusterIdentityAnnotation: "first-uid"}},
-		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: "edge", Role: role},
+		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: "edge", PoolRole: role},
 		Status:     poolv1.MachineConfigPoolStatus{Configuration: &poolv1.PoolConfiguration{Name: "rendered-" + name + "-1"}},
 	}
 }
@@ -93,7 +93,7 @@ func newPool(name, role string) *poolv1.MachineConfigPool {
 // inline makes the machine boot from its data Secret alone, which holds the credential abcdef until expires.
 func (s *setting) inline(expires time.Time) {
 	s.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Inline: &bootstrapv1.InlineSource{}}
-	s.config.Status.Pool, s.config.Status.Configuration = "infra", "rendered-edge-infra-1"
+	s.config.Status.PoolRole, s.config.Status.Configuration.Name = "infra", "rendered-edge-infra-1"
 	s.config.Status.Boot.CredentialID = "abcdef"
 	s.config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expires}
 }

@@ -44,7 +44,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToConfigs),
 			builder.WithPredicates(predicate.Or(predicates.ClusterUnpaused(mgr.GetScheme(), logger),
-				predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))). // hostLabels may look at them
+				predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))). // nodeLabelRules may look at them
 		WatchesRawSource(r.ClusterCache.GetClusterSource("boot", r.clusterToConfigs)).
 		WithOptions(turns.Share(options, turns.OfConfig(r.Client))).
 		Build(r)

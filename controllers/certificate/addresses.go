@@ -56,7 +56,7 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, confi
 	if err := r.takenByHosts(ctx, &a, config.Namespace, found.Name); err != nil {
 		return a, err
 	}
-	if err := takenByNodes(ctx, &a, w, config.Status.Node.Name, isControlPlane); err != nil {
+	if err := takenByNodes(ctx, &a, w, config.Status.NodeRef.Name, isControlPlane); err != nil {
 		return a, err
 	}
 	a.untake(host.StatedAddresses(found.Object.Annotations))
@@ -89,7 +89,7 @@ func (r *Reconciler) addressesOfRecord(ctx context.Context, w client.Reader, con
 		func() error { return r.takenByHosts(ctx, &a, config.Namespace, "") },
 		func() error { return r.takenByRecords(ctx, &a, config) },
 		func() error {
-			return takenByNodes(ctx, &a, w, config.Status.Node.Name, func(*corev1.Node) bool { return true })
+			return takenByNodes(ctx, &a, w, config.Status.NodeRef.Name, func(*corev1.Node) bool { return true })
 		},
 	} {
 		if err := take(); err != nil {

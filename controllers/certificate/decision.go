@@ -100,7 +100,7 @@ func decide(f facts) (verdict, string) {
 	if err != nil {
 		return deny, "a join credential is for a kubelet's client certificate only: " + err.Error()
 	}
-	recorded := f.config.Status.Node
+	recorded := f.config.Status.NodeRef
 	if recorded == nil {
 		return wait, "no Node is made for the Machine yet"
 	}
@@ -117,8 +117,8 @@ func decide(f facts) (verdict, string) {
 	switch {
 	case err != nil:
 		return wait, fmt.Sprintf("Node %s: %s", name, err)
-	case decision.Role == "" || decision.Role != f.config.Status.Pool:
-		return wait, fmt.Sprintf("Node %s is in pool %q, on record is %q", name, decision.Role, f.config.Status.Pool)
+	case decision.Role == "" || decision.Role != f.config.Status.PoolRole:
+		return wait, fmt.Sprintf("Node %s is in pool %q, on record is %q", name, decision.Role, f.config.Status.PoolRole)
 	}
 	if isForAnotherKey(f) {
 		switch {
@@ -147,7 +147,7 @@ func hasKubelet(n *corev1.Node) bool {
 
 // nodeMissing says why the Node that is on record does not stand; "" when it does.
 func (f facts) nodeMissing() string {
-	recorded := f.config.Status.Node
+	recorded := f.config.Status.NodeRef
 	switch {
 	case f.node == nil:
 		return fmt.Sprintf("Node %s does not stand yet", recorded.Name)

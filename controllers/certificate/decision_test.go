@@ -68,9 +68,9 @@ func newConfig() *bootstrapv1.PoolbootConfig {
 	return &bootstrapv1.PoolbootConfig{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName}},
 		Status: bootstrapv1.PoolbootConfigStatus{
-			Pool: "infra",
-			Node: &bootstrapv1.NodeReference{Name: name, UID: "node-uid"},
-			Boot: bootstrapv1.BootStatus{CredentialID: tokenID},
+			PoolRole: "infra",
+			NodeRef:  &bootstrapv1.NodeReference{Name: name, UID: "node-uid"},
+			Boot:     bootstrapv1.BootStatus{CredentialID: tokenID},
 		},
 	}
 }
@@ -109,7 +109,7 @@ func pools() []poolv1.MachineConfigPool {
 	for _, role := range []string{"worker", "infra", "edge"} {
 		pools = append(pools, poolv1.MachineConfigPool{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role},
-			Spec:       poolv1.MachineConfigPoolSpec{ClusterName: clusterName, Role: role},
+			Spec:       poolv1.MachineConfigPoolSpec{ClusterName: clusterName, PoolRole: role},
 		})
 	}
 	return pools
@@ -128,7 +128,7 @@ var _ = Describe("A certificate signing request made with a join credential", fu
 		Entry("another Node", deny, asked(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + "other" }), func(*facts) {}),
 		Entry("another Node, and its own does not stand", deny,
 			asked(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + "other" }), func(f *facts) { f.node = nil }),
-		Entry("no Node on record yet", wait, asked(), func(f *facts) { f.config.Status.Node = nil }),
+		Entry("no Node on record yet", wait, asked(), func(f *facts) { f.config.Status.NodeRef = nil }),
 		Entry("a Node that does not stand yet", wait, asked(), func(f *facts) { f.node = nil }),
 		Entry("a Node of that name made by others", wait, asked(), func(f *facts) { f.node.Annotations = nil }),
 		Entry("a Node made anew that is not on record", wait, asked(), func(f *facts) { f.node.UID = "another" }),
@@ -207,7 +207,7 @@ func named(node string) func(*x509.CertificateRequest) {
 
 // rename has a Node of another name on record.
 func rename(node string) func(*facts) {
-	return func(f *facts) { f.config.Status.Node.Name, f.node.Name = node, node }
+	return func(f *facts) { f.config.Status.NodeRef.Name, f.node.Name = node, node }
 }
 
 // asked makes the request once the test runs.

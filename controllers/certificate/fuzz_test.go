@@ -101,13 +101,13 @@ func FuzzJudge(f *testing.F) {
 				in.addresses.known = append(in.addresses.known, parsed)
 			}
 		}
-		in.config.Status.Node.Name, in.node.Name = nodeName, nodeName
+		in.config.Status.NodeRef.Name, in.node.Name = nodeName, nodeName
 		is := func(bit uint8) bool { return what&(1<<bit) != 0 }
 		if is(0) {
 			in.node = nil
 		}
 		if is(1) {
-			in.config.Status.Node.UID = "of an earlier one"
+			in.config.Status.NodeRef.UID = "of an earlier one"
 		}
 		if is(2) && in.node != nil {
 			in.node.Labels = nil

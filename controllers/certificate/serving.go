@@ -31,10 +31,10 @@ func isServing(request *certificatesv1.CertificateSigningRequest, node string) b
 // its host is known to have and that stand for nothing else. What the Node says of itself does not count, for root on the host can have
 // it say anything. Nothing is denied: another approver may know better, and what is known of the host may change.
 func decideServing(f facts) (verdict, string) {
-	if f.config.Status.Node == nil {
+	if f.config.Status.NodeRef == nil {
 		return wait, "no Node is on record"
 	}
-	name := f.config.Status.Node.Name
+	name := f.config.Status.NodeRef.Name
 	if err := f.cluster.CheckNodeName(name); err != nil {
 		return leave, err.Error()
 	}

@@ -109,7 +109,7 @@ func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
 		return err
 	}
 	r.tell(s, f.name, config, corev1.EventTypeNormal, poolv1.EventHostAdmitted, "%s, which asks from %s, is admitted to pool %s by Enrollment %s: %d of %d uses",
-		f.name, f.request.Address, f.spec.Role, s.enrollment.Name, len(s.enrollment.Spec.Admitted), f.spec.Uses)
+		f.name, f.request.Address, f.spec.PoolRole, s.enrollment.Name, len(s.enrollment.Spec.Admitted), f.spec.MaxUses)
 	return nil
 }
 

@@ -269,7 +269,7 @@ func (s *scope) obstacle() *hostpool.Obstacle {
 	switch {
 	case s.wrong != nil:
 		return &hostpool.Obstacle{Reason: poolv1.EnrollmentInvalidReason, Message: fmt.Sprintf("Secret %s: %s", s.enrollment.Name, s.wrong)}
-	case !s.now.Before(s.enrollment.Spec.Expires.Time):
+	case !s.now.Before(s.enrollment.Spec.ExpirationTime.Time):
 		return &hostpool.Obstacle{Reason: poolv1.EnrollmentExpiredReason, Message: "the token has expired: delete its Secret and make a new one"}
 	}
 	return s.place.Obstacle()
@@ -283,7 +283,7 @@ func (s *scope) waitingNames() []string {
 		names = append(names, name)
 	}
 	slices.SortFunc(names, func(a, b string) int {
-		if order := requests[a].Time.Compare(requests[b].Time.Time); order != 0 {
+		if order := requests[a].RequestedTime.Compare(requests[b].RequestedTime.Time); order != 0 {
 			return order
 		}
 		return strings.Compare(a, b)

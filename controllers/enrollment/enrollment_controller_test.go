@@ -25,10 +25,10 @@ var _ = Describe("An enrollment", func() {
 	It("tells what its Secret allows, where to ask, and not the token", func(ctx SpecContext) {
 		e := newWorld(2).settle(ctx)
 		Expect(e.Spec.TokenSHA256).To(Equal(hostaccess.Enrollment(key, "secret-uid").Hash(token)))
-		Expect(e.Spec.Role).To(Equal("infra"))
+		Expect(e.Spec.PoolRole).To(Equal("infra"))
 		Expect(e.Status.URL).To(Equal("https://poolboot.example.com/config/infra/site/edge"))
 		Expect(e.Status.CertificateAuthority).To(Equal("CA"))
-		Expect(e.Status.Used).To(HaveValue(BeZero()))
+		Expect(e.Status.UsedCount).To(HaveValue(BeZero()))
 		Expect(e.Status.Conditions).To(ConsistOf(HaveField("Reason", poolv1.EnrollmentAdmitsReason)))
 		Expect(e.OwnerReferences).To(ConsistOf(And(HaveField("Kind", "Secret"), HaveField("BlockOwnerDeletion", BeNil()))))
 		Expect(fmt.Sprint(e)).NotTo(ContainSubstring(token))
@@ -41,7 +41,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(w.settle(ctx).Status.Requests).To(BeEmpty())
 		config := &bootstrapv1.PoolbootConfig{}
 		Expect(w.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: "edge-7"}, config)).To(Succeed())
-		Expect(config.Spec.Pool).To(Equal("infra"))
+		Expect(config.Spec.PoolRole).To(Equal("infra"))
 		Expect(config.Spec.Host).To(HaveValue(Equal(bootstrapv1.HostWithoutMachine{NodeName: "edge-7"})))
 		Expect(config.Spec.Join.Kubelet).NotTo(BeNil())
 		Expect(config.Labels).To(Equal(map[string]string{clusterv1.ClusterNameLabel: "c1", "example.com/of": "the-template"}))

@@ -65,10 +65,10 @@ func judge(f facts) (verdict, string) {
 	if f.spec.TokenSHA256 == "" || f.request.TokenSHA256 != f.spec.TokenSHA256 {
 		return refuse, "the token is not the one in the Secret"
 	}
-	if !f.now.Before(f.spec.Expires.Time) {
+	if !f.now.Before(f.spec.ExpirationTime.Time) {
 		return refuse, "the token has expired"
 	}
-	if why := enroll.Allows(f.spec.Names, f.name); why != "" {
+	if why := enroll.Allows(f.spec.NamePattern, f.name); why != "" {
 		return refuse, why
 	}
 	if err := f.cluster.CheckNodeName(f.name); err != nil {
@@ -83,8 +83,8 @@ func judge(f facts) (verdict, string) {
 	case f.node != nil && !f.isLeftover():
 		return refuse, fmt.Sprintf("Node %s exists already and was not pre-registered for this host: give the host another name, or delete the Node "+
 			"if its host is to be installed anew", f.node.Name)
-	case !slices.Contains(f.spec.Admitted, f.name) && len(f.spec.Admitted) >= int(f.spec.Uses):
-		return refuse, fmt.Sprintf("all %d uses are taken: raise data.uses of the Secret, or make another one", f.spec.Uses)
+	case !slices.Contains(f.spec.Admitted, f.name) && len(f.spec.Admitted) >= int(f.spec.MaxUses):
+		return refuse, fmt.Sprintf("all %d uses are taken: raise data.uses of the Secret, or make another one", f.spec.MaxUses)
 	case f.nodeUnknown:
 		return wait, ""
 	}

@@ -22,7 +22,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		return &facts{
 			namespace: "site", name: "edge-7",
 			request:   poolv1.EnrollmentRequest{Address: "192.0.2.7", TokenSHA256: "of-the-token"},
-			spec:      poolv1.EnrollmentSpec{Role: "infra", Names: "edge-*", Uses: 2, Expires: &metav1.Time{Time: now.Add(time.Hour)}, TokenSHA256: "of-the-token", Admitted: []string{"edge-1"}},
+			spec:      poolv1.EnrollmentSpec{PoolRole: "infra", NamePattern: "edge-*", MaxUses: 2, ExpirationTime: &metav1.Time{Time: now.Add(time.Hour)}, TokenSHA256: "of-the-token", Admitted: []string{"edge-1"}},
 			pointerID: "enrolled-7",
 			now:       now,
 		}
@@ -59,15 +59,15 @@ var _ = Describe("A host that presents an enrollment token", func() {
 			Expect(because).To(ContainSubstring(why))
 		},
 		Entry("is admitted", admit, "", func(*facts) {}),
-		Entry("is refused when every use is taken", refuse, "all 1 uses", func(f *facts) { f.spec.Uses = 1 }),
-		Entry("is admitted when its own name is one of the uses, as after a crash", admit, "", func(f *facts) { f.spec.Uses, f.spec.Admitted = 1, []string{"edge-7"} }),
-		Entry("is refused when the token has expired", refuse, "expired", func(f *facts) { f.spec.Expires = &metav1.Time{Time: now} }),
+		Entry("is refused when every use is taken", refuse, "all 1 uses", func(f *facts) { f.spec.MaxUses = 1 }),
+		Entry("is admitted when its own name is one of the uses, as after a crash", admit, "", func(f *facts) { f.spec.MaxUses, f.spec.Admitted = 1, []string{"edge-7"} }),
+		Entry("is refused when the token has expired", refuse, "expired", func(f *facts) { f.spec.ExpirationTime = &metav1.Time{Time: now} }),
 		Entry("is refused under a name that is not in the pattern", refuse, "names like edge-*", func(f *facts) { f.name = "core-7" }),
-		Entry("is refused under a name that no Node can have", refuse, "name of a Node", func(f *facts) { f.name, f.spec.Names = "Edge_7", "*" }),
-		Entry("is refused under the API server's name", refuse, "the API server's Service", func(f *facts) { f.name, f.spec.Names = "kubernetes.default.svc", "*" }),
-		Entry("is refused under the name of the machine itself", refuse, "localhost", func(f *facts) { f.name, f.spec.Names = "localhost", "*" }),
+		Entry("is refused under a name that no Node can have", refuse, "name of a Node", func(f *facts) { f.name, f.spec.NamePattern = "Edge_7", "*" }),
+		Entry("is refused under the API server's name", refuse, "the API server's Service", func(f *facts) { f.name, f.spec.NamePattern = "kubernetes.default.svc", "*" }),
+		Entry("is refused under the name of the machine itself", refuse, "localhost", func(f *facts) { f.name, f.spec.NamePattern = "localhost", "*" }),
 		Entry("is refused under the name of the control plane endpoint", refuse, "control plane endpoint", func(f *facts) {
-			f.name, f.spec.Names, f.cluster = "api.site.example.com", "*.site.example.com", identity.Cluster{Endpoints: []string{"API.site.example.com"}}
+			f.name, f.spec.NamePattern, f.cluster = "api.site.example.com", "*.site.example.com", identity.Cluster{Endpoints: []string{"API.site.example.com"}}
 		}),
 		Entry("is refused under the name of a Node that somebody else made", refuse, "Node edge-7 exists already", func(f *facts) { f.node = nodeOf("", "") }),
 		Entry("is refused under the name of a Node that another PoolbootConfig's host has", refuse, "exists already", func(f *facts) { f.node = nodeOf("site/other", "") }),
@@ -87,7 +87,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 			Expect(because).To(ContainSubstring(why))
 		},
 		Entry("is no further use", forget, "", func(*facts) {}),
-		Entry("goes on although every use is taken", forget, "", func(f *facts) { f.spec.Uses = 1 }),
+		Entry("goes on although every use is taken", forget, "", func(f *facts) { f.spec.MaxUses = 1 }),
 		Entry("is another host when it asks from another address", refuse, "another host asks", func(f *facts) { f.request.Address = "192.0.2.8" }),
 		Entry("is the same with a new address when it was silent for long", relocate, "", func(f *facts) {
 			f.request.Address, f.config.Status.Boot.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-silence)}

@@ -28,7 +28,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 		}
 	}
 	for name, request := range status.Requests {
-		if left := request.Time.Add(refusalLife).Sub(s.now); left > 0 {
+		if left := request.RequestedTime.Add(refusalLife).Sub(s.now); left > 0 {
 			sooner(left)
 		} else {
 			delete(status.Requests, name)
@@ -38,18 +38,18 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 		sooner(unreadableRetry)
 	}
 	spec := s.enrollment.Spec
-	if s.wrong == nil && s.now.Before(spec.Expires.Time) {
-		sooner(spec.Expires.Sub(s.now))
+	if s.wrong == nil && s.now.Before(spec.ExpirationTime.Time) {
+		sooner(spec.ExpirationTime.Sub(s.now))
 	}
 	ca, err := r.ServerCA()
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("CA of the config server: %w", err)
 	}
 	status.ObservedGeneration = s.enrollment.Generation
-	status.Used = new(int32(len(spec.Admitted)))
+	status.UsedCount = new(int32(len(spec.Admitted)))
 	status.URL, status.CertificateAuthority = "", string(ca)
-	if spec.Role != "" {
-		status.URL = hostaccess.EnrollmentURL(r.ServerURL, spec.Role, client.ObjectKeyFromObject(s.enrollment))
+	if spec.PoolRole != "" {
+		status.URL = hostaccess.EnrollmentURL(r.ServerURL, spec.PoolRole, client.ObjectKeyFromObject(s.enrollment))
 	}
 	meta.SetStatusCondition(&status.Conditions, s.ready())
 	if !equality.Semantic.DeepEqual(s.enrollment.Status, *status) {
@@ -66,18 +66,18 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 // ready says whether the token admits hosts.
 func (s *scope) ready() metav1.Condition {
 	spec := s.enrollment.Spec
-	left := int(spec.Uses) - len(spec.Admitted)
+	left := int(spec.MaxUses) - len(spec.Admitted)
 	c := metav1.Condition{Type: poolv1.EnrollmentReadyCondition, Status: metav1.ConditionFalse, ObservedGeneration: s.enrollment.Generation}
 	switch {
 	case s.closed != nil:
 		c.Reason, c.Message = s.closed.Reason, s.closed.Message
 	case left <= 0:
 		c.Reason = poolv1.EnrollmentUsedUpReason
-		c.Message = fmt.Sprintf("all %d uses are taken: raise data.uses of the Secret, or make another one", spec.Uses)
+		c.Message = fmt.Sprintf("all %d uses are taken: raise data.uses of the Secret, or make another one", spec.MaxUses)
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, poolv1.EnrollmentAdmitsReason
 		c.Message = fmt.Sprintf("%d more host(s) with names like %s are admitted to pool %s until %s",
-			left, spec.Names, spec.Role, spec.Expires.UTC().Format(time.RFC3339))
+			left, spec.NamePattern, spec.PoolRole, spec.ExpirationTime.UTC().Format(time.RFC3339))
 		if s.unreadable != nil {
 			c.Message += fmt.Sprintf("; hosts that ask wait, because the Nodes of Cluster %s can't be read: Poolboot retries; see the Cluster's condition %s",
 				spec.ClusterName, clusterv1.ClusterRemoteConnectionProbeCondition)

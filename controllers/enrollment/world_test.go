@@ -68,7 +68,7 @@ func newWorld(uses int) *world {
 		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "c1", UID: "cluster-uid"}},
 		&poolv1.MachineConfigPool{
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "infra"},
-			Spec:       poolv1.MachineConfigPoolSpec{ClusterName: "c1", Role: "infra", HostTemplate: "hosts"},
+			Spec:       poolv1.MachineConfigPoolSpec{ClusterName: "c1", PoolRole: "infra", HostTemplateRef: poolv1.HostTemplateReference{Name: "hosts"}},
 		},
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "secret-uid", Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}},
@@ -161,7 +161,7 @@ func (w *world) ask(ctx context.Context, names ...string) {
 	}
 	for i, name := range names {
 		e.Status.Requests[name] = poolv1.EnrollmentRequest{
-			Time: metav1.MicroTime{Time: time.Now().Add(time.Duration(i) * time.Millisecond).Truncate(time.Microsecond)}, Address: "192.0.2.7", TokenSHA256: e.Spec.TokenSHA256,
+			RequestedTime: metav1.MicroTime{Time: time.Now().Add(time.Duration(i) * time.Millisecond).Truncate(time.Microsecond)}, Address: "192.0.2.7", TokenSHA256: e.Spec.TokenSHA256,
 		}
 	}
 	Expect(w.Status().Patch(ctx, e, client.MergeFrom(before))).To(Succeed())

@@ -26,7 +26,7 @@ var edge = client.ObjectKey{Namespace: "metal", Name: "edge"}
 
 func poolOf(role string) *poolv1.MachineConfigPool {
 	return &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: role},
-		Spec: poolv1.MachineConfigPoolSpec{ClusterName: edge.Name, Role: role}}
+		Spec: poolv1.MachineConfigPoolSpec{ClusterName: edge.Name, PoolRole: role}}
 }
 
 func node(name string, roles ...string) *corev1.Node {

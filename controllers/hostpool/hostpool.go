@@ -53,11 +53,11 @@ func Find(ctx context.Context, c client.Reader, cluster client.ObjectKey, role s
 	} else if err != nil {
 		return place, err
 	}
-	if place.Pool == nil || place.Pool.Spec.HostTemplate == "" {
+	if place.Pool == nil || place.Pool.Spec.HostTemplateRef.Name == "" {
 		return place, nil
 	}
 	template := &bootstrapv1.PoolbootConfigTemplate{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: place.Pool.Spec.HostTemplate}, template); err == nil {
+	if err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: place.Pool.Spec.HostTemplateRef.Name}, template); err == nil {
 		place.Template = template
 	} else if !apierrors.IsNotFound(err) {
 		return place, err
@@ -76,15 +76,15 @@ func (p Place) Obstacle() *Obstacle {
 		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("Cluster %s has no MachineConfigPool with role %s: make it", p.cluster, p.role)}
 	case !p.Cluster.DeletionTimestamp.IsZero():
 		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("Cluster %s is being deleted: it takes no more hosts", p.cluster)}
-	case p.Pool.Spec.HostTemplate == "":
+	case p.Pool.Spec.HostTemplateRef.Name == "":
 		return &Obstacle{poolv1.EnrollmentNoTemplateReason, fmt.Sprintf(
-			"MachineConfigPool %s takes Machines only: name a PoolbootConfigTemplate in its spec.hostTemplate", p.Pool.Name)}
+			"MachineConfigPool %s takes Machines only: name a PoolbootConfigTemplate in its spec.hostTemplateRef", p.Pool.Name)}
 	case p.Template == nil:
 		return &Obstacle{poolv1.EnrollmentBadTemplateReason, fmt.Sprintf(
-			"PoolbootConfigTemplate %s, the hostTemplate of MachineConfigPool %s, does not exist: make it", p.Pool.Spec.HostTemplate, p.Pool.Name)}
+			"PoolbootConfigTemplate %s, the hostTemplateRef of MachineConfigPool %s, does not exist: make it", p.Pool.Spec.HostTemplateRef.Name, p.Pool.Name)}
 	}
 	boot := p.Template.Spec.Template.Spec
-	if boot.ConfigSource.Inline != nil || boot.Pool != "" && boot.Pool != p.role {
+	if boot.ConfigSource.Inline != nil || boot.PoolRole != "" && boot.PoolRole != p.role {
 		return &Obstacle{poolv1.EnrollmentBadTemplateReason, fmt.Sprintf(
 			"PoolbootConfigTemplate %s is not for hosts without a Machine in pool %s: it must have configSource.server and no other pool", p.Template.Name, p.role)}
 	}
@@ -101,12 +101,12 @@ func (p Place) Config(name string, of bootstrapv1.HostWithoutMachine) *bootstrap
 			Labels: map[string]string{}, Annotations: map[string]string{},
 			Finalizers: []string{bootstrapv1.Finalizer}, // its Node may be made at once
 		},
-		Spec: *template.Spec.DeepCopy(),
+		Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: *template.Spec.DeepCopy(), Host: &of},
 	}
 	maps.Copy(config.Labels, template.ObjectMeta.Labels)
 	maps.Copy(config.Annotations, template.ObjectMeta.Annotations)
 	delete(config.Annotations, host.AddressesAnnotation)
 	config.Labels[clusterv1.ClusterNameLabel] = p.Cluster.Name
-	config.Spec.Pool, config.Spec.Host = p.role, &of
+	config.Spec.PoolRole = p.role
 	return config
 }

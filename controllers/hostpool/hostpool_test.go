@@ -19,7 +19,7 @@ import (
 var _ = Describe("The pool of a host without a Machine", func() {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "site", Name: name} }
 	aPool := func(name string) *poolv1.MachineConfigPool {
-		return &poolv1.MachineConfigPool{ObjectMeta: meta(name), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "c1", Role: "infra", HostTemplate: "hosts"}}
+		return &poolv1.MachineConfigPool{ObjectMeta: meta(name), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "c1", PoolRole: "infra", HostTemplateRef: poolv1.HostTemplateReference{Name: "hosts"}}}
 	}
 	leaving := func(name string) *poolv1.MachineConfigPool {
 		p := aPool(name)

@@ -180,7 +180,7 @@ var _ = Describe("The conditions of a pool", func() {
 
 	It("do not wait for BareMetalHosts on which nothing is being installed, and name them", func() {
 		free := machine("rack1-u12", "infra", "", false)
-		free.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: free.Name, BareMetalHost: free.Name}
+		free.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: free.Name, BareMetalHostName: free.Name}
 		Expect(s.Create(ctx(), free)).To(Succeed())
 		p := s.reconcile("infra")
 		Expect(p.Status.MachineCount).To(HaveValue(BeZero()))
@@ -189,7 +189,7 @@ var _ = Describe("The conditions of a pool", func() {
 
 		By("until one is: the host is on record then")
 		before := free.DeepCopy()
-		free.Status.Host = &bootstrapv1.HostReference{Name: free.Name, UID: "host-uid"}
+		free.Status.HostRef = &bootstrapv1.HostReference{Name: free.Name, UID: "host-uid"}
 		Expect(countsDiffer(event.UpdateEvent{ObjectOld: before, ObjectNew: free})).To(BeTrue())
 		Expect(s.Status().Update(ctx(), free)).To(Succeed())
 		p = s.reconcile("infra")
@@ -230,7 +230,7 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "m1: act"))
 	},
 		Entry("for a fact of its host", bootstrapv1.BootPreparedCondition, bootstrapv1.HostFactMissingReason),
-		Entry("for a valid label", bootstrapv1.BootPreparedCondition, bootstrapv1.HostLabelInvalidReason),
+		Entry("for a valid label", bootstrapv1.BootPreparedCondition, bootstrapv1.NodeLabelRuleInvalidReason),
 		Entry("for a token", bootstrapv1.TokenUsableCondition, bootstrapv1.TokenExpiredReason),
 		Entry("for its data Secret", bootstrapv1.DataSecretAvailableCondition, bootstrapv1.DataSecretFailedReason),
 	)

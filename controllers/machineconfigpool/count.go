@@ -34,7 +34,7 @@ type state struct {
 func stateOf(c *bootstrapv1.PoolbootConfig) state {
 	inPool := meta.IsStatusConditionTrue(c.Status.Conditions, bootstrapv1.NodeInPoolCondition)
 	is := state{
-		cluster: c.Labels[clusterv1.ClusterNameLabel], pool: c.Status.Pool, configuration: c.Status.Configuration,
+		cluster: c.Labels[clusterv1.ClusterNameLabel], pool: c.Status.PoolRole, configuration: c.Status.Configuration.Name,
 		joined: inPool || hasJoined(c), inPool: inPool,
 	}
 	if c := outlook.ForPerson(c); c != nil {
@@ -47,8 +47,8 @@ func stateOf(c *bootstrapv1.PoolbootConfig) state {
 // isFree says whether a config is that of a BareMetalHost by annotation on which nothing is being installed: that it is puts the host on
 // record. One whose user data can't be set waits for a person.
 func isFree(c *bootstrapv1.PoolbootConfig) bool {
-	return c.Spec.Host != nil && c.Spec.Host.BareMetalHost != "" &&
-		c.Status.Host == nil && c.Status.Node == nil && c.Status.Boot.RequestedTime == nil &&
+	return c.Spec.Host != nil && c.Spec.Host.BareMetalHostName != "" &&
+		c.Status.HostRef == nil && c.Status.NodeRef == nil && c.Status.Boot.RequestedTime == nil &&
 		!meta.IsStatusConditionFalse(c.Status.Conditions, bootstrapv1.UserDataSetCondition)
 }
 

@@ -153,7 +153,7 @@ func newPool(name, role string, age time.Duration) *poolv1.MachineConfigPool {
 			CreationTimestamp: metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(-age)),
 		},
 		Spec: poolv1.MachineConfigPoolSpec{
-			ClusterName: "c1", Role: role,
+			ClusterName: "c1", PoolRole: role,
 			MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": role}},
 		},
 	}
@@ -176,7 +176,7 @@ func file(path, content string) *runtime.RawExtension {
 func machine(name, role, configuration string, inPool bool) *bootstrapv1.PoolbootConfig {
 	c := &bootstrapv1.PoolbootConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}},
-		Status:     bootstrapv1.PoolbootConfigStatus{Pool: role, Configuration: configuration},
+		Status:     bootstrapv1.PoolbootConfigStatus{PoolRole: role, Configuration: bootstrapv1.ConfigurationReference{Name: configuration}},
 	}
 	if inPool {
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
@@ -202,6 +202,6 @@ func joined(c *bootstrapv1.PoolbootConfig) *bootstrapv1.PoolbootConfig {
 func (s *site) pause(is bool) {
 	GinkgoHelper()
 	p := s.pool("infra")
-	p.Spec.Paused = is
+	p.Spec.Paused = new(is)
 	Expect(s.Update(ctx(), p)).To(Succeed())
 }

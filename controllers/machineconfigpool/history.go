@@ -76,7 +76,7 @@ func (s *scope) surplus(inUse map[string]bool, history int) []*poolv1.MachineCon
 // orphans returns the rendered configs of the Cluster that are not in use and whose pools are gone. The worker pool, from
 // which all others inherit, looks after them.
 func (s *scope) orphans(u *possibleUsers, inUse map[string]bool) []*poolv1.MachineConfig {
-	if pool.IsCustom(s.pool.Spec.Role) {
+	if pool.IsCustom(s.pool.Spec.PoolRole) {
 		return nil
 	}
 	stands := map[string]bool{"": true} // not rendered
@@ -131,10 +131,10 @@ func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	}
 	for i := range u.machines.Items {
 		c := &u.machines.Items[i]
-		if c.Status.Configuration == "" && hasJoined(c) {
+		if c.Status.Configuration.Name == "" && hasJoined(c) {
 			return nil, false
 		}
-		names[c.Status.Configuration] = true
+		names[c.Status.Configuration.Name] = true
 	}
 	return names, true
 }

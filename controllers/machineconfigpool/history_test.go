@@ -114,7 +114,7 @@ var _ = Describe("Rendered configs", func() {
 
 	It("stay while their own pool is paused on them, and so does what waits", func() {
 		p := s.pool("infra")
-		p.Spec.Paused = true
+		p.Spec.Paused = new(true)
 		Expect(s.Update(ctx(), p)).To(Succeed())
 		s.set(infra, "waits")
 		s.reconciler.RenderedHistory = 0
@@ -129,7 +129,7 @@ var _ = Describe("Rendered configs", func() {
 		Expect(s.Create(ctx(), moved)).To(Succeed())
 		s.reconcile("infra")
 		Expect(left()).To(ConsistOf(made))
-		moved.Status.Configuration = made[0]
+		moved.Status.Configuration.Name = made[0]
 		Expect(s.Status().Update(ctx(), moved)).To(Succeed())
 		s.reconcile("infra")
 		Expect(left()).To(ConsistOf(made[0], made[5], made[6], made[7]))

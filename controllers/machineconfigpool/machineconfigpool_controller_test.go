@@ -132,13 +132,13 @@ var _ = Describe("MachineConfigPool controller", func() {
 	It("renders the kubelet sections of both pools and says so", func() {
 		for _, name := range []string{"worker", "infra"} {
 			p := s.pool(name)
-			p.Spec.Kubelet = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"maxPods":%d}`, 100*len(name))}
+			p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"maxPods":%d}`, 100*len(name))}
 			Expect(s.Update(ctx(), p)).To(Succeed())
 		}
 		p := s.reconcile("infra")
 		Expect(string(s.rendered(p).Spec.Config.Raw)).To(And(ContainSubstring("97-poolboot-worker.conf"), ContainSubstring("98-poolboot-pool.conf")))
-		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason, p.Status.Configuration.Name, "spec.kubelet of worker and infra"))
-		Expect(s.reconcile("worker")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason, "spec.kubelet of worker"))
+		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason, p.Status.Configuration.Name, "spec.kubeletConfiguration of worker and infra"))
+		Expect(s.reconcile("worker")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason, "spec.kubeletConfiguration of worker"))
 	})
 
 	It("gives back the old name when a change is taken back", func() {
@@ -182,7 +182,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		s.onPatch = func() {
 			s.onPatch = nil
 			p := s.pool("infra")
-			p.Spec.Paused = true
+			p.Spec.Paused = new(true)
 			Expect(s.Update(ctx(), p)).To(Succeed())
 		}
 		old := s.pool("infra").Status.Configuration
@@ -232,9 +232,9 @@ var _ = Describe("MachineConfigPool controller", func() {
 		}, poolv1.RenderFailedReason, "50-infra", "/etc/hostname"),
 		Entry("a kubelet section that no kubelet takes", func() {
 			p := s.pool("infra")
-			p.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"maxPod":5}`)}
+			p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: []byte(`{"maxPod":5}`)}
 			Expect(s.Update(ctx(), p)).To(Succeed())
-		}, poolv1.RenderFailedReason, `MachineConfigPool "infra": spec.kubelet.maxPod: Invalid value: a KubeletConfiguration has no such field`),
+		}, poolv1.RenderFailedReason, `MachineConfigPool "infra": spec.kubeletConfiguration.maxPod: Invalid value: a KubeletConfiguration has no such field`),
 		Entry("more than etcd takes", func() {
 			s.set(infra, strings.Repeat("x", 1600000))
 		}, poolv1.RenderFailedReason, "50-infra", "bytes"),

@@ -57,7 +57,7 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 
 // render renders the pool of a scope, unless nothing has changed that it is rendered from. Then the spec is missing.
 func (m *memory) render(s *scope) (*pool.Rendered, error) {
-	inputs, err := pool.Inputs(s.pool.Spec.Role, s.pools, s.configs)
+	inputs, err := pool.Inputs(s.pool.Spec.PoolRole, s.pools, s.configs)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (m *memory) render(s *scope) (*pool.Rendered, error) {
 // renderAnew renders the pool of a scope in any case.
 func (s *scope) renderAnew() (*pool.Rendered, error) {
 	defer func(start time.Time) { renderSeconds.Observe(time.Since(start).Seconds()) }(time.Now())
-	return pool.Render(s.pool.Spec.Role, s.pools, s.configs)
+	return pool.Render(s.pool.Spec.PoolRole, s.pools, s.configs)
 }
 
 // fits says whether a rendered config of a pool holds what its name says.

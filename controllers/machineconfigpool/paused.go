@@ -12,7 +12,7 @@ import (
 // hold notes on a paused pool what it hands out, once, and takes the note off when it is no longer paused.
 func (s *scope) hold() {
 	switch {
-	case !s.pool.Spec.Paused:
+	case !s.pool.Spec.IsPaused():
 		delete(s.pool.Annotations, poolv1.PausedConfigurationAnnotation)
 	case s.pool.Annotations[poolv1.PausedConfigurationAnnotation] == "":
 		if name := s.running(); name != "" {
@@ -33,7 +33,7 @@ func (s *scope) running() string {
 	}
 	run := map[string]int{}
 	for i := range s.machines {
-		run[s.machines[i].Status.Configuration]++
+		run[s.machines[i].Status.Configuration.Name]++
 	}
 	var earlier []poolv1.MachineConfig
 	for i := range s.configs {
@@ -69,7 +69,7 @@ func (s *scope) configuration() *poolv1.PoolConfiguration {
 		return current
 	case held != "" && (s.rendered == nil || s.rendered.Name != held):
 		return &poolv1.PoolConfiguration{Name: held}
-	case s.rendered == nil || s.pool.Spec.Paused && held == "":
+	case s.rendered == nil || s.pool.Spec.IsPaused() && held == "":
 		return current
 	}
 	c := &poolv1.PoolConfiguration{Name: s.rendered.Name}

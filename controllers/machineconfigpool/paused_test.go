@@ -146,7 +146,7 @@ var _ = Describe("A paused pool", func() {
 			Expect(p.Status.Configuration).To(BeNil())
 			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.PausedReason, "not known yet", "set spec.paused to false"))
 
-			m.Status.Pool, m.Status.Configuration = "infra", old
+			m.Status.PoolRole, m.Status.Configuration.Name = "infra", old
 			Expect(s.Status().Update(ctx(), m)).To(Succeed())
 			Expect(handsOut()).To(Equal(old))
 		})

@@ -66,9 +66,9 @@ func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*
 		return nil, fmt.Errorf("PoolbootConfigs of Cluster %s: %w", client.ObjectKeyFromObject(s.cluster), err)
 	}
 	s.unrecorded = slices.ContainsFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool {
-		return hasJoined(&c) && c.Status.Configuration == "" && (c.Status.Pool == "" || c.Status.Pool == p.Spec.Role)
+		return hasJoined(&c) && c.Status.Configuration.Name == "" && (c.Status.PoolRole == "" || c.Status.PoolRole == p.Spec.PoolRole)
 	})
-	s.machines = slices.DeleteFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool { return c.Status.Pool != p.Spec.Role })
+	s.machines = slices.DeleteFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool { return c.Status.PoolRole != p.Spec.PoolRole })
 	return s, nil
 }
 

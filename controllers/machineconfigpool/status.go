@@ -28,7 +28,7 @@ func (s *scope) setStatus() {
 // setUpdated sets Updated and Updating. As in OpenShift a paused pool is never Updating, and one of which a Node is not Ready is
 // never Updated.
 func (s *scope) setUpdated(n count) {
-	c, target, paused := s.pool.Status.Configuration, s.target(), s.pool.Spec.Paused
+	c, target, paused := s.pool.Status.Configuration, s.target(), s.pool.Spec.IsPaused()
 	is := func(updated, updating bool, reason, message string) {
 		s.set(poolv1.UpdatedCondition, updated, reason, message)
 		s.set(poolv1.UpdatingCondition, updating, reason, message)
@@ -79,7 +79,7 @@ func (s *scope) renderedMessage() string {
 	var kubelets string
 	switch {
 	case len(s.rendered.Kubelets) > 0:
-		kubelets = " and spec.kubelet of " + strings.Join(s.rendered.Kubelets, " and ")
+		kubelets = " and spec.kubeletConfiguration of " + strings.Join(s.rendered.Kubelets, " and ")
 	case len(s.rendered.Source) == 0:
 		return s.rendered.Name + " is empty, because no MachineConfig is selected: give MachineConfigs the labels of spec.machineConfigSelector"
 	}

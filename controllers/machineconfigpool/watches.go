@@ -61,7 +61,7 @@ func ofMachineConfig(o client.Object, pools []poolv1.MachineConfigPool) concern 
 	}
 	inherited := map[string]bool{}
 	for i := range pools {
-		if spec := &pools[i].Spec; spec.Role == poolv1.RoleWorker && pool.Selects(pools[i], o.GetLabels()) {
+		if spec := &pools[i].Spec; spec.PoolRole == poolv1.RoleWorker && pool.Selects(pools[i], o.GetLabels()) {
 			inherited[spec.ClusterName] = true
 		}
 	}
@@ -73,9 +73,9 @@ func ofMachineConfig(o client.Object, pools []poolv1.MachineConfigPool) concern 
 // ofPoolbootConfig: one that has joined and has no pool on record may be any pool's.
 func ofPoolbootConfig(o client.Object, _ []poolv1.MachineConfigPool) concern {
 	config := o.(*bootstrapv1.PoolbootConfig)
-	lost := hasJoined(config) && config.Status.Pool == ""
+	lost := hasJoined(config) && config.Status.PoolRole == ""
 	return func(p *poolv1.MachineConfigPool) bool {
-		return (lost || p.Spec.Role == config.Status.Pool) && p.Spec.ClusterName == config.Labels[clusterv1.ClusterNameLabel]
+		return (lost || p.Spec.PoolRole == config.Status.PoolRole) && p.Spec.ClusterName == config.Labels[clusterv1.ClusterNameLabel]
 	}
 }
 

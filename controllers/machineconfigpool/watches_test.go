@@ -66,8 +66,8 @@ var _ = Describe("Watches", func() {
 			Expect(countsDiffer(event.UpdateEvent{ObjectOld: before, ObjectNew: after})).To(Equal(counts))
 		},
 		Entry("a boot request", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.CredentialID = "abcdef" }, false),
-		Entry("a move to another pool", func(c *bootstrapv1.PoolbootConfig) { c.Status.Pool = "worker" }, true),
-		Entry("a boot", func(c *bootstrapv1.PoolbootConfig) { c.Status.Configuration = "rendered-infra-1" }, true),
+		Entry("a move to another pool", func(c *bootstrapv1.PoolbootConfig) { c.Status.PoolRole = "worker" }, true),
+		Entry("a boot", func(c *bootstrapv1.PoolbootConfig) { c.Status.Configuration.Name = "rendered-infra-1" }, true),
 		Entry("a Node that is Ready", func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Conditions = machine("m1", "", "", true).Status.Conditions
 		}, true),

@@ -92,10 +92,10 @@ func init() {
 func NewPool(p *poolv1.MachineConfigPool) Pool {
 	cluster := clusterOfPool(p)
 	for _, start := range startedFrom0 {
-		boots.WithLabelValues(cluster, p.Spec.Role, string(start.stage), start.outcome)
+		boots.WithLabelValues(cluster, p.Spec.PoolRole, string(start.stage), start.outcome)
 	}
 	for _, outcome := range []string{NodeCreated, NodeKept, NodeTaken} {
-		preRegistrations.WithLabelValues(cluster, p.Spec.Role, outcome)
+		preRegistrations.WithLabelValues(cluster, p.Spec.PoolRole, outcome)
 	}
 	for _, kind := range []string{OfMachine, OfNode} {
 		conflicts.WithLabelValues(cluster, kind)
@@ -103,7 +103,7 @@ func NewPool(p *poolv1.MachineConfigPool) Pool {
 	for _, reason := range tokenReasons {
 		tokenEvents.WithLabelValues(cluster, reason)
 	}
-	return Pool{cluster: cluster, role: p.Spec.Role}
+	return Pool{cluster: cluster, role: p.Spec.PoolRole}
 }
 
 // Pool is a pool whose counters were started. The zero value is none.
@@ -132,7 +132,7 @@ func Passed(config *bootstrapv1.PoolbootConfig, stage timeline.Stage) {
 
 // HeldUp counts a boot that came to be held up in a stage, by the reason of the condition that says why. A retry is not counted again.
 func HeldUp(config *bootstrapv1.PoolbootConfig, stage timeline.Stage, reason string) {
-	boots.WithLabelValues(clusterOf(config), config.Status.Pool, string(stage), reason).Inc()
+	boots.WithLabelValues(clusterOf(config), config.Status.PoolRole, string(stage), reason).Inc()
 }
 
 // Prepared notes how long it took to prepare a boot, in seconds.

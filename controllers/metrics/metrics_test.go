@@ -35,9 +35,9 @@ func config(name, reason string, labels map[string]string) *bootstrapv1.Poolboot
 	for key, value := range labels {
 		c.Labels[key] = value
 	}
-	c.Status.Pool = "infra"
+	c.Status.PoolRole = "infra"
 	if reason != "" {
-		c.Status.Node = &bootstrapv1.NodeReference{Name: name, UID: "1"}
+		c.Status.NodeRef = &bootstrapv1.NodeReference{Name: name, UID: "1"}
 		status := metav1.ConditionFalse
 		if reason == bootstrapv1.NodeReadyInPoolReason {
 			status = metav1.ConditionTrue
@@ -51,7 +51,7 @@ func config(name, reason string, labels map[string]string) *bootstrapv1.Poolboot
 // newPool is a pool of the cluster edge whose conditions with these reasons are True.
 func newPool(name, role string, reasons map[string]string) *poolv1.MachineConfigPool {
 	p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name}}
-	p.Spec.ClusterName, p.Spec.Role = "edge", role
+	p.Spec.ClusterName, p.Spec.PoolRole = "edge", role
 	for kind, reason := range reasons {
 		p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason})
 	}

@@ -113,7 +113,7 @@ func (n *Now) countConfigs(configs []bootstrapv1.PoolbootConfig, counted tally) 
 			continue
 		}
 		count := func(desc *prometheus.Desc, is string) {
-			counted[series{desc: desc, cluster: clusterOf(config), pool: config.Status.Pool, is: is}]++
+			counted[series{desc: desc, cluster: clusterOf(config), pool: config.Status.PoolRole, is: is}]++
 		}
 		stage, since := timeline.StageOf(config)
 		count(bootsNow, string(stage))
@@ -139,7 +139,7 @@ func (n *Now) countPools(pools []poolv1.MachineConfigPool, counted tally) {
 		}
 		for _, kind := range []string{poolv1.RenderDegradedCondition, poolv1.NodeDegradedCondition} {
 			if c := meta.FindStatusCondition(p.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
-				counted[series{degradedNow, clusterOfPool(p), p.Spec.Role, kind, c.Reason}]++
+				counted[series{degradedNow, clusterOfPool(p), p.Spec.PoolRole, kind, c.Reason}]++
 			}
 		}
 	}
@@ -153,7 +153,7 @@ func (n *Now) watches(object client.Object) bool {
 func stateOf(config *bootstrapv1.PoolbootConfig) string {
 	is := conditions.Get(config, bootstrapv1.NodeInPoolCondition)
 	switch {
-	case config.Status.Node == nil || is == nil:
+	case config.Status.NodeRef == nil || is == nil:
 		return ""
 	case is.Status == metav1.ConditionTrue:
 		return string(timeline.Ready)

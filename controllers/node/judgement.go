@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
@@ -59,7 +60,7 @@ type record struct {
 // them; one with another UID registered anew, has lost what was put on it, and gets the recorded pool's labels back.
 // Labels are only added.
 func judge(f facts) judgement {
-	recorded := f.config.Status.Node
+	recorded := f.config.Status.NodeRef
 	switch {
 	case f.node == nil && recorded == nil:
 		return judgement{}
@@ -88,9 +89,9 @@ func judge(f facts) judgement {
 		trouble.node = changed(f.node, wanted)
 		return *trouble
 	}
-	if anew && role != f.config.Status.Pool {
+	if anew && role != f.config.Status.PoolRole {
 		j := no(bootstrapv1.NodeOutsidePoolReason, "Node %s registered anew with labels of pool %q, on record is %q: remove the labels of pool %[2]q from the Node",
-			wanted.Name, role, f.config.Status.Pool)
+			wanted.Name, role, f.config.Status.PoolRole)
 		j.node = changed(f.node, wanted)
 		return j
 	}
@@ -132,7 +133,7 @@ func isBeingPrepared(f facts) bool {
 // before, under another one. After a move the record is younger than its Node, and its pointer has the UID that it had before.
 func isLeft(node *corev1.Node, config *bootstrapv1.PoolbootConfig) bool {
 	pointer := config.Annotations[bootstrapv1.PointerIDAnnotation]
-	return config.Spec.Host != nil && config.Spec.Host.BareMetalHost != "" &&
+	return config.Spec.Host != nil && config.Spec.Host.BareMetalHostName != "" &&
 		node.CreationTimestamp.Before(&config.CreationTimestamp) && (pointer == "" || pointer == string(config.UID))
 }
 
@@ -149,7 +150,7 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 		return no(bootstrapv1.NodeOutsidePoolReason, "Node %s: %s", wanted.Name, err)
 	}
 	registration.AddLabels(wanted, declared)
-	registration.DeclareTaints(wanted, p.Spec.NodeTaints)
+	registration.DeclareTaints(wanted, nodev1.Core(p.Spec.NodeTaints))
 	setPoolLabel(wanted, role, f.machine)
 	setAnnotation(wanted, poolv1.NodeConfigAnnotation, client.ObjectKeyFromObject(f.config).String())
 	if p.Status.Configuration != nil {
@@ -163,7 +164,7 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 	}
 
 	j := judgement{node: wanted, record: &record{pool: role, node: bootstrapv1.NodeReference{Name: wanted.Name, UID: string(wanted.UID)}}}
-	if f.config.Status.Configuration == "" {
+	if f.config.Status.Configuration.Name == "" {
 		j.record.configuration = bootedWith(wanted)
 	}
 	switch {
@@ -183,7 +184,7 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 
 // restore puts back on a Node that registered anew what was put on it before its first boot.
 func restore(wanted *corev1.Node, f facts) *judgement {
-	p, err := pool.OfRole(f.pools, f.config.Status.Pool)
+	p, err := pool.OfRole(f.pools, f.config.Status.PoolRole)
 	var declared map[string]string
 	if err == nil {
 		declared, err = pool.Labels(*p)
@@ -196,18 +197,18 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 		dropFlags(wanted, declared, f)
 	}
 	registration.AddLabels(wanted, declared)
-	setPoolLabel(wanted, p.Spec.Role, f.machine)
+	setPoolLabel(wanted, p.Spec.PoolRole, f.machine)
 	registration.AddLabels(wanted, f.config.Spec.NodeLabels)
-	registration.AddLabels(wanted, f.config.Status.HostLabels)
-	if made := f.config.Status.Host; made != nil {
+	registration.AddLabels(wanted, f.config.Status.DerivedNodeLabels)
+	if made := f.config.Status.HostRef; made != nil {
 		registration.AddLabels(wanted, map[string]string{poolv1.NodeMetal3UUIDLabel: made.UID})
 	}
 	// Metal3's remediation may have brought the list back of what was put on the Node before this one.
-	registration.AddTaints(wanted, p.Spec.NodeTaints)
-	registration.DeclareTaints(wanted, p.Spec.NodeTaints)
-	registration.AddTaints(wanted, f.config.Spec.NodeTaints)
+	registration.AddTaints(wanted, nodev1.Core(p.Spec.NodeTaints))
+	registration.DeclareTaints(wanted, nodev1.Core(p.Spec.NodeTaints))
+	registration.AddTaints(wanted, nodev1.Core(f.config.Spec.NodeTaints))
 	setAnnotation(wanted, poolv1.NodeConfigAnnotation, client.ObjectKeyFromObject(f.config).String())
-	if booted := f.config.Status.Configuration; booted != "" && wanted.Annotations[poolv1.NodeCurrentConfigAnnotation] == "" {
+	if booted := f.config.Status.Configuration.Name; booted != "" && wanted.Annotations[poolv1.NodeCurrentConfigAnnotation] == "" {
 		setAnnotation(wanted, poolv1.NodeCurrentConfigAnnotation, booted)
 	}
 	return nil
@@ -216,8 +217,8 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 // dropFlags takes off what a kubelet that registered just now brought along from the pool that its host booted into, where
 // the recorded pool has something else to say: those labels are in the kubelet's flags, and nobody set them on this Node.
 func dropFlags(wanted *corev1.Node, declared map[string]string, f facts) {
-	booted := pool.OfRendered(f.pools, f.config.Status.Configuration)
-	if booted == nil || booted.Spec.Role == f.config.Status.Pool {
+	booted := pool.OfRendered(f.pools, f.config.Status.Configuration.Name)
+	if booted == nil || booted.Spec.PoolRole == f.config.Status.PoolRole {
 		return
 	}
 	flags, err := pool.Labels(*booted)
@@ -239,7 +240,7 @@ func dropFlags(wanted *corev1.Node, declared map[string]string, f facts) {
 
 // pull warns of Machine labels that name another pool than the Node's: Cluster API puts them back on the Node.
 func pull(role string, f facts) string {
-	if f.machine == nil || f.config.Spec.Pool != "" {
+	if f.machine == nil || f.config.Spec.PoolRole != "" {
 		return ""
 	}
 	decision, err := pool.Decide(f.machine.Labels, f.pools)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 )
@@ -33,7 +34,7 @@ var (
 func newPool(role string, labels map[string]string) poolv1.MachineConfigPool {
 	return poolv1.MachineConfigPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role, UID: types.UID(role), Annotations: map[string]string{poolv1.ClusterIdentityAnnotation: "first-uid"}},
-		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: clusterName, Role: role, NodeLabels: labels},
+		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: clusterName, PoolRole: role, NodeLabels: labels},
 		Status:     poolv1.MachineConfigPoolStatus{Configuration: &poolv1.PoolConfiguration{Name: "rendered-" + role + "-1"}},
 	}
 }
@@ -41,7 +42,7 @@ func newPool(role string, labels map[string]string) poolv1.MachineConfigPool {
 // pools are those of the tests: worker, infra with a label and a taint of its own, and edge.
 func pools() []poolv1.MachineConfigPool {
 	infra := newPool("infra", map[string]string{"example.com/tier": "infra"})
-	infra.Spec.NodeTaints = []corev1.Taint{infraTaint}
+	infra.Spec.NodeTaints = declared(infraTaint)
 	return []poolv1.MachineConfigPool{newPool("worker", nil), infra, newPool("edge", nil)}
 }
 
@@ -61,12 +62,12 @@ func newConfig() *bootstrapv1.PoolbootConfig {
 			Annotations:     map[string]string{bootstrapv1.TokenHashAnnotation: "abc"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: "machine-uid"}},
 		},
-		Spec: bootstrapv1.PoolbootConfigSpec{NodeLabels: map[string]string{"example.com/rack": "r1"}},
+		Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{NodeLabels: map[string]string{"example.com/rack": "r1"}}},
 		Status: bootstrapv1.PoolbootConfigStatus{
-			Pool:          "infra",
-			Configuration: "rendered-infra-0",
-			Host:          &bootstrapv1.HostReference{Name: "host-3", Namespace: namespace, UID: "host-uid"},
-			Node:          &bootstrapv1.NodeReference{Name: name, UID: oldUID},
+			PoolRole:      "infra",
+			Configuration: bootstrapv1.ConfigurationReference{Name: "rendered-infra-0"},
+			HostRef:       &bootstrapv1.HostReference{Name: "host-3", Namespace: namespace, UID: "host-uid"},
+			NodeRef:       &bootstrapv1.NodeReference{Name: name, UID: oldUID},
 			Boot:          bootstrapv1.BootStatus{CredentialID: "abcdef"},
 		},
 	}
@@ -139,7 +140,7 @@ func situation(changes ...any) facts {
 
 var _ = Describe("A Node's place in its pool", func() {
 	noNode := func(f *facts) { f.node = nil }
-	noRecord := func(config *bootstrapv1.PoolbootConfig) { config.Status.Node = nil }
+	noRecord := func(config *bootstrapv1.PoolbootConfig) { config.Status.NodeRef = nil }
 	withdrawn := func(config *bootstrapv1.PoolbootConfig) {
 		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown, Reason: bootstrapv1.WaitingForHostReason})
 	}
@@ -185,7 +186,7 @@ var _ = Describe("A Node's place in its pool", func() {
 		Entry("a Windows Node", bootstrapv1.NodeOutsidePoolReason, labelled(map[string]string{corev1.LabelOSStable: "windows"})),
 		Entry("labels of a control plane", bootstrapv1.NodeControlPlaneReason, labelled(role("control-plane", "infra"))),
 		Entry("a recorded pool that is gone, when the Node registers anew", bootstrapv1.NodeOutsidePoolReason, bare,
-			func(config *bootstrapv1.PoolbootConfig) { config.Status.Pool = "gone" }),
+			func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "gone" }),
 	)
 
 	It("is asked of a person only for a Node that joined: any other one is created again by itself", func() {
@@ -225,7 +226,7 @@ var _ = Describe("A Node's place in its pool", func() {
 	})
 
 	It("leaves the labels of the pool that a Node comes from on it", func() {
-		j := judge(situation(ready, revoked, func(config *bootstrapv1.PoolbootConfig) { config.Status.Pool = "worker" },
+		j := judge(situation(ready, revoked, func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "worker" },
 			func(node *corev1.Node) { maps.Copy(node.Labels, role("worker")) }))
 		Expect(j.record).To(Equal(&record{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
 		Expect(j.node.Labels).To(HaveKey(poolv1.NodeRoleLabelPrefix + "worker"))
@@ -274,7 +275,7 @@ var _ = Describe("A Node's place in its pool", func() {
 
 	It("gives a Node that registered anew the labels back that were made of its host's facts", func() {
 		j := judge(situation(revoked, bare, ready, func(config *bootstrapv1.PoolbootConfig) {
-			config.Status.HostLabels = map[string]string{"node-restriction.kubernetes.io/rack": "r7", "example.com/tier": "another"}
+			config.Status.DerivedNodeLabels = map[string]string{"node-restriction.kubernetes.io/rack": "r7", "example.com/tier": "another"}
 		}))
 		Expect(j.node.Labels).To(And(HaveKeyWithValue("node-restriction.kubernetes.io/rack", "r7"), HaveKeyWithValue("example.com/tier", "infra")))
 		Expect(j.node.Spec.Taints).NotTo(ContainElement(unassigned), "every label stands now")
@@ -287,7 +288,7 @@ var _ = Describe("A Node's place in its pool", func() {
 
 	It("drops, once, what the flags of a kubelet that registered anew bring along from the pool that its host booted into", func() {
 		moved := []any{revoked, bare, ready, func(f *facts) {
-			f.config.Status.Configuration = "rendered-edge-0"
+			f.config.Status.Configuration.Name = "rendered-edge-0"
 			f.pools[2].Spec.NodeLabels = map[string]string{"example.com/tier": "edge", "example.com/disks": "", "example.com/rack": "r1"}
 			f.node.Labels = map[string]string{poolv1.NodePoolLabel: "edge", "example.com/tier": "edge", "example.com/disks": "", "example.com/rack": "r1"}
 		}}
@@ -303,7 +304,7 @@ var _ = Describe("A Node's place in its pool", func() {
 	})
 
 	It("keeps the record when a Node registered anew comes with another pool's labels by itself", func() {
-		f := situation(revoked, bare, ready, func(config *bootstrapv1.PoolbootConfig) { config.Status.Pool = "worker" },
+		f := situation(revoked, bare, ready, func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "worker" },
 			func(node *corev1.Node) { node.Labels = role("edge") })
 		j := judge(f)
 		Expect(j.record).To(BeNil())
@@ -349,7 +350,7 @@ var _ = Describe("A Node's place in its pool", func() {
 
 	It("is taken on record from the Node when the record is lost", func() {
 		lost := func(config *bootstrapv1.PoolbootConfig) {
-			config.Status.Pool, config.Status.Configuration = "worker", ""
+			config.Status.PoolRole, config.Status.Configuration.Name = "worker", ""
 		}
 		j := judge(situation(ready, noRecord, lost))
 		Expect(j.record).To(Equal(&record{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}, configuration: "rendered-infra-0"}))
@@ -357,3 +358,11 @@ var _ = Describe("A Node's place in its pool", func() {
 		Expect(j.record.configuration).To(BeEmpty())
 	})
 })
+
+// declared returns taints as a pool declares them.
+func declared(taints ...corev1.Taint) (of []nodev1.Taint) {
+	for _, t := range taints {
+		of = append(of, nodev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+	}
+	return of
+}

@@ -175,16 +175,16 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 		status.Boot.TokenRevokedTime = &metav1.MicroTime{Time: time.Now()}
 	}
 	if j.record != nil {
-		status.Pool, status.Node = j.record.pool, &j.record.node
+		status.PoolRole, status.NodeRef = j.record.pool, &j.record.node
 		if j.record.configuration != "" {
-			status.Configuration = j.record.configuration
+			status.Configuration.Name = j.record.configuration
 		}
 	}
 	if j.condition != nil {
 		conditions.Set(f.config, *j.condition)
 	}
-	if conditions.IsTrue(f.config, bootstrapv1.BootPreparedCondition) && status.Node != nil { // its pool may be another one by now
-		conditions.Set(f.config, registration.BootPrepared(status.Node.Name, status.Pool, status.Configuration))
+	if conditions.IsTrue(f.config, bootstrapv1.BootPreparedCondition) && status.NodeRef != nil { // its pool may be another one by now
+		conditions.Set(f.config, registration.BootPrepared(status.NodeRef.Name, status.PoolRole, status.Configuration.Name))
 	}
 	if equality.Semantic.DeepEqual(before.Status, *status) {
 		return nil

@@ -233,18 +233,18 @@ var _ = Describe("A boot", func() {
 	It("is over: a Node that registers anew gets its labels back and the record its UID", func() {
 		s := newSite(revoked, bare, ready)
 		config, node := s.settle(ctx)
-		Expect(config.Status.Node.UID).To(Equal(newUID))
-		Expect(config.Status.Pool).To(Equal("infra"))
+		Expect(config.Status.NodeRef.UID).To(Equal(newUID))
+		Expect(config.Status.PoolRole).To(Equal("infra"))
 		Expect(node.Labels).To(HaveKeyWithValue(poolv1.NodeRoleLabelPrefix+"infra", ""))
 		Expect(s.told()).To(ContainSubstring(bootstrapv1.EventLabelsRestored))
 	})
 
 	It("is over: a relabelled Node moves, and a conflict is told once", func() {
 		s := newSite(revoked, ready, labelled(role("edge")), func(config *bootstrapv1.PoolbootConfig) {
-			conditions.Set(config, registration.BootPrepared(config.Status.Node.Name, "infra", "rendered-infra-1"))
+			conditions.Set(config, registration.BootPrepared(config.Status.NodeRef.Name, "infra", "rendered-infra-1"))
 		})
 		config, _ := s.settle(ctx)
-		Expect(config.Status.Pool).To(Equal("edge"))
+		Expect(config.Status.PoolRole).To(Equal("edge"))
 		Expect(conditions.GetMessage(config, bootstrapv1.BootPreparedCondition)).To(ContainSubstring(`is registered in pool "edge"`))
 		Expect(s.told()).To(ContainSubstring(bootstrapv1.EventPoolChanged))
 
@@ -253,7 +253,7 @@ var _ = Describe("A boot", func() {
 		s = newSite(revoked, ready, labelled(role("edge", "infra")))
 		config, _ = s.settle(ctx)
 		Expect(counted("poolboot_pool_conflicts_total", ofNode) - conflicts).To(Equal(1.0))
-		Expect(config.Status.Pool).To(Equal("infra"))
+		Expect(config.Status.PoolRole).To(Equal("infra"))
 		Expect(strings.Count(s.told(), bootstrapv1.PoolConflictReason)).To(Equal(1))
 	})
 

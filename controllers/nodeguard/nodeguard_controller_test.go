@@ -31,7 +31,7 @@ var edge = client.ObjectKey{Namespace: "metal", Name: "edge"}
 
 func poolOf(role, key string) *poolv1.MachineConfigPool {
 	return &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: role},
-		Spec: poolv1.MachineConfigPoolSpec{ClusterName: edge.Name, Role: role,
+		Spec: poolv1.MachineConfigPoolSpec{ClusterName: edge.Name, PoolRole: role,
 			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{key: "a"}}}}
 }
 
@@ -117,12 +117,12 @@ var _ = Describe("The policy that guards Nodes", func() {
 		}
 		Expect(management.Create(ctx, poolOf("gpu", "example.com/gpu"))).To(Succeed())
 		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: "one", Labels: map[string]string{clusterv1.ClusterNameLabel: edge.Name}},
-			Spec: bootstrapv1.PoolbootConfigSpec{Join: bootstrapv1.Join{Kubeadm: &bootstrapv1.KubeadmJoin{}}}}
+			Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Kubeadm: &bootstrapv1.KubeadmJoin{}}}}}
 		Expect(management.Create(ctx, config)).To(Succeed())
 		Expect(reconcile(ctx)).To(Succeed())
 		Expect(rights()).To(BeEmpty())
 
-		config.Status.Node = &bootstrapv1.NodeReference{Name: "one", UID: "1"}
+		config.Status.NodeRef = &bootstrapv1.NodeReference{Name: "one", UID: "1"}
 		Expect(management.Update(ctx, config)).To(Succeed())
 		Expect(reconcile(ctx)).To(Succeed())
 		Expect(rights()).To(ConsistOf("poolboot:node-bootstrapper", "poolboot:node-certificate-renewal"))

@@ -206,7 +206,7 @@ func (r *Reconciler) pointer(_ context.Context, s *scope) ([]byte, map[string]st
 	if s.machine != nil {
 		id = s.machine.UID
 	}
-	made, err := r.newPointer(s, s.config.Status.Pool, string(id))
+	made, err := r.newPointer(s, s.config.Status.PoolRole, string(id))
 	if err != nil {
 		return nil, nil, err
 	}

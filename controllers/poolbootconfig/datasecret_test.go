@@ -75,7 +75,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(config.Annotations).To(haveToken(config, pointer.Token))
 		Expect(config.Status.DataSecretName).To(Equal(config.Name))
 		Expect(config.Status.Initialization.DataSecretCreated).To(HaveValue(BeTrue()))
-		Expect(config.Status.Pool).To(Equal("infra"))
+		Expect(config.Status.PoolRole).To(Equal("infra"))
 		Expect(config.Status.ObservedGeneration).To(Equal(config.Generation))
 		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
 		Expect(conditions.IsFalse(config, clusterv1.PausedCondition)).To(BeTrue())
@@ -281,7 +281,7 @@ var _ = Describe("The data Secret", func() {
 		config := s.settle(ctx)
 		Expect(conditions.Get(config, bootstrapv1.DataSecretAvailableCondition)).To(And(HaveField("Reason", bootstrapv1.DataSecretPresetReason),
 			HaveField("Message", And(ContainSubstring("spec.bootstrap.dataSecretName of Machine "+machineName), ContainSubstring("Secret by-hand"), ContainSubstring("leave the field out")))))
-		Expect(config.Status.Pool).To(BeEmpty(), "it is no pool's")
+		Expect(config.Status.PoolRole).To(BeEmpty(), "it is no pool's")
 		Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
 	})
 
@@ -402,7 +402,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(conflicts() - conflicted).To(Equal(1.0))
 		Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.PoolConflictReason))
 		Expect(config.Status.DataSecretName).To(BeEmpty())
-		Expect(config.Status.Pool).To(BeEmpty())
+		Expect(config.Status.PoolRole).To(BeEmpty())
 
 		relabel := func(labels map[string]string) {
 			machine := &clusterv1.Machine{}
@@ -411,17 +411,17 @@ var _ = Describe("The data Secret", func() {
 			Expect(s.Update(ctx, machine)).To(Succeed())
 		}
 		relabel(role("infra"))
-		Expect(s.settle(ctx).Status.Pool).To(Equal("infra"))
+		Expect(s.settle(ctx).Status.PoolRole).To(Equal("infra"))
 		Expect(boots("Done") - passed).To(Equal(1.0))
 		relabel(role("edge"))
 		config = s.settle(ctx)
-		Expect(config.Status.Pool).To(Equal("edge"))
+		Expect(config.Status.PoolRole).To(Equal("edge"))
 
-		config.Status.Node = &bootstrapv1.NodeReference{Name: machineName, UID: "node-uid"}
+		config.Status.NodeRef = &bootstrapv1.NodeReference{Name: machineName, UID: "node-uid"}
 		Expect(s.Status().Update(ctx, config)).To(Succeed())
 		relabel(role("infra"))
 		config = s.settle(ctx)
-		Expect(config.Status.Pool).To(Equal("edge"))
+		Expect(config.Status.PoolRole).To(Equal("edge"))
 		Expect(reasonOf(config, bootstrapv1.PoolDecidedCondition)).To(Equal(bootstrapv1.PoolRecordedReason))
 	})
 

@@ -238,11 +238,11 @@ func newConfig(change ...func(*bootstrapv1.PoolbootConfig)) *bootstrapv1.Poolboo
 				APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machineName, UID: "machine-uid", Controller: ptr.To(true),
 			}},
 		},
-		Spec: bootstrapv1.PoolbootConfigSpec{
-			ConfigSource: bootstrapv1.ConfigSource{Server: &bootstrapv1.ServerSource{}},
-			Join:         bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{KubeletPath: "/usr/bin/kubelet"}},
-			NodeName:     bootstrapv1.NodeNameFromMachine,
-		},
+		Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{
+			ConfigSource:   bootstrapv1.ConfigSource{Server: &bootstrapv1.ServerSource{}},
+			Join:           bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{KubeletPath: "/usr/bin/kubelet"}},
+			NodeNameSource: bootstrapv1.NodeNameFromMachine,
+		}},
 	}
 	for _, c := range change {
 		c(config)
@@ -271,7 +271,7 @@ func haveToken(config *bootstrapv1.PoolbootConfig, token string) OmegaMatcher {
 func newPool(role string) *poolv1.MachineConfigPool {
 	return &poolv1.MachineConfigPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role, UID: types.UID(role + "-uid")},
-		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: clusterName, Role: role},
+		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: clusterName, PoolRole: role},
 	}
 }
 

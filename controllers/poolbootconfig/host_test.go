@@ -17,7 +17,7 @@ import (
 // withoutMachine is the config of a host that belongs to no Machine.
 func withoutMachine(config *bootstrapv1.PoolbootConfig) {
 	config.OwnerReferences = nil
-	config.Spec.Pool, config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
+	config.Spec.PoolRole, config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
 }
 
 // enrolledHost is that of one that came with an enrollment token.
@@ -30,7 +30,7 @@ var _ = Describe("A host without a Machine", func() {
 	It("has a pool, and a data Secret that points to the config server", func(ctx SpecContext) {
 		s := newSite(newCluster(), newConfig(withoutMachine), newPool("worker"), newPool("infra"))
 		config := s.settle(ctx)
-		Expect(config.Status.Pool).To(Equal("infra"))
+		Expect(config.Status.PoolRole).To(Equal("infra"))
 		Expect(pointerIn(s.secret(ctx)).URL).To(Equal(serverURL + "/config/infra/" + namespace + "/" + machineName + "/config-uid"))
 		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
 	})
@@ -38,7 +38,7 @@ var _ = Describe("A host without a Machine", func() {
 	It("needs no data Secret when it enrolled, and keeps the hash of its token", func(ctx SpecContext) {
 		s := newSite(newCluster(), newConfig(enrolledHost), newPool("worker"), newPool("infra"))
 		config := s.settle(ctx)
-		Expect(config.Status.Pool).To(Equal("infra"))
+		Expect(config.Status.PoolRole).To(Equal("infra"))
 		Expect(reasonOf(config, bootstrapv1.DataSecretAvailableCondition)).To(Equal(bootstrapv1.HostEnrolledReason))
 		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
 		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, "of the token"))

@@ -23,7 +23,7 @@ import (
 // before it is rendered: after a crash the next try renders the same one, and one that a crash kept from the record ends by itself
 // after join.Life. The annotations let the record be read back from the Secret.
 func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]string, error) {
-	p, err := pool.OfRole(s.pools, s.config.Status.Pool)
+	p, err := pool.OfRole(s.pools, s.config.Status.PoolRole)
 	if err != nil {
 		return nil, nil, &reasonError{poolErrorReason(err), err}
 	}
@@ -55,7 +55,7 @@ func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]s
 	}
 	value, err := ignition.Marshal(ignition.Merge(base, overlay))
 	return value, map[string]string{
-		bootstrapv1.DataSecretPoolAnnotation:       p.Spec.Role,
+		bootstrapv1.DataSecretPoolAnnotation:       p.Spec.PoolRole,
 		bootstrapv1.OverlayConfigurationAnnotation: configuration,
 		bootstrapv1.CredentialIDAnnotation:         credential.ID,
 		bootstrapv1.OverlayExpiresAnnotation:       credential.Expires.UTC().Format(time.RFC3339),
@@ -129,7 +129,7 @@ func recordCredential(config *bootstrapv1.PoolbootConfig, id string, expires tim
 // readInline returns a config's inline data Secret, if it exists and may not be on record: then nothing but the Secret tells which pool it
 // was made for. It is read live, because a crash may have come between the Secret and the record.
 func (r *Reconciler) readInline(ctx context.Context, s *scope) (*corev1.Secret, error) {
-	if s.config.Spec.ConfigSource.Inline == nil || s.config.Status.DataSecretName != "" && s.config.Status.Pool != "" {
+	if s.config.Spec.ConfigSource.Inline == nil || s.config.Status.DataSecretName != "" && s.config.Status.PoolRole != "" {
 		return nil, nil
 	}
 	secret := &corev1.Secret{}
@@ -142,7 +142,7 @@ func (r *Reconciler) readInline(ctx context.Context, s *scope) (*corev1.Secret, 
 
 // recordInline puts on record what an inline data Secret says of itself, but for a credential that is no longer valid.
 func recordInline(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
-	config.Status.Configuration = secret.Annotations[bootstrapv1.OverlayConfigurationAnnotation]
+	config.Status.Configuration.Name = secret.Annotations[bootstrapv1.OverlayConfigurationAnnotation]
 	if config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked || config.Status.Boot.CredentialID != "" {
 		return
 	}

@@ -31,7 +31,7 @@ func (r *Reconciler) decidePool(ctx context.Context, s *scope) error {
 		boot.DataSecret = s.inline
 	}
 	role, condition := decide(boot)
-	s.config.Status.Pool = role
+	s.config.Status.PoolRole = role
 	conditions.Set(s.config, condition)
 	return nil
 }
@@ -47,7 +47,7 @@ func decide(boot pool.Boot) (string, metav1.Condition) {
 
 // poolIsDecided says whether a boot may go on with the pool on record.
 func poolIsDecided(config *bootstrapv1.PoolbootConfig) bool {
-	return config.Status.Pool != "" && conditions.IsTrue(config, bootstrapv1.PoolDecidedCondition)
+	return config.Status.PoolRole != "" && conditions.IsTrue(config, bootstrapv1.PoolDecidedCondition)
 }
 
 func poolErrorReason(err error) string {

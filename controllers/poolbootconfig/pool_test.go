@@ -22,11 +22,11 @@ var _ = Describe("The pool of a Machine that has not booted", func() {
 	}}
 	pools := []poolv1.MachineConfigPool{*newPool("worker"), *newPool("infra"), *newPool("edge"), *unregistrable}
 	recorded := func(config *bootstrapv1.PoolbootConfig) {
-		config.Status.Pool = "edge"
-		config.Status.Node = &bootstrapv1.NodeReference{Name: machineName, UID: "node-uid"}
+		config.Status.PoolRole = "edge"
+		config.Status.NodeRef = &bootstrapv1.NodeReference{Name: machineName, UID: "node-uid"}
 	}
 	in := func(role string) func(*bootstrapv1.PoolbootConfig) {
-		return func(config *bootstrapv1.PoolbootConfig) { config.Spec.Pool = role }
+		return func(config *bootstrapv1.PoolbootConfig) { config.Spec.PoolRole = role }
 	}
 	odd := func(labels map[string]string) map[string]string {
 		labels["example.com/odd"] = "no"
@@ -40,7 +40,7 @@ var _ = Describe("The pool of a Machine that has not booted", func() {
 			Expect(condition.Status == metav1.ConditionTrue).To(Equal(role != ""))
 			Expect(condition.Message).NotTo(BeEmpty())
 		},
-		Entry("spec.pool before labels", role("infra"), "edge", bootstrapv1.PoolFromSpecReason, in("edge")),
+		Entry("spec.poolRole before labels", role("infra"), "edge", bootstrapv1.PoolFromSpecReason, in("edge")),
 		Entry("the Machine's labels", role("infra", "worker"), "infra", bootstrapv1.PoolFromLabelsReason),
 		Entry("not the config's own labels, which may be its template's and reach no Node", map[string]string{}, "worker", bootstrapv1.PoolDefaultedReason,
 			func(config *bootstrapv1.PoolbootConfig) { config.Labels[poolv1.NodeRoleLabelPrefix+"infra"] = "" }),
@@ -65,7 +65,7 @@ var _ = Describe("A Machine whose custom pool is missing", func() {
 			Expect(config.Status.DataSecretName).To(BeEmpty())
 			decided := conditions.Get(config, bootstrapv1.PoolDecidedCondition)
 			Expect(decided).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.PoolNotFoundReason),
-				HaveField("Message", And(ContainSubstring(poolv1.NodeRoleLabelPrefix+"infra="), ContainSubstring("spec.pool: worker")))))
+				HaveField("Message", And(ContainSubstring(poolv1.NodeRoleLabelPrefix+"infra="), ContainSubstring("spec.poolRole: worker")))))
 			Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.PoolNotFoundReason))
 			Expect(s.told()).To(ContainElement(HavePrefix("Warning " + bootstrapv1.PoolNotFoundReason)))
 			Expect(notBooted(config)).To(BeTrue(), "so that the watch on pools brings it back")
@@ -73,7 +73,7 @@ var _ = Describe("A Machine whose custom pool is missing", func() {
 			Expect(s.Create(ctx, infra)).To(Succeed())
 			Expect(s.Status().Update(ctx, infra)).To(Succeed())
 			config = s.settle(ctx)
-			Expect(config.Status.Pool).To(Equal("infra"))
+			Expect(config.Status.PoolRole).To(Equal("infra"))
 			Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
 		},
 		Entry("with a pointer", func(*bootstrapv1.PoolbootConfig) {}),
@@ -83,19 +83,19 @@ var _ = Describe("A Machine whose custom pool is missing", func() {
 	It("stays in it on record when the pool is deleted by force before its host asks, and goes on when it is made again", func(ctx SpecContext) {
 		infra := newPool("infra")
 		s := newSite(newCluster(), newMachine(role("infra")), newConfig(), newPool("worker"), infra)
-		Expect(s.settle(ctx).Status.Pool).To(Equal("infra"))
+		Expect(s.settle(ctx).Status.PoolRole).To(Equal("infra"))
 		Expect(s.Delete(ctx, infra)).To(Succeed())
 		config := s.settle(ctx)
-		Expect(config.Status.Pool).To(Equal("infra"))
+		Expect(config.Status.PoolRole).To(Equal("infra"))
 		Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.PoolNotFoundReason))
 		Expect(s.Create(ctx, newPool("infra"))).To(Succeed())
 		Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
 	})
 
-	It("boots as a worker when spec.pool says so", func(ctx SpecContext) {
-		s := newSite(newCluster(), newMachine(role("infra")), newConfig(func(c *bootstrapv1.PoolbootConfig) { c.Spec.Pool = "worker" }), newPool("worker"))
+	It("boots as a worker when spec.poolRole says so", func(ctx SpecContext) {
+		s := newSite(newCluster(), newMachine(role("infra")), newConfig(func(c *bootstrapv1.PoolbootConfig) { c.Spec.PoolRole = "worker" }), newPool("worker"))
 		config := s.settle(ctx)
-		Expect(config.Status.Pool).To(Equal("worker"))
+		Expect(config.Status.PoolRole).To(Equal("worker"))
 		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
 	})
 })
@@ -120,11 +120,11 @@ var _ = Describe("The pool of an inline data Secret", func() {
 		func(ctx SpecContext, change func(context.Context, *site)) {
 			worker, rendered, custom := infra()
 			s := newSite(newCluster(), newMachine(role("infra")), newConfig(inlineSource), worker, rendered, custom)
-			Expect(s.settle(ctx).Status.Pool).To(Equal("infra"))
+			Expect(s.settle(ctx).Status.PoolRole).To(Equal("infra"))
 			Expect(s.secret(ctx).Annotations).To(HaveKeyWithValue(bootstrapv1.DataSecretPoolAnnotation, "infra"))
 			change(ctx, s)
 			config := s.settle(ctx)
-			Expect(config.Status.Pool).To(Equal("infra"))
+			Expect(config.Status.PoolRole).To(Equal("infra"))
 			Expect(conditions.IsTrue(config, bootstrapv1.PoolDecidedCondition)).To(BeTrue())
 			Expect(config.Status.DataSecretName).To(Equal(machineName))
 		},
@@ -170,9 +170,9 @@ var _ = Describe("The pool of an inline data Secret", func() {
 				over := s.writes < failing
 				relabel(ctx, s, nil)
 				config := s.settle(ctx)
-				Expect(s.secret(ctx).Annotations).To(HaveKeyWithValue(bootstrapv1.DataSecretPoolAnnotation, config.Status.Pool), "write %d, late %v", failing, late)
+				Expect(s.secret(ctx).Annotations).To(HaveKeyWithValue(bootstrapv1.DataSecretPoolAnnotation, config.Status.PoolRole), "write %d, late %v", failing, late)
 				if over {
-					Expect(config.Status.Pool).To(Equal("infra"))
+					Expect(config.Status.PoolRole).To(Equal("infra"))
 					break
 				}
 			}

@@ -217,7 +217,7 @@ func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
 	if passed {
 		metrics.Passed(after, timeline.Pending)
 	}
-	if role := after.Status.Pool; role != "" && role != before.Status.Pool && !passed { // else the event of the Secret says it
+	if role := after.Status.PoolRole; role != "" && role != before.Status.PoolRole && !passed { // else the event of the Secret says it
 		r.event(after, corev1.EventTypeNormal, bootstrapv1.EventPoolDecided, "Decide", "%s", conditions.GetMessage(after, bootstrapv1.PoolDecidedCondition))
 	}
 	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.DataSecretAvailableCondition} {

@@ -68,8 +68,8 @@ func (r *Reconciler) rotateToken(ctx context.Context, s *scope) error {
 // before: an old token must be ended without waiting for a person, and the role is for people to read. The config server goes by the
 // record, but a URL without a role is not one of its own: the 404 would end the boot.
 func rotatedRole(config *bootstrapv1.PoolbootConfig, before string) string {
-	if config.Status.Pool != "" {
-		return config.Status.Pool
+	if config.Status.PoolRole != "" {
+		return config.Status.PoolRole
 	}
 	if before != "" {
 		return before

@@ -108,7 +108,7 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		Expect(s.Create(ctx, newPool("storage"))).To(Succeed())
 		relabel(ctx, s, role("storage"))
 		annotate(ctx, s, wanted)
-		pool := s.settle(ctx).Status.Pool
+		pool := s.settle(ctx).Status.PoolRole
 		Expect(pool).NotTo(BeEmpty())
 		Expect(pointerIn(s.secret(ctx)).URL).To(Equal(strings.Replace(pointerURL, "/infra/", "/"+pool+"/", 1)))
 	})

@@ -28,7 +28,7 @@ func (w *world) came(token string, addresses ...string) {
 	}
 	for _, address := range addresses {
 		at := time.Now().Add(time.Duration(len(w.config.Status.Boot.Addresses)-20) * time.Second).Truncate(time.Microsecond)
-		w.config.Status.Boot.Addresses[address] = bootstrapv1.TokenAddress{FirstTime: metav1.NewMicroTime(at), Token: token}
+		w.config.Status.Boot.Addresses[address] = bootstrapv1.TokenAddress{FirstUsedTime: metav1.NewMicroTime(at), Token: token}
 	}
 }
 

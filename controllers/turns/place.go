@@ -18,7 +18,7 @@ func OfConfig(configs client.Reader) func(ctrl.Request) Place {
 		if err := configs.Get(context.Background(), r.NamespacedName, config, client.UnsafeDisableDeepCopy); err != nil {
 			return Place{Cluster: client.ObjectKey{Namespace: r.Namespace}}
 		}
-		return Place{Cluster: client.ObjectKey{Namespace: r.Namespace, Name: config.Labels[clusterv1.ClusterNameLabel]}, Pool: config.Status.Pool}
+		return Place{Cluster: client.ObjectKey{Namespace: r.Namespace, Name: config.Labels[clusterv1.ClusterNameLabel]}, Pool: config.Status.PoolRole}
 	}
 }
 

@@ -20,7 +20,7 @@ var _ = Describe("The place of a request", func() {
 		Expect(bootstrapv1.AddToScheme(scheme)).To(Succeed())
 		config := &bootstrapv1.PoolbootConfig{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "edge-0", Labels: map[string]string{clusterv1.ClusterNameLabel: "edge"}},
-			Status:     bootstrapv1.PoolbootConfigStatus{Pool: "infra"},
+			Status:     bootstrapv1.PoolbootConfigStatus{PoolRole: "infra"},
 		}
 		placeOf := turns.OfConfig(fake.NewClientBuilder().WithScheme(scheme).WithObjects(config).Build())
 		Expect(placeOf(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(config)})).

@@ -40,10 +40,10 @@ func (w Watch) Nodes(ctx context.Context, cluster client.ObjectKey, predicates .
 			return []ctrl.Request{{NamespacedName: config}}
 		}
 		return ConfigsOfCluster(ctx, w.Configs, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
-			if config.Status.Node == nil {
+			if config.Status.NodeRef == nil {
 				return config.Name == node.GetName()
 			}
-			return config.Status.Node.Name == node.GetName()
+			return config.Status.NodeRef.Name == node.GetName()
 		})
 	}, predicates...)
 }
@@ -78,8 +78,8 @@ func HostUsers(object client.Object) (users []string) {
 	if is && config.Status.Boot.CredentialID != "" {
 		users = append(users, bootstrapapi.BootstrapUserPrefix+config.Status.Boot.CredentialID)
 	}
-	if is && config.Status.Node != nil {
-		users = append(users, NodeUserPrefix+config.Status.Node.Name)
+	if is && config.Status.NodeRef != nil {
+		users = append(users, NodeUserPrefix+config.Status.NodeRef.Name)
 	}
 	return users
 }

@@ -61,7 +61,7 @@ func pools() []poolv1.MachineConfigPool {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: role},
 			Spec: poolv1.MachineConfigPoolSpec{
 				ClusterName:           "bench",
-				Role:                  role,
+				PoolRole:              role,
 				MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{roleLabel: role}},
 			},
 		})

@@ -132,7 +132,7 @@ func fleetObjects(b *testing.B) (objects []client.Object) {
 		key := map[string]string{roleLabel: fmt.Sprintf("%d-%s", cluster, role)}
 		objects = append(objects, &poolv1.MachineConfigPool{
 			ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: fmt.Sprintf("%s-%d", role, cluster)},
-			Spec: poolv1.MachineConfigPoolSpec{ClusterName: fmt.Sprintf("cluster-%d", cluster), Role: role,
+			Spec: poolv1.MachineConfigPoolSpec{ClusterName: fmt.Sprintf("cluster-%d", cluster), PoolRole: role,
 				MachineConfigSelector: &metav1.LabelSelector{MatchLabels: key}},
 		})
 		all, err := load{configs: configs, filesEach: 20, bytes: configs * 20 << 10}.make()

@@ -54,9 +54,9 @@ func readBoots(ctx context.Context, s *site.Site) ([]boot, error) {
 		if err := s.ManagementClient.Get(ctx, key, &b.config); client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
-		if b.config.Status.Node != nil {
+		if b.config.Status.NodeRef != nil {
 			node := &corev1.Node{}
-			err := s.WorkloadClient.Get(ctx, client.ObjectKey{Name: b.config.Status.Node.Name}, node)
+			err := s.WorkloadClient.Get(ctx, client.ObjectKey{Name: b.config.Status.NodeRef.Name}, node)
 			if client.IgnoreNotFound(err) != nil {
 				return nil, err
 			}
@@ -80,7 +80,7 @@ func waitForBoots(ctx context.Context, s *site.Site) (boots []boot, err error) {
 		}
 		count := map[string]int{}
 		for _, b := range boots {
-			count["host"] += one(b.config.Status.Host != nil)
+			count["host"] += one(b.config.Status.HostRef != nil)
 			count["served"] += one(b.config.Status.Boot.ServedTime != nil)
 			count["ready"] += one(b.node != nil && site.Ready(b.node))
 			count["done"] += one(b.done())
@@ -143,7 +143,7 @@ func printTimeline(boots []boot, timeline *site.Timeline) {
 	fmt.Fprintln(table)
 	for _, b := range boots {
 		steps := timeline.Of(b.machine.Name)
-		fmt.Fprintf(table, "%s\t%s\t%s", b.machine.Name, b.config.Status.Host.Name, b.config.Status.Pool)
+		fmt.Fprintf(table, "%s\t%s\t%s", b.machine.Name, b.config.Status.HostRef.Name, b.config.Status.PoolRole)
 		for _, step := range site.Steps {
 			if when, seen := steps[step]; seen {
 				fmt.Fprintf(table, "\t%.1f", when.Sub(steps[site.MachineCreated]).Seconds())

@@ -85,7 +85,7 @@ func prove(ctx context.Context, s *site.Site, boots []boot, history *site.NodeHi
 
 // holdsFiles says whether a host's disk has the file of the worker pool, and that of the infra pool only if it is in it.
 func holdsFiles(s *site.Site, b boot) bool {
-	root := s.Hardware.Host(b.config.Status.Host.Name).Root()
+	root := s.Hardware.Host(b.config.Status.HostRef.Name).Root()
 	worker, workerErr := os.ReadFile(filepath.Join(root, "etc", "workertest"))
 	infra, infraErr := os.ReadFile(filepath.Join(root, "etc", "infratest"))
 	inherited := workerErr == nil && string(worker) == "worker"

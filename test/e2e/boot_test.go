@@ -34,8 +34,8 @@ var _ = Describe("Machines of two pools", func() {
 			Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return t.Configs(ctx, role) }).Should(HaveLen(2))
 			for _, config := range t.Configs(ctx, role) {
 				joined(ctx, t, &config)
-				Expect(config.Status.Pool).To(Equal(role))
-				verdict := site.Judge(versions(ctx, history, config.Status.Node.Name), role, pools(ctx, t))
+				Expect(config.Status.PoolRole).To(Equal(role))
+				verdict := site.Judge(versions(ctx, history, config.Status.NodeRef.Name), role, pools(ctx, t))
 				Expect(verdict.Versions).To(BeNumerically(">", 1))
 				Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 				Expect(onDisk(&config, "/etc/workertest")).To(Equal("worker"))
@@ -51,7 +51,7 @@ var _ = Describe("Machines of two pools", func() {
 // withKubelets gives the pools worker and infra kubelet sections: infra's says less, and in part something else.
 func withKubelets(p *poolv1.MachineConfigPool) {
 	sections := map[string]string{"worker": `{"maxPods":77,"systemReserved":{"cpu":"150m"}}`, "infra": `{"maxPods":57}`}
-	p.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(sections[p.Spec.Role])}
+	p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: []byte(sections[p.Spec.PoolRole])}
 }
 
 // expectKubelet holds what the kubelet of a Node says of itself against the sections of withKubelets.
@@ -74,7 +74,7 @@ func joined(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootC
 		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
 		return config.Annotations[bootstrapv1.TokenHashAnnotation] + config.Status.Boot.CredentialID, err
 	}).WithContext(ctx).Should(Equal(bootstrapv1.TokenRevoked))
-	EventuallyWithOffset(1, lab.Hardware.Host(config.Status.Host.Name).Joined).WithContext(ctx).Should(BeTrue(), "the sentinel file")
+	EventuallyWithOffset(1, lab.Hardware.Host(config.Status.HostRef.Name).Joined).WithContext(ctx).Should(BeTrue(), "the sentinel file")
 }
 
 // versions are those of a Node up to the one that stands: a watch tells of a version some time after it can be read.
@@ -99,6 +99,6 @@ func pools(ctx context.Context, t *tenant.Tenant) []poolv1.MachineConfigPool {
 
 // onDisk reads a file of the disk of a config's host.
 func onDisk(config *bootstrapv1.PoolbootConfig, path string) (string, error) {
-	content, err := os.ReadFile(filepath.Join(lab.Hardware.Host(config.Status.Host.Name).Root(), path))
+	content, err := os.ReadFile(filepath.Join(lab.Hardware.Host(config.Status.HostRef.Name).Root(), path))
 	return string(content), err
 }

@@ -39,7 +39,7 @@ var _ = Describe("A host on which a program changes what puts its Node into its 
 			t := tenant.New(ctx, lab, 1)
 			history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 			Expect(err).NotTo(HaveOccurred())
-			t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Image: image, Config: func(spec *bootstrapv1.PoolbootConfigSpec) {
+			t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Image: image, Config: func(spec *bootstrapv1.BootSpec) {
 				spec.Join = join
 				spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(altering(file))}}
 			}})

@@ -89,15 +89,15 @@ var _ = Describe("Poolboot that is killed", func() {
 		for role, config := range configs {
 			letStand(ctx, config, false)
 			joined(ctx, t, config)
-			Expect(config.Status.Pool).To(Equal(role))
-			seen := versions(ctx, history, config.Status.Node.Name)
+			Expect(config.Status.PoolRole).To(Equal(role))
+			seen := versions(ctx, history, config.Status.NodeRef.Name)
 			verdict := site.Judge(seen, role, pools(ctx, t))
 			Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 			Expect(overlays(ctx, config)).To(BeEmpty())
 			Expect(joinTokens(ctx, config)).To(BeEmpty())
-			Expect(nodes(ctx, config)).To(HaveExactElements(HaveField("Name", config.Status.Node.Name)))
+			Expect(nodes(ctx, config)).To(HaveExactElements(HaveField("Name", config.Status.NodeRef.Name)))
 			for _, version := range seen {
-				Expect(string(version.Node.UID)).To(Equal(config.Status.Node.UID), "there was one Node only")
+				Expect(string(version.Node.UID)).To(Equal(config.Status.NodeRef.UID), "there was one Node only")
 			}
 			secret := &corev1.Secret{}
 			Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), secret)).To(Succeed())

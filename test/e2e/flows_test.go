@@ -87,7 +87,7 @@ func newFlowSite(ctx context.Context) *flowSite {
 	s.CreateCluster(ctx, clusterapi.ClusterOptions{})
 	s.AddHost(ctx, "server-1")
 	s.AddHost(ctx, "server-2")
-	named := func(spec *bootstrapv1.PoolbootConfigSpec) { spec.NodeName = bootstrapv1.NodeNameFromHost }
+	named := func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameFromHost }
 	s.Deploy(ctx, tenant.Deployment{Name: "worker", Config: named})
 	s.Deploy(ctx, tenant.Deployment{Name: "infra", Labels: infraLabels, Config: named})
 	for name, role := range map[string]string{"cp-1": "control-plane", "upi-1": "worker"} {

@@ -22,7 +22,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
 
-func inline(spec *bootstrapv1.PoolbootConfigSpec) {
+func inline(spec *bootstrapv1.BootSpec) {
 	spec.ConfigSource = bootstrapv1.ConfigSource{Inline: &bootstrapv1.InlineSource{}}
 }
 
@@ -61,8 +61,8 @@ var _ = Describe("A host that can't reach the config server", func() {
 		joined(ctx, t, config)
 		expectBornInPool(ctx, t, config, history)
 		node := t.Node(ctx, config)
-		Expect(node.Labels).To(HaveKeyWithValue("metal3.io/uuid", config.Status.Host.UID))
-		Expect(node.Spec.ProviderID).To(HavePrefix("metal3://" + t.Namespace + "/" + config.Status.Host.Name + "/"))
+		Expect(node.Labels).To(HaveKeyWithValue("metal3.io/uuid", config.Status.HostRef.UID))
+		Expect(node.Spec.ProviderID).To(HavePrefix("metal3://" + t.Namespace + "/" + config.Status.HostRef.Name + "/"))
 		Expect(onDisk(config, "/etc/infratest")).To(Equal("infra"))
 		Expect(answered("patch", "secrets", "", token)).To(BeNumerically("<", answered("delete", "secrets", "", token)),
 			"the credential's life was extended before it went")
@@ -95,9 +95,9 @@ var _ = Describe("A host that can't reach the config server", func() {
 		t := tenant.NewEmpty(ctx, lab)
 		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "infra"}}
 		template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
-		template.Spec.Template.Spec.NodeName = bootstrapv1.NodeNameFromHost
+		template.Spec.Template.Spec.NodeNameSource = bootstrapv1.NodeNameFromHost
 		inline(&template.Spec.Template.Spec)
-		Expect(lab.ManagementClient.Create(ctx, template)).To(MatchError(ContainSubstring("nodeName: Host needs configSource.server")))
+		Expect(lab.ManagementClient.Create(ctx, template)).To(MatchError(ContainSubstring("nodeNameSource: Host needs configSource.server")))
 	})
 })
 

@@ -17,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/certificate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/kubeadm"
@@ -50,8 +51,8 @@ var _ = Describe("A host that joins with kubeadm", func() {
 
 		node := t.Node(ctx, config)
 		Expect(node.Labels).To(And(HaveKey("node-role.kubernetes.io/infra"), HaveKeyWithValue("node.cluster.x-k8s.io/pool", "infra"),
-			HaveKeyWithValue("metal3.io/uuid", config.Status.Host.UID)))
-		Expect(node.Spec.ProviderID).To(HavePrefix("metal3://" + t.Namespace + "/" + config.Status.Host.Name + "/"))
+			HaveKeyWithValue("metal3.io/uuid", config.Status.HostRef.UID)))
+		Expect(node.Spec.ProviderID).To(HavePrefix("metal3://" + t.Namespace + "/" + config.Status.HostRef.Name + "/"))
 		Expect(node.Spec.Taints).To(ContainElement(reserved))
 		Expect(onDisk(config, "/etc/infratest")).To(Equal("infra"))
 		expectKubelet(node, "infra")
@@ -68,9 +69,9 @@ var _ = Describe("A host that joins with kubeadm", func() {
 		prepared(ctx, t, config)
 		back := without(ctx, lab.Manager) // who approves certificates
 		start(ctx, lab.ConfigServer)
-		Eventually(ctx, func() []certificatesv1.CertificateSigningRequest { return requestsFor(ctx, config.Status.Node.Name) }).ShouldNot(BeEmpty())
+		Eventually(ctx, func() []certificatesv1.CertificateSigningRequest { return requestsFor(ctx, config.Status.NodeRef.Name) }).ShouldNot(BeEmpty())
 		Expect(onDisk(config, "/etc/kubernetes/kubelet.conf")).NotTo(BeEmpty(), "it stands before there is a certificate")
-		machine := lab.Hardware.Host(config.Status.Host.Name)
+		machine := lab.Hardware.Host(config.Status.HostRef.Name)
 		machine.PowerOff()
 		Expect(machine.Joined()).To(BeFalse())
 		// kubeadm takes the kubelet's credential away when it gives up, after minutes that this spec does not have.
@@ -85,16 +86,16 @@ var _ = Describe("A host that joins with kubeadm", func() {
 // deployKubeadm makes a MachineDeployment of one machine of the pool infra that joins with kubeadm, and returns its config.
 // The spec's end switches its host off: on one machine one host at a time can join with kubeadm, because it looks for the
 // kubelet's health at one port.
-func deployKubeadm(ctx context.Context, t *tenant.Tenant, change func(*bootstrapv1.PoolbootConfigSpec)) *bootstrapv1.PoolbootConfig {
+func deployKubeadm(ctx context.Context, t *tenant.Tenant, change func(*bootstrapv1.BootSpec)) *bootstrapv1.PoolbootConfig {
 	DeferCleanup(func() {
 		if machine := lab.Hardware.Host(t.HostName(0)); machine != nil {
 			machine.PowerOff()
 		}
 	})
 	t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Image: site.KubeadmImageURL,
-		Config: func(spec *bootstrapv1.PoolbootConfigSpec) {
+		Config: func(spec *bootstrapv1.BootSpec) {
 			spec.Join = bootstrapv1.Join{Kubeadm: &bootstrapv1.KubeadmJoin{IgnorePreflightErrors: ofThisMachine}}
-			spec.NodeTaints = []corev1.Taint{reserved}
+			spec.NodeTaints = []nodev1.Taint{{Key: reserved.Key, Value: reserved.Value, Effect: reserved.Effect}}
 			if change != nil {
 				change(spec)
 			}
@@ -105,14 +106,14 @@ func deployKubeadm(ctx context.Context, t *tenant.Tenant, change func(*bootstrap
 // expectBornInPool holds a Node that has joined, and the way it got its certificate, against what Poolboot promises.
 func expectBornInPool(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig, history *site.NodeHistory) {
 	GinkgoHelper()
-	verdict := site.Judge(versions(ctx, history, config.Status.Node.Name), "infra", pools(ctx, t))
+	verdict := site.Judge(versions(ctx, history, config.Status.NodeRef.Name), "infra", pools(ctx, t))
 	Expect(verdict.Versions).To(BeNumerically(">", 1))
 	Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 	Expect(joinTokens(ctx, config)).To(BeEmpty(), "nobody can join with its credential any more")
 
-	certificates := requestsFor(ctx, config.Status.Node.Name)
+	certificates := requestsFor(ctx, config.Status.NodeRef.Name)
 	Expect(certificates).NotTo(BeEmpty())
-	made := answered("create", "nodes", "", config.Status.Node.Name)
+	made := answered("create", "nodes", "", config.Status.NodeRef.Name)
 	for _, request := range certificates {
 		Expect(request.Status.Conditions).To(ConsistOf(HaveField("Reason", certificate.ApprovedReason)), "Poolboot approved it, and nobody else")
 		Expect(answered("update", "certificatesigningrequests", "approval", request.Name)).To(BeNumerically(">", made), "the Node stood before")

@@ -34,7 +34,7 @@ const (
 var _ = Describe("A Node after its boot", Ordered, func() {
 	var (
 		t *tenant.Tenant
-		// edge boots by spec.pool: no label of its Machine has a say. The infras boot by their Machines' labels.
+		// edge boots by spec.poolRole: no label of its Machine has a say. The infras boot by their Machines' labels.
 		edge, infra *bootstrapv1.PoolbootConfig
 		infras      []bootstrapv1.PoolbootConfig
 		deployment  *clusterv1.MachineDeployment
@@ -46,7 +46,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		edges.Spec.NodeLabels = map[string]string{tierLabel: "gold", rackLabel: "r7"}
 		storage.Spec.NodeLabels = map[string]string{disksLabel: "many", tierLabel: "silver"}
 		t.Create(ctx, edges, storage)
-		t.Deploy(ctx, tenant.Deployment{Name: "edge", Replicas: 1, Config: func(spec *bootstrapv1.PoolbootConfigSpec) { spec.Pool = "edge" }})
+		t.Deploy(ctx, tenant.Deployment{Name: "edge", Replicas: 1, Config: func(spec *bootstrapv1.BootSpec) { spec.PoolRole = "edge" }})
 		deployment = t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 2, Labels: infraLabels})
 		edge = t.Config(ctx, "edge")
 		joined(ctx, t, edge)
@@ -62,7 +62,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 
 	It("comes back in its pool when it is deleted and its kubelet starts again", func(ctx SpecContext) {
 		anew(ctx, t, edge)
-		Expect(edge.Status.Pool).To(Equal("edge"))
+		Expect(edge.Status.PoolRole).To(Equal("edge"))
 		Expect(t.Node(ctx, edge).Labels).To(And(
 			HaveKey(edgeRole), HaveKeyWithValue(tierLabel, "gold"), HaveKeyWithValue(poolv1.NodePoolLabel, "edge")))
 	})
@@ -74,7 +74,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		DeferCleanup(revive)
 		kill(lab.Manager)
 		Expect(lab.WorkloadClient.Delete(ctx, before.DeepCopy())).To(Succeed())
-		Expect(lab.Hardware.Host(edge.Status.Host.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
+		Expect(lab.Hardware.Host(edge.Status.HostRef.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
 		node := withoutManager(ctx, before)
 		Expect(node.Labels).To(And(HaveKeyWithValue(tierLabel, "gold"), HaveKeyWithValue(poolv1.NodePoolLabel, "edge"), Not(HaveKey(edgeRole))), "the kubelet's flags alone")
 		Expect(unassigned(node)).To(BeTrue())
@@ -92,7 +92,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		expectClosedOutside(history, node, "edge", pools(ctx, t))
 		Eventually(ctx, func() (string, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(edge), edge)
-			return edge.Status.Node.UID, err
+			return edge.Status.NodeRef.UID, err
 		}).Should(BeEquivalentTo(node.UID))
 	}, SpecTimeout(5*time.Minute))
 
@@ -101,7 +101,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		relabel(ctx, before, map[string]*string{edgeRole: nil, storageRole: ptr.To(""), disksLabel: ptr.To("few")})
 		Eventually(ctx, func() (string, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(edge), edge)
-			return edge.Status.Pool, err
+			return edge.Status.PoolRole, err
 		}).Should(Equal("storage"))
 		Eventually(ctx, eventsOf(ctx, edge, bootstrapv1.EventPoolChanged)).Should(ConsistOf(And(
 			ContainSubstring(before.Name), ContainSubstring(`"storage"`), ContainSubstring(`"edge"`))))
@@ -118,15 +118,15 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		anew(ctx, t, edge)
-		Expect(edge.Status.Pool).To(Equal("storage"))
+		Expect(edge.Status.PoolRole).To(Equal("storage"))
 		Expect(t.Node(ctx, edge).Labels).To(And(Not(HaveKey(edgeRole)), HaveKey(storageRole), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"),
 			HaveKeyWithValue(disksLabel, "many"), HaveKeyWithValue(tierLabel, "silver"), Not(HaveKey(rackLabel))))
 		Eventually(ctx, eventsOf(ctx, edge, bootstrapv1.EventLabelsRestored)).Should(ContainElement(ContainSubstring(`"storage"`)))
 
 		usable := 0
-		for _, version := range versions(ctx, history, edge.Status.Node.Name) {
+		for _, version := range versions(ctx, history, edge.Status.NodeRef.Name) {
 			node := version.Node
-			if string(node.UID) != edge.Status.Node.UID {
+			if string(node.UID) != edge.Status.NodeRef.UID {
 				continue
 			}
 			Expect(node.Labels).NotTo(HaveKey(edgeRole), "not for a moment")
@@ -134,7 +134,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 				usable++
 				Expect(site.Judge([]site.NodeVersion{version}, "storage", pools(ctx, t)).Outside).To(BeZero(), "open to Pods only in its pool")
 				Expect(node.Labels).To(And(HaveKey(disksLabel), HaveKeyWithValue(tierLabel, "silver"), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"),
-					HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, edge.Status.Host.UID)))
+					HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, edge.Status.HostRef.UID)))
 				Expect(site.Ready(node)).To(BeTrue())
 			}
 		}
@@ -148,7 +148,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		}
 		where := func() (all []place) {
 			for i := range infras {
-				all = append(all, place{t.Machine(ctx, &infras[i]).UID, t.Node(ctx, &infras[i]).UID, lab.Hardware.Host(infras[i].Status.Host.Name)})
+				all = append(all, place{t.Machine(ctx, &infras[i]).UID, t.Node(ctx, &infras[i]).UID, lab.Hardware.Host(infras[i].Status.HostRef.Name)})
 			}
 			return all
 		}
@@ -169,7 +169,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 			moved := &infras[i]
 			Eventually(ctx, t.Condition(moved, bootstrapv1.NodeInPoolCondition)).Should(And(HavePrefix("True"), ContainSubstring(`"storage"`)))
 			Eventually(ctx, t.Condition(moved, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
-			Expect(moved.Status.Pool).To(Equal("storage"))
+			Expect(moved.Status.PoolRole).To(Equal("storage"))
 			Expect(t.Node(ctx, moved).Labels).To(And(Not(HaveKey(infraRole)), HaveKey(storageRole)))
 			Expect(hostOf(ctx, moved).Status.Provisioning.State).To(Equal(bmov1alpha1.StateProvisioned))
 		}
@@ -213,11 +213,11 @@ func anew(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootCon
 	Expect(lab.WorkloadClient.Delete(ctx, before)).To(Succeed())
 	Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False " + bootstrapv1.NodeMissingReason))
 	// The host is the site's, not the spec's.
-	Expect(lab.Hardware.Host(config.Status.Host.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
+	Expect(lab.Hardware.Host(config.Status.HostRef.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
 	Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
 	Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).Should(BeEmpty())
 	Expect(t.Node(ctx, config).UID).NotTo(Equal(before.UID))
-	Expect(config.Status.Node.UID).To(BeEquivalentTo(t.Node(ctx, config).UID))
+	Expect(config.Status.NodeRef.UID).To(BeEquivalentTo(t.Node(ctx, config).UID))
 }
 
 // relabel does what a person does with kubectl label: a nil value removes a label.
@@ -246,7 +246,7 @@ func machines(ctx context.Context, t *tenant.Tenant) func() map[string]int32 {
 	return func() map[string]int32 {
 		counts := map[string]int32{}
 		for _, pool := range pools(ctx, t) {
-			counts[pool.Spec.Role] = ptr.Deref(pool.Status.MachineCount, -1)
+			counts[pool.Spec.PoolRole] = ptr.Deref(pool.Status.MachineCount, -1)
 		}
 		return counts
 	}

@@ -28,7 +28,7 @@ var _ = Describe("A person who relabels a Node", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		t = tenant.New(ctx, lab, 1)
 		t.Create(ctx, t.Pool("edge"), t.Pool("storage"))
-		t.Deploy(ctx, tenant.Deployment{Name: "edge", Replicas: 1, Config: func(spec *bootstrapv1.PoolbootConfigSpec) { spec.Pool = "edge" }})
+		t.Deploy(ctx, tenant.Deployment{Name: "edge", Replicas: 1, Config: func(spec *bootstrapv1.BootSpec) { spec.PoolRole = "edge" }})
 		config = t.Config(ctx, "edge")
 		joined(ctx, t, config)
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
@@ -46,14 +46,14 @@ var _ = Describe("A person who relabels a Node", Ordered, func() {
 			Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("False " + reason))
 			Eventually(ctx, eventsOf(ctx, config, reason)).Should(ConsistOf(ContainSubstring(says)))
 			Consistently(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False " + reason))
-			Expect(config.Status.Pool).To(Equal("edge"), "the record stays")
+			Expect(config.Status.PoolRole).To(Equal("edge"), "the record stays")
 
 			relabel(ctx, t.Node(ctx, config), right)
 			Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
 			Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 			Consistently(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
-			Expect(config.Status.Pool).To(Equal("edge"))
-			Expect(config.Status.Node.UID).To(BeEquivalentTo(before.UID))
+			Expect(config.Status.PoolRole).To(Equal("edge"))
+			Expect(config.Status.NodeRef.UID).To(BeEquivalentTo(before.UID))
 			Expect(eventsOf(ctx, config, reason)()).To(HaveLen(1))
 
 			all := append([]site.NodeVersion{{Node: before}}, versions(ctx, history, before.Name)...)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/metal3/v1beta2"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
@@ -39,10 +40,10 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		t = tenant.New(ctx, lab, 1)
 		storage := t.Pool("storage")
-		storage.Spec.NodeTaints = []corev1.Taint{{Key: "example.com/disks", Effect: corev1.TaintEffectPreferNoSchedule}}
+		storage.Spec.NodeTaints = []nodev1.Taint{{Key: "example.com/disks", Effect: corev1.TaintEffectPreferNoSchedule}}
 		t.Create(ctx, t.Pool("edge"), storage, remediationTemplate())
-		t.Deploy(ctx, tenant.Deployment{Name: "edge", Replicas: 1, Config: func(spec *bootstrapv1.PoolbootConfigSpec) {
-			spec.Pool, spec.PoolRetention = "edge", bootstrapv1.RetainOnHost
+		t.Deploy(ctx, tenant.Deployment{Name: "edge", Replicas: 1, Config: func(spec *bootstrapv1.BootSpec) {
+			spec.PoolRole, spec.PoolRetention = "edge", bootstrapv1.RetainOnHost
 		}})
 		config = t.Config(ctx, "edge")
 		joined(ctx, t, config)
@@ -73,7 +74,7 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 			Eventually(ctx, taints).ShouldNot(ContainElement(outOfService))
 		})
 		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
-		Expect(config.Status.Pool).To(Equal("storage"))
+		Expect(config.Status.PoolRole).To(Equal("storage"))
 		Expect(t.Node(ctx, config).UID).To(Equal(before.UID))
 		verdict := site.Judge(versions(ctx, seen, before.Name), "storage", pools(ctx, t))
 		Expect(verdict.Versions).To(BeNumerically(">", 2))
@@ -106,13 +107,13 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 		})
 		Eventually(ctx, func() (string, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
-			return config.Status.Node.UID, err
+			return config.Status.NodeRef.UID, err
 		}).ShouldNot(BeEquivalentTo(before.UID))
 		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
 		node := t.Node(ctx, config)
 		Expect(node.UID).NotTo(Equal(before.UID))
-		Expect(config.Status.Node.UID).To(BeEquivalentTo(node.UID))
-		Expect(config.Status.Pool).To(Equal("storage"))
+		Expect(config.Status.NodeRef.UID).To(BeEquivalentTo(node.UID))
+		Expect(config.Status.PoolRole).To(Equal("storage"))
 		Expect(node.Labels).To(And(HaveKey(storageRole), Not(HaveKey(edgeRole)), HaveKeyWithValue(poolv1.NodePoolLabel, "storage")))
 		Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).Should(ConsistOf(HaveField("Key", "example.com/disks")))
 		expectClosedOutside(seen, node, "storage", pools(ctx, t))
@@ -130,11 +131,11 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 		}).Should(ConsistOf(HaveField("Name", Not(Equal(old.Name)))))
 		config = t.Config(ctx, "edge")
 		joined(ctx, t, config)
-		Expect(config.Status.Host.Name).To(Equal(old.Status.Host.Name))
-		Expect(config.Spec.Pool).To(Equal("edge"))
-		Expect(config.Status.Pool).To(Equal("storage"))
-		Eventually(ctx, eventsOf(ctx, config, bootstrapv1.EventPoolChanged)).Should(ConsistOf(And(ContainSubstring(old.Status.Host.Name), ContainSubstring("storage"))))
-		verdict := site.Judge(versions(ctx, history, config.Status.Node.Name), "storage", pools(ctx, t))
+		Expect(config.Status.HostRef.Name).To(Equal(old.Status.HostRef.Name))
+		Expect(config.Spec.PoolRole).To(Equal("edge"))
+		Expect(config.Status.PoolRole).To(Equal("storage"))
+		Eventually(ctx, eventsOf(ctx, config, bootstrapv1.EventPoolChanged)).Should(ConsistOf(And(ContainSubstring(old.Status.HostRef.Name), ContainSubstring("storage"))))
+		verdict := site.Judge(versions(ctx, history, config.Status.NodeRef.Name), "storage", pools(ctx, t))
 		Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 		expectClosedOutside(history, t.Node(ctx, config), "storage", pools(ctx, t))
 		Expect(traces(ctx, t, old)()).To(ConsistOf("PoolbootConfig " + config.Name))
@@ -176,7 +177,7 @@ func remediated(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.Poolb
 // setFrozen is what a node problem detector says of a host.
 func setFrozen(ctx context.Context, config *bootstrapv1.PoolbootConfig, status corev1.ConditionStatus) {
 	GinkgoHelper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: config.Status.Node.Name}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: config.Status.NodeRef.Name}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: frozen, Status: status, LastTransitionTime: metav1.Now(), Reason: "Test", Message: "said by the test"}}
 	Expect(lab.WorkloadClient.Status().Patch(ctx, node, client.StrategicMergeFrom(&corev1.Node{ObjectMeta: node.ObjectMeta}))).To(Succeed())
 }
@@ -184,7 +185,7 @@ func setFrozen(ctx context.Context, config *bootstrapv1.PoolbootConfig, status c
 func hostOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) *bmov1alpha1.BareMetalHost {
 	GinkgoHelper()
 	host := &bmov1alpha1.BareMetalHost{}
-	Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: config.Status.Host.Namespace, Name: config.Status.Host.Name}, host)).To(Succeed())
+	Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: config.Status.HostRef.Namespace, Name: config.Status.HostRef.Name}, host)).To(Succeed())
 	return host
 }
 

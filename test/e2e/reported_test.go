@@ -33,7 +33,7 @@ var _ = Describe("The labels that every kubelet sets", func() {
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
 		joined(ctx, t, config)
-		name := config.Status.Node.Name
+		name := config.Status.NodeRef.Name
 		first := versions(ctx, history, name)[0].Node.Labels
 		Expect(first).To(And(HaveKeyWithValue(corev1.LabelHostname, name), HaveKeyWithValue(corev1.LabelOSStable, "linux"),
 			HaveKeyWithValue(corev1.LabelArchStable, map[string]string{"aarch64": "arm64", "x86_64": "amd64"}[wrong])))

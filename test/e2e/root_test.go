@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
@@ -35,14 +36,14 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		t = tenant.New(ctx, lab, 0, func(p *poolv1.MachineConfigPool) {
-			if p.Spec.Role == "infra" {
-				p.Spec.NodeTaints = []corev1.Taint{{Key: "dedicated", Value: "infra", Effect: corev1.TaintEffectNoSchedule}}
+			if p.Spec.PoolRole == "infra" {
+				p.Spec.NodeTaints = []nodev1.Taint{{Key: "dedicated", Value: "infra", Effect: corev1.TaintEffectNoSchedule}}
 			}
 		})
 		gpu := t.Pool("gpu")
 		gpu.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{gpuLabel: "yes"}}
 		t.Create(ctx, gpu, t.MachineConfig("52-gpu", "gpu", "/etc/gputest", "gpu"))
-		t.Deploy(ctx, tenant.Deployment{Name: "gpu", Replicas: 1, Config: func(spec *bootstrapv1.PoolbootConfigSpec) { spec.Pool = "gpu" }})
+		t.Deploy(ctx, tenant.Deployment{Name: "gpu", Replicas: 1, Config: func(spec *bootstrapv1.BootSpec) { spec.PoolRole = "gpu" }})
 		other = t.Config(ctx, "gpu")
 		Eventually(ctx, t.Condition(other, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 		switchedOff(ctx, t, other)
@@ -54,7 +55,7 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 		own = t.Config(ctx, "infra")
 		joined(ctx, t, own)
 		var err error
-		credential, err = lab.Workload.UserConfig("system:node:"+own.Status.Node.Name, "system:nodes")
+		credential, err = lab.Workload.UserConfig("system:node:"+own.Status.NodeRef.Name, "system:nodes")
 		Expect(err).NotTo(HaveOccurred())
 		kubelet = clientOf(credential)
 
@@ -163,7 +164,7 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 		rendered := func(of *bootstrapv1.PoolbootConfig, token string) ignition.Pointer {
 			u, err := url.Parse(mine.URL)
 			Expect(err).NotTo(HaveOccurred())
-			u.Path = "/rendered/" + t.Namespace + "/" + other.Status.Configuration
+			u.Path = "/rendered/" + t.Namespace + "/" + other.Status.Configuration.Name
 			u.RawQuery = url.Values{"config": {of.Name}, "pointer": {of.Annotations[bootstrapv1.PointerIDAnnotation]}}.Encode()
 			return ignition.Pointer{URL: u.String(), Token: token, CA: mine.CA}
 		}
@@ -195,7 +196,7 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 		delete(wanted.Labels, corev1.LabelOSStable)
 		Expect(lab.WorkloadClient.Patch(ctx, wanted, client.MergeFrom(is))).To(Succeed())
 		// The host is the site's, not the spec's.
-		Expect(lab.Hardware.Host(own.Status.Host.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
+		Expect(lab.Hardware.Host(own.Status.HostRef.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
 		Eventually(ctx, func() map[string]string { return t.Node(ctx, own).Labels }).Should(Equal(is.Labels))
 	})
 })

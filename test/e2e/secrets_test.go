@@ -86,7 +86,7 @@ var _ = Describe("Secrets", func() {
 			"spec":{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/password","mode":384,"contents":{"source":"data:,another"}}]}}}}`), 0o600)).To(Succeed())
 		for _, command := range []string{
 			"boots", "boots -o wide", "boots -o json", "diff -f " + changed,
-			"explain machine " + t.Machine(ctx, config).Name, "explain node " + config.Status.Node.Name, "explain host " + config.Status.Host.Name,
+			"explain machine " + t.Machine(ctx, config).Name, "explain node " + config.Status.NodeRef.Name, "explain host " + config.Status.HostRef.Name,
 		} {
 			secrets.Said("kubectl-poolboot", poolboot(ctx, t, command))
 		}

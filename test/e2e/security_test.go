@@ -30,7 +30,7 @@ var _ = Describe("What a host is given", func() {
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
 		credential := stolen(ctx, config)
 		thief := clientOf(credential)
-		own, user := config.Status.Node.Name, bootstrapapi.BootstrapUserPrefix+config.Status.Boot.CredentialID
+		own, user := config.Status.NodeRef.Name, bootstrapapi.BootstrapUserPrefix+config.Status.Boot.CredentialID
 
 		By("asking for what is not its own")
 		kubelets := certificatesv1.KubeAPIServerClientKubeletSignerName
@@ -74,7 +74,7 @@ var _ = Describe("What a host is given", func() {
 		Eventually(ctx, answer).WithArguments(pointer).Should(Equal(200))
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
 		first := stolen(ctx, config)
-		own := "system:node:" + config.Status.Node.Name
+		own := "system:node:" + config.Status.NodeRef.Name
 		kubelets := certificatesv1.KubeAPIServerClientKubeletSignerName
 		Eventually(ctx, decision).WithArguments(ask(ctx, clientOf(first), kubelets, own, "system:nodes")).Should(Equal("Approved " + certificate.ApprovedReason))
 		second := ask(ctx, clientOf(first), kubelets, own, "system:nodes")

@@ -61,8 +61,8 @@ func askToServe(ctx context.Context, kubelet client.Client, node, name string, a
 var _ = Describe("A kubelet's serving certificate", func() {
 	It("is for its Node's name and its host's addresses, and for no other host's", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1, func(p *poolv1.MachineConfigPool) {
-			if p.Spec.Role == "infra" {
-				p.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"serverTLSBootstrap":true}`)}
+			if p.Spec.PoolRole == "infra" {
+				p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: []byte(`{"serverTLSBootstrap":true}`)}
 			}
 		})
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
@@ -84,7 +84,7 @@ var _ = Describe("A kubelet's serving certificate", func() {
 
 		By("asking when somebody has said so")
 		bmh := &bmov1alpha1.BareMetalHost{}
-		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: config.Status.Host.Name}, bmh)).To(Succeed())
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: config.Status.HostRef.Name}, bmh)).To(Succeed())
 		before := bmh.DeepCopy()
 		metav1.SetMetaDataAnnotation(&bmh.ObjectMeta, host.AddressesAnnotation, address.String())
 		Expect(lab.ManagementClient.Patch(ctx, bmh, client.MergeFrom(before))).To(Succeed())

@@ -24,7 +24,7 @@ func usersOf(role string, passwd map[string]any) poolv1.MachineConfig {
 
 func poolOf(role string) poolv1.MachineConfigPool {
 	return poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: role}, Spec: poolv1.MachineConfigPoolSpec{
-		Role: role, MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": role}}}}
+		PoolRole: role, MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": role}}}}
 }
 
 var _ = Describe("The users of a pool", func() {

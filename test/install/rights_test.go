@@ -117,7 +117,7 @@ var _ = Describe("the ServiceAccounts", func() {
 	It("need what the API server asks of those who make one object another's owner, where it does", func(ctx SpecContext) {
 		manager := as(ctx, rights.Manager, nil)
 		namespace := newNamespace(ctx)
-		pool := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "worker"}, Spec: poolv1.MachineConfigPoolSpec{ClusterName: "edge", Role: "worker"}}
+		pool := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "worker"}, Spec: poolv1.MachineConfigPoolSpec{ClusterName: "edge", PoolRole: "worker"}}
 		Expect(c.Create(ctx, pool)).To(Succeed())
 		owned := func(by client.Client, group schema.GroupVersion, kind string, object client.Object) func() error {
 			object.SetNamespace(namespace)

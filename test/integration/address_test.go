@@ -57,7 +57,7 @@ var _ = Describe("A host's token that somebody has copied", func() {
 		Consistently(ctx, events(bootstrapv1.EventSecondAddress)).Should(HaveLen(1))
 
 		By("binding it to the addresses that the host is known to have")
-		bmh := hostAt(t, config.Status.Host.Name)
+		bmh := hostAt(t, config.Status.HostRef.Name)
 		patched(ctx, bmh, func(h *bmov1alpha1.BareMetalHost) {
 			metav1.SetMetaDataAnnotation(&h.ObjectMeta, host.AddressesAnnotation, "192.0.2.7")
 		})

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
@@ -29,8 +30,8 @@ type annotated struct {
 func newAnnotated(ctx context.Context, changes ...func(*bmov1alpha1.BareMetalHost)) *annotated {
 	GinkgoHelper()
 	a := &annotated{Tenant: tenant.New(ctx, lab, 0, func(pool *poolv1.MachineConfigPool) {
-		pool.Spec.HostTemplate = "hosts"
-		pool.Spec.HostLabels = []poolv1.HostLabel{{Key: "example.com/rack", ValueExpression: "host.labels.rack"}}
+		pool.Spec.HostTemplateRef.Name = "hosts"
+		pool.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.labels.rack"}}
 	})}
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
 	template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
@@ -161,7 +162,7 @@ var _ = Describe("A BareMetalHost with the annotation of a pool", func() {
 		before, err := a.record(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		a.change(ctx, asksFor("worker"))
-		Eventually(ctx, func() (string, error) { is, err := a.record(ctx); return is.Status.Pool, err }).Should(Equal("worker"))
+		Eventually(ctx, func() (string, error) { is, err := a.record(ctx); return is.Status.PoolRole, err }).Should(Equal("worker"))
 		record, node := a.boots(ctx)
 		Expect(record.UID).To(Equal(before.UID))
 		Expect(node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "worker"))

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
@@ -22,7 +23,7 @@ import (
 var _ = Describe("What can't be", func() {
 	It("is said of a pool that does not exist, and heals when it does", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
-		t.Deploy(ctx, tenant.Deployment{Name: "storage", Replicas: 1, Config: func(spec *bootstrapv1.PoolbootConfigSpec) { spec.Pool = "storage" }})
+		t.Deploy(ctx, tenant.Deployment{Name: "storage", Replicas: 1, Config: func(spec *bootstrapv1.BootSpec) { spec.PoolRole = "storage" }})
 		config := t.Config(ctx, "storage")
 		Eventually(ctx, t.Condition(config, bootstrapv1.PoolDecidedCondition)).Should(And(HavePrefix("False PoolNotFound"), ContainSubstring(`"storage"`)))
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("False PoolNotFound"))
@@ -34,11 +35,11 @@ var _ = Describe("What can't be", func() {
 		t := tenant.New(ctx, lab, 0)
 		t.Deploy(ctx, tenant.Deployment{Name: "storage", Replicas: 1, Labels: map[string]string{"node-role.kubernetes.io/storage": ""}})
 		config := t.Config(ctx, "storage")
-		Eventually(ctx, t.Condition(config, bootstrapv1.PoolDecidedCondition)).Should(And(HavePrefix("False PoolNotFound"), ContainSubstring("node-role.kubernetes.io/storage="), ContainSubstring("spec.pool: worker")))
+		Eventually(ctx, t.Condition(config, bootstrapv1.PoolDecidedCondition)).Should(And(HavePrefix("False PoolNotFound"), ContainSubstring("node-role.kubernetes.io/storage="), ContainSubstring("spec.poolRole: worker")))
 		Expect(config.Status.DataSecretName).To(BeEmpty(), "it does not boot as a worker")
 		t.Create(ctx, t.Pool("storage"))
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
-		Expect(config.Status.Pool).To(Equal("storage"))
+		Expect(config.Status.PoolRole).To(Equal("storage"))
 	})
 
 	It("is said of labels of two custom pools, and heals when one goes", func(ctx SpecContext) {
@@ -51,7 +52,7 @@ var _ = Describe("What can't be", func() {
 		delete(deployment.Spec.Template.Labels, "node-role.kubernetes.io/storage")
 		Expect(lab.ManagementClient.Patch(ctx, deployment, client.MergeFrom(before))).To(Succeed())
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
-		Expect(config.Status.Pool).To(Equal("infra"))
+		Expect(config.Status.PoolRole).To(Equal("infra"))
 	})
 
 	It("is said of a control plane Machine", func(ctx SpecContext) {
@@ -146,9 +147,9 @@ var _ = Describe("What can't be", func() {
 		Entry("a rendered config that nobody rendered", func(t *tenant.Tenant) client.Object {
 			return t.MachineConfig("rendered-infra-00000000000000000000000000000000", "infra", "/etc/a", "a")
 		}, "rendered-"),
-		Entry("a role that is no DNS label", func(t *tenant.Tenant) client.Object { return poolOf(t, "In_fra") }, "spec.role", "should match"),
-		Entry("a role that is too long", func(t *tenant.Tenant) client.Object { return poolOf(t, strings.Repeat("a", 64)) }, "spec.role", "63"),
-		Entry("no role", func(t *tenant.Tenant) client.Object { return poolOf(t, "") }, "spec.role"),
+		Entry("a role that is no DNS label", func(t *tenant.Tenant) client.Object { return poolOf(t, "In_fra") }, "spec.poolRole", "should match"),
+		Entry("a role that is too long", func(t *tenant.Tenant) client.Object { return poolOf(t, strings.Repeat("a", 64)) }, "spec.poolRole", "63"),
+		Entry("no role", func(t *tenant.Tenant) client.Object { return poolOf(t, "") }, "spec.poolRole"),
 		Entry("a selector that selects no Node", func(t *tenant.Tenant) client.Object {
 			pool := t.Pool("infra")
 			pool.Spec.NodeSelector = &metav1.LabelSelector{}
@@ -162,7 +163,7 @@ var _ = Describe("What can't be", func() {
 		Entry("a taint with two values", func(t *tenant.Tenant) client.Object {
 			pool := t.Pool("infra")
 			for _, value := range []string{"a", "b"} {
-				pool.Spec.NodeTaints = append(pool.Spec.NodeTaints, corev1.Taint{Key: "example.com/a", Value: value, Effect: corev1.TaintEffectNoSchedule})
+				pool.Spec.NodeTaints = append(pool.Spec.NodeTaints, nodev1.Taint{Key: "example.com/a", Value: value, Effect: corev1.TaintEffectNoSchedule})
 			}
 			return pool
 		}, "spec.nodeTaints[1]", "Duplicate"),
@@ -181,7 +182,7 @@ var _ = Describe("What can't be", func() {
 		Entry("a host's name for a Node that is named before there is a host", func(*tenant.Tenant) client.Object {
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
 			config.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
-			config.Spec.ConfigSource.Inline, config.Spec.NodeName = &bootstrapv1.InlineSource{}, bootstrapv1.NodeNameFromHost
+			config.Spec.ConfigSource.Inline, config.Spec.NodeNameSource = &bootstrapv1.InlineSource{}, bootstrapv1.NodeNameFromHost
 			return config
 		}, "nodeName"),
 	)
@@ -201,7 +202,7 @@ var _ = Describe("What can't be", func() {
 // poolOf is a pool with any role; Pool's is its name too.
 func poolOf(t *tenant.Tenant, role string) *poolv1.MachineConfigPool {
 	pool := t.Pool("bad")
-	pool.Spec.Role = role
+	pool.Spec.PoolRole = role
 	return pool
 }
 

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
@@ -28,15 +29,15 @@ var _ = Describe("A Machine that boots", func() {
 		t := tenant.New(ctx, lab, 1)
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
-		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.PoolbootConfigSpec) {
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) {
 			spec.NodeLabels = map[string]string{"example.com/own": "yes"}
-			spec.NodeTaints = []corev1.Taint{{Key: "example.com/own", Effect: corev1.TaintEffectNoSchedule}}
+			spec.NodeTaints = []nodev1.Taint{{Key: "example.com/own", Effect: corev1.TaintEffectNoSchedule}}
 		}})
 		config := t.Config(ctx, "infra")
 		host := asking(ctx, t, config)
 
-		Eventually(ctx, func() []site.NodeVersion { return history.Of(config.Status.Node.Name) }).ShouldNot(BeEmpty())
-		first := history.Of(config.Status.Node.Name)[0].Node
+		Eventually(ctx, func() []site.NodeVersion { return history.Of(config.Status.NodeRef.Name) }).ShouldNot(BeEmpty())
+		first := history.Of(config.Status.NodeRef.Name)[0].Node
 		// The config server writes it down after it has answered.
 		Eventually(ctx, func(ctx context.Context) (*metav1.MicroTime, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
@@ -48,7 +49,7 @@ var _ = Describe("A Machine that boots", func() {
 			HaveKeyWithValue("rack.node.cluster.x-k8s.io/id", "r7"),
 			HaveKeyWithValue("example.com/own", "yes"),
 			HaveKeyWithValue(poolv1.NodePoolLabel, "infra"),
-			HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, config.Status.Host.UID),
+			HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, config.Status.HostRef.UID),
 			Not(HaveKey("example.com/not-synced")),
 		))
 		Expect(first.Spec.Taints).To(ContainElements(
@@ -69,7 +70,7 @@ var _ = Describe("A Machine that boots", func() {
 		t.Deploy(ctx, tenant.Deployment{Name: "plain", Replicas: 1})
 		config := t.Config(ctx, "plain")
 		host := asking(ctx, t, config)
-		Expect(config.Status.Pool).To(Equal("worker"))
+		Expect(config.Status.PoolRole).To(Equal("worker"))
 		Expect(t.Node(ctx, config).Labels).To(HaveKey("node-role.kubernetes.io/worker"))
 		_, err := host.file("/etc/infratest")
 		Expect(err).To(HaveOccurred())
@@ -89,17 +90,17 @@ var _ = Describe("A Machine that boots", func() {
 		Expect(names(again.Spec.Taints)).To(ContainElement(poolv1.NodeUnassignedTaint))
 		Eventually(ctx, func() (string, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
-			return config.Status.Node.UID, err
+			return config.Status.NodeRef.UID, err
 		}).Should(Equal(string(again.UID)))
 		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False WaitingForKubelet"))
 	})
 
 	It("is named after its host when asked to", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
-		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.PoolbootConfigSpec) { spec.NodeName = bootstrapv1.NodeNameFromHost }})
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameFromHost }})
 		config := t.Config(ctx, "infra")
 		asking(ctx, t, config)
-		Expect(config.Status.Node.Name).To(Equal(t.HostName(0)))
+		Expect(config.Status.NodeRef.Name).To(Equal(t.HostName(0)))
 		Expect(lab.WorkloadClient.Delete(ctx, t.Node(ctx, config))).To(Succeed())
 	})
 
@@ -143,7 +144,7 @@ var _ = Describe("A MachineDeployment that is scaled", func() {
 			Eventually(ctx, func() error {
 				return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(&config), &bootstrapv1.PoolbootConfig{})
 			}).Should(Satisfy(apierrors.IsNotFound))
-			Expect(lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: config.Status.Node.Name}, &corev1.Node{})).To(Satisfy(apierrors.IsNotFound))
+			Expect(lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: config.Status.NodeRef.Name}, &corev1.Node{})).To(Satisfy(apierrors.IsNotFound))
 			Expect(lab.WorkloadClient.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "bootstrap-token-" + config.Status.Boot.CredentialID},
 				&corev1.Secret{})).To(Satisfy(apierrors.IsNotFound))
 		}
@@ -177,7 +178,7 @@ var _ = Describe("A Cluster that is not there yet", func() {
 		Eventually(ctx, t.Condition(config, clusterv1.PausedCondition)).Should(HavePrefix("True"))
 		Expect(lab.WorkloadClient.Delete(ctx, t.Node(ctx, config))).To(Succeed())
 		Consistently(ctx, func() error {
-			return lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: config.Status.Node.Name}, &corev1.Node{})
+			return lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: config.Status.NodeRef.Name}, &corev1.Node{})
 		}).Should(Satisfy(apierrors.IsNotFound))
 		t.Pause(ctx, false)
 		Eventually(ctx, t.Condition(config, clusterv1.PausedCondition)).Should(HavePrefix("False"))
@@ -195,7 +196,7 @@ var _ = Describe("A PoolbootConfig whose status is gone, as after clusterctl mov
 		loseStatus(ctx, t, config)
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 		Expect(config.Status.DataSecretName).To(Equal(config.Name))
-		Expect(config.Status.Pool).To(Equal("infra"))
+		Expect(config.Status.PoolRole).To(Equal("infra"))
 		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, hash))
 		Expect(t.Pointer(ctx, config)).To(Equal(before))
 	})
@@ -210,7 +211,7 @@ var _ = Describe("A PoolbootConfig whose status is gone, as after clusterctl mov
 		loseStatus(ctx, t, config)
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(HavePrefix("True"))
 		Expect(config.Status.Boot.CredentialID).To(Equal(before.Boot.CredentialID))
-		Expect(config.Status.Node).To(Equal(before.Node))
+		Expect(config.Status.NodeRef).To(Equal(before.NodeRef))
 	})
 })
 
@@ -258,7 +259,7 @@ func names(taints []corev1.Taint) []string {
 // asking waits until the host of a config has its whole configuration and returns the host.
 func asking(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) *askingHost {
 	EventuallyWithOffset(1, t.Condition(config, bootstrapv1.BootPreparedCondition)).WithContext(ctx).Should(HavePrefix("True"))
-	host := hosts.of(client.ObjectKey{Namespace: config.Status.Host.Namespace, Name: config.Status.Host.Name})
+	host := hosts.of(client.ObjectKey{Namespace: config.Status.HostRef.Namespace, Name: config.Status.HostRef.Name})
 	EventuallyWithOffset(1, func() error { _, err := host.got(); return err }).WithContext(ctx).Should(Succeed())
 	return host
 }

@@ -125,7 +125,7 @@ spec:
 			return configs
 		}).Should(And(HaveLen(1), Not(ContainElement(HaveField("UID", old.UID)))))
 		asking(ctx, t, renewed)
-		Expect(renewed.Status.Host.Name).To(Equal(old.Status.Host.Name))
+		Expect(renewed.Status.HostRef.Name).To(Equal(old.Status.HostRef.Name))
 		becomeReady(ctx, t, renewed)
 		run(commands[last])
 	})

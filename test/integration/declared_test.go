@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
 
@@ -27,7 +28,7 @@ var _ = Describe("What a pool declares later", func() {
 		infra := t.Pool("infra")
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
 		before := infra.DeepCopy()
-		infra.Spec.NodeLabels, infra.Spec.NodeTaints = map[string]string{"example.com/tier": "infra"}, []corev1.Taint{quiet}
+		infra.Spec.NodeLabels, infra.Spec.NodeTaints = map[string]string{"example.com/tier": "infra"}, []nodev1.Taint{{Key: quiet.Key, Effect: quiet.Effect}}
 		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(before))).To(Succeed())
 		Eventually(ctx, node).Should(And(label, taint))
 

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
@@ -79,14 +80,14 @@ spec:
 		Expect(shell.code).To(Equal(1), shown)
 		Expect(shown).To(And(
 			HavePrefix("MachineConfigPool "+t.Namespace+"/infra (Cluster "+t.Namespace+")\n"),
-			ContainSubstring("config:   "+config.Status.Configuration+" -> rendered-infra-"),
-			ContainSubstring("machines: 1\n    Machine "+t.Machine(ctx, config).Name+", Node "+config.Status.Node.Name+"\n"),
+			ContainSubstring("config:   "+config.Status.Configuration.Name+" -> rendered-infra-"),
+			ContainSubstring("machines: 1\n    Machine "+t.Machine(ctx, config).Name+", Node "+config.Status.NodeRef.Name+"\n"),
 			ContainSubstring("~ file /etc/infratest\n"), ContainSubstring("+changed\n"), Not(ContainSubstring("/worker (Cluster"))))
 
 		rendered := shell.run(ctx, "kubectl poolboot render --live --pool infra -n "+t.Namespace)
 		Expect(shell.code).To(BeZero(), rendered)
-		Expect(rendered).To(ContainSubstring(config.Status.Configuration))
-		Expect(shell.run(ctx, "kubectl get pool,mconf -o yaml -n "+t.Namespace+" > all.yaml && kubectl poolboot render -f all.yaml --pool infra")).To(Equal(rendered))
+		Expect(rendered).To(ContainSubstring(config.Status.Configuration.Name))
+		Expect(shell.run(ctx, "kubectl get pbpool,pbmconf -o yaml -n "+t.Namespace+" > all.yaml && kubectl poolboot render -f all.yaml --pool infra")).To(Equal(rendered))
 		Expect(shell.run(ctx, "kubectl poolboot __completeNoDesc boots -n "+t.Namespace+" ''")).To(HavePrefix(t.Machine(ctx, config).Name + "\n:4\n"))
 
 		promised := regexp.MustCompile(`-> (rendered-infra-\w+)`).FindStringSubmatch(shown)[1]
@@ -104,7 +105,7 @@ spec:
 	})
 
 	It("shows before kubectl apply what an existing Node of a pool gets and keeps, and which Pods leave it", func(ctx SpecContext) {
-		gpu := corev1.Taint{Key: "example.com/gpu", Effect: corev1.TaintEffectNoExecute}
+		gpu := nodev1.Taint{Key: "example.com/gpu", Effect: corev1.TaintEffectNoExecute}
 		t := tenant.New(ctx, lab, 1, func(pool *poolv1.MachineConfigPool) {
 			pool.Spec.NodeLabels = map[string]string{"example.com/tier": "silver"}
 		})
@@ -127,7 +128,7 @@ spec:
 		pool := t.Pool("infra")
 		pool.TypeMeta = metav1.TypeMeta{APIVersion: poolv1.GroupVersion.String(), Kind: "MachineConfigPool"}
 		pool.Spec.NodeLabels = map[string]string{"example.com/tier": "gold", "example.com/new": "yes"}
-		pool.Spec.NodeTaints = []corev1.Taint{gpu}
+		pool.Spec.NodeTaints = []nodev1.Taint{gpu}
 		content, err := json.Marshal(pool)
 		Expect(err).NotTo(HaveOccurred())
 		shell.write("pool.json", string(content))
@@ -220,6 +221,6 @@ func recordMachine(ctx context.Context) {
 	config.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
 	Expect(lab.ManagementClient.Create(ctx, config)).To(Succeed())
 	before := config.DeepCopy()
-	config.Status.Pool, config.Status.Node = "infra", &bootstrapv1.NodeReference{Name: "host-7", UID: "1"}
+	config.Status.PoolRole, config.Status.NodeRef = "infra", &bootstrapv1.NodeReference{Name: "host-7", UID: "1"}
 	Expect(lab.ManagementClient.Status().Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
 }

@@ -53,7 +53,7 @@ func newBatch(ctx context.Context, t *tenant.Tenant, uses int, change ...string)
 	pool := t.Pool("infra")
 	Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
 	before := pool.DeepCopy()
-	pool.Spec.HostTemplate = template.Name
+	pool.Spec.HostTemplateRef.Name = template.Name
 	Expect(lab.ManagementClient.Patch(ctx, pool, client.MergeFrom(before))).To(Succeed())
 	return newToken(ctx, t, lab.ManagementClient, uses, change...)
 }
@@ -162,7 +162,7 @@ var _ = Describe("A host with an enrollment token", func() {
 
 		record := b.record(name)
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(record), record)).To(Succeed())
-		Expect(record.Status.Pool).To(Equal("infra"))
+		Expect(record.Status.PoolRole).To(Equal("infra"))
 		node := b.Node(ctx, record)
 		Expect(node.Name).To(Equal(name))
 		Expect(node.Labels).To(And(HaveKeyWithValue("node-role.kubernetes.io/infra", ""), HaveKeyWithValue(poolv1.NodePoolLabel, "infra"),
@@ -280,8 +280,8 @@ var _ = Describe("A host with an enrollment token", func() {
 		now := b.record(name)
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(now), now)).To(Succeed())
 		Expect(now.UID).NotTo(Equal(record.UID))
-		Expect(now.Status.Node.UID).NotTo(Equal(string(left.UID)))
-		Expect(now.Status.Node.UID).To(Equal(string(b.Node(ctx, now).UID)))
+		Expect(now.Status.NodeRef.UID).NotTo(Equal(string(left.UID)))
+		Expect(now.Status.NodeRef.UID).To(Equal(string(b.Node(ctx, now).UID)))
 		Expect(b.ready(ctx)).To(HavePrefix("True Admits"))
 		Expect(b.enrollment.Spec.Admitted).To(Equal([]string{name}), "a name is one use")
 	})

@@ -9,6 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
 
@@ -19,11 +20,11 @@ var _ = Describe("What kubectl poolboot labels says", func() {
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
 		before := infra.DeepCopy()
 		infra.Spec.NodeLabels = map[string]string{"example.com/tier": "infra"}
-		infra.Spec.NodeTaints = []corev1.Taint{{Key: "example.com/quiet", Value: "yes", Effect: corev1.TaintEffectPreferNoSchedule}}
+		infra.Spec.NodeTaints = []nodev1.Taint{{Key: "example.com/quiet", Value: "yes", Effect: corev1.TaintEffectPreferNoSchedule}}
 		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(before))).To(Succeed())
 
 		shell := &terminal{dir: GinkgoT().TempDir()}
-		said := shell.run(ctx, "kubectl get pool -o yaml -n "+t.Namespace+" > pools.yaml; kubectl poolboot labels -f pools.yaml --pool infra -o json")
+		said := shell.run(ctx, "kubectl get pbpool -o yaml -n "+t.Namespace+" > pools.yaml; kubectl poolboot labels -f pools.yaml --pool infra -o json")
 		Expect(shell.code).To(BeZero(), said)
 		var answer struct {
 			Labels map[string]string

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
@@ -23,7 +24,7 @@ var _ = Describe("A management cluster without Metal3", func() {
 		t.CreateHostTemplate(ctx, nil)
 		infra := t.Pool("infra")
 		tenant.TakeHosts(infra)
-		infra.Spec.HostLabels = []poolv1.HostLabel{{Key: "example.com/vendor", ValueExpression: "host.hardware.vendor"}}
+		infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/vendor", ValueExpression: "host.hardware.vendor"}}
 		t.Create(ctx, t.Pool("worker"), infra,
 			t.MachineConfig("00-worker", "worker", "/etc/workertest", "worker"), t.MachineConfig("51-infra", "infra", "/etc/infratest", "infra"))
 

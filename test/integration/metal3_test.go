@@ -52,7 +52,7 @@ func liveCredentials(ctx context.Context, config *bootstrapv1.PoolbootConfig) []
 }
 
 // booting is a Machine whose host has its whole configuration, and no kubelet.
-func booting(ctx context.Context, t *tenant.Tenant, change func(*bootstrapv1.PoolbootConfigSpec)) (*bootstrapv1.PoolbootConfig, *askingHost) {
+func booting(ctx context.Context, t *tenant.Tenant, change func(*bootstrapv1.BootSpec)) (*bootstrapv1.PoolbootConfig, *askingHost) {
 	GinkgoHelper()
 	t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: change})
 	config := t.Config(ctx, "infra")
@@ -65,7 +65,7 @@ func expectOn(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.Poolboo
 	bmh := hostAt(t, name)
 	Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(bmh), bmh)).To(Succeed())
 	host := asking(ctx, t, config)
-	Expect(config.Status.Host.Name).To(Equal(name))
+	Expect(config.Status.HostRef.Name).To(Equal(name))
 	node := t.Node(ctx, config)
 	Expect(node.Labels).To(HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, string(bmh.UID)))
 	Expect(node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"))
@@ -153,10 +153,10 @@ var _ = Describe("A host that Metal3", func() {
 		t.Create(ctx, anew)
 		Eventually(ctx, func(ctx context.Context) (string, error) {
 			_, err := t.Condition(config, bootstrapv1.BootPreparedCondition)(ctx)
-			if config.Status.Host == nil {
+			if config.Status.HostRef == nil {
 				return "", err
 			}
-			return config.Status.Host.Name, err
+			return config.Status.HostRef.Name, err
 		}).Should(Equal(t.HostName(1)))
 		expectOn(ctx, t, config, t.HostName(1))
 	})
@@ -164,7 +164,7 @@ var _ = Describe("A host that Metal3", func() {
 	It("keeps for the next Machine, by node reuse, has a token, a Node and a credential of the new one, under the same name", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		deployment := t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, NodeReuse: true,
-			Config: func(spec *bootstrapv1.PoolbootConfigSpec) { spec.NodeName = bootstrapv1.NodeNameFromHost }})
+			Config: func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameFromHost }})
 		first := t.Config(ctx, "infra")
 		asking(ctx, t, first)
 		pointer, node := t.Pointer(ctx, first), t.Node(ctx, first)
@@ -259,7 +259,7 @@ var _ = Describe("A host that Metal3", func() {
 		patched(ctx, hostAt(t, t.HostName(1)), func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = chosen.Spec.ConsumerRef })
 		Consistently(ctx, func(g Gomega) {
 			g.Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
-			g.Expect(config.Status.Host.Name).To(Equal(t.HostName(0)))
+			g.Expect(config.Status.HostRef.Name).To(Equal(t.HostName(0)))
 			g.Expect(t.Node(ctx, config).UID).To(Equal(node.UID))
 		}).WithTimeout(2 * time.Second).Should(Succeed())
 		expectOn(ctx, t, config, t.HostName(0))

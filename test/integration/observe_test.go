@@ -115,7 +115,7 @@ var _ = Describe("A boot", func() {
 		defer stop()
 		Eventually(out).Should(gbytes.Say(`Joining`))
 		becomeReady(ctx, t, config)
-		Eventually(out).Should(gbytes.Say(config.Status.Host.Name + ` +infra +Ready`))
+		Eventually(out).Should(gbytes.Say(config.Status.HostRef.Name + ` +infra +Ready`))
 
 		Eventually(ctx, func(ctx context.Context) (steps []timeline.Step, err error) {
 			err = lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
@@ -132,7 +132,7 @@ var _ = Describe("A boot", func() {
 			sum += took
 		}
 		Expect(sum).To(Equal(config.Status.Boot.NodeReadyTime.Sub(config.CreationTimestamp.Time)))
-		for _, about := range []string{"machine " + t.Machine(ctx, config).Name, "node " + config.Status.Node.Name} {
+		for _, about := range []string{"machine " + t.Machine(ctx, config).Name, "node " + config.Status.NodeRef.Name} {
 			shell := &terminal{dir: GinkgoT().TempDir()}
 			Eventually(ctx, func() string {
 				return shell.run(ctx, "kubectl poolboot explain "+about+" -n "+t.Namespace)
@@ -213,7 +213,7 @@ var _ = Describe("A boot", func() {
 		t.Create(ctx, lost)
 		t.Deploy(ctx, tenant.Deployment{Name: "both", Replicas: 1, Labels: map[string]string{
 			"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/storage": ""}})
-		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.PoolbootConfigSpec) {
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) {
 			spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"3.3.0"},"kernelArguments":{"shouldExist":["quiet"]}}`)}}
 		}})
 		config := t.Config(ctx, "infra")

@@ -22,7 +22,7 @@ var _ = Describe("A paused pool", func() {
 		runs := infra.Status.Configuration.Name
 		pause := func(is string) {
 			GinkgoHelper()
-			_, err := lab.Kubectl(ctx, lab.Management, "patch", "pool", "infra", "--namespace", t.Namespace, "--type", "merge", "-p", `{"spec":{"paused":`+is+`}}`)
+			_, err := lab.Kubectl(ctx, lab.Management, "patch", "pbpool", "infra", "--namespace", t.Namespace, "--type", "merge", "-p", `{"spec":{"paused":`+is+`}}`)
 			Expect(err).NotTo(HaveOccurred())
 		}
 
@@ -31,9 +31,9 @@ var _ = Describe("A paused pool", func() {
 		Eventually(ctx, poolCondition(infra, poolv1.UpdatedCondition)).Should(And(HavePrefix("False Paused"), ContainSubstring("set spec.paused to false")))
 		Expect(infra.Status.ObservedGeneration).To(Equal(infra.Generation))
 		Eventually(ctx, func() ([]string, error) {
-			table, err := lab.Kubectl(ctx, lab.Management, "get", "pool", "infra", "--namespace", t.Namespace, "--no-headers")
+			table, err := lab.Kubectl(ctx, lab.Management, "get", "pbpool", "infra", "--namespace", t.Namespace, "--no-headers")
 			return strings.Fields(table), err
-		}).Should(HaveExactElements("infra", "infra", runs, "False", "False", "False", "1", "0", Not(BeEmpty())), "the last is its age")
+		}).Should(HaveExactElements("infra", runs, "False", "False", "False", "1", "0", "0", "0", Not(BeEmpty())), "the last is its age")
 		why, err := poolCondition(infra, poolv1.UpdatedCondition)(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		var rendered poolv1.MachineConfigList
@@ -64,7 +64,7 @@ var _ = Describe("A paused pool", func() {
 		t.AddHost(ctx, t.HostName(1))
 		Eventually(ctx, func() (booted []string) {
 			for _, config := range t.Configs(ctx, "infra") {
-				booted = append(booted, config.Status.Configuration)
+				booted = append(booted, config.Status.Configuration.Name)
 			}
 			return booted
 		}).Should(Equal([]string{runs, runs}))

@@ -15,7 +15,7 @@ var _ = Describe("A pool that is deleted", func() {
 		config := t.Config(ctx, "infra")
 		asking(ctx, t, config)
 		remove := func(pool string) (string, error) {
-			return lab.Kubectl(ctx, lab.Management, "delete", "pool", pool, "--namespace", t.Namespace)
+			return lab.Kubectl(ctx, lab.Management, "delete", "pbpool", pool, "--namespace", t.Namespace)
 		}
 
 		_, err := remove("infra")
@@ -23,7 +23,7 @@ var _ = Describe("A pool that is deleted", func() {
 		_, err = remove("worker")
 		Expect(err).To(MatchError(ContainSubstring("inherit from it: infra")))
 
-		_, err = lab.Kubectl(ctx, lab.Management, "annotate", "pool", "infra", poolv1.ForceDeleteAnnotation+"=true", "--namespace", t.Namespace)
+		_, err = lab.Kubectl(ctx, lab.Management, "annotate", "pbpool", "infra", poolv1.ForceDeleteAnnotation+"=true", "--namespace", t.Namespace)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(remove("infra")).To(ContainSubstring("deleted"))
 		Expect(remove("worker")).To(ContainSubstring("deleted"))

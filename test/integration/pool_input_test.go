@@ -20,7 +20,7 @@ kind: MachineConfigPool
 metadata: {name: %s}
 spec:
   clusterName: %s
-  role: %s
+  poolRole: %s
   machineConfigSelector: {matchLabels: {role: infra}}
 `, name, cluster, role) + strings.Join(more, "")
 }
@@ -43,14 +43,14 @@ var _ = Describe("A pool that a person makes", func() {
 		Eventually(ctx, poolCondition(t.Pool("infra"), poolv1.DegradedCondition)).Should(And(HavePrefix("True ClusterNotFound"),
 			ContainSubstring(t.Namespace+"/"+other.Namespace), ContainSubstring("make it")))
 		Consistently(ctx, poolCondition(other.Pool("infra"), poolv1.DegradedCondition)).Should(HavePrefix("False"))
-		_, err := lab.Kubectl(ctx, lab.Management, "delete", "pool", "infra", "--namespace", t.Namespace)
+		_, err := lab.Kubectl(ctx, lab.Management, "delete", "pbpool", "infra", "--namespace", t.Namespace)
 		Expect(err).NotTo(HaveOccurred())
 	})
 
 	It("with a role that another has is refused by the other's name, and after it by nobody", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		_, err := create(ctx, t, poolYAML("infra-2", t.Namespace, "infra"))
-		Expect(err).To(MatchError(And(ContainSubstring("spec.role"), ContainSubstring("MachineConfigPool infra of Cluster "+t.Namespace))))
+		Expect(err).To(MatchError(And(ContainSubstring("spec.poolRole"), ContainSubstring("MachineConfigPool infra of Cluster "+t.Namespace))))
 		Expect(lab.ManagementClient.Delete(ctx, t.Pool("infra"))).To(Succeed())
 		Expect(create(ctx, t, poolYAML("infra-2", t.Namespace, "infra"))).To(ContainSubstring("created"))
 	})

@@ -127,10 +127,10 @@ var _ = Describe("Rendered configs", func() {
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
 		host := func() error {
-			if config.Status.Host == nil {
+			if config.Status.HostRef == nil {
 				return errors.New("no host yet")
 			}
-			_, err := hosts.of(client.ObjectKey{Namespace: config.Status.Host.Namespace, Name: config.Status.Host.Name}).got()
+			_, err := hosts.of(client.ObjectKey{Namespace: config.Status.HostRef.Namespace, Name: config.Status.HostRef.Name}).got()
 			return err
 		}
 		deletions := 0
@@ -143,7 +143,7 @@ var _ = Describe("Rendered configs", func() {
 			g.Expect(host()).To(Succeed())
 		}).WithPolling(20 * time.Millisecond).Should(Succeed())
 		Expect(deletions).To(BeNumerically(">", 3))
-		Expect(config.Status.Configuration).To(Equal(name))
+		Expect(config.Status.Configuration.Name).To(Equal(name))
 
 		By("telling of it as of one thing that comes again, once the pool stays as it is")
 		Eventually(ctx, func() ([]eventsv1.Event, error) {
@@ -175,9 +175,9 @@ var _ = Describe("Rendered configs", func() {
 		name, err := handedOut(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		before := infra.DeepCopy()
-		infra.Spec.Paused = true
+		infra.Spec.Paused = new(true)
 		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(before))).To(Succeed())
-		_, err = lab.Kubectl(ctx, lab.Management, "delete", "mconf", name, "--namespace", t.Namespace)
+		_, err = lab.Kubectl(ctx, lab.Management, "delete", "pbmconf", name, "--namespace", t.Namespace)
 		Expect(err).To(MatchError(ContainSubstring("spec.paused to false")))
 	})
 })

@@ -119,9 +119,9 @@ var _ = Describe("A pool", func() {
 	It("is shown and explained by kubectl", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		Eventually(ctx, poolCondition(t.Pool("infra"), poolv1.UpdatedCondition)).Should(HavePrefix("True"))
-		table, err := lab.Kubectl(ctx, lab.Management, "get", "pool", "--namespace", t.Namespace)
+		table, err := lab.Kubectl(ctx, lab.Management, "get", "pbpool", "--namespace", t.Namespace)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(strings.Fields(strings.Split(table, "\n")[0])).To(Equal([]string{"NAME", "ROLE", "CONFIG", "UPDATED", "UPDATING", "DEGRADED", "MACHINES", "READY", "AGE"}))
+		Expect(strings.Fields(strings.Split(table, "\n")[0])).To(Equal([]string{"NAME", "CONFIG", "UPDATED", "UPDATING", "DEGRADED", "MACHINECOUNT", "READYMACHINECOUNT", "UPDATEDMACHINECOUNT", "DEGRADEDMACHINECOUNT", "AGE"}))
 		for _, field := range []string{"poolbootconfig.spec.join.kubelet", "machineconfigpool.spec.nodeSelector", "machineconfig.spec.butane", "poolbootconfig.status.boot"} {
 			Eventually(ctx, func() (string, error) { return lab.Kubectl(ctx, lab.Management, "explain", field) }).
 				Should(And(ContainSubstring("DESCRIPTION"), Not(ContainSubstring("<empty>"))), field)

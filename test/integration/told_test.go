@@ -36,7 +36,7 @@ type toldSite struct {
 func newToldSite(ctx context.Context) *toldSite {
 	GinkgoHelper()
 	s := &toldSite{Tenant: tenant.New(ctx, lab, 0, func(p *poolv1.MachineConfigPool) {
-		if p.Spec.Role == "infra" {
+		if p.Spec.PoolRole == "infra" {
 			p.Spec.NodeLabels = map[string]string{"example.com/tier": "infra"}
 		}
 	})}

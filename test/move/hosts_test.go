@@ -124,13 +124,13 @@ func changeHost(ctx context.Context, s *site.Site, t *tenant.Tenant, name string
 	Expect(s.ManagementClient.Patch(ctx, bmh, client.MergeFrom(before))).To(Succeed())
 }
 
-// expectHostLabels waits until the Node on each BareMetalHost has the label with that one's UID, by which Metal3 finds it: a move
+// expectNodeLabelRules waits until the Node on each BareMetalHost has the label with that one's UID, by which Metal3 finds it: a move
 // makes BareMetalHosts anew.
-func expectHostLabels(ctx context.Context, s *site.Site, t *tenant.Tenant) {
+func expectNodeLabelRules(ctx context.Context, s *site.Site, t *tenant.Tenant) {
 	GinkgoHelper()
 	nodes := map[string]string{} // by the name of what has the host
 	for _, config := range t.Configs(ctx, deployment) {
-		nodes[t.Machine(ctx, &config).Spec.InfrastructureRef.Name] = config.Status.Node.Name
+		nodes[t.Machine(ctx, &config).Spec.InfrastructureRef.Name] = config.Status.NodeRef.Name
 	}
 	var hosts bmov1alpha1.BareMetalHostList
 	Expect(s.ManagementClient.List(ctx, &hosts, client.InNamespace(t.Namespace))).To(Succeed())

@@ -51,11 +51,11 @@ var _ = Describe("A cluster with a paused pool, Nodes that have joined, with and
 		annotated, first, other = t.BootAnnotatedHost(ctx, t.Namespace+"-annotated", "infra").Name, t.Namespace+"-1", t.Namespace+"-2"
 		b.powerOn(ctx, first)
 		everyNodeJoins(ctx, here, t, 1, uids, annotated, first)
-		config = t.Configs(ctx, deployment)[0].Status.Configuration
+		config = t.Configs(ctx, deployment)[0].Status.Configuration.Name
 
 		paused := pool(ctx, here, t)
 		before := paused.DeepCopy()
-		paused.Spec.Paused = true
+		paused.Spec.Paused = new(true)
 		Expect(here.ManagementClient.Patch(ctx, paused, client.MergeFrom(before))).To(Succeed())
 		t.Create(ctx, t.MachineConfig("52-infra", "infra", "/etc/later", "later"))
 		Eventually(ctx, func() poolv1.MachineConfigPoolStatus { return pool(ctx, here, t).Status }).Should(
@@ -91,7 +91,7 @@ var _ = Describe("A cluster with a paused pool, Nodes that have joined, with and
 
 		everyNodeJoins(ctx, there, t, 2, uids, annotated, first, other)
 		b.expectFull(ctx, there, t, first, other)
-		expectHostLabels(ctx, there, t)
+		expectNodeLabelRules(ctx, there, t)
 		expectEveryNodeInPool(ctx, there, t, history, config)
 		expectNothingLeft(ctx, here, t.Namespace)
 	}, SpecTimeout(4*time.Minute))
@@ -111,7 +111,7 @@ var _ = Describe("A cluster with a paused pool, Nodes that have joined, with and
 
 		everyNodeJoins(ctx, here, t, 3, uids, annotated, first, other)
 		b.expectFull(ctx, here, t, first, other)
-		expectHostLabels(ctx, here, t)
+		expectNodeLabelRules(ctx, here, t)
 		expectEveryNodeInPool(ctx, here, t, history, config)
 	}, SpecTimeout(4*time.Minute))
 })
@@ -189,7 +189,7 @@ func expectEveryNodeInPool(ctx context.Context, s *site.Site, t *tenant.Tenant, 
 	var configs bootstrapv1.PoolbootConfigList
 	Expect(s.ManagementClient.List(ctx, &configs, client.InNamespace(t.Namespace))).To(Succeed())
 	for _, c := range configs.Items {
-		verdict := site.Judge(history.Of(c.Status.Node.Name), "infra", pools.Items)
+		verdict := site.Judge(history.Of(c.Status.NodeRef.Name), "infra", pools.Items)
 		Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 		Expect(t.Node(ctx, &c).Annotations).To(And(
 			HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, config), HaveKeyWithValue(poolv1.NodeDesiredConfigAnnotation, config)))

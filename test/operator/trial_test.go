@@ -39,7 +39,7 @@ var _ = Describe("An operator", Ordered, ContinueOnFailure, func() {
 			explained := poolboot("explain", "machine", machine)
 			Expect(explained.Code).NotTo(BeZero(), "there is something to do")
 			Expect(explained.Out).To(MatchRegexp(`(?s)To do:.*door`))
-			Eventually(func() string { return condition("NodeDegraded", "pool", "edge") }).Should(
+			Eventually(func() string { return condition("NodeDegraded", "pbpool", "edge") }).Should(
 				And(HavePrefix("True "), ContainSubstring(machine), ContainSubstring("door")))
 		})
 
@@ -54,10 +54,10 @@ var _ = Describe("An operator", Ordered, ContinueOnFailure, func() {
 		})
 
 		It("gives the host the fact, and sees it boot with the label", func() {
-			kubectl("annotate", "bmh", field("{.status.host.name}", "poolbootconfig", machine), "door=north")
+			kubectl("annotate", "bmh", field("{.status.hostRef.name}", "poolbootconfig", machine), "door=north")
 			Eventually(func() string { return bootOf(machine).Stage }).Should(Equal("Ready"))
 			Expect(inWorkload("get", "node", machine, "-o", "jsonpath={.metadata.labels.example\\.com/door}")).To(Equal("north"))
-			Eventually(func() string { return condition("NodeDegraded", "pool", "edge") }).Should(HavePrefix("False "))
+			Eventually(func() string { return condition("NodeDegraded", "pbpool", "edge") }).Should(HavePrefix("False "))
 		})
 	})
 
@@ -79,7 +79,7 @@ var _ = Describe("An operator", Ordered, ContinueOnFailure, func() {
 				Expect(code).To(Equal(503), body)
 				Expect(body).To(ContainSubstring("far-1"))
 			}
-			Expect(field("{.items[*].status.node.uid}", "poolbootconfigs")).NotTo(ContainSubstring(leftover))
+			Expect(field("{.items[*].status.nodeRef.uid}", "poolbootconfigs")).NotTo(ContainSubstring(leftover))
 			inWorkload("delete", "node", "far-1")
 			Eventually(func() int { code, _ := host.ask(newestIgnition); return code }).Should(Equal(200))
 		})
@@ -116,10 +116,10 @@ spec:
 		})
 
 		It("sees labels, taints and rules in the diff, and which Pods a taint evicts", func() {
-			pool := kubectl("get", "pool", "infra", "-o", "yaml")
+			pool := kubectl("get", "pbpool", "infra", "-o", "yaml")
 			changed := strings.Replace(pool, "  nodeLabels:\n", `  nodeTaints:
   - {key: example.com/maintenance, effect: NoExecute}
-  hostLabels:
+  nodeLabelRules:
   - {key: example.com/rack, valueExpression: 'host.labels["rack"]'}
   nodeLabels:
     example.com/color: blue
@@ -132,11 +132,11 @@ spec:
 		})
 
 		It("reads what a Machine runs, what its pool hands out, and what to do", func() {
-			before := field("{.status.configuration.name}", "pool", "infra")
+			before := field("{.status.configuration.name}", "pbpool", "infra")
 			kubectl("label", "machineconfig", "00-worker", "example.com/touched=yes")
 			kubectl("patch", "machineconfig", "51-infra", "--type=merge", "-p", `{"spec":{"kernelArguments":["trial=1"]}}`)
-			Eventually(func() string { return field("{.status.configuration.name}", "pool", "infra") }).ShouldNot(Equal(before))
-			after := field("{.status.configuration.name}", "pool", "infra")
+			Eventually(func() string { return field("{.status.configuration.name}", "pbpool", "infra") }).ShouldNot(Equal(before))
+			after := field("{.status.configuration.name}", "pbpool", "infra")
 			Eventually(func() string { return poolboot("explain", "machine", machine).Out }).Should(And(ContainSubstring(before), ContainSubstring(after)))
 			Expect(poolboot("explain", "machine", machine).Out).To(MatchRegexp(`(?s)To do:\n  - `))
 		})
@@ -144,7 +144,7 @@ spec:
 		It("rolls the MachineDeployment out as the documentation says, and all its Machines run what the pool hands out", func() {
 			now := time.Now().UTC().Format(time.RFC3339)
 			kubectl("patch", "machinedeployment", "infra", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"rollout":{"after":%q}}}`, now))
-			Eventually(func() string { return condition("Updated", "pool", "infra") }, "5m").Should(HavePrefix("True "))
+			Eventually(func() string { return condition("Updated", "pbpool", "infra") }, "5m").Should(HavePrefix("True "))
 			Expect(machineOf("infra")).NotTo(ContainSubstring(machine))
 		})
 	})
@@ -154,7 +154,7 @@ spec:
 			machine := machineOf("edge")
 			kubectl("patch", "machinedeployment", "edge", "--type=merge", "-p",
 				`{"spec":{"template":{"metadata":{"labels":{"node-role.kubernetes.io/edge":null,"node-role.kubernetes.io/infra":""}}}}}`)
-			Eventually(func() string { return field("{.status.pool}", "poolbootconfig", machine) }).Should(Equal("infra"))
+			Eventually(func() string { return field("{.status.poolRole}", "poolbootconfig", machine) }).Should(Equal("infra"))
 			Eventually(func() string { return condition("BootPrepared", "poolbootconfig", machine) }).Should(And(HavePrefix("True "), ContainSubstring("infra"), Not(ContainSubstring("pool edge"))))
 		})
 	})
@@ -175,7 +175,7 @@ spec:
 			all := manifest(kubectl("get", "machineconfigs", "-o", "yaml"))
 			without := poolboot("render", "--pool", "infra", "-f", all)
 			Expect(without.Code).NotTo(BeZero())
-			Expect(without.Out).To(And(ContainSubstring("the files"), ContainSubstring("kubectl get pool,mconf -o yaml"), Not(ContainSubstring("the cluster has no"))))
+			Expect(without.Out).To(And(ContainSubstring("the files"), ContainSubstring("kubectl get pbpool,pbmconf -o yaml"), Not(ContainSubstring("the cluster has no"))))
 			Expect(must(poolboot("render", "--pool", "infra", "--live"))).To(ContainSubstring("/etc/infratest"))
 		})
 

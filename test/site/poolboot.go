@@ -219,7 +219,7 @@ func (s *Site) waitForWebhooks(ctx context.Context) error {
 	probe := metav1.ObjectMeta{Name: "probe", Namespace: metav1.NamespaceDefault}
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		pool := &poolv1.MachineConfigPool{ObjectMeta: probe, Spec: poolv1.MachineConfigPoolSpec{ClusterName: probe.Name, Role: poolv1.RoleWorker}}
+		pool := &poolv1.MachineConfigPool{ObjectMeta: probe, Spec: poolv1.MachineConfigPoolSpec{ClusterName: probe.Name, PoolRole: poolv1.RoleWorker}}
 		last = s.ManagementClient.Create(ctx, pool, client.DryRunAll)
 		if defaulted := last == nil && pool.Spec.NodeSelector != nil; !defaulted {
 			return false, nil

@@ -119,8 +119,8 @@ func (t *Timeline) sawConfig(_ watch.EventType, c *bootstrapv1.PoolbootConfig) {
 	if c.Status.Boot.ServedTime != nil {
 		mark(t.machines, c.Name, ConfigServed, c.Status.Boot.ServedTime.Time)
 	}
-	if c.Status.Node != nil {
-		t.nodeOf[c.Name] = c.Status.Node.Name
+	if c.Status.NodeRef != nil {
+		t.nodeOf[c.Name] = c.Status.NodeRef.Name
 	}
 	if c.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked {
 		mark(t.machines, c.Name, TokenRevoked, time.Now())

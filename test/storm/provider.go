@@ -37,7 +37,7 @@ func Poolboot() Provider {
 		template: func() client.Object {
 			template := &bootstrapv1.PoolbootConfigTemplate{}
 			template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
-			template.Spec.Template.Spec.NodeName = bootstrapv1.NodeNameFromHost
+			template.Spec.Template.Spec.NodeNameSource = bootstrapv1.NodeNameFromHost
 			return template
 		},
 		start: func(context.Context, *site.Site, *tenant.Tenant) (boot, func() error, error) {

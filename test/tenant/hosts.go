@@ -18,7 +18,7 @@ import (
 const HostTemplate = "hosts"
 
 // TakeHosts is a change for New: its pools take hosts without a Machine, which join by the kubelet.
-func TakeHosts(pool *poolv1.MachineConfigPool) { pool.Spec.HostTemplate = HostTemplate }
+func TakeHosts(pool *poolv1.MachineConfigPool) { pool.Spec.HostTemplateRef.Name = HostTemplate }
 
 // CreateHostTemplate makes the template that pools of TakeHosts name.
 func (t *Tenant) CreateHostTemplate(ctx context.Context, labels map[string]string) {

@@ -35,7 +35,7 @@ type Deployment struct {
 	// NodeReuse has the provider keep the servers of its Machines for its next ones.
 	NodeReuse bool
 	// Config changes what its PoolbootConfigs say: a join by the kubelet, and nothing else, without it.
-	Config func(*bootstrapv1.PoolbootConfigSpec)
+	Config func(*bootstrapv1.BootSpec)
 	// Bootstrap is the template of its bootstrap configs, of any provider; it is given its name. Nil: a
 	// PoolbootConfigTemplate with what Config says.
 	Bootstrap client.Object
@@ -140,7 +140,7 @@ func (t *Tenant) Machine(ctx context.Context, config *bootstrapv1.PoolbootConfig
 // Node returns the Node that was made for a config.
 func (t *Tenant) Node(ctx context.Context, config *bootstrapv1.PoolbootConfig) *corev1.Node {
 	node := &corev1.Node{}
-	ExpectWithOffset(1, t.site.WorkloadClient.Get(ctx, client.ObjectKey{Name: config.Status.Node.Name}, node)).To(Succeed())
+	ExpectWithOffset(1, t.site.WorkloadClient.Get(ctx, client.ObjectKey{Name: config.Status.NodeRef.Name}, node)).To(Succeed())
 	return node
 }
 

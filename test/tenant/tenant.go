@@ -123,7 +123,7 @@ func (t *Tenant) Pool(role string) *poolv1.MachineConfigPool {
 	return &poolv1.MachineConfigPool{
 		ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: t.Namespace},
 		Spec: poolv1.MachineConfigPoolSpec{
-			ClusterName: t.Namespace, Role: role,
+			ClusterName: t.Namespace, PoolRole: role,
 			MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": role}},
 		},
 	}

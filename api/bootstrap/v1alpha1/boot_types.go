@@ -63,9 +63,9 @@ type BootStatus struct {
 
 // TokenAddress is what is known of an address from which a host's token came.
 type TokenAddress struct {
-	// firstTime is when it first did.
+	// firstUsedTime is when it first did.
 	// +required
-	FirstTime metav1.MicroTime `json:"firstTime"`
+	FirstUsedTime metav1.MicroTime `json:"firstUsedTime"`
 
 	// token is which token it was: the first 16 digits of its SHA-256 in hex.
 	// +required
@@ -128,4 +128,13 @@ type NodeReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid"`
+}
+
+// ConfigurationReference names a rendered MachineConfig in the namespace of the object that refers to it.
+type ConfigurationReference struct {
+	// name is the MachineConfig's name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }

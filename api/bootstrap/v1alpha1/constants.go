@@ -2,7 +2,7 @@ package v1alpha1
 
 // Finalizer is on every PoolbootConfig whose removal has something to clean up: the machine's overlay, its join credential
 // and a Node whose kubelet never came.
-const Finalizer = "poolbootconfig.bootstrap.cluster.x-k8s.io"
+const Finalizer = "bootstrap.cluster.x-k8s.io/poolbootconfig"
 
 // Annotations of a PoolbootConfig by which the config server knows a host. They are metadata, not status, so that they
 // survive clusterctl move.
@@ -10,16 +10,16 @@ const (
 	// PointerIDAnnotation is the last part of the URL in the host's pointer: the UID that the Machine had when its
 	// bootstrap Secret was made; without a Machine that of the PoolbootConfig, and of a host that enrolled a name made of the
 	// enrollment's and its own.
-	PointerIDAnnotation = "bootstrap.cluster.x-k8s.io/pointer-id"
+	PointerIDAnnotation = "pool.cluster.x-k8s.io/pointer-id"
 
 	// TokenHashAnnotation is the SHA-256 of the host's bearer token, bound to the PoolbootConfig's namespace, name and UID, in
 	// hex; or that after TokenExpiredPrefix, or TokenRevoked.
-	TokenHashAnnotation = "bootstrap.cluster.x-k8s.io/token-sha256"
+	TokenHashAnnotation = "pool.cluster.x-k8s.io/token-sha256"
 
 	// TokenUIDAnnotation is the UID that the hash is bound to: that of the PoolbootConfig; of a host that enrolled, that of the
 	// Secret with the enrollment token. Another one is that of an earlier object, as after clusterctl move: then the hash accepts
 	// no token until the manager has bound it anew.
-	TokenUIDAnnotation = "bootstrap.cluster.x-k8s.io/token-uid"
+	TokenUIDAnnotation = "pool.cluster.x-k8s.io/token-uid"
 
 	// TokenRevoked is the value of TokenHashAnnotation once the host's Node is Ready in its pool.
 	TokenRevoked = "revoked"
@@ -28,33 +28,33 @@ const (
 	TokenExpiredPrefix = "expired-"
 
 	// RotateTokenAnnotation asks, with any value, for a new token. It is taken away when that is done.
-	RotateTokenAnnotation = "bootstrap.cluster.x-k8s.io/rotate-token"
+	RotateTokenAnnotation = "pool.cluster.x-k8s.io/rotate-token"
 
 	// TokenRotatedAnnotation is when the token was last rotated (RFC 3339).
-	TokenRotatedAnnotation = "bootstrap.cluster.x-k8s.io/token-rotated"
+	TokenRotatedAnnotation = "pool.cluster.x-k8s.io/token-rotated"
 )
 
 // Annotations of the PoolbootConfig of a host that enrolled. Its TokenHashAnnotation is that of the enrollment token.
 const (
 	// EnrollmentAnnotation names the Enrollment, and so the Secret, by which the host was admitted. The host's token is good
 	// only while that one is.
-	EnrollmentAnnotation = "bootstrap.cluster.x-k8s.io/enrollment"
+	EnrollmentAnnotation = "pool.cluster.x-k8s.io/enrollment"
 
 	// EnrolledFromAnnotation is the address that the host asked from. One that asks for the same name from another address
 	// is another host.
-	EnrolledFromAnnotation = "bootstrap.cluster.x-k8s.io/enrolled-from"
+	EnrolledFromAnnotation = "pool.cluster.x-k8s.io/enrolled-from"
 
 	// EnrolledRangesAnnotation holds the addressRanges of the Enrollment when the host was admitted, separated by commas: they count when
 	// the Enrollment has been deleted.
-	EnrolledRangesAnnotation = "bootstrap.cluster.x-k8s.io/enrolled-address-ranges"
+	EnrolledRangesAnnotation = "pool.cluster.x-k8s.io/enrolled-address-ranges"
 )
 
 // CredentialIDAnnotation is on inline data Secrets and overlay Secrets and holds the ID of the join credential in them.
-const CredentialIDAnnotation = "bootstrap.cluster.x-k8s.io/credential-id"
+const CredentialIDAnnotation = "pool.cluster.x-k8s.io/credential-id"
 
 // DataSecretPoolAnnotation is on inline data Secrets and holds the role of the pool whose configuration is in them. It is metadata of the
 // Secret itself, so that neither a crash nor clusterctl move parts the two.
-const DataSecretPoolAnnotation = "bootstrap.cluster.x-k8s.io/pool"
+const DataSecretPoolAnnotation = "pool.cluster.x-k8s.io/pool-role"
 
 // Overlay Secrets: the configuration of one machine, made when its host asks, in the config server's own namespace.
 const (
@@ -62,13 +62,13 @@ const (
 	OverlayNamePrefix = "overlay-"
 
 	// OverlayLabel is on every overlay Secret; its value is the UID of the PoolbootConfig.
-	OverlayLabel = "bootstrap.cluster.x-k8s.io/overlay-for"
+	OverlayLabel = "pool.cluster.x-k8s.io/overlay-for"
 
 	// OverlayExpiresAnnotation is when the join credential in the overlay ends (RFC 3339).
-	OverlayExpiresAnnotation = "bootstrap.cluster.x-k8s.io/expires"
+	OverlayExpiresAnnotation = "pool.cluster.x-k8s.io/expires"
 
 	// OverlayConfigurationAnnotation names the rendered config that the host is to boot with.
-	OverlayConfigurationAnnotation = "bootstrap.cluster.x-k8s.io/configuration"
+	OverlayConfigurationAnnotation = "pool.cluster.x-k8s.io/configuration"
 
 	// OverlayKey is the key of the overlay in the Secret: Ignition, packed as the answer to the host carries it (a data URL of a
 	// gzip file).
@@ -127,7 +127,7 @@ const (
 	HostImageIgnoresUserDataReason   = "HostImageIgnoresUserData"
 	LabelConflictReason              = "LabelConflict"
 	HostFactMissingReason            = "HostFactMissing"
-	HostLabelInvalidReason           = "HostLabelInvalid"
+	NodeLabelRuleInvalidReason       = "NodeLabelRuleInvalid"
 	NodeNameTakenReason              = "NodeNameTaken"
 	NodeNameReservedReason           = "NodeNameReserved"
 	WorkloadClusterUnreachableReason = "WorkloadClusterUnreachable"

@@ -1,11 +1,10 @@
 package v1alpha1
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 )
 
 // NodeNameSource says whose name a Node gets.
@@ -32,22 +31,18 @@ const (
 	RetainOnHost PoolRetention = "Host"
 )
 
-// PoolbootConfigSpec says how one Machine boots into its pool.
+// BootSpec says how a host boots into its pool. Templates hold it, and every PoolbootConfig.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.configSource.inline) && self.nodeName == 'Host')",message="nodeName: Host needs configSource.server: with configSource.inline the Node's name is fixed before a host is chosen"
+// +kubebuilder:validation:XValidation:rule="!(has(self.configSource.inline) && has(self.nodeNameSource) && self.nodeNameSource == 'Host')",message="nodeNameSource: Host needs configSource.server: with configSource.inline the Node's name is fixed before a host is chosen"
 // +kubebuilder:validation:XValidation:rule="!(has(self.configSource.inline) && has(self.poolRetention) && self.poolRetention == 'Host')",message="poolRetention: Host needs configSource.server: with configSource.inline the pool is fixed before a host is chosen"
-// +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.poolRetention) && self.poolRetention == 'Host')",message="poolRetention: Host needs a Machine: leave it out"
-// +kubebuilder:validation:XValidation:rule="!has(self.host) || has(self.pool)",message="host needs pool: without a Machine there are no labels to decide by"
-// +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.configSource.inline))",message="host needs configSource.server"
-// +kubebuilder:validation:XValidation:rule="has(self.host) == has(oldSelf.host)",message="host can't be added or taken away: make a new PoolbootConfig"
-type PoolbootConfigSpec struct {
-	// pool is the role of the MachineConfigPool that the Machine boots into. Left out, the Machine's labels decide, and
+type BootSpec struct {
+	// poolRole is the role of the MachineConfigPool that the Machine boots into. Left out, the Machine's labels decide, and
 	// without a matching label it is worker.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Pool string `json:"pool,omitempty"`
+	PoolRole string `json:"poolRole,omitempty"`
 
 	// configSource says where the host gets its configuration from.
 	// +optional
@@ -58,15 +53,15 @@ type PoolbootConfigSpec struct {
 	// +required
 	Join Join `json:"join"`
 
-	// nodeName says whose name the Node gets: the Machine's or the BareMetalHost's.
+	// nodeNameSource says whose name the Node gets: the Machine's or the BareMetalHost's.
 	// +optional
 	// +kubebuilder:default=Machine
-	NodeName NodeNameSource `json:"nodeName,omitempty"`
+	NodeNameSource NodeNameSource `json:"nodeNameSource,omitempty"`
 
-	// poolRetention says where the pool that the Node is in is kept. Machine: in status.pool, for as long as the Machine is
+	// poolRetention says where the pool that the Node is in is kept. Machine: in status.poolRole, for as long as the Machine is
 	// there; its replacement is decided anew. Host: also on the BareMetalHost, in the annotation
 	// pool.cluster.x-k8s.io/retained-pool; a Machine with poolRetention: Host that boots there next, also one that replaces this
-	// one, is in that pool, whatever pool and its labels say. It follows a Node that is relabelled to another pool. Needs
+	// one, is in that pool, whatever poolRole and its labels say. It follows a Node that is relabelled to another pool. Needs
 	// configSource.server. Left out, it is Machine.
 	// +optional
 	PoolRetention PoolRetention `json:"poolRetention,omitempty"`
@@ -79,26 +74,38 @@ type PoolbootConfigSpec struct {
 
 	// nodeTaints are put on the Node when it is registered, beside those of the pool.
 	// +optional
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=key
+	// +listMapKey=effect
 	// +kubebuilder:validation:MaxItems=64
-	NodeTaints []corev1.Taint `json:"nodeTaints,omitempty"`
+	NodeTaints []nodev1.Taint `json:"nodeTaints,omitempty"`
 
-	// host names the host of a PoolbootConfig that belongs to no Machine. Poolboot sets it for the hosts that a pool admits.
-	// +optional
-	Host *HostWithoutMachine `json:"host,omitempty"`
-
-	// hostLabels are rules by which the Node gets labels out of facts of its host when it is registered, beside those of
+	// nodeLabelRules are rules by which the Node gets labels out of facts of its host when it is registered, beside those of
 	// the pool. A key that has another value elsewhere is an error.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
 	// +kubebuilder:validation:MaxItems=64
-	HostLabels []poolv1.HostLabel `json:"hostLabels,omitempty"`
+	NodeLabelRules []nodev1.NodeLabelRule `json:"nodeLabelRules,omitempty"`
 
 	// extraConfig is merged over the pool's configuration, for this Machine only. The same entries are refused as in a
 	// MachineConfig.
 	// +optional
 	ExtraConfig *ExtraConfig `json:"extraConfig,omitempty"`
+}
+
+// PoolbootConfigSpec says how one host boots into its pool: that of a Machine, or the one that it names.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.poolRetention) && self.poolRetention == 'Host')",message="poolRetention: Host needs a Machine: leave it out"
+// +kubebuilder:validation:XValidation:rule="!has(self.host) || has(self.poolRole)",message="host needs poolRole: without a Machine there are no labels to decide by"
+// +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.configSource.inline))",message="host needs configSource.server"
+// +kubebuilder:validation:XValidation:rule="has(self.host) == has(oldSelf.host)",message="host can't be added or taken away: make a new PoolbootConfig"
+type PoolbootConfigSpec struct {
+	BootSpec `json:",inline"`
+
+	// host names the host of a PoolbootConfig that belongs to no Machine. Poolboot sets it for the hosts that a pool admits.
+	// +optional
+	Host *HostWithoutMachine `json:"host,omitempty"`
 }
 
 // HostWithoutMachine is a host that Cluster API does not manage.
@@ -112,12 +119,12 @@ type HostWithoutMachine struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	NodeName string `json:"nodeName"`
 
-	// bareMetalHost is the name of the BareMetalHost in the same namespace, whose annotation pool.cluster.x-k8s.io/pool asked
+	// bareMetalHostName is the name of the BareMetalHost in the same namespace, whose annotation pool.cluster.x-k8s.io/pool asked
 	// for the pool. Left out, the host came with an enrollment token, and nothing but its name is known.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	BareMetalHost string `json:"bareMetalHost,omitempty"`
+	BareMetalHostName string `json:"bareMetalHostName,omitempty"`
 }
 
 // ConfigSource is where a host gets its configuration from.
@@ -261,19 +268,18 @@ type PoolbootConfigStatus struct {
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// pool is the role of the pool that the Machine is recorded in. A Node that registers anew gets this pool's labels.
+	// poolRole is the role of the pool that the Machine is recorded in. A Node that registers anew gets this pool's labels.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	Pool string `json:"pool,omitempty"`
+	PoolRole string `json:"poolRole,omitempty"`
 
 	// configuration is the rendered config that was handed to the host.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	Configuration string `json:"configuration,omitempty"`
+	Configuration ConfigurationReference `json:"configuration,omitempty,omitzero"`
 
-	// host is the BareMetalHost that the Machine runs on; before it has asked for its configuration, the one that was chosen.
+	// hostRef is the BareMetalHost that the Machine runs on; before it has asked for its configuration, the one that was chosen.
 	// +optional
-	Host *HostReference `json:"host,omitempty"`
+	HostRef *HostReference `json:"hostRef,omitempty"`
 
 	// hostAddresses are the addresses that the BareMetalHost is known to have, if the host's token is bound to them.
 	// +optional
@@ -283,15 +289,15 @@ type PoolbootConfigStatus struct {
 	// +kubebuilder:validation:items:MaxLength=45
 	HostAddresses []string `json:"hostAddresses,omitempty"`
 
-	// node is the Node that was made for the Machine.
+	// nodeRef is the Node that was made for the Machine.
 	// +optional
-	Node *NodeReference `json:"node,omitempty"`
+	NodeRef *NodeReference `json:"nodeRef,omitempty"`
 
-	// hostLabels are the labels that rules made of the host's facts when the Node was made. A Node that registers anew gets
+	// derivedNodeLabels are the labels that rules made of the host's facts when the Node was made. A Node that registers anew gets
 	// them back.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=128
-	HostLabels map[string]string `json:"hostLabels,omitempty"`
+	DerivedNodeLabels map[string]string `json:"derivedNodeLabels,omitempty"`
 
 	// boot follows the host's requests for its configuration.
 	// +optional
@@ -307,10 +313,10 @@ type PoolbootConfigStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1"}
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.metadata.labels.cluster\.x-k8s\.io/cluster-name`
-// +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.status.pool`
+// +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.status.poolRole`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.host.name`
-// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.node.name`
+// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.hostRef.name`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
 // +kubebuilder:printcolumn:name="In pool",type=string,JSONPath=`.status.conditions[?(@.type=="NodeInPool")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

@@ -14,7 +14,7 @@ type PoolbootConfigTemplateResource struct {
 
 	// spec is the spec of every PoolbootConfig that is made.
 	// +required
-	Spec PoolbootConfigSpec `json:"spec"`
+	Spec BootSpec `json:"spec"`
 }
 
 // PoolbootConfigTemplateSpec holds the PoolbootConfig to make.
@@ -28,10 +28,10 @@ type PoolbootConfigTemplateSpec struct {
 // PoolbootConfigTemplate is the PoolbootConfig of every Machine of a MachineDeployment or MachineSet.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:path=poolbootconfigtemplates,scope=Namespaced,categories=cluster-api
+// +kubebuilder:resource:path=poolbootconfigtemplates,scope=Namespaced,shortName=pbtemplate,categories=cluster-api
 // +kubebuilder:storageversion
 // +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1"}
-// +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.template.spec.pool`
+// +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.template.spec.poolRole`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PoolbootConfigTemplate struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -38,24 +38,24 @@ type EnrollmentSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	ClusterName string `json:"clusterName,omitempty"`
 
-	// role is that of the pool which hosts are admitted to.
+	// poolRole is the role of the pool which hosts are admitted to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	Role string `json:"role,omitempty"`
+	PoolRole string `json:"poolRole,omitempty"`
 
-	// names is the pattern of the names that hosts may take.
+	// namePattern is the pattern of the names that hosts may take.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	Names string `json:"names,omitempty"`
+	NamePattern string `json:"namePattern,omitempty"`
 
-	// uses is how many names may be taken.
+	// maxUses is how many names may be taken.
 	// +optional
 	// +kubebuilder:validation:Maximum=1000
-	Uses int32 `json:"uses,omitempty"`
+	MaxUses int32 `json:"maxUses,omitempty"`
 
-	// expires is when the token ends.
+	// expirationTime is when the token ends.
 	// +optional
-	Expires *metav1.Time `json:"expires,omitempty"`
+	ExpirationTime *metav1.Time `json:"expirationTime,omitempty"`
 
 	// addressRanges are the address ranges of the hosts, as CIDRs. The address that a host enrolled from may be in its kubelet's serving
 	// certificate only if it is in one of them.
@@ -88,9 +88,9 @@ type EnrollmentSpec struct {
 
 // EnrollmentRequest is a host that asks to be admitted.
 type EnrollmentRequest struct {
-	// time is when it last asked.
+	// requestedTime is when it last asked.
 	// +required
-	Time metav1.MicroTime `json:"time"`
+	RequestedTime metav1.MicroTime `json:"requestedTime"`
 
 	// address is where it asked from.
 	// +optional
@@ -115,9 +115,9 @@ type EnrollmentStatus struct {
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// used is the number of names that were taken.
+	// usedCount is the number of names that were taken.
 	// +optional
-	Used *int32 `json:"used,omitempty"`
+	UsedCount *int32 `json:"usedCount,omitempty"`
 
 	// url is where hosts ask, but for their name: <url>?name=<name>.
 	// +optional
@@ -147,16 +147,16 @@ type EnrollmentStatus struct {
 // Poolboot makes it from the Secret of the same name; change the Secret, not this.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:path=enrollments,scope=Namespaced,categories=cluster-api
+// +kubebuilder:resource:path=enrollments,scope=Namespaced,shortName=pbenroll,categories=cluster-api
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,priority=1
-// +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.role`
-// +kubebuilder:printcolumn:name="Names",type=string,JSONPath=`.spec.names`
-// +kubebuilder:printcolumn:name="Uses",type=integer,JSONPath=`.spec.uses`
-// +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.used`
-// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expires`
+// +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.poolRole`
+// +kubebuilder:printcolumn:name="Names",type=string,JSONPath=`.spec.namePattern`
+// +kubebuilder:printcolumn:name="Uses",type=integer,JSONPath=`.spec.maxUses`
+// +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.usedCount`
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expirationTime`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

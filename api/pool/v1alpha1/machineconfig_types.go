@@ -77,7 +77,7 @@ type MachineConfigSpec struct {
 // content, never changed.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:path=machineconfigs,scope=Namespaced,shortName=mconf,categories=cluster-api
+// +kubebuilder:resource:path=machineconfigs,scope=Namespaced,shortName=pbmconf,categories=cluster-api
 // +kubebuilder:storageversion
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
 // +kubebuilder:printcolumn:name="Rendered for",type=string,JSONPath=`.metadata.labels.pool\.cluster\.x-k8s\.io/rendered-for`

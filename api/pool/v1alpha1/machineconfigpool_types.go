@@ -1,16 +1,17 @@
 package v1alpha1
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 )
 
 // MachineConfigPoolSpec says which MachineConfigs a pool renders and which Nodes belong to it.
 //
 // +kubebuilder:validation:XValidation:rule="self.clusterName == oldSelf.clusterName",message="clusterName is immutable: make a new pool"
-// +kubebuilder:validation:XValidation:rule="self.role == oldSelf.role",message="role is immutable: make a new pool"
-// +kubebuilder:validation:XValidation:rule="!(self.role in ['master', 'control-plane'])",message="control plane machines can't be in a pool: role must not be master or control-plane"
+// +kubebuilder:validation:XValidation:rule="self.poolRole == oldSelf.poolRole",message="poolRole is immutable: make a new pool"
+// +kubebuilder:validation:XValidation:rule="!(self.poolRole in ['master', 'control-plane'])",message="control plane machines can't be in a pool: poolRole must not be master or control-plane"
 type MachineConfigPoolSpec struct {
 	// clusterName is the Cluster, in the same namespace, whose Machines and Nodes the pool is for.
 	// +required
@@ -18,14 +19,14 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	ClusterName string `json:"clusterName"`
 
-	// role is the pool's name within its cluster: the word in node-role.kubernetes.io/<role>, in the Node label
-	// node.cluster.x-k8s.io/pool=<role>, and in PoolbootConfig's spec.pool. The role "worker" is the pool that every other
+	// poolRole is the pool's name within its cluster: the word in node-role.kubernetes.io/<role>, in the Node label
+	// node.cluster.x-k8s.io/pool=<role>, and in PoolbootConfig's spec.poolRole. The role "worker" is the pool that every other
 	// pool of the cluster inherits from.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Role string `json:"role"`
+	PoolRole string `json:"poolRole"`
 
 	// machineConfigSelector selects the MachineConfigs of the same namespace that the pool renders. A pool other than
 	// worker always renders those of the worker pool first. An empty selector selects nothing.
@@ -48,11 +49,13 @@ type MachineConfigPoolSpec struct {
 	// nodeTaints are put on the pool's Nodes when they are registered, and once on those that stand and lack them. They are
 	// only ever added: a taint that a person changed stays, and one that a person removed does not come back.
 	// +optional
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=key
+	// +listMapKey=effect
 	// +kubebuilder:validation:MaxItems=64
-	NodeTaints []corev1.Taint `json:"nodeTaints,omitempty"`
+	NodeTaints []nodev1.Taint `json:"nodeTaints,omitempty"`
 
-	// kubelet is how the kubelets of the pool's machines are set up: fields of KubeletConfiguration
+	// kubeletConfiguration is how the kubelets of the pool's machines are set up: fields of KubeletConfiguration
 	// (kubelet.config.k8s.io/v1beta1), for example maxPods or systemReserved. apiVersion and kind may be left out. What makes
 	// a kubelet its Node, or lets it join and be reached, is refused: names, taints, authentication, certificates.
 	// A pool other than worker has what the worker pool says here too, and wins over it field by field, as the kubelet merges
@@ -60,30 +63,40 @@ type MachineConfigPoolSpec struct {
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
-	Kubelet *runtime.RawExtension `json:"kubelet,omitempty"`
+	KubeletConfiguration *runtime.RawExtension `json:"kubeletConfiguration,omitempty"`
 
-	// hostTemplate is the name of the PoolbootConfigTemplate, in the same namespace, by which hosts boot that have no Machine:
+	// hostTemplateRef names the PoolbootConfigTemplate, in the same namespace, by which hosts boot that have no Machine:
 	// those that come with an enrollment token, and BareMetalHosts with the annotations pool.cluster.x-k8s.io/pool: <role> and
 	// pool.cluster.x-k8s.io/cluster: <Cluster>. Left out, the pool takes Machines only.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	HostTemplate string `json:"hostTemplate,omitempty"`
+	HostTemplateRef HostTemplateReference `json:"hostTemplateRef,omitempty,omitzero"`
 
-	// hostLabels are rules by which the pool's Nodes get labels out of facts of their hosts, when they are registered. They
+	// nodeLabelRules are rules by which the pool's Nodes get labels out of facts of their hosts, when they are registered. They
 	// hold for the hosts of this pool only, also those of the worker pool.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
 	// +kubebuilder:validation:MaxItems=64
-	HostLabels []HostLabel `json:"hostLabels,omitempty"`
+	NodeLabelRules []nodev1.NodeLabelRule `json:"nodeLabelRules,omitempty"`
 
 	// paused keeps new rendered configs from being handed out: the pool goes on rendering, and new Machines boot with the
 	// config that the pool had when it was paused; had no Machine of the pool booted with that one, then with the one that
 	// most of its Nodes run.
 	// +optional
-	Paused bool `json:"paused,omitempty"`
+	Paused *bool `json:"paused,omitempty"`
 }
+
+// HostTemplateReference names a PoolbootConfigTemplate in the pool's namespace.
+type HostTemplateReference struct {
+	// name is the PoolbootConfigTemplate's name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// IsPaused says whether new rendered configs are kept from the pool's hosts.
+func (s *MachineConfigPoolSpec) IsPaused() bool { return s.Paused != nil && *s.Paused }
 
 // MachineConfigSource names a MachineConfig that went into a rendered config.
 type MachineConfigSource struct {
@@ -154,21 +167,21 @@ type MachineConfigPoolStatus struct {
 // not worker, inherits every MachineConfig of the worker pool and adds its own.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:path=machineconfigpools,scope=Namespaced,shortName=pool,categories=cluster-api
+// +kubebuilder:resource:path=machineconfigpools,scope=Namespaced,shortName=pbpool,categories=cluster-api
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,priority=1
-// +kubebuilder:printcolumn:name="Role",type=string,JSONPath=`.spec.role`
+// +kubebuilder:printcolumn:name="PoolRole",type=string,JSONPath=`.spec.poolRole`,priority=1
 // +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.configuration.name`
 // +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].status`
 // +kubebuilder:printcolumn:name="Updating",type=string,JSONPath=`.status.conditions[?(@.type=="Updating")].status`
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
-// +kubebuilder:printcolumn:name="Machines",type=integer,JSONPath=`.status.machineCount`
-// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyMachineCount`
-// +kubebuilder:printcolumn:name="Updated machines",type=integer,JSONPath=`.status.updatedMachineCount`,priority=1
-// +kubebuilder:printcolumn:name="Unavailable machines",type=integer,JSONPath=`.status.unavailableMachineCount`,priority=1
-// +kubebuilder:printcolumn:name="Degraded machines",type=integer,JSONPath=`.status.degradedMachineCount`,priority=1
+// +kubebuilder:printcolumn:name="MachineCount",type=integer,JSONPath=`.status.machineCount`
+// +kubebuilder:printcolumn:name="ReadyMachineCount",type=integer,JSONPath=`.status.readyMachineCount`
+// +kubebuilder:printcolumn:name="UpdatedMachineCount",type=integer,JSONPath=`.status.updatedMachineCount`
+// +kubebuilder:printcolumn:name="DegradedMachineCount",type=integer,JSONPath=`.status.degradedMachineCount`
+// +kubebuilder:printcolumn:name="UnavailableMachineCount",type=integer,JSONPath=`.status.unavailableMachineCount`,priority=1
 // +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MachineConfigPool struct {

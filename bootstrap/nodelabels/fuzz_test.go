@@ -1,4 +1,4 @@
-package hostlabels
+package nodelabels
 
 import (
 	"reflect"
@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 )
 
 // FuzzEvaluate holds the promises about a rule for any expression over any host: a value that is set is a label value, a
@@ -28,8 +28,8 @@ func FuzzEvaluate(f *testing.F) {
 			&bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{Manufacturer: vendor, SerialNumber: serial}, RAMMebibytes: memory,
 				Storage: []bmov1alpha1.Storage{{Name: vendor, Rotational: memory > 5}, {Name: serial}}},
 			nil, nil)
-		for _, onInvalid := range []poolv1.OnInvalid{poolv1.OnInvalidRefuse, poolv1.OnInvalidSanitize} {
-			rule := poolv1.HostLabel{Key: "k", ValueExpression: expression, OnInvalid: onInvalid}
+		for _, onInvalid := range []nodev1.OnInvalid{nodev1.OnInvalidBlock, nodev1.OnInvalidSanitize} {
+			rule := nodev1.NodeLabelRule{Key: "k", ValueExpression: expression, OnInvalid: onInvalid}
 			result := evaluate(rule, facts)
 			if problems := validation.IsValidLabelValue(result.Value); problems != nil {
 				t.Errorf("%q is no label value: %v", result.Value, problems)

@@ -11,25 +11,25 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostlabels"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
 )
 
 // labelHost makes labels of the host's facts by the rules of the pool and of the config. A host that a rule holds waits: the
 // watches on BareMetalHosts, HardwareData, pools and configs tell when the facts or the rules are others.
 func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]node.HostLabel, error) {
-	s.hostLabels = nil
-	if len(s.pool.Spec.HostLabels)+len(s.config.Spec.HostLabels) == 0 {
+	s.nodeLabelRules = nil
+	if len(s.pool.Spec.NodeLabelRules)+len(s.config.Spec.NodeLabelRules) == 0 {
 		return nil, nil
 	}
 	facts, err := r.hostFacts(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	results := hostlabels.Evaluate(facts,
-		hostlabels.OfPool(&s.pool), hostlabels.OfConfig(s.config))
-	if held := (*hostlabels.HeldError)(nil); errors.As(hostlabels.Held(results), &held) {
-		reason := bootstrapv1.HostLabelInvalidReason
+	results := nodelabels.Evaluate(facts,
+		nodelabels.OfPool(&s.pool), nodelabels.OfConfig(s.config))
+	if held := (*nodelabels.HeldError)(nil); errors.As(nodelabels.Held(results), &held) {
+		reason := bootstrapv1.NodeLabelRuleInvalidReason
 		if held.Missing() {
 			reason = bootstrapv1.HostFactMissingReason
 		}
@@ -37,9 +37,9 @@ func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]node.HostLabel,
 	}
 	var labels []node.HostLabel
 	for _, result := range results {
-		if result.Outcome == hostlabels.Set {
+		if result.Outcome == nodelabels.Set {
 			labels = append(labels, node.HostLabel{Key: result.Key, Value: result.Value, Source: result.From})
-			s.hostLabels = set(s.hostLabels, result.Key, result.Value)
+			s.nodeLabelRules = set(s.nodeLabelRules, result.Key, result.Value)
 		}
 	}
 	return labels, nil
@@ -47,12 +47,12 @@ func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]node.HostLabel,
 
 // hostFacts are what is known of the host, its Machine and its Cluster. Of a host that enrolled it is the name, of one of another
 // infrastructure provider nothing.
-func (r *Reconciler) hostFacts(ctx context.Context, s *scope) (hostlabels.Facts, error) {
-	of := hostlabels.Host{Config: s.config, BareMetalHost: s.host.Object, Machine: s.machine, Cluster: s.cluster}
+func (r *Reconciler) hostFacts(ctx context.Context, s *scope) (nodelabels.Facts, error) {
+	of := nodelabels.Host{Config: s.config, BareMetalHost: s.host.Object, Machine: s.machine, Cluster: s.cluster}
 	if of.BareMetalHost != nil {
 		var err error
 		if of.Hardware, err = r.hardware(ctx, of.BareMetalHost); err != nil {
-			return hostlabels.Facts{}, err
+			return nodelabels.Facts{}, err
 		}
 	}
 	return of.Facts(), nil

@@ -8,25 +8,25 @@ type OnMissing string
 const (
 	// OnMissingSkip registers the Node without the label.
 	OnMissingSkip OnMissing = "Skip"
-	// OnMissingBlock holds the host, which gets no configuration, until the fact is there.
+	// OnMissingBlock blocks the host, which gets no configuration, until the fact is there.
 	OnMissingBlock OnMissing = "Block"
 )
 
 // OnInvalid says what becomes of a host label whose expression gives a text that no label can have as its value.
 //
-// +kubebuilder:validation:Enum=Refuse;Sanitize
+// +kubebuilder:validation:Enum=Block;Sanitize
 type OnInvalid string
 
 const (
-	// OnInvalidRefuse holds the host, which gets no configuration, until the rule or the fact is corrected.
-	OnInvalidRefuse OnInvalid = "Refuse"
+	// OnInvalidBlock blocks the host, which gets no configuration, until the rule or the fact is corrected.
+	OnInvalidBlock OnInvalid = "Block"
 	// OnInvalidSanitize makes a label value of the text: every run of other characters than letters, digits, ".", "_" and
 	// "-" becomes one "-", then it is cut to 63 characters, and both ends to a letter or a digit.
 	OnInvalidSanitize OnInvalid = "Sanitize"
 )
 
-// HostLabel is a rule that makes a Node label out of what is known of the host, its Machine and its Cluster.
-type HostLabel struct {
+// NodeLabelRule is a rule that makes a Node label out of what is known of the host, its Machine and its Cluster.
+type NodeLabelRule struct {
 	// key is the label's key. Labels by which a pool selects its Nodes, roles (node-role.kubernetes.io/…) and labels that
 	// the kubelet or Poolboot sets are refused.
 	// +required
@@ -52,14 +52,12 @@ type HostLabel struct {
 	ValueExpression string `json:"valueExpression"`
 
 	// onMissing says what to do when the expression touches something that the host does not have, or gives none: Skip
-	// registers the Node without the label, Block holds the host until the fact is there.
+	// registers the Node without the label, Block blocks the host until the fact is there.
 	// +optional
-	// +kubebuilder:default=Skip
 	OnMissing OnMissing `json:"onMissing,omitempty"`
 
-	// onInvalid says what to do with a text that is no label value: Refuse holds the host until the rule or the fact is
+	// onInvalid says what to do with a text that is no label value: Block blocks the host until the rule or the fact is
 	// corrected, Sanitize makes a label value of it.
 	// +optional
-	// +kubebuilder:default=Refuse
 	OnInvalid OnInvalid `json:"onInvalid,omitempty"`
 }

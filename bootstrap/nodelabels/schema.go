@@ -1,4 +1,4 @@
-package hostlabels
+package nodelabels
 
 import (
 	apiservercel "k8s.io/apiserver/pkg/cel"

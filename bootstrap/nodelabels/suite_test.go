@@ -1,4 +1,4 @@
-package hostlabels
+package nodelabels
 
 import (
 	"testing"
@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 )
 
-func TestHostLabels(t *testing.T) {
+func TestNodeLabelRules(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "host labels")
 }
@@ -55,13 +55,13 @@ func theFacts() Facts {
 }
 
 // given is what one expression gives for facts.
-func given(facts Facts, expression string, edits ...func(*poolv1.HostLabel)) Result {
-	rule := poolv1.HostLabel{Key: "example.com/it", ValueExpression: expression, OnMissing: poolv1.OnMissingSkip, OnInvalid: poolv1.OnInvalidRefuse}
+func given(facts Facts, expression string, edits ...func(*nodev1.NodeLabelRule)) Result {
+	rule := nodev1.NodeLabelRule{Key: "example.com/it", ValueExpression: expression, OnMissing: nodev1.OnMissingSkip, OnInvalid: nodev1.OnInvalidBlock}
 	for _, edit := range edits {
 		edit(&rule)
 	}
-	return Evaluate(facts, Rules{From: "MachineConfigPool metal/infra spec.hostLabels", Rules: []poolv1.HostLabel{rule}})[0]
+	return Evaluate(facts, Rules{From: "MachineConfigPool metal/infra spec.nodeLabelRules", Rules: []nodev1.NodeLabelRule{rule}})[0]
 }
 
-func block(rule *poolv1.HostLabel)      { rule.OnMissing = poolv1.OnMissingBlock }
-func sanitizing(rule *poolv1.HostLabel) { rule.OnInvalid = poolv1.OnInvalidSanitize }
+func block(rule *nodev1.NodeLabelRule)      { rule.OnMissing = nodev1.OnMissingBlock }
+func sanitizing(rule *nodev1.NodeLabelRule) { rule.OnInvalid = nodev1.OnInvalidSanitize }

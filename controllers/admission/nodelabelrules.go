@@ -8,8 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostlabels"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
@@ -22,9 +23,9 @@ var labelsOfOthers = map[string]string{
 	corev1.LabelArchStable:     "the kubelet sets it",
 }
 
-// validateHostLabels checks rules that make Node labels out of facts of hosts. taken are keys that something else of the same
+// validateNodeLabelRules checks rules that make Node labels out of facts of hosts. taken are keys that something else of the same
 // Node sets, and what.
-func validateHostLabels(rules []poolv1.HostLabel, taken map[string]string, path *field.Path) field.ErrorList {
+func validateNodeLabelRules(rules []nodev1.NodeLabelRule, taken map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, rule := range rules {
 		at := path.Index(i)
@@ -40,8 +41,8 @@ func validateHostLabels(rules []poolv1.HostLabel, taken map[string]string, path 
 				errs = append(errs, field.Forbidden(at.Child("key"), rule.Key+": "+who+": use another key"))
 			}
 		}
-		var mistake *hostlabels.ExpressionError
-		if err := hostlabels.Check(rule.ValueExpression); errors.As(err, &mistake) {
+		var mistake *nodelabels.ExpressionError
+		if err := nodelabels.Check(rule.ValueExpression); errors.As(err, &mistake) {
 			errs = append(errs, field.Invalid(at.Child("valueExpression"), field.OmitValueType{}, mistake.Error()))
 		} else if err != nil {
 			errs = append(errs, field.InternalError(at.Child("valueExpression"), err))

@@ -11,13 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
 var _ = Describe("Labels out of facts of the host", func() {
 	var s *setting
-	zone := poolv1.HostLabel{Key: "topology.kubernetes.io/zone", ValueExpression: `host.labels["zone"]`, OnMissing: poolv1.OnMissingBlock}
-	vendor := poolv1.HostLabel{Key: "example.com/vendor", ValueExpression: `host.hardware.vendor`}
+	zone := nodev1.NodeLabelRule{Key: "topology.kubernetes.io/zone", ValueExpression: `host.labels["zone"]`, OnMissing: nodev1.OnMissingBlock}
+	vendor := nodev1.NodeLabelRule{Key: "example.com/vendor", ValueExpression: `host.hardware.vendor`}
 	BeforeEach(func() { s = newSetting() })
 
 	from := func(vendor string) *bmov1alpha1.HardwareDetails {
@@ -33,8 +34,8 @@ var _ = Describe("Labels out of facts of the host", func() {
 
 	It("are on the Node when it is made, in the kubelet's flags where a kubelet may set them, and on record", func(ctx SpecContext) {
 		s.host.Labels = map[string]string{"zone": "dallas-b", "rack": "r7"}
-		s.infra.Spec.HostLabels = []poolv1.HostLabel{zone, vendor}
-		s.config.Spec.HostLabels = []poolv1.HostLabel{{Key: "node-restriction.kubernetes.io/rack", ValueExpression: `machine.name + "." + cluster.name + "." + host.labels["rack"]`}}
+		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{zone, vendor}
+		s.config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "node-restriction.kubernetes.io/rack", ValueExpression: `machine.name + "." + cluster.name + "." + host.labels["rack"]`}}
 		w := s.world(data("Dell"))
 		Expect(w.ask(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
@@ -42,13 +43,13 @@ var _ = Describe("Labels out of facts of the host", func() {
 		for key, value := range made {
 			Expect(w.node(ctx).Labels).To(HaveKeyWithValue(key, value))
 		}
-		Expect(w.config(ctx).Status.HostLabels).To(Equal(made))
+		Expect(w.config(ctx).Status.DerivedNodeLabels).To(Equal(made))
 		Expect(string(unpacked(w.overlays(ctx)[0]))).To(ContainSubstring("kubelet.env"))
 		Expect(w.hardwareWatched).To(BeTrue())
 	})
 
 	It("are those of the pool's own rules: the worker pool's hold for its own Machines only", func(ctx SpecContext) {
-		s.worker.Spec.HostLabels = []poolv1.HostLabel{zone}
+		s.worker.Spec.NodeLabelRules = []nodev1.NodeLabelRule{zone}
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
 		Expect(w.node(ctx).Labels).NotTo(HaveKey(zone.Key))
@@ -64,7 +65,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 		Expect(w.node(ctx).Labels).To(And(HaveKeyWithValue("kubernetes.io/arch", "arm64"), HaveKeyWithValue("kubernetes.io/os", "linux"),
 			HaveKeyWithValue("kubernetes.io/hostname", machineName)))
 		Expect(w.hardwareWatched).To(BeFalse(), "the kubelet corrects what changes later")
-		Expect(w.config(ctx).Status.HostLabels).To(BeEmpty())
+		Expect(w.config(ctx).Status.DerivedNodeLabels).To(BeEmpty())
 	})
 
 	It("let no host boot whose architecture is not its pool's", func(ctx SpecContext) {
@@ -78,7 +79,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 
 	DescribeTable("know the hardware from",
 		func(ctx SpecContext, status *bmov1alpha1.HardwareDetails, more []client.Object, label string) {
-			s.infra.Spec.HostLabels = []poolv1.HostLabel{vendor}
+			s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor}
 			s.host.Status.HardwareDetails = status
 			w := s.world(more...)
 			Expect(w.ask(ctx)).To(BeZero())
@@ -96,7 +97,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 	)
 
 	It("know the hardware from the host's status where Metal3 has no HardwareData, and watch nothing that does not exist", func(ctx SpecContext) {
-		s.infra.Spec.HostLabels = []poolv1.HostLabel{vendor}
+		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor}
 		s.host.Status.HardwareDetails = from("Old")
 		w := s.world()
 		w.reconciler.Client = olderMetal3{w.reconciler.Client}
@@ -108,21 +109,21 @@ var _ = Describe("Labels out of facts of the host", func() {
 	It("know of a host that enrolled no more than its name", func(ctx SpecContext) {
 		s.config.OwnerReferences, s.config.Status.DataSecretName = nil, ""
 		metav1.SetMetaDataAnnotation(&s.config.ObjectMeta, bootstrapv1.EnrollmentAnnotation, "edge-hosts")
-		s.config.Spec.Pool, s.config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
-		s.infra.Spec.HostLabels = []poolv1.HostLabel{vendor, {Key: "example.com/site", ValueExpression: `cluster.name + "-" + host.name`}}
+		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
+		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor, {Key: "example.com/site", ValueExpression: `cluster.name + "-" + host.name`}}
 		w := s.world()
 		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
 		Expect(w.node(ctx).Labels).To(And(HaveKeyWithValue("example.com/site", "edge-edge-7"), Not(HaveKey(vendor.Key))))
 	})
 
 	It("hold the host when one is missing that must not be, and go on by themselves when it is there", func(ctx SpecContext) {
-		s.infra.Spec.HostLabels = []poolv1.HostLabel{zone}
+		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{zone}
 		w := s.world()
 		Expect(w.ask(ctx)).To(Equal(ctrl.Result{}), "a watch tells")
 		Expect(w.nodes(ctx)).To(BeEmpty())
 		Expect(w.overlays(ctx)).To(BeEmpty())
 		Expect(condition(ctx, w)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.HostFactMissingReason),
-			HaveField("Message", `host rack1-u12: MachineConfigPool metal/edge-infra spec.hostLabels[topology.kubernetes.io/zone]: `+
+			HaveField("Message", `host rack1-u12: MachineConfigPool metal/edge-infra spec.nodeLabelRules[topology.kubernetes.io/zone]: `+
 				`host.labels["zone"] is missing: give the BareMetalHost this fact, or set onMissing: Skip`)))
 		Expect(w.told()).To(ConsistOf(ContainSubstring("HostFactMissing")))
 
@@ -133,20 +134,20 @@ var _ = Describe("Labels out of facts of the host", func() {
 	})
 
 	DescribeTable("hold the host until somebody corrects",
-		func(ctx SpecContext, rule poolv1.HostLabel, says string) {
-			s.infra.Spec.HostLabels = []poolv1.HostLabel{rule}
+		func(ctx SpecContext, rule nodev1.NodeLabelRule, says string) {
+			s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{rule}
 			w := s.world(data("Dell Inc."))
 			Expect(w.ask(ctx)).Error().To(MatchError(ContainSubstring(says)))
 			Expect(w.nodes(ctx)).To(BeEmpty())
-			Expect(condition(ctx, w)).To(And(HaveField("Reason", bootstrapv1.HostLabelInvalidReason), HaveField("Message", ContainSubstring(says))))
+			Expect(condition(ctx, w)).To(And(HaveField("Reason", bootstrapv1.NodeLabelRuleInvalidReason), HaveField("Message", ContainSubstring(says))))
 		},
 		Entry("a value that is no label value", vendor, `"Dell Inc." is no label value`),
-		Entry("an expression that fails for the host", poolv1.HostLabel{Key: "a", ValueExpression: `host.name.substring(0, 40)`}, "index out of range"),
-		Entry("an expression that older rules took", poolv1.HostLabel{Key: "a", ValueExpression: `host.nmae`}, "valueExpression:1:5: undefined field 'nmae'"),
+		Entry("an expression that fails for the host", nodev1.NodeLabelRule{Key: "a", ValueExpression: `host.name.substring(0, 40)`}, "index out of range"),
+		Entry("an expression that older rules took", nodev1.NodeLabelRule{Key: "a", ValueExpression: `host.nmae`}, "valueExpression:1:5: undefined field 'nmae'"),
 	)
 
 	It("never lead into another pool", func(ctx SpecContext) {
-		s.config.Spec.HostLabels = []poolv1.HostLabel{{Key: poolv1.NodeRoleLabelPrefix + "control-plane", ValueExpression: `""`}}
+		s.config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: poolv1.NodeRoleLabelPrefix + "control-plane", ValueExpression: `""`}}
 		w := s.world()
 		Expect(w.ask(ctx)).Error().To(HaveOccurred())
 		Expect(w.nodes(ctx)).To(BeEmpty())
@@ -154,12 +155,12 @@ var _ = Describe("Labels out of facts of the host", func() {
 	})
 
 	It("are refused, with both sources, where another field says something else", func(ctx SpecContext) {
-		s.infra.Spec.HostLabels = []poolv1.HostLabel{vendor}
-		s.config.Spec.HostLabels = []poolv1.HostLabel{{Key: vendor.Key, ValueExpression: `"another"`}}
+		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor}
+		s.config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: vendor.Key, ValueExpression: `"another"`}}
 		w := s.world(data("Dell"))
 		Expect(w.ask(ctx)).Error().To(HaveOccurred())
 		Expect(condition(ctx, w)).To(And(HaveField("Reason", bootstrapv1.LabelConflictReason), HaveField("Message", And(
-			ContainSubstring(`MachineConfigPool metal/edge-infra spec.hostLabels ("Dell")`), ContainSubstring(`PoolbootConfig metal/edge-x7k2p spec.hostLabels ("another")`)))))
+			ContainSubstring(`MachineConfigPool metal/edge-infra spec.nodeLabelRules ("Dell")`), ContainSubstring(`PoolbootConfig metal/edge-x7k2p spec.nodeLabelRules ("another")`)))))
 	})
 })
 

@@ -16,24 +16,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
 
 var _ = Describe("Labels out of facts of a host", func() {
-	rack := poolv1.HostLabel{Key: "example.com/rack", ValueExpression: `host.labels["rack"]`, OnMissing: poolv1.OnMissingBlock}
-	bios := poolv1.HostLabel{Key: "node-restriction.kubernetes.io/bios", ValueExpression: `host.hardware.bios.version`, OnMissing: poolv1.OnMissingBlock}
-	class := poolv1.HostLabel{Key: "example.com/class", ValueExpression: `host.hardware.memoryMebibytes >= 262144 ? "large" : "small"`}
+	rack := nodev1.NodeLabelRule{Key: "example.com/rack", ValueExpression: `host.labels["rack"]`, OnMissing: nodev1.OnMissingBlock}
+	bios := nodev1.NodeLabelRule{Key: "node-restriction.kubernetes.io/bios", ValueExpression: `host.hardware.bios.version`, OnMissing: nodev1.OnMissingBlock}
+	class := nodev1.NodeLabelRule{Key: "example.com/class", ValueExpression: `host.hardware.memoryMebibytes >= 262144 ? "large" : "small"`}
 
 	// withRules gives the infra pool rules.
-	withRules := func(ctx context.Context, t *tenant.Tenant, rules ...poolv1.HostLabel) {
+	withRules := func(ctx context.Context, t *tenant.Tenant, rules ...nodev1.NodeLabelRule) {
 		GinkgoHelper()
 		infra := t.Pool("infra")
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
 		before := infra.DeepCopy()
-		infra.Spec.HostLabels = rules
+		infra.Spec.NodeLabelRules = rules
 		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(before))).To(Succeed())
 	}
 	key := func(t *tenant.Tenant) client.ObjectKey {
@@ -48,12 +48,12 @@ var _ = Describe("Labels out of facts of a host", func() {
 		withRules(ctx, t, rack, class)
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
-		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.PoolbootConfigSpec) {
-			spec.HostLabels = []poolv1.HostLabel{{Key: "example.com/who", ValueExpression: `cluster.name + "." + machine.labels["rack.node.cluster.x-k8s.io/id"]`}}
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) {
+			spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/who", ValueExpression: `cluster.name + "." + machine.labels["rack.node.cluster.x-k8s.io/id"]`}}
 		}})
 		config := t.Config(ctx, "infra")
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(Equal("False HostFactMissing: host " + t.HostName(0) +
-			": MachineConfigPool " + t.Namespace + `/infra spec.hostLabels[example.com/rack]: host.labels["rack"] is missing: give the BareMetalHost this fact, or set onMissing: Skip`))
+			": MachineConfigPool " + t.Namespace + `/infra spec.nodeLabelRules[example.com/rack]: host.labels["rack"] is missing: give the BareMetalHost this fact, or set onMissing: Skip`))
 		Eventually(ctx, func() []int { return hosts.of(key(t)).answered() }).Should(ContainElement(http.StatusServiceUnavailable))
 		Expect(hosts.of(key(t)).answered()).To(HaveEach(http.StatusServiceUnavailable))
 		Expect(nodeOf(ctx, t, config)).To(Satisfy(apierrors.IsNotFound))
@@ -88,20 +88,20 @@ var _ = Describe("Labels out of facts of a host", func() {
 
 		host := asking(ctx, t, config)
 		labels := map[string]string{"example.com/rack": "r7", "example.com/class": "large", "example.com/who": t.Namespace + ".r7"}
-		Eventually(ctx, func() []site.NodeVersion { return history.Of(config.Status.Node.Name) }).ShouldNot(BeEmpty())
+		Eventually(ctx, func() []site.NodeVersion { return history.Of(config.Status.NodeRef.Name) }).ShouldNot(BeEmpty())
 		env, err := host.file("/etc/poolboot/kubelet.env")
 		Expect(err).NotTo(HaveOccurred())
 		for name, value := range labels {
-			Expect(history.Of(config.Status.Node.Name)[0].Node.Labels).To(HaveKeyWithValue(name, value))
+			Expect(history.Of(config.Status.NodeRef.Name)[0].Node.Labels).To(HaveKeyWithValue(name, value))
 			Expect(env).To(ContainSubstring(name + "=" + value))
 		}
-		Expect(config.Status.HostLabels).To(Equal(labels))
+		Expect(config.Status.DerivedNodeLabels).To(Equal(labels))
 	})
 
 	It("hold an inline host's Node back until its HardwareData has the fact: a watch tells", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		withRules(ctx, t, bios)
-		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.PoolbootConfigSpec) {
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) {
 			spec.ConfigSource = bootstrapv1.ConfigSource{Inline: &bootstrapv1.InlineSource{}}
 		}})
 		config := t.Config(ctx, "infra")
@@ -126,8 +126,8 @@ var _ = Describe("Labels out of facts of a host", func() {
 
 	It("let no hostile hardware through: its texts hold the host, in quotes and cut short, or are sanitised as the rule says", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
-		serial := poolv1.HostLabel{Key: "example.com/serial", ValueExpression: "host.hardware.serial"}
-		vendor := poolv1.HostLabel{Key: "example.com/vendor", ValueExpression: "host.hardware.vendor"}
+		serial := nodev1.NodeLabelRule{Key: "example.com/serial", ValueExpression: "host.hardware.serial"}
+		vendor := nodev1.NodeLabelRule{Key: "example.com/vendor", ValueExpression: "host.hardware.vendor"}
 		withRules(ctx, t, serial)
 		details, err := json.Marshal(bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{
 			Manufacturer: strings.Repeat("v", 10_000), SerialNumber: "7X\x1b[31m\r\nK2\x00" + strings.Repeat("\x07", 5_000)}})
@@ -139,8 +139,8 @@ var _ = Describe("Labels out of facts of a host", func() {
 		})
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
-		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("False HostLabelInvalid"),
-			ContainSubstring("spec.hostLabels[example.com/serial]"), ContainSubstring(`"7X\x1b[31m\r\nK2`)))
+		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("False NodeLabelRuleInvalid"),
+			ContainSubstring("spec.nodeLabelRules[example.com/serial]"), ContainSubstring(`"7X\x1b[31m\r\nK2`)))
 		said, err := t.Condition(config, bootstrapv1.BootPreparedCondition)(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.ContainsFunc(said, unicode.IsControl)).To(BeFalse(), "%q", said)
@@ -148,7 +148,7 @@ var _ = Describe("Labels out of facts of a host", func() {
 		Eventually(ctx, func() []int { return hosts.of(key(t)).answered() }).Should(And(Not(BeEmpty()), HaveEach(http.StatusServiceUnavailable)))
 		Expect(nodeOf(ctx, t, config)).To(Satisfy(apierrors.IsNotFound))
 
-		serial.OnInvalid, vendor.OnInvalid = poolv1.OnInvalidSanitize, poolv1.OnInvalidSanitize
+		serial.OnInvalid, vendor.OnInvalid = nodev1.OnInvalidSanitize, nodev1.OnInvalidSanitize
 		withRules(ctx, t, serial, vendor)
 		asking(ctx, t, config)
 		Expect(t.Node(ctx, config).Labels).To(And(HaveKeyWithValue("example.com/serial", "7X-31m-K2"), HaveKeyWithValue("example.com/vendor", strings.Repeat("v", 63))))
@@ -157,13 +157,13 @@ var _ = Describe("Labels out of facts of a host", func() {
 	It("are refused by the webhook, with the line and column of the mistake", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		pool := t.Pool("gpu")
-		pool.Spec.HostLabels = []poolv1.HostLabel{rack, {Key: "zone", ValueExpression: "host.name +\n  host.nmae"}}
-		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring("spec.hostLabels[1].valueExpression: Invalid value: 2:7: undefined field 'nmae'")))
-		pool.Spec.HostLabels = []poolv1.HostLabel{rack, {Key: "cpus", ValueExpression: "host.hardware.cpu.count"}}
-		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring("spec.hostLabels[1].valueExpression: Invalid value: 1:1: it gives int")))
-		pool.Spec.HostLabels = []poolv1.HostLabel{rack, {Key: "twins", ValueExpression: `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`}}
-		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(And(ContainSubstring("spec.hostLabels[1].valueExpression: Invalid value"), ContainSubstring("cost too much"))))
-		pool.Spec.HostLabels = []poolv1.HostLabel{rack, rack}
-		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring(`spec.hostLabels[1]: Duplicate value`)))
+		pool.Spec.NodeLabelRules = []nodev1.NodeLabelRule{rack, {Key: "zone", ValueExpression: "host.name +\n  host.nmae"}}
+		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring("spec.nodeLabelRules[1].valueExpression: Invalid value: 2:7: undefined field 'nmae'")))
+		pool.Spec.NodeLabelRules = []nodev1.NodeLabelRule{rack, {Key: "cpus", ValueExpression: "host.hardware.cpu.count"}}
+		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring("spec.nodeLabelRules[1].valueExpression: Invalid value: 1:1: it gives int")))
+		pool.Spec.NodeLabelRules = []nodev1.NodeLabelRule{rack, {Key: "twins", ValueExpression: `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`}}
+		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(And(ContainSubstring("spec.nodeLabelRules[1].valueExpression: Invalid value"), ContainSubstring("cost too much"))))
+		pool.Spec.NodeLabelRules = []nodev1.NodeLabelRule{rack, rack}
+		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring(`spec.nodeLabelRules[1]: Duplicate value`)))
 	})
 })

@@ -1,4 +1,4 @@
-package hostlabels
+package nodelabels
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 )
 
@@ -97,7 +97,7 @@ func (e *HeldError) Error() string {
 	return strings.Join(rules, "; ")
 }
 
-func evaluate(rule poolv1.HostLabel, facts Facts) Result {
+func evaluate(rule nodev1.NodeLabelRule, facts Facts) Result {
 	result := Result{Key: rule.Key, Outcome: Refused}
 	p, err := compile(rule.ValueExpression)
 	if err != nil {
@@ -129,7 +129,7 @@ func evaluate(rule poolv1.HostLabel, facts Facts) Result {
 }
 
 // valued is the result of a rule that gave a text.
-func valued(rule poolv1.HostLabel, result Result, text string) Result {
+func valued(rule nodev1.NodeLabelRule, result Result, text string) Result {
 	problems := validation.IsValidLabelValue(text)
 	switch {
 	case len(problems) == 0:
@@ -137,7 +137,7 @@ func valued(rule poolv1.HostLabel, result Result, text string) Result {
 		if result.Why = strings.TrimPrefix(among(result.Facts), ", "); result.Why == "" {
 			result.Why = "it looked at nothing that the host has"
 		}
-	case rule.OnInvalid != poolv1.OnInvalidSanitize:
+	case rule.OnInvalid != nodev1.OnInvalidSanitize:
 		result.Why = fmt.Sprintf("%s is no label value: %s: correct valueExpression or the fact, or set onInvalid: Sanitize", quoted(text), problems[0])
 	default:
 		if result.Value = sanitize(text); result.Value == "" {
@@ -151,14 +151,14 @@ func valued(rule poolv1.HostLabel, result Result, text string) Result {
 }
 
 // unknown is the result of a rule that looked at something that is not there.
-func unknown(rule poolv1.HostLabel, result Result, err error, of cure.Kind) Result {
+func unknown(rule nodev1.NodeLabelRule, result Result, err error, of cure.Kind) Result {
 	what, path := printable(err.Error()), ""
 	if at := slices.IndexFunc(result.Facts, func(f Fact) bool { return f.Value == missing }); at >= 0 {
 		path = result.Facts[at].Path
 		what = path + " is missing"
 	}
 	result.Outcome, result.Why = Skipped, what+among(result.Facts)
-	if rule.OnMissing == poolv1.OnMissingBlock {
+	if rule.OnMissing == nodev1.OnMissingBlock {
 		result.Outcome, result.Why = Blocked, what+": "+provide(path, of)+among(result.Facts)
 	}
 	return result

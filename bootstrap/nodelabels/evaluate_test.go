@@ -1,4 +1,4 @@
-package hostlabels
+package nodelabels
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 )
 
 var _ = Describe("A rule", func() {
@@ -140,19 +140,19 @@ var _ = Describe("A rule", func() {
 })
 
 var _ = Describe("A host", func() {
-	rules := func(of ...poolv1.HostLabel) []Result {
-		return Evaluate(theFacts(), Rules{From: "MachineConfigPool metal/infra spec.hostLabels", Rules: of})
+	rules := func(of ...nodev1.NodeLabelRule) []Result {
+		return Evaluate(theFacts(), Rules{From: "MachineConfigPool metal/infra spec.nodeLabelRules", Rules: of})
 	}
-	missing := poolv1.HostLabel{Key: "zone", ValueExpression: `host.labels["zone"]`, OnMissing: poolv1.OnMissingBlock}
-	invalid := poolv1.HostLabel{Key: "vendor", ValueExpression: `host.hardware.vendor`}
-	fine := poolv1.HostLabel{Key: "rack", ValueExpression: `host.labels["rack"]`}
+	missing := nodev1.NodeLabelRule{Key: "zone", ValueExpression: `host.labels["zone"]`, OnMissing: nodev1.OnMissingBlock}
+	invalid := nodev1.NodeLabelRule{Key: "vendor", ValueExpression: `host.hardware.vendor`}
+	fine := nodev1.NodeLabelRule{Key: "rack", ValueExpression: `host.labels["rack"]`}
 
 	It("is held by no rule that sets or skips its label", func() {
-		Expect(Held(rules(fine, poolv1.HostLabel{Key: "zone", ValueExpression: `host.labels["zone"]`}))).To(Succeed())
+		Expect(Held(rules(fine, nodev1.NodeLabelRule{Key: "zone", ValueExpression: `host.labels["zone"]`}))).To(Succeed())
 	})
 	It("waits when nothing but facts are missing", func() {
 		err := Held(rules(fine, missing))
-		Expect(err).To(MatchError(`MachineConfigPool metal/infra spec.hostLabels[zone]: host.labels["zone"] is missing: give the BareMetalHost this fact, or set onMissing: Skip`))
+		Expect(err).To(MatchError(`MachineConfigPool metal/infra spec.nodeLabelRules[zone]: host.labels["zone"] is missing: give the BareMetalHost this fact, or set onMissing: Skip`))
 		Expect(missingOnly(err)).To(BeTrue())
 	})
 	It("needs a correction when a value is refused", func() {
@@ -161,9 +161,9 @@ var _ = Describe("A host", func() {
 		Expect(err).To(MatchError(And(ContainSubstring("[zone]"), ContainSubstring("[vendor]"))))
 	})
 	It("has a message that fits into an event, however many rules hold it", func() {
-		var many []poolv1.HostLabel
+		var many []nodev1.NodeLabelRule
 		for i := range 64 {
-			many = append(many, poolv1.HostLabel{Key: fmt.Sprintf("%s/k%d", strings.Repeat("x", 60), i), ValueExpression: `host.hardware.vendor + ` + strings.Repeat(`"x"+`, 300) + `"y z"`})
+			many = append(many, nodev1.NodeLabelRule{Key: fmt.Sprintf("%s/k%d", strings.Repeat("x", 60), i), ValueExpression: `host.hardware.vendor + ` + strings.Repeat(`"x"+`, 300) + `"y z"`})
 		}
 		err := Held(rules(many...))
 		Expect(err).To(MatchError(ContainSubstring("; and 61 more")))
@@ -185,13 +185,13 @@ func nothingKnown() Facts {
 var _ = DescribeTable("A missing fact that blocks a host comes with what is possible there",
 	func(host *bootstrapv1.HostWithoutMachine, expression, cure string) {
 		config := &bootstrapv1.PoolbootConfig{Spec: bootstrapv1.PoolbootConfigSpec{Host: host}}
-		results := Evaluate(Host{Config: config}.Facts(), Rules{Rules: []poolv1.HostLabel{{Key: "a", ValueExpression: expression, OnMissing: poolv1.OnMissingBlock}}})
+		results := Evaluate(Host{Config: config}.Facts(), Rules{Rules: []nodev1.NodeLabelRule{{Key: "a", ValueExpression: expression, OnMissing: nodev1.OnMissingBlock}}})
 		Expect(results).To(HaveExactElements(And(HaveField("Outcome", Blocked), HaveField("Why", HaveSuffix(cure)))))
 	},
 	Entry("of a Machine's host", nil, `host.labels["rack"]`, "is missing: give the BareMetalHost this fact, or set onMissing: Skip"),
 	Entry("of a Machine", nil, `machine.labels["rack"]`, "is missing: give the Machine this fact, or set onMissing: Skip"),
-	Entry("of a BareMetalHost", &bootstrapv1.HostWithoutMachine{NodeName: "a", BareMetalHost: "a"}, `host.labels["rack"]`, "is missing: give the BareMetalHost this fact, or set onMissing: Skip"),
-	Entry("of the Machine of a BareMetalHost", &bootstrapv1.HostWithoutMachine{NodeName: "a", BareMetalHost: "a"}, `machine.labels["rack"]`, "is missing: the host has no Machine: set onMissing: Skip"),
+	Entry("of a BareMetalHost", &bootstrapv1.HostWithoutMachine{NodeName: "a", BareMetalHostName: "a"}, `host.labels["rack"]`, "is missing: give the BareMetalHost this fact, or set onMissing: Skip"),
+	Entry("of the Machine of a BareMetalHost", &bootstrapv1.HostWithoutMachine{NodeName: "a", BareMetalHostName: "a"}, `machine.labels["rack"]`, "is missing: the host has no Machine: set onMissing: Skip"),
 	Entry("of a host that enrolled", &bootstrapv1.HostWithoutMachine{NodeName: "a"}, `host.labels["rack"]`,
 		"is missing: the host enrolled and has no BareMetalHost, only host.name is known of it: set onMissing: Skip"),
 	Entry("of the Cluster of a host that enrolled", &bootstrapv1.HostWithoutMachine{NodeName: "a"}, `cluster.labels["site"]`, "is missing: give the Cluster this fact, or set onMissing: Skip"),

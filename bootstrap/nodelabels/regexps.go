@@ -1,4 +1,4 @@
-package hostlabels
+package nodelabels
 
 import (
 	"fmt"

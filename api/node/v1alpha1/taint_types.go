@@ -1,0 +1,35 @@
+package v1alpha1
+
+import corev1 "k8s.io/api/core/v1"
+
+// Taint is a taint that Nodes are registered with. It is the core API's Taint without the time at which it was added, which
+// is the node lifecycle controller's to write. A Node has at most one taint of a key and effect.
+type Taint struct {
+	// key is the taint's key, as that of a label.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="a taint's key is a qualified name, as example.com/dedicated"
+	Key string `json:"key"`
+
+	// value is the taint's value, as that of a label. An absent value is the empty one.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="!format.labelValue().validate(self).hasValue()",message="a taint's value is a label value: letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
+	Value string `json:"value,omitempty"`
+
+	// effect is what the taint does to Pods that do not tolerate it: NoSchedule, PreferNoSchedule or NoExecute.
+	// +required
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	Effect corev1.TaintEffect `json:"effect"`
+}
+
+// Core returns taints as a Node's spec has them.
+func Core(taints []Taint) []corev1.Taint {
+	var core []corev1.Taint
+	for _, t := range taints {
+		core = append(core, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+	}
+	return core
+}
