@@ -17,11 +17,11 @@ import (
 // The migrator may patch Poolboot's own CRDs, which RBAC names one by one, and writes every object of theirs without a change. Of the kinds
 // that the manager does not change otherwise, the policy manager-storage-migration in config/rbac holds it to that.
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,verbs=patch,resourceNames=poolbootconfigs.bootstrap.cluster.x-k8s.io;poolbootconfigtemplates.bootstrap.cluster.x-k8s.io;enrolments.pool.cluster.x-k8s.io;machineconfigpools.pool.cluster.x-k8s.io;machineconfigs.pool.cluster.x-k8s.io
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,verbs=patch,resourceNames=poolbootconfigs.bootstrap.cluster.x-k8s.io;poolbootconfigtemplates.bootstrap.cluster.x-k8s.io;enrollments.pool.cluster.x-k8s.io;machineconfigpools.pool.cluster.x-k8s.io;machineconfigs.pool.cluster.x-k8s.io
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs;poolbootconfigtemplates,verbs=get;list;patch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments;machineconfigpools;machineconfigs,verbs=get;list;patch
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrolments/status;machineconfigpools/status,verbs=patch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments;machineconfigpools;machineconfigs,verbs=get;list;patch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments/status;machineconfigpools/status,verbs=patch
 
 // migrationPhases are what --skip-crd-migration-phases may name.
 var migrationPhases = []crdmigrator.Phase{crdmigrator.StorageVersionMigrationPhase, crdmigrator.CleanupManagedFieldsPhase}
@@ -33,7 +33,7 @@ func migrated() map[client.Object]crdmigrator.ByObjectConfig {
 	return map[client.Object]crdmigrator.ByObjectConfig{
 		&bootstrapv1.PoolbootConfig{}:         byStatus,
 		&bootstrapv1.PoolbootConfigTemplate{}: {},
-		&poolv1.Enrolment{}:                   byStatus,
+		&poolv1.Enrollment{}:                   byStatus,
 		&poolv1.MachineConfig{}:               {},
 		&poolv1.MachineConfigPool{}:           byStatus,
 	}

@@ -29,14 +29,14 @@ const earlier, current = "v1alpha0", "v1alpha1"
 func oneOfEachKind(ctx SpecContext, namespace string) []client.Object {
 	GinkgoHelper()
 	name := metav1.ObjectMeta{Namespace: namespace, Name: "worker", Finalizers: []string{"example.com/kept"}}
-	boot := bootstrapv1.PoolbootConfigSpec{Join: bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}}}
+	boot := bootstrapv1.BootSpec{Join: bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}}}
 	objects := []client.Object{
-		&bootstrapv1.PoolbootConfig{ObjectMeta: name, Spec: boot},
+		&bootstrapv1.PoolbootConfig{ObjectMeta: name, Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: boot}},
 		&bootstrapv1.PoolbootConfigTemplate{ObjectMeta: name,
 			Spec: bootstrapv1.PoolbootConfigTemplateSpec{Template: bootstrapv1.PoolbootConfigTemplateResource{Spec: boot}}},
-		&poolv1.Enrolment{ObjectMeta: name, Spec: poolv1.EnrolmentSpec{ClusterName: "edge", Role: "worker"}},
+		&poolv1.Enrollment{ObjectMeta: name, Spec: poolv1.EnrollmentSpec{ClusterName: "edge", PoolRole: "worker"}},
 		&poolv1.MachineConfig{ObjectMeta: name, Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}},
-		&poolv1.MachineConfigPool{ObjectMeta: name, Spec: poolv1.MachineConfigPoolSpec{ClusterName: "edge", Role: "worker"}},
+		&poolv1.MachineConfigPool{ObjectMeta: name, Spec: poolv1.MachineConfigPoolSpec{ClusterName: "edge", PoolRole: "worker"}},
 	}
 	for _, object := range objects {
 		Expect(c.Create(ctx, object)).To(Succeed())
@@ -152,7 +152,7 @@ var _ = Describe("Objects of another version", Ordered, func() {
 		}).Should(ContainElements(
 			rights.Right{Where: rights.All, Resource: "customresourcedefinitions.apiextensions.k8s.io", Verb: "patch"},
 			rights.Right{Where: rights.All, Resource: "customresourcedefinitions.apiextensions.k8s.io/status", Verb: "patch"},
-			rights.Right{Where: rights.All, Resource: "enrolments.pool.cluster.x-k8s.io", Verb: "get"},
+			rights.Right{Where: rights.All, Resource: "enrollments.pool.cluster.x-k8s.io", Verb: "get"},
 			rights.Right{Where: rights.All, Resource: "machineconfigs.pool.cluster.x-k8s.io", Verb: "patch"},
 			rights.Right{Where: rights.All, Resource: "poolbootconfigtemplates.bootstrap.cluster.x-k8s.io", Verb: "get"},
 			rights.Right{Where: rights.All, Resource: "poolbootconfigtemplates.bootstrap.cluster.x-k8s.io", Verb: "patch"},

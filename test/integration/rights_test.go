@@ -31,7 +31,7 @@ func ofUpgrade(r rights.Right) bool {
 		return r.Verb == "patch"
 	case "poolbootconfigtemplates.bootstrap.cluster.x-k8s.io":
 		return r.Verb == "get" || r.Verb == "patch"
-	case "enrolments.pool.cluster.x-k8s.io":
+	case "enrollments.pool.cluster.x-k8s.io":
 		return r.Verb == "get"
 	}
 	return false
