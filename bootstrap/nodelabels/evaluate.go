@@ -23,12 +23,12 @@ const (
 	Skipped Outcome = "Skipped"
 	// Blocked says that a fact is missing and the host waits for it.
 	Blocked Outcome = "Blocked"
-	// Refused says that the text is no label value or that the expression fails for this host: it waits for a correction.
-	Refused Outcome = "Refused"
+	// Invalid says that the text is no label value or that the expression fails for this host: it waits for a correction.
+	Invalid Outcome = "Invalid"
 )
 
-// Holds tells whether a host gets no configuration with such an outcome.
-func (o Outcome) Holds() bool { return o == Blocked || o == Refused }
+// Blocks tells whether a host gets no configuration with such an outcome.
+func (o Outcome) Blocks() bool { return o == Blocked || o == Invalid }
 
 // Result is what a rule gave for one host.
 type Result struct {
@@ -59,23 +59,23 @@ func Evaluate(facts Facts, rules ...Rules) []Result {
 	return results
 }
 
-// Held returns a *HeldError when results hold their host, else nil.
-func Held(results []Result) error {
-	held := slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return !r.Outcome.Holds() })
-	if len(held) == 0 {
+// Blocking returns a *BlockedError when results block their host, else nil.
+func Blocking(results []Result) error {
+	blocked := slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return !r.Outcome.Blocks() })
+	if len(blocked) == 0 {
 		return nil
 	}
-	return &HeldError{Results: held}
+	return &BlockedError{Results: blocked}
 }
 
-// HeldError says why a host gets no configuration: what rules made of its facts.
-type HeldError struct {
-	// Results are those that hold the host.
+// BlockedError says why a host gets no configuration: what rules made of its facts.
+type BlockedError struct {
+	// Results are those that block the host.
 	Results []Result
 }
 
-// Missing tells whether nothing but missing facts hold the host: it goes on by itself when they are there.
-func (e *HeldError) Missing() bool {
+// Missing tells whether nothing but missing facts block the host: it goes on by itself when they are there.
+func (e *BlockedError) Missing() bool {
 	return !slices.ContainsFunc(e.Results, func(r Result) bool { return r.Outcome != Blocked })
 }
 
@@ -86,7 +86,7 @@ const (
 )
 
 // Error names rules by their object, field and key, with what is wrong and the cure.
-func (e *HeldError) Error() string {
+func (e *BlockedError) Error() string {
 	var rules []string
 	for _, r := range e.Results[:min(len(e.Results), maxNamed)] {
 		rules = append(rules, cut(fmt.Sprintf("%s[%s]: %s", r.From, r.Key, r.Why), maxMessage))
@@ -98,7 +98,7 @@ func (e *HeldError) Error() string {
 }
 
 func evaluate(rule nodev1.NodeLabelRule, facts Facts) Result {
-	result := Result{Key: rule.Key, Outcome: Refused}
+	result := Result{Key: rule.Key, Outcome: Invalid}
 	p, err := compile(rule.ValueExpression)
 	if err != nil {
 		result.Why = fmt.Sprintf("valueExpression:%v", err)

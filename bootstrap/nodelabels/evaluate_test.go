@@ -43,7 +43,7 @@ var _ = Describe("A rule", func() {
 
 	Describe("that looks at something that is not there", func() {
 		nothing := NewFacts(&bmov1alpha1.BareMetalHost{}, nil, nil, nil)
-		DescribeTable("skips its label, or holds the host, as it says",
+		DescribeTable("skips its label, or blocks the host, as it says",
 			func(facts Facts, expression, what string) {
 				skipped := given(facts, expression)
 				Expect(skipped.Outcome).To(Equal(Skipped), skipped.Why)
@@ -76,7 +76,7 @@ var _ = Describe("A rule", func() {
 			hardware(h)
 			facts := NewFacts(theHost(), h, nil, nil)
 			refused := given(facts, expression)
-			Expect(refused.Outcome).To(Equal(Refused))
+			Expect(refused.Outcome).To(Equal(Invalid))
 			Expect(refused.Value).To(BeEmpty())
 			Expect(refused.Why).To(And(ContainSubstring(why), ContainSubstring("onInvalid: Sanitize")))
 			Expect(len(refused.Why)).To(BeNumerically("<", 700))
@@ -102,13 +102,13 @@ var _ = Describe("A rule", func() {
 		h := theHardware()
 		h.SystemVendor.SerialNumber = "\x00\x01 ---"
 		result := given(NewFacts(theHost(), h, nil, nil), `host.hardware.serial`, sanitizing)
-		Expect(result).To(And(HaveField("Outcome", Refused), HaveField("Value", ""), HaveField("Why", ContainSubstring("nothing that may be in a label value"))))
+		Expect(result).To(And(HaveField("Outcome", Invalid), HaveField("Value", ""), HaveField("Why", ContainSubstring("nothing that may be in a label value"))))
 	})
 
 	DescribeTable("that fails for a host is refused, whatever is to become of missing facts",
 		func(expression, why string) {
 			result := given(theFacts(), expression)
-			Expect(result.Outcome).To(Equal(Refused))
+			Expect(result.Outcome).To(Equal(Invalid))
 			Expect(result.Why).To(And(ContainSubstring(why), ContainSubstring("optional.none()")))
 		},
 		Entry("a name that is too short", `host.name.substring(0, 40)`, `index out of range: 40, host.name = "DLLSTXNBW02"`),
@@ -147,34 +147,34 @@ var _ = Describe("A host", func() {
 	invalid := nodev1.NodeLabelRule{Key: "vendor", ValueExpression: `host.hardware.vendor`}
 	fine := nodev1.NodeLabelRule{Key: "rack", ValueExpression: `host.labels["rack"]`}
 
-	It("is held by no rule that sets or skips its label", func() {
-		Expect(Held(rules(fine, nodev1.NodeLabelRule{Key: "zone", ValueExpression: `host.labels["zone"]`}))).To(Succeed())
+	It("is blocked by no rule that sets or skips its label", func() {
+		Expect(Blocking(rules(fine, nodev1.NodeLabelRule{Key: "zone", ValueExpression: `host.labels["zone"]`}))).To(Succeed())
 	})
 	It("waits when nothing but facts are missing", func() {
-		err := Held(rules(fine, missing))
+		err := Blocking(rules(fine, missing))
 		Expect(err).To(MatchError(`MachineConfigPool metal/infra spec.nodeLabelRules[zone]: host.labels["zone"] is missing: give the BareMetalHost this fact, or set onMissing: Skip`))
 		Expect(missingOnly(err)).To(BeTrue())
 	})
 	It("needs a correction when a value is refused", func() {
-		err := Held(rules(missing, invalid))
+		err := Blocking(rules(missing, invalid))
 		Expect(missingOnly(err)).To(BeFalse())
 		Expect(err).To(MatchError(And(ContainSubstring("[zone]"), ContainSubstring("[vendor]"))))
 	})
-	It("has a message that fits into an event, however many rules hold it", func() {
+	It("has a message that fits into an event, however many rules block it", func() {
 		var many []nodev1.NodeLabelRule
 		for i := range 64 {
 			many = append(many, nodev1.NodeLabelRule{Key: fmt.Sprintf("%s/k%d", strings.Repeat("x", 60), i), ValueExpression: `host.hardware.vendor + ` + strings.Repeat(`"x"+`, 300) + `"y z"`})
 		}
-		err := Held(rules(many...))
+		err := Blocking(rules(many...))
 		Expect(err).To(MatchError(ContainSubstring("; and 61 more")))
 		Expect(len(err.Error())).To(BeNumerically("<", 950))
 	})
 })
 
-// missingOnly tells whether a host is held for want of facts alone.
+// missingOnly tells whether a host is blocked for want of facts alone.
 func missingOnly(err error) bool {
-	var held *HeldError
-	return errors.As(err, &held) && held.Missing()
+	var blocked *BlockedError
+	return errors.As(err, &blocked) && blocked.Missing()
 }
 
 // nothingKnown are the facts of a host that was inspected, with nothing found.

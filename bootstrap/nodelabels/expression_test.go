@@ -17,7 +17,7 @@ var _ = Describe("An expression", func() {
 			Expect(err).To(BeAssignableToTypeOf(&ExpressionError{}))
 			Expect(err).To(MatchError(HavePrefix(message)))
 			result := given(theFacts(), expression)
-			Expect(result.Outcome).To(Equal(Refused))
+			Expect(result.Outcome).To(Equal(Invalid))
 			Expect(result.Why).To(HavePrefix("valueExpression:" + message))
 		},
 		Entry("a field that hosts don't have", `host.nmae`, `1:5: undefined field 'nmae'`),

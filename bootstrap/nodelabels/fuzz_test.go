@@ -37,7 +37,7 @@ func FuzzEvaluate(f *testing.F) {
 			if result.Outcome != Set && result.Value != "" {
 				t.Errorf("%s with value %q", result.Outcome, result.Value)
 			}
-			message := Held([]Result{{Key: "k", Outcome: Refused, Why: result.Why}}).Error()
+			message := Blocking([]Result{{Key: "k", Outcome: Invalid, Why: result.Why}}).Error()
 			if result.Why == "" || len([]rune(message)) > maxMessage || strings.ContainsFunc(message, func(r rune) bool { return !unicode.IsPrint(r) }) {
 				t.Errorf("message %q", message)
 			}

@@ -60,7 +60,7 @@ func enrollmentOf(enrollment *poolv1.Enrollment) server.Enrollment {
 type admissionRecorder struct{ client client.Client }
 
 func (a admissionRecorder) Asked(ctx context.Context, enrollment server.Enrollment, name, address string, at time.Time) error {
-	asks := map[string]any{"time": metav1.MicroTime{Time: at}, "address": address, "tokenSHA256": enrollment.TokenSHA256, "refused": nil}
+	asks := map[string]any{"requestedTime": metav1.MicroTime{Time: at}, "address": address, "tokenSHA256": enrollment.TokenSHA256, "refused": nil}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"requests": map[string]any{name: asks}}})
 	if err != nil {
 		return err

@@ -155,7 +155,7 @@ func cameFrom(record server.Record, from netip.Addr, at time.Time) map[string]an
 	for _, old := range record.OldAddresses {
 		patch[old.String()] = nil
 	}
-	patch[from.String()] = map[string]any{"firstTime": metav1.MicroTime{Time: at}, "token": tokenOf(record.TokenSHA256), "reportedTime": nil}
+	patch[from.String()] = map[string]any{"firstUsedTime": metav1.MicroTime{Time: at}, "token": tokenOf(record.TokenSHA256), "reportedTime": nil}
 	return patch
 }
 

@@ -163,7 +163,7 @@ func (s *bootSubject) nodeLabelRules(of *poolv1.MachineConfigPool) ([]node.HostL
 	}
 	boots := nodelabels.Host{Config: s.config, BareMetalHost: s.bmh, Hardware: s.hardware, Machine: s.machine, Cluster: s.clusterObject}
 	results := nodelabels.Evaluate(boots.Facts(), rules...)
-	if err := nodelabels.Held(results); err != nil {
+	if err := nodelabels.Blocking(results); err != nil {
 		return nil, err
 	}
 	for _, result := range results {

@@ -72,7 +72,7 @@ The host, its HardwareData, Machine and Cluster, and the pools and PoolbootConfi
 with -f, from files. The rules are those of the pool and the PoolbootConfig of the host's Machine; for a host without a
 Machine, and in files, those of all pools, PoolbootConfigs and PoolbootConfigTemplates there are, or of one pool with --pool.
 
-Exit codes: 0 when every rule sets its label or skips it, 2 when one would hold the host, 1 for an error.`,
+Exit codes: 0 when every rule sets its label or skips it, 2 when one would block the host, 1 for an error.`,
 		Example: `  # What is made of a live host?
   kubectl poolboot explain host rack1-u12 -n metal
 
@@ -130,14 +130,14 @@ func (e *explainHost) run(ctx context.Context) error {
 	if err := answer.print(e.streams.Out, e.output); err != nil {
 		return err
 	}
-	held := 0
+	blocked := 0
 	for _, result := range answer.Rules {
-		if result.Outcome.Holds() {
-			held++
+		if result.Outcome.Blocks() {
+			blocked++
 		}
 	}
-	if held > 0 {
-		return &heldHostError{host: answer.Host, rules: held}
+	if blocked > 0 {
+		return &blockedHostError{host: answer.Host, rules: blocked}
 	}
 	return nil
 }
@@ -178,12 +178,12 @@ func orNone(text string) string {
 	return text
 }
 
-// heldHostError says that a host would get no configuration; why is in the answer.
-type heldHostError struct {
+// blockedHostError says that a host would get no configuration; why is in the answer.
+type blockedHostError struct {
 	host  string
 	rules int
 }
 
-func (e *heldHostError) Error() string {
-	return fmt.Sprintf("host %s would get no configuration: %d of the rules hold it", e.host, e.rules)
+func (e *blockedHostError) Error() string {
+	return fmt.Sprintf("host %s would get no configuration: %d of the rules block it", e.host, e.rules)
 }

@@ -92,17 +92,17 @@ spec:
 			To(Equal(map[string]string{"vendor": "Set Old", "door": "Skipped"}))
 	})
 
-	DescribeTable("exits with 2, and says why, when a rule would hold the host",
-		func(held, outcome, why string) {
-			r := poolboot("explain", "host", "rack1-u12", "-f", file("all.yaml", aHost, itsHardware, ownPool("edge", "infra")+"  nodeLabelRules:\n"+held))
+	DescribeTable("exits with 2, and says why, when a rule would block the host",
+		func(blocked, outcome, why string) {
+			r := poolboot("explain", "host", "rack1-u12", "-f", file("all.yaml", aHost, itsHardware, ownPool("edge", "infra")+"  nodeLabelRules:\n"+blocked))
 			Expect(r.code).To(Equal(2))
-			Expect(r.errOut).To(Equal("error: host rack1-u12 would get no configuration: 1 of the rules hold it\n"))
+			Expect(r.errOut).To(Equal("error: host rack1-u12 would get no configuration: 1 of the rules block it\n"))
 			Expect(r.out).To(And(ContainSubstring(outcome), ContainSubstring(why)))
 			Expect(r.out).NotTo(ContainSubstring("\x1b"), "nothing may reach the terminal")
 		},
 		Entry("a missing fact", rule("zone", `host.labels["zone"]`, ", onMissing: Block"), "Blocked", `host.labels["zone"] is missing`),
-		Entry("no label value", rule("serial", `host.hardware.serial`, ""), "Refused", `"a\x1b[31m\nb" is no label value`),
-		Entry("a mistake", rule("serial", `host.hardware.seriol`, ""), "Refused", `valueExpression:1:14: undefined field 'seriol'`),
+		Entry("no label value", rule("serial", `host.hardware.serial`, ""), "Invalid", `"a\x1b[31m\nb" is no label value`),
+		Entry("a mistake", rule("serial", `host.hardware.seriol`, ""), "Invalid", `valueExpression:1:14: undefined field 'seriol'`),
 	)
 
 	DescribeTable("refuses a wrong command line",

@@ -47,7 +47,7 @@ func execute(cmd *cobra.Command, errOut io.Writer, args []string) int {
 	fmt.Fprintln(errOut, "error:", err)
 	var conflict *pool.ConflictError
 	var unregistrable *unregistrableError
-	var held *heldHostError
+	var held *blockedHostError
 	var todo *todoError
 	if errors.As(err, &todo) || errors.As(err, &conflict) || errors.As(err, &unregistrable) || errors.As(err, &held) {
 		return exitConflict

@@ -301,7 +301,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		w.told()
 		w.change(ctx, annotated(poolv1.HostPoolAnnotation, "storage"))
 		w.settle(ctx)
-		Expect(w.config(ctx).Spec).To(And(HaveField("Pool", "storage"), HaveField("NodeLabels", HaveKey("example.com/disk")), HaveField("Host.BareMetalHost", key.Name)))
+		Expect(w.config(ctx).Spec).To(And(HaveField("PoolRole", "storage"), HaveField("NodeLabels", HaveKey("example.com/disk")), HaveField("Host.BareMetalHostName", key.Name)))
 		Expect(w.config(ctx).UID).To(BeEquivalentTo("config-uid"))
 		Expect(w.host(ctx).Spec.UserData).To(Equal(own))
 		Expect(w.told()).To(ContainSubstring("boot into pool storage, not infra"))

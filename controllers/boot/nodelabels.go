@@ -28,12 +28,12 @@ func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]node.HostLabel,
 	}
 	results := nodelabels.Evaluate(facts,
 		nodelabels.OfPool(&s.pool), nodelabels.OfConfig(s.config))
-	if held := (*nodelabels.HeldError)(nil); errors.As(nodelabels.Held(results), &held) {
+	if blocked := (*nodelabels.BlockedError)(nil); errors.As(nodelabels.Blocking(results), &blocked) {
 		reason := bootstrapv1.NodeLabelRuleInvalidReason
-		if held.Missing() {
+		if blocked.Missing() {
 			reason = bootstrapv1.HostFactMissingReason
 		}
-		return nil, &failure{reason: reason, waits: held.Missing(), err: fmt.Errorf("host %s: %w", s.host.Name, held)}
+		return nil, &failure{reason: reason, waits: blocked.Missing(), err: fmt.Errorf("host %s: %w", s.host.Name, blocked)}
 	}
 	var labels []node.HostLabel
 	for _, result := range results {

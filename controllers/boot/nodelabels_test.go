@@ -116,7 +116,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 		Expect(w.node(ctx).Labels).To(And(HaveKeyWithValue("example.com/site", "edge-edge-7"), Not(HaveKey(vendor.Key))))
 	})
 
-	It("hold the host when one is missing that must not be, and go on by themselves when it is there", func(ctx SpecContext) {
+	It("block the host when one is missing that must not be, and go on by themselves when it is there", func(ctx SpecContext) {
 		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{zone}
 		w := s.world()
 		Expect(w.ask(ctx)).To(Equal(ctrl.Result{}), "a watch tells")
@@ -133,7 +133,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 		Expect(w.node(ctx).Labels).To(HaveKeyWithValue(zone.Key, "dallas-b"))
 	})
 
-	DescribeTable("hold the host until somebody corrects",
+	DescribeTable("block the host until somebody corrects",
 		func(ctx SpecContext, rule nodev1.NodeLabelRule, says string) {
 			s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{rule}
 			w := s.world(data("Dell Inc."))
