@@ -121,6 +121,33 @@ var _ = Describe("Objects of another version", Ordered, func() {
 		Eventually(ctx, storedVersions).Should(Satisfy(onlyStored(earlier)))
 	})
 
+	It("are held to the admission policies, which name the current one", func(ctx SpecContext) {
+		try := map[string]func(*unstructured.Unstructured) error{
+			"PoolbootConfig": func(o *unstructured.Unstructured) error {
+				return byPoliciesAlone(rights.Manager).Delete(ctx, o, client.DryRunAll)
+			},
+			"PoolbootConfig status": func(o *unstructured.Unstructured) error {
+				return byPoliciesAlone(rights.ConfigServer).Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(
+					`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"Ready","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)),
+					&client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+			},
+			"MachineConfig": func(o *unstructured.Unstructured) error {
+				return byPoliciesAlone(rights.Manager).Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"fips":true}}`)), client.DryRunAll)
+			},
+			"MachineConfigPool": func(o *unstructured.Unstructured) error {
+				return byPoliciesAlone(rights.Manager).Delete(ctx, o, client.DryRunAll)
+			},
+		}
+		for _, object := range objects {
+			for what, request := range try {
+				if kind := inVersion(object, earlier); kind.GetKind() == strings.TrimSuffix(what, " status") {
+					Eventually(ctx, func() error { return request(inVersion(object, earlier)) }).
+						Should(MatchError(MatchRegexp("Poolboot's (manager|config server) may")), what)
+				}
+			}
+		}
+	})
+
 	It("are stored in the current one by the manager that comes with it, and the earlier one can go", func(ctx SpecContext) {
 		for _, object := range objects {
 			written := inVersion(object, earlier)
