@@ -25,18 +25,21 @@ import (
 // earlier is the version of an imaginary earlier release, and current the one that is stored now.
 const earlier, current = "v1alpha0", "v1alpha1"
 
-// oneOfEachKind creates an object of each of Poolboot's kinds. A finalizer keeps them until the spec ends.
+// oneOfEachKind creates an object of each of Poolboot's kinds, paused. A finalizer keeps them until the spec ends.
 func oneOfEachKind(ctx SpecContext, namespace string) []client.Object {
 	GinkgoHelper()
-	name := metav1.ObjectMeta{Namespace: namespace, Name: "worker", Finalizers: []string{"example.com/kept"}}
+	meta := func() metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: "worker", Finalizers: []string{"example.com/kept"},
+			Annotations: map[string]string{clusterv1.PausedAnnotation: "true"}}
+	}
 	boot := bootstrapv1.BootSpec{Join: bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}}}
 	objects := []client.Object{
-		&bootstrapv1.PoolbootConfig{ObjectMeta: name, Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: boot}},
-		&bootstrapv1.PoolbootConfigTemplate{ObjectMeta: name,
+		&bootstrapv1.PoolbootConfig{ObjectMeta: meta(), Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: boot}},
+		&bootstrapv1.PoolbootConfigTemplate{ObjectMeta: meta(),
 			Spec: bootstrapv1.PoolbootConfigTemplateSpec{Template: bootstrapv1.PoolbootConfigTemplateResource{Spec: boot}}},
-		&poolv1.Enrollment{ObjectMeta: name, Spec: poolv1.EnrollmentSpec{ClusterName: "edge", PoolRole: "worker"}},
-		&poolv1.MachineConfig{ObjectMeta: name, Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}},
-		&poolv1.MachineConfigPool{ObjectMeta: name, Spec: poolv1.MachineConfigPoolSpec{ClusterName: "edge", PoolRole: "worker"}},
+		&poolv1.Enrollment{ObjectMeta: meta(), Spec: poolv1.EnrollmentSpec{ClusterName: "edge", PoolRole: "worker"}},
+		&poolv1.MachineConfig{ObjectMeta: meta(), Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}},
+		&poolv1.MachineConfigPool{ObjectMeta: meta(), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "edge", PoolRole: "worker"}},
 	}
 	for _, object := range objects {
 		Expect(c.Create(ctx, object)).To(Succeed())
@@ -179,7 +182,6 @@ var _ = Describe("Objects of another version", Ordered, func() {
 		}).Should(ContainElements(
 			rights.Right{Where: rights.All, Resource: "customresourcedefinitions.apiextensions.k8s.io", Verb: "patch"},
 			rights.Right{Where: rights.All, Resource: "customresourcedefinitions.apiextensions.k8s.io/status", Verb: "patch"},
-			rights.Right{Where: rights.All, Resource: "enrollments.pool.cluster.x-k8s.io", Verb: "get"},
 			rights.Right{Where: rights.All, Resource: "machineconfigs.pool.cluster.x-k8s.io", Verb: "patch"},
 			rights.Right{Where: rights.All, Resource: "poolbootconfigtemplates.bootstrap.cluster.x-k8s.io", Verb: "get"},
 			rights.Right{Where: rights.All, Resource: "poolbootconfigtemplates.bootstrap.cluster.x-k8s.io", Verb: "patch"},

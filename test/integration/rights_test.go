@@ -24,7 +24,8 @@ func ofInstalled(r rights.Right) bool {
 	return strings.HasSuffix(r.Resource, "/finalizers")
 }
 
-// ofUpgrade says of a right of the manager that only the CRD migrator uses it, after an upgrade: test/install/migration_test.go sees to it.
+// ofUpgrade says of a right of the manager that only the CRD migrator uses it, after an upgrade: test/install/migration_test.go sees to it, but for
+// Enrollments, which the migrator reads again only when nobody else has written them since they are stored in another version.
 func ofUpgrade(r rights.Right) bool {
 	switch r.Resource {
 	case "customresourcedefinitions.apiextensions.k8s.io", "customresourcedefinitions.apiextensions.k8s.io/status", "machineconfigs.pool.cluster.x-k8s.io":
