@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +13,8 @@ import (
 const (
 	root   = "../.."
 	module = "github.com/poolboot/cluster-api-bootstrap-provider-poolboot"
+	// sources are the files of all packages in api/.
+	sources = "api/*/*/*.go"
 )
 
 // direct are the modules that the types are made of.
@@ -40,12 +42,18 @@ var inherited = []string{
 	"sigs.k8s.io/structured-merge-diff/v6",
 }
 
-// The tests read these by way of the go command; opening them makes go test run again when they change.
-func heed(t *testing.T, files ...string) {
+// heed has go test run a test again when one of these files changes, which it reads by way of the go command.
+func heed(t *testing.T, patterns ...string) {
 	t.Helper()
-	for _, file := range files {
-		if _, err := os.ReadFile(path.Join(root, file)); err != nil {
-			t.Fatal(err)
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no file is %s: %v", pattern, err)
+		}
+		for _, file := range files {
+			if _, err := os.ReadFile(file); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -54,7 +62,7 @@ func heed(t *testing.T, files ...string) {
 func goCommand(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	command := exec.Command("go", args...)
-	command.Dir = path.Join(root, dir)
+	command.Dir = filepath.Join(root, dir)
 	var stderr strings.Builder
 	command.Stderr = &stderr
 	output, err := command.Output()
@@ -96,7 +104,7 @@ func TestRequiresOnlyWhatTheTypesNeed(t *testing.T) {
 }
 
 func TestCompilesOnlyWhatTheTypesNeed(t *testing.T) {
-	heed(t, "api/go.mod")
+	heed(t, "api/go.mod", sources)
 	allowed := slices.Concat(direct, inherited, []string{module + "/api"})
 	for line := range strings.Lines(goCommand(t, "api", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "./...")) {
 		if from := strings.TrimSpace(line); from != "" && !slices.Contains(allowed, from) {
@@ -114,6 +122,17 @@ func TestIsTestedWithTheVersionsItRequires(t *testing.T) {
 	for _, r := range required(t, "api") {
 		if !r.Indirect && ours[r.Path] != r.Version {
 			t.Errorf("api/go.mod requires %s %s, and go.mod %s: require the same version in both", r.Path, r.Version, ours[r.Path])
+		}
+	}
+}
+
+// A group may get another version, or another name, without the other group. What both use is in api/node, which has no kinds.
+func TestNoGroupNeedsTypesOfAnother(t *testing.T) {
+	heed(t, sources)
+	for line := range strings.Lines(goCommand(t, "api", "list", "-f", `{{$in := .ImportPath}}{{range .Imports}}{{$in}} {{.}}{{"\n"}}{{end}}`, "./...")) {
+		in, imported, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.HasPrefix(imported, module) && (!strings.HasPrefix(imported, module+"/api/node/") || strings.HasPrefix(in, module+"/api/node/")) {
+			t.Errorf("%s imports %s: move the types that it needs to api/node", in, imported)
 		}
 	}
 }
