@@ -46,7 +46,7 @@ type program struct {
 // dialect is the version of Kubernetes whose CEL functions there are.
 var dialect = version.MajorMinor(1, 36)
 
-// celEnvironment is Kubernetes' CEL with the variables of host labels.
+// celEnvironment is Kubernetes' CEL with the variables of label rules.
 var celEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	options := environment.VersionedOptions{IntroducedVersion: version.MajorMinor(1, 0)}
 	for name, declared := range variables {

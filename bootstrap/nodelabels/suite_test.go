@@ -14,7 +14,7 @@ import (
 
 func TestNodeLabelRules(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "host labels")
+	RunSpecs(t, "label rules")
 }
 
 // theHost is a host of which a lot is known.

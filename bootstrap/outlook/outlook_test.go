@@ -60,7 +60,7 @@ var _ = Describe("A PoolbootConfig", func() {
 		}
 		Expect(found).To(HaveValue(And(HaveField("Type", kind), HaveField("Message", "why"))))
 	},
-		Entry("whose host labels are invalid", "abc", bootstrapv1.BootPreparedCondition, bootstrapv1.NodeLabelRuleInvalidReason, true),
+		Entry("whose label rules are invalid", "abc", bootstrapv1.BootPreparedCondition, bootstrapv1.NodeLabelRuleInvalidReason, true),
 		Entry("whose host lacks a fact", "abc", bootstrapv1.BootPreparedCondition, bootstrapv1.HostFactMissingReason, true),
 		Entry("whose data Secret was lost", "abc", bootstrapv1.DataSecretAvailableCondition, bootstrapv1.DataSecretFailedReason, true),
 		Entry("whose user data is another's", "abc", bootstrapv1.UserDataSetCondition, bootstrapv1.UserDataTakenReason, true),

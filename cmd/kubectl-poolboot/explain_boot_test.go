@@ -205,7 +205,7 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(why).To(Equal(`RetainedByHost: pool "infra", which BareMetalHost rack1-u12 keeps`))
 	})
 
-	It("say the host labels of a host that enrolled by its name, as its boot does", func() {
+	It("say the label rules of a host that enrolled by its name, as its boot does", func() {
 		config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: "shop-7"}
 		config.Status.NodeRef, config.Status.DerivedNodeLabels = nil, nil
 		labels, err := (&bootSubject{config: config}).nodeLabelRules(&poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{

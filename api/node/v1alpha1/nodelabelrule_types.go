@@ -1,6 +1,6 @@
 package v1alpha1
 
-// OnMissing says what becomes of a host label whose expression touches a fact that the host does not have.
+// OnMissing says what becomes of a label rule whose expression touches a fact that the host does not have.
 //
 // +kubebuilder:validation:Enum=Skip;Block
 type OnMissing string
@@ -12,7 +12,7 @@ const (
 	OnMissingBlock OnMissing = "Block"
 )
 
-// OnInvalid says what becomes of a host label whose expression gives a text that no label can have as its value.
+// OnInvalid says what becomes of a label rule whose expression gives a text that no label can have as its value.
 //
 // +kubebuilder:validation:Enum=Block;Sanitize
 type OnInvalid string
