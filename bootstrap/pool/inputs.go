@@ -12,7 +12,7 @@ import (
 )
 
 // Inputs returns a hash of all that Render looks at for a role: as long as it is the same, so is what Render returns. It goes
-// by the specs of the pool and of worker, and by the versions of the MachineConfigs that they select, which must be as an API
+// by the specs of the pool and of worker, but for what concerns a pause, and by the versions of the MachineConfigs that they select, which must be as an API
 // server gave them. Errors are those of Render.
 func Inputs(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (string, error) {
 	p, err := OfRole(pools, role)
@@ -31,7 +31,9 @@ func Inputs(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	specs := json.NewEncoder(hash)
 	for _, of := range []*poolv1.MachineConfigPool{p, worker} {
 		fmt.Fprintln(hash, of.Name)
-		if err := specs.Encode(of.Spec); err != nil {
+		spec := of.Spec
+		spec.Paused, spec.PausedConfiguration = nil, poolv1.RenderedConfigReference{}
+		if err := specs.Encode(spec); err != nil {
 			return "", fmt.Errorf("MachineConfigPool %q: %w", of.Name, err)
 		}
 	}

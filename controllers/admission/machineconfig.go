@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -59,7 +60,11 @@ func (w *MachineConfig) ValidateDelete(ctx context.Context, config *poolv1.Machi
 	} else if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("MachineConfigPool %s: %w", key, err))
 	}
-	if !p.Spec.IsPaused() || !p.DeletionTimestamp.IsZero() || p.Status.Configuration == nil || p.Status.Configuration.Name != config.Name {
+	held := p.Spec.PausedConfiguration.Name
+	if held == "" { // not set yet
+		held = ptr.Deref(p.Status.Configuration, poolv1.PoolConfiguration{}).Name
+	}
+	if !p.Spec.IsPaused() || !p.DeletionTimestamp.IsZero() || held != config.Name {
 		return nil, nil
 	}
 	if goes, err := clusterGoes(ctx, w.Reader, p); err != nil || goes {

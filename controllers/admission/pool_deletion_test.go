@@ -125,6 +125,13 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 			Expect(err).To(MatchError(And(ContainSubstring("MachineConfigPool infra"), ContainSubstring("spec.paused to false"))))
 			Expect(remove(rendered(), cluster(), paused(true, "rendered-infra-1"))).To(Succeed())
 			Expect(remove(rendered(), cluster(), paused(false, "rendered-infra-0"))).To(Succeed())
+
+			moved := paused(true, "")
+			moved.Status.Configuration, moved.Spec.PausedConfiguration.Name = nil, "rendered-infra-0"
+			Expect(apierrors.IsForbidden(remove(rendered(), cluster(), moved))).To(BeTrue())
+			named := paused(true, "rendered-infra-0")
+			named.Spec.PausedConfiguration.Name = "rendered-infra-1"
+			Expect(remove(rendered(), cluster(), named)).To(Succeed())
 		})
 
 		It("to be deleted when the pool or its Cluster is gone, or clusterctl has moved them", func() {

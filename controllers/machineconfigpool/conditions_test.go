@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -48,10 +49,15 @@ var situations = map[string]struct {
 		Expect(s.Status().Update(ctx(), p)).To(Succeed())
 		Expect(s.Delete(ctx(), s.pool("worker"))).To(Succeed())
 	}, `see the condition RenderDegraded`},
-	poolv1.PausedReason: {poolv1.UpdatedCondition, func(s *site, infra *poolv1.MachineConfig) {
+	poolv1.RolloutPausedReason: {poolv1.UpdatedCondition, func(s *site, infra *poolv1.MachineConfig) {
 		s.pause(true)
 		s.set(infra, "changed")
 	}, `set spec.paused to false`},
+	poolv1.PausedConfigInvalidReason: {poolv1.RenderDegradedCondition, func(s *site, _ *poolv1.MachineConfig) {
+		p := s.pool("infra")
+		p.Spec.Paused, p.Spec.PausedConfiguration.Name = new(true), "rendered-infra-0"
+		Expect(s.Update(ctx(), p)).To(Succeed())
+	}, `spec.pausedConfiguration: MachineConfig rendered-infra-0 does not exist: apply it from a backup, set the field to one`},
 	poolv1.RenderFailedReason: {poolv1.RenderDegradedCondition, func(s *site, infra *poolv1.MachineConfig) {
 		infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.0.0"}}`)
 		Expect(s.Update(ctx(), infra)).To(Succeed())
@@ -116,6 +122,9 @@ var _ = Describe("The conditions of a pool", func() {
 
 			var kinds []string
 			for _, c := range p.Status.Conditions {
+				if c.Type == clusterv1.PausedCondition {
+					continue // Cluster API's own
+				}
 				kinds = append(kinds, c.Type)
 				Expect(c.Reason).NotTo(BeEmpty(), c.Type)
 				Expect(c.Message).NotTo(BeEmpty(), c.Type)
@@ -210,7 +219,7 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(p.Status.Configuration.Name).To(Equal(name))
 		Expect(p.Status.UpdatedMachineCount).To(HaveValue(BeEquivalentTo(0)))
 		Expect(p.Status.ReadyMachineCount).To(HaveValue(BeEquivalentTo(0)))
-		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.PausedReason))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.RolloutPausedReason))
 
 		s.set(infra, "0")
 		Expect(s.Create(ctx(), machine("m2", "infra", "", false))).To(Succeed())

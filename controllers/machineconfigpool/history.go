@@ -119,12 +119,13 @@ func users(ctx context.Context, reader client.Reader, s *scope) (*possibleUsers,
 	return u, nil
 }
 
-// inUse returns the names of the rendered configs that pools hand out and that Machines booted with, which are also what
+// inUse returns the names of the rendered configs that pools hand out, or are to hand out, and that Machines booted with, which are also what
 // their Nodes' annotations name. They are not known when a Machine that has joined has none on record, as just after
 // clusterctl move: then each may be its.
 func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	names = map[string]bool{s.pool.Status.Configuration.Name: true}
 	for i := range u.pools.Items {
+		names[u.pools.Items[i].Spec.PausedConfiguration.Name] = true
 		if c := u.pools.Items[i].Status.Configuration; c != nil {
 			names[c.Name] = true
 		}

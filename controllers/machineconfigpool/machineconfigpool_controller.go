@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +25,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/pause"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
 
@@ -37,6 +37,9 @@ import (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// fieldOwner owns what Poolboot writes beside the status: somebody else who applies a pool and leaves that out does not remove it.
+const fieldOwner = client.FieldOwner("poolboot")
 
 // Reconciler reconciles MachineConfigPools.
 type Reconciler struct {
@@ -81,17 +84,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if s.cluster != nil { // or anybody who may write pools could name any number of clusters
 		s.memory.counted = metrics.NewPool(p)
 	}
-	if s.cluster != nil && annotations.IsPaused(s.cluster, p) {
-		ctrl.LoggerFrom(ctx).V(4).Info("Cluster or pool is paused for Cluster API: not reconciled")
-		return ctrl.Result{}, nil
-	}
 	before := p.DeepCopy()
+	if isPaused, requeue, err := pause.EnsureCondition(ctx, r.Client, s.cluster, p); err != nil || isPaused || requeue {
+		return ctrl.Result{}, err
+	}
 	s.render()
 	s.hold()
 	made, err := r.keepRendered(ctx, s)
 	s.adopt()
-	s.setStatus()
-	if err := errors.Join(err, r.write(ctx, before, p)); apierrors.IsConflict(err) {
+	if err := errors.Join(err, r.findHeld(ctx, s), r.write(ctx, before, s)); apierrors.IsConflict(err) {
 		return ctrl.Result{}, nil // the version that the cache lacks leads here again
 	} else if err != nil {
 		return ctrl.Result{}, err
@@ -122,19 +123,22 @@ func ownedBy(cluster *clusterv1.Cluster) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: cluster.Name, UID: cluster.UID}
 }
 
-// write patches what differs from before, and nothing when nothing does; p has the version that then stands. Its error is a
-// conflict when before is not what stands any more.
-func (r *Reconciler) write(ctx context.Context, before, p *poolv1.MachineConfigPool) error {
-	asRead := client.MergeFromWithOptimisticLock{}
+// write patches what differs from before, and nothing when nothing does; the pool has the version that then exists, and a status that
+// describes it. What a paused pool hands out is written first: nothing in the status rests on what is not on record. Its error is
+// a conflict when the pool was changed since it was read.
+func (r *Reconciler) write(ctx context.Context, before *poolv1.MachineConfigPool, s *scope) error {
+	p, asRead := s.pool, client.MergeFromWithOptimisticLock{}
 	base := before.DeepCopy()
-	if !equality.Semantic.DeepEqual(before.ObjectMeta, p.ObjectMeta) {
-		metadata := before.DeepCopy()
-		metadata.OwnerReferences, metadata.Labels, metadata.Annotations = p.OwnerReferences, p.Labels, p.Annotations
-		if err := r.Client.Patch(ctx, metadata, client.MergeFromWithOptions(before, asRead)); err != nil {
+	if !equality.Semantic.DeepEqual(before.ObjectMeta, p.ObjectMeta) || before.Spec.PausedConfiguration != p.Spec.PausedConfiguration {
+		object := before.DeepCopy()
+		object.OwnerReferences, object.Labels, object.Annotations = p.OwnerReferences, p.Labels, p.Annotations
+		object.Spec.PausedConfiguration = p.Spec.PausedConfiguration
+		if err := r.Client.Patch(ctx, object, client.MergeFromWithOptions(before, asRead), fieldOwner); err != nil {
 			return fmt.Errorf("MachineConfigPool %s: %w", client.ObjectKeyFromObject(p), err)
 		}
-		base.ResourceVersion, p.ResourceVersion = metadata.ResourceVersion, metadata.ResourceVersion
+		base.ResourceVersion, p.ResourceVersion, p.Generation = object.ResourceVersion, object.ResourceVersion, object.Generation
 	}
+	s.setStatus()
 	if !equality.Semantic.DeepEqual(before.Status, p.Status) {
 		status := base.DeepCopy()
 		status.Status = p.Status

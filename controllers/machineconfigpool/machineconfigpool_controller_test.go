@@ -187,16 +187,39 @@ var _ = Describe("MachineConfigPool controller", func() {
 		}
 		old := s.pool("infra").Status.Configuration
 		Expect(s.reconcile("infra").Status.Configuration).To(Equal(old))
-		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.PausedReason))
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason))
 	})
 
-	It("leaves a pool alone while Cluster API has its Cluster paused, as during a move", func() {
-		c := cluster()
-		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
-		c.Spec.Paused = ptr.To(true)
-		Expect(s.Update(ctx(), c)).To(Succeed())
-		Expect(s.reconcile("infra").Status).To(BeZero())
-		Expect(s.writes).To(BeZero())
+	DescribeTable("leaves a pool alone while Cluster API has it paused, and says so", func(pause func(client.Object, bool), what client.Object, why string) {
+		set := func(is bool) {
+			Expect(s.Get(ctx(), client.ObjectKeyFromObject(what), what)).To(Succeed())
+			pause(what, is)
+			Expect(s.Update(ctx(), what)).To(Succeed())
+		}
+		set(true)
+		p := s.reconcile("infra", "infra")
+		Expect(p).To(haveCondition(clusterv1.PausedCondition, yes, clusterv1.PausedReason, why))
+		Expect(p.Status.Conditions).To(HaveLen(1))
+		Expect(p.Status.Configuration).To(BeNil())
+		Expect(s.writes).To(Equal(1))
+		set(false)
+		p = s.reconcile("infra", "infra")
+		Expect(p).To(haveCondition(clusterv1.PausedCondition, no, clusterv1.NotPausedReason))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
+	},
+		Entry("with its Cluster, as during a move", func(o client.Object, is bool) { o.(*clusterv1.Cluster).Spec.Paused = new(is) }, cluster(), "Cluster spec.paused"),
+		Entry("by its annotation", func(o client.Object, is bool) {
+			if o.SetAnnotations(nil); is {
+				o.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: ""})
+			}
+		}, newPool("infra", "infra", 0), clusterv1.PausedAnnotation),
+	)
+
+	It("says of a pool that is not paused that it is not, in the write that says the rest", func() {
+		s.reconcile("worker")
+		before := s.writes
+		Expect(s.reconcile("infra")).To(haveCondition(clusterv1.PausedCondition, no, clusterv1.NotPausedReason))
+		Expect(s.writes-before).To(Equal(3), "the rendered config, the owner, the status")
 	})
 
 	It("leaves a pool alone that has not the watch filter's label", func() {

@@ -4,20 +4,17 @@ import (
 	"cmp"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// hold notes on a paused pool what it hands out, once, and takes the note off when it is no longer paused.
+// hold sets what a paused pool hands out, unless it is set, and removes it when the pool is no longer paused. It is spec and not status,
+// so that it survives clusterctl move.
 func (s *scope) hold() {
-	switch {
+	switch held := &s.pool.Spec.PausedConfiguration; {
 	case !s.pool.Spec.IsPaused():
-		delete(s.pool.Annotations, poolv1.PausedConfigurationAnnotation)
-	case s.pool.Annotations[poolv1.PausedConfigurationAnnotation] == "":
-		if name := s.running(); name != "" {
-			metav1.SetMetaDataAnnotation(&s.pool.ObjectMeta, poolv1.PausedConfigurationAnnotation, name)
-		}
+		held.Name = ""
+	case held.Name == "":
+		held.Name = s.running()
 	}
 }
 
@@ -63,9 +60,9 @@ func (s *scope) owns(c *poolv1.MachineConfig) bool {
 // before when the pool can't be rendered. It is nil while none of them is known.
 func (s *scope) configuration() *poolv1.PoolConfiguration {
 	current := s.pool.Status.Configuration
-	held := s.pool.Annotations[poolv1.PausedConfigurationAnnotation]
+	held := s.pool.Spec.PausedConfiguration.Name
 	switch {
-	case held != "" && current != nil && current.Name == held:
+	case s.heldInvalid || held != "" && current != nil && current.Name == held:
 		return current
 	case held != "" && (s.rendered == nil || s.rendered.Name != held):
 		return &poolv1.PoolConfiguration{Name: held}

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -53,8 +54,8 @@ var _ = Describe("A paused pool", func() {
 
 		p := s.reconcile("infra")
 		Expect(p.Status.Configuration).To(Equal(old))
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.PausedReason, "spec.paused", old.Name))
-		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.PausedReason))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, "spec.paused", old.Name))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.RolloutPausedReason))
 		rendered := &poolv1.MachineConfigList{}
 		Expect(s.List(ctx(), rendered, client.HasLabels{poolv1.RenderedForLabel})).To(Succeed())
 		Expect(rendered.Items).To(HaveLen(2))
@@ -62,7 +63,7 @@ var _ = Describe("A paused pool", func() {
 		s.pause(false)
 		p = s.reconcile("infra")
 		Expect(p.Status.Configuration.Name).NotTo(Equal(old.Name))
-		Expect(p.Annotations).NotTo(HaveKey(poolv1.PausedConfigurationAnnotation))
+		Expect(p.Spec.PausedConfiguration).To(BeZero())
 	})
 
 	It("writes nothing when nothing changed", func() {
@@ -80,7 +81,115 @@ var _ = Describe("A paused pool", func() {
 		s.pause(true)
 		s.set(infra, "changed")
 		Expect(s.Delete(ctx(), old)).To(Succeed())
-		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.RenderFailedReason, old.Name, "spec.paused"))
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.PausedConfigInvalidReason, old.Name, "backup", "spec.paused"))
+	})
+
+	Describe("whose spec.pausedConfiguration a person sets", func() {
+		var old, current string
+		BeforeEach(func() {
+			old, current = change("old"), change("current")
+		})
+		pin := func(name string) *poolv1.MachineConfigPool {
+			GinkgoHelper()
+			p := s.pool("infra")
+			p.Spec.Paused, p.Spec.PausedConfiguration.Name = new(true), name
+			Expect(s.Update(ctx(), p)).To(Succeed())
+			return s.reconcile("infra")
+		}
+
+		It("hands that out, and leaves it as it is until the pool is no longer paused", func() {
+			p := pin(old)
+			Expect(p.Status.Configuration.Name).To(Equal(old))
+			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, old, current+" waits"))
+			Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
+			Expect(change("later")).To(Equal(old))
+			Expect(s.pool("infra").Spec.PausedConfiguration.Name).To(Equal(old))
+			s.pause(false)
+			Expect(handsOut()).NotTo(BeElementOf(old, current))
+			Expect(s.pool("infra").Spec.PausedConfiguration).To(BeZero())
+		})
+
+		It("hands out another one as soon as another is named", func() {
+			pin(old)
+			Expect(pin(current).Status.Configuration.Name).To(Equal(current))
+		})
+
+		It("decides anew when it is removed, and nothing changes by that", func() {
+			pin(old)
+			p := pin("")
+			Expect(p.Spec.PausedConfiguration.Name).To(Equal(old))
+			Expect(p.Status.Configuration.Name).To(Equal(old))
+		})
+
+		It("keeps a rendered config that is named before it is handed out", func() {
+			s.reconciler.RenderedHistory = 0
+			p := s.pool("infra")
+			p.Spec.Paused, p.Spec.PausedConfiguration.Name = new(true), old
+			s.lagging = s.pool("infra")
+			Expect(s.Update(ctx(), p)).To(Succeed())
+			s.reconcile("infra")
+			Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: old}, &poolv1.MachineConfig{})).To(Succeed())
+		})
+
+		DescribeTable("says what is wrong with it, and hands out what it had", func(name func() string, words ...string) {
+			p := pin(name())
+			Expect(p.Status.Configuration.Name).To(Equal(current))
+			Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.PausedConfigInvalidReason,
+				append(words, "spec.pausedConfiguration: MachineConfig "+name(), poolv1.RenderedForLabel+"=infra", "spec.paused to false")...))
+			Expect(p.Spec.PausedConfiguration.Name).To(Equal(name()), "it is the person's")
+			writes := s.writes
+			s.reconcile("infra")
+			Expect(s.writes).To(Equal(writes))
+
+			Expect(pin(old)).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
+		},
+			Entry("when it does not exist", func() string { return "rendered-infra-0" }, "does not exist"),
+			Entry("when another pool rendered it", func() string { return s.reconcile("worker").Status.Configuration.Name }, "is not a rendered config of this pool"),
+			Entry("when nobody rendered it", func() string { return "50-infra" }, "is not a rendered config of this pool"),
+		)
+
+		It("is not taken for lost when the cache does not have it yet, as just after a move", func() {
+			s.hidden = true
+			p := pin(old)
+			Expect(p.Status.Configuration.Name).To(Equal(old))
+			Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
+		})
+
+		It("hands out what it had while the pool can't be rendered either", func() {
+			infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.0.0"}}`)
+			Expect(s.Get(ctx(), client.ObjectKeyFromObject(infra), &poolv1.MachineConfig{})).To(Succeed())
+			Expect(s.Update(ctx(), infra)).To(Succeed())
+			p := pin("rendered-infra-0")
+			Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.RenderFailedReason))
+			Expect(p.Status.Configuration.Name).To(Equal(current))
+			Expect(pin(old).Status.Configuration.Name).To(Equal(old))
+		})
+	})
+
+	It("puts what it hands out on record before it hands it out, whichever write ends the manager", func() {
+		runs := change("runs")
+		Expect(s.Create(ctx(), joined(machine("m1", "infra", runs, true)))).To(Succeed())
+		change("nobodys")
+		s.pause(true)
+		s.crash = func(verb string) bool { return verb == "patch status" }
+		_, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.pool("infra"))})
+		Expect(err).To(MatchError(errCrash))
+		Expect(s.pool("infra").Spec.PausedConfiguration.Name).To(Equal(runs))
+		s.crash = func(string) bool { return false }
+		Expect(handsOut()).To(Equal(runs))
+	})
+
+	It("is not written by what the cache had before somebody else named a configuration", func() {
+		old := change("old")
+		change("current")
+		s.pause(true)
+		s.lagging = s.pool("infra")
+		p := s.pool("infra")
+		p.Spec.PausedConfiguration.Name = old
+		Expect(s.Update(ctx(), p)).To(Succeed())
+		Expect(s.reconcile("infra").Spec.PausedConfiguration.Name).To(Equal(old))
+		s.lagging = nil
+		Expect(handsOut()).To(Equal(old))
 	})
 
 	It("renders a first configuration all the same", func() {
@@ -132,7 +241,7 @@ var _ = Describe("A paused pool", func() {
 			move()
 			p := s.reconcile("infra")
 			Expect(p.Status.Configuration.Name).To(Equal(old))
-			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.PausedReason, old))
+			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, old))
 		})
 
 		It("waits to be told what its Nodes run when that was not noted, and then hands it out", func() {
@@ -144,7 +253,7 @@ var _ = Describe("A paused pool", func() {
 			move(m) // before the controller saw the pause
 			p := s.reconcile("infra")
 			Expect(p.Status.Configuration).To(BeNil())
-			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.PausedReason, "not known yet", "set spec.paused to false"))
+			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, "not known yet", "set spec.paused to false"))
 
 			m.Status.PoolRole, m.Status.Configuration.Name = "infra", old
 			Expect(s.Status().Update(ctx(), m)).To(Succeed())

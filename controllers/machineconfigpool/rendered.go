@@ -33,7 +33,7 @@ func (r *Reconciler) keepRendered(ctx context.Context, s *scope) (made bool, err
 		s.problem, s.rendered = &problem{poolv1.RenderFailedReason, err.Error()}, nil
 		return false, err
 	}
-	return made, r.findLost(ctx, s)
+	return made, nil
 }
 
 // stands says whether a rendered config of the pool exists. Its error tells of one whose content is not what its name says.
@@ -82,18 +82,36 @@ func (r *Reconciler) makeRendered(ctx context.Context, s *scope) (bool, error) {
 	return true, nil
 }
 
-// findLost notes that a paused pool's configuration was deleted while its MachineConfigs have changed: then it can't be
-// rendered again.
-func (r *Reconciler) findLost(ctx context.Context, s *scope) error {
-	if c := s.configuration(); c != nil && c.Name != s.rendered.Name {
-		stands, err := r.stands(ctx, r.Client, s, c.Name)
-		if err != nil {
-			return err
-		}
-		if !stands {
-			s.problem = &problem{poolv1.RenderFailedReason, fmt.Sprintf(
-				"MachineConfig %s, which the paused pool hands out, was deleted and its sources have changed: set spec.paused to false, or apply it from a backup", c.Name)}
-		}
+// findHeld sets the problem of a paused pool whose spec.pausedConfiguration can't be handed out: it was deleted, or a person named what
+// is no rendered config of the pool. What the pool renders exists.
+func (r *Reconciler) findHeld(ctx context.Context, s *scope) error {
+	name := s.pool.Spec.PausedConfiguration.Name
+	if name == "" || s.rendered != nil && s.rendered.Name == name {
+		return nil
+	}
+	config := &poolv1.MachineConfig{}
+	key := client.ObjectKey{Namespace: s.pool.Namespace, Name: name}
+	err := r.Client.Get(ctx, key, config, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) { // as the cache has it, just after clusterctl move
+		err = r.APIReader.Get(ctx, key, config)
+	}
+	what := ""
+	switch {
+	case apierrors.IsNotFound(err):
+		what = "does not exist: apply it from a backup, "
+	case err != nil:
+		return fmt.Errorf("MachineConfig %s: %w", key, err)
+	case !s.owns(config):
+		what = "is not a rendered config of this pool: "
+	case !s.memory.fits(s.pool.Name, config):
+		what = "holds something else than its name says: "
+	default:
+		return nil
+	}
+	s.heldInvalid = true
+	if s.problem == nil {
+		s.problem = &problem{poolv1.PausedConfigInvalidReason, fmt.Sprintf("spec.pausedConfiguration: MachineConfig %s %sset the field to one with the label %s=%s, "+
+			"or set spec.paused to false", name, what, poolv1.RenderedForLabel, s.pool.Name)}
 	}
 	return nil
 }

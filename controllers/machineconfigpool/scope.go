@@ -35,7 +35,9 @@ type scope struct {
 	memory *memory
 	// rendered is what the pool renders; nil when there is a problem.
 	rendered *pool.Rendered
-	// problem is why the pool can't be rendered; nil when it can.
+	// heldInvalid is true when spec.pausedConfiguration can't be handed out.
+	heldInvalid bool
+	// problem is why the pool can't be rendered, or can't hand out its spec.pausedConfiguration; nil when it can.
 	problem *problem
 }
 

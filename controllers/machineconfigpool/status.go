@@ -35,12 +35,12 @@ func (s *scope) setUpdated(n count) {
 	}
 	switch {
 	case c == nil && s.problem == nil:
-		is(false, false, poolv1.PausedReason, "the pool is paused and what its Nodes run is not known yet: wait until the workload cluster "+
+		is(false, false, poolv1.RolloutPausedReason, "the pool is paused and what its Nodes run is not known yet: wait until the workload cluster "+
 			"can be reached, or set spec.paused to false to hand out "+target)
 	case c == nil:
 		is(false, false, poolv1.NothingRenderedReason, "no configuration was rendered yet: see the condition "+poolv1.RenderDegradedCondition)
 	case paused && c.Name != target:
-		is(false, false, poolv1.PausedReason, fmt.Sprintf("the pool is paused and hands out %s, while %s waits: "+
+		is(false, false, poolv1.RolloutPausedReason, fmt.Sprintf("the pool is paused and hands out %s, while %s waits: "+
 			"set spec.paused to false to hand it out, then roll out the MachineDeployments, see "+cure.Renewing, c.Name, target))
 	case n.updated < n.total:
 		is(false, !paused, poolv1.MachinesPendingReason, n.pending())

@@ -1,15 +1,8 @@
 package poolbootconfig
 
 import (
-	"context"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/paused"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
@@ -28,17 +21,4 @@ func isComing(config *bootstrapv1.PoolbootConfig) bool {
 // finalizer is of use. Before its data Secret is on record, which is its own, a host that has to ask gets nothing.
 func mayLeaveTraces(config *bootstrapv1.PoolbootConfig) bool {
 	return config.Spec.ConfigSource.Inline != nil || enrolled(config) || config.Status.DataSecretName != ""
-}
-
-// ensurePausedCondition does what Cluster API's function of that name does, but for a new config that is not paused: its condition
-// is written with all others. Who waits for a pause waits for True, so until then nothing is taken for what it is not.
-func (r *Reconciler) ensurePausedCondition(ctx context.Context, s *scope) (isPaused, requeue bool, err error) {
-	clusterPaused := s.cluster != nil && ptr.Deref(s.cluster.Spec.Paused, false)
-	if clusterPaused || annotations.HasPaused(s.config) || conditions.Has(s.config, clusterv1.PausedCondition) {
-		return paused.EnsurePausedCondition(ctx, r.Client, s.cluster, s.config)
-	}
-	conditions.Set(s.config, metav1.Condition{
-		Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason, ObservedGeneration: s.config.Generation,
-	})
-	return false, false, nil
 }

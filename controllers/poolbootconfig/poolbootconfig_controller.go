@@ -28,6 +28,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/pause"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
 )
@@ -117,7 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	s := &scope{config: config, before: config.DeepCopy(), machine: machine, cluster: cluster}
-	if isPaused, requeue, err := r.ensurePausedCondition(ctx, s); err != nil || isPaused || requeue {
+	if isPaused, requeue, err := pause.EnsureCondition(ctx, r.Client, s.cluster, s.config); err != nil || isPaused || requeue {
 		return ctrl.Result{}, err
 	}
 	result, err := r.reconcile(ctx, s)

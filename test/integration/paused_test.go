@@ -2,6 +2,9 @@ package integration
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -28,7 +31,7 @@ var _ = Describe("A paused pool", func() {
 
 		pause("true")
 		t.Create(ctx, t.MachineConfig("60-waits", "infra", "/etc/waits", "waits"))
-		Eventually(ctx, poolCondition(infra, poolv1.UpdatedCondition)).Should(And(HavePrefix("False Paused"), ContainSubstring("set spec.paused to false")))
+		Eventually(ctx, poolCondition(infra, poolv1.UpdatedCondition)).Should(And(HavePrefix("False RolloutPaused"), ContainSubstring("set spec.paused to false")))
 		Expect(infra.Status.ObservedGeneration).To(Equal(infra.Generation))
 		Eventually(ctx, func() ([]string, error) {
 			table, err := lab.Kubectl(ctx, lab.Management, "get", "pbpool", "infra", "--namespace", t.Namespace, "--no-headers")
@@ -41,6 +44,21 @@ var _ = Describe("A paused pool", func() {
 		Expect(rendered.Items).To(ContainElement(HaveField("Name", Satisfy(func(name string) bool {
 			return name != runs && strings.Contains(why, name+" waits")
 		}))))
+
+		By("being applied by those who do not say what it hands out")
+		Expect(infra.Spec.PausedConfiguration.Name).To(Equal(runs))
+		manifest := func(paused bool, more string) string {
+			path := filepath.Join(GinkgoT().TempDir(), "infra.yaml")
+			Expect(os.WriteFile(path, fmt.Appendf(nil, "apiVersion: pool.cluster.x-k8s.io/v1alpha1\nkind: MachineConfigPool\n"+
+				"metadata: {name: infra, namespace: %s}\nspec: {paused: %t, %s clusterName: %s, poolRole: infra}\n", t.Namespace, paused, more, infra.Spec.ClusterName), 0o600)).To(Succeed())
+			return path
+		}
+		for _, arguments := range [][]string{{"--server-side", "--force-conflicts", "--field-manager=gitops"}, {}, {}} {
+			out, err := lab.Kubectl(ctx, lab.Management, append([]string{"apply", "-f", manifest(true, "")}, arguments...)...)
+			Expect(err).NotTo(HaveOccurred(), out)
+			Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
+			Expect(infra.Spec.PausedConfiguration.Name).To(Equal(runs))
+		}
 
 		By("losing its status")
 		t.Pause(ctx, true)
@@ -71,7 +89,14 @@ var _ = Describe("A paused pool", func() {
 
 		pause("false")
 		Eventually(ctx, handedOut).ShouldNot(Equal(runs))
-		Eventually(ctx, func() (map[string]string, error) { _, err := handedOut(ctx); return infra.Annotations, err }).
-			ShouldNot(HaveKey(poolv1.PausedConfigurationAnnotation))
+		Eventually(ctx, func() (poolv1.RenderedConfigReference, error) {
+			_, err := handedOut(ctx)
+			return infra.Spec.PausedConfiguration, err
+		}).
+			Should(BeZero())
+
+		By("being told what to hand out although it is not paused")
+		out, err := lab.Kubectl(ctx, lab.Management, "apply", "--server-side", "--force-conflicts", "--field-manager=gitops", "-f", manifest(false, "pausedConfiguration: {name: "+runs+"},"))
+		Expect(fmt.Sprint(out, err)).To(ContainSubstring("spec.pausedConfiguration: Forbidden: pausedConfiguration is set only while paused is true"))
 	})
 })

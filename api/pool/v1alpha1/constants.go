@@ -92,10 +92,6 @@ const (
 // that those name now.
 const ForceDeleteAnnotation = "pool.cluster.x-k8s.io/force-delete"
 
-// PausedConfigurationAnnotation is on every paused MachineConfigPool and names the rendered config that it hands out until it
-// is no longer paused. Poolboot writes it; it is metadata, not status, so that it survives clusterctl move.
-const PausedConfigurationAnnotation = "pool.cluster.x-k8s.io/paused-configuration"
-
 // RenderedForLabel is on every rendered MachineConfig and holds the name of the pool it was rendered for.
 const RenderedForLabel = "pool.cluster.x-k8s.io/rendered-for"
 
@@ -125,9 +121,10 @@ const (
 	MachinesUnavailableReason = "MachinesUnavailable"
 	MachinesDegradedReason    = "MachinesDegraded"
 	NothingRenderedReason     = "NothingRendered"
-	PausedReason              = "Paused"
+	RolloutPausedReason       = "RolloutPaused"
 	RenderedReason            = "Rendered"
 	RenderFailedReason        = "RenderFailed"
+	PausedConfigInvalidReason = "PausedConfigurationInvalid"
 	ClusterNotFoundReason     = "ClusterNotFound"
 	WorkerPoolMissingReason   = "WorkerPoolMissing"
 	DuplicateRoleReason       = "DuplicateRole"

@@ -9,6 +9,7 @@ import (
 
 // MachineConfigPoolSpec says which MachineConfigs a pool renders and which Nodes belong to it.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.pausedConfiguration) || has(self.paused) && self.paused || has(oldSelf.pausedConfiguration) && oldSelf.pausedConfiguration == self.pausedConfiguration",message="pausedConfiguration is set only while paused is true: leave it out, or set paused to true",fieldPath=".pausedConfiguration",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="self.clusterName == oldSelf.clusterName",message="clusterName is immutable: make a new pool"
 // +kubebuilder:validation:XValidation:rule="self.poolRole == oldSelf.poolRole",message="poolRole is immutable: make a new pool"
 // +kubebuilder:validation:XValidation:rule="!(self.poolRole in ['master', 'control-plane'])",message="control plane machines can't be in a pool: poolRole must not be master or control-plane"
@@ -79,11 +80,25 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	NodeLabelRules []nodev1.NodeLabelRule `json:"nodeLabelRules,omitempty"`
 
-	// paused keeps new rendered configs from being handed out: the pool goes on rendering, and new Machines boot with the
-	// config that the pool had when it was paused; had no Machine of the pool booted with that one, then with the one that
-	// most of its Nodes run.
+	// paused keeps new rendered configs from being handed out: the pool goes on rendering, and new Machines boot with
+	// pausedConfiguration.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
+
+	// pausedConfiguration is the rendered config of this pool that new Machines boot with while the pool is paused. Left out, Poolboot
+	// sets it when the pool is paused: to the config that the pool hands out; if no Machine of the pool booted with that one, to the
+	// one that most of them run. Poolboot removes it when the pool is no longer paused.
+	// +optional
+	PausedConfiguration RenderedConfigReference `json:"pausedConfiguration,omitempty,omitzero"`
+}
+
+// RenderedConfigReference names a rendered config of the pool.
+type RenderedConfigReference struct {
+	// name is the rendered MachineConfig's name: rendered-<pool>-<hash of its content>.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
 }
 
 // HostTemplateReference names a PoolbootConfigTemplate in the pool's namespace.
@@ -155,7 +170,8 @@ type MachineConfigPoolStatus struct {
 	// +optional
 	DegradedMachineCount *int32 `json:"degradedMachineCount,omitempty"`
 
-	// conditions are Updated, Updating, Degraded, RenderDegraded and NodeDegraded.
+	// conditions are Updated, Updating, Degraded, RenderDegraded, NodeDegraded and Paused, which is true while Cluster API has the
+	// Cluster or the pool paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
