@@ -123,11 +123,11 @@ func ownConfig(cfg *bootstrapv1.PoolbootConfig, reg node.Registration, cl Cluste
 		return ignition.Config{}, errors.New("the cluster has no control plane endpoint yet")
 	case len(cl.CA) == 0:
 		return ignition.Config{}, errors.New("the cluster's certificate authority is missing")
-	case cfg.Spec.Join.Kubelet != nil:
-		return kubeletJoin(cfg.Spec.Join.Kubelet, reg, cl, cred)
-	case cfg.Spec.Join.Kubeadm != nil:
-		return kubeadmJoin(cfg.Spec.Join.Kubeadm, reg, cl, cred)
+	case cfg.Spec.Join.Type == bootstrapv1.JoinKubelet:
+		return kubeletJoin(&cfg.Spec.Join.Kubelet, reg, cl, cred)
+	case cfg.Spec.Join.Type == bootstrapv1.JoinKubeadm:
+		return kubeadmJoin(&cfg.Spec.Join.Kubeadm, reg, cl, cred)
 	default:
-		return ignition.Config{}, errors.New("spec.join: set kubelet or kubeadm")
+		return ignition.Config{}, fmt.Errorf("spec.join.type: %q is not supported: set %s or %s", cfg.Spec.Join.Type, bootstrapv1.JoinKubelet, bootstrapv1.JoinKubeadm)
 	}
 }

@@ -1,7 +1,6 @@
 package join
 
 import (
-	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -40,7 +39,7 @@ func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg node.Registration, cl Cluste
 	config.Systemd.Units = append(config.Systemd.Units,
 		// kubeadm starts the kubelet, but only a unit that is enabled outlives a reboot
 		withDropin(enabledUnit(ignition.KubeletUnit, nil), checkedFirst()),
-		enabledUnit("poolboot-join.service", joinUnit(cmp.Or(join.KubeadmPath, "/usr/bin/kubeadm"))))
+		enabledUnit("poolboot-join.service", joinUnit(join.Path())))
 	config.Systemd.Units = append(config.Systemd.Units, joinedUnits()...)
 	return withCheck(config, ignition.KubeadmArgsVariable, ignition.KubeadmFlagsPath)
 }

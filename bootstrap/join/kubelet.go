@@ -1,7 +1,6 @@
 package join
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
@@ -39,7 +38,7 @@ func kubeletJoin(join *bootstrapv1.KubeletJoin, reg node.Registration, cl Cluste
 		file(ignition.ClusterCAPath, 0o644, cl.CA),
 		file(ignition.KubeletEnvPath, 0o600, []byte(env)))
 	config.Systemd.Units = append(config.Systemd.Units,
-		enabledUnit(ignition.KubeletUnit, kubeletUnit(cmp.Or(join.KubeletPath, "/usr/bin/kubelet"))))
+		enabledUnit(ignition.KubeletUnit, kubeletUnit(join.Path())))
 	config.Systemd.Units = append(config.Systemd.Units, joinedUnits()...)
 	return withCheck(config, ignition.KubeletArgsVariable, ignition.KubeletEnvPath)
 }

@@ -43,7 +43,7 @@ var _ = Describe("the overlay of one machine", func() {
 	BeforeEach(func() {
 		cfg = &bootstrapv1.PoolbootConfig{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "infra-boot"},
-			Spec:       bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}}}},
+			Spec:       bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Type: bootstrapv1.JoinKubelet}}},
 		}
 		registration = node.Registration{
 			Name:       "infra-x7k2p",
@@ -68,7 +68,7 @@ var _ = Describe("the overlay of one machine", func() {
 		return config
 	}
 	useKubeadm := func() {
-		cfg.Spec.Join = bootstrapv1.Join{Kubeadm: &bootstrapv1.KubeadmJoin{
+		cfg.Spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinKubeadm, Kubeadm: bootstrapv1.KubeadmJoin{
 			CRISocket:             "unix:///run/crio/crio.sock",
 			IgnorePreflightErrors: []string{"Swap"},
 		}}
@@ -300,7 +300,7 @@ var _ = Describe("the overlay of one machine", func() {
 		},
 		Entry("without an address", func() { cluster.Server = "" }, "the cluster has no control plane endpoint yet"),
 		Entry("without a CA", func() { cluster.CA = nil }, "the cluster's certificate authority is missing"),
-		Entry("without a join", func() { cfg.Spec.Join = bootstrapv1.Join{} }, "spec.join: set kubelet or kubeadm"),
+		Entry("without a join", func() { cfg.Spec.Join = bootstrapv1.Join{} }, `spec.join.type: "" is not supported: set Kubelet or Kubeadm`),
 	)
 })
 

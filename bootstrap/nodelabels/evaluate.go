@@ -137,7 +137,7 @@ func valued(rule nodev1.NodeLabelRule, result Result, text string) Result {
 		if result.Why = strings.TrimPrefix(among(result.Facts), ", "); result.Why == "" {
 			result.Why = "it looked at nothing that the host has"
 		}
-	case rule.OnInvalid != nodev1.OnInvalidSanitize:
+	case rule.WhenInvalid() != nodev1.OnInvalidSanitize:
 		result.Why = fmt.Sprintf("%s is no label value: %s: correct valueExpression or the fact, or set onInvalid: Sanitize", quoted(text), problems[0])
 	default:
 		if result.Value = sanitize(text); result.Value == "" {
@@ -158,7 +158,7 @@ func unknown(rule nodev1.NodeLabelRule, result Result, err error, of cure.Kind) 
 		what = path + " is missing"
 	}
 	result.Outcome, result.Why = Skipped, what+among(result.Facts)
-	if rule.OnMissing == nodev1.OnMissingBlock {
+	if rule.WhenMissing() == nodev1.OnMissingBlock {
 		result.Outcome, result.Why = Blocked, what+": "+provide(path, of)+among(result.Facts)
 	}
 	return result

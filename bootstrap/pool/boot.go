@@ -102,7 +102,7 @@ func cureMissing(config *bootstrapv1.PoolbootConfig, role string) string {
 		return fmt.Sprintf("create it, or delete %s and its Node, and enroll the host with a token of another pool", cure.Whose(config))
 	}
 	switch {
-	case config.Spec.ConfigSource.Inline != nil && config.Status.DataSecretName != "":
+	case config.Spec.IsInline() && config.Status.DataSecretName != "":
 		return fmt.Sprintf("create it, or %s. The data Secret was made for this pool and is written once; the replacement boots into the pool of its labels", cure.Replace(config))
 	case config.Spec.PoolRole != "":
 		return "create it, or correct spec.poolRole of the PoolbootConfig and of its template"
@@ -161,7 +161,7 @@ func (b Boot) usable(role string, why Reason, kept string) (Assignment, error) {
 
 // recorded is the role on record that stands whatever labels and pools say by now; "" when there is none.
 func (b Boot) recorded() string {
-	isInline := b.Config.Spec.ConfigSource.Inline != nil
+	isInline := b.Config.Spec.IsInline()
 	switch status := &b.Config.Status; {
 	case isInline && b.DataSecret != nil:
 		if made := MadeFor(b.DataSecret, b.Pools); made != "" {

@@ -77,21 +77,18 @@ func isControlPlane(nodeLabels map[string]string) bool {
 	})
 }
 
-// WithDefaults returns the pool with the node selector that it has when none is written: node-role.kubernetes.io/<role>,
-// with an empty value.
-func WithDefaults(p poolv1.MachineConfigPool) poolv1.MachineConfigPool {
-	if p.Spec.NodeSelector == nil {
-		p.Spec.NodeSelector = &metav1.LabelSelector{
-			MatchLabels: map[string]string{poolv1.NodeRoleLabelPrefix + p.Spec.PoolRole: ""},
-		}
+// NodeSelector returns the pool's node selector: by default node-role.kubernetes.io/<role>, with an empty value.
+func NodeSelector(p poolv1.MachineConfigPool) *metav1.LabelSelector {
+	if p.Spec.NodeSelector != nil {
+		return p.Spec.NodeSelector
 	}
-	return p
+	return &metav1.LabelSelector{MatchLabels: map[string]string{poolv1.NodeRoleLabelPrefix + p.Spec.PoolRole: ""}}
 }
 
 // SelectorKeys returns the keys of the labels that a pool's node selector asks about, in order, also when no labels can be
 // derived from it.
 func SelectorKeys(p poolv1.MachineConfigPool) []string {
-	selector := WithDefaults(p).Spec.NodeSelector
+	selector := NodeSelector(p)
 	keys := slices.Collect(maps.Keys(selector.MatchLabels))
 	for _, requirement := range selector.MatchExpressions {
 		keys = append(keys, requirement.Key)

@@ -16,7 +16,7 @@ import (
 // ones (NotIn, DoesNotExist). For a label of which several values are allowed, nodeLabels says which one it is; one that need only
 // exist is empty if nodeLabels does not have it. Anything else is a *NotRegistrableError.
 func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
-	selector := WithDefaults(p).Spec.NodeSelector
+	selector := NodeSelector(p)
 	refuse := func(path, why string, args ...any) (map[string]string, error) {
 		return nil, &NotRegistrableError{Pool: p.Name, Path: path, Why: fmt.Sprintf(why, args...)}
 	}

@@ -80,11 +80,11 @@ var _ = Describe("Labels", func() {
 	})
 })
 
-var _ = Describe("WithDefaults", func() {
-	It("selects by role when nothing is said, and leaves what is", func() {
-		Expect(pool.WithDefaults(newPool("infra")).Spec.NodeSelector.MatchLabels).To(Equal(map[string]string{infraLabel: ""}))
-		said := selecting(newPool("infra"), map[string]string{"a": "b"})
-		Expect(pool.WithDefaults(said)).To(Equal(said))
+var _ = Describe("NodeSelector", func() {
+	It("is by role when the pool has none, and else the pool's", func() {
+		Expect(pool.NodeSelector(newPool("infra"))).To(Equal(&metav1.LabelSelector{MatchLabels: map[string]string{infraLabel: ""}}))
+		given := selecting(newPool("infra"), map[string]string{"a": "b"})
+		Expect(pool.NodeSelector(given)).To(BeIdenticalTo(given.Spec.NodeSelector))
 	})
 })
 

@@ -72,7 +72,7 @@ type Rejection struct {
 
 // Rejects returns the first requirement of a pool's node selector that labels do not meet; nil when they meet all.
 func Rejects(p poolv1.MachineConfigPool, of map[string]string) *Rejection {
-	for _, t := range terms(WithDefaults(p).Spec.NodeSelector) {
+	for _, t := range terms(NodeSelector(p)) {
 		if !t.holds(of) {
 			return &Rejection{Path: t.path, Requirement: t.String(), Key: t.Key}
 		}
@@ -91,7 +91,7 @@ func MayShare(a, b poolv1.MachineConfigPool) (bool, error) {
 		}
 		_, selectsAny := selector.Requirements()
 		selectable = selectable && selectsAny
-		for _, t := range terms(WithDefaults(p).Spec.NodeSelector) {
+		for _, t := range terms(NodeSelector(p)) {
 			byKey[t.Key] = append(byKey[t.Key], t)
 		}
 	}
@@ -121,7 +121,7 @@ func satisfiable(terms []term) bool {
 
 // nodeSelector is the pool's node selector, ready to be evaluated.
 func nodeSelector(p poolv1.MachineConfigPool) (labels.Selector, error) {
-	selector, err := selectorOf(WithDefaults(p).Spec.NodeSelector)
+	selector, err := selectorOf(NodeSelector(p))
 	if err != nil {
 		return nil, &SelectorError{Pool: p.Name, Path: "spec.nodeSelector", Err: err}
 	}

@@ -179,7 +179,7 @@ func StageOf(config *bootstrapv1.PoolbootConfig) (Stage, time.Time) {
 		}
 	}
 	switch {
-	case config.Spec.ConfigSource.Inline != nil && last.Step == BootPrepared:
+	case config.Spec.IsInline() && last.Step == BootPrepared:
 		stage = Joining // nobody serves anything
 	case last.Step == Created && conditions.GetReason(config, bootstrapv1.DataSecretAvailableCondition) == bootstrapv1.HostEnrolledReason:
 		stage = Provisioning // the host needs no data Secret, and is the one that enrolled

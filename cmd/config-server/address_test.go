@@ -43,7 +43,7 @@ var _ = Describe("The address that a token comes from", func() {
 	It("must be one of the host's when the token is bound to them", func(ctx SpecContext) {
 		m = newMachine(ctx, "bound")
 		m.prepare(ctx)
-		m.config.Spec.ConfigSource.Server = &bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}
+		m.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}}
 		Expect(admin.Update(ctx, m.config)).To(Succeed())
 		Eventually(asks(there)).Should(Equal(http.StatusServiceUnavailable))
 		before := m.config.DeepCopy()

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
@@ -60,7 +61,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		ServedTime:         timeOf(boot.ServedTime),
 		Addresses:          addresses,
 		OldAddresses:       old,
-		Bound:              config.Spec.ConfigSource.Server != nil && config.Spec.ConfigSource.Server.TokenBinding == bootstrapv1.BindToHostAddresses,
+		Bound:              hostaccess.IsBound(config),
 		HostAddresses:      parsed(config.Status.HostAddresses),
 		Enrollment:         config.Annotations[bootstrapv1.EnrollmentAnnotation],
 		EnrolledFrom:       config.Annotations[bootstrapv1.EnrolledFromAnnotation],

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
@@ -82,7 +81,7 @@ type declared struct {
 
 func declarationsOf(p poolv1.MachineConfigPool) map[declaration]declared {
 	of := map[declaration]declared{}
-	of[declaration{field: nodeSelectorField}] = declared{text: metav1.FormatLabelSelector(pool.WithDefaults(p).Spec.NodeSelector)}
+	of[declaration{field: nodeSelectorField}] = declared{text: metav1.FormatLabelSelector(pool.NodeSelector(p))}
 	for key, value := range p.Spec.NodeLabels {
 		of[declaration{nodeLabelField, key}] = declared{text: value}
 	}
@@ -90,8 +89,7 @@ func declarationsOf(p poolv1.MachineConfigPool) map[declaration]declared {
 		of[declaration{nodeTaintField, taint.Key + ":" + string(taint.Effect)}] = declared{text: taint.Value, effect: taint.Effect}
 	}
 	for _, rule := range p.Spec.NodeLabelRules {
-		missing, invalid := cmp.Or(rule.OnMissing, nodev1.OnMissingSkip), cmp.Or(rule.OnInvalid, nodev1.OnInvalidBlock)
-		of[declaration{nodeLabelRuleField, rule.Key}] = declared{text: fmt.Sprintf("%s (onMissing: %s, onInvalid: %s)", rule.ValueExpression, missing, invalid)}
+		of[declaration{nodeLabelRuleField, rule.Key}] = declared{text: fmt.Sprintf("%s (onMissing: %s, onInvalid: %s)", rule.ValueExpression, rule.WhenMissing(), rule.WhenInvalid())}
 	}
 	if p.Spec.HostTemplateRef.Name != "" {
 		of[declaration{field: hostTemplateField}] = declared{text: p.Spec.HostTemplateRef.Name}

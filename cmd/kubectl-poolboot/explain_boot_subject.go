@@ -174,7 +174,7 @@ func (s *bootSubject) nodeLabelRules(of *poolv1.MachineConfigPool) ([]node.HostL
 	return labels, nil
 }
 
-// settle finds out of which Cluster a subject is, and leaves the pools of that Cluster, with defaults.
+// settle finds out of which Cluster a subject is, and leaves the pools of that Cluster.
 func (s *bootSubject) settle(namespace, cluster string, pools []poolv1.MachineConfigPool) error {
 	name := cluster
 	switch {
@@ -187,9 +187,7 @@ func (s *bootSubject) settle(namespace, cluster string, pools []poolv1.MachineCo
 	if err := found.ofCluster(name); err != nil {
 		return err
 	}
-	for _, p := range found.pools {
-		s.pools = append(s.pools, pool.WithDefaults(p))
-	}
+	s.pools = found.pools
 	if name == "" && len(s.pools) > 0 {
 		name = s.pools[0].Spec.ClusterName
 	}

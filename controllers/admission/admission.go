@@ -25,7 +25,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 	pools := &MachineConfigPool{Reader: mgr.GetAPIReader()}
 	return errors.Join(
 		ctrl.NewWebhookManagedBy(mgr, &poolv1.MachineConfig{}).WithValidator(&MachineConfig{Reader: mgr.GetAPIReader()}).Complete(),
-		ctrl.NewWebhookManagedBy(mgr, &poolv1.MachineConfigPool{}).WithDefaulter(pools).WithValidator(pools).Complete(),
+		ctrl.NewWebhookManagedBy(mgr, &poolv1.MachineConfigPool{}).WithValidator(pools).Complete(),
 		ctrl.NewWebhookManagedBy(mgr, &bootstrapv1.PoolbootConfig{}).WithValidator(&PoolbootConfig{}).Complete(),
 		ctrl.NewWebhookManagedBy(mgr, &bootstrapv1.PoolbootConfigTemplate{}).WithValidator(&PoolbootConfigTemplate{}).Complete(),
 	)

@@ -17,26 +17,16 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// +kubebuilder:webhook:verbs=create;update,path=/mutate-pool-cluster-x-k8s-io-v1alpha1-machineconfigpool,mutating=true,failurePolicy=fail,matchPolicy=Equivalent,groups=pool.cluster.x-k8s.io,resources=machineconfigpools,versions=v1alpha1,name=default.machineconfigpool.pool.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
 // +kubebuilder:webhook:verbs=create;update;delete,path=/validate-pool-cluster-x-k8s-io-v1alpha1-machineconfigpool,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=pool.cluster.x-k8s.io,resources=machineconfigpools,versions=v1alpha1,name=validation.machineconfigpool.pool.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
 
-// MachineConfigPool defaults and validates MachineConfigPools: labels that put a Node in the pool, and in no other, must be
+// MachineConfigPool validates MachineConfigPools: labels that put a Node in the pool, and in no other, must be
 // derivable, and a role belongs to one pool of a cluster. A pool that is needed is not deleted.
 type MachineConfigPool struct {
 	// Reader reads pools, MachineConfigs, PoolbootConfigs and Clusters live.
 	Reader client.Reader
 }
 
-var (
-	_ admission.Defaulter[*poolv1.MachineConfigPool] = &MachineConfigPool{}
-	_ admission.Validator[*poolv1.MachineConfigPool] = &MachineConfigPool{}
-)
-
-// Default writes the node selector that a pool has when none is given.
-func (*MachineConfigPool) Default(_ context.Context, p *poolv1.MachineConfigPool) error {
-	*p = pool.WithDefaults(*p)
-	return nil
-}
+var _ admission.Validator[*poolv1.MachineConfigPool] = &MachineConfigPool{}
 
 // ValidateCreate refuses a pool that no Node could be registered in, and warns of one that is probably not meant so.
 func (w *MachineConfigPool) ValidateCreate(ctx context.Context, p *poolv1.MachineConfigPool) (admission.Warnings, error) {

@@ -67,16 +67,6 @@ var _ = Describe("MachineConfigPool webhook", func() {
 		return &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "site", Labels: labels}}
 	}
 
-	It("defaults the node selector to the role's label and leaves a given one", func() {
-		p := aPool("infra", "infra")
-		Expect(webhookWith().Default(ctx(), p)).To(Succeed())
-		Expect(p.Spec.NodeSelector.MatchLabels).To(Equal(map[string]string{"node-role.kubernetes.io/infra": ""}))
-
-		given := aPool("infra", "infra", nodeSelector(map[string]string{"example.com/site": "a"}))
-		Expect(webhookWith().Default(ctx(), given)).To(Succeed())
-		Expect(given.Spec.NodeSelector.MatchLabels).To(Equal(map[string]string{"example.com/site": "a"}))
-	})
-
 	DescribeTable("takes pools that Nodes can be registered in",
 		func(p *poolv1.MachineConfigPool) {
 			warnings, err := webhookWith(aPool("worker", "worker"), config("50-infra", map[string]string{"role": "infra"})).ValidateCreate(ctx(), p)

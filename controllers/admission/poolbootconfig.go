@@ -20,10 +20,10 @@ import (
 // mutable, and the bootstrap Secret is written once; so what went into the Secret or onto the Node is immutable:
 //
 //   - configSource, once the Secret stands, but for its tokenBinding, which is not in there;
-//   - with configSource.inline the whole spec, once the Secret stands, because it is all in there;
+//   - with configSource.type: Inline the whole spec, once the Secret stands, because it is all in there;
 //   - nodeName, once the Node stands.
 //
-// With configSource.server everything else stays mutable and counts the next time the host asks.
+// With configSource.type: Server everything else stays mutable and counts the next time the host asks.
 type PoolbootConfig struct{}
 
 var _ admission.Validator[*bootstrapv1.PoolbootConfig] = &PoolbootConfig{}
@@ -53,11 +53,11 @@ func validateWritten(before, config *bootstrapv1.PoolbootConfig, spec *field.Pat
 	another := ": change the PoolbootConfigTemplate, and " + cure.Replace(config)
 	hasSecret := before.Status.DataSecretName != ""
 	switch {
-	case hasSecret && (before.Spec.ConfigSource.Inline == nil) != (config.Spec.ConfigSource.Inline == nil):
+	case hasSecret && before.Spec.IsInline() != config.Spec.IsInline():
 		return field.ErrorList{field.Forbidden(spec.Child("configSource"), "it can't change once the bootstrap Secret stands"+another)}
-	case hasSecret && before.Spec.ConfigSource.Inline != nil:
-		return field.ErrorList{field.Forbidden(spec, "with configSource.inline it is all in the bootstrap Secret, which is written once"+another)}
-	case before.Status.NodeRef != nil && before.Spec.NodeNameSource != config.Spec.NodeNameSource:
+	case hasSecret && before.Spec.IsInline():
+		return field.ErrorList{field.Forbidden(spec, "with configSource.type Inline it is all in the bootstrap Secret, which is written once"+another)}
+	case before.Status.NodeRef != nil && before.Spec.NodeNamedAfter() != config.Spec.NodeNamedAfter():
 		return field.ErrorList{field.Forbidden(spec.Child("nodeNameSource"), "it can't change once Node "+before.Status.NodeRef.Name+" stands"+another)}
 	}
 	return nil

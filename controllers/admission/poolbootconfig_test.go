@@ -20,8 +20,8 @@ type configSpec = bootstrapv1.BootSpec
 // aSpec returns what the CRD's defaults make of a minimal spec, changed by edits.
 func aSpec(edits ...func(*configSpec)) configSpec {
 	spec := configSpec{
-		ConfigSource:   bootstrapv1.ConfigSource{Server: &bootstrapv1.ServerSource{}},
-		Join:           bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{KubeletPath: "/usr/bin/kubelet"}},
+		ConfigSource:   bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer},
+		Join:           bootstrapv1.Join{Type: bootstrapv1.JoinKubelet},
 		NodeNameSource: bootstrapv1.NodeNameFromMachine,
 	}
 	for _, edit := range edits {
@@ -41,7 +41,7 @@ func aTemplate(edits ...func(*configSpec)) *bootstrapv1.PoolbootConfigTemplate {
 }
 
 func inline(s *configSpec) {
-	s.ConfigSource = bootstrapv1.ConfigSource{Inline: &bootstrapv1.InlineSource{}}
+	s.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceInline}
 }
 func nameOfHost(s *configSpec)   { s.NodeNameSource = bootstrapv1.NodeNameFromHost }
 func otherKubelet(s *configSpec) { s.Join.Kubelet.KubeletPath = "/opt/bin/kubelet" }
@@ -137,7 +137,7 @@ var _ = Describe("PoolbootConfig webhook", func() {
 		},
 		Entry("how a host joins", booted(aConfig()), aConfig(otherKubelet)),
 		Entry("from where a token is good", booted(aConfig()), aConfig(func(c *configSpec) {
-			c.ConfigSource.Server = &bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}
+			c.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}}
 		})),
 		Entry("labels", booted(aConfig()), aConfig(withLabels(map[string]string{"example.com/rack": "r2"}))),
 		Entry("everything before the Secret stands", aConfig(), aConfig(inline, otherKubelet)),

@@ -55,7 +55,7 @@ func newWorld(changes ...func(*bmov1alpha1.BareMetalHost)) *world {
 		change(host)
 	}
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: meta("hosts")}
-	template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinKubelet
 	template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/of": "the-template"}
 	other := template.DeepCopy()
 	other.Name, other.Spec.Template.Spec.NodeLabels = "storage", map[string]string{"example.com/disk": "nvme"}

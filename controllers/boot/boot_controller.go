@@ -153,7 +153,7 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 		conditions.IsTrue(config, bootstrapv1.NodeInPoolCondition),
 		config.Status.DataSecretName == "" && !metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.EnrollmentAnnotation):
 		return nothing
-	case config.Spec.ConfigSource.Inline != nil:
+	case config.Spec.IsInline():
 		if boot.CredentialID == "" {
 			return nothing
 		}

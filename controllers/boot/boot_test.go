@@ -84,7 +84,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 	})
 
 	It("joins by kubeadm where the config says so, with the rights that kubeadm needs", func(ctx SpecContext) {
-		s.config.Spec.Join = bootstrapv1.Join{Kubeadm: &bootstrapv1.KubeadmJoin{KubeadmPath: "/usr/bin/kubeadm"}}
+		s.config.Spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinKubeadm}
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
 		Expect(w.overlays(ctx)).To(HaveLen(1))

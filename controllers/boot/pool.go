@@ -15,12 +15,9 @@ import (
 
 // choosePool finds the pool that the Machine boots into and what that pool hands out.
 func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
-	pools, err := workload.PoolsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))
-	if err != nil {
+	var err error
+	if s.pools, err = workload.PoolsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(s.cluster)); err != nil {
 		return err
-	}
-	for _, p := range pools {
-		s.pools = append(s.pools, pool.WithDefaults(p))
 	}
 	if err := s.decidePool(); err != nil {
 		return err
@@ -31,7 +28,7 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 	}
 	s.pool = *chosen
 	switch {
-	case s.config.Spec.ConfigSource.Inline != nil && s.config.Status.Configuration.Name != "":
+	case s.config.Spec.IsInline() && s.config.Status.Configuration.Name != "":
 		s.configuration = s.config.Status.Configuration.Name
 	case s.pool.Status.Configuration != nil:
 		s.configuration = s.pool.Status.Configuration.Name
@@ -45,7 +42,7 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 // decidePool decides the pool as the host is about to boot: what it keeps counts now. With an inline source the pool is that of the data
 // Secret, which only the poolbootconfig controller reads.
 func (s *scope) decidePool() (err error) {
-	if s.config.Spec.ConfigSource.Inline != nil && s.config.Status.PoolRole == "" {
+	if s.config.Spec.IsInline() && s.config.Status.PoolRole == "" {
 		return waiting(errors.New("the pool that the data Secret was made for is not on record yet"))
 	}
 	boot := pool.Boot{Config: s.config, Machine: s.machine, Pools: s.pools}

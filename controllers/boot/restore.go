@@ -29,7 +29,7 @@ import (
 func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time, error) {
 	boot := s.config.Status.Boot
 	key := r.overlayKey(s)
-	if s.config.Spec.ConfigSource.Inline != nil {
+	if s.config.Spec.IsInline() {
 		key = client.ObjectKey{Namespace: s.config.Namespace, Name: s.config.Status.DataSecretName}
 	}
 	lost := func(format string, args ...any) (time.Time, error) {
@@ -45,7 +45,7 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 	secret := &corev1.Secret{}
 	err := r.APIReader.Get(ctx, key, secret)
 	switch {
-	case apierrors.IsNotFound(err) && s.config.Spec.ConfigSource.Inline == nil:
+	case apierrors.IsNotFound(err) && !s.config.Spec.IsInline():
 		return lost("has expired, and the Secret does not exist")
 	case err != nil:
 		return time.Time{}, err
@@ -81,7 +81,7 @@ func credentialIn(secret *corev1.Secret) (join.Credential, error) {
 
 // lostReason is the reason of a boot whose host holds a join credential that can't be used any more.
 func (s *scope) lostReason() string {
-	if s.config.Spec.ConfigSource.Inline != nil {
+	if s.config.Spec.IsInline() {
 		return bootstrapv1.BootFailedReason
 	}
 	return bootstrapv1.JoinCredentialExpiredReason
@@ -89,7 +89,7 @@ func (s *scope) lostReason() string {
 
 // lostCure is what helps then.
 func (s *scope) lostCure() string {
-	if s.config.Spec.ConfigSource.Inline != nil {
+	if s.config.Spec.IsInline() {
 		return cure.Replace(s.config)
 	}
 	return "if the host does not ask for its configuration again, " + cure.Replace(s.config)

@@ -19,7 +19,7 @@ import (
 // Cluster API keeps the Machine's labels on the Node, so there is no way to have both.
 func (s *scope) withCure(err error) error {
 	isConflict := is[*node.ConflictError](err) || is[*node.OutsidePoolError](err)
-	if isConflict && s.config.Spec.ConfigSource.Inline != nil {
+	if isConflict && s.config.Spec.IsInline() {
 		return fmt.Errorf("%w; or %s. The data Secret was made for pool %q and is written once; the replacement boots into the pool of its labels",
 			err, cure.Replace(s.config), s.assigned.Role)
 	}

@@ -56,8 +56,8 @@ func newSetting() *setting {
 		config: &bootstrapv1.PoolbootConfig{
 			ObjectMeta: meta(machineName),
 			Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{
-				ConfigSource:   bootstrapv1.ConfigSource{Server: &bootstrapv1.ServerSource{}},
-				Join:           bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{KubeletPath: "/usr/bin/kubelet"}},
+				ConfigSource:   bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer},
+				Join:           bootstrapv1.Join{Type: bootstrapv1.JoinKubelet},
 				NodeNameSource: bootstrapv1.NodeNameFromMachine,
 			}},
 			Status: bootstrapv1.PoolbootConfigStatus{DataSecretName: machineName},
@@ -92,7 +92,7 @@ func newPool(name, role string) *poolv1.MachineConfigPool {
 
 // inline makes the machine boot from its data Secret alone, which holds the credential abcdef until expires.
 func (s *setting) inline(expires time.Time) {
-	s.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Inline: &bootstrapv1.InlineSource{}}
+	s.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceInline}
 	s.config.Status.PoolRole, s.config.Status.Configuration.Name = "infra", "rendered-edge-infra-1"
 	s.config.Status.Boot.CredentialID = "abcdef"
 	s.config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expires}

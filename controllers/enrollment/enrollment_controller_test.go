@@ -43,7 +43,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(w.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: "edge-7"}, config)).To(Succeed())
 		Expect(config.Spec.PoolRole).To(Equal("infra"))
 		Expect(config.Spec.Host).To(HaveValue(Equal(bootstrapv1.HostWithoutMachine{NodeName: "edge-7"})))
-		Expect(config.Spec.Join.Kubelet).NotTo(BeNil())
+		Expect(config.Spec.Join.Type).To(Equal(bootstrapv1.JoinKubelet))
 		Expect(config.Labels).To(Equal(map[string]string{clusterv1.ClusterNameLabel: "c1", "example.com/of": "the-template"}))
 		Expect(config.OwnerReferences).To(ConsistOf(HaveField("Kind", "Cluster")))
 		Expect(config.Finalizers).To(ConsistOf(bootstrapv1.Finalizer))

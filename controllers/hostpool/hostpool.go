@@ -84,9 +84,9 @@ func (p Place) Obstacle() *Obstacle {
 			"PoolbootConfigTemplate %s, the hostTemplateRef of MachineConfigPool %s, does not exist: make it", p.Pool.Spec.HostTemplateRef.Name, p.Pool.Name)}
 	}
 	boot := p.Template.Spec.Template.Spec
-	if boot.ConfigSource.Inline != nil || boot.PoolRole != "" && boot.PoolRole != p.role {
+	if boot.IsInline() || boot.PoolRole != "" && boot.PoolRole != p.role {
 		return &Obstacle{poolv1.EnrollmentBadTemplateReason, fmt.Sprintf(
-			"PoolbootConfigTemplate %s is not for hosts without a Machine in pool %s: it must have configSource.server and no other pool", p.Template.Name, p.role)}
+			"PoolbootConfigTemplate %s is not for hosts without a Machine in pool %s: it must have configSource.type Server and no other pool", p.Template.Name, p.role)}
 	}
 	return nil
 }

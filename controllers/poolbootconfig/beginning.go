@@ -20,5 +20,5 @@ func isComing(config *bootstrapv1.PoolbootConfig) bool {
 // mayLeaveTraces says whether something may stand for a config, or is made next, that does not go with it by itself: only then a
 // finalizer is of use. Before its data Secret is on record, which is its own, a host that has to ask gets nothing.
 func mayLeaveTraces(config *bootstrapv1.PoolbootConfig) bool {
-	return config.Spec.ConfigSource.Inline != nil || enrolled(config) || config.Status.DataSecretName != ""
+	return config.Spec.IsInline() || enrolled(config) || config.Status.DataSecretName != ""
 }

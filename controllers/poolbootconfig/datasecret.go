@@ -49,7 +49,7 @@ func dataSecretStands(config *bootstrapv1.PoolbootConfig) bool {
 	if config.Status.DataSecretName == "" || !ptr.Deref(config.Status.Initialization.DataSecretCreated, false) {
 		return false
 	}
-	return config.Spec.ConfigSource.Inline != nil ||
+	return config.Spec.IsInline() ||
 		config.Annotations[bootstrapv1.PointerIDAnnotation] != "" && config.Annotations[bootstrapv1.TokenHashAnnotation] != ""
 }
 
@@ -88,7 +88,7 @@ func presetDataSecret(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Mac
 // isFirstTry says whether a pointer is next and nothing speaks for a Secret that stands: then the try to make one tells.
 func isFirstTry(s *scope) bool {
 	missing := conditions.Get(s.before, bootstrapv1.DataSecretAvailableCondition)
-	return s.config.Spec.ConfigSource.Inline == nil && poolIsDecided(s.config) && !dataSecretMayStand(s) &&
+	return !s.config.Spec.IsInline() && poolIsDecided(s.config) && !dataSecretMayStand(s) &&
 		(missing == nil || !outlook.IsWrong(missing) && missing.Reason != bootstrapv1.WaitingForSecretDeletionReason)
 }
 
@@ -152,7 +152,7 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 	case err == nil:
 		r.event(s.config, corev1.EventTypeNormal, bootstrapv1.EventDataSecretCreated, "CreateSecret", "Secret %s holds the bootstrap data: %s",
 			key.Name, conditions.GetMessage(s.config, bootstrapv1.PoolDecidedCondition))
-	case apierrors.IsAlreadyExists(err) && s.config.Spec.ConfigSource.Inline != nil:
+	case apierrors.IsAlreadyExists(err) && s.config.Spec.IsInline():
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil // it may be for another pool than was just decided
 	case apierrors.IsAlreadyExists(err):
 		if err := r.APIReader.Get(ctx, key, secret); err != nil {
@@ -180,7 +180,7 @@ func retryOf(reason string) time.Duration {
 // newDataSecret makes the data Secret, with the pointer or with everything.
 func (r *Reconciler) newDataSecret(ctx context.Context, s *scope) (*corev1.Secret, error) {
 	data := r.pointer
-	if s.config.Spec.ConfigSource.Inline != nil {
+	if s.config.Spec.IsInline() {
 		data = r.inline
 	}
 	value, annotations, err := data(ctx, s)
@@ -235,7 +235,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret)
 			"Secret %s exists and is not controlled by this PoolbootConfig: delete it, or %s", secret.Name, node.Rename(s.config)))
 		return ctrl.Result{RequeueAfter: secretRetry}, nil
 	}
-	if s.config.Spec.ConfigSource.Inline != nil {
+	if s.config.Spec.IsInline() {
 		recordInline(s.config, secret)
 	} else {
 		marks, err := readPointer(s.config, secret)

@@ -239,8 +239,8 @@ func newConfig(change ...func(*bootstrapv1.PoolbootConfig)) *bootstrapv1.Poolboo
 			}},
 		},
 		Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{
-			ConfigSource:   bootstrapv1.ConfigSource{Server: &bootstrapv1.ServerSource{}},
-			Join:           bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{KubeletPath: "/usr/bin/kubelet"}},
+			ConfigSource:   bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer},
+			Join:           bootstrapv1.Join{Type: bootstrapv1.JoinKubelet},
 			NodeNameSource: bootstrapv1.NodeNameFromMachine,
 		}},
 	}
@@ -251,7 +251,7 @@ func newConfig(change ...func(*bootstrapv1.PoolbootConfig)) *bootstrapv1.Poolboo
 }
 
 func inlineSource(config *bootstrapv1.PoolbootConfig) {
-	config.Spec.ConfigSource = bootstrapv1.ConfigSource{Inline: &bootstrapv1.InlineSource{}}
+	config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceInline}
 }
 
 // deleted makes a config one that is being deleted since a while ago.

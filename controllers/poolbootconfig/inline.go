@@ -129,7 +129,7 @@ func recordCredential(config *bootstrapv1.PoolbootConfig, id string, expires tim
 // readInline returns a config's inline data Secret, if it exists and may not be on record: then nothing but the Secret tells which pool it
 // was made for. It is read live, because a crash may have come between the Secret and the record.
 func (r *Reconciler) readInline(ctx context.Context, s *scope) (*corev1.Secret, error) {
-	if s.config.Spec.ConfigSource.Inline == nil || s.config.Status.DataSecretName != "" && s.config.Status.PoolRole != "" {
+	if !s.config.Spec.IsInline() || s.config.Status.DataSecretName != "" && s.config.Status.PoolRole != "" {
 		return nil, nil
 	}
 	secret := &corev1.Secret{}

@@ -151,7 +151,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 		needNoDataSecret(s.config)
 		return ctrl.Result{}, nil
 	}
-	if dataSecretStands(s.config) && (s.config.Spec.ConfigSource.Inline != nil || tokenIsBound(s.config)) {
+	if dataSecretStands(s.config) && (s.config.Spec.IsInline() || tokenIsBound(s.config)) {
 		missing, err := r.dataSecretMissed(ctx, s)
 		if err != nil {
 			return ctrl.Result{}, err

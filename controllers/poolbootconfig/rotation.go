@@ -82,7 +82,7 @@ func notRotatable(config *bootstrapv1.PoolbootConfig) string {
 	switch {
 	case enrolled(config):
 		return "the host came with an enrollment token: " + cure.Rotate(config)
-	case config.Spec.ConfigSource.Inline != nil:
+	case config.Spec.IsInline():
 		return "an inline data Secret has no token: to end its join credential, " + cure.Replace(config)
 	case joined(config):
 		return "the token was revoked when the Node was Ready: to boot the host again, " + cure.Replace(config)

@@ -84,5 +84,5 @@ func notBooted(config *bootstrapv1.PoolbootConfig) bool { return config.Status.N
 
 // waitsForConnection says whether a config has something to do in its workload cluster.
 func waitsForConnection(config *bootstrapv1.PoolbootConfig) bool {
-	return !config.DeletionTimestamp.IsZero() || config.Spec.ConfigSource.Inline != nil && config.Status.DataSecretName == ""
+	return !config.DeletionTimestamp.IsZero() || config.Spec.IsInline() && config.Status.DataSecretName == ""
 }

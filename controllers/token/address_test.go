@@ -123,7 +123,7 @@ var _ = Describe("A token that comes from a second address", func() {
 var _ = Describe("A token that is bound to its host's addresses", func() {
 	newBound := func(ago time.Duration) *world {
 		w := newWorld(ago)
-		w.config.Spec.ConfigSource.Server = &bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}
+		w.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}}
 		w.host.Annotations = map[string]string{host.AddressesAnnotation: third}
 		w.has("::ffff:"+own, own+"/24")
 		return w

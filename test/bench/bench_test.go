@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 const (
@@ -57,14 +56,14 @@ func sideBySide(b *testing.B, ours, peers func() error) (our, peer time.Duration
 
 func pools() []poolv1.MachineConfigPool {
 	of := func(role string) poolv1.MachineConfigPool {
-		return pool.WithDefaults(poolv1.MachineConfigPool{
+		return poolv1.MachineConfigPool{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: role},
 			Spec: poolv1.MachineConfigPoolSpec{
 				ClusterName:           "bench",
 				PoolRole:              role,
 				MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{roleLabel: role}},
 			},
-		})
+		}
 	}
 	return []poolv1.MachineConfigPool{of("worker"), of("infra")}
 }

@@ -33,7 +33,7 @@ func altering(file string) string {
 var _ = Describe("A host on which a program changes what puts its Node into its pool", func() {
 	DescribeTable("does not join, says why, and joins in its pool once that is undone",
 		func(ctx SpecContext, image, file string, join bootstrapv1.Join) {
-			if join.Kubeadm != nil {
+			if join.Type == bootstrapv1.JoinKubeadm {
 				Expect(kubeadm.Init(ctx, lab.Workload, kubeadmToken)).To(Succeed())
 			}
 			t := tenant.New(ctx, lab, 1)
@@ -72,7 +72,7 @@ var _ = Describe("A host on which a program changes what puts its Node into its 
 			joined(ctx, t, config)
 			expectBornInPool(ctx, t, config, history)
 		},
-		Entry("by kubelet", site.KubeletImageURL, ignition.KubeletEnvPath, bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}}),
-		Entry("by kubeadm", site.KubeadmImageURL, ignition.KubeadmJoinPath, bootstrapv1.Join{Kubeadm: &bootstrapv1.KubeadmJoin{IgnorePreflightErrors: ofThisMachine}}),
+		Entry("by kubelet", site.KubeletImageURL, ignition.KubeletEnvPath, bootstrapv1.Join{Type: bootstrapv1.JoinKubelet}),
+		Entry("by kubeadm", site.KubeadmImageURL, ignition.KubeadmJoinPath, bootstrapv1.Join{Type: bootstrapv1.JoinKubeadm, Kubeadm: bootstrapv1.KubeadmJoin{IgnorePreflightErrors: ofThisMachine}}),
 	)
 })

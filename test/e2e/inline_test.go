@@ -23,7 +23,7 @@ import (
 )
 
 func inline(spec *bootstrapv1.BootSpec) {
-	spec.ConfigSource = bootstrapv1.ConfigSource{Inline: &bootstrapv1.InlineSource{}}
+	spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceInline}
 }
 
 var _ = Describe("A host that can't reach the config server", func() {
@@ -94,10 +94,10 @@ var _ = Describe("A host that can't reach the config server", func() {
 	It("can't name its Node after itself: the name is fixed before it is chosen", func(ctx SpecContext) {
 		t := tenant.NewEmpty(ctx, lab)
 		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "infra"}}
-		template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+		template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinKubelet
 		template.Spec.Template.Spec.NodeNameSource = bootstrapv1.NodeNameFromHost
 		inline(&template.Spec.Template.Spec)
-		Expect(lab.ManagementClient.Create(ctx, template)).To(MatchError(ContainSubstring("nodeNameSource: Host needs configSource.server")))
+		Expect(lab.ManagementClient.Create(ctx, template)).To(MatchError(ContainSubstring("spec.template.spec.nodeNameSource")))
 	})
 })
 

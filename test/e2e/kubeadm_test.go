@@ -94,7 +94,7 @@ func deployKubeadm(ctx context.Context, t *tenant.Tenant, change func(*bootstrap
 	})
 	t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Image: site.KubeadmImageURL,
 		Config: func(spec *bootstrapv1.BootSpec) {
-			spec.Join = bootstrapv1.Join{Kubeadm: &bootstrapv1.KubeadmJoin{IgnorePreflightErrors: ofThisMachine}}
+			spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinKubeadm, Kubeadm: bootstrapv1.KubeadmJoin{IgnorePreflightErrors: ofThisMachine}}
 			spec.NodeTaints = []nodev1.Taint{{Key: reserved.Key, Value: reserved.Value, Effect: reserved.Effect}}
 			if change != nil {
 				change(spec)

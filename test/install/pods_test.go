@@ -155,14 +155,9 @@ var _ = Describe("the Services", func() {
 var _ = Describe("the webhooks", func() {
 	It("ask a Service that is there, with a certificate that the API server gets to trust", func() {
 		validating := ofKind[admissionregistrationv1.ValidatingWebhookConfiguration](components.Objs(), "ValidatingWebhookConfiguration")[0]
-		mutating := ofKind[admissionregistrationv1.MutatingWebhookConfiguration](components.Objs(), "MutatingWebhookConfiguration")[0]
 		clients := map[string][]admissionregistrationv1.WebhookClientConfig{}
 		for _, webhook := range validating.Webhooks {
 			from := validating.Annotations["cert-manager.io/inject-ca-from"]
-			clients[from] = append(clients[from], webhook.ClientConfig)
-		}
-		for _, webhook := range mutating.Webhooks {
-			from := mutating.Annotations["cert-manager.io/inject-ca-from"]
 			clients[from] = append(clients[from], webhook.ClientConfig)
 		}
 		Expect(clients).To(HaveLen(1))

@@ -62,7 +62,7 @@ var _ = Describe("A host's token that somebody has copied", func() {
 			metav1.SetMetaDataAnnotation(&h.ObjectMeta, host.AddressesAnnotation, "192.0.2.7")
 		})
 		patched(ctx, config, func(c *bootstrapv1.PoolbootConfig) {
-			c.Spec.ConfigSource.Server = &bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}
+			c.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}}
 		})
 		Eventually(ctx, func() ([]string, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)

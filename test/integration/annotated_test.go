@@ -34,7 +34,7 @@ func newAnnotated(ctx context.Context, changes ...func(*bmov1alpha1.BareMetalHos
 		pool.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.labels.rack"}}
 	})}
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
-	template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinKubelet
 	a.name = a.HostName(0)
 	host := &bmov1alpha1.BareMetalHost{
 		ObjectMeta: metav1.ObjectMeta{Name: a.name, Labels: map[string]string{"rack": "r7"},

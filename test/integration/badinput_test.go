@@ -170,21 +170,21 @@ var _ = Describe("What can't be", func() {
 		Entry("a control plane pool", func(t *tenant.Tenant) client.Object { return t.Pool("control-plane") }, "spec", "control-plane"),
 		Entry("a join by two ways", func(*tenant.Tenant) client.Object {
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
-			config.Spec.Join = bootstrapv1.Join{Kubelet: &bootstrapv1.KubeletJoin{}, Kubeadm: &bootstrapv1.KubeadmJoin{}}
+			config.Spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinKubelet, Kubeadm: bootstrapv1.KubeadmJoin{CRISocket: "/run/a.sock"}}
 			return config
-		}, "exactly one of kubelet, kubeadm"),
+		}, "spec.join.kubeadm", "only be set with type Kubeadm"),
 		Entry("a pool that the host keeps for a Machine whose pool is fixed before there is a host", func(*tenant.Tenant) client.Object {
 			template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
 			spec := &template.Spec.Template.Spec
-			spec.Join.Kubelet, spec.ConfigSource.Inline, spec.PoolRetention = &bootstrapv1.KubeletJoin{}, &bootstrapv1.InlineSource{}, bootstrapv1.RetainOnHost
+			spec.Join.Type, spec.ConfigSource.Type, spec.PoolRetention = bootstrapv1.JoinKubelet, bootstrapv1.ConfigSourceInline, bootstrapv1.RetainOnHost
 			return template
-		}, "poolRetention: Host needs configSource.server"),
+		}, "spec.template.spec.poolRetention", "Host needs configSource.type Server"),
 		Entry("a host's name for a Node that is named before there is a host", func(*tenant.Tenant) client.Object {
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
-			config.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
-			config.Spec.ConfigSource.Inline, config.Spec.NodeNameSource = &bootstrapv1.InlineSource{}, bootstrapv1.NodeNameFromHost
+			config.Spec.Join.Type = bootstrapv1.JoinKubelet
+			config.Spec.ConfigSource.Type, config.Spec.NodeNameSource = bootstrapv1.ConfigSourceInline, bootstrapv1.NodeNameFromHost
 			return config
-		}, "nodeName"),
+		}, "spec.nodeNameSource"),
 	)
 
 	It("can't be done to a rendered config", func(ctx SpecContext) {
@@ -239,7 +239,7 @@ func machineOfItsOwn(ctx context.Context, t *tenant.Tenant, name string, labels 
 	t.Create(ctx, machine)
 	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all,
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))}}}
-	config.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+	config.Spec.Join.Type = bootstrapv1.JoinKubelet
 	t.Create(ctx, config)
 	return config
 }

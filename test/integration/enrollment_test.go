@@ -47,7 +47,7 @@ type batch struct {
 func newBatch(ctx context.Context, t *tenant.Tenant, uses int, change ...string) *batch {
 	GinkgoHelper()
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
-	template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinKubelet
 	template.Spec.Template.Spec.NodeLabels = map[string]string{"example.com/from": "the-template"}
 	t.Create(ctx, template)
 	pool := t.Pool("infra")

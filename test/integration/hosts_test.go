@@ -102,7 +102,7 @@ func (h *askingHost) file(path string) (string, error) {
 func (h *askingHost) ask(ctx context.Context, userData []byte) {
 	pointer, err := ignition.ParsePointer(userData)
 	if err != nil {
-		return // configSource.inline: nothing to ask for.
+		return // configSource.type: Inline: nothing to ask for.
 	}
 	config, err := fetch.Config(ctx, pointer, func(code int) {
 		h.mu.Lock()

@@ -214,16 +214,11 @@ func (s *Site) startPoolboot(ctx context.Context) error {
 	return s.startReplicas(ctx)
 }
 
-// waitForWebhooks returns when the API server asks Poolboot's webhooks, the defaulting ones and the validating.
+// waitForWebhooks returns when the API server asks Poolboot's webhooks.
 func (s *Site) waitForWebhooks(ctx context.Context) error {
 	probe := metav1.ObjectMeta{Name: "probe", Namespace: metav1.NamespaceDefault}
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		pool := &poolv1.MachineConfigPool{ObjectMeta: probe, Spec: poolv1.MachineConfigPoolSpec{ClusterName: probe.Name, PoolRole: poolv1.RoleWorker}}
-		last = s.ManagementClient.Create(ctx, pool, client.DryRunAll)
-		if defaulted := last == nil && pool.Spec.NodeSelector != nil; !defaulted {
-			return false, nil
-		}
 		refused := &poolv1.MachineConfig{ObjectMeta: probe, Spec: poolv1.MachineConfigSpec{Butane: "variant: none"}}
 		last = s.ManagementClient.Create(ctx, refused, client.DryRunAll)
 		return apierrors.IsInvalid(last), nil

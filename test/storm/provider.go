@@ -36,7 +36,7 @@ func Poolboot() Provider {
 		configKind: "PoolbootConfig",
 		template: func() client.Object {
 			template := &bootstrapv1.PoolbootConfigTemplate{}
-			template.Spec.Template.Spec.Join.Kubelet = &bootstrapv1.KubeletJoin{}
+			template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinKubelet
 			template.Spec.Template.Spec.NodeNameSource = bootstrapv1.NodeNameFromHost
 			return template
 		},

@@ -33,8 +33,8 @@ const (
 
 // BootSpec says how a host boots into its pool. Templates hold it, and every PoolbootConfig.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.configSource.inline) && has(self.nodeNameSource) && self.nodeNameSource == 'Host')",message="nodeNameSource: Host needs configSource.server: with configSource.inline the Node's name is fixed before a host is chosen"
-// +kubebuilder:validation:XValidation:rule="!(has(self.configSource.inline) && has(self.poolRetention) && self.poolRetention == 'Host')",message="poolRetention: Host needs configSource.server: with configSource.inline the pool is fixed before a host is chosen"
+// +kubebuilder:validation:XValidation:rule="!has(self.configSource) || self.configSource.type != 'Inline' || !has(self.nodeNameSource) || self.nodeNameSource != 'Host'",message="Host needs configSource.type Server: with Inline the Node's name is fixed before a host is chosen",fieldPath=".nodeNameSource",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.configSource) || self.configSource.type != 'Inline' || !has(self.poolRetention) || self.poolRetention != 'Host'",message="Host needs configSource.type Server: with Inline the pool is fixed before a host is chosen",fieldPath=".poolRetention",reason=FieldValueForbidden
 type BootSpec struct {
 	// poolRole is the role of the MachineConfigPool that the Machine boots into. Left out, the Machine's labels decide, and
 	// without a matching label it is worker.
@@ -44,25 +44,23 @@ type BootSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	PoolRole string `json:"poolRole,omitempty"`
 
-	// configSource says where the host gets its configuration from.
+	// configSource is where the host gets its configuration from. An absent one is of type Server.
 	// +optional
-	// +kubebuilder:default={server: {}}
 	ConfigSource ConfigSource `json:"configSource,omitempty,omitzero"`
 
-	// join says how the host joins the cluster.
+	// join is how the host joins the cluster.
 	// +required
 	Join Join `json:"join"`
 
-	// nodeNameSource says whose name the Node gets: the Machine's or the BareMetalHost's.
+	// nodeNameSource says whose name the Node gets: the Machine's or the BareMetalHost's. An absent one is Machine.
 	// +optional
-	// +kubebuilder:default=Machine
 	NodeNameSource NodeNameSource `json:"nodeNameSource,omitempty"`
 
 	// poolRetention says where the pool that the Node is in is kept. Machine: in status.poolRole, for as long as the Machine is
 	// there; its replacement is decided anew. Host: also on the BareMetalHost, in the annotation
 	// pool.cluster.x-k8s.io/retained-pool; a Machine with poolRetention: Host that boots there next, also one that replaces this
 	// one, is in that pool, whatever poolRole and its labels say. It follows a Node that is relabelled to another pool. Needs
-	// configSource.server. Left out, it is Machine.
+	// configSource.type Server. Left out, it is Machine.
 	// +optional
 	PoolRetention PoolRetention `json:"poolRetention,omitempty"`
 
@@ -98,7 +96,7 @@ type BootSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.poolRetention) && self.poolRetention == 'Host')",message="poolRetention: Host needs a Machine: leave it out"
 // +kubebuilder:validation:XValidation:rule="!has(self.host) || has(self.poolRole)",message="host needs poolRole: without a Machine there are no labels to decide by"
-// +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.configSource.inline))",message="host needs configSource.server"
+// +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.configSource) && self.configSource.type == 'Inline')",message="a host without a Machine needs configSource.type Server",fieldPath=".configSource.type",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="has(self.host) == has(oldSelf.host)",message="host can't be added or taken away: make a new PoolbootConfig"
 type PoolbootConfigSpec struct {
 	BootSpec `json:",inline"`
@@ -127,22 +125,41 @@ type HostWithoutMachine struct {
 	BareMetalHostName string `json:"bareMetalHostName,omitempty"`
 }
 
+// ConfigSourceType says where a host gets its configuration from.
+//
+// +kubebuilder:validation:Enum=Server;Inline
+type ConfigSourceType string
+
+const (
+	// ConfigSourceServer has the bootstrap Secret hold a pointer to Poolboot's config server.
+	ConfigSourceServer ConfigSourceType = "Server"
+	// ConfigSourceInline has the bootstrap Secret hold the whole configuration and a join credential.
+	ConfigSourceInline ConfigSourceType = "Inline"
+)
+
 // ConfigSource is where a host gets its configuration from.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.server), has(self.inline)].filter(x, x).size() == 1",message="set exactly one of server, inline"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Server' || !has(self.server)",message="may only be set with type Server: remove it, or change type",fieldPath=".server",reason=FieldValueForbidden
 type ConfigSource struct {
-	// server: the bootstrap Secret holds a pointer to Poolboot's config server, which makes the machine's configuration
+	// type says where the host gets its configuration from.
+	//
+	// Server: the bootstrap Secret holds a pointer to Poolboot's config server, which makes the machine's configuration
 	// and its join credential when the host asks. The choice wherever hosts can reach the config server.
-	// +optional
-	Server *ServerSource `json:"server,omitempty"`
-
-	// inline: the bootstrap Secret holds the whole configuration and a join credential that is kept alive until the
+	//
+	// Inline: the bootstrap Secret holds the whole configuration and a join credential that is kept alive until the
 	// host has joined. For hosts that can't reach the config server.
+	// +required
+	// +unionDiscriminator
+	Type ConfigSourceType `json:"type"`
+
+	// server has the settings of type Server.
 	// +optional
-	Inline *InlineSource `json:"inline,omitempty"`
+	Server ServerSource `json:"server,omitempty,omitzero"`
 }
 
 // ServerSource is the config server as configuration source. Its address and CA are the manager's settings.
+//
+// +kubebuilder:validation:MinProperties=1
 type ServerSource struct {
 	// tokenBinding says from which addresses the host's token is good. Any: from every one. HostAddresses: from those that the
 	// BareMetalHost is known to have, by its inspection and by its annotation pool.cluster.x-k8s.io/addresses; others are told to
@@ -165,38 +182,59 @@ const (
 	BindToHostAddresses TokenBinding = "HostAddresses"
 )
 
-// InlineSource is the bootstrap Secret itself as configuration source.
-type InlineSource struct{}
-
-// Join says how a host joins its cluster.
+// JoinType says what joins a host to its cluster.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.kubelet), has(self.kubeadm)].filter(x, x).size() == 1",message="set exactly one of kubelet, kubeadm"
-type Join struct {
-	// kubelet: the kubelet joins by itself, by TLS bootstrap. Nothing but a kubelet and a container runtime is needed on
-	// the host.
-	// +optional
-	Kubelet *KubeletJoin `json:"kubelet,omitempty"`
+// +kubebuilder:validation:Enum=Kubelet;Kubeadm
+type JoinType string
 
-	// kubeadm: the host runs kubeadm join. The cluster must have been made by kubeadm.
+const (
+	// JoinKubelet has the kubelet join by itself, by TLS bootstrap.
+	JoinKubelet JoinType = "Kubelet"
+	// JoinKubeadm has kubeadm join the host.
+	JoinKubeadm JoinType = "Kubeadm"
+)
+
+// Join is how a host joins its cluster.
+//
+// +kubebuilder:validation:XValidation:rule="self.type == 'Kubelet' || !has(self.kubelet)",message="may only be set with type Kubelet: remove it, or change type",fieldPath=".kubelet",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="self.type == 'Kubeadm' || !has(self.kubeadm)",message="may only be set with type Kubeadm: remove it, or change type",fieldPath=".kubeadm",reason=FieldValueForbidden
+type Join struct {
+	// type says what joins the host to the cluster.
+	//
+	// Kubelet: the kubelet joins by itself, by TLS bootstrap. Nothing but a kubelet and a container runtime is needed on
+	// the host.
+	//
+	// Kubeadm: the host runs kubeadm join. The cluster must have been made by kubeadm.
+	// +required
+	// +unionDiscriminator
+	Type JoinType `json:"type"`
+
+	// kubelet has the settings of type Kubelet.
 	// +optional
-	Kubeadm *KubeadmJoin `json:"kubeadm,omitempty"`
+	Kubelet KubeletJoin `json:"kubelet,omitempty,omitzero"`
+
+	// kubeadm has the settings of type Kubeadm.
+	// +optional
+	Kubeadm KubeadmJoin `json:"kubeadm,omitempty,omitzero"`
 }
 
 // KubeletJoin is a join by the kubelet's own TLS bootstrap.
+//
+// +kubebuilder:validation:MinProperties=1
 type KubeletJoin struct {
-	// kubeletPath is the kubelet's place on the host.
+	// kubeletPath is the path of the kubelet on the host. An absent one is /usr/bin/kubelet.
 	// +optional
-	// +kubebuilder:default=/usr/bin/kubelet
 	// +kubebuilder:validation:Pattern=`^/[A-Za-z0-9._/-]+$`
 	// +kubebuilder:validation:MaxLength=255
 	KubeletPath string `json:"kubeletPath,omitempty"`
 }
 
 // KubeadmJoin is a join by kubeadm join, with a JoinConfiguration of kubeadm.k8s.io/v1beta4.
+//
+// +kubebuilder:validation:MinProperties=1
 type KubeadmJoin struct {
-	// kubeadmPath is kubeadm's place on the host.
+	// kubeadmPath is the path of kubeadm on the host. An absent one is /usr/bin/kubeadm.
 	// +optional
-	// +kubebuilder:default=/usr/bin/kubeadm
 	// +kubebuilder:validation:Pattern=`^/[A-Za-z0-9._/-]+$`
 	// +kubebuilder:validation:MaxLength=255
 	KubeadmPath string `json:"kubeadmPath,omitempty"`

@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "cmp"
+
 // OnMissing says what becomes of a label rule whose expression touches a fact that the host does not have.
 //
 // +kubebuilder:validation:Enum=Skip;Block
@@ -52,12 +54,18 @@ type NodeLabelRule struct {
 	ValueExpression string `json:"valueExpression"`
 
 	// onMissing says what to do when the expression touches something that the host does not have, or gives none: Skip
-	// registers the Node without the label, Block blocks the host until the fact is there.
+	// registers the Node without the label, Block blocks the host until the fact is there. An absent one is Skip.
 	// +optional
 	OnMissing OnMissing `json:"onMissing,omitempty"`
 
 	// onInvalid says what to do with a text that is no label value: Block blocks the host until the rule or the fact is
-	// corrected, Sanitize makes a label value of it.
+	// corrected, Sanitize makes a label value of it. An absent one is Block.
 	// +optional
 	OnInvalid OnInvalid `json:"onInvalid,omitempty"`
 }
+
+// WhenMissing returns what to do when the expression touches something that the host does not have: by default Skip.
+func (r *NodeLabelRule) WhenMissing() OnMissing { return cmp.Or(r.OnMissing, OnMissingSkip) }
+
+// WhenInvalid returns what to do with a text that is no label value: by default Block.
+func (r *NodeLabelRule) WhenInvalid() OnInvalid { return cmp.Or(r.OnInvalid, OnInvalidBlock) }
