@@ -2,7 +2,6 @@ package hostaccess
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -21,16 +20,17 @@ func Refuses(config *bootstrapv1.PoolbootConfig, address string) bool {
 
 // UsedFrom returns the addresses from which a config's token was used, the latest token if there were several, the first address first.
 func UsedFrom(config *bootstrapv1.PoolbootConfig) []string {
-	noted := config.Status.Boot.Addresses
-	all := slices.SortedFunc(maps.Keys(noted), func(a, b string) int {
-		return cmp.Or(noted[a].FirstUsedTime.Compare(noted[b].FirstUsedTime.Time), cmp.Compare(a, b))
-	})
-	if len(all) == 0 {
-		return nil
+	noted := slices.SortedFunc(slices.Values(config.Status.Boot.Addresses), ByFirstUse)
+	var latest []string
+	for _, address := range noted {
+		if _, err := netip.ParseAddr(address.Address); err == nil && address.Token == noted[len(noted)-1].Token {
+			latest = append(latest, address.Address)
+		}
 	}
-	latest := noted[all[len(all)-1]].Token
-	return slices.DeleteFunc(all, func(address string) bool {
-		_, err := netip.ParseAddr(address) // a config server that somebody has taken over could write anything
-		return err != nil || noted[address].Token != latest
-	})
+	return latest
+}
+
+// ByFirstUse compares two addresses by when a token first came from them.
+func ByFirstUse(a, b bootstrapv1.TokenAddress) int {
+	return cmp.Or(a.FirstUsedTime.Compare(b.FirstUsedTime.Time), cmp.Compare(a.Address, b.Address))
 }

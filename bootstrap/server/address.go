@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// maxAddresses is how many addresses are noted of a token. Who has stolen it causes no more writes with it by that.
-const maxAddresses = 8
+// MaxAddresses is how many addresses are noted of a token. Who has stolen it causes no more writes with it by that.
+const MaxAddresses = 8
 
 // What became of a live token from another address than its host's.
 const (
@@ -84,7 +84,7 @@ func (r *recording) claimAddress(record *Record, from netip.Addr) bool {
 			pending = append(pending, a)
 		}
 	}
-	if len(record.Addresses)+len(pending) > maxAddresses {
+	if len(record.Addresses)+len(pending) > MaxAddresses {
 		return false
 	}
 	r.addresses.Add(record.UID, pending)

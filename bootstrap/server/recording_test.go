@@ -148,7 +148,7 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 			}
 			clock = clock.Add(time.Millisecond)
 		}
-		Expect(to.from).To(HaveLen(maxAddresses))
+		Expect(to.from).To(HaveLen(MaxAddresses))
 	},
 		Entry("when the record shows them", true),
 		Entry("and when it does not show them yet", false),

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
@@ -42,6 +43,9 @@ type Record struct {
 	// Addresses are those from which the token came that is on record, the first one first. OldAddresses are the other ones that are
 	// noted, of tokens before it.
 	Addresses, OldAddresses []netip.Addr
+
+	// TokenAddresses are status.boot.addresses as they are: who adds one writes them all.
+	TokenAddresses []bootstrapv1.TokenAddress
 
 	// Bound says that the token is good from HostAddresses alone; from none while they are not known.
 	Bound         bool
@@ -150,7 +154,8 @@ type BootRecorder interface {
 	// Requested sets status.boot.requestedTime, and status.boot.firstRequestedTime if the record, as it is when that is written,
 	// BeginsBoot. Unless from is the zero address, it does what Came does.
 	Requested(ctx context.Context, record Record, from netip.Addr, at time.Time) error
-	// Came adds to status.boot.addresses that the token on record came from an address, and takes the record's OldAddresses out.
+	// Came adds to status.boot.addresses that the token on record came from an address, and takes the record's OldAddresses out. What
+	// others have added meanwhile stays; when they have added MaxAddresses, or another token is on record, it adds nothing.
 	Came(ctx context.Context, record Record, from netip.Addr, at time.Time) error
 	// Served sets status.boot.servedTime.
 	Served(ctx context.Context, record Record, at time.Time) error

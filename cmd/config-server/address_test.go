@@ -1,13 +1,19 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
+	"net/netip"
+	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
 var _ = Describe("The address that a token comes from", func() {
@@ -19,8 +25,8 @@ var _ = Describe("The address that a token comes from", func() {
 	asks := func(address string) func() (int, error) {
 		return func() (int, error) { code, _, err := s.askFrom(address, m.path(), m.token); return code, err }
 	}
-	noted := func(ctx SpecContext) func() (map[string]bootstrapv1.TokenAddress, error) {
-		return func() (map[string]bootstrapv1.TokenAddress, error) {
+	noted := func(ctx SpecContext) func() ([]bootstrapv1.TokenAddress, error) {
+		return func() ([]bootstrapv1.TokenAddress, error) {
 			err := admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)
 			return m.config.Status.Boot.Addresses, err
 		}
@@ -30,14 +36,15 @@ var _ = Describe("The address that a token comes from", func() {
 		m = newMachine(ctx, "two-addresses")
 		m.prepare(ctx)
 		Eventually(asks(here)).Should(Equal(http.StatusOK))
-		Eventually(noted(ctx)).Should(And(HaveLen(1), HaveKey(here)))
+		Eventually(noted(ctx)).Should(HaveExactElements(HaveField("Address", here)))
 		Eventually(asks(there)).Should(Equal(http.StatusOK))
-		Eventually(noted(ctx)).Should(And(HaveLen(2), HaveKey(here), HaveKey(there)))
-		Expect(m.config.Status.Boot.Addresses[here].FirstUsedTime.Time).To(BeTemporally("<", m.config.Status.Boot.Addresses[there].FirstUsedTime.Time))
+		Eventually(noted(ctx)).Should(HaveExactElements(HaveField("Address", here), HaveField("Address", there)))
+		Expect(m.config.Status.Boot.Addresses[0].FirstUsedTime.Time).To(BeTemporally("<", m.config.Status.Boot.Addresses[1].FirstUsedTime.Time))
 
 		m.rotate(ctx, "another-token")
 		Eventually(asks(there)).Should(Equal(http.StatusOK))
-		Eventually(noted(ctx)).Should(And(HaveLen(1), HaveKeyWithValue(there, HaveField("Token", m.config.Annotations[bootstrapv1.TokenHashAnnotation][:bootstrapv1.TokenDigits]))))
+		Eventually(noted(ctx)).Should(HaveExactElements(And(HaveField("Address", there),
+			HaveField("Token", m.config.Annotations[bootstrapv1.TokenHashAnnotation][:bootstrapv1.TokenDigits]))))
 	})
 
 	It("must be one of the host's when the token is bound to them", func(ctx SpecContext) {
@@ -51,6 +58,75 @@ var _ = Describe("The address that a token comes from", func() {
 		Expect(admin.Status().Patch(ctx, m.config, client.MergeFrom(before))).To(Succeed())
 		Eventually(asks(there)).Should(Equal(http.StatusOK))
 		Expect(asks(here)()).To(Equal(http.StatusServiceUnavailable))
-		Eventually(noted(ctx)).Should(And(HaveKey(here), HaveKey(there)))
+		Eventually(noted(ctx)).Should(ConsistOf(HaveField("Address", here), HaveField("Address", there)))
+	})
+})
+
+var _ = Describe("An address that a token comes from is noted", func() {
+	const own, second, third = "192.0.2.7", "192.0.2.8", "2001:db8::9"
+	var m *machine
+	var before server.Record
+	noted := func(ctx SpecContext) func() ([]bootstrapv1.TokenAddress, error) {
+		return func() ([]bootstrapv1.TokenAddress, error) {
+			err := admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)
+			return m.config.Status.Boot.Addresses, err
+		}
+	}
+	came := func(ctx SpecContext, address string, at time.Time) error {
+		return bootRecorder{admin}.Came(ctx, before, netip.MustParseAddr(address), at)
+	}
+	now := time.Now().Truncate(time.Microsecond)
+	BeforeEach(func(ctx SpecContext) {
+		m = newMachine(ctx, fmt.Sprintf("noted-%d", CurrentSpecReport().LeafNodeLocation.LineNumber))
+		before = recordOf(m.config)
+		Expect(came(ctx, own, now)).To(Succeed())
+		Expect(noted(ctx)()).To(HaveExactElements(HaveField("Address", own)))
+	})
+
+	It("by a replica that does not know what the manager has reported, and another replica noted, meanwhile", func(ctx SpecContext) {
+		m.config.Status.Boot.Addresses[0].ReportedTime = &metav1.MicroTime{Time: now}
+		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
+		Expect(came(ctx, second, now.Add(time.Second))).To(Succeed())
+		Expect(bootRecorder{admin}.Requested(ctx, before, netip.MustParseAddr(third), now.Add(2*time.Second))).To(Succeed())
+		Expect(noted(ctx)()).To(HaveExactElements(
+			And(HaveField("Address", own), HaveField("ReportedTime", Not(BeNil())), HaveField("FirstUsedTime.Time", BeTemporally("==", now))),
+			HaveField("Address", second), HaveField("Address", third)))
+		Expect(m.config.Status.Boot.RequestedTime.Time).To(BeTemporally("==", now.Add(2*time.Second)))
+	})
+
+	It("by replicas at the same time", func(ctx SpecContext) {
+		var replicas sync.WaitGroup
+		for _, address := range []string{own, second, third} {
+			replicas.Go(func() {
+				defer GinkgoRecover()
+				Expect(came(ctx, address, now.Add(time.Second))).To(Succeed())
+			})
+		}
+		replicas.Wait()
+		Expect(noted(ctx)()).To(ConsistOf(And(HaveField("Address", own), HaveField("FirstUsedTime.Time", BeTemporally("==", now))),
+			HaveField("Address", second), HaveField("Address", third)))
+	})
+
+	It("also when the host's configuration is prepared before its request is noted", func(ctx SpecContext) {
+		m.config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: now.Add(time.Minute)}
+		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
+		Expect(bootRecorder{admin}.Requested(ctx, before, netip.MustParseAddr(second), now.Add(time.Second))).To(Succeed())
+		Expect(noted(ctx)()).To(HaveExactElements(HaveField("Address", own), HaveField("Address", second)))
+		Expect(m.config.Status.Boot.RequestedTime).To(BeNil())
+	})
+
+	It("up to eight times by all replicas together", func(ctx SpecContext) {
+		address := netip.MustParseAddr(second)
+		for range 2 * server.MaxAddresses {
+			Expect(came(ctx, address.String(), now)).To(Succeed())
+			address = address.Next()
+		}
+		Expect(noted(ctx)()).To(HaveLen(server.MaxAddresses))
+	})
+
+	It("and not as another token's, which is on record meanwhile", func(ctx SpecContext) {
+		m.rotate(ctx, "another-token")
+		Expect(came(ctx, second, now)).To(Succeed())
+		Expect(noted(ctx)()).To(HaveExactElements(HaveField("Address", own)))
 	})
 })

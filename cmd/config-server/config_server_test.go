@@ -68,7 +68,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 			if entry.Manager == fieldOwner {
 				Expect(entry.Subresource).To(Equal("status"))
 				Expect(entry.FieldsV1.GetRawString()).To(MatchJSON(
-					`{"f:status":{".":{},"f:boot":{".":{},"f:addresses":{".":{},"f:127.0.0.1":{".":{},"f:firstTime":{},"f:token":{}}},
+					`{"f:status":{".":{},"f:boot":{".":{},"f:addresses":{".":{},"k:{\"address\":\"127.0.0.1\"}":{".":{},"f:address":{},"f:firstUsedTime":{},"f:token":{}}},
 						"f:firstRequestedTime":{},"f:requestedTime":{},"f:servedTime":{}}}}`))
 			}
 		}

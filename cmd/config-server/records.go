@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -61,6 +60,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		ServedTime:         timeOf(boot.ServedTime),
 		Addresses:          addresses,
 		OldAddresses:       old,
+		TokenAddresses:     boot.Addresses,
 		Bound:              hostaccess.IsBound(config),
 		HostAddresses:      parsed(config.Status.HostAddresses),
 		Enrollment:         config.Annotations[bootstrapv1.EnrollmentAnnotation],
@@ -74,13 +74,18 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 
 // addressesOf returns where the token on record came from, the first address first, and where those before it did.
 func addressesOf(config *bootstrapv1.PoolbootConfig) (addresses, old []netip.Addr) {
-	noted := config.Status.Boot.Addresses
-	inOrder := slices.SortedFunc(maps.Keys(noted), func(a, b string) int {
-		return noted[a].FirstUsedTime.Compare(noted[b].FirstUsedTime.Time)
-	})
 	token := tokenOf(config.Annotations[bootstrapv1.TokenHashAnnotation])
-	isOld := func(address string) bool { return noted[address].Token != token }
-	return parsed(slices.DeleteFunc(slices.Clone(inOrder), func(a string) bool { return isOld(a) })), parsed(slices.DeleteFunc(inOrder, func(a string) bool { return !isOld(a) }))
+	for _, noted := range slices.SortedFunc(slices.Values(config.Status.Boot.Addresses), hostaccess.ByFirstUse) {
+		address, err := netip.ParseAddr(noted.Address)
+		switch {
+		case err != nil:
+		case noted.Token == token:
+			addresses = append(addresses, address)
+		default:
+			old = append(old, address)
+		}
+	}
+	return addresses, old
 }
 
 // parsed are those of some texts that are addresses.
@@ -112,21 +117,56 @@ func pending(prepared *metav1.Condition) string {
 }
 
 // bootRecorder writes into the status of PoolbootConfigs. A merge patch that names one field takes no part in conflicts
-// with those who own the others.
+// with those who own the others; it is locked only where others write the same field.
 type bootRecorder struct{ client client.Client }
 
-// Requested locks the record's version only for the first request of a boot: another replica may have written that already.
 func (b bootRecorder) Requested(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
+	return b.write(ctx, record, func(record server.Record) (boot map[string]any, locked bool) {
+		boot, locked = cameFrom(record, from, at)
+		if !at.After(record.PreparedTime) {
+			return boot, locked // what the host asked for is prepared
+		}
+		boot["requestedTime"] = metav1.MicroTime{Time: at}
+		if record.BeginsBoot() {
+			boot["firstRequestedTime"], locked = boot["requestedTime"], true
+		}
+		return boot, locked
+	})
+}
+
+func (b bootRecorder) Came(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
+	return b.write(ctx, record, func(record server.Record) (map[string]any, bool) { return cameFrom(record, from, at) })
+}
+
+func (b bootRecorder) Served(ctx context.Context, record server.Record, at time.Time) error {
+	return b.patch(ctx, record, "", map[string]any{"servedTime": metav1.MicroTime{Time: at}})
+}
+
+// cameFrom is the patch of status.boot that notes where a record's token came from, and takes those out that are of tokens before it. A
+// list is patched as a whole, so it must be locked to the version whose list it is. It is empty when there is nothing to note.
+func cameFrom(record server.Record, from netip.Addr, at time.Time) (boot map[string]any, locked bool) {
+	if !from.IsValid() || slices.Contains(record.Addresses, from) || len(record.Addresses) >= server.MaxAddresses {
+		return map[string]any{}, false
+	}
+	token := tokenOf(record.TokenSHA256)
+	addresses := slices.DeleteFunc(slices.Clone(record.TokenAddresses), func(a bootstrapv1.TokenAddress) bool { return a.Token != token })
+	addresses = append(addresses, bootstrapv1.TokenAddress{Address: from.String(), FirstUsedTime: metav1.MicroTime{Time: at}, Token: token})
+	return map[string]any{"addresses": addresses}, true
+}
+
+// write makes the patch of status.boot that follows from a record. What another replica or the manager may have written meanwhile is locked
+// to the record's version; on a conflict the patch is made again from the record as it is then.
+func (b bootRecorder) write(ctx context.Context, record server.Record, patchOf func(server.Record) (boot map[string]any, locked bool)) error {
 	return retry.OnError(retry.DefaultRetry, apierrors.IsConflict, func() error {
-		boot := map[string]any{"requestedTime": metav1.MicroTime{Time: at}}
-		if from.IsValid() {
-			boot["addresses"] = cameFrom(record, from, at)
+		boot, locked := patchOf(record)
+		if len(boot) == 0 {
+			return nil
 		}
-		if !record.BeginsBoot() {
-			return b.patch(ctx, record, "", boot)
+		version := ""
+		if locked {
+			version = record.Version
 		}
-		boot["firstRequestedTime"] = boot["requestedTime"]
-		err := b.patch(ctx, record, record.Version, boot)
+		err := b.patch(ctx, record, version, boot)
 		if !apierrors.IsConflict(err) {
 			return err
 		}
@@ -134,30 +174,12 @@ func (b bootRecorder) Requested(ctx context.Context, record server.Record, from 
 		switch {
 		case readErr != nil:
 			return readErr
-		case now == nil || now.UID != record.UID || !at.After(now.PreparedTime):
-			return nil // nobody is left to ask, or what the host asked for is prepared
+		case now == nil || now.UID != record.UID || now.TokenSHA256 != record.TokenSHA256:
+			return nil // nobody is left to ask
 		}
 		record = *now
 		return err
 	})
-}
-
-func (b bootRecorder) Came(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
-	return b.patch(ctx, record, "", map[string]any{"addresses": cameFrom(record, from, at)})
-}
-
-func (b bootRecorder) Served(ctx context.Context, record server.Record, at time.Time) error {
-	return b.patch(ctx, record, "", map[string]any{"servedTime": metav1.MicroTime{Time: at}})
-}
-
-// cameFrom is the patch that notes where a record's token came from, and takes those out that are of tokens before it.
-func cameFrom(record server.Record, from netip.Addr, at time.Time) map[string]any {
-	patch := map[string]any{}
-	for _, old := range record.OldAddresses {
-		patch[old.String()] = nil
-	}
-	patch[from.String()] = map[string]any{"firstUsedTime": metav1.MicroTime{Time: at}, "token": tokenOf(record.TokenSHA256), "reportedTime": nil}
-	return patch
 }
 
 // patch changes fields of status.boot, if a version is given only while the PoolbootConfig has it.

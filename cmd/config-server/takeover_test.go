@@ -1,7 +1,10 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,24 +17,32 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// arrival is an entry of status.boot.addresses.
-func arrival(address, token, reported string) string {
-	if reported != "" {
-		reported = `,"reportedTime":"2026-01-01T00:00:00.000000Z"`
+// arrivals is status.boot with addresses.
+func arrivals(addresses ...bootstrapv1.TokenAddress) string {
+	GinkgoHelper()
+	noted, err := json.Marshal(addresses)
+	Expect(err).NotTo(HaveOccurred())
+	return `{"boot":{"addresses":` + string(noted) + `}}`
+}
+
+// many are more addresses of a token.
+func many(count int, token string) (addresses []bootstrapv1.TokenAddress) {
+	for i := range count {
+		addresses = append(addresses, bootstrapv1.TokenAddress{Address: fmt.Sprintf("2001:db8::%d", i), FirstUsedTime: metav1.NowMicro(), Token: token})
 	}
-	return `{"` + address + `":{"firstTime":"2026-01-01T00:00:00.000000Z","token":"` + token + `"` + reported + `}}`
+	return addresses
 }
 
 var _ = Describe("Who has taken the config server over", func() {
-	var own client.Client
+	var taken client.Client
 	BeforeEach(func() {
 		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 		Expect(err).NotTo(HaveOccurred())
-		own, err = client.New(config, client.Options{Scheme: admin.Scheme()})
+		taken, err = client.New(config, client.Options{Scheme: admin.Scheme()})
 		Expect(err).NotTo(HaveOccurred())
 	})
 	patched := func(ctx SpecContext, object client.Object, status string) error {
-		return own.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"status":`+status+`}`)))
+		return taken.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"status":`+status+`}`)))
 	}
 
 	It("can say that a host asked, and not what it is", func(ctx SpecContext) {
@@ -39,39 +50,60 @@ var _ = Describe("Who has taken the config server over", func() {
 		m.config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: metav1.Now().Time}
 		m.config.Status.ObservedGeneration = 1
 		now, digits := metav1.NowMicro(), m.config.Annotations[bootstrapv1.TokenHashAnnotation][:bootstrapv1.TokenDigits]
-		m.config.Status.Boot.Addresses = map[string]bootstrapv1.TokenAddress{
-			"192.0.2.7": {FirstUsedTime: now, Token: digits}, "192.0.2.8": {FirstUsedTime: now, Token: "0123456789abcdef"}}
+		from := func(address, token string) bootstrapv1.TokenAddress {
+			return bootstrapv1.TokenAddress{Address: address, FirstUsedTime: now, Token: token}
+		}
+		own, old, added := from("192.0.2.7", digits), from("192.0.2.8", "0123456789abcdef"), from("192.0.2.9", digits)
+		reported := added
+		reported.ReportedTime = &now
+		earlier, others := own, own
+		earlier.FirstUsedTime = metav1.NewMicroTime(now.Add(-time.Hour))
+		others.Token = old.Token
+		m.config.Status.Boot.Addresses = []bootstrapv1.TokenAddress{own, old}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		for status, refusal := range map[string]string{
-			`{"pool":"infra"}`:                   "no status but boot",
-			`{"node":{"name":"b","uid":"c"}}`:    "no status but boot",
+			`{"poolRole":"infra"}`:               "no status but boot",
+			`{"nodeRef":{"name":"b","uid":"c"}}`: "no status but boot",
 			`{"observedGeneration":null}`:        "no status but boot",
 			`{"boot":{"credentialID":"abcdef"}}`: "nothing of status.boot but",
 			`{"boot":{"preparedTime":null}}`:     "nothing of status.boot but",
 			`{"hostAddresses":["192.0.2.9"]}`:    "no status but boot",
 			// Where a token came from stays on record, and is told of.
-			`{"boot":{"addresses":null}}`:                                                 "addresses where the token",
-			`{"boot":{"addresses":{"192.0.2.7":null}}}`:                                   "addresses where the token",
-			`{"boot":{"addresses":` + arrival("192.0.2.7", digits, "") + `}}`:             "addresses where the token",
-			`{"boot":{"addresses":` + arrival("192.0.2.9", "0123456789abcdef", "") + `}}`: "addresses where the token",
-			`{"boot":{"addresses":` + arrival("192.0.2.9", digits, "reported") + `}}`:     "addresses where the token",
-			`{"boot":{"addresses":` + arrival(strings.Repeat("a", 46), digits, "") + `}}`: "a key is an IP address",
+			`{"boot":{"addresses":null}}`:                    "addresses where the token",
+			arrivals(old):                                    "addresses where the token",
+			arrivals(earlier, old):                           "addresses where the token",
+			arrivals(others, old):                            "addresses where the token",
+			arrivals(added):                                  "addresses where the token",
+			arrivals(own, old, from("192.0.2.9", old.Token)): "addresses where the token",
+			arrivals(own, old, reported):                     "addresses where the token",
+			arrivals(own, own):                               "Duplicate value",
+			arrivals(own, old, from(strings.Repeat("a", 46), digits)): "may not be more than 45",
+			arrivals(own, old, from("192.0.2.300", digits)):           "address must be an IP address",
+			arrivals(own, old, from("fe80::1%eth0", digits)):          "address must be an IP address",
+			arrivals(append(many(17, digits), own, old)...):           "must have at most 16 items",
 		} {
 			Eventually(patched).WithArguments(ctx, m.config.DeepCopy(), status).Should(MatchError(ContainSubstring(refusal)), status)
 		}
 		Expect(patched(ctx, m.config.DeepCopy(), `{"boot":{"firstRequestedTime":"2026-01-01T00:00:00.000000Z",
 			"requestedTime":"2026-01-01T00:00:00.000000Z","servedTime":"2026-01-01T00:00:00.000000Z"}}`)).To(Succeed())
 		Expect(patched(ctx, m.config.DeepCopy(), `{"boot":{"servedTime":null}}`)).To(Succeed())
-		Expect(patched(ctx, m.config.DeepCopy(), `{"boot":{"addresses":`+arrival("192.0.2.9", digits, "")+`}}`)).To(Succeed())
-		Expect(patched(ctx, m.config.DeepCopy(), `{"boot":{"addresses":{"192.0.2.8":null}}}`)).To(Succeed())
+		Expect(patched(ctx, m.config.DeepCopy(), arrivals(own, old, added))).To(Succeed())
+		Expect(patched(ctx, m.config.DeepCopy(), arrivals(own, added))).To(Succeed())
+
+		By("not changing anything any more once the token is revoked")
+		revoked := m.config.DeepCopy()
+		delete(revoked.Annotations, bootstrapv1.TokenHashAnnotation)
+		Expect(admin.Patch(ctx, revoked, client.MergeFrom(m.config))).To(Succeed())
+		Expect(patched(ctx, m.config.DeepCopy(), arrivals(own))).To(MatchError(ContainSubstring("addresses where the token")))
+		Expect(patched(ctx, m.config.DeepCopy(), arrivals(own, added, from("192.0.2.10", digits)))).To(MatchError(ContainSubstring("addresses where the token")))
 	})
 
 	It("can change nothing else", func(ctx SpecContext) {
 		m := newMachine(ctx, "kept")
 		take := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+bootstrapv1.TokenHashAnnotation+`":"a"}}}`))
-		Expect(own.Patch(ctx, m.config.DeepCopy(), take)).To(MatchError(ContainSubstring("forbidden")))
+		Expect(taken.Patch(ctx, m.config.DeepCopy(), take)).To(MatchError(ContainSubstring("forbidden")))
 		rendered := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: m.config.Namespace, Name: m.rendered}}
-		Expect(own.Patch(ctx, rendered, take)).To(MatchError(ContainSubstring("forbidden")))
-		Expect(own.Delete(ctx, m.config.DeepCopy())).To(MatchError(ContainSubstring("forbidden")))
+		Expect(taken.Patch(ctx, rendered, take)).To(MatchError(ContainSubstring("forbidden")))
+		Expect(taken.Delete(ctx, m.config.DeepCopy())).To(MatchError(ContainSubstring("forbidden")))
 	})
 })

@@ -58,9 +58,9 @@ func usedFrom(c *bootstrapv1.PoolbootConfig) {
 	first := metav1.NewMicroTime(time.Now().Add(-time.Hour).Truncate(time.Second))
 	c.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}}
 	c.Status.HostAddresses = []string{"192.0.2.7"}
-	c.Status.Boot.Addresses = map[string]bootstrapv1.TokenAddress{
-		"192.0.2.8": {FirstUsedTime: metav1.NewMicroTime(first.Add(time.Minute))},
-		"192.0.2.7": {FirstUsedTime: first},
+	c.Status.Boot.Addresses = []bootstrapv1.TokenAddress{
+		{Address: "192.0.2.8", FirstUsedTime: metav1.NewMicroTime(first.Add(time.Minute))},
+		{Address: "192.0.2.7", FirstUsedTime: first},
 	}
 }
 

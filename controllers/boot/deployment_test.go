@@ -54,7 +54,7 @@ var _ = Describe("A host's deployment", func() {
 		Expect(w.ask(ctx)).To(BeZero())
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.ServedTime = microTime(time.Now())
-			c.Status.Boot.Addresses = map[string]bootstrapv1.TokenAddress{"192.0.2.7": {FirstUsedTime: *microTime(time.Now())}}
+			c.Status.Boot.Addresses = []bootstrapv1.TokenAddress{{Address: "192.0.2.7", FirstUsedTime: *microTime(time.Now())}}
 		})
 	}
 	// moveTo gives the Machine another host, as Metal3 does when it chooses anew.

@@ -29,8 +29,14 @@ const (
 func unreported(config *bootstrapv1.PoolbootConfig) []string {
 	all := hostaccess.UsedFrom(config)
 	return slices.DeleteFunc(slices.Clone(all), func(address string) bool {
-		return config.Status.Boot.Addresses[address].ReportedTime != nil || address == all[0] && !hostaccess.Refuses(config, address)
+		return arrival(config, address).ReportedTime != nil || address == all[0] && !hostaccess.Refuses(config, address)
 	})
+}
+
+// arrival returns what is on record of an address from which a config's token came.
+func arrival(config *bootstrapv1.PoolbootConfig, address string) *bootstrapv1.TokenAddress {
+	noted := config.Status.Boot.Addresses
+	return &noted[slices.IndexFunc(noted, func(a bootstrapv1.TokenAddress) bool { return a.Address == address })]
 }
 
 // keepAddresses puts on record which addresses a token is bound to, for the config server, and tells, once, of each address that the
@@ -51,9 +57,7 @@ func (r *Reconciler) keepAddresses(ctx context.Context, config *bootstrapv1.Pool
 	}
 	news := unreported(config)
 	for _, address := range news {
-		arrival := config.Status.Boot.Addresses[address]
-		arrival.ReportedTime = &metav1.MicroTime{Time: time.Now()}
-		config.Status.Boot.Addresses[address] = arrival
+		arrival(config, address).ReportedTime = &metav1.MicroTime{Time: time.Now()}
 	}
 	if equality.Semantic.DeepEqual(before.Status, config.Status) {
 		return nil

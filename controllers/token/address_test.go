@@ -2,6 +2,7 @@ package token
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -23,12 +24,10 @@ var digits = hash[:bootstrapv1.TokenDigits]
 
 // came notes that a token came from addresses, one after the other, as the config server does.
 func (w *world) came(token string, addresses ...string) {
-	if w.config.Status.Boot.Addresses == nil {
-		w.config.Status.Boot.Addresses = map[string]bootstrapv1.TokenAddress{}
-	}
 	for _, address := range addresses {
 		at := time.Now().Add(time.Duration(len(w.config.Status.Boot.Addresses)-20) * time.Second).Truncate(time.Microsecond)
-		w.config.Status.Boot.Addresses[address] = bootstrapv1.TokenAddress{FirstUsedTime: metav1.NewMicroTime(at), Token: token}
+		w.config.Status.Boot.Addresses = append(slices.DeleteFunc(w.config.Status.Boot.Addresses, func(a bootstrapv1.TokenAddress) bool { return a.Address == address }),
+			bootstrapv1.TokenAddress{Address: address, FirstUsedTime: metav1.NewMicroTime(at), Token: token})
 	}
 }
 

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"slices"
 
@@ -29,7 +28,11 @@ var _ = Describe("A host's token that somebody has copied", func() {
 		asking(ctx, t, config)
 		noted := func(ctx context.Context) ([]string, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
-			return slices.Sorted(maps.Keys(config.Status.Boot.Addresses)), err
+			var addresses []string
+			for _, noted := range config.Status.Boot.Addresses {
+				addresses = append(addresses, noted.Address)
+			}
+			return slices.Sorted(slices.Values(addresses)), err
 		}
 		asks := func(address string) func(context.Context) (int, error) {
 			return func(ctx context.Context) (int, error) {

@@ -22,9 +22,10 @@ type BootStatus struct {
 	// addresses are those from which the host's token came, eight at most. The config server writes them. Those of a token that
 	// was rotated since go when the new one is first used.
 	// +optional
-	// +kubebuilder:validation:MaxProperties=16
-	// +kubebuilder:validation:XValidation:rule="self.all(address, size(address) <= 45)",message="a key is an IP address"
-	Addresses map[string]TokenAddress `json:"addresses,omitempty"`
+	// +listType=map
+	// +listMapKey=address
+	// +kubebuilder:validation:MaxItems=16
+	Addresses []TokenAddress `json:"addresses,omitempty"`
 
 	// servedTime is when the config server first handed out the configuration that stands. The config server writes it.
 	// +optional
@@ -63,6 +64,13 @@ type BootStatus struct {
 
 // TokenAddress is what is known of an address from which a host's token came.
 type TokenAddress struct {
+	// address is the IP address.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="address must be an IP address"
+	Address string `json:"address,omitempty"`
+
 	// firstUsedTime is when it first did.
 	// +required
 	FirstUsedTime metav1.MicroTime `json:"firstUsedTime"`
