@@ -17,6 +17,7 @@ func FuzzParse(f *testing.F) {
 		`{"kind":"KubeletConfiguration","logging":{"flushFrequency":"5s"}}`, `{"providerID":"a"}`, `{"reservedMemory":[{"numaNode":0,"limits":{"memory":"1Gi"}}]}`,
 		`{"memoryThrottlingFactor":1e-9,"podPidsLimit":9007199254740993}`, `{"featureGates":{"AllAlpha":true},"evictionHard":{"memory.available":"5%"}}`} {
 		f.Add([]byte(seed))
+		f.Add([]byte(whole(seed)))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		section, errs := kubelet.Parse(raw, at)

@@ -24,7 +24,7 @@ func read(raw []byte, at *field.Path) (map[string]any, field.ErrorList) {
 	twice, err := kjson.UnmarshalStrict(raw, &fields, kjson.DisallowDuplicateFields)
 	switch {
 	case err != nil || fields == nil:
-		return nil, field.ErrorList{field.TypeInvalid(at, field.OmitValueType{}, "must be an object with fields of a "+kind)}
+		return nil, field.ErrorList{field.TypeInvalid(at, field.OmitValueType{}, "must be an object with fields of a "+Kind)}
 	case len(twice) > 0:
 		return nil, strictErrors(twice, at, "is there twice: remove one")
 	}
@@ -41,7 +41,7 @@ func read(raw []byte, at *field.Path) (map[string]any, field.ErrorList) {
 // misfits are the innermost parts of a value that the type does not take. whole puts such a part back to where it is.
 func misfits(value any, whole func(any) any, at *field.Path, depth int) (errs field.ErrorList) {
 	if depth == 0 {
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "nothing in a "+kind+" is nested so deep: remove it")}
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "nothing in a "+Kind+" is nested so deep: remove it")}
 	}
 	unknown, err := decode(whole(value))
 	switch value := value.(type) {
@@ -64,7 +64,7 @@ func misfits(value any, whole func(any) any, at *field.Path, depth int) (errs fi
 	case err != nil:
 		return field.ErrorList{field.TypeInvalid(at, value, whyNot(err))}
 	case len(unknown) > 0:
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "a "+kind+" has no such field: correct its name, or remove it")}
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "a "+Kind+" has no such field: correct its name, or remove it")}
 	}
 	return nil
 }

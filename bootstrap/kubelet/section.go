@@ -6,6 +6,7 @@ package kubelet
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -17,10 +18,11 @@ import (
 // maxSize is how many bytes of JSON a section may have: many times what all fields of a KubeletConfiguration take.
 const maxSize = 64 << 10
 
-// Kind and apiVersion of what a section is a part of.
-const kind = "KubeletConfiguration"
+// Kind and APIVersion of what a section is a part of. A section names both.
+const Kind = "KubeletConfiguration"
 
-var apiVersion = kubeletv1beta1.SchemeGroupVersion.String()
+// APIVersion is the one that Poolboot knows.
+var APIVersion = kubeletv1beta1.SchemeGroupVersion.String()
 
 // Section is a part of a KubeletConfiguration. The zero value says nothing.
 type Section struct {
@@ -30,7 +32,7 @@ type Section struct {
 }
 
 // Parse reads a section in JSON. Errors name each field that is unknown, of the wrong type, there twice, null, or not a
-// pool's to set; their paths start with at. What the values are is a matter of Check.
+// pool's to set, and an apiVersion or kind that is missing or another; their paths start with at. What the values are is a matter of Check.
 func Parse(raw []byte, at *field.Path) (Section, field.ErrorList) {
 	if len(raw) > maxSize {
 		return Section{}, field.ErrorList{field.TooLong(at, field.OmitValueType{}, maxSize)}
@@ -39,16 +41,25 @@ func Parse(raw []byte, at *field.Path) (Section, field.ErrorList) {
 	if len(errs) > 0 {
 		return Section{}, errs
 	}
-	for name, want := range map[string]string{"apiVersion": apiVersion, "kind": kind} {
-		if value, has := fields[name]; has && value != want {
-			errs = append(errs, field.NotSupported(at.Child(name), value, []string{want}))
-		}
-		delete(fields, name)
-	}
+	errs = append(errs, typed(fields, "apiVersion", APIVersion, at), typed(fields, "kind", Kind, at))
+	errs = slices.DeleteFunc(errs, func(err *field.Error) bool { return err == nil })
 	if errs = append(errs, refused(fields, at)...); len(errs) > 0 {
 		return Section{}, errs
 	}
 	return Section{fields: fields}, nil
+}
+
+// typed takes a field that says of which type a section is, and returns what is wrong with it.
+func typed(fields map[string]any, name, want string, at *field.Path) *field.Error {
+	value, has := fields[name]
+	delete(fields, name)
+	switch {
+	case !has:
+		return field.Required(at.Child(name), "set it to "+want)
+	case value != want:
+		return field.NotSupported(at.Child(name), value, []string{want})
+	}
+	return nil
 }
 
 // IsEmpty says whether a section says nothing.
@@ -74,7 +85,7 @@ func (s Section) Over(base Section) (Section, error) {
 
 // DropIn is a section as a file of the kubelet's drop-in directory, under a comment that says where it is from.
 func (s Section) DropIn(from string) ([]byte, error) {
-	whole := map[string]any{"apiVersion": apiVersion, "kind": kind}
+	whole := map[string]any{"apiVersion": APIVersion, "kind": Kind}
 	for name, value := range s.fields {
 		whole[name] = value
 	}

@@ -16,14 +16,26 @@ var at = field.NewPath("spec", "kubeletConfiguration")
 // parsed is a section that is right.
 func parsed(raw string) kubelet.Section {
 	GinkgoHelper()
-	section, errs := kubelet.Parse([]byte(raw), at)
+	section, errs := kubelet.Parse([]byte(whole(raw)), at)
 	Expect(errs).To(BeEmpty())
 	return section
 }
 
+// whole is an object in JSON with the apiVersion and kind of a section. One that has any of the two stays as it is.
+func whole(raw string) string {
+	rest, isObject := strings.CutPrefix(raw, "{")
+	if !isObject || strings.Contains(raw, `"apiVersion"`) || strings.Contains(raw, `"kind"`) {
+		return raw
+	}
+	if rest != "}" {
+		rest = "," + rest
+	}
+	return `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration"` + rest
+}
+
 // refused is what Parse, or else Check, says of a section.
 func refused(raw string) []string {
-	section, errs := kubelet.Parse([]byte(raw), at)
+	section, errs := kubelet.Parse([]byte(whole(raw)), at)
 	if len(errs) == 0 {
 		errs = section.Check(at)
 	}
@@ -40,7 +52,7 @@ func nested(times int) string { return strings.Repeat("[", times) + strings.Repe
 var _ = Describe("A kubelet section", func() {
 	DescribeTable("may be all that a pool's kubelets have in common",
 		func(raw string) { Expect(refused(raw)).To(BeEmpty()) },
-		Entry("nothing", `{}`),
+		Entry("nothing but its kind", `{}`),
 		Entry("with its kind", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPods":500}`),
 		Entry("what OpenShift's documentation sets", `{"maxPods":500,"podsPerCore":10,"kubeAPIBurst":200,"kubeAPIQPS":100,"nodeStatusUpdateFrequency":"10s",
 			"systemReserved":{"cpu":"2000m","memory":"1Gi"},"kubeReserved":{"pid":"100","ephemeral-storage":"1Gi"},"podPidsLimit":4096,
@@ -80,8 +92,11 @@ var _ = Describe("A kubelet section", func() {
 		Entry("no object", `[]`, "spec.kubeletConfiguration: Invalid value: must be an object with fields of a KubeletConfiguration"),
 		Entry("no JSON", `{`, "spec.kubeletConfiguration: Invalid value: must be an object with fields of a KubeletConfiguration"),
 		Entry("null for all", `null`, "spec.kubeletConfiguration: Invalid value: must be an object with fields of a KubeletConfiguration"),
-		Entry("another kind", `{"kind":"KubeProxyConfiguration"}`, `spec.kubeletConfiguration.kind: Unsupported value: "KubeProxyConfiguration": supported values: "KubeletConfiguration"`),
-		Entry("another version", `{"apiVersion":"kubelet.config.k8s.io/v1"}`, `spec.kubeletConfiguration.apiVersion: Unsupported value: "kubelet.config.k8s.io/v1": supported values: "kubelet.config.k8s.io/v1beta1"`),
+		Entry("no kind", `{"apiVersion":"kubelet.config.k8s.io/v1beta1"}`, "spec.kubeletConfiguration.kind: Required value: set it to KubeletConfiguration"),
+		Entry("no version", `{"kind":"KubeletConfiguration"}`, "spec.kubeletConfiguration.apiVersion: Required value: set it to kubelet.config.k8s.io/v1beta1"),
+		Entry("metadata", `{"metadata":{"name":"a"}}`, "spec.kubeletConfiguration.metadata.name: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
+		Entry("another kind", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeProxyConfiguration"}`, `spec.kubeletConfiguration.kind: Unsupported value: "KubeProxyConfiguration": supported values: "KubeletConfiguration"`),
+		Entry("another version", `{"apiVersion":"kubelet.config.k8s.io/v1","kind":"KubeletConfiguration"}`, `spec.kubeletConfiguration.apiVersion: Unsupported value: "kubelet.config.k8s.io/v1": supported values: "kubelet.config.k8s.io/v1beta1"`),
 		Entry("a deep nest", `{"featureGates":`+nested(5000)+`}`, "spec.kubeletConfiguration.featureGates[0][0][0][0][0][0][0][0][0][0][0][0]: Invalid value: nothing in a KubeletConfiguration is nested so deep: remove it"),
 		Entry("a huge one", `{"clusterDomain":"`+strings.Repeat("a", 64<<10)+`"}`, "spec.kubeletConfiguration: Too long: may not be more than 65536 bytes"),
 	)
@@ -129,7 +144,7 @@ var _ = Describe("A kubelet section", func() {
 	)
 
 	It("is a drop-in with those fields that were given, and no others", func() {
-		text, err := parsed(`{"podsPerCore":0,"maxPods":500,"systemReserved":{"memory":"1Gi","cpu":"1"},"kind":"KubeletConfiguration"}`).DropIn("somewhere")
+		text, err := parsed(`{"podsPerCore":0,"maxPods":500,"systemReserved":{"memory":"1Gi","cpu":"1"}}`).DropIn("somewhere")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(text)).To(Equal(`# From somewhere. Change it there.
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -143,7 +158,7 @@ systemReserved:
 	})
 
 	It("says nothing when it has only a kind", func() {
-		Expect(parsed(`{"kind":"KubeletConfiguration"}`).IsEmpty()).To(BeTrue())
+		Expect(parsed(`{}`).IsEmpty()).To(BeTrue())
 		Expect(kubelet.Section{}.IsEmpty()).To(BeTrue())
 		Expect(kubelet.Section{}.Check(at)).To(BeEmpty())
 		Expect(parsed(`{"maxPods":0}`).IsEmpty()).To(BeFalse())

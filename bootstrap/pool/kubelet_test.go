@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"errors"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -13,8 +14,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// withKubelet gives a pool a kubelet section.
+// withKubelet gives a pool a kubelet section, with apiVersion and kind if it has no kind.
 func withKubelet(p poolv1.MachineConfigPool, section string) poolv1.MachineConfigPool {
+	if !strings.Contains(section, `"kind"`) {
+		section = strings.Replace(section, "{", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration",`, 1)
+	}
 	p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: []byte(section)}
 	return p
 }
@@ -67,9 +71,8 @@ var _ = Describe("The kubelet section of a pool", func() {
 
 	It("changes nothing when it says nothing", func() {
 		plain := rendered("infra", worker, infra)
-		for _, nothing := range []string{`{}`, `{"kind":"KubeletConfiguration","apiVersion":"kubelet.config.k8s.io/v1beta1"}`} {
-			Expect(rendered("infra", withKubelet(worker, nothing), withKubelet(infra, nothing))).To(Equal(plain))
-		}
+		const nothing = `{"kind":"KubeletConfiguration","apiVersion":"kubelet.config.k8s.io/v1beta1"}`
+		Expect(rendered("infra", withKubelet(worker, nothing), withKubelet(infra, nothing))).To(Equal(plain))
 		Expect(rendered("worker", worker, bigInfra)).To(Equal(rendered("worker", worker, infra)))
 	})
 
@@ -99,6 +102,9 @@ var _ = Describe("The kubelet section of a pool", func() {
 			Expect(errors.As(err, new(*pool.KubeletError))).To(BeTrue())
 		},
 		Entry("its own", worker, withKubelet(infra, `{"maxPod":5}`), `MachineConfigPool "infra": spec.kubeletConfiguration.maxPod: Invalid value`),
+		Entry("one of another kind", worker, withKubelet(infra, `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"Kubelet"}`),
+			`MachineConfigPool "infra": spec.kubeletConfiguration.kind: Unsupported value: "Kubelet": supported values: "KubeletConfiguration"`),
+		Entry("one without apiVersion", worker, withKubelet(infra, `{"kind":"KubeletConfiguration"}`), `MachineConfigPool "infra": spec.kubeletConfiguration.apiVersion: Required value`),
 		Entry("what is not a pool's", worker, withKubelet(infra, `{"providerID":"a"}`), `MachineConfigPool "infra": spec.kubeletConfiguration.providerID: Forbidden`),
 		Entry("a value", worker, withKubelet(infra, `{"maxPods":-5}`), `MachineConfigPool "infra": spec.kubeletConfiguration.maxPods: Invalid value: -5`),
 		Entry("worker's, also for a pool that would cover it", withKubelet(worker, `{"maxPods":-5}`), bigInfra, `MachineConfigPool "worker": spec.kubeletConfiguration.maxPods: Invalid value: -5`),

@@ -141,7 +141,7 @@ func (k kubeletConfig) number() int {
 	return number
 }
 
-// section is the part of a KubeletConfig that a pool of Poolboot's can have; the rest is named.
+// section is the part of a KubeletConfig that a pool of Poolboot's can have, or nil without any; the rest is named.
 func (k kubeletConfig) section(remark func(string, ...any)) (map[string]any, error) {
 	leaveOut := func(path, why string) {
 		remark("warning: KubeletConfig %q: spec.%s is left out: %s", k.Name, path, why)
@@ -170,6 +170,11 @@ func (k kubeletConfig) section(remark func(string, ...any)) (map[string]any, err
 			section["logging"] = map[string]any{"verbosity": *level}
 		}
 	}
+	for name, value := range map[string]any{"apiVersion": kubelet.APIVersion, "kind": kubelet.Kind} {
+		if _, has := section[name]; !has {
+			section[name] = value
+		}
+	}
 	raw, err := json.Marshal(section)
 	if err != nil {
 		return nil, err
@@ -189,10 +194,11 @@ func (k kubeletConfig) section(remark func(string, ...any)) (map[string]any, err
 			delete(section, name)
 		}
 	}
-	delete(section, "apiVersion")
-	delete(section, "kind")
 	if len(wrong) > 0 {
 		return nil, fmt.Errorf("KubeletConfig %q: %w", k.Name, wrong.ToAggregate())
+	}
+	if len(section) == 2 { // apiVersion and kind
+		return nil, nil
 	}
 	return section, nil
 }

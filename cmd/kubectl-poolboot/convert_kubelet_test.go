@@ -29,13 +29,13 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 
 	It("makes them the kubelet section of each pool that they select", func() {
 		out := answered(converting(worker, infra, theirKubelet("big", "size: big", "kubeletConfig: {maxPods: 500, systemReserved: {cpu: 1500m}, syncFrequency: null}, autoSizingReserved: false")))
-		Expect(strings.Count(out, "  kubeletConfiguration:\n    maxPods: 500\n    systemReserved:\n      cpu: 1500m\n")).To(Equal(2))
-		Expect(strings.Count(out, "kind:")).To(Equal(2), "nothing is left of the KubeletConfig itself")
+		Expect(strings.Count(out, "  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    maxPods: 500\n    systemReserved:\n      cpu: 1500m\n")).To(Equal(2))
+		Expect(strings.Count(out, "\nkind:")).To(Equal(2), "nothing is left of the KubeletConfig itself")
 	})
 
 	It("leaves pools alone that they don't select, and renders what they say", func() {
 		out := answered(converting(worker, infra, theirKubelet("big", "role: infra", "kubeletConfig: {maxPods: 500}, logLevel: 5")))
-		Expect(strings.Count(out, "  kubeletConfiguration:\n    logging:\n      verbosity: 5\n    maxPods: 500\n")).To(Equal(1))
+		Expect(strings.Count(out, "  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    logging:\n      verbosity: 5\n    maxPods: 500\n")).To(Equal(1))
 		Expect(answered(poolboot("render", "-f", file("ours.yaml", out), "--pool", "infra", "-o", "ignition"))).To(ContainSubstring("98-poolboot-pool.conf"))
 		Expect(answered(poolboot("render", "-f", file("ours.yaml", out), "--pool", "worker", "-o", "ignition"))).NotTo(ContainSubstring("kubelet.conf.d"))
 	})
@@ -47,7 +47,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 				r = converting(worker, infra, theirKubelet("big", "role: infra", spec))
 			}
 			Expect(r.code).To(BeZero())
-			Expect(r.out).To(ContainSubstring("  kubeletConfiguration:\n    maxPods: 500\n"))
+			Expect(r.out).To(ContainSubstring("  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    maxPods: 500\n"))
 			Expect(r.errOut).To(HavePrefix(`warning: KubeletConfig "big": spec.` + remark))
 			Expect(strings.Count(r.errOut, "\n")).To(Equal(1))
 		},

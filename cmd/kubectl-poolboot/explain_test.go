@@ -46,7 +46,7 @@ var _ = Describe("render --explain", func() {
 	})
 
 	It("names the pools whose kubelet section it is", func() {
-		with := func(pool string) string { return pool + "  kubeletConfiguration: {maxPods: 500}\n" }
+		with := func(pool string) string { return pool + "  kubeletConfiguration: {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPods: 500}\n" }
 		files := file("all.yaml", with(ownPool("edge", "worker")), with(ownPool("edge", "infra")))
 		Expect(answered(poolboot("render", "-f", files, "--pool", "infra", "--explain"))).To(And(
 			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf +spec.kubeletConfiguration of pool worker +<none>`),
@@ -54,7 +54,7 @@ var _ = Describe("render --explain", func() {
 		var answer explained
 		Expect(json.Unmarshal([]byte(answered(poolboot("render", "-f", files, "--pool", "infra", "--explain", "-o", "json"))), &answer)).To(Succeed())
 		Expect(answer.Entries[1]).To(Equal(pool.Origin{Kind: pool.KindFile, Name: "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf", Pool: "infra"}))
-		refused(poolboot("render", "-f", file("wrong.yaml", ownPool("edge", "worker")+"  kubeletConfiguration: {maxPod: 5}\n"), "--pool", "worker"), 1,
+		refused(poolboot("render", "-f", file("wrong.yaml", ownPool("edge", "worker")+"  kubeletConfiguration: {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPod: 5}\n"), "--pool", "worker"), 1,
 			`MachineConfigPool "worker": spec.kubeletConfiguration.maxPod`)
 	})
 

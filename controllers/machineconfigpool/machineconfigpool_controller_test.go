@@ -132,7 +132,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 	It("renders the kubelet sections of both pools and says so", func() {
 		for _, name := range []string{"worker", "infra"} {
 			p := s.pool(name)
-			p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"maxPods":%d}`, 100*len(name))}
+			p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPods":%d}`, 100*len(name))}
 			Expect(s.Update(ctx(), p)).To(Succeed())
 		}
 		p := s.reconcile("infra")
@@ -255,7 +255,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		}, poolv1.RenderFailedReason, "50-infra", "/etc/hostname"),
 		Entry("a kubelet section that no kubelet takes", func() {
 			p := s.pool("infra")
-			p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: []byte(`{"maxPod":5}`)}
+			p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: []byte(`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPod":5}`)}
 			Expect(s.Update(ctx(), p)).To(Succeed())
 		}, poolv1.RenderFailedReason, `MachineConfigPool "infra": spec.kubeletConfiguration.maxPod: Invalid value: a KubeletConfiguration has no such field`),
 		Entry("more than etcd takes", func() {

@@ -76,6 +76,12 @@ kind: PoolbootConfig
 metadata: {name: edge-x7k2p}
 spec: {join: {type: Kubelet}}
 `,
+	"MachineConfigPool": `
+apiVersion: pool.cluster.x-k8s.io/v1alpha1
+kind: MachineConfigPool
+metadata: {name: edge}
+spec: {clusterName: infra-1, poolRole: edge}
+`,
 	"PoolbootConfigTemplate": `
 apiVersion: bootstrap.cluster.x-k8s.io/v1alpha1
 kind: PoolbootConfigTemplate

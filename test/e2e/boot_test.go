@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -50,8 +51,8 @@ var _ = Describe("Machines of two pools", func() {
 
 // withKubelets gives the pools worker and infra kubelet sections: infra's says less, and in part something else.
 func withKubelets(p *poolv1.MachineConfigPool) {
-	sections := map[string]string{"worker": `{"maxPods":77,"systemReserved":{"cpu":"150m"}}`, "infra": `{"maxPods":57}`}
-	p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: []byte(sections[p.Spec.PoolRole])}
+	sections := map[string]string{"worker": `"maxPods":77,"systemReserved":{"cpu":"150m"}`, "infra": `"maxPods":57`}
+	p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration",%s}`, sections[p.Spec.PoolRole])}
 }
 
 // expectKubelet holds what the kubelet of a Node says of itself against the sections of withKubelets.

@@ -56,14 +56,17 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	NodeTaints []nodev1.Taint `json:"nodeTaints,omitempty"`
 
-	// kubeletConfiguration is how the kubelets of the pool's machines are set up: fields of KubeletConfiguration
-	// (kubelet.config.k8s.io/v1beta1), for example maxPods or systemReserved. apiVersion and kind may be left out. What makes
+	// kubeletConfiguration is how the kubelets of the pool's machines are set up: a KubeletConfiguration of
+	// kubelet.config.k8s.io/v1beta1, with apiVersion, kind and the fields to set, for example maxPods or systemReserved. What makes
 	// a kubelet its Node, or lets it join and be reached, is refused: names, taints, authentication, certificates.
 	// A pool other than worker has what the worker pool says here too, and wins over it field by field, as the kubelet merges
 	// drop-ins: objects by their keys, lists as a whole.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
-	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:EmbeddedResource
+	// +kubebuilder:validation:XValidation:rule="self.apiVersion == 'kubelet.config.k8s.io/v1beta1'",message="apiVersion must be kubelet.config.k8s.io/v1beta1"
+	// +kubebuilder:validation:XValidation:rule="self.kind == 'KubeletConfiguration'",message="kind must be KubeletConfiguration"
+	// +kubebuilder:validation:XValidation:rule="!has(self.metadata)",message="a KubeletConfiguration has no metadata: remove it",reason=FieldValueForbidden
 	KubeletConfiguration *runtime.RawExtension `json:"kubeletConfiguration,omitempty"`
 
 	// hostTemplateRef names the PoolbootConfigTemplate, in the same namespace, by which hosts boot that have no Machine:
