@@ -3,6 +3,7 @@ package hostaccess_test
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -32,26 +33,44 @@ var _ = Describe("The hash of a token", func() {
 	)
 
 	DescribeTable("accepts no token when it is none", func(hash string) { Expect(owner.Accepts(hash, token)).To(BeFalse()) },
-		Entry("but empty", ""), Entry("but revoked", bootstrapv1.TokenRevoked), Entry("but expired", bootstrapv1.TokenExpiredPrefix+owner.Hash(token)),
+		Entry("but empty", ""), Entry("but a state", string(bootstrapv1.TokenStateRevoked)),
 		Entry("but too short", owner.Hash(token)[1:]), Entry("but no hex", "x"+owner.Hash(token)[1:]),
 	)
 
-	It("is read from annotations, live, expired or revoked", func() {
-		annotations := owner.Annotations(token)
-		Expect(hostaccess.Read(annotations)).To(Equal(hostaccess.Recorded{Hash: owner.Hash(token), UID: "uid"}))
-		annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenExpiredPrefix + owner.Hash(token)
-		Expect(hostaccess.Read(annotations)).To(Equal(hostaccess.Recorded{Hash: owner.Hash(token), UID: "uid", Expired: true}))
-		annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
-		Expect(hostaccess.Read(annotations)).To(Equal(hostaccess.Recorded{Revoked: true}))
-		Expect(hostaccess.Read(nil)).To(Equal(hostaccess.Recorded{}))
+	It("is read from annotations, in whatever state the token is", func() {
+		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Annotations: owner.Annotations(token)}}
+		read := func() hostaccess.Recorded { return hostaccess.Read(config.Annotations) }
+		Expect(read()).To(Equal(hostaccess.Recorded{Hash: owner.Hash(token), UID: "uid"}))
+		Expect([]bool{read().Exists(), hostaccess.IsExpired(config), hostaccess.HasJoined(config)}).To(Equal([]bool{true, false, false}))
+
+		hostaccess.Expire(config)
+		Expect(read()).To(Equal(hostaccess.Recorded{Hash: owner.Hash(token), UID: "uid", State: bootstrapv1.TokenStateExpired}))
+		Expect([]bool{read().Exists(), hostaccess.IsExpired(config), hostaccess.HasJoined(config)}).To(Equal([]bool{true, true, false}))
+
+		config.Annotations[bootstrapv1.TokenStateAnnotation] = "Suspended"
+		Expect([]bool{read().Exists(), hostaccess.IsExpired(config), hostaccess.HasJoined(config)}).To(Equal([]bool{true, false, false}))
+
+		hostaccess.Revoke(config)
+		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.TokenHashAnnotation), "nobody can accept it who does not know the state")
+		Expect(read()).To(Equal(hostaccess.Recorded{UID: "uid", State: bootstrapv1.TokenStateRevoked}))
+		Expect([]bool{read().Exists(), hostaccess.IsExpired(config), hostaccess.HasJoined(config)}).To(Equal([]bool{true, false, true}))
+
+		config.Annotations[bootstrapv1.TokenHashAnnotation] = owner.Hash(token)
+		Expect(read().Hash).To(BeEmpty(), "somebody put it back")
+
+		nothing := &bootstrapv1.PoolbootConfig{}
+		Expect(hostaccess.Read(nothing.Annotations)).To(Equal(hostaccess.Recorded{}))
+		Expect(hostaccess.Recorded{}.Exists()).To(BeFalse())
+		hostaccess.Revoke(nothing)
+		Expect(hostaccess.HasJoined(nothing)).To(BeTrue(), "an inline data Secret has no token")
 	})
 
 	It("is bound anew to the object that replaces its owner, by the token alone", func() {
 		moved := hostaccess.Config(name, "after the move")
 		recorded := hostaccess.Read(owner.Annotations(token))
 		Expect(moved.Rebind(recorded, token)).To(Equal(moved.Annotations(token)))
-		recorded.Expired = true
-		Expect(moved.Rebind(recorded, token)).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenExpiredPrefix+moved.Hash(token)))
+		recorded.State = bootstrapv1.TokenStateExpired
+		Expect(moved.Rebind(recorded, token)).NotTo(HaveKey(bootstrapv1.TokenStateAnnotation), "it stays as it is")
 	})
 
 	DescribeTable("is not bound anew", func(to hostaccess.Owner, change func(*hostaccess.Recorded), with string) {
@@ -63,7 +82,9 @@ var _ = Describe("The hash of a token", func() {
 		Entry("to a copy in another namespace, even with the token", hostaccess.Config(types.NamespacedName{Namespace: "other", Name: name.Name}, "copy"), func(*hostaccess.Recorded) {}, token),
 		Entry("by another token", hostaccess.Config(name, "later"), func(*hostaccess.Recorded) {}, hostaccess.NewToken()),
 		Entry("for another UID than it is bound to", hostaccess.Config(name, "later"), func(r *hostaccess.Recorded) { r.UID = "other" }, token),
-		Entry("once it was revoked", hostaccess.Config(name, "later"), func(r *hostaccess.Recorded) { *r = hostaccess.Recorded{Revoked: true} }, token),
+		Entry("once it was revoked", hostaccess.Config(name, "later"), func(r *hostaccess.Recorded) {
+			*r = hostaccess.Recorded{UID: r.UID, State: bootstrapv1.TokenStateRevoked}
+		}, token),
 		Entry("when nothing is on record", hostaccess.Config(name, "later"), func(r *hostaccess.Recorded) { *r = hostaccess.Recorded{} }, token),
 	)
 })

@@ -8,7 +8,6 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -79,44 +78,19 @@ func (o Owner) sum(token string) [sha256.Size]byte {
 	return sha256.Sum256(both[:])
 }
 
-// Recorded is what a PoolbootConfig's annotations say of its token.
-type Recorded struct {
-	// Hash is what Owner.Hash returned; empty while nothing is on record, and once the token was revoked.
-	Hash string
-	// UID is that of the owner that the hash is bound to.
-	UID types.UID
-	// Revoked says that the host has joined, Expired that it did not in time.
-	Revoked, Expired bool
-}
-
-// Read reads a PoolbootConfig's annotations.
-func Read(annotations map[string]string) Recorded {
-	hash := annotations[bootstrapv1.TokenHashAnnotation]
-	if hash == bootstrapv1.TokenRevoked {
-		return Recorded{Revoked: true}
-	}
-	r := Recorded{UID: types.UID(annotations[bootstrapv1.TokenUIDAnnotation])}
-	r.Hash, r.Expired = strings.CutPrefix(hash, bootstrapv1.TokenExpiredPrefix)
-	return r
-}
-
-// Annotations returns the annotations that put the hash of an owner's token on record, live.
+// Annotations returns the annotations that put the hash of an owner's token on record.
 func (o Owner) Annotations(token string) map[string]string {
 	return map[string]string{bootstrapv1.TokenHashAnnotation: o.Hash(token), bootstrapv1.TokenUIDAnnotation: string(o.uid)}
 }
 
 // Rebind returns the annotations that bind to this owner what is on record of a token, and is bound to an earlier owner of the same
 // name: one that clusterctl move or a restored backup replaced by this one. It returns nil unless the token is the one on
-// record: who only copied annotations does not have it.
+// record: who only copied annotations does not have it. The token's state stays as it is.
 func (o Owner) Rebind(recorded Recorded, token string) map[string]string {
 	earlier := o
 	earlier.uid = recorded.UID
-	if recorded.Revoked || !earlier.Accepts(recorded.Hash, token) {
+	if !earlier.Accepts(recorded.Hash, token) {
 		return nil
 	}
-	bound := o.Annotations(token)
-	if recorded.Expired {
-		bound[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenExpiredPrefix + bound[bootstrapv1.TokenHashAnnotation]
-	}
-	return bound
+	return o.Annotations(token)
 }

@@ -8,6 +8,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 )
 
 // Outlook is what becomes of a condition with a reason.
@@ -116,7 +117,7 @@ var kinds = []string{
 // Counts says whether a condition still says something about a PoolbootConfig: those of the boot do not once the host has joined, and
 // before that a Node that is missing is made again.
 func Counts(config *bootstrapv1.PoolbootConfig, c *metav1.Condition) bool {
-	hasJoined := config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked ||
+	hasJoined := hostaccess.HasJoined(config) ||
 		conditions.IsTrue(config, bootstrapv1.NodeInPoolCondition)
 	if hasJoined {
 		return c.Type == bootstrapv1.NodeInPoolCondition || c.Type == bootstrapv1.PoolDecidedCondition

@@ -47,30 +47,30 @@ var _ = Describe("The table of reasons", func() {
 })
 
 var _ = Describe("A PoolbootConfig", func() {
-	newConfig := func(hash, kind, reason string) *bootstrapv1.PoolbootConfig {
-		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{bootstrapv1.TokenHashAnnotation: hash}}}
+	newConfig := func(state bootstrapv1.TokenState, kind, reason string) *bootstrapv1.PoolbootConfig {
+		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{bootstrapv1.TokenStateAnnotation: string(state)}}}
 		conditions.Set(config, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: "why"})
 		return config
 	}
-	DescribeTable("waits for a person", func(hash, kind, reason string, waits bool) {
-		found := ForPerson(newConfig(hash, kind, reason))
+	DescribeTable("waits for a person", func(state bootstrapv1.TokenState, kind, reason string, waits bool) {
+		found := ForPerson(newConfig(state, kind, reason))
 		if !waits {
 			Expect(found).To(BeNil())
 			return
 		}
 		Expect(found).To(HaveValue(And(HaveField("Type", kind), HaveField("Message", "why"))))
 	},
-		Entry("whose label rules are invalid", "abc", bootstrapv1.BootPreparedCondition, bootstrapv1.NodeLabelRuleInvalidReason, true),
-		Entry("whose host lacks a fact", "abc", bootstrapv1.BootPreparedCondition, bootstrapv1.HostFactMissingReason, true),
-		Entry("whose data Secret was lost", "abc", bootstrapv1.DataSecretAvailableCondition, bootstrapv1.DataSecretFailedReason, true),
-		Entry("whose user data is another's", "abc", bootstrapv1.UserDataSetCondition, bootstrapv1.UserDataTakenReason, true),
-		Entry("whose token has expired", "expired-abc", bootstrapv1.TokenUsableCondition, bootstrapv1.TokenExpiredReason, true),
-		Entry("whose Node is gone after it joined", bootstrapv1.TokenRevoked, bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeMissingReason, true),
-		Entry("but not one whose Node is made again before it joined", "abc", bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeMissingReason, false),
-		Entry("but not one that waits for its kubelet", "abc", bootstrapv1.NodeInPoolCondition, bootstrapv1.WaitingForKubeletReason, false),
-		Entry("but not one whose Node is not Ready", bootstrapv1.TokenRevoked, bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeNotReadyReason, false),
-		Entry("but not one whose cluster is out of reach", "abc", bootstrapv1.BootPreparedCondition, bootstrapv1.WorkloadClusterUnreachableReason, false),
-		Entry("but not one whose boot failed before it joined", bootstrapv1.TokenRevoked, bootstrapv1.BootPreparedCondition, bootstrapv1.BootFailedReason, false),
+		Entry("whose label rules are invalid", bootstrapv1.TokenState(""), bootstrapv1.BootPreparedCondition, bootstrapv1.NodeLabelRuleInvalidReason, true),
+		Entry("whose host lacks a fact", bootstrapv1.TokenState(""), bootstrapv1.BootPreparedCondition, bootstrapv1.HostFactMissingReason, true),
+		Entry("whose data Secret was lost", bootstrapv1.TokenState(""), bootstrapv1.DataSecretAvailableCondition, bootstrapv1.DataSecretFailedReason, true),
+		Entry("whose user data is another's", bootstrapv1.TokenState(""), bootstrapv1.UserDataSetCondition, bootstrapv1.UserDataTakenReason, true),
+		Entry("whose token has expired", bootstrapv1.TokenStateExpired, bootstrapv1.TokenUsableCondition, bootstrapv1.TokenExpiredReason, true),
+		Entry("whose Node is gone after it joined", bootstrapv1.TokenStateRevoked, bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeMissingReason, true),
+		Entry("but not one whose Node is made again before it joined", bootstrapv1.TokenState(""), bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeMissingReason, false),
+		Entry("but not one that waits for its kubelet", bootstrapv1.TokenState(""), bootstrapv1.NodeInPoolCondition, bootstrapv1.WaitingForKubeletReason, false),
+		Entry("but not one whose Node is not Ready", bootstrapv1.TokenStateRevoked, bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeNotReadyReason, false),
+		Entry("but not one whose cluster is out of reach", bootstrapv1.TokenState(""), bootstrapv1.BootPreparedCondition, bootstrapv1.WorkloadClusterUnreachableReason, false),
+		Entry("but not one whose boot failed before it joined", bootstrapv1.TokenStateRevoked, bootstrapv1.BootPreparedCondition, bootstrapv1.BootFailedReason, false),
 	)
 })
 

@@ -12,7 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Each question about pools and names has one function that answers it. What else could answer it gives itself away by what it looks at: this
+// Each question about pools, names and tokens has one function that answers it. What else could answer it gives itself away by what it looks at: this
 // spec reads the sources of all programs, without their tests, and fails on any of it outside of the package that decides.
 var _ = Describe("Nobody else decides", func() {
 	const root = "../.."
@@ -87,6 +87,14 @@ var _ = Describe("Nobody else decides", func() {
 			"controllers/baremetalhost/", "controllers/hostpool/", "controllers/enrollment/", // who writes it, for hosts without a Machine
 			"controllers/node/judgement.go", // whether the labels of a Machine are to name its pool at all
 		)).To(BeEmpty())
+	})
+	It("whether a token is accepted, and whether a host has joined: use hostaccess.Read, HasJoined or IsExpired", func() {
+		Expect(of(mentions, "TokenHashAnnotation", "bootstrap/hostaccess/", "controllers/enrollment/admission.go")).To(BeEmpty(), "who writes that of the enrollment token")
+		Expect(of(mentions, "TokenStateAnnotation", "bootstrap/hostaccess/",
+			"controllers/poolbootconfig/rotation.go", "bootstrap/server/refusal.go", // who removes it, and who names it in a cure
+		)).To(BeEmpty())
+		Expect(of(mentions, "TokenStateRevoked", "bootstrap/hostaccess/", "bootstrap/server/token.go")).To(BeEmpty())
+		Expect(of(mentions, "TokenStateExpired", "bootstrap/hostaccess/", "bootstrap/server/token.go")).To(BeEmpty())
 	})
 	It("how a Node is named: use node.Name", func() {
 		Expect(of(mentions, "NodeNameFromHost", "bootstrap/node/name.go")).To(BeEmpty())

@@ -150,7 +150,7 @@ func (v *view) recordNow(ctx context.Context, record *Record) (*Record, error) {
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("finding PoolbootConfig %s: %w", record.NamespacedName, err))
 	}
-	if current != nil && current.UID == record.UID && current.PointerID == record.PointerID && current.TokenSHA256 == record.TokenSHA256 {
+	if current != nil && current.UID == record.UID && current.PointerID == record.PointerID && current.HasTokenOf(record) {
 		return current, nil
 	}
 	return nil, notReady("PoolbootConfig %s has gone, or its token was revoked, since the host asked. Try again", record.NamespacedName)

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
@@ -104,7 +105,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		w.addOverlay("machine-0", name, life)
 		response, body = s.get(configPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
-		w.set(func() { w.records["machine-0"].TokenSHA256 = "expired-" + boundTo("machine-0", token) })
+		w.inState("machine-0", bootstrapv1.TokenStateExpired)
 		response, body = s.get(configPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
 		Expect(string(body)).To(ContainSubstring("expired"))

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 )
@@ -150,10 +149,12 @@ func (v *view) lookForRecord(ctx context.Context, enrollment Enrollment, asks as
 // notAdmittedBy says why the record of a host that enrolled is not good for who has the Enrollment's token; nil when it is.
 func (r *Record) notAdmittedBy(enrollment *Enrollment) *refusal {
 	switch {
-	case r.TokenSHA256 != bootstrapv1.TokenRevoked && r.TokenUID != enrollment.TokenUID:
+	case r.hasStateUnknown():
+		return stateUnknown(r)
+	case !r.isRevoked() && r.TokenUID != enrollment.TokenUID:
 		return notReady("PoolbootConfig %s is that of a host which came with the token of an earlier Secret %s: it may still be restored or moved here; "+
 			"to install the host anew, delete its Node and its PoolbootConfig", r.NamespacedName, enrollment.Name)
-	case r.TokenSHA256 != enrollment.TokenSHA256:
+	case r.TokenState != "" || r.TokenSHA256 != enrollment.TokenSHA256:
 		return unauthorized("the host of this name has joined, or came with another token: to install it anew, delete its Node and its PoolbootConfig")
 	}
 	return nil

@@ -187,10 +187,19 @@ var _ = Describe("A host that enrolls", func() {
 		Expect(w.wanted()).To(ConsistOf("edge-7"))
 	})
 
+	It("is told to ask again while its token is in a state that the server does not know", func() {
+		w.admit(loopback)
+		w.inState("edge-7", "Suspended")
+		w.addOverlay("edge-7", rendered, life)
+		response, body := serve(w, short).get(enrollPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
+		Expect(string(body)).NotTo(ContainSubstring("infratest"))
+	})
+
 	It("can't have the name of a host that has joined, and that is told", func() {
 		w.admit(loopback)
 		w.set(func() {
-			w.records["edge-7"].TokenSHA256 = bootstrapv1.TokenRevoked
+			w.records["edge-7"].TokenSHA256, w.records["edge-7"].TokenState = "", bootstrapv1.TokenStateRevoked
 		})
 		w.addOverlay("edge-7", rendered, life)
 		response, _ := serve(w, long).get(enrollPath, token)

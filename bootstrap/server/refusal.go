@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
 // refusal is any answer but success. It is written as JSON: {"error": a word, "message": a sentence with the cure}.
@@ -27,6 +29,12 @@ func unauthorized(message string) *refusal {
 
 func notReady(format string, args ...any) *refusal {
 	return &refusal{code: http.StatusServiceUnavailable, Word: "NotReady", Message: fmt.Sprintf(format, args...)}
+}
+
+// stateUnknown is for a token in a state that a later version of Poolboot may know: not accepted, and not refused for good.
+func stateUnknown(record *Record) *refusal {
+	return notReady("the annotation %s of PoolbootConfig %s has a value that this config server does not know: upgrade Poolboot, or rotate the token",
+		bootstrapv1.TokenStateAnnotation, record.NamespacedName)
 }
 
 // unavailable is for what the server itself lacks at the moment.

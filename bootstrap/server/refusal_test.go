@@ -20,7 +20,8 @@ var _ = Describe("A request without the machine's own token", func() {
 		name := w.addRendered("infra", "infra")
 		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 		w.addRecord(otherPointer, "machine-1", boundTo("machine-1", "the other machine's token"))
-		w.addRecord("revoked-pointer", "machine-2", bootstrapv1.TokenRevoked)
+		w.addRecord("revoked-pointer", "machine-2", "")
+		w.inState("machine-2", bootstrapv1.TokenStateRevoked)
 		w.addRecord("unfinished-pointer", "machine-3", "")
 		w.addOverlay("machine-0", name, life)
 		w.addOverlay("machine-2", name, life)
@@ -37,7 +38,7 @@ var _ = Describe("A request without the machine's own token", func() {
 		}
 		Expect(string(body)).NotTo(ContainSubstring(secretInOverlay))
 		Expect(w.requests()).To(BeZero())
-		if bearer != "" && bearer != bootstrapv1.TokenRevoked {
+		if bearer != "" && bearer != string(bootstrapv1.TokenStateRevoked) {
 			Expect(s.logged()).NotTo(ContainSubstring(bearer))
 		}
 	},
@@ -46,10 +47,28 @@ var _ = Describe("A request without the machine's own token", func() {
 		Entry("401: the hash in place of the token", configPath, boundTo("machine-0", token), http.StatusUnauthorized),
 		Entry("401: another machine's", configPath, "the other machine's token", http.StatusUnauthorized),
 		Entry("401: revoked", "/config/infra/default/machine-2/revoked-pointer", token, http.StatusUnauthorized),
-		Entry("401: the word that stands for revoked", "/config/infra/default/machine-2/revoked-pointer", bootstrapv1.TokenRevoked, http.StatusUnauthorized),
+		Entry("401: the word that stands for revoked", "/config/infra/default/machine-2/revoked-pointer", string(bootstrapv1.TokenStateRevoked), http.StatusUnauthorized),
 		Entry("401: none, for an unknown machine", "/config/infra/default/unknown/"+pointerID, "", http.StatusUnauthorized),
 		Entry("503: unknown machine, which may still be restored or moved here", "/config/infra/default/unknown/"+pointerID, token, http.StatusServiceUnavailable),
 		Entry("503: a machine whose token is not recorded yet", "/config/infra/default/machine-3/unfinished-pointer", token, http.StatusServiceUnavailable),
+	)
+
+	DescribeTable("is refused although the hash of its token is on record", func(state bootstrapv1.TokenState, code int) {
+		w.inState("machine-0", state)
+		s := serve(w, short)
+		for _, path := range []string{configPath, renderedPath(w)} {
+			response, body := s.get(path, token)
+			Expect(response.StatusCode).To(Equal(code), string(body))
+			Expect(string(body)).NotTo(ContainSubstring(secretInOverlay))
+		}
+		s.stop()
+		Expect(w.requests()).To(BeZero())
+		Expect(w.noted()).To(BeEmpty())
+	},
+		Entry("401: once it has expired", bootstrapv1.TokenStateExpired, http.StatusUnauthorized),
+		Entry("401: once it was revoked", bootstrapv1.TokenStateRevoked, http.StatusUnauthorized),
+		Entry("503: in a state that this server does not know", bootstrapv1.TokenState("Suspended"), http.StatusServiceUnavailable),
+		Entry("503: in a state that is written otherwise", bootstrapv1.TokenState("revoked"), http.StatusServiceUnavailable),
 	)
 
 	Describe("whose record somebody has copied", func() {
@@ -68,7 +87,7 @@ var _ = Describe("A request without the machine's own token", func() {
 		})
 
 		It("is told to ask again while its own is not known, and no 401, whatever is on record elsewhere", func() {
-			copyTo(types.NamespacedName{Namespace: "elsewhere", Name: "copy"}, func(r *server.Record) { r.TokenSHA256 = bootstrapv1.TokenRevoked })
+			copyTo(types.NamespacedName{Namespace: "elsewhere", Name: "copy"}, func(r *server.Record) { r.TokenSHA256, r.TokenState = "", bootstrapv1.TokenStateRevoked })
 			w.set(func() { delete(w.records, "machine-0") })
 			response, body := serve(w, long).get(configPath, token)
 			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))

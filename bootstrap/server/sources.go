@@ -27,9 +27,11 @@ type Record struct {
 	// PointerID is the last part of the URL by which the record's host asks: empty while none is on record.
 	PointerID string
 
-	// TokenSHA256 is the value of TokenHashAnnotation, and TokenUID the UID that it is bound to.
+	// TokenSHA256 is the value of TokenHashAnnotation, and TokenUID the UID that it is bound to. TokenState is why the token is not
+	// accepted; empty while it is.
 	TokenSHA256 string
 	TokenUID    types.UID
+	TokenState  bootstrapv1.TokenState
 
 	// Rotating says that another token is about to be on record.
 	Rotating bool

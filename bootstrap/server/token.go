@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 )
 
@@ -20,9 +21,22 @@ func bearerToken(r *http.Request) string {
 // clusterctl move or a backup brought along. That of a host which enrolled is bound to its Enrollment instead.
 func (r *Record) isBound() bool { return r.TokenUID == r.UID }
 
-// accepts tells whether a token is that of the record's host. A revoked record accepts none.
+// isRevoked tells whether the host has joined: its token is never accepted again.
+func (r *Record) isRevoked() bool { return r.TokenState == bootstrapv1.TokenStateRevoked }
+
+// hasStateUnknown tells whether the token is in a state that this config server does not know.
+func (r *Record) hasStateUnknown() bool {
+	return r.TokenState != "" && r.TokenState != bootstrapv1.TokenStateExpired && !r.isRevoked()
+}
+
+// HasTokenOf tells whether two records have the same token, in the same state.
+func (r *Record) HasTokenOf(other *Record) bool {
+	return r.TokenSHA256 == other.TokenSHA256 && r.TokenState == other.TokenState
+}
+
+// accepts tells whether a token is that of the record's host. A record with a state of the token, whatever it is, accepts none.
 func (r *Record) accepts(token string) bool {
-	return r.isBound() && hostaccess.Config(r.NamespacedName, r.UID).Accepts(r.TokenSHA256, token)
+	return r.TokenState == "" && r.isBound() && hostaccess.Config(r.NamespacedName, r.UID).Accepts(r.TokenSHA256, token)
 }
 
 // accepts tells whether a token is the Enrollment's.

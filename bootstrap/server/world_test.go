@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -203,6 +204,11 @@ func (w *world) addRecord(pointer, name, tokenHash string) server.Record {
 	}
 	w.set(func() { w.records[name] = &record })
 	return record
+}
+
+// inState puts the token of a record into a state.
+func (w *world) inState(name string, state bootstrapv1.TokenState) {
+	w.set(func() { w.records[name].TokenState = state })
 }
 
 // addRendered adds a rendered config of a pool, which writes a file with that text, and returns its name.

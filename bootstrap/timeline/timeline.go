@@ -13,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 )
 
 // Step is a moment of a boot.
@@ -160,7 +161,7 @@ func StageOf(config *bootstrapv1.PoolbootConfig) (Stage, time.Time) {
 		return Deleting, config.DeletionTimestamp.Time
 	case inPool != nil && inPool.Status == metav1.ConditionTrue:
 		return Ready, inPool.LastTransitionTime.Time
-	case inPool != nil && config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked:
+	case inPool != nil && hostaccess.HasJoined(config):
 		return NotReady, inPool.LastTransitionTime.Time
 	}
 	if asksAgain(config) {

@@ -45,7 +45,7 @@ func boot(steps int) *bootstrapv1.PoolbootConfig {
 		func(m int) { c.Status.Boot.ServedTime = micro(m) },
 		func(m int) {
 			c.Status.Boot.KubeletRegisteredTime, c.Status.Boot.NodeReadyTime, c.Status.Boot.TokenRevokedTime = &metav1.Time{Time: at(m - 1)}, micro(m), micro(m)
-			c.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+			c.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
 			c.Status.Conditions[1] = condition(bootstrapv1.NodeInPoolCondition, "NodeReadyInPool", metav1.ConditionTrue, m)
 		},
 	} {

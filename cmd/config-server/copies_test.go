@@ -58,7 +58,7 @@ var _ = Describe("What somebody has copied", func() {
 			annotations[bootstrapv1.TokenHashAnnotation] = "0" + annotations[bootstrapv1.TokenHashAnnotation][1:]
 		})
 		m.copyOf(ctx, elsewhere, m.config.Name, func(annotations map[string]string) {
-			annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+			annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
 		})
 		m.copyOf(ctx, metav1.NamespaceDefault, "copy", func(map[string]string) {})
 		s := serve()

@@ -46,12 +46,14 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		used = boot.Certificate.CredentialID
 	}
 	addresses, old := addressesOf(config)
+	token := hostaccess.Read(config.Annotations)
 	return server.Record{
 		NamespacedName:     client.ObjectKeyFromObject(config),
 		UID:                config.UID,
 		PointerID:          config.Annotations[bootstrapv1.PointerIDAnnotation],
-		TokenSHA256:        config.Annotations[bootstrapv1.TokenHashAnnotation],
-		TokenUID:           types.UID(config.Annotations[bootstrapv1.TokenUIDAnnotation]),
+		TokenSHA256:        token.Hash,
+		TokenUID:           token.UID,
+		TokenState:         token.State,
 		Rotating:           metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.RotateTokenAnnotation),
 		Version:            config.ResourceVersion,
 		FirstRequestedTime: timeOf(boot.FirstRequestedTime),
@@ -74,7 +76,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 
 // addressesOf returns where the token on record came from, the first address first, and where those before it did.
 func addressesOf(config *bootstrapv1.PoolbootConfig) (addresses, old []netip.Addr) {
-	token := tokenOf(config.Annotations[bootstrapv1.TokenHashAnnotation])
+	token := tokenOf(hostaccess.Read(config.Annotations).Hash)
 	for _, noted := range slices.SortedFunc(slices.Values(config.Status.Boot.Addresses), hostaccess.ByFirstUse) {
 		address, err := netip.ParseAddr(noted.Address)
 		switch {
@@ -174,7 +176,7 @@ func (b bootRecorder) write(ctx context.Context, record server.Record, patchOf f
 		switch {
 		case readErr != nil:
 			return readErr
-		case now == nil || now.UID != record.UID || now.TokenSHA256 != record.TokenSHA256:
+		case now == nil || now.UID != record.UID || !now.HasTokenOf(&record):
 			return nil // nobody is left to ask
 		}
 		record = *now

@@ -11,6 +11,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
 )
@@ -33,7 +34,7 @@ func asks(host *bmov1alpha1.BareMetalHost) bool {
 // host does. So the Cluster is no owner of the record.
 func over(s *scope) string {
 	host, config := s.host, s.config
-	booted := config.Status.Boot.RequestedTime != nil || config.Status.NodeRef != nil || joined(config)
+	booted := config.Status.Boot.RequestedTime != nil || config.Status.NodeRef != nil || hostaccess.HasJoined(config)
 	state := host.Status.Provisioning.State
 	switch {
 	case !metav1.IsControlledBy(config, host):
@@ -57,11 +58,6 @@ func over(s *scope) string {
 		return "the host has been deprovisioned"
 	}
 	return ""
-}
-
-// joined says whether the boot is over: the host's Node was Ready in its pool.
-func joined(config *bootstrapv1.PoolbootConfig) bool {
-	return config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked
 }
 
 // refusal says why a host that asks for a pool of a Cluster, which may not exist, gets no record; nil when nothing about the host is in the way.

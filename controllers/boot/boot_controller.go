@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"regexp"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
@@ -149,7 +149,7 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 	boot := config.Status.Boot
 	switch {
 	case !config.DeletionTimestamp.IsZero(),
-		config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked,
+		hostaccess.HasJoined(config),
 		conditions.IsTrue(config, bootstrapv1.NodeInPoolCondition),
 		config.Status.DataSecretName == "" && !metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.EnrollmentAnnotation):
 		return nothing
@@ -158,7 +158,7 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 			return nothing
 		}
 		return inlineUpkeep
-	case hasAsked(config) && !strings.HasPrefix(config.Annotations[bootstrapv1.TokenHashAnnotation], bootstrapv1.TokenExpiredPrefix):
+	case hasAsked(config) && !hostaccess.IsExpired(config):
 		return preparation
 	case boot.PreparedTime != nil && boot.CredentialID != "" && nodeIsGone(config):
 		return preparation

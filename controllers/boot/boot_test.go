@@ -100,7 +100,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 	})
 
 	It("is not prepared for when its token has expired, for it can't fetch anything", func(ctx SpecContext) {
-		s.config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenExpiredPrefix + "of-the-token"}
+		s.config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: "of-the-token", bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateExpired)}
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
 		Expect(w.nodes(ctx)).To(BeEmpty())

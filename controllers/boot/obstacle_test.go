@@ -130,7 +130,7 @@ var _ = Describe("A host that can't have its configuration", func() {
 		Entry("when its config is being deleted", func(*world) { s.config.DeletionTimestamp = ptr.To(metav1.Now()) }),
 		Entry("when no Machine owns its config", func(*world) { s.config.OwnerReferences = nil }),
 		Entry("when its token is revoked", func(*world) {
-			s.config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenRevoked}
+			s.config.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 		}),
 		Entry("when its Node is in its pool", func(*world) {
 			conditions.Set(s.config, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.NodeReadyInPoolReason})

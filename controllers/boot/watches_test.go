@@ -60,7 +60,7 @@ var _ = Describe("A boot is looked at again", func() {
 		s.worker.Spec.ClusterName = "another"
 		Expect(w.reconciler.poolToConfigs(ctx, s.worker)).To(BeEmpty())
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
-			c.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenRevoked}
+			c.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 		})
 		Expect(w.reconciler.clusterToConfigs(ctx, s.cluster)).To(BeEmpty())
 	})

@@ -226,7 +226,7 @@ var _ = Describe("An enrollment", func() {
 			w.settle(ctx)
 			joined := &bootstrapv1.PoolbootConfig{}
 			Expect(w.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: "edge-3"}, joined)).To(Succeed())
-			joined.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+			joined.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
 			Expect(w.Update(ctx, joined)).To(Succeed())
 			move(ctx, w, token)
 			w.writes, w.failing = 0, failing
@@ -237,7 +237,7 @@ var _ = Describe("An enrollment", func() {
 				Expect(annotations(ctx, w, name)).To(And(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, e.Spec.TokenSHA256),
 					HaveKeyWithValue(bootstrapv1.TokenUIDAnnotation, "moved-secret")))
 			}
-			Expect(annotations(ctx, w, "edge-3")).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenRevoked))
+			Expect(annotations(ctx, w, "edge-3")).To(HaveKeyWithValue(bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateRevoked)))
 			if w.writes < failing {
 				Expect(failing).To(BeNumerically(">", 3))
 				break

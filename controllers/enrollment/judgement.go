@@ -11,6 +11,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
@@ -100,14 +101,14 @@ func (f facts) isLeftover() bool {
 // judgeKnown judges a host whose name a PoolbootConfig has already.
 func (f facts) judgeKnown() (verdict, string) {
 	from := f.config.Annotations[bootstrapv1.EnrolledFromAnnotation]
-	switch hash := f.config.Annotations[bootstrapv1.TokenHashAnnotation]; {
+	switch {
 	case f.config.Annotations[bootstrapv1.PointerIDAnnotation] != f.pointerID:
 		return refuse, fmt.Sprintf("the name is that of PoolbootConfig %s, which is another host's", f.config.Name)
 	case !f.config.DeletionTimestamp.IsZero():
 		return wait, ""
-	case hash == bootstrapv1.TokenRevoked:
+	case hostaccess.HasJoined(f.config):
 		return refuse, fmt.Sprintf("a host of this name has joined, from %s: to install it anew, delete its Node and PoolbootConfig %s", from, f.config.Name)
-	case hash != f.spec.TokenSHA256:
+	case hostaccess.Read(f.config.Annotations).Hash != f.spec.TokenSHA256:
 		return refuse, fmt.Sprintf("a host of this name came with an earlier token: delete PoolbootConfig %s", f.config.Name)
 	case from == f.request.Address:
 		return forget, ""

@@ -97,7 +97,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 			f.config.Status.Boot.ServedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
 		}),
 		Entry("is refused when a host of its name has joined", refuse, "has joined", func(f *facts) {
-			f.config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+			f.config.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
 		}),
 		Entry("is refused when it came with another token before", refuse, "earlier token", func(f *facts) {
 			f.config.Annotations[bootstrapv1.TokenHashAnnotation] = "of-another"

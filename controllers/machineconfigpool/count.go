@@ -12,6 +12,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
@@ -35,7 +36,7 @@ func stateOf(c *bootstrapv1.PoolbootConfig) state {
 	inPool := meta.IsStatusConditionTrue(c.Status.Conditions, bootstrapv1.NodeInPoolCondition)
 	is := state{
 		cluster: c.Labels[clusterv1.ClusterNameLabel], pool: c.Status.PoolRole, configuration: c.Status.Configuration.Name,
-		joined: inPool || hasJoined(c), inPool: inPool,
+		joined: inPool || hostaccess.HasJoined(c), inPool: inPool,
 	}
 	if c := outlook.ForPerson(c); c != nil {
 		is.trouble = c.Message
@@ -50,11 +51,6 @@ func isFree(c *bootstrapv1.PoolbootConfig) bool {
 	return c.Spec.Host != nil && c.Spec.Host.BareMetalHostName != "" &&
 		c.Status.HostRef == nil && c.Status.NodeRef == nil && c.Status.Boot.RequestedTime == nil &&
 		!meta.IsStatusConditionFalse(c.Status.Conditions, bootstrapv1.UserDataSetCondition)
-}
-
-// hasJoined says whether the host's token is revoked, which it is once its kubelet has been Ready in its pool.
-func hasJoined(c *bootstrapv1.PoolbootConfig) bool {
-	return c.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked
 }
 
 // count is what the pool's Machines are at. Those that a message names are told by their PoolbootConfigs.

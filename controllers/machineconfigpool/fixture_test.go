@@ -194,7 +194,7 @@ func troubled(c *bootstrapv1.PoolbootConfig, kind, reason, message string) *boot
 
 // joined marks a Machine whose kubelet has been Ready in its pool.
 func joined(c *bootstrapv1.PoolbootConfig) *bootstrapv1.PoolbootConfig {
-	metav1.SetMetaDataAnnotation(&c.ObjectMeta, bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenRevoked)
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateRevoked))
 	return c
 }
 

@@ -125,7 +125,7 @@ var _ = Describe("Rendered configs", func() {
 
 	It("all stay while it is not known what a Machine that has joined runs, as just after a move", func() {
 		moved := machine("m1", "infra", "", false)
-		moved.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenRevoked}
+		moved.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 		Expect(s.Create(ctx(), moved)).To(Succeed())
 		s.reconcile("infra")
 		Expect(left()).To(ConsistOf(made))

@@ -42,7 +42,7 @@ func config(name, reason string, labels map[string]string) *bootstrapv1.Poolboot
 		if reason == bootstrapv1.NodeReadyInPoolReason {
 			status = metav1.ConditionTrue
 		}
-		c.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenRevoked}
+		c.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 		c.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: status, Reason: reason, LastTransitionTime: metav1.Now()}}
 	}
 	return c

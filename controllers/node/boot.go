@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
@@ -18,14 +19,14 @@ import (
 // endBoot takes away what only a booting host needs: its token, its join credential and its overlay. It says whether there
 // was anything to take; the credential's ID stays on record until all is gone, so that a crash leaves nothing behind.
 func (r *Reconciler) endBoot(ctx context.Context, w client.Client, config *bootstrapv1.PoolbootConfig) (bool, error) {
-	revoked := config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked
+	revoked := hostaccess.HasJoined(config)
 	if revoked && config.Status.Boot.CredentialID == "" {
 		return false, nil
 	}
 	// First of all, so that nobody extends a credential that is being deleted.
 	if !revoked {
 		marked := config.DeepCopy()
-		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenRevoked)
+		hostaccess.Revoke(marked)
 		if err := r.Client.Patch(ctx, marked, client.MergeFromWithOptions(config.DeepCopy(), client.MergeFromWithOptimisticLock{})); err != nil {
 			return false, err
 		}

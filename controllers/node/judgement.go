@@ -19,6 +19,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	registration "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
@@ -66,7 +67,7 @@ func judge(f facts) judgement {
 		return judgement{}
 	case f.node == nil && isWithdrawn(f.config):
 		return judgement{}
-	case f.node == nil && !joined(f.config):
+	case f.node == nil && !hostaccess.HasJoined(f.config):
 		return no(bootstrapv1.NodeMissingReason, "Node %s, which was pre-registered, does not exist: its host has not joined, and Poolboot creates the Node again while it may join", recorded.Name)
 	case f.node == nil:
 		return no(bootstrapv1.NodeMissingReason, "Node %s does not exist: restart the kubelet on its host, which registers it again, or %s", recorded.Name, cure.Remove(f.config))
@@ -103,23 +104,18 @@ func judge(f facts) judgement {
 	return j
 }
 
-// joined says whether the host's Node was Ready in its pool.
-func joined(config *bootstrapv1.PoolbootConfig) bool {
-	return config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked
-}
-
 // isWithdrawn says whether the boot controller is taking back what was made for a host that Metal3 has taken back or replaced: it
 // notes that no host is there before it deletes the Node.
 func isWithdrawn(config *bootstrapv1.PoolbootConfig) bool {
 	prepared := conditions.Get(config, bootstrapv1.BootPreparedCondition)
-	return !joined(config) && prepared != nil && prepared.Status == metav1.ConditionUnknown && prepared.Reason == bootstrapv1.WaitingForHostReason
+	return !hostaccess.HasJoined(config) && prepared != nil && prepared.Status == metav1.ConditionUnknown && prepared.Reason == bootstrapv1.WaitingForHostReason
 }
 
 // cameUnseen says whether a Node registered anew while the record was lost, as during clusterctl move: its host has joined before,
 // nothing of Poolboot's is on it, and its kubelet says of itself what Cluster API knows of the Machine. Which pool it had moved to is
 // lost as well, so its labels decide, and where they name no pool that is told.
 func cameUnseen(f facts) bool {
-	return joined(f.config) && f.node.Annotations[poolv1.NodeConfigAnnotation] == "" &&
+	return hostaccess.HasJoined(f.config) && f.node.Annotations[poolv1.NodeConfigAnnotation] == "" &&
 		f.machine != nil && f.machine.Spec.ProviderID != "" && f.machine.Spec.ProviderID == f.node.Spec.ProviderID
 }
 
@@ -173,7 +169,7 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 		j.joined = true
 		j.condition = &metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue,
 			Reason: bootstrapv1.NodeReadyInPoolReason, Message: fmt.Sprintf("Node %s is Ready in pool %q%s", wanted.Name, role, pull(role, f))}
-	case joined(f.config):
+	case hostaccess.HasJoined(f.config):
 		j.condition = no(bootstrapv1.NodeNotReadyReason, "Node %s is in pool %q and not Ready: see its conditions and the kubelet on its host", wanted.Name, role).condition
 	default:
 		waiting := registration.WaitingForKubelet(wanted.Name, role)

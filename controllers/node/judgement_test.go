@@ -112,7 +112,7 @@ func ready(node *corev1.Node) {
 }
 
 func revoked(config *bootstrapv1.PoolbootConfig) {
-	config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+	config.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
 }
 
 func labelled(labels map[string]string) func(*corev1.Node) {

@@ -211,7 +211,8 @@ var _ = Describe("A boot", func() {
 				s := newSite(ready)
 				s.failing, s.late = failing, late
 				config, node := s.settle(ctx)
-				Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenRevoked), "write %d", failing)
+				Expect(config.Annotations).To(And(HaveKeyWithValue(bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateRevoked)),
+					Not(HaveKey(bootstrapv1.TokenHashAnnotation))), "write %d", failing)
 				Expect(config.Status.Boot.CredentialID).To(BeEmpty(), "write %d", failing)
 				Expect(config.Status.Boot.CredentialExpirationTime).To(BeNil(), "write %d", failing)
 				Expect(conditions.IsTrue(config, bootstrapv1.NodeInPoolCondition)).To(BeTrue(), "write %d", failing)

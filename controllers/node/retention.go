@@ -11,6 +11,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
@@ -21,7 +22,7 @@ import (
 // keeps a host that has become another Machine's from being written.
 func (r *Reconciler) keepOnHost(ctx context.Context, f facts, j judgement) error {
 	if f.config.Spec.PoolRetention != bootstrapv1.RetainOnHost || j.record == nil || f.machine == nil || !f.machine.DeletionTimestamp.IsZero() ||
-		f.config.Annotations[bootstrapv1.TokenHashAnnotation] != bootstrapv1.TokenRevoked {
+		!hostaccess.HasJoined(f.config) {
 		return nil
 	}
 	on, err := host.ForMachine(ctx, r.Client, f.machine)

@@ -95,7 +95,7 @@ var _ = Describe("Ready", func() {
 		Entry("a boot that failed before the host joined all the same", metav1.ConditionTrue, clusterv1.ReadyReason, complete,
 			condition(bootstrapv1.BootPreparedCondition, metav1.ConditionFalse, bootstrapv1.JoinCredentialExpiredReason),
 			func(config *bootstrapv1.PoolbootConfig) {
-				metav1.SetMetaDataAnnotation(&config.ObjectMeta, bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenRevoked)
+				metav1.SetMetaDataAnnotation(&config.ObjectMeta, bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateRevoked))
 			}),
 		Entry("a Node that waits for its kubelet", metav1.ConditionTrue, clusterv1.ReadyReason, complete,
 			condition(bootstrapv1.NodeInPoolCondition, metav1.ConditionFalse, bootstrapv1.WaitingForKubeletReason)),

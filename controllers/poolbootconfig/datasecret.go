@@ -50,7 +50,7 @@ func dataSecretStands(config *bootstrapv1.PoolbootConfig) bool {
 		return false
 	}
 	return config.Spec.IsInline() ||
-		config.Annotations[bootstrapv1.PointerIDAnnotation] != "" && config.Annotations[bootstrapv1.TokenHashAnnotation] != ""
+		config.Annotations[bootstrapv1.PointerIDAnnotation] != "" && hostaccess.Read(config.Annotations).Exists()
 }
 
 // enrolled says whether a config is that of a host which came with an enrollment token: that was in its user data already, and
@@ -92,15 +92,10 @@ func isFirstTry(s *scope) bool {
 		(missing == nil || !outlook.IsWrong(missing) && missing.Reason != bootstrapv1.WaitingForSecretDeletionReason)
 }
 
-// joined says whether the host's Node was Ready: from then on nobody reads its data Secret.
-func joined(config *bootstrapv1.PoolbootConfig) bool {
-	return config.Annotations[bootstrapv1.TokenHashAnnotation] == bootstrapv1.TokenRevoked
-}
-
 // dataSecretMissed says whether the data Secret on record has to be looked for: something was wrong with it before, or
 // the cache does not have it.
 func (r *Reconciler) dataSecretMissed(ctx context.Context, s *scope) (bool, error) {
-	if joined(s.config) {
+	if hostaccess.HasJoined(s.config) {
 		return false, nil
 	}
 	if is := conditions.Get(s.before, bootstrapv1.DataSecretAvailableCondition); outlook.IsWrong(is) {
@@ -129,7 +124,7 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 		}
 	}
 	switch {
-	case joined(s.config):
+	case hostaccess.HasJoined(s.config):
 		recordDataSecret(s.config, key.Name)
 		return ctrl.Result{}, nil
 	case dataSecretMayStand(s):

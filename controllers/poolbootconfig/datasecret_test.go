@@ -192,10 +192,11 @@ var _ = Describe("The data Secret", func() {
 		s := usual()
 		token := pointerIn(s.secretAfter(ctx)).Token
 		m := moved(s, func(c *bootstrapv1.PoolbootConfig, _ *corev1.Secret) {
-			c.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenExpiredPrefix + c.Annotations[bootstrapv1.TokenHashAnnotation]
+			hostaccess.Expire(c)
 		})
 		config := m.settle(ctx)
-		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenExpiredPrefix+ownerOf(config).Hash(token)))
+		Expect(config.Annotations).To(haveToken(config, token))
+		Expect(hostaccess.IsExpired(config)).To(BeTrue())
 	})
 
 	It("is rotated when that was under way when it was moved", func() {
@@ -258,11 +259,12 @@ var _ = Describe("The data Secret", func() {
 	It("leaves a revoked token revoked", func() {
 		s := usual()
 		config := s.settle(ctx)
-		config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+		hostaccess.Revoke(config)
 		Expect(s.Update(ctx, config)).To(Succeed())
 		config.Status = bootstrapv1.PoolbootConfigStatus{}
 		Expect(s.Status().Update(ctx, config)).To(Succeed())
-		Expect(s.settle(ctx).Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, bootstrapv1.TokenRevoked))
+		Expect(s.settle(ctx).Annotations).To(And(HaveKeyWithValue(bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateRevoked)),
+			Not(HaveKey(bootstrapv1.TokenHashAnnotation))))
 	})
 
 	It("is never made anew for a Machine that names one which is lost", func() {
@@ -349,7 +351,7 @@ var _ = Describe("The data Secret", func() {
 		It("is missed by nobody when the host has joined", func() {
 			s := usual()
 			config := s.settle(ctx)
-			config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+			hostaccess.Revoke(config)
 			Expect(s.Update(ctx, config)).To(Succeed())
 			Expect(s.reconciler.configOfDataSecret(ctx, s.secret(ctx))).To(BeEmpty())
 			Expect(conditions.IsTrue(lose(s), clusterv1.ReadyCondition)).To(BeTrue())

@@ -31,7 +31,7 @@ func newNode(owner string, ready corev1.ConditionStatus) *corev1.Node {
 var _ = Describe("A Node", func() {
 	ours := key.String()
 	revoked := func(config *bootstrapv1.PoolbootConfig) {
-		config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenRevoked}
+		config.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 	}
 	DescribeTable("goes with its config only when its kubelet never came",
 		func(node *corev1.Node, goes bool, change ...func(*bootstrapv1.PoolbootConfig)) {

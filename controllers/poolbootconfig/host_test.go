@@ -48,7 +48,7 @@ var _ = Describe("A host without a Machine", func() {
 	DescribeTable("that goes takes its Node along", func(ctx SpecContext, joined bool, gone bool) {
 		s := newSite(newCluster(), newConfig(enrolledHost, deleted(0), func(config *bootstrapv1.PoolbootConfig) {
 			if joined {
-				config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+				config.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
 			}
 		}), newPool("worker"), newPool("infra"))
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", Annotations: map[string]string{poolv1.NodeConfigAnnotation: key.String()}}}

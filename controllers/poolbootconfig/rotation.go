@@ -13,6 +13,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 )
@@ -54,7 +55,7 @@ func (r *Reconciler) rotateToken(ctx context.Context, s *scope) error {
 	marks := ownerOf(s.config).Annotations(pointer.Token)
 	marks[bootstrapv1.PointerIDAnnotation] = address.PointerID
 	marks[bootstrapv1.TokenRotatedAnnotation] = time.Now().UTC().Format(time.RFC3339)
-	marks[bootstrapv1.RotateTokenAnnotation] = ""
+	marks[bootstrapv1.RotateTokenAnnotation], marks[bootstrapv1.TokenStateAnnotation] = "", ""
 	if err := r.mark(ctx, s, marks); err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func notRotatable(config *bootstrapv1.PoolbootConfig) string {
 		return "the host came with an enrollment token: " + cure.Rotate(config)
 	case config.Spec.IsInline():
 		return "an inline data Secret has no token: to end its join credential, " + cure.Replace(config)
-	case joined(config):
+	case hostaccess.HasJoined(config):
 		return "the token was revoked when the Node was Ready: to boot the host again, " + cure.Replace(config)
 	}
 	return ""

@@ -64,8 +64,10 @@ var _ = Describe("A token that somebody wants rotated", func() {
 	It("is a new one also when it has expired", func(ctx SpecContext) {
 		s, old := newSiteWithToken(ctx)
 		annotate(ctx, s, map[string]string{
-			bootstrapv1.RotateTokenAnnotation: "", bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenExpiredPrefix + ownerOf(newConfig()).Hash(old)})
-		expectRotated(ctx, s, s.settle(ctx), old)
+			bootstrapv1.RotateTokenAnnotation: "", bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateExpired)})
+		config := s.settle(ctx)
+		expectRotated(ctx, s, config, old)
+		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.TokenStateAnnotation))
 	})
 
 	It("keeps the id of the pointer after its Machine was made anew by clusterctl move", func(ctx SpecContext) {
@@ -176,7 +178,7 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.RotateTokenAnnotation))
 		Expect(s.told()).To(ConsistOf(And(HavePrefix("Warning "+bootstrapv1.EventTokenNotRotated), ContainSubstring(why))))
 	},
-		Entry("when its Node was Ready", map[string]string{bootstrapv1.TokenHashAnnotation: bootstrapv1.TokenRevoked}, "delete Machine "+machineName),
+		Entry("when its Node was Ready", map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}, "delete Machine "+machineName),
 		Entry("when it is an enrollment token", map[string]string{bootstrapv1.EnrollmentAnnotation: "batch"}, "enrollment token"),
 	)
 

@@ -21,7 +21,7 @@ func ownerOf(config *bootstrapv1.PoolbootConfig) hostaccess.Owner {
 // tokenIsBound says whether what is on record of a config's token is bound to it, and not to an earlier object of the same name.
 func tokenIsBound(config *bootstrapv1.PoolbootConfig) bool {
 	recorded := hostaccess.Read(config.Annotations)
-	return recorded.Revoked || recorded.Hash != "" && recorded.UID == config.UID
+	return hostaccess.HasJoined(config) || recorded.Hash != "" && recorded.UID == config.UID
 }
 
 // accepts says whether a token is the one on record for a config, expired or not. After clusterctl move, or from a backup, what is
@@ -40,7 +40,7 @@ func readPointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (map
 	}
 	marks := map[string]string{bootstrapv1.PointerIDAnnotation: address.PointerID}
 	switch recorded := hostaccess.Read(config.Annotations); {
-	case recorded.Revoked:
+	case hostaccess.HasJoined(config):
 		return marks, nil
 	case recorded.Hash == "":
 		maps.Copy(marks, ownerOf(config).Annotations(held.Token))

@@ -17,6 +17,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
@@ -54,7 +55,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 // configOfDataSecret sends the config of a data Secret that has come, changed or gone since it was on record, as long as its host may need it.
 func (r *Reconciler) configOfDataSecret(ctx context.Context, secret client.Object) []ctrl.Request {
 	config, key := &bootstrapv1.PoolbootConfig{}, client.ObjectKeyFromObject(secret)
-	if err := r.Client.Get(ctx, key, config); err != nil || joined(config) {
+	if err := r.Client.Get(ctx, key, config); err != nil || hostaccess.HasJoined(config) {
 		return nil
 	}
 	if is := conditions.Get(config, bootstrapv1.DataSecretAvailableCondition); !dataSecretStands(config) &&

@@ -82,7 +82,7 @@ var _ = Describe("A token that comes from a second address", func() {
 	It("is told of also when its Node was Ready first", func(ctx SpecContext) {
 		w := newWorld(0)
 		w.came(digits, own, second)
-		w.config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+		w.config.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
 		w.start()
 		w.reconcile(ctx)
 		Expect(w.told.Events).To(Receive(HavePrefix("Warning " + bootstrapv1.EventSecondAddress)))

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +30,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
@@ -141,13 +141,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // hasToken says whether a config has a token of its own that its host has not joined with.
 func hasToken(config *bootstrapv1.PoolbootConfig) bool {
-	hash := config.Annotations[bootstrapv1.TokenHashAnnotation]
-	return config.DeletionTimestamp.IsZero() && hash != "" && hash != bootstrapv1.TokenRevoked &&
+	return config.DeletionTimestamp.IsZero() && hostaccess.Read(config.Annotations).Hash != "" &&
 		!metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.EnrollmentAnnotation)
-}
-
-func isExpired(config *bootstrapv1.PoolbootConfig) bool {
-	return strings.HasPrefix(config.Annotations[bootstrapv1.TokenHashAnnotation], bootstrapv1.TokenExpiredPrefix)
 }
 
 // expire ends a token whose time is over, or comes back when it is.
@@ -167,7 +162,7 @@ func (r *Reconciler) expire(ctx context.Context, config *bootstrapv1.PoolbootCon
 		return ctrl.Result{}, err // the cache was behind: its event comes
 	}
 	before := current.DeepCopy()
-	current.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenExpiredPrefix + current.Annotations[bootstrapv1.TokenHashAnnotation]
+	hostaccess.Expire(current)
 	if err := r.Client.Patch(ctx, current, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -178,7 +173,7 @@ func (r *Reconciler) expire(ctx context.Context, config *bootstrapv1.PoolbootCon
 
 // end returns when a token ends; zero while it does not: it has ended, there is no cap, or its host is not provisioned.
 func (r *Reconciler) end(ctx context.Context, c client.Reader, config *bootstrapv1.PoolbootConfig) (time.Time, error) {
-	if r.Life == 0 || isExpired(config) || metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.RotateTokenAnnotation) {
+	if r.Life == 0 || hostaccess.IsExpired(config) || metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.RotateTokenAnnotation) {
 		return time.Time{}, nil
 	}
 	bmh, err := r.hostOf(ctx, c, config)
@@ -209,7 +204,7 @@ func (r *Reconciler) hostOf(ctx context.Context, c client.Reader, config *bootst
 func (r *Reconciler) tell(ctx context.Context, config *bootstrapv1.PoolbootConfig) error {
 	was := conditions.Get(config, bootstrapv1.TokenUsableCondition)
 	is := metav1.Condition{Type: bootstrapv1.TokenUsableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.TokenLiveReason}
-	if isExpired(config) {
+	if hostaccess.IsExpired(config) {
 		is.Status, is.Reason = metav1.ConditionFalse, bootstrapv1.TokenExpiredReason
 		is.Message = fmt.Sprintf("the host did not join within %s of being provisioned, and its token is dead: %s", r.Life, cure.Rotate(config))
 	}

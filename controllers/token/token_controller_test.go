@@ -2,6 +2,7 @@ package token
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 )
 
 const (
@@ -87,7 +89,8 @@ var _ = Describe("The token of a host that does not join", func() {
 		w := newWorld(life + time.Minute)
 		w.start()
 		Expect(w.reconcile(ctx)).To(BeZero())
-		Expect(w.config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, "expired-"+hash))
+		Expect(w.config.Annotations).To(And(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, hash),
+			HaveKeyWithValue(bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateExpired))))
 		usable := conditions.Get(w.config, bootstrapv1.TokenUsableCondition)
 		Expect(usable).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.TokenExpiredReason),
 			HaveField("Message", ContainSubstring(bootstrapv1.RotateTokenAnnotation))))
@@ -96,17 +99,17 @@ var _ = Describe("The token of a host that does not join", func() {
 		Expect(w.told.Events).NotTo(Receive())
 
 		By("being rotated")
-		w.config.Annotations[bootstrapv1.TokenHashAnnotation] = hash
+		delete(w.config.Annotations, bootstrapv1.TokenStateAnnotation)
 		w.config.Annotations[bootstrapv1.TokenRotatedAnnotation] = time.Now().UTC().Format(time.RFC3339)
 		Expect(w.Update(ctx, w.config)).To(Succeed())
 		Expect(w.reconcile(ctx)).To(BeNumerically("~", life, time.Minute))
-		Expect(w.config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, hash))
+		Expect(w.config.Annotations).NotTo(HaveKey(bootstrapv1.TokenStateAnnotation))
 		Expect(conditions.IsTrue(w.config, bootstrapv1.TokenUsableCondition)).To(BeTrue())
 	})
 
 	It("is told as expired also when the manager was killed before it could", func(ctx SpecContext) {
 		w := newWorld(life + time.Minute)
-		w.config.Annotations[bootstrapv1.TokenHashAnnotation] = "expired-" + hash
+		w.config.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateExpired)
 		w.start()
 		w.reconcile(ctx)
 		Expect(conditions.IsFalse(w.config, bootstrapv1.TokenUsableCondition)).To(BeTrue())
@@ -117,9 +120,9 @@ var _ = Describe("The token of a host that does not join", func() {
 		w := newWorld(life + time.Minute)
 		change(w)
 		w.start()
-		before := w.config.Annotations[bootstrapv1.TokenHashAnnotation]
+		before := maps.Clone(w.config.Annotations)
 		w.reconcile(ctx)
-		Expect(w.config.Annotations[bootstrapv1.TokenHashAnnotation]).To(Equal(before))
+		Expect(w.config.Annotations).To(Equal(before))
 		Expect(w.config.ResourceVersion).To(Equal("999"), "nothing is written")
 		Expect(w.told.Events).NotTo(Receive())
 	},
@@ -137,7 +140,7 @@ var _ = Describe("The token of a host that does not join", func() {
 			w.config.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: w.machine.Name, UID: "u"}}
 			w.machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "BareMachine", Name: "b"}
 		}),
-		Entry("when it was revoked", func(w *world) { w.config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked }),
+		Entry("when it was revoked", func(w *world) { hostaccess.Revoke(w.config) }),
 		Entry("when it is an enrollment token", func(w *world) { w.config.Annotations[bootstrapv1.EnrollmentAnnotation] = "batch" }),
 	)
 

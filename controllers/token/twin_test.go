@@ -25,7 +25,7 @@ var _ = Describe("A copied pointer id", func() {
 		for _, uid := range []types.UID{"copy-1", "copy-2"} {
 			copied := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: string(uid), UID: uid,
 				CreationTimestamp: metav1.Now(), Annotations: maps.Clone(w.config.Annotations)}}
-			copied.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+			copied.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
 			Expect(w.Create(ctx, copied)).To(Succeed())
 			for range 2 {
 				_, err := w.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(copied)})

@@ -73,8 +73,8 @@ func joined(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootC
 		HaveField("Annotations", HaveKey(managedAttach))))
 	EventuallyWithOffset(1, func() (string, error) {
 		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
-		return config.Annotations[bootstrapv1.TokenHashAnnotation] + config.Status.Boot.CredentialID, err
-	}).WithContext(ctx).Should(Equal(bootstrapv1.TokenRevoked))
+		return config.Annotations[bootstrapv1.TokenStateAnnotation] + config.Status.Boot.CredentialID, err
+	}).WithContext(ctx).Should(BeEquivalentTo(bootstrapv1.TokenStateRevoked))
 	EventuallyWithOffset(1, lab.Hardware.Host(config.Status.HostRef.Name).Joined).WithContext(ctx).Should(BeTrue(), "the sentinel file")
 }
 

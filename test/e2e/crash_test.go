@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
@@ -83,7 +84,7 @@ var _ = Describe("Poolboot that is killed", func() {
 		kill(lab.Manager, lab.ConfigServer)
 		Eventually(ctx, func() bool { return site.Ready(t.Node(ctx, first)) }).Should(BeTrue())
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(first), first)).To(Succeed())
-		Expect(first.Annotations[bootstrapv1.TokenHashAnnotation]).NotTo(Equal(bootstrapv1.TokenRevoked))
+		Expect(hostaccess.HasJoined(first)).To(BeFalse())
 		start(ctx, lab.Manager, lab.ConfigServer)
 
 		for role, config := range configs {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
@@ -82,7 +83,7 @@ var _ = Describe("A Machine that goes", func() {
 			kill(lab.Manager)
 			Eventually(ctx, func() bool { return site.Ready(t.Node(ctx, config)) }).Should(BeTrue())
 			Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
-			Expect(config.Annotations[bootstrapv1.TokenHashAnnotation]).NotTo(Equal(bootstrapv1.TokenRevoked))
+			Expect(hostaccess.HasJoined(config)).To(BeFalse())
 			return []*site.Program{lab.Manager}
 		}),
 	)

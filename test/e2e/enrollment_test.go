@@ -88,8 +88,8 @@ func works(ctx context.Context, t *tenant.Tenant, name string, server *host.Host
 	By("being known by its token no more")
 	Eventually(ctx, func(ctx context.Context) (string, error) {
 		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
-		return config.Annotations[bootstrapv1.TokenHashAnnotation] + config.Status.Boot.CredentialID, err
-	}).Should(Equal(bootstrapv1.TokenRevoked))
+		return config.Annotations[bootstrapv1.TokenStateAnnotation] + config.Status.Boot.CredentialID, err
+	}).Should(BeEquivalentTo(bootstrapv1.TokenStateRevoked))
 	Expect(overlays(ctx, config)).To(BeEmpty())
 	return t.Node(ctx, config)
 }

@@ -64,7 +64,7 @@ var _ = Describe("The config server", func() {
 		Expect(code).To(Equal(http.StatusServiceUnavailable))
 
 		before := config.DeepCopy()
-		config.Annotations[bootstrapv1.TokenHashAnnotation] = bootstrapv1.TokenRevoked
+		config.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
 		Expect(lab.ManagementClient.Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
 		Eventually(ctx, func() (int, error) { code, _, err := get(ctx, own, own.URL); return code, err }).Should(Equal(http.StatusUnauthorized))
 	})

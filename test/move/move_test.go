@@ -18,6 +18,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
@@ -135,7 +136,7 @@ func askWithoutAnswer(ctx context.Context, s *site.Site, t *tenant.Tenant, repli
 	var asking *bootstrapv1.PoolbootConfig
 	Eventually(ctx, func() *bootstrapv1.PoolbootConfig {
 		for _, config := range t.Configs(ctx, deployment) {
-			if config.Status.Boot.RequestedTime == nil && config.Annotations[bootstrapv1.TokenHashAnnotation] != bootstrapv1.TokenRevoked {
+			if config.Status.Boot.RequestedTime == nil && !hostaccess.HasJoined(&config) {
 				asking = &config
 			}
 		}
@@ -168,8 +169,8 @@ func everyNodeJoins(ctx context.Context, s *site.Site, t *tenant.Tenant, n int, 
 			ContainElement(HaveField("Key", poolv1.NodeUnassignedTaint)))
 		Eventually(ctx, func() (string, error) {
 			err := s.ManagementClient.Get(ctx, client.ObjectKeyFromObject(&config), &config)
-			return config.Annotations[bootstrapv1.TokenHashAnnotation] + config.Status.Boot.CredentialID, err
-		}).Should(Equal(bootstrapv1.TokenRevoked))
+			return config.Annotations[bootstrapv1.TokenStateAnnotation] + config.Status.Boot.CredentialID, err
+		}).Should(BeEquivalentTo(bootstrapv1.TokenStateRevoked))
 		node := t.Node(ctx, &config)
 		if uids[node.Name] == "" {
 			uids[node.Name] = node.UID

@@ -13,7 +13,7 @@ const (
 	PointerIDAnnotation = "pool.cluster.x-k8s.io/pointer-id"
 
 	// TokenHashAnnotation is the SHA-256 of the host's bearer token, bound to the PoolbootConfig's namespace, name and UID, in
-	// hex; or that after TokenExpiredPrefix, or TokenRevoked.
+	// hex. A revoked token has none.
 	TokenHashAnnotation = "pool.cluster.x-k8s.io/token-sha256"
 
 	// TokenUIDAnnotation is the UID that the hash is bound to: that of the PoolbootConfig; of a host that enrolled, that of the
@@ -21,17 +21,25 @@ const (
 	// no token until the manager has bound it anew.
 	TokenUIDAnnotation = "pool.cluster.x-k8s.io/token-uid"
 
-	// TokenRevoked is the value of TokenHashAnnotation once the host's Node is Ready in its pool.
-	TokenRevoked = "revoked"
-
-	// TokenExpiredPrefix comes before the SHA-256 of a token that has expired.
-	TokenExpiredPrefix = "expired-"
+	// TokenStateAnnotation is the TokenState of a token that the config server does not accept. A token that can be used has none.
+	TokenStateAnnotation = "pool.cluster.x-k8s.io/token-state"
 
 	// RotateTokenAnnotation asks, with any value, for a new token. It is taken away when that is done.
 	RotateTokenAnnotation = "pool.cluster.x-k8s.io/rotate-token"
 
 	// TokenRotatedAnnotation is when the token was last rotated (RFC 3339).
 	TokenRotatedAnnotation = "pool.cluster.x-k8s.io/token-rotated"
+)
+
+// TokenState is why a host's token is not accepted any more. With a value that is none of these it is not accepted either.
+type TokenState string
+
+const (
+	// TokenStateExpired is that of a token whose host did not join in time. A rotation replaces the token.
+	TokenStateExpired TokenState = "Expired"
+
+	// TokenStateRevoked is that of a token whose host has joined: its Node was Ready in its pool.
+	TokenStateRevoked TokenState = "Revoked"
 )
 
 // Annotations of the PoolbootConfig of a host that enrolled. Its TokenHashAnnotation is that of the enrollment token.
