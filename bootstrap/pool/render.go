@@ -38,7 +38,7 @@ type Rendered struct {
 // configs are passed over. The same input gives the same bytes and the same name.
 //
 // Errors: *NotFoundError and *DuplicateError for the pool or for worker, *SelectorError, *RenderError for a MachineConfig
-// that can't be used, *KubeletError for a kubelet section, *TooLargeError.
+// that can't be used, *KubeletError for a kubelet section, *TooManyError, *TooLargeError.
 func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (*Rendered, error) {
 	p, err := OfRole(pools, role)
 	if err != nil {
@@ -51,6 +51,9 @@ func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	sources, err := sourcesOf(p, worker, configs)
 	if err != nil {
 		return nil, err
+	}
+	if len(sources) > MaxSources {
+		return nil, &TooManyError{Pool: p.Name, Count: len(sources), Limit: MaxSources}
 	}
 	sections, err := kubeletParts(p, worker)
 	if err != nil {

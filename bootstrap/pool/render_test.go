@@ -3,6 +3,7 @@ package pool_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand"
 	"slices"
 	"strings"
@@ -181,6 +182,20 @@ var _ = Describe("Render", func() {
 		Expect(tooLarge.Size).To(BeNumerically(">", tooLarge.Limit))
 		Expect(tooLarge.Largest).To(HaveLen(3))
 		Expect(err).To(MatchError(And(ContainSubstring("52-large (14"), ContainSubstring(`MachineConfigPool "infra"`))))
+	})
+
+	It("refuses more MachineConfigs than the pool's status can list", func() {
+		var many []poolv1.MachineConfig
+		for i := range pool.MaxSources {
+			many = append(many, poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("60-%d", i), Labels: map[string]string{roleLabel: "infra"}}})
+		}
+		rendered, err := pool.Render("infra", pools, many)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rendered.Source).To(HaveLen(pool.MaxSources))
+		_, err = pool.Render("infra", pools, append(many, infratest))
+		var tooMany *pool.TooManyError
+		Expect(errors.As(err, &tooMany)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(And(ContainSubstring(`MachineConfigPool "infra" selects 1001 MachineConfigs`), ContainSubstring("spec.machineConfigSelector"))))
 	})
 
 	DescribeTable("refuses pools that it can't render",

@@ -14,6 +14,24 @@ import (
 // (--max-request-bytes); the rest is for the object's metadata and for managed fields.
 const MaxSize = 14 << 20 / 10
 
+// MaxSources is how many MachineConfigs a pool may render. Its status lists their names, of up to 253 characters each, in an object that must
+// fit into etcd too.
+const MaxSources = 1000
+
+// TooManyError says that a pool selects more MachineConfigs than its status can list.
+type TooManyError struct {
+	// Pool is the pool's name.
+	Pool string
+	// Count is how many MachineConfigs it renders, with those of worker, and Limit is how many it may.
+	Count, Limit int
+}
+
+// Error names the pool, the numbers and the cure.
+func (e *TooManyError) Error() string {
+	return fmt.Sprintf("MachineConfigPool %q selects %d MachineConfigs, with those of worker, and at most %d can be rendered: "+
+		"put several of them into one, or narrow spec.machineConfigSelector", e.Pool, e.Count, e.Limit)
+}
+
 // TooLargeError says that a pool's rendered config would not fit into etcd.
 type TooLargeError struct {
 	// Pool is the pool's name.

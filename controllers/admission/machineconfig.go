@@ -34,7 +34,7 @@ func (*MachineConfig) ValidateCreate(_ context.Context, config *poolv1.MachineCo
 	if isRendered(config) {
 		guard = ignition.GuardRendered
 	}
-	errs := validateIgnition(config.Spec.Config, config.Spec.Butane, guard, field.NewPath("spec"))
+	errs := validateIgnition(config.Spec.Config, config.Spec.Butane, pool.MaxSize, guard, field.NewPath("spec"))
 	errs = append(errs, guardErrors(ignition.GuardArguments(config.Spec.KernelArguments), field.NewPath("spec"))...)
 	return nil, invalid(poolv1.GroupVersion.WithKind("MachineConfig"), config, append(errs, validateRendered(config)...))
 }

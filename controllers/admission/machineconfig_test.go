@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"strings"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +51,8 @@ var _ = Describe("MachineConfig webhook", func() {
 		},
 		Entry("an unknown version", `{"ignition":{"version":"9.9.0"}}`, "", "spec.config.ignition.version", "9.9.0"),
 		Entry("a relative path", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/a"},{"path":"etc/b"}]}}`, "", "spec.config.storage.files[1].path"),
+		Entry("more bytes than a pool can render, though not more characters", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,`+strings.Repeat("é", 750_000)+`"}}]}}`, "",
+			"spec.config", "1468006 bytes"),
 		Entry("Butane with a key that does not exist", "", "variant: fcos\nversion: 1.6.0\nstorage:\n  filez: []\n", "spec.butane.storage.filez", "line 4"),
 		Entry("Butane that is no YAML", "", "variant: [", "spec.butane"),
 		Entry("a path that is Poolboot's", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/hostname","contents":{"source":"data:,a"}}]}}`, "",

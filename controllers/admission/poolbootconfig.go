@@ -89,7 +89,7 @@ func validateBootSpec(config *bootstrapv1.BootSpec, spec *field.Path) field.Erro
 		errs = append(errs, field.Invalid(spec.Child("poolRole"), config.PoolRole, controlPlane))
 	}
 	if extra := config.ExtraConfig; extra != nil {
-		errs = append(errs, validateIgnition(extra.Config, extra.Butane, ignition.Guard, spec.Child("extraConfig"))...)
+		errs = append(errs, validateIgnition(extra.Config, extra.Butane, maxExtraSize, ignition.Guard, spec.Child("extraConfig"))...)
 	}
 	return errs
 }

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"strings"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -67,6 +69,9 @@ var badSpecs = []TableEntry{
 	Entry("extra Ignition that takes what is Poolboot's", func(s *configSpec) {
 		s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/poolboot/kubelet.env"}]}}`)}
 	}, "extraConfig.config.storage.files[0].path", "/etc/poolboot/"),
+	Entry("extra Ignition of more bytes than it may have, though not of more characters", func(s *configSpec) {
+		s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,` + strings.Repeat("é", 150_000) + `"}}]}}`)}
+	}, "extraConfig.config", "262144 bytes"),
 	Entry("malformed labels", withLabels(map[string]string{"-": "x"}), "nodeLabels", ""),
 	Entry("the label of the BareMetalHost", withLabels(map[string]string{poolv1.NodeMetal3UUIDLabel: "x"}), "nodeLabels[metal3.io/uuid]", "leave it out"),
 	Entry("the label of a pool", withLabels(map[string]string{poolv1.NodePoolLabel: "infra"}), "nodeLabels[node.cluster.x-k8s.io/pool]", "leave it out"),
