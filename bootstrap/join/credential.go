@@ -142,7 +142,7 @@ func IsCredentialOf(secret *corev1.Secret, owner string) bool {
 // IsUsed says whether a PoolbootConfig's credential has got the one certificate that it is good for.
 func IsUsed(config *bootstrapv1.PoolbootConfig) bool {
 	boot := config.Status.Boot
-	return boot.Certificate != nil && boot.Certificate.CredentialID == boot.CredentialID
+	return boot.Certificate.IsDefined() && boot.Certificate.CredentialID == boot.CredentialID
 }
 
 // readCredential reads a bootstrap token Secret; ok is false when it is not the owner's or not whole.

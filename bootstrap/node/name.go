@@ -26,11 +26,11 @@ type Naming struct {
 func Name(of Naming) string {
 	config := of.Config
 	host := of.Host
-	if host == "" && config.Status.HostRef != nil {
+	if host == "" && config.Status.HostRef.IsDefined() {
 		host = config.Status.HostRef.Name
 	}
 	switch {
-	case config.Status.NodeRef != nil && (!NamedAfterHost(config) || !isAnotherHost(config, of.Host)):
+	case config.Status.NodeRef.IsDefined() && (!NamedAfterHost(config) || !isAnotherHost(config, of.Host)):
 		return config.Status.NodeRef.Name
 	case config.Spec.Host != nil:
 		return config.Spec.Host.NodeName
@@ -70,7 +70,7 @@ func Rename(config *bootstrapv1.PoolbootConfig) string {
 
 // isAnotherHost says whether a host is not the one on record.
 func isAnotherHost(config *bootstrapv1.PoolbootConfig, host string) bool {
-	return host != "" && config.Status.HostRef != nil && config.Status.HostRef.Name != host
+	return host != "" && config.Status.HostRef.IsDefined() && config.Status.HostRef.Name != host
 }
 
 const machineKind = "Machine"

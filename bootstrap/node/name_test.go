@@ -13,10 +13,10 @@ import (
 var _ = Describe("The name of a Node", func() {
 	type change = func(*node.Naming)
 	onRecord := func(name string) change {
-		return func(n *node.Naming) { n.Config.Status.NodeRef = &bootstrapv1.NodeReference{Name: name} }
+		return func(n *node.Naming) { n.Config.Status.NodeRef = bootstrapv1.NodeReference{Name: name} }
 	}
 	hostOnRecord := func(name string) change {
-		return func(n *node.Naming) { n.Config.Status.HostRef = &bootstrapv1.HostReference{Name: name} }
+		return func(n *node.Naming) { n.Config.Status.HostRef = bootstrapv1.HostReference{Name: name} }
 	}
 	host := func(name string) change { return func(n *node.Naming) { n.Host = name } }
 	byHost := func(n *node.Naming) { n.Config.Spec.NodeNameSource = bootstrapv1.NodeNameFromHost }

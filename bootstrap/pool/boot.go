@@ -73,7 +73,7 @@ func ForBoot(b Boot) (Assignment, error) {
 		return Assignment{Role: b.missing(), Retained: decided.Retained}, err
 	case recorded == "":
 		return decided, nil
-	case err == nil && decided.Role == recorded && b.Config.Status.NodeRef != nil && !b.mayStayOnHost():
+	case err == nil && decided.Role == recorded && b.Config.Status.NodeRef.IsDefined() && !b.mayStayOnHost():
 		return decided, nil
 	}
 	return Assignment{Role: recorded, Reason: FromRecord, Retained: decided.Retained, Now: decided.Role}, nil
@@ -168,7 +168,7 @@ func (b Boot) recorded() string {
 			return made
 		}
 		return status.PoolRole
-	case status.NodeRef != nil, isInline && status.DataSecretName != "":
+	case status.NodeRef.IsDefined(), isInline && status.DataSecretName != "":
 		return status.PoolRole
 	}
 	return ""
@@ -252,7 +252,7 @@ func (a Assignment) Message(b Boot) string {
 }
 
 func (a Assignment) recordedMessage(b Boot) string {
-	if node := b.Config.Status.NodeRef; node != nil {
+	if node := b.Config.Status.NodeRef; node.IsDefined() {
 		return fmt.Sprintf("pool %q is recorded for Node %s", a.Role, node.Name)
 	}
 	message := fmt.Sprintf("pool %q is recorded, because the data Secret, which is written once, was made for it", a.Role)

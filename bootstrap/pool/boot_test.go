@@ -36,7 +36,7 @@ var _ = Describe("ForBoot", func() {
 	}
 	spec := func(role string) change { return func(b *pool.Boot) { b.Config.Spec.PoolRole = role } }
 	record := func(role string) change { return func(b *pool.Boot) { b.Config.Status.PoolRole = role } }
-	node := func(b *pool.Boot) { b.Config.Status.NodeRef = &bootstrapv1.NodeReference{Name: "m1", UID: "1"} }
+	node := func(b *pool.Boot) { b.Config.Status.NodeRef = bootstrapv1.NodeReference{Name: "m1", UID: "1"} }
 	inline := func(b *pool.Boot) { b.Config.Spec.ConfigSource.Type = bootstrapv1.ConfigSourceInline }
 	secretOnRecord := func(b *pool.Boot) { b.Config.Status.DataSecretName = "m1" }
 	secret := func(annotations map[string]string) change {

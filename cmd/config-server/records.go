@@ -42,7 +42,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 	boot := config.Status.Boot
 	prepared := meta.FindStatusCondition(config.Status.Conditions, bootstrapv1.BootPreparedCondition)
 	used := ""
-	if boot.Certificate != nil {
+	if boot.Certificate.IsDefined() {
 		used = boot.Certificate.CredentialID
 	}
 	addresses, old := addressesOf(config)

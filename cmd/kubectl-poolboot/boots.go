@@ -241,12 +241,12 @@ func bootOf(config *bootstrapv1.PoolbootConfig) bootShown {
 		}
 	}
 	switch {
-	case config.Status.HostRef != nil:
+	case config.Status.HostRef.IsDefined():
 		boot.Host = config.Status.HostRef.Name
 	case config.Spec.Host != nil:
 		boot.Host = config.Spec.Host.NodeName
 	}
-	if config.Status.NodeRef != nil {
+	if config.Status.NodeRef.IsDefined() {
 		boot.Node = config.Status.NodeRef.Name
 	}
 	return boot

@@ -71,7 +71,7 @@ var _ = Describe("boots", func() {
 		other := func(c *bootstrapv1.PoolbootConfig) { c.Labels[clusterv1.ClusterNameLabel] = "other" }
 		live = fake.NewClientBuilder().WithScheme(liveScheme()).WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).WithObjects(
 			bootIn("edge", "infra-b", func(c *bootstrapv1.PoolbootConfig) {
-				c.Status.HostRef = &bootstrapv1.HostReference{Name: "rack1-u12", Namespace: "edge", UID: "1"}
+				c.Status.HostRef = bootstrapv1.HostReference{Name: "rack1-u12", Namespace: "edge", UID: "1"}
 				c.Status.Boot.HostChosenTime = ago(20 * time.Minute)
 				c.Status.Configuration.Name = "rendered-infra-1"
 				usedFrom(c)

@@ -89,6 +89,12 @@ spec:
 			ContainSubstring("paused: true"), Not(ContainSubstring("last-applied")), Not(ContainSubstring("8a4f")), Not(ContainSubstring("2026"))))
 	})
 
+	It("leaves out an empty selector of MachineConfigs, which selects none in OpenShift", func() {
+		empty := "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: storage}\n" +
+			"spec: {machineConfigSelector: {}, nodeSelector: {matchLabels: {node-role.kubernetes.io/storage: \"\"}}}\n"
+		Expect(answered(converting(empty))).To(And(ContainSubstring("poolRole: storage"), Not(ContainSubstring("machineConfigSelector"))))
+	})
+
 	DescribeTable("names what it leaves out",
 		func(document, remark string) {
 			r := converting(openshiftWorker, document)

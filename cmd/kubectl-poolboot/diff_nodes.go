@@ -80,7 +80,7 @@ func (a assignment) isIn(p *poolv1.MachineConfigPool) bool {
 func lookAtNodes(ctx context.Context, workload workloadOf, differences []difference, before, after namespaced, machines []bootstrapv1.PoolbootConfig) {
 	names := map[string]bool{}
 	for _, machine := range machines {
-		if machine.Status.NodeRef != nil {
+		if machine.Status.NodeRef.IsDefined() {
 			names[machine.Status.NodeRef.Name] = true
 		}
 	}

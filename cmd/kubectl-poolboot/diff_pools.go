@@ -171,7 +171,7 @@ func (n namespaced) rendered(role string) (rendered *pool.Rendered, isNew bool, 
 	}
 	p, notOne := pool.OfRole(n.pools, role)
 	for _, c := range n.configs {
-		if notOne == nil && p.Status.Configuration != nil && p.Status.Configuration.Name == c.Name {
+		if notOne == nil && p.Status.Configuration.IsDefined() && p.Status.Configuration.Name == c.Name {
 			return &pool.Rendered{Name: c.Name, Spec: c.Spec}, isNew, err
 		}
 	}

@@ -74,7 +74,7 @@ func who(config bootstrapv1.PoolbootConfig) string {
 			name = "Machine " + owner.Name
 		}
 	}
-	if config.Status.NodeRef != nil {
+	if config.Status.NodeRef.IsDefined() {
 		name += ", Node " + config.Status.NodeRef.Name
 	}
 	return name

@@ -82,7 +82,7 @@ func machineIn(role, name, node string) *bootstrapv1.PoolbootConfig {
 	}}
 	config.Status.PoolRole = role
 	if node != "" {
-		config.Status.NodeRef = &bootstrapv1.NodeReference{Name: node}
+		config.Status.NodeRef = bootstrapv1.NodeReference{Name: node}
 	}
 	return config
 }
@@ -258,7 +258,7 @@ $`))
 		broken := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker", Namespace: "edge"}}
 		broken.Spec.ClusterName, broken.Spec.PoolRole = "infra-1", "worker"
 		broken.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}}
-		broken.Status.Configuration = &poolv1.PoolConfiguration{Name: last}
+		broken.Status.Configuration = poolv1.PoolConfiguration{Name: last}
 		rendered := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: last, Namespace: "edge"}, Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}}
 		to := storing([]string{ownConfig("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)}, broken, rendered)
 		r := diffing(to, "-f", file("new.yaml", ownConfig("50-a", "worker", "{kernelArguments: [quiet, nosmt]}")))

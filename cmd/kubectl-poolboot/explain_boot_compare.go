@@ -72,7 +72,7 @@ func (s *bootSubject) explain(synced []*regexp.Regexp) *bootExplained {
 	b.PoolbootConfig, b.Timeline, b.Message = klog.KObj(s.config).String(), timeline.Of(s.config), timeline.Message(s.config)
 	b.Stage, b.Since = timeline.StageOf(s.config)
 	b.Addresses = addressesOf(s.config)
-	if b.Host == "" && s.config.Status.HostRef != nil {
+	if b.Host == "" && s.config.Status.HostRef.IsDefined() {
 		b.Host = s.config.Status.HostRef.Namespace + "/" + s.config.Status.HostRef.Name
 	}
 	if conditions.IsFalse(s.config, clusterv1.ReadyCondition) && b.Stage != timeline.Deleting && !onlyWaits(s.config) {
@@ -97,7 +97,7 @@ func (s *bootSubject) explain(synced []*regexp.Regexp) *bootExplained {
 // something else, as the pool's condition Updated says it.
 func (b *bootExplained) compareConfiguration(s *bootSubject) {
 	b.Configuration = s.config.Status.Configuration.Name
-	if of, err := pool.OfRole(s.pools, b.Pool); err == nil && of.Status.Configuration != nil {
+	if of, err := pool.OfRole(s.pools, b.Pool); err == nil && of.Status.Configuration.IsDefined() {
 		b.PoolConfiguration = of.Status.Configuration.Name
 	}
 	hasJoined := b.Stage == timeline.Ready || b.Stage == timeline.NotReady

@@ -75,10 +75,10 @@ func (e *explainBoot) ofNode(ctx context.Context) (*bootSubject, error) {
 // recorded is the subject of the record that names the Node or, while none does, of the one whose host is to have a Node of that name.
 func (e *explainBoot) recorded(configs []bootstrapv1.PoolbootConfig) (*bootSubject, error) {
 	has := func(config *bootstrapv1.PoolbootConfig) bool {
-		return config.Status.NodeRef != nil && config.Status.NodeRef.Name == e.name
+		return config.Status.NodeRef.IsDefined() && config.Status.NodeRef.Name == e.name
 	}
 	willHave := func(config *bootstrapv1.PoolbootConfig) bool {
-		return config.Status.NodeRef == nil && node.Name(node.Naming{Config: config}) == e.name
+		return !config.Status.NodeRef.IsDefined() && node.Name(node.Naming{Config: config}) == e.name
 	}
 	s := &bootSubject{}
 	for _, isOne := range []func(*bootstrapv1.PoolbootConfig) bool{has, willHave} {
@@ -102,7 +102,7 @@ func (e *explainBoot) recorded(configs []bootstrapv1.PoolbootConfig) (*bootSubje
 // found notes the Node of the subject's name. Before a Node is on record that may be another host's, which says nothing about this one.
 func (s *bootSubject) found(n *corev1.Node) {
 	made, is := madeFor(n)
-	if s.config != nil && s.config.Status.NodeRef == nil && (!is || made != client.ObjectKeyFromObject(s.config)) {
+	if s.config != nil && !s.config.Status.NodeRef.IsDefined() && (!is || made != client.ObjectKeyFromObject(s.config)) {
 		s.unseen = append(s.unseen, fmt.Sprintf("Node %s: it exists and was not pre-registered for PoolbootConfig %s", n.Name, s.config.Name))
 		return
 	}
@@ -259,7 +259,7 @@ func (h *hostObjects) around(s *bootSubject, found *objects, cluster string) err
 	for i := range h.hosts {
 		bmh := &h.hosts[i]
 		consumes := s.machine != nil && bmh.Spec.ConsumerRef != nil && bmh.Spec.ConsumerRef.Name == s.machine.Spec.InfrastructureRef.Name
-		if consumes || s.config != nil && s.config.Status.HostRef != nil && s.config.Status.HostRef.Name == bmh.Name {
+		if consumes || s.config != nil && s.config.Status.HostRef.IsDefined() && s.config.Status.HostRef.Name == bmh.Name {
 			s.bmh, s.hardware, s.hardwareFrom = bmh, bmh.Status.HardwareDetails, host.HardwareFromStatus
 		}
 	}

@@ -87,7 +87,7 @@ func (s *bootSubject) pool() (role, why string, err error) {
 		why = fmt.Sprintf("%s: %s", assigned.Reason, assigned.Message(boot))
 	}
 	switch {
-	case s.config.Status.NodeRef == nil:
+	case !s.config.Status.NodeRef.IsDefined():
 	case assigned.Reason != pool.FromRecord:
 		why = fmt.Sprintf("recorded for Node %s; %s", s.config.Status.NodeRef.Name, why)
 	case assigned.Now != "" && assigned.Now != assigned.Role:
@@ -127,7 +127,7 @@ func (s *bootSubject) register(role string, synced []*regexp.Regexp) (*node.Regi
 		in.NodeName = role // any name: it is not part of the answer
 	}
 	switch {
-	case s.config.Status.HostRef != nil:
+	case s.config.Status.HostRef.IsDefined():
 		in.HostUID = s.config.Status.HostRef.UID
 	case s.bmh != nil:
 		in.HostUID = string(s.bmh.UID)
@@ -146,7 +146,7 @@ func (s *bootSubject) register(role string, synced []*regexp.Regexp) (*node.Regi
 func (s *bootSubject) nodeLabelRules(of *poolv1.MachineConfigPool) ([]node.HostLabel, error) {
 	rules := []nodelabels.Rules{nodelabels.OfPool(of), nodelabels.OfConfig(s.config)}
 	var labels []node.HostLabel
-	if s.config.Status.NodeRef != nil {
+	if s.config.Status.NodeRef.IsDefined() {
 		for _, key := range slices.Sorted(maps.Keys(s.config.Status.DerivedNodeLabels)) {
 			source := fmt.Sprintf("PoolbootConfig %s status.derivedNodeLabels", klog.KObj(s.config))
 			for _, from := range rules {

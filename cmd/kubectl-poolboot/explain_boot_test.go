@@ -36,7 +36,7 @@ var _ = Describe("explain machine and explain node", func() {
 		machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "Metal3Machine", Name: "infra-x7k2m", APIGroup: "infrastructure.cluster.x-k8s.io"}
 		config = machineIn("infra", "infra-x7k2m", "infra-x7k2m")
 		config.Spec.NodeLabels = map[string]string{"example.com/own": "yes"}
-		config.Status.HostRef = &bootstrapv1.HostReference{Name: "rack1-u12", Namespace: "edge", UID: "uid-1"}
+		config.Status.HostRef = bootstrapv1.HostReference{Name: "rack1-u12", Namespace: "edge", UID: "uid-1"}
 		config.Status.DerivedNodeLabels = map[string]string{"example.com/site": "dallas"}
 		config.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: "NodeReadyInPool", Message: "all is well"}}
 		infra = ownPool("infra-1", "infra") + "  nodeLabels: {example.com/tier: infra}\n  nodeTaints: [{key: example.com/infra, effect: NoSchedule}]\n" +
@@ -169,7 +169,7 @@ var _ = Describe("explain machine and explain node", func() {
 	})
 
 	It("say of a Machine whose labels are those of two pools that it has none, and of one that moved, that its Node counts", func() {
-		config.Status.NodeRef, config.Status.PoolRole = nil, ""
+		config.Status.NodeRef, config.Status.PoolRole = bootstrapv1.NodeReference{}, ""
 		infra += "---\n" + ownPool("infra-1", "storage")
 		machine.Labels["node-role.kubernetes.io/storage"] = ""
 		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
@@ -178,13 +178,13 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(answer.Todo).To(ConsistOf(And(ContainSubstring("infra"), ContainSubstring("storage"))))
 
 		delete(machine.Labels, "node-role.kubernetes.io/infra")
-		config.Status.NodeRef, config.Status.PoolRole = &bootstrapv1.NodeReference{Name: "infra-x7k2m"}, "infra"
+		config.Status.NodeRef, config.Status.PoolRole = bootstrapv1.NodeReference{Name: "infra-x7k2m"}, "infra"
 		answer, _ = asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(answer.Why).To(ContainSubstring(`the Machine would be in pool "storage"`))
 	})
 
 	It("say of a Machine whose pool is missing that it waits, and of one whose host keeps a pool that it is that", func() {
-		config.Status.NodeRef, config.Status.PoolRole, config.Status.Conditions = nil, "", nil
+		config.Status.NodeRef, config.Status.PoolRole, config.Status.Conditions = bootstrapv1.NodeReference{}, "", nil
 		machine.Labels = map[string]string{"node-role.kubernetes.io/gpu": ""}
 		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(r.code).To(Equal(2))
@@ -207,7 +207,7 @@ var _ = Describe("explain machine and explain node", func() {
 
 	It("say the label rules of a host that enrolled by its name, as its boot does", func() {
 		config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: "shop-7"}
-		config.Status.NodeRef, config.Status.DerivedNodeLabels = nil, nil
+		config.Status.NodeRef, config.Status.DerivedNodeLabels = bootstrapv1.NodeReference{}, nil
 		labels, err := (&bootSubject{config: config}).nodeLabelRules(&poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{
 			NodeLabelRules: []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name"}}}})
 		Expect(err).NotTo(HaveOccurred())
@@ -220,7 +220,7 @@ var _ = Describe("explain machine and explain node", func() {
 			config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: "shop-7"}
 			config.Spec.PoolRole = "infra"
 			config.CreationTimestamp = metav1.Now()
-			config.Status.NodeRef, config.Status.HostRef, config.Status.DerivedNodeLabels = nil, nil, nil
+			config.Status.NodeRef, config.Status.HostRef, config.Status.DerivedNodeLabels = bootstrapv1.NodeReference{}, bootstrapv1.HostReference{}, nil
 			config.Status.Conditions = []metav1.Condition{
 				{Type: bootstrapv1.DataSecretAvailableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.HostEnrolledReason},
 				{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.HostFactMissingReason, Message: "host.labels.rack is missing"},
@@ -250,7 +250,7 @@ var _ = Describe("explain machine and explain node", func() {
 	})
 
 	It("find the record of a Node by its annotation, and decide by labels for one that Poolboot did not boot", func() {
-		config.Status.NodeRef = nil
+		config.Status.NodeRef = bootstrapv1.NodeReference{}
 		answer, r := asked(true, "node", "infra-x7k2m", "-o", "json")
 		Expect(r.code).To(BeZero(), r.errOut)
 		Expect(answer.PoolbootConfig).To(Equal("edge/infra-x7k2m-config"))

@@ -146,7 +146,7 @@ spec:
 			metal3Machine.SetName("m3m")
 			metal3Machine.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "infra-x7k2p", UID: "1"}})
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: meta("infra-x7k2p"), Status: bootstrapv1.PoolbootConfigStatus{
-				PoolRole: "infra", NodeRef: &bootstrapv1.NodeReference{Name: "infra-x7k2p"}}}
+				PoolRole: "infra", NodeRef: bootstrapv1.NodeReference{Name: "infra-x7k2p"}}}
 			config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "of-config", ValueExpression: `machine.name`}}
 			infra := &poolv1.MachineConfigPool{ObjectMeta: meta("infra"), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", PoolRole: "infra",
 				NodeLabelRules: rules(`host.hardware.vendor + "." + cluster.labels["site"]`)}}

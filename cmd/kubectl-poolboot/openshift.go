@@ -47,7 +47,9 @@ func (o *objects) addOpenShiftPool(raw []byte) error {
 	ours := poolv1.MachineConfigPool{ObjectMeta: theirs.ObjectMeta}
 	ours.SetGroupVersionKind(openshiftPoolKind)
 	ours.Spec.PoolRole = theirs.Name
-	ours.Spec.MachineConfigSelector = theirs.Spec.MachineConfigSelector
+	if own := theirs.Spec.MachineConfigSelector; own != nil && len(own.MatchLabels)+len(own.MatchExpressions) > 0 { // an empty one selects nothing there, and is refused here
+		ours.Spec.MachineConfigSelector = own
+	}
 	ours.Spec.NodeSelector = theirs.Spec.NodeSelector
 	if ours.Spec.NodeSelector == nil {
 		ours.Spec.NodeSelector = &metav1.LabelSelector{}

@@ -7,7 +7,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -62,7 +61,7 @@ func (w *MachineConfig) ValidateDelete(ctx context.Context, config *poolv1.Machi
 	}
 	held := p.Spec.PausedConfiguration.Name
 	if held == "" { // not set yet
-		held = ptr.Deref(p.Status.Configuration, poolv1.PoolConfiguration{}).Name
+		held = p.Status.Configuration.Name
 	}
 	if !p.Spec.IsPaused() || !p.DeletionTimestamp.IsZero() || held != config.Name {
 		return nil, nil

@@ -98,7 +98,7 @@ func (w *MachineConfigPool) machines(ctx context.Context, p *poolv1.MachineConfi
 			continue
 		}
 		name := cmp.Or(machineOf(c), c.Name)
-		if c.Status.NodeRef != nil {
+		if c.Status.NodeRef.IsDefined() {
 			name += " (Node " + c.Status.NodeRef.Name + ")"
 		}
 		names = append(names, name)

@@ -64,7 +64,7 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 
 	It("names the Nodes too", func() {
 		m := machine("infra-a", "c1", "infra")
-		m.Status.NodeRef = &bootstrapv1.NodeReference{Name: "host-7", UID: "1"}
+		m.Status.NodeRef = bootstrapv1.NodeReference{Name: "host-7", UID: "1"}
 		Expect(deletion(aPool("infra", "infra"), cluster(), m)).To(MatchError(ContainSubstring("infra-a (Node host-7);")))
 	})
 
@@ -111,7 +111,7 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 		}
 		paused := func(is bool, configuration string) *poolv1.MachineConfigPool {
 			p := aPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) { s.Paused = new(is) })
-			p.Status.Configuration = &poolv1.PoolConfiguration{Name: configuration}
+			p.Status.Configuration = poolv1.PoolConfiguration{Name: configuration}
 			return p
 		}
 		remove := func(config *poolv1.MachineConfig, objects ...client.Object) error {
@@ -127,7 +127,7 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 			Expect(remove(rendered(), cluster(), paused(false, "rendered-infra-0"))).To(Succeed())
 
 			moved := paused(true, "")
-			moved.Status.Configuration, moved.Spec.PausedConfiguration.Name = nil, "rendered-infra-0"
+			moved.Status.Configuration, moved.Spec.PausedConfiguration.Name = poolv1.PoolConfiguration{}, "rendered-infra-0"
 			Expect(apierrors.IsForbidden(remove(rendered(), cluster(), moved))).To(BeTrue())
 			named := paused(true, "rendered-infra-0")
 			named.Spec.PausedConfiguration.Name = "rendered-infra-1"

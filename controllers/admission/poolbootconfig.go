@@ -57,7 +57,7 @@ func validateWritten(before, config *bootstrapv1.PoolbootConfig, spec *field.Pat
 		return field.ErrorList{field.Forbidden(spec.Child("configSource"), "it can't change once the bootstrap Secret stands"+another)}
 	case hasSecret && before.Spec.IsInline():
 		return field.ErrorList{field.Forbidden(spec, "with configSource.type Inline it is all in the bootstrap Secret, which is written once"+another)}
-	case before.Status.NodeRef != nil && before.Spec.NodeNamedAfter() != config.Spec.NodeNamedAfter():
+	case before.Status.NodeRef.IsDefined() && before.Spec.NodeNamedAfter() != config.Spec.NodeNamedAfter():
 		return field.ErrorList{field.Forbidden(spec.Child("nodeNameSource"), "it can't change once Node "+before.Status.NodeRef.Name+" stands"+another)}
 	}
 	return nil

@@ -101,7 +101,7 @@ var _ = Describe("PoolbootConfig webhook", func() {
 	webhook := &PoolbootConfig{}
 	booted := func(c *bootstrapv1.PoolbootConfig) *bootstrapv1.PoolbootConfig {
 		c.Status.DataSecretName = c.Name
-		c.Status.NodeRef = &bootstrapv1.NodeReference{Name: "n1", UID: "u1"}
+		c.Status.NodeRef = bootstrapv1.NodeReference{Name: "n1", UID: "u1"}
 		return c
 	}
 

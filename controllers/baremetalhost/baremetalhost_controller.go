@@ -219,7 +219,7 @@ func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 	if asked == s.config.Spec.PoolRole {
 		return nil
 	}
-	if s.config.Status.NodeRef != nil || hostaccess.HasJoined(s.config) {
+	if s.config.Status.NodeRef.IsDefined() || hostaccess.HasJoined(s.config) {
 		if asked != s.config.Status.PoolRole {
 			r.warn(s, found(poolv1.EventHostPoolFixed, "the host's Node stands in pool %s: to move it to pool %s, change the Node's labels", s.config.Status.PoolRole, asked))
 		}
@@ -242,7 +242,7 @@ func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 
 // point points the host's user data to the data Secret, before the host boots.
 func (r *Reconciler) point(ctx context.Context, s *scope) error {
-	if s.config.Status.DataSecretName == "" || s.config.Status.NodeRef != nil || hostaccess.HasJoined(s.config) {
+	if s.config.Status.DataSecretName == "" || s.config.Status.NodeRef.IsDefined() || hostaccess.HasJoined(s.config) {
 		return nil
 	}
 	wrong := refusal(s.host, s.place.Cluster)

@@ -312,7 +312,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		w.pointed(ctx)
 		w.told()
 		w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) {
-			c.Status.PoolRole, c.Status.NodeRef = "infra", &bootstrapv1.NodeReference{Name: key.Name, UID: "node-uid"}
+			c.Status.PoolRole, c.Status.NodeRef = "infra", bootstrapv1.NodeReference{Name: key.Name, UID: "node-uid"}
 		})
 		w.change(ctx, func(h *bmov1alpha1.BareMetalHost) {
 			inState(bmov1alpha1.StateProvisioned)(h)

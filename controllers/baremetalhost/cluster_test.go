@@ -56,7 +56,7 @@ var _ = Describe("The record of a BareMetalHost whose Cluster is deleted", func(
 			w := newWorld()
 			w.pointed(ctx)
 			w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) {
-				c.Status.PoolRole, c.Status.NodeRef = "infra", &bootstrapv1.NodeReference{Name: key.Name, UID: "node-uid"}
+				c.Status.PoolRole, c.Status.NodeRef = "infra", bootstrapv1.NodeReference{Name: key.Name, UID: "node-uid"}
 				c.Finalizers = nil
 			})
 			w.change(ctx, inState(bmov1alpha1.StateProvisioned))

@@ -34,7 +34,7 @@ func asks(host *bmov1alpha1.BareMetalHost) bool {
 // host does. So the Cluster is no owner of the record.
 func over(s *scope) string {
 	host, config := s.host, s.config
-	booted := config.Status.Boot.RequestedTime != nil || config.Status.NodeRef != nil || hostaccess.HasJoined(config)
+	booted := config.Status.Boot.RequestedTime != nil || config.Status.NodeRef.IsDefined() || hostaccess.HasJoined(config)
 	state := host.Status.Provisioning.State
 	switch {
 	case !metav1.IsControlledBy(config, host):

@@ -61,7 +61,9 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) (ctrl.Result, error) {
 		s.chooseHost(&config.Status)
 		boot := &config.Status.Boot
 		boot.CredentialID, boot.CredentialExpirationTime = credential.ID, &metav1.Time{Time: credential.Expires}
-		boot.Certificate = grant
+		if grant != nil {
+			boot.Certificate = *grant
+		}
 		boot.PreparedTime = &metav1.MicroTime{Time: node.CreationTimestamp.Time} // no later: how long a host may take counts from then
 		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.BootPreparedReason,
 			Message: fmt.Sprintf("Node %s and join credential %s were found in the workload cluster as they were made before the record was lost", node.Name, credential.ID)})

@@ -45,7 +45,7 @@ var _ = Describe("A host without a Machine", func() {
 		Expect(n.Spec.Taints).NotTo(ContainElement(HaveField("Key", clusterv1.NodeUninitializedTaint.Key)))
 		Expect(n.Spec.ProviderID).To(BeEmpty())
 		Expect(n.Labels).NotTo(HaveKey(poolv1.NodeMetal3UUIDLabel))
-		Expect(w.config(ctx).Status.HostRef).To(BeNil())
+		Expect(w.config(ctx).Status.HostRef).To(BeZero())
 	})
 
 	It("never takes over the Node that a host of its name left behind", func(ctx SpecContext) {
@@ -79,7 +79,7 @@ var _ = Describe("A host without a Machine", func() {
 			HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "uid-of-the-host"), HaveKeyWithValue("example.com/rack", "r7")))
 		Expect(n.Spec.ProviderID).To(BeEmpty())
 		Expect(n.Spec.Taints).NotTo(ContainElement(HaveField("Key", clusterv1.NodeUninitializedTaint.Key)))
-		Expect(w.config(ctx).Status.HostRef).To(HaveValue(HaveField("UID", "uid-of-the-host")))
+		Expect(w.config(ctx).Status.HostRef).To(HaveField("UID", "uid-of-the-host"))
 		Expect(w.overlays(ctx)).To(HaveLen(1))
 	})
 

@@ -166,7 +166,7 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 		return upkeep
 	case boot.CredentialID != "":
 		return standing
-	case boot.RequestedTime == nil && boot.PreparedTime == nil && config.Status.NodeRef != nil:
+	case boot.RequestedTime == nil && boot.PreparedTime == nil && config.Status.NodeRef.IsDefined():
 		return adoption
 	case boot.RequestedTime == nil:
 		return announcement

@@ -91,7 +91,7 @@ func (r *Reconciler) findDeployedHost(ctx context.Context, s *scope) error {
 // deployed on it; "" while it is and has.
 func (s *scope) hostLeft(ctx context.Context, c client.Reader) (string, error) {
 	made := s.config.Status.HostRef
-	if s.machine == nil || made == nil {
+	if s.machine == nil || !made.IsDefined() {
 		return "", nil
 	}
 	is, err := host.ForConfig(ctx, c, s.config, s.machine)
@@ -133,7 +133,7 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 	}
 	boot := config.Status.Boot
 	s.credential.ID = boot.CredentialID
-	if made := config.Status.NodeRef; made != nil {
+	if made := config.Status.NodeRef; made.IsDefined() {
 		s.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: made.Name}}
 		if err := s.workload.Get(ctx, client.ObjectKey{Name: made.Name}, s.node); client.IgnoreNotFound(err) != nil {
 			return true, err
@@ -163,10 +163,10 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 		status := &config.Status
 		status.Boot.CredentialID, status.Boot.CredentialExpirationTime = "", nil
 		status.Boot.PreparedTime = &metav1.MicroTime{Time: time.Now()} // what was asked before is answered
-		status.HostRef, status.DerivedNodeLabels = nil, nil
+		status.HostRef, status.DerivedNodeLabels = bootstrapv1.HostReference{}, nil
 		status.Boot.HostChosenTime, status.Boot.ServedTime, status.Boot.Addresses = nil, nil, nil
 		if !nodeStays {
-			status.NodeRef = nil
+			status.NodeRef = bootstrapv1.NodeReference{}
 			conditions.Delete(config, bootstrapv1.NodeInPoolCondition) // it is about a Node that does not exist any more
 		}
 		conditions.Set(config, withdrawn)

@@ -127,7 +127,7 @@ var _ = Describe("A host's deployment", func() {
 			Expect(w.nodes(ctx)).To(BeEmpty())
 			Expect(condition(ctx)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
 			Expect(conditions.Has(w.config(ctx), bootstrapv1.NodeInPoolCondition)).To(BeFalse(), "there is no Node to report")
-			Expect(w.config(ctx).Status).To(And(HaveField("NodeRef", BeNil()), HaveField("HostRef", BeNil()), HaveField("Boot.CredentialID", ""),
+			Expect(w.config(ctx).Status).To(And(HaveField("NodeRef", BeZero()), HaveField("HostRef", BeZero()), HaveField("Boot.CredentialID", ""),
 				HaveField("Boot.Addresses", BeEmpty()))) // the next host's are others
 			stage, since := timeline.StageOf(w.config(ctx))
 			Expect(stage).To(Equal(timeline.WaitingForHost))
@@ -153,7 +153,7 @@ var _ = Describe("A host's deployment", func() {
 
 	It("is timed from the first request of the host that boots, not of one before it that was held up", func(ctx SpecContext) {
 		configuration := s.infra.Status.Configuration
-		s.infra.Status.Configuration = nil
+		s.infra.Status.Configuration = poolv1.PoolConfiguration{}
 		w = s.world()
 		ask := func() bootstrapv1.BootStatus {
 			_, err := w.ask(ctx)

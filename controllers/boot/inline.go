@@ -42,7 +42,9 @@ func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, err
 
 // forgetCertificate lets the credential of a data Secret, which can't be made anew, get a certificate once more.
 func (r *Reconciler) forgetCertificate(ctx context.Context, s *scope) error {
-	return r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) { config.Status.Boot.Certificate = nil })
+	return r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
+		config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{}
+	})
 }
 
 // findProvisioningHost finds the host behind the Machine once it may boot from the data Secret. Until then there is

@@ -69,7 +69,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			n, config := w.node(ctx), w.config(ctx)
 			Expect(n.Labels).To(And(HaveKey(infraLabel), HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "uid-of-the-host")))
 			Expect(n.Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-edge-infra-1"), "what its Secret holds")
-			Expect(config.Status.NodeRef).To(HaveValue(Equal(bootstrapv1.NodeReference{Name: n.Name, UID: string(n.UID)})))
+			Expect(config.Status.NodeRef).To(Equal(bootstrapv1.NodeReference{Name: n.Name, UID: string(n.UID)}))
 			Expect(config.Status.Boot.CredentialID).To(Equal("abcdef"))
 			Expect(condition(ctx, w)).To(HaveField("Status", metav1.ConditionTrue))
 			Expect(w.overlays(ctx)).To(BeEmpty())
@@ -107,7 +107,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 
 	It("may get a certificate once more when it was wiped, for the credential in its data Secret is the same", func(ctx SpecContext) {
 		w := s.world()
-		granted := &bootstrapv1.GrantedCertificate{CredentialID: "abcdef", PublicKeySHA256: "of-the-key"}
+		granted := bootstrapv1.GrantedCertificate{CredentialID: "abcdef", PublicKeySHA256: "of-the-key"}
 		_, err := w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.Certificate = granted })
@@ -117,7 +117,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		change(ctx, w.management, s.host, func(h *bmov1alpha1.BareMetalHost) { h.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning })
 		_, err = w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(w.config(ctx).Status.Boot.Certificate).To(BeNil())
+		Expect(w.config(ctx).Status.Boot.Certificate).To(BeZero())
 	})
 
 	It("may ask for its certificate whenever it boots", func(ctx SpecContext) {

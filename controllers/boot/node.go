@@ -88,7 +88,7 @@ func (s *scope) adoptNode(ctx context.Context) error {
 	if made, ours := workload.ConfigOfNode(s.node); !ours || made != client.ObjectKeyFromObject(s.config) {
 		return fault(bootstrapv1.NodeNameTakenReason, "it exists already and was not pre-registered for PoolbootConfig %s: delete the Node, or %s", s.owner(), node.Rename(s.config))
 	}
-	if s.machine == nil && s.config.Status.NodeRef == nil && kubeletCame(s.node) {
+	if s.machine == nil && !s.config.Status.NodeRef.IsDefined() && kubeletCame(s.node) {
 		return fault(bootstrapv1.NodeNameTakenReason, "it is that of a host which was installed before under this name: delete the Node, so that the host can have a new one")
 	}
 	if id := s.node.Spec.ProviderID; id != "" && wanted.ProviderID != "" && id != wanted.ProviderID {

@@ -26,7 +26,7 @@ var _ = Describe("A Node that stands already", func() {
 		Expect(counted("poolboot_preregistrations_total", of("Created"))).To(Equal(made))
 		expectNotPrepared(ctx, w, bootstrapv1.NodeNameTakenReason, "Node "+machineName, "delete the Node")
 		Expect(w.node(ctx)).To(Equal(foreign))
-		Expect(w.config(ctx).Status.NodeRef).To(BeNil())
+		Expect(w.config(ctx).Status.NodeRef).To(BeZero())
 		Expect(w.workload.Delete(ctx, foreign)).To(Succeed())
 		Expect(w.reconcile(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)

@@ -34,7 +34,7 @@ var _ = Describe("A host that can't have its configuration", func() {
 			Expect(w.told()).To(BeEmpty(), "the same is not told twice")
 			Expect(w.writes).To(BeNumerically("<=", written))
 		},
-		Entry("while its pool is not rendered", func() { s.infra.Status.Configuration = nil },
+		Entry("while its pool is not rendered", func() { s.infra.Status.Configuration = poolv1.PoolConfiguration{} },
 			bootstrapv1.PoolNotRenderedReason, "edge-infra", "status.configuration"),
 		Entry("when its pool does not exist", func() { s.config.Spec.PoolRole = "storage" },
 			bootstrapv1.PoolNotFoundReason, "storage"),

@@ -155,9 +155,9 @@ var _ = Describe("A host whose record was lost by clusterctl move", func() {
 		boot := w.config(ctx).Status.Boot
 		Expect(boot.CredentialID).To(Equal(before.Boot.CredentialID))
 		Expect(boot.CredentialExpirationTime.Time).To(BeTemporally("==", before.Boot.CredentialExpirationTime.Time))
-		Expect(boot.Certificate).To(BeNil())
+		Expect(boot.Certificate).To(BeZero())
 		Expect(boot.PreparedTime.Time).To(BeTemporally("~", time.Now(), 10*time.Second))
-		Expect(w.config(ctx).Status.HostRef).To(HaveValue(HaveField("UID", "uid-of-the-host")))
+		Expect(w.config(ctx).Status.HostRef).To(HaveField("UID", "uid-of-the-host"))
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
 		Expect(needOf(w.config(ctx))).To(Equal(upkeep))
 

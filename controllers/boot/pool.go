@@ -30,7 +30,7 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 	switch {
 	case s.config.Spec.IsInline() && s.config.Status.Configuration.Name != "":
 		s.configuration = s.config.Status.Configuration.Name
-	case s.pool.Status.Configuration != nil:
+	case s.pool.Status.Configuration.IsDefined():
 		s.configuration = s.pool.Status.Configuration.Name
 	default:
 		return fault(bootstrapv1.PoolNotRenderedReason, "MachineConfigPool %s/%s has no status.configuration yet: see its conditions",

@@ -46,8 +46,8 @@ func expectPrepared(ctx context.Context, w *world, nodeName string) {
 	Expect(status.PoolRole).To(Equal("infra"))
 	Expect(conditions.GetReason(config, bootstrapv1.NodeInPoolCondition)).To(Equal(bootstrapv1.WaitingForKubeletReason))
 	Expect(status.Configuration.Name).To(Equal("rendered-edge-infra-1"))
-	Expect(status.HostRef).To(HaveValue(Equal(bootstrapv1.HostReference{Name: hostName, Namespace: namespace, UID: "uid-of-the-host"})))
-	Expect(status.NodeRef).To(HaveValue(Equal(bootstrapv1.NodeReference{Name: nodeName, UID: string(n.UID)})))
+	Expect(status.HostRef).To(Equal(bootstrapv1.HostReference{Name: hostName, Namespace: namespace, UID: "uid-of-the-host"}))
+	Expect(status.NodeRef).To(Equal(bootstrapv1.NodeReference{Name: nodeName, UID: string(n.UID)}))
 	Expect(conditions.IsTrue(config, bootstrapv1.BootPreparedCondition)).To(BeTrue())
 	Expect(needOf(config)).To(Or(Equal(nothing), Equal(upkeep), Equal(standing)), "the request is answered")
 

@@ -53,18 +53,18 @@ func (r *Reconciler) read(ctx context.Context, s *scope) error {
 // after the host on record.
 func (s *scope) isAnotherHost(config *bootstrapv1.PoolbootConfig) bool {
 	made := config.Status.HostRef
-	return s.host != nil && isDeployed(s.host) && config.Status.NodeRef == nil && (made == nil || made.UID != s.host.UID) && s.host.UID != ""
+	return s.host != nil && isDeployed(s.host) && !config.Status.NodeRef.IsDefined() && (!made.IsDefined() || made.UID != s.host.UID) && s.host.UID != ""
 }
 
 // chooseHost puts the host on record, if it is one that the infrastructure provider chose: at the latest when it asks.
 func (s *scope) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
-	if s.host.UID == "" || status.HostRef != nil && status.HostRef.UID == s.host.UID {
+	if s.host.UID == "" || status.HostRef.IsDefined() && status.HostRef.UID == s.host.UID {
 		return
 	}
-	if status.HostRef != nil { // these are another host's
+	if status.HostRef.IsDefined() { // these are another host's
 		status.Boot.Addresses, status.Boot.FirstRequestedTime = nil, status.Boot.RequestedTime.DeepCopy()
 	}
-	status.HostRef = &bootstrapv1.HostReference{Name: s.host.Name, Namespace: s.host.Namespace, UID: s.host.UID}
+	status.HostRef = bootstrapv1.HostReference{Name: s.host.Name, Namespace: s.host.Namespace, UID: s.host.UID}
 	if status.Boot.HostChosenTime = status.Boot.FirstRequestedTime.DeepCopy(); status.Boot.HostChosenTime == nil {
 		status.Boot.HostChosenTime = &metav1.MicroTime{Time: time.Now()}
 	}
@@ -88,7 +88,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 		status.Configuration.Name = s.configuration
 		s.chooseHost(status)
 		status.DerivedNodeLabels = s.nodeLabelRules
-		status.NodeRef = &bootstrapv1.NodeReference{Name: s.node.Name, UID: string(s.node.UID)}
+		status.NodeRef = bootstrapv1.NodeReference{Name: s.node.Name, UID: string(s.node.UID)}
 		if s.credential.ID != "" {
 			status.Boot.CredentialID = s.credential.ID
 			status.Boot.CredentialExpirationTime = &metav1.Time{Time: s.credential.Expires}

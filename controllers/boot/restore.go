@@ -104,7 +104,7 @@ func (r *Reconciler) giveUp(ctx context.Context, s *scope, why error) error {
 		}
 	}
 	came := false
-	if made := s.config.Status.NodeRef; made != nil {
+	if made := s.config.Status.NodeRef; made.IsDefined() {
 		node := &corev1.Node{}
 		if err := s.workload.Get(ctx, client.ObjectKey{Name: made.Name}, node); client.IgnoreNotFound(err) != nil {
 			return err

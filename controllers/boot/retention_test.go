@@ -34,9 +34,9 @@ var _ = Describe("A host that keeps a pool", func() {
 	It("has that told also when another controller sees the Node, and has it on record, first", func(ctx SpecContext) {
 		w := s.world(storage.DeepCopy())
 		w.before = func(int) error {
-			if config := w.config(ctx); len(w.nodes(ctx)) > 0 && config.Status.NodeRef == nil {
+			if config := w.config(ctx); len(w.nodes(ctx)) > 0 && !config.Status.NodeRef.IsDefined() {
 				change(ctx, w.management, config, func(c *bootstrapv1.PoolbootConfig) {
-					c.Status.PoolRole, c.Status.NodeRef = "storage", &bootstrapv1.NodeReference{Name: machineName, UID: string(w.node(ctx).UID)}
+					c.Status.PoolRole, c.Status.NodeRef = "storage", bootstrapv1.NodeReference{Name: machineName, UID: string(w.node(ctx).UID)}
 				})
 			}
 			return nil
@@ -59,7 +59,7 @@ var _ = Describe("A host that keeps a pool", func() {
 		Entry("when it is another Cluster's pool", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "other/storage/first-uid" }),
 		Entry("when it is the pool of a Cluster that had the same name before", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/storage/another-uid" }),
 		Entry("when a Node stands: that is on record", func() {
-			s.config.Status.NodeRef = &bootstrapv1.NodeReference{Name: machineName, UID: "before"}
+			s.config.Status.NodeRef = bootstrapv1.NodeReference{Name: machineName, UID: "before"}
 		}),
 		Entry("when the pool is gone: that is told", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/gone/first-uid" },
 			"Warning "+bootstrapv1.EventRetainedPoolGone+" BareMetalHost "+hostName+" keeps pool gone"),

@@ -86,7 +86,7 @@ func newPool(name, role string) *poolv1.MachineConfigPool {
 	return &poolv1.MachineConfigPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{poolv1.ClusterIdentityAnnotation: "first-uid"}},
 		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: "edge", PoolRole: role},
-		Status:     poolv1.MachineConfigPoolStatus{Configuration: &poolv1.PoolConfiguration{Name: "rendered-" + name + "-1"}},
+		Status:     poolv1.MachineConfigPoolStatus{Configuration: poolv1.PoolConfiguration{Name: "rendered-" + name + "-1"}},
 	}
 }
 

@@ -105,7 +105,7 @@ var _ = Describe("A boot is looked at again", func() {
 		Entry("the informer resynced", asItIs, func(c *bootstrapv1.PoolbootConfig) { c.ResourceVersion = "1" }, true),
 		Entry("the Node was recorded",
 			asItIs, func(c *bootstrapv1.PoolbootConfig) {
-				c.Status.NodeRef = &bootstrapv1.NodeReference{Name: machineName, UID: "1"}
+				c.Status.NodeRef = bootstrapv1.NodeReference{Name: machineName, UID: "1"}
 			}, false),
 		Entry("the condition was set", asItIs, func(c *bootstrapv1.PoolbootConfig) {
 			conditions.Set(c, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.BootFailedReason})

@@ -168,7 +168,7 @@ func addressesMayChange() predicate.Predicate {
 // mayAsk says whether a config's host may ask for a certificate: with its join credential or, for its serving certificate, as
 // its Node.
 func mayAsk(config *bootstrapv1.PoolbootConfig) bool {
-	return config.DeletionTimestamp.IsZero() && (config.Status.Boot.CredentialID != "" || config.Status.NodeRef != nil)
+	return config.DeletionTimestamp.IsZero() && (config.Status.Boot.CredentialID != "" || config.Status.NodeRef.IsDefined())
 }
 
 // hasCredential says whether a host may ask for a certificate with a config's credential.
@@ -246,7 +246,7 @@ func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, co
 
 // concerns says whether a request is one of a config's host, for Poolboot to decide.
 func concerns(request *certificatesv1.CertificateSigningRequest, config *bootstrapv1.PoolbootConfig) bool {
-	return isOurs(request, config.Status.Boot.CredentialID) || config.Status.NodeRef != nil && isServing(request, config.Status.NodeRef.Name)
+	return isOurs(request, config.Status.Boot.CredentialID) || config.Status.NodeRef.IsDefined() && isServing(request, config.Status.NodeRef.Name)
 }
 
 // decideOne decides one request. An approval can't be taken back, so it rests on facts that stand: on those that are read live or, at
@@ -333,7 +333,7 @@ func (r *Reconciler) tell(f *facts, kind, event, why string) {
 // or after a crash in between, one can be approved.
 func (r *Reconciler) grant(ctx context.Context, f *facts) error {
 	before := f.config.DeepCopy()
-	f.config.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{
+	f.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{
 		CredentialID: f.config.Status.Boot.CredentialID, PublicKeySHA256: keyOf(f.request), GrantedTime: metav1.NewTime(f.now),
 	}
 	return r.Client.Status().Patch(ctx, f.config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
@@ -350,7 +350,7 @@ func (r *Reconciler) tellLeft(f *facts, why string) {
 
 // gatherServing reads what the verdict on a serving certificate rests on beside the record and the Node.
 func (r *Reconciler) gatherServing(ctx context.Context, live client.Client, cluster client.ObjectKey, f *facts) (err error) {
-	if f.config.Status.NodeRef == nil {
+	if !f.config.Status.NodeRef.IsDefined() {
 		return nil
 	}
 	cached, err := workload.Client(ctx, r.ClusterCache, cluster)
@@ -373,7 +373,7 @@ func (r *Reconciler) gather(ctx context.Context, records client.Reader, live cli
 	if !mayAsk(f.config) || !concerns(f.request, f.config) {
 		return false, nil
 	}
-	if recorded := f.config.Status.NodeRef; recorded != nil && (f.node == nil || f.node.Name != recorded.Name) {
+	if recorded := f.config.Status.NodeRef; recorded.IsDefined() && (f.node == nil || f.node.Name != recorded.Name) {
 		node := &corev1.Node{}
 		err := live.Get(ctx, client.ObjectKey{Name: recorded.Name}, node)
 		if client.IgnoreNotFound(err) != nil {

@@ -152,7 +152,7 @@ var _ = Describe("The approver", func() {
 		world(newNode(), request)
 		granted := &bootstrapv1.PoolbootConfig{}
 		Expect(r.Client.Get(ctx, config, granted)).To(Succeed())
-		granted.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{
+		granted.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{
 			CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(time.Now().Add(-pickUpTime)),
 		}
 		Expect(r.Client.Status().Update(ctx, granted)).To(Succeed())

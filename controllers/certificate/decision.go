@@ -101,7 +101,7 @@ func decide(f facts) (verdict, string) {
 		return deny, "a join credential is for a kubelet's client certificate only: " + err.Error()
 	}
 	recorded := f.config.Status.NodeRef
-	if recorded == nil {
+	if !recorded.IsDefined() {
 		return wait, "no Node is made for the Machine yet"
 	}
 	if name != recorded.Name {

@@ -69,7 +69,7 @@ func newConfig() *bootstrapv1.PoolbootConfig {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName}},
 		Status: bootstrapv1.PoolbootConfigStatus{
 			PoolRole: "infra",
-			NodeRef:  &bootstrapv1.NodeReference{Name: name, UID: "node-uid"},
+			NodeRef:  bootstrapv1.NodeReference{Name: name, UID: "node-uid"},
 			Boot:     bootstrapv1.BootStatus{CredentialID: tokenID},
 		},
 	}
@@ -99,7 +99,7 @@ func ready(status corev1.ConditionStatus, reason string) []corev1.NodeCondition 
 
 // grant has a certificate for another key approved some time ago.
 func grant(f *facts, ago time.Duration) {
-	f.config.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{
+	f.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{
 		CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(f.now.Add(-ago)),
 	}
 }
@@ -128,7 +128,7 @@ var _ = Describe("A certificate signing request made with a join credential", fu
 		Entry("another Node", deny, asked(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + "other" }), func(*facts) {}),
 		Entry("another Node, and its own does not stand", deny,
 			asked(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + "other" }), func(f *facts) { f.node = nil }),
-		Entry("no Node on record yet", wait, asked(), func(f *facts) { f.config.Status.NodeRef = nil }),
+		Entry("no Node on record yet", wait, asked(), func(f *facts) { f.config.Status.NodeRef = bootstrapv1.NodeReference{} }),
 		Entry("a Node that does not stand yet", wait, asked(), func(f *facts) { f.node = nil }),
 		Entry("a Node of that name made by others", wait, asked(), func(f *facts) { f.node.Annotations = nil }),
 		Entry("a Node made anew that is not on record", wait, asked(), func(f *facts) { f.node.UID = "another" }),
@@ -152,7 +152,7 @@ var _ = Describe("A certificate signing request made with a join credential", fu
 			f.node.Status.Conditions = ready(corev1.ConditionTrue, "KubeletReady")
 		}),
 		Entry("another key than an earlier credential was used for", approve, asked(), func(f *facts) {
-			f.config.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{CredentialID: "zzzzzz", PublicKeySHA256: "other"}
+			f.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{CredentialID: "zzzzzz", PublicKeySHA256: "other"}
 		}),
 		Entry("a Node with the API server's name", deny, asked(named("kubernetes.default.svc")), rename("kubernetes.default.svc")),
 		Entry("a Node with the name of the control plane endpoint", deny, asked(named("api.example.com")), rename("api.example.com")),

@@ -119,7 +119,7 @@ func FuzzJudge(f *testing.F) {
 			in.request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue}}
 		}
 		if is(5) { // another key has the certificate, and a kubelet works with it
-			in.config.Status.Boot.Certificate = &bootstrapv1.GrantedCertificate{CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(in.now)}
+			in.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(in.now)}
 			if in.node != nil {
 				in.node.Status.Conditions = ready(corev1.ConditionTrue, "KubeletReady")
 			}

@@ -31,7 +31,7 @@ func isServing(request *certificatesv1.CertificateSigningRequest, node string) b
 // its host is known to have and that stand for nothing else. What the Node says of itself does not count, for root on the host can have
 // it say anything. Nothing is denied: another approver may know better, and what is known of the host may change.
 func decideServing(f facts) (verdict, string) {
-	if f.config.Status.NodeRef == nil {
+	if !f.config.Status.NodeRef.IsDefined() {
 		return wait, "no Node is on record"
 	}
 	name := f.config.Status.NodeRef.Name

@@ -94,7 +94,7 @@ var _ = Describe("A kubelet's request for its serving certificate", func() {
 		Entry("a Node that does not stand", wait, func(f *facts) { f.node = nil }),
 		Entry("a Node of that name made by others", wait, func(f *facts) { f.node.Annotations = nil }),
 		Entry("a Node made anew that is not on record", wait, func(f *facts) { f.node.UID = "another" }),
-		Entry("no Node on record", wait, func(f *facts) { f.config.Status.NodeRef = nil }),
+		Entry("no Node on record", wait, func(f *facts) { f.config.Status.NodeRef = bootstrapv1.NodeReference{} }),
 	)
 
 	DescribeTable("is decided only when its own kubelet asks", func(ours bool, change func(*certificatesv1.CertificateSigningRequest)) {

@@ -198,7 +198,7 @@ var _ = Describe("The conditions of a pool", func() {
 
 		By("until one is: the host is on record then")
 		before := free.DeepCopy()
-		free.Status.HostRef = &bootstrapv1.HostReference{Name: free.Name, UID: "host-uid"}
+		free.Status.HostRef = bootstrapv1.HostReference{Name: free.Name, UID: "host-uid"}
 		Expect(countsDiffer(event.UpdateEvent{ObjectOld: before, ObjectNew: free})).To(BeTrue())
 		Expect(s.Status().Update(ctx(), free)).To(Succeed())
 		p = s.reconcile("infra")

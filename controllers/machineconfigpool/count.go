@@ -6,11 +6,9 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
@@ -49,7 +47,7 @@ func stateOf(c *bootstrapv1.PoolbootConfig) state {
 // record. One whose user data can't be set waits for a person.
 func isFree(c *bootstrapv1.PoolbootConfig) bool {
 	return c.Spec.Host != nil && c.Spec.Host.BareMetalHostName != "" &&
-		c.Status.HostRef == nil && c.Status.NodeRef == nil && c.Status.Boot.RequestedTime == nil &&
+		!c.Status.HostRef.IsDefined() && !c.Status.NodeRef.IsDefined() && c.Status.Boot.RequestedTime == nil &&
 		!meta.IsStatusConditionFalse(c.Status.Conditions, bootstrapv1.UserDataSetCondition)
 }
 
@@ -105,7 +103,7 @@ func (s *scope) target() string {
 	if s.rendered != nil {
 		return s.rendered.Name
 	}
-	return ptr.Deref(s.pool.Status.Configuration, poolv1.PoolConfiguration{}).Name
+	return s.pool.Status.Configuration.Name
 }
 
 // waiting says which hosts wait for an image; "" when none does.

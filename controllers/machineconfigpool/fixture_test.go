@@ -125,7 +125,7 @@ func (s *site) pool(name string) *poolv1.MachineConfigPool {
 // rendered returns the rendered config that a pool hands out.
 func (s *site) rendered(p *poolv1.MachineConfigPool) *poolv1.MachineConfig {
 	GinkgoHelper()
-	Expect(p.Status.Configuration).NotTo(BeNil())
+	Expect(p.Status.Configuration).NotTo(BeZero())
 	config := &poolv1.MachineConfig{}
 	Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: p.Status.Configuration.Name}, config)).To(Succeed())
 	return config

@@ -24,7 +24,7 @@ import (
 // everything else is written: a crash before leaves too many, never too few. The cache says which may go, and the API server
 // whether they still may.
 func (r *Reconciler) collect(ctx context.Context, s *scope) error {
-	if s.problem != nil || s.pool.Status.Configuration == nil {
+	if s.problem != nil || !s.pool.Status.Configuration.IsDefined() {
 		return nil // what the pool is going to need is not known
 	}
 	cached, err := users(ctx, r.Client, s)
@@ -127,7 +127,7 @@ func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	names = map[string]bool{s.pool.Status.Configuration.Name: true}
 	for i := range u.pools.Items {
 		names[u.pools.Items[i].Spec.PausedConfiguration.Name] = true
-		if c := u.pools.Items[i].Status.Configuration; c != nil {
+		if c := u.pools.Items[i].Status.Configuration; c.IsDefined() {
 			names[c.Name] = true
 		}
 	}

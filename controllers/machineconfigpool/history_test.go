@@ -107,7 +107,7 @@ var _ = Describe("Rendered configs", func() {
 		}),
 		Entry("a pool that hands it out", func(name string) {
 			p := newPool("other", "other", 0)
-			p.Status.Configuration = &poolv1.PoolConfiguration{Name: name}
+			p.Status.Configuration = poolv1.PoolConfiguration{Name: name}
 			Expect(s.Create(ctx(), p)).To(Succeed())
 		}),
 	)

@@ -200,7 +200,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		p := s.reconcile("infra", "infra")
 		Expect(p).To(haveCondition(clusterv1.PausedCondition, yes, clusterv1.PausedReason, why))
 		Expect(p.Status.Conditions).To(HaveLen(1))
-		Expect(p.Status.Configuration).To(BeNil())
+		Expect(p.Status.Configuration).To(BeZero())
 		Expect(s.writes).To(Equal(1))
 		set(false)
 		p = s.reconcile("infra", "infra")
@@ -286,7 +286,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 			Expect(s.reconcile(name)).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.DuplicateRoleReason, "infra and infra-2", "delete all but one"))
 		}
 		Expect(s.pool("infra").Status.Configuration).To(Equal(before))
-		Expect(s.pool("infra-2").Status.Configuration).To(BeNil())
+		Expect(s.pool("infra-2").Status.Configuration).To(BeZero())
 
 		Expect(s.Delete(ctx(), s.pool("infra"))).To(Succeed())
 		Expect(s.reconcile("infra-2")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))

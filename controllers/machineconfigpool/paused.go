@@ -23,7 +23,7 @@ func (s *scope) hold() {
 // it is "" as long as a Machine that has joined has no record: it may be the pool's.
 func (s *scope) running() string {
 	had := ""
-	if c := s.pool.Status.Configuration; c != nil {
+	if c := s.pool.Status.Configuration; c.IsDefined() {
 		had = c.Name
 	} else if s.unrecorded {
 		return ""
@@ -57,19 +57,19 @@ func (s *scope) owns(c *poolv1.MachineConfig) bool {
 }
 
 // configuration is what the pool's Machines are to boot with: the rendered config, what a paused pool holds, or what there was
-// before when the pool can't be rendered. It is nil while none of them is known.
-func (s *scope) configuration() *poolv1.PoolConfiguration {
+// before when the pool can't be rendered. It is empty while none of them is known.
+func (s *scope) configuration() poolv1.PoolConfiguration {
 	current := s.pool.Status.Configuration
 	held := s.pool.Spec.PausedConfiguration.Name
 	switch {
-	case s.heldInvalid || held != "" && current != nil && current.Name == held:
+	case s.heldInvalid || held != "" && current.Name == held:
 		return current
 	case held != "" && (s.rendered == nil || s.rendered.Name != held):
-		return &poolv1.PoolConfiguration{Name: held}
+		return poolv1.PoolConfiguration{Name: held}
 	case s.rendered == nil || s.pool.Spec.IsPaused() && held == "":
 		return current
 	}
-	c := &poolv1.PoolConfiguration{Name: s.rendered.Name}
+	c := poolv1.PoolConfiguration{Name: s.rendered.Name}
 	for _, name := range s.rendered.Source {
 		c.Source = append(c.Source, poolv1.MachineConfigSource{Name: name})
 	}

@@ -24,7 +24,7 @@ var _ = Describe("A paused pool", func() {
 	handsOut := func() string {
 		GinkgoHelper()
 		c := s.reconcile("infra").Status.Configuration
-		if c == nil {
+		if !c.IsDefined() {
 			return ""
 		}
 		return c.Name
@@ -252,7 +252,7 @@ var _ = Describe("A paused pool", func() {
 			s.set(infra, "waits")
 			move(m) // before the controller saw the pause
 			p := s.reconcile("infra")
-			Expect(p.Status.Configuration).To(BeNil())
+			Expect(p.Status.Configuration).To(BeZero())
 			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, "not known yet", "set spec.paused to false"))
 
 			m.Status.PoolRole, m.Status.Configuration.Name = "infra", old

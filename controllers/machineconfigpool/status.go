@@ -34,10 +34,10 @@ func (s *scope) setUpdated(n count) {
 		s.set(poolv1.UpdatingCondition, updating, reason, message)
 	}
 	switch {
-	case c == nil && s.problem == nil:
+	case !c.IsDefined() && s.problem == nil:
 		is(false, false, poolv1.RolloutPausedReason, "the pool is paused and what its Nodes run is not known yet: wait until the workload cluster "+
 			"can be reached, or set spec.paused to false to hand out "+target)
-	case c == nil:
+	case !c.IsDefined():
 		is(false, false, poolv1.NothingRenderedReason, "no configuration was rendered yet: see the condition "+poolv1.RenderDegradedCondition)
 	case paused && c.Name != target:
 		is(false, false, poolv1.RolloutPausedReason, fmt.Sprintf("the pool is paused and hands out %s, while %s waits: "+

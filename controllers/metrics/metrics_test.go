@@ -37,7 +37,7 @@ func config(name, reason string, labels map[string]string) *bootstrapv1.Poolboot
 	}
 	c.Status.PoolRole = "infra"
 	if reason != "" {
-		c.Status.NodeRef = &bootstrapv1.NodeReference{Name: name, UID: "1"}
+		c.Status.NodeRef = bootstrapv1.NodeReference{Name: name, UID: "1"}
 		status := metav1.ConditionFalse
 		if reason == bootstrapv1.NodeReadyInPoolReason {
 			status = metav1.ConditionTrue

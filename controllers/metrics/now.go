@@ -153,7 +153,7 @@ func (n *Now) watches(object client.Object) bool {
 func stateOf(config *bootstrapv1.PoolbootConfig) string {
 	is := conditions.Get(config, bootstrapv1.NodeInPoolCondition)
 	switch {
-	case config.Status.NodeRef == nil || is == nil:
+	case !config.Status.NodeRef.IsDefined() || is == nil:
 		return ""
 	case is.Status == metav1.ConditionTrue:
 		return string(timeline.Ready)

@@ -64,10 +64,10 @@ func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
 		r.Recorder.Eventf(after, nil, kind, reason, action, note, args...)
 	}
 	was, is := before.Status, after.Status
-	if was.NodeRef != nil && is.NodeRef != nil && was.NodeRef.UID != is.NodeRef.UID {
+	if was.NodeRef.IsDefined() && is.NodeRef.IsDefined() && was.NodeRef.UID != is.NodeRef.UID {
 		event(corev1.EventTypeNormal, bootstrapv1.EventLabelsRestored, "Node %s registered anew and has the labels of pool %q back", is.NodeRef.Name, is.PoolRole)
 	}
-	if was.NodeRef != nil && was.PoolRole != "" && was.PoolRole != is.PoolRole {
+	if was.NodeRef.IsDefined() && was.PoolRole != "" && was.PoolRole != is.PoolRole {
 		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, "The labels of Node %s name pool %q, no longer %q", is.NodeRef.Name, is.PoolRole, was.PoolRole)
 	}
 	had, has := conditions.Get(before, bootstrapv1.NodeInPoolCondition), conditions.Get(after, bootstrapv1.NodeInPoolCondition)

@@ -125,6 +125,6 @@ var _ = Describe("What a pool declares for a Node that stands", func() {
 		Expect(node.Labels).To(HaveKeyWithValue("example.com/new", "a"))
 		Expect(node.Spec.Taints).To(ConsistOf(infraTaint, quiet))
 		Expect(config.Status.PoolRole).To(Equal("infra"))
-		Expect(config.Status.NodeRef).To(Equal(&bootstrapv1.NodeReference{Name: name, UID: oldUID}))
+		Expect(config.Status.NodeRef).To(Equal(bootstrapv1.NodeReference{Name: name, UID: oldUID}))
 	})
 })

@@ -63,7 +63,7 @@ type record struct {
 func judge(f facts) judgement {
 	recorded := f.config.Status.NodeRef
 	switch {
-	case f.node == nil && recorded == nil:
+	case f.node == nil && !recorded.IsDefined():
 		return judgement{}
 	case f.node == nil && isWithdrawn(f.config):
 		return judgement{}
@@ -71,13 +71,13 @@ func judge(f facts) judgement {
 		return no(bootstrapv1.NodeMissingReason, "Node %s, which was pre-registered, does not exist: its host has not joined, and Poolboot creates the Node again while it may join", recorded.Name)
 	case f.node == nil:
 		return no(bootstrapv1.NodeMissingReason, "Node %s does not exist: restart the kubelet on its host, which registers it again, or %s", recorded.Name, cure.Remove(f.config))
-	case recorded == nil && !cameUnseen(f) && (!isOf(f.node, f.config) || isLeft(f.node, f.config) || isBeingPrepared(f)):
+	case !recorded.IsDefined() && !cameUnseen(f) && (!isOf(f.node, f.config) || isLeft(f.node, f.config) || isBeingPrepared(f)):
 		return judgement{}
 	}
 	if other := otherOwner(f); other != "" {
 		return no(bootstrapv1.NodeNameTakenReason, "Node %s is not that of %s: %s", f.node.Name, cure.Whose(f.config), other)
 	}
-	anew := recorded != nil && recorded.UID != string(f.node.UID)
+	anew := recorded.IsDefined() && recorded.UID != string(f.node.UID)
 	wanted := f.node.DeepCopy()
 	if anew {
 		if trouble := restore(wanted, f); trouble != nil {
@@ -149,7 +149,7 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 	registration.DeclareTaints(wanted, nodev1.Core(p.Spec.NodeTaints))
 	setPoolLabel(wanted, role, f.machine)
 	setAnnotation(wanted, poolv1.NodeConfigAnnotation, client.ObjectKeyFromObject(f.config).String())
-	if p.Status.Configuration != nil {
+	if p.Status.Configuration.IsDefined() {
 		setAnnotation(wanted, poolv1.NodeDesiredConfigAnnotation, p.Status.Configuration.Name)
 	}
 	// What was added may have changed the decision.
@@ -196,7 +196,7 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 	setPoolLabel(wanted, p.Spec.PoolRole, f.machine)
 	registration.AddLabels(wanted, f.config.Spec.NodeLabels)
 	registration.AddLabels(wanted, f.config.Status.DerivedNodeLabels)
-	if made := f.config.Status.HostRef; made != nil {
+	if made := f.config.Status.HostRef; made.IsDefined() {
 		registration.AddLabels(wanted, map[string]string{poolv1.NodeMetal3UUIDLabel: made.UID})
 	}
 	// Metal3's remediation may have brought the list back of what was put on the Node before this one.

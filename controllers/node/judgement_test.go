@@ -35,7 +35,7 @@ func newPool(role string, labels map[string]string) poolv1.MachineConfigPool {
 	return poolv1.MachineConfigPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role, UID: types.UID(role), Annotations: map[string]string{poolv1.ClusterIdentityAnnotation: "first-uid"}},
 		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: clusterName, PoolRole: role, NodeLabels: labels},
-		Status:     poolv1.MachineConfigPoolStatus{Configuration: &poolv1.PoolConfiguration{Name: "rendered-" + role + "-1"}},
+		Status:     poolv1.MachineConfigPoolStatus{Configuration: poolv1.PoolConfiguration{Name: "rendered-" + role + "-1"}},
 	}
 }
 
@@ -66,8 +66,8 @@ func newConfig() *bootstrapv1.PoolbootConfig {
 		Status: bootstrapv1.PoolbootConfigStatus{
 			PoolRole:      "infra",
 			Configuration: bootstrapv1.ConfigurationReference{Name: "rendered-infra-0"},
-			HostRef:       &bootstrapv1.HostReference{Name: "host-3", Namespace: namespace, UID: "host-uid"},
-			NodeRef:       &bootstrapv1.NodeReference{Name: name, UID: oldUID},
+			HostRef:       bootstrapv1.HostReference{Name: "host-3", Namespace: namespace, UID: "host-uid"},
+			NodeRef:       bootstrapv1.NodeReference{Name: name, UID: oldUID},
 			Boot:          bootstrapv1.BootStatus{CredentialID: "abcdef"},
 		},
 	}
@@ -140,7 +140,7 @@ func situation(changes ...any) facts {
 
 var _ = Describe("A Node's place in its pool", func() {
 	noNode := func(f *facts) { f.node = nil }
-	noRecord := func(config *bootstrapv1.PoolbootConfig) { config.Status.NodeRef = nil }
+	noRecord := func(config *bootstrapv1.PoolbootConfig) { config.Status.NodeRef = bootstrapv1.NodeReference{} }
 	withdrawn := func(config *bootstrapv1.PoolbootConfig) {
 		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown, Reason: bootstrapv1.WaitingForHostReason})
 	}

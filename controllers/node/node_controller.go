@@ -175,7 +175,7 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 		status.Boot.TokenRevokedTime = &metav1.MicroTime{Time: time.Now()}
 	}
 	if j.record != nil {
-		status.PoolRole, status.NodeRef = j.record.pool, &j.record.node
+		status.PoolRole, status.NodeRef = j.record.pool, j.record.node
 		if j.record.configuration != "" {
 			status.Configuration.Name = j.record.configuration
 		}
@@ -183,7 +183,7 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 	if j.condition != nil {
 		conditions.Set(f.config, *j.condition)
 	}
-	if conditions.IsTrue(f.config, bootstrapv1.BootPreparedCondition) && status.NodeRef != nil { // its pool may be another one by now
+	if conditions.IsTrue(f.config, bootstrapv1.BootPreparedCondition) && status.NodeRef.IsDefined() { // its pool may be another one by now
 		conditions.Set(f.config, registration.BootPrepared(status.NodeRef.Name, status.PoolRole, status.Configuration.Name))
 	}
 	if equality.Semantic.DeepEqual(before.Status, *status) {

@@ -140,7 +140,7 @@ func (r *Reconciler) applyRights(ctx context.Context, cluster client.ObjectKey, 
 	needed, kubeadm := false, false
 	for i := range configs.Items {
 		config := &configs.Items[i]
-		if config.Status.NodeRef != nil || config.Status.Boot.CredentialID != "" {
+		if config.Status.NodeRef.IsDefined() || config.Status.Boot.CredentialID != "" {
 			needed, kubeadm = true, kubeadm || config.Spec.Join.Type == bootstrapv1.JoinKubeadm && config.Status.Boot.CredentialID != ""
 		}
 	}

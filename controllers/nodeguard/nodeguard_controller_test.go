@@ -122,7 +122,7 @@ var _ = Describe("The policy that guards Nodes", func() {
 		Expect(reconcile(ctx)).To(Succeed())
 		Expect(rights()).To(BeEmpty())
 
-		config.Status.NodeRef = &bootstrapv1.NodeReference{Name: "one", UID: "1"}
+		config.Status.NodeRef = bootstrapv1.NodeReference{Name: "one", UID: "1"}
 		Expect(management.Update(ctx, config)).To(Succeed())
 		Expect(reconcile(ctx)).To(Succeed())
 		Expect(rights()).To(ConsistOf("poolboot:node-bootstrapper", "poolboot:node-certificate-renewal"))

@@ -41,7 +41,7 @@ func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cl
 	case !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition):
 		return no(bootstrapv1.WaitingForControlPlaneReason, "control plane of Cluster %s is not initialized yet", cluster.Name)
 	}
-	if err := identity.Of(cluster).CheckNodeName(node.Name(node.Naming{Config: config, Machine: machine})); err != nil && config.Status.NodeRef == nil {
+	if err := identity.Of(cluster).CheckNodeName(node.Name(node.Naming{Config: config, Machine: machine})); err != nil && !config.Status.NodeRef.IsDefined() {
 		return no(bootstrapv1.NodeNameReservedReason, "%s: %s", err, node.Rename(config))
 	}
 	return nil

@@ -51,7 +51,7 @@ var _ = Describe("What keeps a data Secret from being made", func() {
 		}, bootstrapv1.NodeNameReservedReason),
 		Entry("a Machine whose name is the control plane endpoint's, and whose Node exists", func(w *world) {
 			w.cluster.Spec.ControlPlaneEndpoint.Host = machineName
-			w.config.Status.NodeRef = &bootstrapv1.NodeReference{Name: machineName}
+			w.config.Status.NodeRef = bootstrapv1.NodeReference{Name: machineName}
 		}, ""),
 		Entry("a host that enrolled as the API server", func(w *world) {
 			w.machine, w.config.Spec.Host = nil, &bootstrapv1.HostWithoutMachine{NodeName: "kubernetes.default.svc"}

@@ -419,7 +419,7 @@ var _ = Describe("The data Secret", func() {
 		config = s.settle(ctx)
 		Expect(config.Status.PoolRole).To(Equal("edge"))
 
-		config.Status.NodeRef = &bootstrapv1.NodeReference{Name: machineName, UID: "node-uid"}
+		config.Status.NodeRef = bootstrapv1.NodeReference{Name: machineName, UID: "node-uid"}
 		Expect(s.Status().Update(ctx, config)).To(Succeed())
 		relabel(role("infra"))
 		config = s.settle(ctx)

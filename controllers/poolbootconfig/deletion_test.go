@@ -66,7 +66,7 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 	overlay := client.ObjectKey{Namespace: "poolboot-system", Name: "overlay-config-uid"}
 	token := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-abcdef"}
 	booting := func(config *bootstrapv1.PoolbootConfig) {
-		config.Status.NodeRef = &bootstrapv1.NodeReference{Name: machineName, UID: "node-uid"}
+		config.Status.NodeRef = bootstrapv1.NodeReference{Name: machineName, UID: "node-uid"}
 		config.Status.Boot.CredentialID = "abcdef"
 	}
 	// world is a booting Machine whose config is being deleted since some time.

@@ -65,7 +65,7 @@ func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]s
 
 // rendered returns the configuration that a pool hands out.
 func (r *Reconciler) rendered(ctx context.Context, p *poolv1.MachineConfigPool) (ignition.Config, error) {
-	if p.Status.Configuration == nil {
+	if !p.Status.Configuration.IsDefined() {
 		return ignition.Config{}, &reasonError{bootstrapv1.PoolNotRenderedReason,
 			fmt.Errorf("MachineConfigPool %s is not rendered: see its conditions", p.Name)}
 	}

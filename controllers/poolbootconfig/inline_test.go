@@ -35,7 +35,7 @@ func renderedWorker() (*poolv1.MachineConfigPool, *poolv1.MachineConfig) {
 	}
 	rendered, err := pool.Render("worker", []poolv1.MachineConfigPool{*worker}, []poolv1.MachineConfig{source})
 	Expect(err).NotTo(HaveOccurred())
-	worker.Status.Configuration = &poolv1.PoolConfiguration{Name: rendered.Name}
+	worker.Status.Configuration = poolv1.PoolConfiguration{Name: rendered.Name}
 	return worker, &poolv1.MachineConfig{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: rendered.Name, Labels: map[string]string{poolv1.RenderedForLabel: "worker"}},
 		Spec:       rendered.Spec,
@@ -150,7 +150,7 @@ var _ = Describe("An inline data Secret", func() {
 
 	It("waits for what it is made of, and says for what", func() {
 		bare := worker.DeepCopy()
-		bare.Status.Configuration = nil
+		bare.Status.Configuration = poolv1.PoolConfiguration{}
 		s := newSite(newCluster(), newMachine(nil), newConfig(inlineSource), bare, rendered)
 		s.connected = false
 		Expect(reasonOf(s.settle(ctx), bootstrapv1.DataSecretAvailableCondition)).To(Equal(bootstrapv1.PoolNotRenderedReason))

@@ -23,7 +23,7 @@ var _ = Describe("The pool of a Machine that has not booted", func() {
 	pools := []poolv1.MachineConfigPool{*newPool("worker"), *newPool("infra"), *newPool("edge"), *unregistrable}
 	recorded := func(config *bootstrapv1.PoolbootConfig) {
 		config.Status.PoolRole = "edge"
-		config.Status.NodeRef = &bootstrapv1.NodeReference{Name: machineName, UID: "node-uid"}
+		config.Status.NodeRef = bootstrapv1.NodeReference{Name: machineName, UID: "node-uid"}
 	}
 	in := func(role string) func(*bootstrapv1.PoolbootConfig) {
 		return func(config *bootstrapv1.PoolbootConfig) { config.Spec.PoolRole = role }

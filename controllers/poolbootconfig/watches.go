@@ -81,7 +81,7 @@ func clusterOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromOb
 func anyConfig(*bootstrapv1.PoolbootConfig) bool { return true }
 
 // notBooted says whether pools still have a say about a config.
-func notBooted(config *bootstrapv1.PoolbootConfig) bool { return config.Status.NodeRef == nil }
+func notBooted(config *bootstrapv1.PoolbootConfig) bool { return !config.Status.NodeRef.IsDefined() }
 
 // waitsForConnection says whether a config has something to do in its workload cluster.
 func waitsForConnection(config *bootstrapv1.PoolbootConfig) bool {

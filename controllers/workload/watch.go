@@ -40,7 +40,7 @@ func (w Watch) Nodes(ctx context.Context, cluster client.ObjectKey, predicates .
 			return []ctrl.Request{{NamespacedName: config}}
 		}
 		return ConfigsOfCluster(ctx, w.Configs, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
-			if config.Status.NodeRef == nil {
+			if !config.Status.NodeRef.IsDefined() {
 				return config.Name == node.GetName()
 			}
 			return config.Status.NodeRef.Name == node.GetName()
@@ -78,7 +78,7 @@ func HostUsers(object client.Object) (users []string) {
 	if is && config.Status.Boot.CredentialID != "" {
 		users = append(users, bootstrapapi.BootstrapUserPrefix+config.Status.Boot.CredentialID)
 	}
-	if is && config.Status.NodeRef != nil {
+	if is && config.Status.NodeRef.IsDefined() {
 		users = append(users, NodeUserPrefix+config.Status.NodeRef.Name)
 	}
 	return users

@@ -84,13 +84,13 @@ var _ = Describe("A watch on a workload cluster", func() {
 			return &bootstrapv1.PoolbootConfig{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster}},
 				Status: bootstrapv1.PoolbootConfigStatus{
-					NodeRef: &bootstrapv1.NodeReference{Name: node, UID: "1"},
+					NodeRef: bootstrapv1.NodeReference{Name: node, UID: "1"},
 					Boot:    bootstrapv1.BootStatus{CredentialID: credential},
 				},
 			}
 		}
 		lost := config("edge", "node-4", "", "")
-		lost.Status.NodeRef = nil
+		lost.Status.NodeRef = bootstrapv1.NodeReference{}
 		configs = fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 			lost,
 			config("edge", "one", "node-1", "aaaaaa"),

@@ -221,7 +221,7 @@ func (f *fleet) configurations(b *testing.B) map[string]string {
 	}
 	names := map[string]string{}
 	for i := range pools.Items {
-		names[pools.Items[i].Name] = ptr.Deref(pools.Items[i].Status.Configuration, poolv1.PoolConfiguration{}).Name
+		names[pools.Items[i].Name] = pools.Items[i].Status.Configuration.Name
 	}
 	return names
 }

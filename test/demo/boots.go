@@ -55,7 +55,7 @@ func readBoots(ctx context.Context, s *site.Site) ([]boot, error) {
 		if err := s.ManagementClient.Get(ctx, key, &b.config); client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
-		if b.config.Status.NodeRef != nil {
+		if b.config.Status.NodeRef.IsDefined() {
 			node := &corev1.Node{}
 			err := s.WorkloadClient.Get(ctx, client.ObjectKey{Name: b.config.Status.NodeRef.Name}, node)
 			if client.IgnoreNotFound(err) != nil {
@@ -81,7 +81,7 @@ func waitForBoots(ctx context.Context, s *site.Site) (boots []boot, err error) {
 		}
 		count := map[string]int{}
 		for _, b := range boots {
-			count["host"] += one(b.config.Status.HostRef != nil)
+			count["host"] += one(b.config.Status.HostRef.IsDefined())
 			count["served"] += one(b.config.Status.Boot.ServedTime != nil)
 			count["ready"] += one(b.node != nil && site.Ready(b.node))
 			count["done"] += one(b.done())

@@ -34,7 +34,7 @@ var _ = Describe("A host that can't reach the config server", func() {
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		infra := t.Pool("infra")
-		Eventually(ctx, func() (*poolv1.PoolConfiguration, error) {
+		Eventually(ctx, func() (poolv1.PoolConfiguration, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)
 			return infra.Status.Configuration, err
 		}).Should(HaveValue(HaveField("Source", HaveLen(2))), "the data Secret is written once, with what is rendered by then")

@@ -140,7 +140,7 @@ func expectPools(ctx SpecContext, namespace string) {
 		found := &poolv1.MachineConfigPool{}
 		Eventually(func(g Gomega) {
 			g.Expect(c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterName + "-" + role}, found)).To(Succeed())
-			g.Expect(found.Status.Configuration).NotTo(BeNil(), "%v", found.Status.Conditions)
+			g.Expect(found.Status.Configuration).NotTo(BeZero(), "%v", found.Status.Conditions)
 			var names []string
 			for _, source := range found.Status.Configuration.Source {
 				names = append(names, source.Name)

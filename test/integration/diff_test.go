@@ -97,7 +97,7 @@ spec:
 		Eventually(ctx, func(ctx context.Context) (string, error) {
 			infra := t.Pool("infra")
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)
-			if err != nil || infra.Status.Configuration == nil {
+			if err != nil || !infra.Status.Configuration.IsDefined() {
 				return "", err
 			}
 			return infra.Status.Configuration.Name, nil
@@ -221,6 +221,6 @@ func recordMachine(ctx context.Context) {
 	config.Spec.Join.Type = bootstrapv1.JoinKubelet
 	Expect(lab.ManagementClient.Create(ctx, config)).To(Succeed())
 	before := config.DeepCopy()
-	config.Status.PoolRole, config.Status.NodeRef = "infra", &bootstrapv1.NodeReference{Name: "host-7", UID: "1"}
+	config.Status.PoolRole, config.Status.NodeRef = "infra", bootstrapv1.NodeReference{Name: "host-7", UID: "1"}
 	Expect(lab.ManagementClient.Status().Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
 }

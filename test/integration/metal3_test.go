@@ -153,7 +153,7 @@ var _ = Describe("A host that Metal3", func() {
 		t.Create(ctx, anew)
 		Eventually(ctx, func(ctx context.Context) (string, error) {
 			_, err := t.Condition(config, bootstrapv1.BootPreparedCondition)(ctx)
-			if config.Status.HostRef == nil {
+			if !config.Status.HostRef.IsDefined() {
 				return "", err
 			}
 			return config.Status.HostRef.Name, err

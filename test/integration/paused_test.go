@@ -71,7 +71,7 @@ var _ = Describe("A paused pool", func() {
 		}).Should(Succeed(), "the manager writes it too")
 		t.Pause(ctx, false)
 		handedOut := func(ctx context.Context) (string, error) {
-			if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra); err != nil || infra.Status.Configuration == nil {
+			if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra); err != nil || !infra.Status.Configuration.IsDefined() {
 				return "", err
 			}
 			return infra.Status.Configuration.Name, nil

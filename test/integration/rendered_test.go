@@ -27,7 +27,7 @@ var _ = Describe("Rendered configs", func() {
 		Eventually(ctx, rendersFrom(infra)).Should(Equal([]string{"00-worker", "51-infra"}))
 	})
 	handedOut := func(ctx context.Context) (string, error) {
-		if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra); err != nil || infra.Status.Configuration == nil {
+		if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra); err != nil || !infra.Status.Configuration.IsDefined() {
 			return "", err
 		}
 		return infra.Status.Configuration.Name, nil
@@ -127,7 +127,7 @@ var _ = Describe("Rendered configs", func() {
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
 		host := func() error {
-			if config.Status.HostRef == nil {
+			if !config.Status.HostRef.IsDefined() {
 				return errors.New("no host yet")
 			}
 			_, err := hosts.of(client.ObjectKey{Namespace: config.Status.HostRef.Namespace, Name: config.Status.HostRef.Name}).got()

@@ -132,7 +132,7 @@ var _ = Describe("A pool", func() {
 // rendersFrom reads afresh from which MachineConfigs a pool's configuration was made.
 func rendersFrom(pool *poolv1.MachineConfigPool) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) ([]string, error) {
-		if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool); err != nil || pool.Status.Configuration == nil {
+		if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool); err != nil || !pool.Status.Configuration.IsDefined() {
 			return nil, err
 		}
 		var names []string

@@ -24,7 +24,7 @@ var _ = Describe("A change of a MachineConfig", func() {
 				if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool); err != nil {
 					return nil, err
 				}
-				if pool.Status.Configuration != nil {
+				if pool.Status.Configuration.IsDefined() {
 					names = append(names, pool.Status.Configuration.Name)
 				}
 			}

@@ -120,7 +120,7 @@ func (t *Timeline) sawConfig(_ watch.EventType, c *bootstrapv1.PoolbootConfig) {
 	if c.Status.Boot.ServedTime != nil {
 		mark(t.machines, c.Name, ConfigServed, c.Status.Boot.ServedTime.Time)
 	}
-	if c.Status.NodeRef != nil {
+	if c.Status.NodeRef.IsDefined() {
 		t.nodeOf[c.Name] = c.Status.NodeRef.Name
 	}
 	if hostaccess.HasJoined(c) {

@@ -2,20 +2,22 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// BootStatus follows the boot of a host. With the creation of the PoolbootConfig and the condition DataSecretAvailable its
-// times are the timeline of the boot.
+// BootStatus is the timeline of a host's boot. It begins with the creation of the PoolbootConfig and the condition DataSecretAvailable.
+//
+// +kubebuilder:validation:MinProperties=1
 type BootStatus struct {
-	// hostChosenTime is when Poolboot first saw which host the infrastructure provider chose, at the latest when that asked.
+	// hostChosenTime is the time at which Poolboot first saw which host the infrastructure provider chose. It is set at the latest when that
+	// host requests its configuration.
 	// +optional
 	HostChosenTime *metav1.MicroTime `json:"hostChosenTime,omitempty"`
 
-	// firstRequestedTime is when the host first asked for the configuration that it has or waits for. A host that asks again after its
-	// configuration was prepared, that has another token, or that takes the place of another host, starts over. The config server writes
-	// it; the manager does for another host.
+	// firstRequestedTime is the time of the host's first request for the configuration that it has or waits for. A host starts over when it
+	// requests one again after its configuration was prepared, presents another token, or takes the place of another host. The config server
+	// writes it, and the manager when another host takes the place.
 	// +optional
 	FirstRequestedTime *metav1.MicroTime `json:"firstRequestedTime,omitempty"`
 
-	// requestedTime is when the host last asked while there was no fresh configuration for it. The config server writes it.
+	// requestedTime is the time of the host's last request to which there was no fresh configuration yet. The config server writes it.
 	// +optional
 	RequestedTime *metav1.MicroTime `json:"requestedTime,omitempty"`
 
@@ -27,39 +29,41 @@ type BootStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Addresses []TokenAddress `json:"addresses,omitempty"`
 
-	// servedTime is when the config server first handed out the configuration that stands. The config server writes it.
+	// servedTime is the time at which the host was first served the configuration that was last prepared. The config server writes it.
 	// +optional
 	ServedTime *metav1.MicroTime `json:"servedTime,omitempty"`
 
-	// preparedTime is when the Node, the join credential and the machine's overlay last stood complete.
+	// preparedTime is the time at which the Node, the join credential and the machine's overlay were last complete.
 	// +optional
 	PreparedTime *metav1.MicroTime `json:"preparedTime,omitempty"`
 
-	// kubeletRegisteredTime is when the host's kubelet first reported its state, by the host's own clock. It is known once
-	// the Node is Ready in its pool.
+	// kubeletRegisteredTime is the time at which the host's kubelet first reported its state, by the host's own clock. It is set once the Node
+	// is Ready in its pool.
 	// +optional
 	KubeletRegisteredTime *metav1.Time `json:"kubeletRegisteredTime,omitempty"`
 
-	// nodeReadyTime is when Poolboot first saw the Node Ready in its pool.
+	// nodeReadyTime is the time at which Poolboot first saw the Node Ready in its pool.
 	// +optional
 	NodeReadyTime *metav1.MicroTime `json:"nodeReadyTime,omitempty"`
 
-	// tokenRevokedTime is when the host's token and its join credential were gone, which ends the boot.
+	// tokenRevokedTime is the time at which the host's token was revoked and its join credential deleted, which ends the boot.
 	// +optional
 	TokenRevokedTime *metav1.MicroTime `json:"tokenRevokedTime,omitempty"`
 
-	// credentialID is the public half of the bootstrap token that the host joins with; empty once it is deleted.
+	// credentialID is the ID of the bootstrap token that the host joins with. It is absent once the token is deleted.
 	// +optional
+	// +kubebuilder:validation:MinLength=6
+	// +kubebuilder:validation:MaxLength=6
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]{6}$`
 	CredentialID string `json:"credentialID,omitempty"`
 
-	// credentialExpirationTime is when that token ends by itself.
+	// credentialExpirationTime is the time at which that bootstrap token expires.
 	// +optional
 	CredentialExpirationTime *metav1.Time `json:"credentialExpirationTime,omitempty"`
 
-	// certificate is what a join credential was last used for. It gets one certificate that is used.
+	// certificate is the kubelet's client certificate for which a join credential was last used. Each credential obtains one certificate.
 	// +optional
-	Certificate *GrantedCertificate `json:"certificate,omitempty"`
+	Certificate GrantedCertificate `json:"certificate,omitempty,omitzero"`
 }
 
 // TokenAddress is what is known of an address from which a host's token came.
@@ -71,16 +75,18 @@ type TokenAddress struct {
 	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="address must be an IP address"
 	Address string `json:"address,omitempty"`
 
-	// firstUsedTime is when it first did.
+	// firstUsedTime is the time of the first request from the address.
 	// +required
-	FirstUsedTime metav1.MicroTime `json:"firstUsedTime"`
+	FirstUsedTime metav1.MicroTime `json:"firstUsedTime,omitempty,omitzero"`
 
-	// token is which token it was: the first 16 digits of its SHA-256 in hex.
+	// token is the first 16 digits of the SHA-256 of the token that came from the address, in hex.
 	// +required
+	// +kubebuilder:validation:MinLength=16
+	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{16}$`
-	Token string `json:"token"`
+	Token string `json:"token,omitempty"`
 
-	// reportedTime is when Poolboot's manager told of it by an event, because it is not the first address, or not one that the
+	// reportedTime is the time at which the manager reported the address by an event, because it is not the first one, or not one that the
 	// token is bound to.
 	// +optional
 	ReportedTime *metav1.MicroTime `json:"reportedTime,omitempty"`
@@ -89,21 +95,28 @@ type TokenAddress struct {
 // TokenDigits is how many digits of its SHA-256 tell a token from those before it.
 const TokenDigits = 16
 
-// GrantedCertificate is the certificate that a join credential could get. It is on record before it is approved.
+// GrantedCertificate is the certificate that a join credential obtains. It is recorded before it is approved.
 type GrantedCertificate struct {
-	// credentialID is the public half of the bootstrap token that asked for it.
+	// credentialID is the ID of the bootstrap token that the certificate was requested with.
 	// +required
+	// +kubebuilder:validation:MinLength=6
+	// +kubebuilder:validation:MaxLength=6
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]{6}$`
-	CredentialID string `json:"credentialID"`
-	// publicKeySHA256 is the SHA-256, in hex, of the public key that it is for. A kubelet that starts again before it has its
-	// certificate asks with another key, and gets it when nobody has come with this one for a while.
+	CredentialID string `json:"credentialID,omitempty"`
+	// publicKeySHA256 is the SHA-256 of the public key in the certificate, in hex. A kubelet that restarts before it has its certificate
+	// requests one for another key, and gets it when no request for this key has come for a while.
 	// +required
+	// +kubebuilder:validation:MinLength=64
+	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
-	PublicKeySHA256 string `json:"publicKeySHA256"`
-	// grantedTime is when it was approved.
+	PublicKeySHA256 string `json:"publicKeySHA256,omitempty"`
+	// grantedTime is the time at which the certificate was approved.
 	// +required
-	GrantedTime metav1.Time `json:"grantedTime"`
+	GrantedTime metav1.Time `json:"grantedTime,omitempty,omitzero"`
 }
+
+// IsDefined says whether a join credential was used.
+func (c *GrantedCertificate) IsDefined() bool { return *c != GrantedCertificate{} }
 
 // HostReference names the BareMetalHost behind a Machine.
 type HostReference struct {
@@ -111,18 +124,23 @@ type HostReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	Name string `json:"name,omitempty"`
 	// namespace is the BareMetalHost's namespace.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace"`
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="it must be a lowercase RFC 1123 label: letters, digits and '-', beginning and ending with a letter or digit"
+	Namespace string `json:"namespace,omitempty"`
 	// uid is the BareMetalHost's UID.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
-	UID string `json:"uid"`
+	UID string `json:"uid,omitempty"`
 }
+
+// IsDefined says whether there is a host.
+func (r *HostReference) IsDefined() bool { return *r != HostReference{} }
 
 // NodeReference names a Node of the workload cluster.
 type NodeReference struct {
@@ -130,13 +148,17 @@ type NodeReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	Name string `json:"name,omitempty"`
 	// uid is the Node's UID. A Node of the same name and another UID was registered anew.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
-	UID string `json:"uid"`
+	UID string `json:"uid,omitempty"`
 }
+
+// IsDefined says whether there is a Node.
+func (r *NodeReference) IsDefined() bool { return *r != NodeReference{} }
 
 // ConfigurationReference names a rendered MachineConfig in the namespace of the object that refers to it.
 type ConfigurationReference struct {
@@ -144,5 +166,6 @@ type ConfigurationReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	Name string `json:"name,omitempty"`
 }

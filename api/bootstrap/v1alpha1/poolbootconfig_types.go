@@ -68,6 +68,7 @@ type BootSpec struct {
 	// another value there is an error.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 317 && size(self[key]) <= 63)",message="a key may have 317 characters, and a value 63"
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 
 	// nodeTaints are put on the Node when it is registered, beside those of the pool.
@@ -268,6 +269,7 @@ type ExtraConfig struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=262144
+	// +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 262144",message="it may have 262144 bytes"
 	Butane string `json:"butane,omitempty"`
 }
 
@@ -282,6 +284,8 @@ type PoolbootConfigInitializationStatus struct {
 }
 
 // PoolbootConfigStatus is what is known of a Machine's boot.
+//
+// +kubebuilder:validation:MinProperties=1
 type PoolbootConfigStatus struct {
 	// conditions are Ready, DataSecretAvailable, PoolDecided, BootPrepared, NodeInPool, Paused and, of a host whose token can't be
 	// used, TokenUsable.
@@ -299,6 +303,7 @@ type PoolbootConfigStatus struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
 	DataSecretName string `json:"dataSecretName,omitempty"`
 
 	// observedGeneration is the generation of the spec that this status describes.
@@ -308,6 +313,7 @@ type PoolbootConfigStatus struct {
 
 	// poolRole is the role of the pool that the Machine is recorded in. A Node that registers anew gets this pool's labels.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	PoolRole string `json:"poolRole,omitempty"`
 
@@ -317,7 +323,7 @@ type PoolbootConfigStatus struct {
 
 	// hostRef is the BareMetalHost that the Machine runs on; before it has asked for its configuration, the one that was chosen.
 	// +optional
-	HostRef *HostReference `json:"hostRef,omitempty"`
+	HostRef HostReference `json:"hostRef,omitempty,omitzero"`
 
 	// hostAddresses are the addresses that the BareMetalHost is known to have, if the host's token is bound to them.
 	// +optional
@@ -325,16 +331,18 @@ type PoolbootConfigStatus struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="self.all(address, isIP(address))",message="each must be an IP address"
 	HostAddresses []string `json:"hostAddresses,omitempty"`
 
 	// nodeRef is the Node that was made for the Machine.
 	// +optional
-	NodeRef *NodeReference `json:"nodeRef,omitempty"`
+	NodeRef NodeReference `json:"nodeRef,omitempty,omitzero"`
 
 	// derivedNodeLabels are the labels that rules made of the host's facts when the Node was made. A Node that registers anew gets
 	// them back.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=128
+	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 317 && size(self[key]) <= 63)",message="a key may have 317 characters, and a value 63"
 	DerivedNodeLabels map[string]string `json:"derivedNodeLabels,omitempty"`
 
 	// boot follows the host's requests for its configuration.
@@ -359,12 +367,14 @@ type PoolbootConfigStatus struct {
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PoolbootConfig struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// spec says how the Machine boots into its pool.
 	// +required
-	Spec PoolbootConfigSpec `json:"spec"`
+	Spec PoolbootConfigSpec `json:"spec,omitempty,omitzero"`
 	// status is what is known of the Machine's boot.
 	// +optional
 	Status PoolbootConfigStatus `json:"status,omitempty,omitzero"`

@@ -8,13 +8,13 @@ import (
 
 // PoolbootConfigTemplateResource is the PoolbootConfig that a template makes.
 type PoolbootConfigTemplateResource struct {
-	// metadata is put on every PoolbootConfig that is made.
+	// metadata is the metadata of every PoolbootConfig that is made.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// spec is the spec of every PoolbootConfig that is made.
 	// +required
-	Spec BootSpec `json:"spec"`
+	Spec BootSpec `json:"spec,omitempty,omitzero"`
 }
 
 // PoolbootConfigTemplateSpec holds the PoolbootConfig to make.
@@ -22,7 +22,7 @@ type PoolbootConfigTemplateSpec struct {
 	// template is the PoolbootConfig to make. It is immutable: to change it, make a new template and point the
 	// MachineDeployment to it.
 	// +required
-	Template PoolbootConfigTemplateResource `json:"template"`
+	Template PoolbootConfigTemplateResource `json:"template,omitempty,omitzero"`
 }
 
 // PoolbootConfigTemplate is the PoolbootConfig of every Machine of a MachineDeployment or MachineSet.
@@ -34,12 +34,14 @@ type PoolbootConfigTemplateSpec struct {
 // +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.template.spec.poolRole`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PoolbootConfigTemplate struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// spec holds the PoolbootConfig to make.
 	// +required
-	Spec PoolbootConfigTemplateSpec `json:"spec"`
+	Spec PoolbootConfigTemplateSpec `json:"spec,omitempty,omitzero"`
 }
 
 // PoolbootConfigTemplateList is a list of PoolbootConfigTemplates.

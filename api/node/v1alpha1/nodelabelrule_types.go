@@ -34,7 +34,7 @@ type NodeLabelRule struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
-	Key string `json:"key"`
+	Key string `json:"key,omitempty"`
 
 	// valueExpression is the label's value: a CEL expression that gives a string or an optional string, with the functions
 	// that Kubernetes has in its own CEL. It knows three variables:
@@ -51,7 +51,7 @@ type NodeLabelRule struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=10240
-	ValueExpression string `json:"valueExpression"`
+	ValueExpression string `json:"valueExpression,omitempty"`
 
 	// onMissing says what to do when the expression touches something that the host does not have, or gives none: Skip
 	// registers the Node without the label, Block blocks the host until the fact is there. An absent one is Skip.

@@ -10,7 +10,7 @@ type Taint struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="a taint's key is a qualified name, as example.com/dedicated"
-	Key string `json:"key"`
+	Key string `json:"key,omitempty"`
 
 	// value is the taint's value, as that of a label. An absent value is the empty one.
 	// +optional
@@ -22,7 +22,7 @@ type Taint struct {
 	// effect is what the taint does to Pods that do not tolerate it: NoSchedule, PreferNoSchedule or NoExecute.
 	// +required
 	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
-	Effect corev1.TaintEffect `json:"effect"`
+	Effect corev1.TaintEffect `json:"effect,omitempty"`
 }
 
 // Core returns taints as a Node's spec has them.

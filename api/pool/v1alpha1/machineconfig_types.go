@@ -15,6 +15,7 @@ const (
 // MachineConfigSpec is what one MachineConfig adds to the machines of the pools that select it. The fields are those of
 // OpenShift's machineconfiguration.openshift.io/v1 MachineConfig, and butane beside config.
 //
+// +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!(has(self.config) && has(self.butane))",message="set config (Ignition) or butane, not both"
 type MachineConfigSpec struct {
 	// config is an Ignition configuration, spec version 2.0 to 2.4 or 3.0 to 3.5.
@@ -29,6 +30,7 @@ type MachineConfigSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1048576
+	// +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 1048576",message="it may have 1048576 bytes"
 	Butane string `json:"butane,omitempty"`
 
 	// kernelArguments are added to the kernel command line, in this order, after those of earlier MachineConfigs.
@@ -84,12 +86,14 @@ type MachineConfigSpec struct {
 // +kubebuilder:printcolumn:name="Ignition",type=string,JSONPath=`.spec.config.ignition.version`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MachineConfig struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// spec is what this MachineConfig adds.
 	// +optional
-	Spec MachineConfigSpec `json:"spec,omitempty"`
+	Spec MachineConfigSpec `json:"spec,omitempty,omitzero"`
 }
 
 // MachineConfigList is a list of MachineConfigs.

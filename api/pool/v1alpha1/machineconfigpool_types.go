@@ -18,7 +18,8 @@ type MachineConfigPoolSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	ClusterName string `json:"clusterName"`
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	ClusterName string `json:"clusterName,omitempty"`
 
 	// poolRole is the pool's name within its cluster: the word in node-role.kubernetes.io/<role>, in the Node label
 	// node.cluster.x-k8s.io/pool=<role>, and in PoolbootConfig's spec.poolRole. The role "worker" is the pool that every other
@@ -27,11 +28,12 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	PoolRole string `json:"poolRole"`
+	PoolRole string `json:"poolRole,omitempty"`
 
 	// machineConfigSelector selects the MachineConfigs of the same namespace that the pool renders. A pool other than
-	// worker always renders those of the worker pool first. An empty selector selects nothing.
+	// worker always renders those of the worker pool first. Left out, the pool has none of its own.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it must not be empty: leave it out for a pool without MachineConfigs of its own, or select by a label that all MachineConfigs meant have"
 	MachineConfigSelector *metav1.LabelSelector `json:"machineConfigSelector,omitempty"`
 
 	// nodeSelector selects the Nodes of the pool. It must be registrable: the labels that follow from what a Node must have
@@ -45,6 +47,7 @@ type MachineConfigPoolSpec struct {
 	// ever added: a value that a person set on a Node stays.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 317 && size(self[key]) <= 63)",message="a key may have 317 characters, and a value 63"
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 
 	// nodeTaints are put on the pool's Nodes when they are registered, and once on those that stand and lack them. They are
@@ -83,7 +86,7 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	NodeLabelRules []nodev1.NodeLabelRule `json:"nodeLabelRules,omitempty"`
 
-	// paused keeps new rendered configs from being handed out: the pool goes on rendering, and new Machines boot with
+	// paused specifies whether new rendered configs are held back. A paused pool goes on rendering, and its new Machines boot with
 	// pausedConfiguration.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
@@ -101,6 +104,7 @@ type RenderedConfigReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
 	Name string `json:"name,omitempty"`
 }
 
@@ -110,7 +114,8 @@ type HostTemplateReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	Name string `json:"name,omitempty"`
 }
 
 // IsPaused says whether new rendered configs are kept from the pool's hosts.
@@ -122,7 +127,8 @@ type MachineConfigSource struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	Name string `json:"name,omitempty"`
 }
 
 // PoolConfiguration is a rendered config and what it was made of.
@@ -131,48 +137,24 @@ type PoolConfiguration struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	Name string `json:"name,omitempty"`
 
 	// source lists the MachineConfigs that were merged, in the order in which they were. It is empty for an earlier rendered
 	// config that a paused pool goes back to.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=10000
+	// +kubebuilder:validation:MaxItems=1000
 	Source []MachineConfigSource `json:"source,omitempty"`
 }
 
+// IsDefined says whether the pool has a rendered config.
+func (c *PoolConfiguration) IsDefined() bool { return c.Name != "" }
+
 // MachineConfigPoolStatus is what is known of a pool.
+//
+// +kubebuilder:validation:MinProperties=1
 type MachineConfigPoolStatus struct {
-	// observedGeneration is the generation of the spec that this status describes.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-
-	// configuration is the rendered config that Machines of the pool boot with.
-	// +optional
-	Configuration *PoolConfiguration `json:"configuration,omitempty"`
-
-	// machineCount is the number of Machines recorded in the pool.
-	// +optional
-	MachineCount *int32 `json:"machineCount,omitempty"`
-
-	// updatedMachineCount is the number of those Machines that run what the pool renders. A paused pool counts by what waits,
-	// as in OpenShift.
-	// +optional
-	UpdatedMachineCount *int32 `json:"updatedMachineCount,omitempty"`
-
-	// readyMachineCount is the number of updated Machines whose Node is Ready and in the pool.
-	// +optional
-	ReadyMachineCount *int32 `json:"readyMachineCount,omitempty"`
-
-	// unavailableMachineCount is the number of the pool's Machines whose Node is not there, not Ready or not in the pool.
-	// +optional
-	UnavailableMachineCount *int32 `json:"unavailableMachineCount,omitempty"`
-
-	// degradedMachineCount is the number of the pool's Machines that can't go on without a person.
-	// +optional
-	DegradedMachineCount *int32 `json:"degradedMachineCount,omitempty"`
-
 	// conditions are Updated, Updating, Degraded, RenderDegraded, NodeDegraded and Paused, which is true while Cluster API has the
 	// Cluster or the pool paused.
 	// +optional
@@ -180,6 +162,41 @@ type MachineConfigPoolStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation of the spec that this status describes.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// configuration is the rendered config that Machines of the pool boot with.
+	// +optional
+	Configuration PoolConfiguration `json:"configuration,omitempty,omitzero"`
+
+	// machineCount is the number of Machines recorded in the pool.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MachineCount *int32 `json:"machineCount,omitempty"`
+
+	// updatedMachineCount is the number of the pool's Machines that run what the pool renders. For a paused pool that is what waits to be
+	// handed out, as in OpenShift.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	UpdatedMachineCount *int32 `json:"updatedMachineCount,omitempty"`
+
+	// readyMachineCount is the number of updated Machines whose Node is Ready and in the pool.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ReadyMachineCount *int32 `json:"readyMachineCount,omitempty"`
+
+	// unavailableMachineCount is the number of the pool's Machines whose Node is not there, not Ready or not in the pool.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	UnavailableMachineCount *int32 `json:"unavailableMachineCount,omitempty"`
+
+	// degradedMachineCount is the number of the pool's Machines that can't go on without a person.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	DegradedMachineCount *int32 `json:"degradedMachineCount,omitempty"`
 }
 
 // MachineConfigPool is a group of machines of one cluster that have one configuration. A custom pool, one whose role is
@@ -204,12 +221,14 @@ type MachineConfigPoolStatus struct {
 // +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MachineConfigPool struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// spec says which MachineConfigs the pool renders and which Nodes belong to it.
 	// +required
-	Spec MachineConfigPoolSpec `json:"spec"`
+	Spec MachineConfigPoolSpec `json:"spec,omitempty,omitzero"`
 	// status is what is known of the pool.
 	// +optional
 	Status MachineConfigPoolStatus `json:"status,omitempty,omitzero"`
