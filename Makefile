@@ -118,6 +118,7 @@ generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, RBAC,
 	go generate ./test/metal3/
 	$(CRD_REF_DOCS) --source-path=api --config=hack/api-reference.yaml --renderer=markdown --output-path=docs/reference.md
 	sed -i -e 's/\\\([{}]\)/\1/g' -e 's/\(Optional\|Required\): {}/\1/g' docs/reference.md
+	cat hack/api-reference-metadata.md >> docs/reference.md
 
 .PHONY: verify
 verify: generate ## Fail when generated files are not fresh.

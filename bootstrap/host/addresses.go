@@ -7,11 +7,13 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// AddressesAnnotation is on a BareMetalHost, or on the PoolbootConfig of a host without one, and names addresses, separated by commas, that the host has beside those that its
-// inspection found: static ones, of bonds and VLANs. A person sets it.
-const AddressesAnnotation = "pool.cluster.x-k8s.io/addresses"
+// AddressesAnnotation names addresses that a host has beside those that its inspection found: static ones, of bonds and VLANs. A person
+// sets it.
+const AddressesAnnotation = poolv1.HostAddressesAnnotation
 
 // Addresses returns the addresses that a host is known to have whatever its kubelet says: those of its network cards, as
 // inspection found them, and those in its AddressesAnnotation. What is no address is left out.

@@ -66,6 +66,10 @@ const (
 	HostClusterAnnotation = "pool.cluster.x-k8s.io/cluster"
 )
 
+// HostAddressesAnnotation is on a BareMetalHost, or on the PoolbootConfig of a host without one, and names addresses, separated by commas,
+// that the host has beside those that its inspection found.
+const HostAddressesAnnotation = "pool.cluster.x-k8s.io/addresses"
+
 // Events of a BareMetalHost that asks for a pool, beside the reasons for which a pool takes no hosts and those of the condition
 // UserDataSet.
 const (

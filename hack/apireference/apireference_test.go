@@ -1,0 +1,126 @@
+// Package apireference_test holds the table of labels, annotations, taints and finalizers in docs/reference.md to the constants in api/.
+package apireference_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// kept are the names of constants whose values are keys of metadata.
+var kept = regexp.MustCompile(`(Annotation|Label|Taint)$|^Finalizer$`)
+
+// row is a line of the table: key, kind, objects, writer, value, move, constant.
+var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (annotation|label|taint|finalizer) \\| ([^|]+) \\| ([^|]+) \\|([^|]*)\\| ([^|]+) \\| `(\\w+)` \\|$")
+
+// parse reads the Go files of folders, without tests.
+func parse(t *testing.T, folders []string, each func(path string, file *ast.File)) {
+	t.Helper()
+	for _, folder := range folders {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err == nil {
+				each(filepath.ToSlash(path), file)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// constants are the values of the API's string constants by name, and the names of those of each named type.
+func constants(t *testing.T) (values map[string]string, ofType map[string][]string) {
+	t.Helper()
+	values, ofType = map[string]string{}, map[string][]string{}
+	parse(t, []string{"api"}, func(_ string, file *ast.File) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, is := n.(*ast.ValueSpec)
+			if !is || len(spec.Values) == 0 {
+				return true
+			}
+			literal, is := spec.Values[0].(*ast.BasicLit)
+			if !is || literal.Kind != token.STRING {
+				return true
+			}
+			value, err := strconv.Unquote(literal.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			values[spec.Names[0].Name] = value
+			if of, is := spec.Type.(*ast.Ident); is {
+				ofType[of.Name] = append(ofType[of.Name], value)
+			}
+			return true
+		})
+	})
+	return values, ofType
+}
+
+func TestTableHasEveryKeyOfTheAPI(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "reference.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, ofType := constants(t)
+	want, got := map[string]string{}, map[string]string{}
+	for name, value := range values {
+		if kept.MatchString(name) {
+			want[name] = value
+		}
+	}
+	described := map[string]string{}
+	for _, cells := range row.FindAllStringSubmatch(string(page), -1) {
+		key, kind, value, name := cells[1], cells[2], cells[5], cells[7]
+		if _, twice := got[name]; twice {
+			t.Errorf("%s is in the table twice", name)
+		}
+		got[name], described[name] = key, value
+		if name != "Finalizer" && !strings.HasSuffix(strings.ToLower(name), kind) {
+			t.Errorf("%s is no %s", name, kind)
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("docs/reference.md has the keys\n%v\nand api/ has\n%v\nCorrect hack/api-reference-metadata.md and run make generate", got, want)
+	}
+	states := ofType["TokenState"]
+	if len(states) == 0 {
+		t.Fatal("no TokenState was found")
+	}
+	for _, state := range states {
+		if !strings.Contains(described["TokenStateAnnotation"], "`"+state+"`") {
+			t.Errorf("the value %s of token-state is not in the table", state)
+		}
+	}
+}
+
+func TestNoKeyIsWrittenOutsideOfTheAPI(t *testing.T) {
+	values, _ := constants(t)
+	keys := slices.Collect(maps.Values(values))
+	parse(t, []string{"bootstrap", "controllers", "cmd"}, func(path string, file *ast.File) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if literal, is := n.(*ast.BasicLit); is && literal.Kind == token.STRING {
+				if value, err := strconv.Unquote(literal.Value); err == nil && strings.Contains(value, ".cluster.x-k8s.io/") && slices.Contains(keys, value) ||
+					regexp.MustCompile(`^pool\.cluster\.x-k8s\.io/[a-z0-9-]+$`).MatchString(value) {
+					t.Errorf("%s: %q: use a constant of api/", path, value)
+				}
+			}
+			return true
+		})
+	})
+}
