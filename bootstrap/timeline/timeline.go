@@ -161,7 +161,7 @@ func StageOf(config *bootstrapv1.PoolbootConfig) (Stage, time.Time) {
 		return Deleting, config.DeletionTimestamp.Time
 	case inPool != nil && inPool.Status == metav1.ConditionTrue:
 		return Ready, inPool.LastTransitionTime.Time
-	case inPool != nil && hostaccess.HasJoined(config):
+	case inPool != nil && hostaccess.HasJoined(config) && config.Status.Boot.CredentialID == "": // until then its end is being put on record
 		return NotReady, inPool.LastTransitionTime.Time
 	}
 	if asksAgain(config) {

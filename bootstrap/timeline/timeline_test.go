@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 )
 
@@ -97,6 +98,14 @@ var _ = Describe("The timeline of a boot", func() {
 		}),
 		Entry("with a Node that was Ready", boot(6), timeline.NotReady, 50, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Conditions[1] = condition(bootstrapv1.NodeInPoolCondition, "NodeMissing", metav1.ConditionFalse, 50)
+		}),
+		Entry("with a Node that is Ready, which is about to be on record", boot(5), timeline.Joining, 15, func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Boot.CredentialID = "abcdef"
+			hostaccess.Revoke(c)
+		}),
+		Entry("of a record that was moved with clusterctl, whose Node is not Ready", boot(0), timeline.NotReady, 50, func(c *bootstrapv1.PoolbootConfig) {
+			hostaccess.Revoke(c)
+			c.Status.Conditions = append(c.Status.Conditions, condition(bootstrapv1.NodeInPoolCondition, "NodeNotReady", metav1.ConditionFalse, 50))
 		}),
 		Entry("that goes", boot(3), timeline.Deleting, 60, func(c *bootstrapv1.PoolbootConfig) { c.DeletionTimestamp = &metav1.Time{Time: at(60)} }),
 		Entry("from an inline data Secret, which nobody serves", boot(4), timeline.Joining, 10, func(c *bootstrapv1.PoolbootConfig) {

@@ -188,6 +188,9 @@ func (b *bootExplained) print(out io.Writer, output string) error {
 		name string
 		of   []onNode
 	}{{"LABEL", b.Labels}, {"TAINT", b.Taints}} {
+		if len(list.of) == 0 {
+			continue // not known yet, as of a host that is blocked: the stage says why
+		}
 		fmt.Fprintf(lines, "\n%s\tON THE NODE\tFROM\n", list.name)
 		for _, p := range list.of {
 			fmt.Fprintf(lines, "%s\t%s\t%s\n", printable(p.Text), printable(p.state()), printable(strings.Join(p.From, " and ")))

@@ -240,6 +240,11 @@ var _ = Describe("explain machine and explain node", func() {
 			Expect(r.code).To(Equal(1))
 		})
 
+		It("show no table of what is not known yet", func() {
+			_, r := asked(true, "node", "shop-7")
+			Expect(r.out).To(And(ContainSubstring("STEP "), ContainSubstring("Stage: "), Not(ContainSubstring("ON THE NODE"))))
+		})
+
 		It("do not take another host's Node of that name for its own", func() {
 			node.Name, node.Annotations = "shop-7", nil
 			infra = ownPool("infra-1", "infra")
