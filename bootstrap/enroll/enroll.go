@@ -1,105 +1,79 @@
-// Package enroll knows enrollment tokens: what the Secret of one must hold, which names it lets hosts take, and by which
+// Package enroll knows enrollment tokens: what the Secret of one must hold, which names an Enrollment lets hosts take, and by which
 // pointer id a host that was admitted is known to the config server. It is pure: no client, no I/O.
 package enroll
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/netip"
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 )
-
-// MaxUses is the most names that one token may give out: the list of them is kept in one object.
-const MaxUses = 1000
 
 // tokenPattern is the b64token of RFC 6750, long enough that its hash gives nothing away.
 var tokenPattern = regexp.MustCompile(`^[A-Za-z0-9._~+/-]{32,512}=*$`)
 
-// SecretError is what is wrong with the Secret of an enrollment token.
-type SecretError struct{ Key, Why string }
-
-func (e *SecretError) Error() string { return fmt.Sprintf("data.%s: %s", e.Key, e.Why) }
-
-// Read returns what a Secret of type poolv1.EnrollmentTokenType says, with nobody admitted. Errors are *SecretError.
-func Read(secret *corev1.Secret) (poolv1.EnrollmentSpec, error) {
-	said := func(key string) string { return string(secret.Data[key]) }
-	wrong := func(key, why string, args ...any) (poolv1.EnrollmentSpec, error) {
-		return poolv1.EnrollmentSpec{}, &SecretError{Key: key, Why: fmt.Sprintf(why, args...)}
+// Token returns the token in a Secret of type poolv1.EnrollmentTokenType. Its error never holds what is in the Secret.
+func Token(secret *corev1.Secret) (string, error) {
+	if secret.Type != poolv1.EnrollmentTokenType {
+		return "", fmt.Errorf("type: it must be %s", poolv1.EnrollmentTokenType)
 	}
-	spec := poolv1.EnrollmentSpec{
-		ClusterName: secret.Labels[clusterv1.ClusterNameLabel], PoolRole: said(poolv1.EnrollmentRoleKey), NamePattern: said(poolv1.EnrollmentNamesKey),
+	token := string(secret.Data[poolv1.EnrollmentTokenKey])
+	if !tokenPattern.MatchString(token) {
+		return "", fmt.Errorf("data.%s: it must be 32 to 512 random characters, of those that a bearer token may have", poolv1.EnrollmentTokenKey)
 	}
-	if problems := validation.IsDNS1123Label(spec.PoolRole); len(problems) > 0 {
-		return wrong(poolv1.EnrollmentRoleKey, "%q is no role of a pool: %s", spec.PoolRole, strings.Join(problems, "; "))
-	}
-	if _, err := path.Match(spec.NamePattern, ""); err != nil || spec.NamePattern == "" || len(spec.NamePattern) > validation.DNS1123SubdomainMaxLength {
-		return wrong(poolv1.EnrollmentNamesKey, "%q is no pattern of names: write one such as edge-*", spec.NamePattern)
-	}
-	if err := (identity.Cluster{}).CheckPattern(spec.NamePattern); err != nil {
-		return wrong(poolv1.EnrollmentNamesKey, "%s", err)
-	}
-	uses, err := strconv.ParseInt(said(poolv1.EnrollmentUsesKey), 10, 32)
-	if err != nil || uses < 1 || uses > MaxUses {
-		return wrong(poolv1.EnrollmentUsesKey, "%q must be a number from 1 to %d", said(poolv1.EnrollmentUsesKey), MaxUses)
-	}
-	spec.MaxUses = int32(uses)
-	expires, err := time.Parse(time.RFC3339, said(poolv1.EnrollmentExpiresKey))
-	if err != nil {
-		return wrong(poolv1.EnrollmentExpiresKey, "%q must be a time such as %s", said(poolv1.EnrollmentExpiresKey), time.DateOnly+"T15:04:05Z")
-	}
-	spec.ExpirationTime = &metav1.Time{Time: expires}
-	ranges, err := readRanges(said(poolv1.EnrollmentAddressRangesKey))
-	if err != nil {
-		return wrong(poolv1.EnrollmentAddressRangesKey, "%s", err)
-	}
-	spec.AddressRanges = ranges
-	if !tokenPattern.MatchString(said(poolv1.EnrollmentTokenKey)) {
-		return wrong(poolv1.EnrollmentTokenKey, "it must be 32 random characters or more, of those that a bearer token may have")
-	}
-	owner := hostaccess.Enrollment(types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}, secret.UID)
-	spec.TokenSHA256, spec.SecretUID = owner.Hash(said(poolv1.EnrollmentTokenKey)), string(secret.UID)
-	return spec, nil
+	return token, nil
 }
 
-// maxRanges is how many address ranges one token may name.
-const maxRanges = 32
+// Limits of an Enrollment, as the API server holds it to them.
+const (
+	maxUses   = 1000
+	maxRanges = 32
+)
 
-// readRanges reads address ranges, separated by commas.
-func readRanges(text string) ([]string, error) {
-	var ranges []string
-	for _, part := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
-		prefix, err := netip.ParsePrefix(part)
-		switch {
+// Check returns what is wrong with a new Enrollment, by its field, before the API server sees it.
+func Check(spec poolv1.EnrollmentSpec) error {
+	if problems := validation.IsDNS1123Label(spec.PoolRole); len(problems) > 0 {
+		return fmt.Errorf("spec.poolRole: %q is not a role of a pool: %s", spec.PoolRole, strings.Join(problems, "; "))
+	}
+	if err := CheckPattern(spec.NamePattern); err != nil {
+		return fmt.Errorf("spec.namePattern: %w", err)
+	}
+	if spec.MaxUses < 1 || spec.MaxUses > maxUses {
+		return fmt.Errorf("spec.maxUses: it must be from 1 to %d", maxUses)
+	}
+	if len(spec.AddressRanges) > maxRanges {
+		return fmt.Errorf("spec.addressRanges: it names %d address ranges, the limit is %d", len(spec.AddressRanges), maxRanges)
+	}
+	for _, text := range spec.AddressRanges {
+		switch prefix, err := netip.ParsePrefix(text); {
 		case err != nil:
-			return nil, fmt.Errorf("%q is not an address range: write CIDRs such as 192.0.2.0/24,2001:db8::/64", part)
+			return fmt.Errorf("spec.addressRanges: %q is not an address range: write CIDRs such as 192.0.2.0/24,2001:db8::/64", text)
 		case prefix.Bits() == 0:
-			return nil, fmt.Errorf("%q is every address: name the range of the hosts", part)
-		}
-		if masked := prefix.Masked().String(); !slices.Contains(ranges, masked) {
-			ranges = append(ranges, masked)
+			return fmt.Errorf("spec.addressRanges: %q is every address: name the range of the hosts", text)
+		case prefix != prefix.Masked():
+			return fmt.Errorf("spec.addressRanges: %q has host bits: write %s", text, prefix.Masked())
 		}
 	}
-	if len(ranges) > maxRanges {
-		return nil, fmt.Errorf("it names %d address ranges, the limit is %d", len(ranges), maxRanges)
+	return nil
+}
+
+// CheckPattern returns what is wrong with the pattern of names of an Enrollment, as far as the API server does not check it.
+func CheckPattern(pattern string) error {
+	if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+		return errors.New("it is not a pattern of names: write one such as edge-*")
 	}
-	return ranges, nil
+	return (identity.Cluster{}).CheckPattern(pattern)
 }
 
 // InRanges says whether an address is in one of the address ranges of an Enrollment.

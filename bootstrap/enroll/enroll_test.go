@@ -1,21 +1,18 @@
 package enroll_test
 
 import (
-	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 )
 
 func TestEnroll(t *testing.T) {
@@ -25,69 +22,65 @@ func TestEnroll(t *testing.T) {
 
 const token = "v1Wq0J2m8T5s7Yd3Kc9RbNfXzLhPgQaE"
 
-// edge is a Secret that has all that it needs, changed by a key.
-func edge(change ...string) *corev1.Secret {
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "edge", UID: "uid", Labels: map[string]string{"cluster.x-k8s.io/cluster-name": "site"}},
-		Data: map[string][]byte{
-			"token": []byte(token), "role": []byte("infra"), "names": []byte("edge-*"), "uses": []byte("20"), "expires": []byte("2030-01-02T03:04:05Z"),
-		},
-	}
-	if len(change) > 0 {
-		secret.Data[change[0]] = []byte(change[1])
-	}
-	return secret
+// edge is an Enrollment that has all that it needs.
+func edge() poolv1.EnrollmentSpec {
+	return poolv1.EnrollmentSpec{ClusterName: "site", PoolRole: "infra", NamePattern: "edge-*", MaxUses: 20, AddressRanges: []string{"192.0.2.0/24", "2001:db8::/64"}}
 }
 
-var _ = Describe("an enrollment token's Secret", func() {
-	It("says what the token admits, and keeps the token itself", func() {
-		spec, err := enroll.Read(edge())
-		Expect(err).NotTo(HaveOccurred())
-		Expect(spec.ClusterName).To(Equal("site"))
-		Expect(spec.PoolRole).To(Equal("infra"))
-		Expect(spec.NamePattern).To(Equal("edge-*"))
-		Expect(spec.MaxUses).To(BeEquivalentTo(20))
-		Expect(spec.ExpirationTime.UTC()).To(Equal(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)))
-		Expect(spec.TokenSHA256).To(Equal(hostaccess.Enrollment(types.NamespacedName{Namespace: "metal", Name: "edge"}, "uid").Hash(token)))
-		Expect(spec.SecretUID).To(BeEquivalentTo("uid"))
-		Expect(fmt.Sprint(spec)).NotTo(ContainSubstring(token))
+var _ = Describe("the Secret of an Enrollment", func() {
+	secret := func(text string) *corev1.Secret {
+		return &corev1.Secret{Type: poolv1.EnrollmentTokenType, Data: map[string][]byte{"token": []byte(text)}}
+	}
+	It("holds its token", func() {
+		Expect(enroll.Token(secret(token))).To(Equal(token))
 	})
+	It("is not read when it is of another type", func() {
+		other := secret(token)
+		other.Type = corev1.SecretTypeOpaque
+		Expect(enroll.Token(other)).Error().To(MatchError(HavePrefix("type: ")))
+	})
+	DescribeTable("is refused, without what is in it", func(text string) {
+		_, err := enroll.Token(secret(text))
+		Expect(err).To(MatchError(HavePrefix("data.token: ")))
+		if text != "" {
+			Expect(err).NotTo(MatchError(ContainSubstring(text)))
+		}
+	},
+		Entry("a token that can be guessed", "short"),
+		Entry("no token", ""),
+		Entry("a token that no header can carry", strings.Repeat("a b", 20)),
+	)
+})
+
+var _ = Describe("an Enrollment", func() {
+	It("is as it must be", func() { Expect(enroll.Check(edge())).To(Succeed()) })
+
+	DescribeTable("is refused, by the field that is wrong", func(field string, change func(*poolv1.EnrollmentSpec)) {
+		spec := edge()
+		change(&spec)
+		Expect(enroll.Check(spec)).To(MatchError(HavePrefix("spec." + field + ": ")))
+	},
+		Entry("no role", "poolRole", func(s *poolv1.EnrollmentSpec) { s.PoolRole = "" }),
+		Entry("a role that is no label", "poolRole", func(s *poolv1.EnrollmentSpec) { s.PoolRole = "infra/x" }),
+		Entry("no pattern, which would be every name", "namePattern", func(s *poolv1.EnrollmentSpec) { s.NamePattern = "" }),
+		Entry("a pattern that is none", "namePattern", func(s *poolv1.EnrollmentSpec) { s.NamePattern = "edge-[" }),
+		Entry("a pattern of names that are the machine itself", "namePattern", func(s *poolv1.EnrollmentSpec) { s.NamePattern = "*.localhost" }),
+		Entry("a pattern of names of Services", "namePattern", func(s *poolv1.EnrollmentSpec) { s.NamePattern = "*.*.svc" }),
+		Entry("the API server's name", "namePattern", func(s *poolv1.EnrollmentSpec) { s.NamePattern = "kubernetes.default.svc" }),
+		Entry("address ranges that are none", "addressRanges", func(s *poolv1.EnrollmentSpec) { s.AddressRanges = []string{"192.0.2.7"} }),
+		Entry("an address range that is every address", "addressRanges", func(s *poolv1.EnrollmentSpec) { s.AddressRanges = []string{"0.0.0.0/0"} }),
+		Entry("an address range with host bits", "addressRanges", func(s *poolv1.EnrollmentSpec) { s.AddressRanges = []string{"192.0.2.7/24"} }),
+		Entry("too many address ranges", "addressRanges", func(s *poolv1.EnrollmentSpec) { s.AddressRanges = slices.Repeat(s.AddressRanges, 17) }),
+		Entry("no uses", "maxUses", func(s *poolv1.EnrollmentSpec) { s.MaxUses = 0 }),
+		Entry("more uses than one object can list", "maxUses", func(s *poolv1.EnrollmentSpec) { s.MaxUses = 1001 }),
+	)
 
 	It("names the address ranges of the hosts", func() {
-		spec, err := enroll.Read(edge("addressRanges", "192.0.2.9/24, 2001:db8::/64,192.0.2.0/24"))
-		Expect(err).NotTo(HaveOccurred())
-		Expect(spec.AddressRanges).To(Equal([]string{"192.0.2.0/24", "2001:db8::/64"}))
-		Expect(enroll.InRanges(spec.AddressRanges, netip.MustParseAddr("::ffff:192.0.2.200"))).To(BeTrue())
-		Expect(enroll.InRanges(spec.AddressRanges, netip.MustParseAddr("192.0.3.1"))).To(BeFalse())
+		ranges := edge().AddressRanges
+		Expect(enroll.InRanges(ranges, netip.MustParseAddr("::ffff:192.0.2.200"))).To(BeTrue())
+		Expect(enroll.InRanges(ranges, netip.MustParseAddr("192.0.3.1"))).To(BeFalse())
 		Expect(enroll.InRanges(nil, netip.MustParseAddr("192.0.2.1"))).To(BeFalse())
 	})
-
-	DescribeTable("is refused, by the key that is wrong",
-		func(key, value string) {
-			spec, err := enroll.Read(edge(key, value))
-			Expect(err).To(MatchError(HavePrefix("data." + key + ": ")))
-			Expect(spec.TokenSHA256).To(BeEmpty())
-			if key == "token" && value != "" {
-				Expect(err).NotTo(MatchError(ContainSubstring(value)))
-			}
-		},
-		Entry("a token that can be guessed", "token", "short"),
-		Entry("no token", "token", ""),
-		Entry("a token that no header can carry", "token", strings.Repeat("a b", 20)),
-		Entry("no role", "role", ""),
-		Entry("a role that is no label", "role", "infra/x"),
-		Entry("no pattern, which would be every name", "names", ""),
-		Entry("a pattern that is none", "names", "edge-["),
-		Entry("a pattern of names that are the machine itself", "names", "*.localhost"),
-		Entry("a pattern of names of Services", "names", "*.*.svc"),
-		Entry("the API server's name", "names", "kubernetes.default.svc"),
-		Entry("address ranges that are none", "addressRanges", "192.0.2.7"),
-		Entry("an address range that is every address", "addressRanges", "2001:db8::/32, 0.0.0.0/0"),
-		Entry("no uses", "uses", "0"),
-		Entry("more uses than one object can list", "uses", "1001"),
-		Entry("uses without a number", "uses", "some"),
-		Entry("an expiry that is no time", "expires", "24h"),
-	)
 })
 
 var _ = Describe("a name", func() {
@@ -123,26 +116,12 @@ var _ = Describe("the pointer id of an enrolled host", func() {
 	})
 })
 
-// FuzzRead: whatever a Secret holds, what is read of it can be published, and the token can't be read back.
-func FuzzRead(f *testing.F) {
-	f.Add(token, "infra", "edge-*", "20", "2030-01-02T03:04:05Z", "edge-7")
-	f.Add("", "", "[", "-1", "now", "")
-	f.Fuzz(func(t *testing.T, token, role, names, uses, expires, name string) {
-		secret := edge()
-		for key, value := range map[string]string{"token": token, "role": role, "names": names, "uses": uses, "expires": expires} {
-			secret.Data[key] = []byte(value)
-		}
-		spec, err := enroll.Read(secret)
-		if err != nil {
-			if spec.TokenSHA256 != "" {
-				t.Fatal("a Secret that is refused admits hosts")
-			}
-			return
-		}
-		if spec.MaxUses < 1 || spec.MaxUses > enroll.MaxUses || len(token) < 32 || spec.ExpirationTime == nil {
-			t.Fatalf("%+v", spec)
-		}
-		if enroll.Allows(spec.NamePattern, name) == "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
+// FuzzAllows: whatever a pattern says, a name that may be taken can be a Node's.
+func FuzzAllows(f *testing.F) {
+	f.Add("edge-*", "edge-7")
+	f.Add("[", "")
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		if enroll.CheckPattern(pattern) == nil && enroll.Allows(pattern, name) == "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
 			t.Fatalf("%q may be taken", name)
 		}
 	})

@@ -37,7 +37,7 @@ func Config(name types.NamespacedName, uid types.UID) Owner {
 	return Owner{kind: "poolbootconfig", name: name, uid: uid}
 }
 
-// Enrollment is the owner of an enrollment token: the Enrollment, and the Secret of the same name that holds the token.
+// Enrollment is the owner of an enrollment token: the Enrollment, and the Secret that holds the token.
 func Enrollment(name types.NamespacedName, secret types.UID) Owner {
 	return Owner{kind: "enrollment", name: name, uid: secret}
 }

@@ -76,7 +76,7 @@ func (v *view) enrollmentOf(ctx context.Context, name types.NamespacedName, toke
 	case enrollment == nil || !enrollment.accepts(token):
 		return nil, notReady("no enrollment %s has this token: it may still be made, restored or moved here; if its Secret was deleted, power the host off", name)
 	case !v.opts.Now().Before(enrollment.Expires):
-		return nil, unauthorized("the enrollment token has expired: make a new one")
+		return nil, unauthorized("the enrollment token has expired: create another Enrollment")
 	}
 	return enrollment, nil
 }
@@ -122,8 +122,8 @@ func (v *view) waitForAdmission(ctx context.Context, enrollment Enrollment, asks
 // enrollmentFull is the refusal of a host that can't even be noted as one that asks.
 func enrollmentFull(enrollment Enrollment) *refusal {
 	return &refusal{code: http.StatusServiceUnavailable, Word: "EnrollmentFull", Message: fmt.Sprintf(
-		"%d hosts asked by Enrollment %s and are not admitted, and it takes no more requests: see its status.requests. Raise data.uses of its Secret, or make "+
-			"another token. A request is dropped when its host is admitted, or has not asked for 10 minutes", poolv1.MaxEnrollmentRequests, enrollment.NamespacedName)}
+		"%d hosts asked by Enrollment %s and are not admitted, and it takes no more requests: see its status.requests. Raise its spec.maxUses, or create "+
+			"another one. A request is dropped when its host is admitted, or has not asked for 10 minutes", poolv1.MaxEnrollmentRequests, enrollment.NamespacedName)}
 }
 
 // lookForRecord returns the record of a host that is admitted, or the refusal of one that can never be.

@@ -65,7 +65,7 @@ var edge = types.NamespacedName{Namespace: "default", Name: "edge"}
 func (w *world) addEnrollment(expires time.Time) {
 	w.set(func() {
 		w.enrolled[edge] = &server.Enrollment{
-			NamespacedName: edge, TokenSHA256: hostaccess.Enrollment(edge, "secret").Hash(token), TokenUID: "secret", Secret: "secret",
+			NamespacedName: edge, TokenSHA256: hostaccess.Enrollment(edge, "secret").Hash(token), TokenUID: "secret",
 			Role: "infra", Names: "edge-*", Expires: expires, Requests: map[string]server.EnrollmentRequest{},
 		}
 	})
@@ -155,7 +155,7 @@ var _ = Describe("A host that enrolls", func() {
 			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 			word, message := problem(body)
 			Expect(word).To(Equal("EnrollmentFull"))
-			Expect(message).To(And(ContainSubstring("Enrollment default/edge"), ContainSubstring("data.uses")))
+			Expect(message).To(And(ContainSubstring("Enrollment default/edge"), ContainSubstring("spec.maxUses")))
 		}
 		full()
 		Expect(w.wanted()).To(BeEmpty(), "who can't be noted costs no write")
@@ -275,9 +275,9 @@ var _ = Describe("A host that enrolls", func() {
 		}
 		Expect(w.wanted()).To(BeEmpty())
 	},
-		Entry("until the Enrollment is published anew", func() { w.enrolled[edge].Secret = "moved" }),
-		Entry("until its record is bound anew", func() {
-			w.enrolled[edge].Secret, w.enrolled[edge].TokenUID = "moved", "moved"
+		Entry("until the manager has hashed the token", func() { w.enrolled[edge].TokenSHA256, w.enrolled[edge].TokenUID = "", "" }),
+		Entry("until its record is bound to the new Secret", func() {
+			w.enrolled[edge].TokenUID = "moved"
 			w.enrolled[edge].TokenSHA256 = hostaccess.Enrollment(edge, "moved").Hash(token)
 		}),
 	)

@@ -81,10 +81,9 @@ type Records interface {
 type Enrollment struct {
 	types.NamespacedName
 
-	// TokenSHA256 is the hash of the token, bound to the Secret of UID TokenUID; empty while the Secret is not valid. Secret is the
-	// UID of the Secret that the Enrollment belongs to now.
-	TokenSHA256      string
-	TokenUID, Secret types.UID
+	// TokenSHA256 is the hash of the token, bound to the Secret of UID TokenUID; empty while there is no valid Secret.
+	TokenSHA256 string
+	TokenUID    types.UID
 
 	// Role is that of the pool which hosts are admitted to, Names the pattern of the names that they may take.
 	Role, Names string

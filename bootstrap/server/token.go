@@ -41,5 +41,5 @@ func (r *Record) accepts(token string) bool {
 
 // accepts tells whether a token is the Enrollment's.
 func (e *Enrollment) accepts(token string) bool {
-	return e.Secret != "" && hostaccess.Enrollment(e.NamespacedName, e.Secret).Accepts(e.TokenSHA256, token)
+	return hostaccess.Enrollment(e.NamespacedName, e.TokenUID).Accepts(e.TokenSHA256, token)
 }

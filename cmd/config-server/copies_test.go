@@ -37,17 +37,18 @@ func newNamespace(ctx context.Context, name string) string {
 	return name
 }
 
-// newEnrollment makes an Enrollment, as the manager publishes it, of a Secret that has that UID.
+// newEnrollment creates an Enrollment with the status that the manager computes for a token.
 func newEnrollment(ctx context.Context, key client.ObjectKey, token string, expires time.Time) *poolv1.Enrollment {
 	GinkgoHelper()
 	const secret = "uid-of-the-secret"
 	e := &poolv1.Enrollment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "v1", Kind: "Secret", Name: key.Name, UID: secret, Controller: new(true)}}},
-		Spec: poolv1.EnrollmentSpec{PoolRole: "infra", NamePattern: "edge-*", MaxUses: 1, ExpirationTime: &metav1.Time{Time: expires},
-			TokenSHA256: hostaccess.Enrollment(key, secret).Hash(token), SecretUID: secret},
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Spec: poolv1.EnrollmentSpec{ClusterName: "site", PoolRole: "infra", NamePattern: "edge-*", MaxUses: 1, ExpirationTime: metav1.NewTime(expires),
+			TokenSecretRef: poolv1.TokenSecretReference{Name: key.Name}},
 	}
 	Expect(admin.Create(ctx, e)).To(Succeed())
+	e.Status.TokenSHA256, e.Status.TokenSecretUID = hostaccess.Enrollment(key, secret).Hash(token), secret
+	Expect(admin.Status().Update(ctx, e)).To(Succeed())
 	return e
 }
 
@@ -87,14 +88,14 @@ var _ = Describe("What somebody has copied", func() {
 		e := newEnrollment(ctx, own, token, time.Now().Add(time.Hour))
 		for _, key := range []client.ObjectKey{{Namespace: newNamespace(ctx, "copied-enrollments"), Name: own.Name}, {Namespace: own.Namespace, Name: "expired-batch"}} {
 			copied := newEnrollment(ctx, key, "", time.Now().Add(-time.Hour))
-			copied.Spec.TokenSHA256 = e.Spec.TokenSHA256
-			Expect(admin.Update(ctx, copied)).To(Succeed())
+			copied.Status.TokenSHA256 = e.Status.TokenSHA256
+			Expect(admin.Status().Update(ctx, copied)).To(Succeed())
 		}
 		m := newMachine(ctx, "edge-copied")
 		before := m.config.DeepCopy()
 		maps.Copy(m.config.Annotations, map[string]string{
-			bootstrapv1.EnrollmentAnnotation: own.Name, bootstrapv1.EnrolledFromAnnotation: "127.0.0.1", bootstrapv1.TokenHashAnnotation: e.Spec.TokenSHA256,
-			bootstrapv1.TokenUIDAnnotation: e.Spec.SecretUID, bootstrapv1.PointerIDAnnotation: enroll.PointerID(own.Namespace, own.Name, m.config.Name),
+			bootstrapv1.EnrollmentAnnotation: own.Name, bootstrapv1.EnrolledFromAnnotation: "127.0.0.1", bootstrapv1.TokenHashAnnotation: e.Status.TokenSHA256,
+			bootstrapv1.TokenUIDAnnotation: e.Status.TokenSecretUID, bootstrapv1.PointerIDAnnotation: enroll.PointerID(own.Namespace, own.Name, m.config.Name),
 		})
 		Expect(admin.Patch(ctx, m.config, client.MergeFrom(before))).To(Succeed())
 		m.prepare(ctx)

@@ -38,17 +38,12 @@ func (e *enrollments) Get(_ context.Context, name types.NamespacedName) (*server
 func enrollmentOf(enrollment *poolv1.Enrollment) server.Enrollment {
 	found := server.Enrollment{
 		NamespacedName: client.ObjectKeyFromObject(enrollment),
-		TokenSHA256:    enrollment.Spec.TokenSHA256,
-		TokenUID:       types.UID(enrollment.Spec.SecretUID),
+		TokenSHA256:    enrollment.Status.TokenSHA256,
+		TokenUID:       types.UID(enrollment.Status.TokenSecretUID),
 		Role:           enrollment.Spec.PoolRole,
 		Names:          enrollment.Spec.NamePattern,
+		Expires:        enrollment.Spec.ExpirationTime.Time,
 		Requests:       make(map[string]server.EnrollmentRequest, len(enrollment.Status.Requests)),
-	}
-	if owner := metav1.GetControllerOfNoCopy(enrollment); owner != nil && owner.APIVersion == "v1" && owner.Kind == "Secret" {
-		found.Secret = owner.UID
-	}
-	if enrollment.Spec.ExpirationTime != nil {
-		found.Expires = enrollment.Spec.ExpirationTime.Time
 	}
 	for name, request := range enrollment.Status.Requests {
 		found.Requests[name] = server.EnrollmentRequest{Time: request.RequestedTime.Time, Address: request.Address, Refused: request.Refused}

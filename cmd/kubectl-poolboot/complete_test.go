@@ -65,7 +65,7 @@ var _ = Describe("The shell's completion", func() {
 		Entry("files after the name", filesToo, "explain", "host", "rack1-u12", ""),
 		Entry("enrollment tokens", words("batch"), "pointer", "--host", "edge-7", ""),
 		Entry("nothing after an enrollment token", words(), "pointer", "--host", "edge-7", "batch", ""),
-		Entry("nothing for the name of a new token", words(), "enroll", "--cluster", "a", "--names", "b", "--pool", "c", ""),
+		Entry("nothing for the name of a new Enrollment", words(), "enroll", "--cluster", "a", "--name-pattern", "b", "--pool", "c", ""),
 		Entry("pools for a token", words("gpu", "infra", "worker"), "enroll", "--pool", ""),
 		Entry("pools of another namespace for a token", words(), "enroll", "-n", "far", "--pool", ""),
 		Entry("Clusters for a token", words("infra-1"), "enroll", "--cluster", ""),

@@ -120,7 +120,7 @@ var _ = Describe("The reference of the API", func() {
 
 var _ = Describe("The help", func() {
 	It("quotes patterns, which a shell would expand", func() {
-		Expect(answered(poolboot("enroll", "--help"))).To(And(ContainSubstring("--names 'edge-*'"), Not(MatchRegexp(`[^']edge-\*`))))
+		Expect(answered(poolboot("enroll", "--help"))).To(And(ContainSubstring("--name-pattern 'edge-*'"), Not(MatchRegexp(`[^']edge-\*`))))
 	})
 })
 

@@ -4,18 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -25,43 +21,42 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// enrollment prints the Secret of a new enrollment token.
+// enrollment prints a new Enrollment and the Secret with its token.
 type enrollment struct {
-	streams                         genericiooptions.IOStreams
-	cluster, role, names, namespace string
-	ranges                          []string
-	uses                            int
-	life                            time.Duration
+	streams   genericiooptions.IOStreams
+	namespace string
+	spec      poolv1.EnrollmentSpec
+	life      time.Duration
 }
 
 func newEnroll(streams genericiooptions.IOStreams, to connection) *cobra.Command {
 	e := &enrollment{streams: streams}
 	cmd := &cobra.Command{
-		Use:   "enroll NAME --cluster CLUSTER --pool ROLE --names PATTERN",
-		Short: "Print the Secret of a new enrollment token",
-		Long: `Print the Secret of a new enrollment token, with 256 random bits, by which hosts without a Machine are admitted to a pool.
+		Use:   "enroll NAME --cluster CLUSTER --pool ROLE --name-pattern PATTERN",
+		Short: "Print a new Enrollment and its token",
+		Long: `Print an Enrollment, by which hosts without a Machine are admitted to a pool, and the Secret with its token: 256 random bits.
 
 Nothing is written anywhere: apply what is printed, and keep it secret.`,
 		Example: `  # Twenty hosts edge-… of the pool infra, within a day
-  kubectl poolboot enroll edge --cluster site --pool infra --names 'edge-*' --uses 20 --expires 24h -n metal | kubectl apply -f -`,
+  kubectl poolboot enroll edge --cluster site --pool infra --name-pattern 'edge-*' --max-uses 20 --expires-in 24h -n metal | kubectl apply -f -`,
 		Args:                  cobra.ExactArgs(1),
 		ValidArgsFunction:     cobra.NoFileCompletions, // the name is new
 		DisableFlagsInUseLine: true,
 		RunE:                  func(_ *cobra.Command, args []string) error { return e.run(args[0], time.Now()) },
 	}
-	offerPool(cmd, &e.role)
-	cmd.Flags().StringVar(&e.cluster, "cluster", "", "the Cluster that the hosts join")
-	cmd.Flags().StringVar(&e.names, "names", "", "pattern of the names that hosts may take, such as 'edge-*', in quotes, or the shell expands it")
-	cmd.Flags().StringSliceVar(&e.ranges, "address-ranges", nil, "address ranges of the hosts (CIDRs), within which their serving certificates may hold the address they enrolled from")
-	cmd.Flags().IntVar(&e.uses, "uses", 1, "how many names may be taken")
-	cmd.Flags().DurationVar(&e.life, "expires", 24*time.Hour, "how long the token lives")
+	offerPool(cmd, &e.spec.PoolRole)
+	cmd.Flags().StringVar(&e.spec.ClusterName, "cluster", "", "the Cluster that the hosts join")
+	cmd.Flags().StringVar(&e.spec.NamePattern, "name-pattern", "", "pattern of the names that hosts may take, such as 'edge-*', in quotes, or the shell expands it")
+	cmd.Flags().StringSliceVar(&e.spec.AddressRanges, "address-ranges", nil, "address ranges of the hosts (CIDRs), within which their serving certificates may hold the address they enrolled from")
+	cmd.Flags().Int32Var(&e.spec.MaxUses, "max-uses", 1, "how many names may be taken")
+	cmd.Flags().DurationVar(&e.life, "expires-in", 24*time.Hour, "how long hosts are admitted")
 	cmd.Flags().StringVarP(&e.namespace, "namespace", "n", "", "namespace of the pool; without it, that of kubectl apply")
 	must(cmd.MarkFlagRequired("cluster"))
-	must(cmd.MarkFlagRequired("names"))
+	must(cmd.MarkFlagRequired("name-pattern"))
 	completeFlag(cmd, "pool", fromCluster(to, liveRoles))
 	completeFlag(cmd, "cluster", fromCluster(to, clusterNames))
 	completeFlag(cmd, "namespace", fromCluster(to, namespaceNames))
-	for _, flag := range []string{"names", "address-ranges", "uses", "expires"} {
+	for _, flag := range []string{"name-pattern", "address-ranges", "max-uses", "expires-in"} {
 		completeFlag(cmd, flag, cobra.NoFileCompletions)
 	}
 	return cmd
@@ -69,42 +64,43 @@ Nothing is written anywhere: apply what is printed, and keep it secret.`,
 
 func (e *enrollment) run(name string, now time.Time) error {
 	if e.life <= 0 {
-		return fmt.Errorf("--expires %s: the token would have expired already: give it some time to live, such as 24h", e.life)
+		return fmt.Errorf("--expires-in %s: the token would have expired already: give a time to live, such as 24h", e.life)
+	}
+	if err := enroll.Check(e.spec); err != nil {
+		return err
 	}
 	var bits [32]byte
 	_, _ = rand.Read(bits[:]) // never fails: crypto/rand ends the process instead
-	said := map[string]string{
-		poolv1.EnrollmentTokenKey:   base64.RawURLEncoding.EncodeToString(bits[:]),
-		poolv1.EnrollmentRoleKey:    e.role,
-		poolv1.EnrollmentNamesKey:   e.names,
-		poolv1.EnrollmentUsesKey:    strconv.Itoa(e.uses),
-		poolv1.EnrollmentExpiresKey: now.Add(e.life).UTC().Format(time.RFC3339),
-	}
-	if len(e.ranges) > 0 {
-		said[poolv1.EnrollmentAddressRangesKey] = strings.Join(e.ranges, ",")
-	}
+	spec := e.spec
+	spec.ExpirationTime = metav1.NewTime(now.Add(e.life).UTC().Truncate(time.Second))
+	spec.TokenSecretRef.Name = name
+	meta := metav1.ObjectMeta{Name: name, Namespace: e.namespace}
 	secret := &corev1.Secret{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: e.namespace,
-			Labels: map[string]string{clusterv1.ClusterNameLabel: e.cluster, clusterctlv1.ClusterctlMoveLabel: ""},
-		},
-		Type: poolv1.EnrollmentTokenType,
-		Data: map[string][]byte{},
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: meta,
+		Type:       poolv1.EnrollmentTokenType,
+		StringData: map[string]string{poolv1.EnrollmentTokenKey: base64.RawURLEncoding.EncodeToString(bits[:])},
 	}
-	for key, value := range said {
-		secret.Data[key] = []byte(value)
+	secret.Labels = map[string]string{clusterctlv1.ClusterctlMoveLabel: ""}
+	admits := &poolv1.Enrollment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: poolv1.GroupVersion.String(), Kind: "Enrollment"},
+		ObjectMeta: meta,
+		Spec:       spec,
 	}
-	if _, err := enroll.Read(secret); err != nil {
-		return err
+	for i, object := range []any{secret, admits} {
+		printed, err := yaml.Marshal(object)
+		if err != nil {
+			return err
+		}
+		separator := ""
+		if i > 0 {
+			separator = "---\n"
+		}
+		if _, err := fmt.Fprintf(e.streams.Out, "%s%s", separator, printed); err != nil {
+			return err
+		}
 	}
-	secret.Data, secret.StringData = nil, said
-	printed, err := yaml.Marshal(secret)
-	if err != nil {
-		return err
-	}
-	_, err = e.streams.Out.Write(printed)
-	return err
+	return nil
 }
 
 // pointer prints what is put on a host that enrolls.
@@ -121,7 +117,7 @@ func newPointer(streams genericiooptions.IOStreams, to connection) *cobra.Comman
 		Short: "Print the Ignition of a host that enrolls",
 		Long: `Print the Ignition to put into the ISO or the user data of one host that has no Machine: where it asks for its configuration,
 with which enrollment token and under which name. It holds the token: keep it secret.`,
-		Example: `  # The host edge-7, by the enrollment token edge
+		Example: `  # The host edge-7, by the Enrollment edge
   kubectl poolboot pointer edge --host edge-7 -n metal > edge-7.ign`,
 		Args:                  cobra.ExactArgs(1),
 		ValidArgsFunction:     onlyFirst(fromCluster(to, enrollmentNames), cobra.ShellCompDirectiveNoFileComp),
@@ -141,24 +137,27 @@ func (p *pointer) run(ctx context.Context, name string) error {
 		return err
 	}
 	key := client.ObjectKey{Namespace: namespace, Name: name}
-	secret, published := &corev1.Secret{}, &poolv1.Enrollment{}
-	if err := errors.Join(live.Get(ctx, key, secret), live.Get(ctx, key, published)); err != nil {
+	admits, secret := &poolv1.Enrollment{}, &corev1.Secret{}
+	if err := live.Get(ctx, key, admits); err != nil {
 		return err
 	}
-	spec, err := enroll.Read(secret)
-	if err != nil {
-		return fmt.Errorf("enrollment token, Secret %s: %w", key, err)
+	if err := live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: admits.Spec.TokenSecretRef.Name}, secret); err != nil {
+		return err
 	}
-	if why := enroll.Allows(spec.NamePattern, p.host); why != "" {
+	token, err := enroll.Token(secret)
+	if err != nil {
+		return fmt.Errorf("enrollment token, Secret %s/%s: %w", namespace, secret.Name, err)
+	}
+	if why := enroll.Allows(admits.Spec.NamePattern, p.host); why != "" {
 		return fmt.Errorf("--host %s: %s", p.host, why)
 	}
-	if published.Status.URL == "" {
-		return fmt.Errorf("enrollment %s does not say yet where hosts ask: try again, or see its conditions", key)
+	if admits.Status.URL == "" {
+		return fmt.Errorf("the status of Enrollment %s does not say yet where hosts ask: retry, or see its conditions", key)
 	}
 	printed, err := ignition.Pointer{
-		URL:   published.Status.URL + "?" + url.Values{"name": {p.host}}.Encode(),
-		Token: string(secret.Data[poolv1.EnrollmentTokenKey]),
-		CA:    []byte(published.Status.CertificateAuthority),
+		URL:   admits.Status.URL + "?" + url.Values{"name": {p.host}}.Encode(),
+		Token: token,
+		CA:    []byte(admits.Status.CertificateAuthority),
 	}.Marshal()
 	if err != nil {
 		return err

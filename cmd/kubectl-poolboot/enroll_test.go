@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"maps"
 	"os"
 	"slices"
 	"time"
@@ -19,31 +18,36 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// tokenIn reads the Secret of an enrollment token, as the API server stores it.
-func tokenIn(document []byte) *corev1.Secret {
+// printedBy reads a Secret, as the API server stores it, and the Enrollment after it.
+func printedBy(document []byte) (*corev1.Secret, *poolv1.Enrollment) {
 	GinkgoHelper()
-	secret := &corev1.Secret{}
-	Expect(yaml.UnmarshalStrict(document, secret)).To(Succeed())
+	secret, admits := &corev1.Secret{}, &poolv1.Enrollment{}
+	first, second, separated := bytes.Cut(document, []byte("\n---\n"))
+	Expect(separated).To(BeTrue())
+	Expect(yaml.UnmarshalStrict(first, secret)).To(Succeed())
+	Expect(yaml.UnmarshalStrict(second, admits)).To(Succeed())
 	secret.Data = map[string][]byte{}
 	for key, value := range secret.StringData {
 		secret.Data[key] = []byte(value)
 	}
-	return secret
+	return secret, admits
 }
 
-var edgeHosts = []string{"enroll", "edge", "--cluster", "site", "--pool", "infra", "--names", "edge-*", "--uses", "20", "--expires", "24h", "-n", "metal"}
+var edgeHosts = []string{"enroll", "edge", "--cluster", "site", "--pool", "infra", "--name-pattern", "edge-*", "--max-uses", "20", "--expires-in", "24h", "-n", "metal"}
 
 var _ = Describe("enroll", func() {
-	It("prints a Secret that admits what was asked for, with a token of its own", func() {
-		first, second := tokenIn([]byte(answered(poolboot(edgeHosts...)))), tokenIn([]byte(answered(poolboot(edgeHosts...))))
-		spec, err := enroll.Read(first)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(spec.ExpirationTime.Time).To(BeTemporally("~", time.Now().Add(24*time.Hour), time.Minute))
-		spec.ExpirationTime, spec.TokenSHA256 = nil, ""
-		Expect(spec).To(Equal(poolv1.EnrollmentSpec{ClusterName: "site", PoolRole: "infra", NamePattern: "edge-*", MaxUses: 20}))
+	It("prints an Enrollment that admits what was asked for, and a Secret with a token of its own", func() {
+		first, admits := printedBy([]byte(answered(poolboot(edgeHosts...))))
+		second, _ := printedBy([]byte(answered(poolboot(edgeHosts...))))
+		Expect(admits.Spec.ExpirationTime.Time).To(BeTemporally("~", time.Now().Add(24*time.Hour), time.Minute))
+		admits.Spec.ExpirationTime = metav1.Time{}
+		Expect(admits.Spec).To(Equal(poolv1.EnrollmentSpec{ClusterName: "site", PoolRole: "infra", NamePattern: "edge-*", MaxUses: 20,
+			TokenSecretRef: poolv1.TokenSecretReference{Name: "edge"}}))
+		Expect([]string{admits.Namespace, admits.Name}).To(Equal([]string{"metal", "edge"}))
 		Expect(first.Type).To(Equal(poolv1.EnrollmentTokenType))
-		Expect(first.Namespace).To(Equal("metal"))
+		Expect([]string{first.Namespace, first.Name}).To(Equal([]string{"metal", "edge"}))
 		Expect(first.Labels).To(HaveKey("clusterctl.cluster.x-k8s.io/move"))
+		Expect(first.Data).To(HaveLen(1))
 		Expect(first.Data["token"]).NotTo(Equal(second.Data["token"]))
 		Expect(first.Data["token"]).To(HaveLen(43))
 	})
@@ -51,10 +55,11 @@ var _ = Describe("enroll", func() {
 	DescribeTable("refuses what no host could enroll with", func(why string, flags ...string) {
 		refused(poolboot(append(slices.Clone(edgeHosts), flags...)...), 1, why)
 	},
-		Entry("a pattern that is none", "names", "--names", "["),
-		Entry("no use", "uses", "--uses", "0"),
-		Entry("no time", "--expires -1h0m0s: the token would have expired already", "--expires", "-1h"),
-		Entry("a role that is none", "role", "--pool", "In/fra"),
+		Entry("a pattern that is none", "spec.namePattern", "--name-pattern", "["),
+		Entry("no use", "spec.maxUses", "--max-uses", "0"),
+		Entry("no time", "--expires-in -1h0m0s: the token would have expired already", "--expires-in", "-1h"),
+		Entry("a role that is none", "spec.poolRole", "--pool", "In/fra"),
+		Entry("a range of every address", "spec.addressRanges", "--address-ranges", "::/0"),
 	)
 
 	It("is shown in the documentation as it is", func() {
@@ -63,8 +68,10 @@ var _ = Describe("enroll", func() {
 		shown := 0
 		for _, b := range block.FindAllSubmatch(document, -1) {
 			if string(b[1]) == "yaml" && bytes.Contains(b[2], []byte("kind: Secret")) {
-				_, err := enroll.Read(tokenIn(b[2]))
-				Expect(err).NotTo(HaveOccurred())
+				secret, admits := printedBy(b[2])
+				Expect(enroll.Token(secret)).Error().NotTo(HaveOccurred())
+				Expect(enroll.Check(admits.Spec)).To(Succeed())
+				Expect(admits.Spec.TokenSecretRef.Name).To(Equal(secret.Name))
 				shown++
 			}
 		}
@@ -75,14 +82,14 @@ var _ = Describe("enroll", func() {
 var _ = Describe("pointer", func() {
 	pointing := func(status poolv1.EnrollmentStatus, args ...string) result {
 		GinkgoHelper()
-		secret := tokenIn([]byte(answered(poolboot(edgeHosts...))))
-		published := &poolv1.Enrollment{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "edge"}, Status: status}
+		secret, admits := printedBy([]byte(answered(poolboot(edgeHosts...))))
+		admits.Status = status
+		secret.Name, admits.Spec.TokenSecretRef.Name = "edge-token", "edge-token"
 		var out, errOut bytes.Buffer
-		cmd := newPointer(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, storing(nil, secret, published))
+		cmd := newPointer(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, storing(nil, secret, admits))
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		code := execute(cmd, &errOut, append([]string{"edge", "-n", "metal"}, args...))
 		if code == 0 {
-			Expect(slices.Collect(maps.Keys(secret.Data))).To(ContainElement("token"))
 			Expect(out.Bytes()).To(ContainSubstring(string(secret.Data["token"])))
 		}
 		return result{code: code, out: out.String(), errOut: errOut.String()}
@@ -99,7 +106,7 @@ var _ = Describe("pointer", func() {
 		refused(pointing(poolv1.EnrollmentStatus{URL: "https://poolboot.example.com"}, "--host", "core-7"), 1, "names like edge-*")
 	})
 
-	It("says so when the enrollment is not published yet", func() {
-		refused(pointing(poolv1.EnrollmentStatus{}, "--host", "edge-7"), 1, "try again")
+	It("says so when the Enrollment has no URL yet", func() {
+		refused(pointing(poolv1.EnrollmentStatus{}, "--host", "edge-7"), 1, "retry")
 	})
 })

@@ -13,7 +13,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "kubectl-poolboot",
 		Short: "Ask files what Poolboot would do",
 		Long: `Ask files what Poolboot would do, without a cluster; only diff, explain, boots, move-check and render --live look at what is
-live. For hosts without a Machine, enroll makes enrollment tokens and pointer what such a host boots with.
+live. For hosts without a Machine, enroll prints Enrollments with their tokens, and pointer what such a host boots with.
 
 Files hold MachineConfigPools and MachineConfigs of pool.cluster.x-k8s.io/v1alpha1, of
 machineconfiguration.openshift.io/v1, or of both, as YAML or JSON, with any number of documents and lists. Objects of

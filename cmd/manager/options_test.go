@@ -39,7 +39,7 @@ var _ = Describe("Flags", func() {
 
 	It("switch the approver of certificates off", func() {
 		kinds := func(args ...string) (kinds []string) {
-			for _, r := range reconcilers(nil, nil, nil, parse(args...), nil) {
+			for _, r := range reconcilers(nil, nil, nil, nil, parse(args...), nil) {
 				kinds = append(kinds, fmt.Sprintf("%T", r.reconciler))
 			}
 			return kinds

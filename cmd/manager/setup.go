@@ -6,6 +6,7 @@ import (
 	"regexp"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -74,7 +75,11 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *options, sync
 	if err := ctrlmetrics.Registry.Register(&metrics.Now{Cache: cached, Elected: mgr.Elected(), WatchFilterValue: opts.watchFilter}); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	for _, r := range reconcilers(cached, live, clusters, opts, syncedLabels) {
+	tokens, err := enrollment.NewTokenSecrets(mgr, opts.namespace)
+	if err != nil {
+		return fmt.Errorf("cache of enrollment tokens' Secrets: %w", err)
+	}
+	for _, r := range reconcilers(cached, live, tokens, clusters, opts, syncedLabels) {
 		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: r.concurrency}); err != nil {
 			return fmt.Errorf("controllers: %w", err)
 		}
@@ -89,7 +94,7 @@ type registered struct {
 }
 
 // reconcilers are those of Poolboot, in the order in which they are registered.
-func reconcilers(cached client.Client, live client.Reader, clusters clustercache.ClusterCache, opts *options, syncedLabels []*regexp.Regexp) []registered {
+func reconcilers(cached client.Client, live client.Reader, tokens cache.Cache, clusters clustercache.ClusterCache, opts *options, syncedLabels []*regexp.Regexp) []registered {
 	all := []registered{
 		{&machineconfigpool.Reconciler{
 			Client: cached, APIReader: live, WatchFilterValue: opts.watchFilter,
@@ -115,7 +120,7 @@ func reconcilers(cached client.Client, live client.Reader, clusters clustercache
 		{&foreignnode.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter}, opts.nodeConcurrency},
 		{&nodeguard.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.watchFilter}, opts.nodeConcurrency},
 		{&enrollment.Reconciler{
-			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
+			Client: cached, APIReader: live, TokenSecrets: tokens, ClusterCache: clusters, WatchFilterValue: opts.watchFilter,
 			ServerURL: opts.configServerURL, ServerCA: caFile(opts.configServerCAFile).read,
 		}, opts.enrollmentConcurrency},
 		{&baremetalhost.Reconciler{Client: cached, APIReader: live, WatchFilterValue: opts.watchFilter}, opts.poolbootConfigConcurrency},

@@ -80,8 +80,7 @@ func (r *Reconciler) addressesOfRecord(ctx context.Context, w client.Reader, con
 		return a, err
 	}
 	if !enroll.InRanges(ranges, from) {
-		a.cure = fmt.Sprintf("name its range in data.%s of the enrollment token's Secret %s, or %s",
-			poolv1.EnrollmentAddressRangesKey, config.Annotations[bootstrapv1.EnrollmentAnnotation], a.cure)
+		a.cure = fmt.Sprintf("add its range to spec.addressRanges of Enrollment %s, or %s", config.Annotations[bootstrapv1.EnrollmentAnnotation], a.cure)
 		return a, nil
 	}
 	a.known = append(a.known, from)

@@ -135,10 +135,14 @@ func (r *Reconciler) configsOf(ctx context.Context, cluster client.Object) []ctr
 }
 
 // configsOfEnrollment are the records of hosts that an Enrollment admitted and that have Nodes.
-func (r *Reconciler) configsOfEnrollment(ctx context.Context, enrollment client.Object) []ctrl.Request {
-	cluster := client.ObjectKey{Namespace: enrollment.GetNamespace(), Name: enrollment.GetLabels()[clusterv1.ClusterNameLabel]}
+func (r *Reconciler) configsOfEnrollment(ctx context.Context, object client.Object) []ctrl.Request {
+	enrollment, is := object.(*poolv1.Enrollment)
+	if !is {
+		return nil
+	}
+	cluster := client.ObjectKey{Namespace: enrollment.Namespace, Name: enrollment.Spec.ClusterName}
 	return workload.ConfigsOfCluster(ctx, r.Client, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
-		return mayAsk(config) && config.Annotations[bootstrapv1.EnrollmentAnnotation] == enrollment.GetName()
+		return mayAsk(config) && config.Annotations[bootstrapv1.EnrollmentAnnotation] == enrollment.Name
 	})
 }
 

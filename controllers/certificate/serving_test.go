@@ -142,10 +142,10 @@ var _ = Describe("A kubelet's request for its serving certificate", func() {
 			Expect(s.workload.Create(context.Background(), otherNode("liar", own.String(), nil))).To(Succeed())
 			return s
 		}),
-		Entry("not where a host enrolled from, without address ranges", false, "data.addressRanges of the enrollment token's Secret edge", func() *serving {
+		Entry("not where a host enrolled from, without address ranges", false, "spec.addressRanges of Enrollment edge", func() *serving {
 			return newServing(enrolled, enrollment())
 		}),
-		Entry("not where a host enrolled from, outside the address ranges", false, "data.addressRanges of the enrollment token's Secret edge", func() *serving {
+		Entry("not where a host enrolled from, outside the address ranges", false, "spec.addressRanges of Enrollment edge", func() *serving {
 			return newServing(enrolled, enrollment("198.51.100.0/24"))
 		}),
 		Entry("where a host enrolled from, within the address ranges", true, "", func() *serving { return newServing(enrolled, enrollment("192.0.2.0/24")) }),

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,7 +25,7 @@ const action = "Enroll"
 
 // decide decides on the host that asks for a name, and brings the requests that are left up to date.
 func (r *Reconciler) decide(ctx context.Context, s *scope, name string, requests map[string]poolv1.EnrollmentRequest) error {
-	f := facts{namespace: s.enrollment.Namespace, name: name, request: requests[name], spec: s.enrollment.Spec, closed: s.closed, now: s.now,
+	f := facts{namespace: s.enrollment.Namespace, name: name, request: requests[name], spec: s.enrollment.Spec, tokenSHA256: s.token.sha256, closed: s.closed, now: s.now,
 		pointerID: enroll.PointerID(s.enrollment.Namespace, s.enrollment.Name, name)}
 	if s.place.Cluster != nil {
 		f.cluster = workload.Identity(ctx, r.ClusterCache, s.place.Cluster)
@@ -94,13 +93,13 @@ func (r *Reconciler) nodeOf(ctx context.Context, s *scope, name string, connect 
 	return nil, true
 }
 
-// admit gives a host its name and makes its record. The name is written down first: after a crash between the two it is
+// admit gives a host its name and creates its record. The name is written down first: after a crash between the two it is
 // known as given, and the record is made when the host asks again.
 func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
 	if !slices.Contains(f.spec.Admitted, f.name) {
-		spec := *f.spec.DeepCopy()
-		spec.Admitted = append(spec.Admitted, f.name)
-		if err := r.writeSpec(ctx, s, spec); err != nil {
+		written := s.enrollment.DeepCopy()
+		written.Spec.Admitted = append(written.Spec.Admitted, f.name)
+		if err := r.patch(ctx, s, written); err != nil {
 			return err
 		}
 	}
@@ -114,19 +113,17 @@ func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
 }
 
 // configFor returns the record of a host: what the pool's template says, for this host. It belongs to the Cluster, not to
-// the token, which may be deleted once the hosts have joined.
+// the Enrollment, which may be deleted once the hosts have joined.
 func (s *scope) configFor(f facts) *bootstrapv1.PoolbootConfig {
 	config := s.place.Config(f.name, bootstrapv1.HostWithoutMachine{NodeName: f.name})
-	config.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: s.place.Cluster.Name, UID: s.place.Cluster.UID,
-	}}
+	config.OwnerReferences = []metav1.OwnerReference{ownedBy(s.place.Cluster)}
 	maps.Copy(config.Labels, s.labels())
 	maps.Copy(config.Annotations, map[string]string{
 		bootstrapv1.EnrollmentAnnotation:   s.enrollment.Name,
 		bootstrapv1.EnrolledFromAnnotation: f.request.Address,
 		bootstrapv1.PointerIDAnnotation:    f.pointerID,
-		bootstrapv1.TokenHashAnnotation:    f.spec.TokenSHA256,
-		bootstrapv1.TokenUIDAnnotation:     f.spec.SecretUID,
+		bootstrapv1.TokenHashAnnotation:    s.token.sha256,
+		bootstrapv1.TokenUIDAnnotation:     string(s.token.secret),
 	})
 	setRanges(config, f.spec.AddressRanges)
 	return config

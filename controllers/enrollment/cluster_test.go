@@ -2,7 +2,6 @@ package enrollment
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -32,43 +31,75 @@ var _ = Describe("The enrollment of a Cluster that is deleted", func() {
 		GinkgoHelper()
 		Expect(w.manager(w).Reconcile(ctx, request)).Error().NotTo(HaveOccurred())
 	}
-	gone := func(ctx context.Context, w *world) func() error {
-		return func() error { return w.Get(ctx, key, &poolv1.Enrollment{}) }
-	}
-
-	It("is deleted too, and one that is published for a later Cluster of that name has admitted nobody", func(ctx SpecContext) {
+	It("admits nobody, and is not written again and again", func(ctx SpecContext) {
 		w := newWorld(1)
+		w.settle(ctx)
+		Expect(w.Delete(ctx, cluster.DeepCopy())).To(Succeed())
+		w.ask(ctx, "edge-1")
+		e := w.settle(ctx)
+		Expect(e.Spec.Admitted).To(BeEmpty())
+		Expect(e.Status.Conditions).To(ContainElement(And(HaveField("Reason", poolv1.ClusterNotFoundReason), HaveField("Message", ContainSubstring("Cluster c1 does not exist")))))
+		version := e.ResourceVersion
+		reconcile(ctx, w)
+		Expect(w.enrollment(ctx).ResourceVersion).To(Equal(version))
+	})
+
+	It("does not serve a later Cluster of that name, which would inherit whom it admitted", func(ctx SpecContext) {
+		w := newWorld(2)
 		w.settle(ctx)
 		w.ask(ctx, "edge-1")
 		Expect(w.settle(ctx).Spec.Admitted).To(ConsistOf("edge-1"))
 		Expect(w.Delete(ctx, cluster.DeepCopy())).To(Succeed())
-		Expect(w.DeleteAllOf(ctx, &poolv1.MachineConfigPool{}, client.InNamespace(key.Namespace))).To(Succeed())
-		reconcile(ctx, w)
-		Expect(gone(ctx, w)()).To(Satisfy(apierrors.IsNotFound))
-		Expect(w.told()).To(ContainElement(ContainSubstring("EnrollmentDeleted")))
-		reconcile(ctx, w)
-		Expect(gone(ctx, w)()).To(Satisfy(apierrors.IsNotFound), "it is not published again")
-
-		Expect(w.Create(ctx, cluster.DeepCopy())).To(Succeed())
-		Expect(w.settle(ctx).Spec.Admitted).To(BeEmpty())
-	})
-
-	It("is deleted also when a Cluster of that name came while no manager ran", func(ctx SpecContext) {
-		w := newWorld(1)
-		e := w.settle(ctx)
-		Expect(w.Delete(ctx, cluster.DeepCopy())).To(Succeed())
 		later := cluster.DeepCopy()
-		later.CreationTimestamp = metav1.NewTime(e.CreationTimestamp.Add(time.Hour))
+		later.UID = "later"
 		Expect(w.Create(ctx, later)).To(Succeed())
-		reconcile(ctx, w)
-		Expect(gone(ctx, w)()).To(Satisfy(apierrors.IsNotFound))
+		w.ask(ctx, "edge-2")
+		e := w.settle(ctx)
+		Expect(e.Spec.Admitted).To(ConsistOf("edge-1"))
+		Expect(e.OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("cluster-uid"))), "the garbage collector deletes it")
+		Expect(e.Status.Conditions).To(ContainElement(And(HaveField("Reason", poolv1.ClusterNotFoundReason), HaveField("Message", ContainSubstring("create it again")))))
+
+		By("being created again, as by GitOps: it has admitted nobody")
+		e.ObjectMeta, e.Spec.Admitted = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, nil
+		Expect(w.Delete(ctx, e.DeepCopy())).To(Succeed())
+		Expect(w.Create(ctx, e)).To(Succeed())
+		e = w.settle(ctx)
+		Expect(e.OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("later"))))
+		Expect(e.Status.Conditions).To(ContainElement(HaveField("Reason", poolv1.EnrollmentAdmitsReason)))
 	})
 
-	It("stays while the cache does not have the Cluster yet, as after a move", func(ctx SpecContext) {
+	It("is the Cluster's before it admits a host, whichever write fails", func(ctx SpecContext) {
+		for failing := 1; failing < 5; failing++ {
+			w := newWorld(1)
+			w.failing, w.late = failing, false
+			for range 10 {
+				w.crashed = false
+				_, _ = w.manager(w).Reconcile(ctx, request)
+				if e := w.enrollment(ctx); e.Status.TokenSHA256 != "" && len(e.Status.Requests)+len(e.Spec.Admitted) == 0 {
+					w.ask(ctx, "edge-1")
+				}
+				e := w.enrollment(ctx)
+				Expect(len(e.Spec.Admitted) == 0 || ownerCluster(e) == "cluster-uid").To(BeTrue())
+			}
+			Expect(w.hosts(ctx)).To(ConsistOf("edge-1"))
+		}
+	})
+
+	It("stays as it is while the cache does not have the Cluster yet, as after a move", func(ctx SpecContext) {
 		w := newWorld(1)
-		w.settle(ctx)
+		before := w.settle(ctx)
 		Expect(w.manager(withoutCluster{w}).Reconcile(ctx, request)).Error().NotTo(HaveOccurred())
-		Expect(gone(ctx, w)()).To(Succeed())
+		Expect(w.enrollment(ctx)).To(And(HaveField("OwnerReferences", before.OwnerReferences), HaveField("Spec", before.Spec)))
+	})
+
+	It("has no owner when its Cluster was being deleted already when it was created, and brings nothing back", func(ctx SpecContext) {
+		w := newWorld(1)
+		going := cluster.DeepCopy()
+		Expect(w.Get(ctx, client.ObjectKeyFromObject(going), going)).To(Succeed())
+		going.Finalizers = []string{clusterv1.ClusterFinalizer}
+		Expect(w.Update(ctx, going)).To(Succeed())
+		Expect(w.Delete(ctx, going)).To(Succeed())
+		Expect(w.settle(ctx).OwnerReferences).To(BeEmpty())
 	})
 
 	It("admits nobody while the Cluster is being deleted", func(ctx SpecContext) {

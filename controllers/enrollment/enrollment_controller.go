@@ -1,11 +1,10 @@
-// Package enrollment admits hosts that have no Machine: it publishes what an enrollment token allows, judges the hosts that
-// the config server says have asked, and makes the PoolbootConfig of each that it admits. From there on the host is one
-// like any other, and no longer this package's. The tokens themselves stay in their Secrets.
+// Package enrollment admits hosts that have no Machine: it hashes the token of an Enrollment, judges the hosts that the config server
+// says have asked, and creates the PoolbootConfig of each that it admits. From there on the host is one like any other, and no longer
+// this package's. The tokens themselves stay in their Secrets.
 package enrollment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,16 +12,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -38,7 +36,7 @@ const conflictRetry = 200 * time.Millisecond
 // unreadableRetry is when to look again for Nodes that could not be read. A connection that is back is told of sooner.
 const unreadableRetry = 30 * time.Second
 
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments,verbs=list;watch;patch;delete
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments/status,verbs=patch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;create;patch
@@ -47,12 +45,14 @@ const unreadableRetry = 30 * time.Second
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconciler reconciles enrollments.
+// Reconciler reconciles Enrollments.
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
 	// APIReader reads live: the Secret with the token, and whether a name is taken.
 	APIReader client.Reader
+	// TokenSecrets tells of changes of the Secrets with tokens; NewTokenSecrets returns one.
+	TokenSecrets cache.Cache
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
 	// Recorder takes events; left nil, SetupWithManager sets the manager's.
@@ -62,7 +62,7 @@ type Reconciler struct {
 	ServerURL string
 	// ServerCA returns the PEM certificates by which hosts verify the config server; nothing when hosts know them.
 	ServerCA func() ([]byte, error)
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Enrollments must have; empty means all.
 	WatchFilterValue string
 	// Now is the clock; time.Now unless set.
 	Now func() time.Time
@@ -70,12 +70,12 @@ type Reconciler struct {
 
 // scope is what one Reconcile works on.
 type scope struct {
-	// secret holds the token, read live.
-	secret *corev1.Secret
 	// enrollment is kept current by every write to it.
 	enrollment *poolv1.Enrollment
-	// wrong is what is wrong with the Secret; nil when nothing is.
-	wrong error
+	// token is what the Secret holds; zero when it is not valid.
+	token token
+	// tokenProblem is why there is no token; nil when there is one.
+	tokenProblem *hostpool.Obstacle
 	// place is what hosts are admitted to.
 	place hostpool.Place
 	// closed is why nobody is admitted now; nil when the pool takes hosts.
@@ -85,13 +85,20 @@ type scope struct {
 	now        time.Time
 }
 
-// Reconcile publishes one token and decides on those who came with it. Requests of one token are decided one after the
-// other, and each admission is written under a lock on the one object that lists them: so there are never more than the
-// token allows.
+// token is an enrollment token, as read live from its Secret.
+type token struct {
+	text   string
+	owner  hostaccess.Owner
+	sha256 string
+	secret types.UID
+}
+
+// Reconcile hashes one Enrollment's token and decides on the hosts that presented it. Requests of one Enrollment are decided one after
+// the other, and each admission is written under a lock on the one object that lists them: so there are never more than it allows.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, request.NamespacedName)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		ctrl.LoggerFrom(ctx).V(4).Info("Somebody else wrote first, looking again", "error", err.Error())
+		ctrl.LoggerFrom(ctx).V(4).Info("Another client wrote first, retrying", "error", err.Error())
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	return result, err
@@ -102,11 +109,13 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) (ctrl.
 	if err != nil || s == nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.publish(ctx, s); err != nil {
-		return ctrl.Result{}, err
+	if paused := s.paused(); paused.Status == metav1.ConditionTrue {
+		return ctrl.Result{}, r.writePaused(ctx, s, paused)
 	}
-	if err := r.rebind(ctx, s); err != nil {
-		return ctrl.Result{}, err
+	for _, step := range []func(context.Context, *scope) error{r.adopt, r.readToken, r.publish, r.rebind} {
+		if err := step(ctx, s); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	s.closed = s.obstacle()
 	status := s.enrollment.Status.DeepCopy()
@@ -118,115 +127,97 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) (ctrl.
 	return r.writeStatus(ctx, s, status)
 }
 
-// gather reads a token's Secret, its Enrollment and what it admits to; nil when they are not this manager's to work on.
+// gather reads an Enrollment and what it admits hosts to; nil when it is not this manager's to work on.
 func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, error) {
-	s := &scope{secret: &corev1.Secret{}, now: r.Now()}
-	if err := r.APIReader.Get(ctx, key, s.secret); client.IgnoreNotFound(err) != nil {
-		return nil, err
+	s := &scope{enrollment: &poolv1.Enrollment{}, now: r.Now()}
+	if err := r.Client.Get(ctx, key, s.enrollment); err != nil {
+		return nil, client.IgnoreNotFound(err)
 	}
-	enrollment := &poolv1.Enrollment{}
-	if err := r.Client.Get(ctx, key, enrollment); err == nil {
-		s.enrollment = enrollment
-	} else if !apierrors.IsNotFound(err) {
-		return nil, err
-	}
-	stands := s.secret.Name != "" && s.secret.DeletionTimestamp.IsZero() && s.secret.Type == poolv1.EnrollmentTokenType
-	clusterName := s.secret.Labels[clusterv1.ClusterNameLabel]
-	switch {
-	case !stands && s.enrollment == nil:
-		return nil, nil
-	case !stands:
-		s.wrong, clusterName = errors.New("the Secret does not exist"), s.enrollment.Spec.ClusterName
-	case s.enrollment != nil && !metav1.IsControlledBy(s.enrollment, s.secret):
-		return nil, fmt.Errorf("enrollment %s belongs to an earlier Secret of that name: it goes with that one", key)
-	}
-	if stands && r.WatchFilterValue != "" && !labels.HasWatchLabel(s.secret, r.WatchFilterValue) {
+	if !s.enrollment.DeletionTimestamp.IsZero() || r.WatchFilterValue != "" && !labels.HasWatchLabel(s.enrollment, r.WatchFilterValue) {
 		return nil, nil
 	}
-	return r.gatherPool(ctx, s, client.ObjectKey{Namespace: key.Namespace, Name: clusterName})
+	spec := s.enrollment.Spec
+	var err error
+	s.place, err = hostpool.Find(ctx, r.Client, client.ObjectKey{Namespace: key.Namespace, Name: spec.ClusterName}, spec.PoolRole)
+	return s, err
 }
 
-func (r *Reconciler) gatherPool(ctx context.Context, s *scope, key client.ObjectKey) (_ *scope, err error) {
-	if s.place, err = hostpool.Find(ctx, r.Client, key, string(s.secret.Data[poolv1.EnrollmentRoleKey])); err != nil {
-		return nil, err
+// adopt makes the Cluster the owner of the Enrollment before a host is admitted: so clusterctl moves the two together, and the garbage
+// collector deletes the Enrollment, and whom it admitted, with its Cluster. One that belongs to an earlier Cluster of the same name
+// is left to the garbage collector.
+func (r *Reconciler) adopt(ctx context.Context, s *scope) error {
+	cluster := s.place.Cluster
+	if cluster == nil || !cluster.DeletionTimestamp.IsZero() || ownerCluster(s.enrollment) != "" {
+		return nil
 	}
-	if s.place.Cluster == nil && s.enrollment != nil {
-		if s.place.Cluster, err = hostpool.LiveCluster(ctx, r.APIReader, key); err != nil {
-			return nil, err
+	written := s.enrollment.DeepCopy()
+	written.OwnerReferences = append(written.OwnerReferences, ownedBy(cluster))
+	return r.patch(ctx, s, written)
+}
+
+// ownerCluster is the UID of the Cluster that owns an Enrollment; empty when none does.
+func ownerCluster(enrollment *poolv1.Enrollment) types.UID {
+	for _, owner := range enrollment.OwnerReferences {
+		if group, _, _ := strings.Cut(owner.APIVersion, "/"); group == clusterv1.GroupVersion.Group && owner.Kind == clusterv1.ClusterKind {
+			return owner.UID
 		}
 	}
-	if s.place.Cluster != nil && annotations.IsPaused(s.place.Cluster, s.secret) {
-		return nil, nil
-	}
-	if s.enrollment != nil && (s.place.Cluster == nil || hostpool.IsOfEarlier(s.enrollment, s.place.Cluster)) {
-		return nil, r.end(ctx, s)
-	}
-	if s.place.Cluster == nil && s.enrollment == nil {
-		// Without its Cluster it can admit nobody. Made now it would be made again each time that clusterctl move deletes the
-		// Cluster before the Secret.
-		r.Recorder.Eventf(s.secret, nil, corev1.EventTypeWarning, poolv1.EnrollmentPoolNotFoundReason, action,
-			"Cluster %s, which the label %s names, does not exist: there is no Enrollment until it does", key.Name, clusterv1.ClusterNameLabel)
-		return nil, nil
-	}
-	return s, nil
+	return ""
 }
 
-// end deletes the Enrollment of a Cluster that is gone. The Secret is its owner, and a person's: it stays, and admits hosts to a Cluster of
-// the same name if there is one some day, by a new Enrollment that has admitted nobody. The garbage collector can't do that: an object
-// with two owners stays as long as one of them does.
-func (r *Reconciler) end(ctx context.Context, s *scope) error {
-	if err := r.Client.Delete(ctx, s.enrollment, client.Preconditions{UID: &s.enrollment.UID}); err != nil {
-		return client.IgnoreNotFound(err)
+func ownedBy(cluster *clusterv1.Cluster) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: cluster.Name, UID: cluster.UID}
+}
+
+// readToken reads the token live. A Secret of another type is as good as none, and nothing of it is hashed: whoever may write
+// Enrollments and not read Secrets must learn nothing of them.
+func (r *Reconciler) readToken(ctx context.Context, s *scope) error {
+	secret, key := &corev1.Secret{}, client.ObjectKey{Namespace: s.enrollment.Namespace, Name: s.enrollment.Spec.TokenSecretRef.Name}
+	if err := r.APIReader.Get(ctx, key, secret); client.IgnoreNotFound(err) != nil {
+		return err
 	}
-	r.Recorder.Eventf(s.enrollment, nil, corev1.EventTypeNormal, poolv1.EventEnrollmentDeleted, action,
-		"Enrollment %s is deleted with Cluster %s, which it admitted hosts to", s.enrollment.Name, s.enrollment.Spec.ClusterName)
+	if secret.Name == "" || !secret.DeletionTimestamp.IsZero() || secret.Type != poolv1.EnrollmentTokenType {
+		s.tokenProblem = &hostpool.Obstacle{Reason: poolv1.EnrollmentNoSecretReason, Message: fmt.Sprintf(
+			"Secret %s of type %s does not exist: create it, with the token in data.%s", key.Name, poolv1.EnrollmentTokenType, poolv1.EnrollmentTokenKey)}
+		return nil
+	}
+	text, err := enroll.Token(secret)
+	if err != nil {
+		s.tokenProblem = &hostpool.Obstacle{Reason: poolv1.EnrollmentInvalidReason, Message: fmt.Sprintf("Secret %s: %s", key.Name, err)}
+		return nil
+	}
+	owner := hostaccess.Enrollment(client.ObjectKeyFromObject(s.enrollment), secret.UID)
+	s.token = token{text: text, owner: owner, sha256: owner.Hash(text), secret: secret.UID}
 	return nil
 }
 
-// publish brings the Enrollment's spec in line with the Secret. Whom it admitted stays.
+// publish writes the token's hash into the status before anything else is decided: a token that ended must not be accepted for as long
+// as something else fails.
 func (r *Reconciler) publish(ctx context.Context, s *scope) error {
-	var spec poolv1.EnrollmentSpec
-	if s.wrong == nil {
-		spec, s.wrong = enroll.Read(s.secret)
-	}
-	if s.enrollment == nil {
-		s.enrollment = &poolv1.Enrollment{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: s.secret.Name, Namespace: s.secret.Namespace, Labels: s.labels(),
-				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: s.secret.Name, UID: s.secret.UID, Controller: new(true)}},
-			},
-			Spec: spec,
-		}
-		return r.Client.Create(ctx, s.enrollment)
-	}
-	if s.wrong != nil { // dead, and still known by what it was
-		spec = *s.enrollment.Spec.DeepCopy()
-		spec.TokenSHA256, spec.SecretUID = "", ""
-	}
-	spec.Admitted = s.enrollment.Spec.Admitted
-	return r.writeSpec(ctx, s, spec)
+	written := s.enrollment.DeepCopy()
+	written.Status.TokenSHA256, written.Status.TokenSecretUID = s.token.sha256, string(s.token.secret)
+	return r.patchStatus(ctx, s, written)
 }
 
-// rebind binds the records of admitted hosts to the Secret as it is now, if it holds the token that they came with: clusterctl move
-// and backups make it anew, with another UID. Until that is done the config server tells these hosts to ask again.
+// rebind binds the records of admitted hosts to the Secret as it is now, if it holds the token that they presented: clusterctl move
+// and backups create it again, with another UID. Until that is done the config server tells these hosts to ask again.
 func (r *Reconciler) rebind(ctx context.Context, s *scope) error {
-	if s.wrong != nil {
-		return nil //nolint:nilerr // the status says what is wrong with the Secret
+	if s.token.text == "" {
+		return nil
 	}
 	configs := &bootstrapv1.PoolbootConfigList{}
-	if err := r.Client.List(ctx, configs, client.InNamespace(s.secret.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, configs, client.InNamespace(s.enrollment.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	owner := hostaccess.Enrollment(client.ObjectKeyFromObject(s.secret), s.secret.UID)
 	for i := range configs.Items {
 		config := &configs.Items[i]
-		if !isBoundElsewhere(config, s.secret.Name, s.secret.UID) {
+		if !isBoundElsewhere(config, s.enrollment.Name, s.token.secret) {
 			continue
 		}
 		bound := config.DeepCopy()
-		maps.Copy(bound.Annotations, owner.Rebind(hostaccess.Read(config.Annotations), string(s.secret.Data[poolv1.EnrollmentTokenKey])))
+		maps.Copy(bound.Annotations, s.token.owner.Rebind(hostaccess.Read(config.Annotations), s.token.text))
 		if maps.Equal(bound.Annotations, config.Annotations) {
-			continue // it came with another token
+			continue // it presented another token
 		}
 		if err := r.Client.Patch(ctx, bound, client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 			return err
@@ -235,28 +226,24 @@ func (r *Reconciler) rebind(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isBoundElsewhere says whether a config is that of a host which an enrollment admitted, and its token is bound to another Secret
+// isBoundElsewhere says whether a config is that of a host which an Enrollment admitted, and its token is bound to another Secret
 // than the one of that UID.
 func isBoundElsewhere(config *bootstrapv1.PoolbootConfig, enrollment string, secret types.UID) bool {
 	recorded := hostaccess.Read(config.Annotations)
 	return config.Annotations[bootstrapv1.EnrollmentAnnotation] == enrollment && recorded.Hash != "" && recorded.UID != secret
 }
 
-// labels are those that what belongs to the token has from its Secret.
+// labels are those that the records of admitted hosts have from the Enrollment.
 func (s *scope) labels() map[string]string {
-	l := map[string]string{clusterv1.ClusterNameLabel: s.secret.Labels[clusterv1.ClusterNameLabel]}
-	if filter, has := s.secret.Labels[clusterv1.WatchLabel]; has {
+	l := map[string]string{clusterv1.ClusterNameLabel: s.enrollment.Spec.ClusterName}
+	if filter, has := s.enrollment.Labels[clusterv1.WatchLabel]; has {
 		l[clusterv1.WatchLabel] = filter
 	}
 	return l
 }
 
-func (r *Reconciler) writeSpec(ctx context.Context, s *scope, spec poolv1.EnrollmentSpec) error {
-	if equality.Semantic.DeepEqual(s.enrollment.Spec, spec) {
-		return nil
-	}
-	written := s.enrollment.DeepCopy()
-	written.Spec = spec
+// patch writes an Enrollment's metadata and spec, unless it has changed since it was read: users write the spec too.
+func (r *Reconciler) patch(ctx context.Context, s *scope, written *poolv1.Enrollment) error {
 	if err := r.Client.Patch(ctx, written, client.MergeFromWithOptions(s.enrollment.DeepCopy(), client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
@@ -264,13 +251,19 @@ func (r *Reconciler) writeSpec(ctx context.Context, s *scope, spec poolv1.Enroll
 	return nil
 }
 
-// obstacle returns why the token admits nobody now.
+// obstacle returns why the Enrollment admits nobody now.
 func (s *scope) obstacle() *hostpool.Obstacle {
-	switch {
-	case s.wrong != nil:
-		return &hostpool.Obstacle{Reason: poolv1.EnrollmentInvalidReason, Message: fmt.Sprintf("Secret %s: %s", s.enrollment.Name, s.wrong)}
-	case !s.now.Before(s.enrollment.Spec.ExpirationTime.Time):
-		return &hostpool.Obstacle{Reason: poolv1.EnrollmentExpiredReason, Message: "the token has expired: delete its Secret and make a new one"}
+	spec := s.enrollment.Spec
+	switch patternErr := enroll.CheckPattern(spec.NamePattern); {
+	case s.tokenProblem != nil:
+		return s.tokenProblem
+	case patternErr != nil:
+		return &hostpool.Obstacle{Reason: poolv1.EnrollmentBadPatternReason, Message: fmt.Sprintf("spec.namePattern: %s", patternErr)}
+	case !s.now.Before(spec.ExpirationTime.Time):
+		return &hostpool.Obstacle{Reason: poolv1.EnrollmentExpiredReason, Message: "the token expired: set a later spec.expirationTime, or delete the Enrollment and its Secret"}
+	case s.place.Cluster != nil && s.place.Cluster.DeletionTimestamp.IsZero() && ownerCluster(s.enrollment) != s.place.Cluster.UID:
+		return &hostpool.Obstacle{Reason: poolv1.ClusterNotFoundReason, Message: fmt.Sprintf(
+			"this Enrollment belongs to an earlier Cluster %s and is deleted with it: create it again for the Cluster of that name that exists now", spec.ClusterName)}
 	}
 	return s.place.Obstacle()
 }

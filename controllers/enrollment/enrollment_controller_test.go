@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,19 +23,19 @@ import (
 )
 
 var _ = Describe("An enrollment", func() {
-	It("tells what its Secret allows, where to ask, and not the token", func(ctx SpecContext) {
+	It("says the hash of its token and where to ask, and not the token", func(ctx SpecContext) {
 		e := newWorld(2).settle(ctx)
-		Expect(e.Spec.TokenSHA256).To(Equal(hostaccess.Enrollment(key, "secret-uid").Hash(token)))
-		Expect(e.Spec.PoolRole).To(Equal("infra"))
+		Expect(e.Status.TokenSHA256).To(Equal(hostaccess.Enrollment(key, "secret-uid").Hash(token0)))
+		Expect(e.Status.TokenSecretUID).To(Equal("secret-uid"))
 		Expect(e.Status.URL).To(Equal("https://poolboot.example.com/config/infra/site/edge"))
 		Expect(e.Status.CertificateAuthority).To(Equal("CA"))
 		Expect(e.Status.UsedCount).To(HaveValue(BeZero()))
-		Expect(e.Status.Conditions).To(ConsistOf(HaveField("Reason", poolv1.EnrollmentAdmitsReason)))
-		Expect(e.OwnerReferences).To(ConsistOf(And(HaveField("Kind", "Secret"), HaveField("BlockOwnerDeletion", BeNil()))))
-		Expect(fmt.Sprint(e)).NotTo(ContainSubstring(token))
+		Expect(e.Status.Conditions).To(ConsistOf(HaveField("Reason", poolv1.EnrollmentAdmitsReason), HaveField("Reason", clusterv1.NotPausedReason)))
+		Expect(e.OwnerReferences).To(ConsistOf(And(HaveField("Kind", "Cluster"), HaveField("Controller", BeNil()), HaveField("BlockOwnerDeletion", BeNil()))))
+		Expect(fmt.Sprint(e)).NotTo(ContainSubstring(token0))
 	})
 
-	It("makes the record of a host out of the pool's template, for the Cluster and not for the token", func(ctx SpecContext) {
+	It("creates the record of a host out of the pool's template, for the Cluster and not for the Enrollment", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.settle(ctx)
 		w.ask(ctx, "edge-7")
@@ -49,10 +50,10 @@ var _ = Describe("An enrollment", func() {
 		Expect(config.Finalizers).To(ConsistOf(bootstrapv1.Finalizer))
 		Expect(config.Annotations).To(Equal(map[string]string{
 			bootstrapv1.EnrollmentAnnotation: "edge", bootstrapv1.EnrolledFromAnnotation: "192.0.2.7",
-			bootstrapv1.TokenHashAnnotation: w.enrollment(ctx).Spec.TokenSHA256, bootstrapv1.TokenUIDAnnotation: "secret-uid",
+			bootstrapv1.TokenHashAnnotation: w.enrollment(ctx).Status.TokenSHA256, bootstrapv1.TokenUIDAnnotation: "secret-uid",
 			bootstrapv1.PointerIDAnnotation: enroll.PointerID("site", "edge", "edge-7"),
 		}))
-		Expect(w.told()).To(HaveEach(And(ContainSubstring("edge-7, which asks from 192.0.2.7"), ContainSubstring("1 of 2 uses"), Not(ContainSubstring(token)))))
+		Expect(w.told()).To(HaveEach(And(ContainSubstring("edge-7, which asks from 192.0.2.7"), ContainSubstring("1 of 2 uses"), Not(ContainSubstring(token0)))))
 	})
 
 	It("admits who asks first, and no more than it has uses", func(ctx SpecContext) {
@@ -63,17 +64,14 @@ var _ = Describe("An enrollment", func() {
 		Expect(e.Spec.Admitted).To(Equal([]string{"edge-3", "edge-1"}))
 		Expect(w.hosts(ctx)).To(ConsistOf("edge-3", "edge-1"))
 		Expect(e.Status.Requests).To(HaveKeyWithValue("edge-2", HaveField("Refused", ContainSubstring("all 2 uses are taken"))))
-		Expect(e.Status.Conditions).To(ConsistOf(HaveField("Reason", poolv1.EnrollmentUsedUpReason)))
+		Expect(e.Status.Conditions).To(ContainElement(HaveField("Reason", poolv1.EnrollmentUsedUpReason)))
 		told := w.told()
 		Expect(told).To(HaveLen(3 + 3 + 2))
 		w.settle(ctx)
 		Expect(w.told()).To(BeEmpty(), "a refusal is told once")
 
 		By("admitting who was refused once there are more uses")
-		secret := &corev1.Secret{}
-		Expect(w.Get(ctx, key, secret)).To(Succeed())
-		secret.Data["uses"] = []byte("3")
-		Expect(w.Update(ctx, secret)).To(Succeed())
+		w.edit(ctx, func(e *poolv1.Enrollment) { e.Spec.MaxUses = 3 })
 		Expect(w.settle(ctx).Status.Requests).To(BeEmpty())
 		Expect(w.hosts(ctx)).To(HaveLen(3))
 	})
@@ -107,7 +105,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(w.hosts(ctx)).To(BeEmpty())
 		Expect(e.Status.Requests).To(HaveKeyWithValue("edge-7", HaveField("Refused", BeEmpty())), "it is held, not refused")
 		Expect(w.events.Events).To(BeEmpty())
-		Expect(e.Status.Conditions).To(ConsistOf(HaveField("Message", ContainSubstring("hosts that ask wait, because the Nodes of Cluster c1 can't be read: Poolboot retries"))))
+		Expect(e.Status.Conditions).To(ContainElement(HaveField("Message", ContainSubstring("hosts that ask wait, because the Nodes of Cluster c1 can't be read: Poolboot retries"))))
 		result, err := w.manager(w).Reconcile(ctx, ctrl.Request{NamespacedName: key})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.RequeueAfter).To(BeNumerically("<=", time.Minute))
@@ -115,7 +113,7 @@ var _ = Describe("An enrollment", func() {
 		By("going on by itself once there is a connection")
 		w.unreachable = false
 		e = w.settle(ctx)
-		Expect(e.Status.Conditions).To(ConsistOf(HaveField("Message", Not(ContainSubstring("can't be read")))))
+		Expect(e.Status.Conditions).To(ContainElement(HaveField("Message", Not(ContainSubstring("can't be read")))))
 		Expect(e.Spec.Admitted).To(ConsistOf("edge-8"))
 		Expect(w.hosts(ctx)).To(ConsistOf("edge-8"))
 		Expect(e.Status.Requests).To(HaveKeyWithValue("edge-7", HaveField("Refused", ContainSubstring("Node edge-7 exists already"))))
@@ -199,15 +197,15 @@ var _ = Describe("An enrollment", func() {
 		Expect(w.enrollment(ctx).Spec.Admitted).To(ConsistOf("edge-7"))
 	})
 
-	// move makes the Secret and the Enrollment anew, as clusterctl move does: with other UIDs, and without a status.
+	// move creates the Secret and the Enrollment again, as clusterctl move does: with other UIDs, and without a status.
 	move := func(ctx context.Context, w *world, token string) {
 		GinkgoHelper()
 		secret, e := &corev1.Secret{}, w.enrollment(ctx)
-		Expect(w.Get(ctx, key, secret)).To(Succeed())
+		Expect(w.Get(ctx, secretKey, secret)).To(Succeed())
 		Expect(w.Delete(ctx, secret.DeepCopy())).To(Succeed())
 		Expect(w.Delete(ctx, e.DeepCopy())).To(Succeed())
 		secret.ResourceVersion, secret.UID, secret.Data["token"] = "", "moved-secret", []byte(token)
-		e.ResourceVersion, e.UID, e.OwnerReferences[0].UID, e.Status = "", "moved", secret.UID, poolv1.EnrollmentStatus{}
+		e.ResourceVersion, e.UID, e.Status = "", "moved", poolv1.EnrollmentStatus{}
 		Expect(w.Create(ctx, secret)).To(Succeed())
 		Expect(w.Create(ctx, e)).To(Succeed())
 	}
@@ -218,7 +216,7 @@ var _ = Describe("An enrollment", func() {
 		return config.Annotations
 	}
 
-	It("binds its token, and the records of the hosts that it admitted, to the Secret that clusterctl move has made, whichever write fails", func(ctx SpecContext) {
+	It("binds its token, and the records of the hosts that it admitted, to the Secret that clusterctl move has created, whichever write fails", func(ctx SpecContext) {
 		for failing := 1; ; failing++ {
 			w := newWorld(3)
 			w.settle(ctx)
@@ -228,13 +226,14 @@ var _ = Describe("An enrollment", func() {
 			Expect(w.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: "edge-3"}, joined)).To(Succeed())
 			joined.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
 			Expect(w.Update(ctx, joined)).To(Succeed())
-			move(ctx, w, token)
+			move(ctx, w, token0)
 			w.writes, w.failing = 0, failing
 			e := w.settle(ctx)
-			Expect(e.Spec.SecretUID).To(Equal("moved-secret"))
-			Expect(e.Spec.TokenSHA256).To(Equal(hostaccess.Enrollment(key, "moved-secret").Hash(token)))
+			Expect(e.Spec.Admitted).To(Equal([]string{"edge-1", "edge-2", "edge-3"}))
+			Expect(e.Status.TokenSecretUID).To(Equal("moved-secret"))
+			Expect(e.Status.TokenSHA256).To(Equal(hostaccess.Enrollment(key, "moved-secret").Hash(token0)))
 			for _, name := range []string{"edge-1", "edge-2"} {
-				Expect(annotations(ctx, w, name)).To(And(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, e.Spec.TokenSHA256),
+				Expect(annotations(ctx, w, name)).To(And(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, e.Status.TokenSHA256),
 					HaveKeyWithValue(bootstrapv1.TokenUIDAnnotation, "moved-secret")))
 			}
 			Expect(annotations(ctx, w, "edge-3")).To(HaveKeyWithValue(bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateRevoked)))
@@ -254,7 +253,7 @@ var _ = Describe("An enrollment", func() {
 		copied.Annotations[bootstrapv1.EnrollmentAnnotation] = "edge-copy"
 		Expect(w.Create(ctx, copied)).To(Succeed())
 		before, beforeCopy := annotations(ctx, w, "edge-1"), annotations(ctx, w, "copy")
-		move(ctx, w, "another-"+token)
+		move(ctx, w, "another-"+token0)
 		w.settle(ctx)
 		Expect(annotations(ctx, w, "edge-1")).To(Equal(before))
 		Expect(annotations(ctx, w, "copy")).To(Equal(beforeCopy))
@@ -265,10 +264,10 @@ var _ = Describe("An enrollment", func() {
 		w.settle(ctx)
 		w.ask(ctx, "edge-7")
 		w.settle(ctx)
-		Expect(w.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})).To(Succeed())
+		Expect(w.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}})).To(Succeed())
 		w.ask(ctx, "edge-8")
 		e := w.settle(ctx)
-		Expect(e.Spec.TokenSHA256).To(BeEmpty())
+		Expect(e.Status.TokenSHA256).To(BeEmpty())
 		Expect(e.Spec.Admitted).To(ConsistOf("edge-7"))
 		Expect(w.hosts(ctx)).To(ConsistOf("edge-7"))
 		Expect(strings.Join(w.told(), "\n")).To(ContainSubstring(poolv1.EventHostRefused))
@@ -280,8 +279,91 @@ var _ = Describe("An enrollment", func() {
 		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "c1"}}
 		Expect(w.Patch(ctx, cluster, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":true}}`)))).To(Succeed())
 		w.ask(ctx, "edge-7")
-		w.settle(ctx)
+		e := w.settle(ctx)
 		Expect(w.hosts(ctx)).To(BeEmpty())
+		Expect(e.Status.Requests).To(HaveKeyWithValue("edge-7", HaveField("Refused", BeEmpty())))
+		paused := meta.FindStatusCondition(e.Status.Conditions, clusterv1.PausedCondition)
+		Expect(paused).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", clusterv1.PausedReason), HaveField("Message", ContainSubstring("Cluster spec.paused")))))
+		Expect(meta.IsStatusConditionTrue(e.Status.Conditions, poolv1.EnrollmentReadyCondition)).To(BeTrue(), "beside Ready, which stays as it was")
+
+		By("going on when only its own annotation pauses it, and that is taken off")
+		Expect(w.Patch(ctx, cluster, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":null}}`)))).To(Succeed())
+		w.edit(ctx, func(e *poolv1.Enrollment) { e.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+		paused = meta.FindStatusCondition(w.settle(ctx).Status.Conditions, clusterv1.PausedCondition)
+		Expect(paused).To(HaveValue(HaveField("Message", ContainSubstring("Enrollment has the "+clusterv1.PausedAnnotation))))
+		w.edit(ctx, func(e *poolv1.Enrollment) { e.Annotations = nil })
+		Expect(meta.IsStatusConditionFalse(w.settle(ctx).Status.Conditions, clusterv1.PausedCondition)).To(BeTrue())
+		Expect(w.hosts(ctx)).To(ConsistOf("edge-7"))
+	})
+
+	DescribeTable("has no token, and answers no host, while its Secret is not valid",
+		func(ctx SpecContext, reason, message string, change func(*corev1.Secret)) {
+			w := newWorld(2)
+			Expect(w.settle(ctx).Status.TokenSHA256).NotTo(BeEmpty())
+			secret := &corev1.Secret{}
+			Expect(w.Get(ctx, secretKey, secret)).To(Succeed())
+			Expect(w.Delete(ctx, secret.DeepCopy())).To(Succeed())
+			if change != nil {
+				secret.ResourceVersion = ""
+				change(secret)
+				Expect(w.Create(ctx, secret)).To(Succeed())
+			}
+			e := w.settle(ctx)
+			Expect(e.Status.TokenSHA256 + e.Status.TokenSecretUID).To(BeEmpty())
+			Expect(e.Status.Conditions).To(ContainElement(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(message)))))
+			w.ask(ctx, "edge-7")
+			Expect(w.settle(ctx).Spec.Admitted).To(BeEmpty())
+
+			By("coming back when it is valid again")
+			secret.ResourceVersion, secret.UID, secret.Type, secret.Data = "", "another-secret", poolv1.EnrollmentTokenType, map[string][]byte{"token": []byte(token0)}
+			Expect(client.IgnoreNotFound(w.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}}))).To(Succeed())
+			Expect(w.Create(ctx, secret)).To(Succeed())
+			Expect(w.settle(ctx).Status.TokenSHA256).To(Equal(hostaccess.Enrollment(key, "another-secret").Hash(token0)))
+		},
+		Entry("that was deleted", poolv1.EnrollmentNoSecretReason, "Secret edge-token of type", nil),
+		Entry("that is of another type, such as a kubeconfig or a password", poolv1.EnrollmentNoSecretReason, "Secret edge-token of type", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }),
+		Entry("that has a token which can be guessed", poolv1.EnrollmentInvalidReason, "data.token", func(s *corev1.Secret) { s.Data["token"] = []byte("short") }),
+		Entry("that has no token", poolv1.EnrollmentInvalidReason, "data.token", func(s *corev1.Secret) { s.Data = nil }),
+	)
+
+	It("takes a token that ended out of its status before anything else, also when nothing else can be written", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.settle(ctx)
+		w.ask(ctx, "edge-7")
+		Expect(w.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}})).To(Succeed())
+		w.writes, w.failing = 0, 2
+		Expect(w.manager(w).Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().To(MatchError(errCrash))
+		Expect(w.enrollment(ctx).Status.TokenSHA256).To(BeEmpty())
+	})
+
+	It("shares a Secret with another Enrollment, each with a hash of its own", func(ctx SpecContext) {
+		w := newWorld(2)
+		first := w.settle(ctx)
+		second := first.DeepCopy()
+		second.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: "edge-2"}
+		Expect(w.Create(ctx, second)).To(Succeed())
+		Expect(w.manager(w).Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(second)})).Error().NotTo(HaveOccurred())
+		Expect(w.Get(ctx, client.ObjectKeyFromObject(second), second)).To(Succeed())
+		Expect(second.Status.TokenSHA256).To(Equal(hostaccess.Enrollment(client.ObjectKeyFromObject(second), "secret-uid").Hash(token0)))
+		Expect(second.Status.TokenSHA256).NotTo(Equal(first.Status.TokenSHA256))
+	})
+
+	It("admits nobody by a pattern all of whose names no Node may have", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.edit(ctx, func(e *poolv1.Enrollment) { e.Spec.NamePattern = "*.default.svc" })
+		Expect(w.settle(ctx).Status.Conditions).To(ContainElement(And(HaveField("Reason", poolv1.EnrollmentBadPatternReason), HaveField("Message", HavePrefix("spec.namePattern: ")))))
+	})
+
+	It("loses neither what a user writes into the spec at the moment of an admission, nor the admission", func(ctx SpecContext) {
+		w := newWorld(2)
+		before := w.settle(ctx)
+		w.ask(ctx, "edge-1")
+		asked := w.enrollment(ctx)
+		w.edit(ctx, func(e *poolv1.Enrollment) { e.Spec.NamePattern = "rack-*" })
+		Expect(w.manager(stale{w, asked}).Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().NotTo(HaveOccurred())
+		Expect(w.enrollment(ctx).Spec.Admitted).To(BeEmpty(), "judged by a spec that is no longer true")
+		e := w.settle(ctx)
+		Expect(e.Spec).To(And(HaveField("NamePattern", "rack-*"), HaveField("Admitted", BeEmpty()), HaveField("MaxUses", before.Spec.MaxUses)))
 	})
 
 	It("forgets refusals after a while", func(ctx SpecContext) {

@@ -44,8 +44,9 @@ type facts struct {
 	namespace string
 	name      string
 	request   poolv1.EnrollmentRequest
-	// spec is what the Secret says now, with those who were admitted.
-	spec poolv1.EnrollmentSpec
+	// spec is the Enrollment's, with the names that were taken, and tokenSHA256 the hash of the token that the Secret holds now.
+	spec        poolv1.EnrollmentSpec
+	tokenSHA256 string
 	// cluster is what the cluster is known by that the host is to join.
 	cluster identity.Cluster
 	// node is the Node of that name; nil when it does not exist or is not known.
@@ -63,7 +64,7 @@ type facts struct {
 
 // judge says what is to become of a request, and why when it is refused.
 func judge(f facts) (verdict, string) {
-	if f.spec.TokenSHA256 == "" || f.request.TokenSHA256 != f.spec.TokenSHA256 {
+	if f.tokenSHA256 == "" || f.request.TokenSHA256 != f.tokenSHA256 {
 		return refuse, "the token is not the one in the Secret"
 	}
 	if !f.now.Before(f.spec.ExpirationTime.Time) {
@@ -85,7 +86,7 @@ func judge(f facts) (verdict, string) {
 		return refuse, fmt.Sprintf("Node %s exists already and was not pre-registered for this host: give the host another name, or delete the Node "+
 			"if its host is to be installed anew", f.node.Name)
 	case !slices.Contains(f.spec.Admitted, f.name) && len(f.spec.Admitted) >= int(f.spec.MaxUses):
-		return refuse, fmt.Sprintf("all %d uses are taken: raise data.uses of the Secret, or make another one", f.spec.MaxUses)
+		return refuse, usedUp(f.spec)
 	case f.nodeUnknown:
 		return wait, ""
 	}
@@ -108,7 +109,7 @@ func (f facts) judgeKnown() (verdict, string) {
 		return wait, ""
 	case hostaccess.HasJoined(f.config):
 		return refuse, fmt.Sprintf("a host of this name has joined, from %s: to install it anew, delete its Node and PoolbootConfig %s", from, f.config.Name)
-	case hostaccess.Read(f.config.Annotations).Hash != f.spec.TokenSHA256:
+	case hostaccess.Read(f.config.Annotations).Hash != f.tokenSHA256:
 		return refuse, fmt.Sprintf("a host of this name came with an earlier token: delete PoolbootConfig %s", f.config.Name)
 	case from == f.request.Address:
 		return forget, ""

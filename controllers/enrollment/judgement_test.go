@@ -21,8 +21,8 @@ var _ = Describe("A host that presents an enrollment token", func() {
 	fresh := func() *facts {
 		return &facts{
 			namespace: "site", name: "edge-7",
-			request:   poolv1.EnrollmentRequest{Address: "192.0.2.7", TokenSHA256: "of-the-token"},
-			spec:      poolv1.EnrollmentSpec{PoolRole: "infra", NamePattern: "edge-*", MaxUses: 2, ExpirationTime: &metav1.Time{Time: now.Add(time.Hour)}, TokenSHA256: "of-the-token", Admitted: []string{"edge-1"}},
+			request: poolv1.EnrollmentRequest{Address: "192.0.2.7", TokenSHA256: "of-the-token"},
+			spec:    poolv1.EnrollmentSpec{PoolRole: "infra", NamePattern: "edge-*", MaxUses: 2, ExpirationTime: metav1.Time{Time: now.Add(time.Hour)}, Admitted: []string{"edge-1"}}, tokenSHA256: "of-the-token",
 			pointerID: "enrolled-7",
 			now:       now,
 		}
@@ -61,7 +61,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		Entry("is admitted", admit, "", func(*facts) {}),
 		Entry("is refused when every use is taken", refuse, "all 1 uses", func(f *facts) { f.spec.MaxUses = 1 }),
 		Entry("is admitted when its own name is one of the uses, as after a crash", admit, "", func(f *facts) { f.spec.MaxUses, f.spec.Admitted = 1, []string{"edge-7"} }),
-		Entry("is refused when the token has expired", refuse, "expired", func(f *facts) { f.spec.ExpirationTime = &metav1.Time{Time: now} }),
+		Entry("is refused when the token has expired", refuse, "expired", func(f *facts) { f.spec.ExpirationTime = metav1.Time{Time: now} }),
 		Entry("is refused under a name that is not in the pattern", refuse, "names like edge-*", func(f *facts) { f.name = "core-7" }),
 		Entry("is refused under a name that no Node can have", refuse, "name of a Node", func(f *facts) { f.name, f.spec.NamePattern = "Edge_7", "*" }),
 		Entry("is refused under the API server's name", refuse, "the API server's Service", func(f *facts) { f.name, f.spec.NamePattern = "kubernetes.default.svc", "*" }),
@@ -74,7 +74,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		Entry("is refused under the name of a Node that is left of a host which joined", refuse, "exists already", func(f *facts) { f.node = nodeOf("site/edge-7", "v1.36.3") }),
 		Entry("is admitted when the Node was pre-registered for a host of this name that never joined", admit, "", func(f *facts) { f.node = nodeOf("site/edge-7", "") }),
 		Entry("is refused with a token that the Secret no longer holds", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256 = "of-another" }),
-		Entry("is refused while the Secret is not valid", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256, f.spec.TokenSHA256 = "", "" }),
+		Entry("is refused while the Secret is not valid", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256, f.tokenSHA256 = "", "" }),
 		Entry("is refused by a pool that takes nobody", refuse, "takes Machines only", func(f *facts) { f.closed = &hostpool.Obstacle{Message: "it takes Machines only"} }),
 	)
 

@@ -3,12 +3,15 @@ package enrollment
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,7 +41,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 		sooner(unreadableRetry)
 	}
 	spec := s.enrollment.Spec
-	if s.wrong == nil && s.now.Before(spec.ExpirationTime.Time) {
+	if s.now.Before(spec.ExpirationTime.Time) {
 		sooner(spec.ExpirationTime.Sub(s.now))
 	}
 	ca, err := r.ServerCA()
@@ -47,23 +50,54 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 	}
 	status.ObservedGeneration = s.enrollment.Generation
 	status.UsedCount = new(int32(len(spec.Admitted)))
-	status.URL, status.CertificateAuthority = "", string(ca)
-	if spec.PoolRole != "" {
-		status.URL = hostaccess.EnrollmentURL(r.ServerURL, spec.PoolRole, client.ObjectKeyFromObject(s.enrollment))
-	}
+	status.URL, status.CertificateAuthority = hostaccess.EnrollmentURL(r.ServerURL, spec.PoolRole, client.ObjectKeyFromObject(s.enrollment)), string(ca)
 	meta.SetStatusCondition(&status.Conditions, s.ready())
-	if !equality.Semantic.DeepEqual(s.enrollment.Status, *status) {
-		written := s.enrollment.DeepCopy()
-		written.Status = *status
-		// The lock keeps a host that asks just now from being forgotten.
-		if err := r.Client.Status().Patch(ctx, written, client.MergeFromWithOptions(s.enrollment, client.MergeFromWithOptimisticLock{})); err != nil {
-			return ctrl.Result{}, err
-		}
+	meta.SetStatusCondition(&status.Conditions, s.paused())
+	written := s.enrollment.DeepCopy()
+	written.Status = *status
+	if err := r.patchStatus(ctx, s, written); err != nil {
+		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: next}, nil
 }
 
-// ready says whether the token admits hosts.
+// patchStatus writes the status if it differs, and only while the Enrollment is as it was read: the lock keeps a host that asks just
+// now from being forgotten.
+func (r *Reconciler) patchStatus(ctx context.Context, s *scope, written *poolv1.Enrollment) error {
+	if equality.Semantic.DeepEqual(s.enrollment.Status, written.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, written, client.MergeFromWithOptions(s.enrollment.DeepCopy(), client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	s.enrollment = written
+	return nil
+}
+
+// paused says whether Cluster API has the Enrollment paused, as Cluster API's own controllers say it.
+func (s *scope) paused() metav1.Condition {
+	c := metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason, ObservedGeneration: s.enrollment.Generation}
+	var because []string
+	if cluster := s.place.Cluster; cluster != nil && ptr.Deref(cluster.Spec.Paused, false) {
+		because = append(because, "Cluster spec.paused is set to true")
+	}
+	if annotations.HasPaused(s.enrollment) {
+		because = append(because, fmt.Sprintf("Enrollment has the %s annotation", clusterv1.PausedAnnotation))
+	}
+	if len(because) > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, clusterv1.PausedReason, strings.Join(because, ", ")
+	}
+	return c
+}
+
+// writePaused says that the Enrollment is paused, and touches nothing else.
+func (r *Reconciler) writePaused(ctx context.Context, s *scope, paused metav1.Condition) error {
+	written := s.enrollment.DeepCopy()
+	meta.SetStatusCondition(&written.Status.Conditions, paused)
+	return r.patchStatus(ctx, s, written)
+}
+
+// ready says whether the Enrollment admits hosts.
 func (s *scope) ready() metav1.Condition {
 	spec := s.enrollment.Spec
 	left := int(spec.MaxUses) - len(spec.Admitted)
@@ -73,7 +107,7 @@ func (s *scope) ready() metav1.Condition {
 		c.Reason, c.Message = s.closed.Reason, s.closed.Message
 	case left <= 0:
 		c.Reason = poolv1.EnrollmentUsedUpReason
-		c.Message = fmt.Sprintf("all %d uses are taken: raise data.uses of the Secret, or make another one", spec.MaxUses)
+		c.Message = usedUp(spec)
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, poolv1.EnrollmentAdmitsReason
 		c.Message = fmt.Sprintf("%d more host(s) with names like %s are admitted to pool %s until %s",
@@ -84,4 +118,9 @@ func (s *scope) ready() metav1.Condition {
 		}
 	}
 	return c
+}
+
+// usedUp says that no further name may be taken.
+func usedUp(spec poolv1.EnrollmentSpec) string {
+	return fmt.Sprintf("all %d uses are taken: raise spec.maxUses of the Enrollment, or create another one", spec.MaxUses)
 }

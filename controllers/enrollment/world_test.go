@@ -3,7 +3,6 @@ package enrollment
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,9 +22,11 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-const token = "v1Wq0J2m8T5s7Yd3Kc9RbNfXzLhPgQaE"
+const token0 = "v1Wq0J2m8T5s7Yd3Kc9RbNfXzLhPgQaE"
 
 var key = client.ObjectKey{Namespace: "site", Name: "edge"}
+
+var secretKey = client.ObjectKey{Namespace: "site", Name: "edge-token"}
 
 // world is a management cluster with one token, and managers that work on it.
 type world struct {
@@ -71,11 +72,15 @@ func newWorld(uses int) *world {
 			Spec:       poolv1.MachineConfigPoolSpec{ClusterName: "c1", PoolRole: "infra", HostTemplateRef: poolv1.HostTemplateReference{Name: "hosts"}},
 		},
 		&corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "secret-uid", Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "edge-token", UID: "secret-uid"},
 			Type:       poolv1.EnrollmentTokenType,
-			Data: map[string][]byte{
-				"token": []byte(token), "role": []byte("infra"), "names": []byte("edge-*"), "uses": fmt.Append(nil, uses),
-				"expires": []byte(time.Now().Add(time.Hour).Format(time.RFC3339)),
+			Data:       map[string][]byte{"token": []byte(token0)},
+		},
+		&poolv1.Enrollment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "enrollment-uid"},
+			Spec: poolv1.EnrollmentSpec{
+				ClusterName: "c1", PoolRole: "infra", NamePattern: "edge-*", MaxUses: int32(uses), ExpirationTime: metav1.NewTime(time.Now().Add(time.Hour)),
+				TokenSecretRef: poolv1.TokenSecretReference{Name: "edge-token"},
 			},
 		}).Build()
 	return w
@@ -161,10 +166,18 @@ func (w *world) ask(ctx context.Context, names ...string) {
 	}
 	for i, name := range names {
 		e.Status.Requests[name] = poolv1.EnrollmentRequest{
-			RequestedTime: metav1.MicroTime{Time: time.Now().Add(time.Duration(i) * time.Millisecond).Truncate(time.Microsecond)}, Address: "192.0.2.7", TokenSHA256: e.Spec.TokenSHA256,
+			RequestedTime: metav1.MicroTime{Time: time.Now().Add(time.Duration(i) * time.Millisecond).Truncate(time.Microsecond)}, Address: "192.0.2.7", TokenSHA256: e.Status.TokenSHA256,
 		}
 	}
 	Expect(w.Status().Patch(ctx, e, client.MergeFrom(before))).To(Succeed())
+}
+
+// edit changes the Enrollment as a user does.
+func (w *world) edit(ctx context.Context, change func(*poolv1.Enrollment)) {
+	GinkgoHelper()
+	e := w.enrollment(ctx)
+	change(e)
+	Expect(w.Update(ctx, e)).To(Succeed())
 }
 
 func (w *world) hosts(ctx context.Context) (names []string) {

@@ -72,7 +72,9 @@ func (p Place) Obstacle() *Obstacle {
 		return &Obstacle{poolv1.DuplicateRoleReason, p.duplicate.Error()}
 	case p.Pool != nil && !p.Pool.DeletionTimestamp.IsZero():
 		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("MachineConfigPool %s with role %s is being deleted: make another one", p.Pool.Name, p.role)}
-	case p.Cluster == nil || p.Pool == nil:
+	case p.Cluster == nil:
+		return &Obstacle{poolv1.ClusterNotFoundReason, fmt.Sprintf("Cluster %s does not exist in this namespace: create it", p.cluster)}
+	case p.Pool == nil:
 		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("Cluster %s has no MachineConfigPool with role %s: make it", p.cluster, p.role)}
 	case !p.Cluster.DeletionTimestamp.IsZero():
 		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("Cluster %s is being deleted: it takes no more hosts", p.cluster)}

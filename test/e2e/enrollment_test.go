@@ -4,8 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -25,14 +23,11 @@ import (
 var _ = Describe("A host without a Machine", func() {
 	It("boots into its pool by an enrollment token: no version of its Node was ever outside", func(ctx SpecContext) {
 		t := takingHosts(ctx)
-		token, name := strings.Repeat(t.Namespace, 10), t.Namespace+"-7"
-		t.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: "edge", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}},
-			Type:       poolv1.EnrollmentTokenType,
-			StringData: map[string]string{"token": token, "role": "infra", "names": t.Namespace + "-*", "uses": "1",
-				"expires": time.Now().Add(time.Hour).Format(time.RFC3339)},
-		})
-		enrollment := &poolv1.Enrollment{ObjectMeta: metav1.ObjectMeta{Name: "edge", Namespace: t.Namespace}}
+		name := t.Namespace + "-7"
+		secret, enrollment := t.Enrollment("edge", 1)
+		token := secret.StringData[poolv1.EnrollmentTokenKey]
+		t.Create(ctx, secret)
+		t.Create(ctx, enrollment)
 		Eventually(ctx, func(ctx context.Context) (string, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(enrollment), enrollment)
 			return enrollment.Status.URL, client.IgnoreNotFound(err)

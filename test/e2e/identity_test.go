@@ -2,15 +2,12 @@ package e2e
 
 import (
 	"context"
-	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -23,14 +20,12 @@ var _ = Describe("A host that may choose any name", func() {
 	It("gets neither the API server's nor another Node's, and no certificate for them", func(ctx SpecContext) {
 		t := takingHosts(ctx)
 		const apiServer = "kubernetes.default.svc"
-		token, own, taken := strings.Repeat(t.Namespace, 10), t.Namespace+"-own", t.Namespace+"-taken"
-		t.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: "edge", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}},
-			Type:       poolv1.EnrollmentTokenType,
-			StringData: map[string]string{"token": token, "role": "infra", "names": "*", "uses": "2",
-				"expires": time.Now().Add(time.Hour).Format(time.RFC3339)},
-		})
-		enrollment := &poolv1.Enrollment{ObjectMeta: metav1.ObjectMeta{Name: "edge", Namespace: t.Namespace}}
+		own, taken := t.Namespace+"-own", t.Namespace+"-taken"
+		secret, enrollment := t.Enrollment("edge", 2)
+		enrollment.Spec.NamePattern = "*"
+		token := secret.StringData[poolv1.EnrollmentTokenKey]
+		t.Create(ctx, secret)
+		t.Create(ctx, enrollment)
 		read := func(ctx context.Context) (*poolv1.Enrollment, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(enrollment), enrollment)
 			return enrollment, client.IgnoreNotFound(err)

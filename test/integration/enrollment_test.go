@@ -17,7 +17,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,7 +37,7 @@ const (
 	elsewhere = "127.0.0.2"
 )
 
-// batch is an enrollment token of the pool infra, for hosts whose names start with the namespace's.
+// batch is an Enrollment of the pool infra, for hosts whose names start with the namespace's, and the Secret with its token.
 type batch struct {
 	*tenant.Tenant
 	management client.Client
@@ -43,8 +45,8 @@ type batch struct {
 	enrollment *poolv1.Enrollment
 }
 
-// newBatch has the pool infra take hosts, and makes a token; change may change its Secret before.
-func newBatch(ctx context.Context, t *tenant.Tenant, uses int, change ...string) *batch {
+// newBatch has the pool infra take hosts, and creates a token; change may change what is created.
+func newBatch(ctx context.Context, t *tenant.Tenant, uses int32, change ...func(*batch)) *batch {
 	GinkgoHelper()
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
 	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinKubelet
@@ -58,22 +60,16 @@ func newBatch(ctx context.Context, t *tenant.Tenant, uses int, change ...string)
 	return newToken(ctx, t, lab.ManagementClient, uses, change...)
 }
 
-// newToken makes a token for hosts that the pool infra takes already, in a management cluster.
-func newToken(ctx context.Context, t *tenant.Tenant, management client.Client, uses int, change ...string) *batch {
+// newToken creates a token for hosts that the pool infra takes already, in a management cluster.
+func newToken(ctx context.Context, t *tenant.Tenant, management client.Client, uses int32, change ...func(*batch)) *batch {
 	GinkgoHelper()
-	b := &batch{Tenant: t, management: management, secret: &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "edge", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace}},
-		Type:       poolv1.EnrollmentTokenType,
-		StringData: map[string]string{
-			"token": strings.Repeat(t.Namespace, 10), "role": "infra", "names": t.Namespace + "-*",
-			"uses": fmt.Sprint(uses), "expires": time.Now().Add(time.Hour).Format(time.RFC3339),
-		},
-	}}
-	for i := 0; i < len(change); i += 2 {
-		b.secret.StringData[change[i]] = change[i+1]
+	b := &batch{Tenant: t, management: management}
+	b.secret, b.enrollment = t.Enrollment("edge", uses)
+	for _, c := range change {
+		c(b)
 	}
 	t.Create(ctx, b.secret)
-	b.enrollment = &poolv1.Enrollment{ObjectMeta: metav1.ObjectMeta{Name: "edge", Namespace: t.Namespace}}
+	t.Create(ctx, b.enrollment)
 	return b
 }
 
@@ -82,10 +78,23 @@ func (b *batch) ready(ctx context.Context) (string, error) {
 	if err := b.management.Get(ctx, client.ObjectKeyFromObject(b.enrollment), b.enrollment); err != nil {
 		return "", client.IgnoreNotFound(err)
 	}
-	for _, c := range b.enrollment.Status.Conditions {
+	if c := meta.FindStatusCondition(b.enrollment.Status.Conditions, poolv1.EnrollmentReadyCondition); c != nil {
 		return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message), nil
 	}
 	return "", nil
+}
+
+// prolong has the enrollment expire after a time from now, as a user does.
+func (b *batch) prolong(ctx context.Context, life time.Duration) {
+	GinkgoHelper()
+	Eventually(ctx, func() error {
+		if _, err := b.ready(ctx); err != nil {
+			return err
+		}
+		before := b.enrollment.DeepCopy()
+		b.enrollment.Spec.ExpirationTime = metav1.NewTime(time.Now().Add(life))
+		return b.management.Patch(ctx, b.enrollment, client.MergeFrom(before))
+	}).Should(Succeed())
 }
 
 // pointer is what is in the user data of a host of the batch: all of it is in the Secret and in the enrollment's status.
@@ -305,42 +314,57 @@ var _ = Describe("A host with an enrollment token", func() {
 		Expect(b.enrollment.ResourceVersion).To(Equal(version))
 
 		By("ending with its time")
-		before := b.secret.DeepCopy()
-		b.secret.StringData = map[string]string{"expires": time.Now().Format(time.RFC3339)}
-		Expect(lab.ManagementClient.Patch(ctx, b.secret, client.MergeFrom(before))).To(Succeed())
+		b.prolong(ctx, 0)
 		Eventually(ctx, b.ready).Should(HavePrefix("False Expired"))
 		Eventually(ctx, func() (int, error) { code, _, err := ask(ctx, home, valid); return code, err }).Should(Equal(http.StatusUnauthorized))
 
 		By("ending with its Secret")
-		before = b.secret.DeepCopy()
-		b.secret.StringData = map[string]string{"expires": time.Now().Add(time.Hour).Format(time.RFC3339)}
-		Expect(lab.ManagementClient.Patch(ctx, b.secret, client.MergeFrom(before))).To(Succeed())
+		b.prolong(ctx, time.Hour)
 		Eventually(ctx, b.ready).Should(HavePrefix("True"))
 		Expect(lab.ManagementClient.Delete(ctx, b.secret)).To(Succeed())
-		Eventually(ctx, func() error {
-			return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(b.enrollment), b.enrollment)
-		}).
-			Should(Satisfy(apierrors.IsNotFound), "the garbage collector takes it with its Secret")
+		Eventually(ctx, b.ready).Should(HavePrefix("False " + poolv1.EnrollmentNoSecretReason))
 		Eventually(ctx, func() (int, error) { code, _, err := ask(ctx, home, valid); return code, err }).Should(Equal(http.StatusServiceUnavailable))
 	})
 
-	It("has its token published once the Cluster is there, not before: one that clusterctl deletes first would bring it back", func(ctx SpecContext) {
+	It("may have its Enrollment, Secret and Cluster created in any order", func(ctx SpecContext) {
 		t := tenant.NewEmpty(ctx, lab)
-		b := newToken(ctx, t, lab.ManagementClient, 1)
-		Eventually(ctx, told(ctx, t.Namespace, "Secret", b.secret.Name, poolv1.EnrollmentPoolNotFoundReason)).Should(ConsistOf(ContainSubstring("does not exist")))
-		Expect(apierrors.IsNotFound(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(b.enrollment), b.enrollment))).To(BeTrue())
+		b := &batch{Tenant: t, management: lab.ManagementClient}
+		b.secret, b.enrollment = t.Enrollment("edge", 1)
+		t.Create(ctx, b.enrollment)
+		Eventually(ctx, b.ready).Should(HavePrefix("False " + poolv1.EnrollmentNoSecretReason))
+		Expect(b.secret.Labels).NotTo(HaveKey(clusterv1.ClusterNameLabel), "a Secret is found by its type")
+		t.Create(ctx, b.secret)
+		Eventually(ctx, b.ready).Should(HavePrefix("False " + poolv1.ClusterNotFoundReason))
+		Expect(b.enrollment.OwnerReferences).To(BeEmpty())
 		t.CreateCluster(ctx, clusterapi.ClusterOptions{})
 		Eventually(ctx, b.ready).Should(HavePrefix("False " + poolv1.EnrollmentPoolNotFoundReason))
+		Expect(b.enrollment.OwnerReferences).To(ConsistOf(HaveField("Name", t.Namespace)))
+
+		By("saying that it is paused")
+		pause := func(paused string) {
+			GinkgoHelper()
+			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Namespace}}
+			Expect(lab.ManagementClient.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":`+paused+`}}`)))).To(Succeed())
+		}
+		paused := func() (bool, error) {
+			_, err := b.ready(ctx)
+			return meta.IsStatusConditionTrue(b.enrollment.Status.Conditions, clusterv1.PausedCondition), err
+		}
+		pause("true")
+		Eventually(ctx, paused).Should(BeTrue())
+		pause("null")
+		Eventually(ctx, paused).Should(BeFalse())
 	})
 
 	DescribeTable("is not admitted, and the enrollment says why",
-		func(ctx SpecContext, reason string, change ...string) {
-			b := newBatch(ctx, tenant.New(ctx, lab, 0), 3, change...)
+		func(ctx SpecContext, reason string, change func(*batch)) {
+			b := newBatch(ctx, tenant.New(ctx, lab, 0), 3, change)
 			Eventually(ctx, b.ready).Should(HavePrefix("False " + reason))
 		},
-		Entry("by a pool that takes Machines only", poolv1.EnrollmentNoTemplateReason, "role", "worker"),
-		Entry("by a pool that is not there", poolv1.EnrollmentPoolNotFoundReason, "role", "gpu"),
-		Entry("with a token that can be guessed", poolv1.EnrollmentInvalidReason, "token", "edge"),
-		Entry("with a token that has expired", poolv1.EnrollmentExpiredReason, "expires", "2020-01-01T00:00:00Z"),
+		Entry("by a pool that takes Machines only", poolv1.EnrollmentNoTemplateReason, func(b *batch) { b.enrollment.Spec.PoolRole = "worker" }),
+		Entry("by a pool that is not there", poolv1.EnrollmentPoolNotFoundReason, func(b *batch) { b.enrollment.Spec.PoolRole = "gpu" }),
+		Entry("with a token that can be guessed", poolv1.EnrollmentInvalidReason, func(b *batch) { b.secret.StringData["token"] = "edge" }),
+		Entry("with a Secret of another type", poolv1.EnrollmentNoSecretReason, func(b *batch) { b.secret.Type = corev1.SecretTypeOpaque }),
+		Entry("with a token that has expired", poolv1.EnrollmentExpiredReason, func(b *batch) { b.enrollment.Spec.ExpirationTime = metav1.NewTime(time.Now().Add(-time.Hour)) }),
 	)
 })

@@ -4,15 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"strings"
-	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,18 +27,15 @@ type batch struct {
 	servers []*host.Host
 }
 
-// newBatch makes the token, with what is needed for it to be moved.
+// newBatch creates the token, with what is needed for it to be moved.
 func newBatch(ctx context.Context, t *tenant.Tenant) *batch {
 	GinkgoHelper()
 	t.CreateHostTemplate(ctx, map[string]string{clusterctlv1.ClusterctlMoveLabel: ""})
-	token := strings.Repeat(t.Namespace, 10)
-	t.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "batch", Labels: map[string]string{clusterv1.ClusterNameLabel: t.Namespace, clusterctlv1.ClusterctlMoveLabel: ""}},
-		Type:       poolv1.EnrollmentTokenType,
-		StringData: map[string]string{"token": token, "role": "infra", "names": t.Namespace + "-*", "uses": "2",
-			"expires": time.Now().Add(time.Hour).Format(time.RFC3339)},
-	})
-	var enrollment *poolv1.Enrollment
+	secret, enrollment := t.Enrollment("batch", 2)
+	secret.Labels = map[string]string{clusterctlv1.ClusterctlMoveLabel: ""}
+	token := secret.StringData[poolv1.EnrollmentTokenKey]
+	t.Create(ctx, secret)
+	t.Create(ctx, enrollment)
 	Eventually(ctx, func() (_ string, err error) {
 		enrollment, err = enrollmentOf(ctx, here, t)
 		return enrollment.Status.URL, err

@@ -65,7 +65,7 @@ var _ = Describe("An operator", Ordered, ContinueOnFailure, func() {
 		BeforeAll(func() {
 			kubectl("apply", "-f", "testdata/far.yaml")
 			for _, role := range []string{"far", "edge"} {
-				apply(must(poolboot("enroll", role, "--cluster", "edge", "--pool", role, "--names", "far-*", "--uses", "5", "--expires", "1h")))
+				apply(must(poolboot("enroll", role, "--cluster", "edge", "--pool", role, "--name-pattern", "far-*", "--max-uses", "5", "--expires-in", "1h")))
 				Eventually(func() string { return condition("Ready", "enrollment", role) }).Should(HavePrefix("True "))
 			}
 		})

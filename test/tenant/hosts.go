@@ -2,6 +2,8 @@ package tenant
 
 import (
 	"context"
+	"strings"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/gomega"
@@ -48,4 +50,20 @@ func server(name string) *bmov1alpha1.BareMetalHost {
 		Spec: bmov1alpha1.BareMetalHostSpec{Online: true, BootMACAddress: "52:54:00:00:00:01",
 			BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
 	}
+}
+
+// Enrollment returns an Enrollment of the pool infra for hosts whose names start with the namespace's, which expires in an hour, and the
+// Secret with its token. Neither is created.
+func (t *Tenant) Enrollment(name string, uses int32) (*corev1.Secret, *poolv1.Enrollment) {
+	return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: t.Namespace},
+			Type:       poolv1.EnrollmentTokenType,
+			StringData: map[string]string{poolv1.EnrollmentTokenKey: strings.Repeat(t.Namespace, 10)},
+		}, &poolv1.Enrollment{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: t.Namespace},
+			Spec: poolv1.EnrollmentSpec{
+				ClusterName: t.Namespace, PoolRole: "infra", NamePattern: t.Namespace + "-*", MaxUses: uses,
+				ExpirationTime: metav1.NewTime(time.Now().Add(time.Hour)), TokenSecretRef: poolv1.TokenSecretReference{Name: name},
+			},
+		}
 }

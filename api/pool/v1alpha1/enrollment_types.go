@@ -5,85 +5,89 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EnrollmentTokenType is the type of Secrets that hold an enrollment token. Such a Secret is in the namespace of its pool and
-// names the Cluster by the label cluster.x-k8s.io/cluster-name; its other keys are those below, all required but addressRanges.
+// EnrollmentTokenType is the type of Secrets that hold an enrollment token. Poolboot reads no Secret of another type for an Enrollment.
 const EnrollmentTokenType corev1.SecretType = "pool.cluster.x-k8s.io/enrollment-token"
 
-// Keys of a Secret of EnrollmentTokenType.
-const (
-	// EnrollmentTokenKey is the token itself: at least 32 characters, best 256 random bits.
-	EnrollmentTokenKey = "token"
-	// EnrollmentRoleKey is the role of the pool that the token admits hosts to.
-	EnrollmentRoleKey = "role"
-	// EnrollmentNamesKey is the pattern of the names that hosts may take: "*" stands for any characters, "?" for one, "[…]" for
-	// one of several.
-	EnrollmentNamesKey = "names"
-	// EnrollmentUsesKey is how many names may be taken: 1 to 1000.
-	EnrollmentUsesKey = "uses"
-	// EnrollmentExpiresKey is when the token ends (RFC 3339).
-	EnrollmentExpiresKey = "expires"
-	// EnrollmentAddressRangesKey names the address ranges of the hosts, as CIDRs separated by commas. The address that a host enrolled
-	// from may be in its kubelet's serving certificate only if it is in one of them. Optional.
-	EnrollmentAddressRangesKey = "addressRanges"
-)
+// EnrollmentTokenKey is the key of the token in a Secret of EnrollmentTokenType: 32 to 512 characters that a bearer token may have, best
+// 256 random bits.
+const EnrollmentTokenKey = "token"
 
 // MaxEnrollmentRequests is how many hosts the status of an Enrollment holds that asked and are not admitted.
 const MaxEnrollmentRequests = 200
 
-// EnrollmentSpec is what an enrollment token admits, and whom it admitted. It is read from the Secret of the same name, all
-// but the token itself.
+// EnrollmentSpec is which hosts a token admits to which pool, and which it has admitted.
+//
+// +kubebuilder:validation:XValidation:rule="!(self.poolRole in ['master', 'control-plane'])",message="control plane machines can't be in a pool: poolRole must not be master or control-plane",fieldPath=".poolRole"
 type EnrollmentSpec struct {
-	// clusterName is the Cluster that hosts join.
-	// +optional
+	// clusterName is the name of the Cluster, in the same namespace, that hosts join. It is immutable.
+	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another Enrollment"
 	ClusterName string `json:"clusterName,omitempty"`
 
-	// poolRole is the role of the pool which hosts are admitted to.
-	// +optional
+	// poolRole is the role of the pool that hosts are admitted to. It is immutable.
+	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another Enrollment"
 	PoolRole string `json:"poolRole,omitempty"`
 
-	// namePattern is the pattern of the names that hosts may take.
-	// +optional
+	// namePattern is the pattern of the names that hosts may take: * stands for any characters, ? for one, [a-f0-9] for one of several
+	// and [^0-9] for one of all others.
+	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([-a-z0-9.*?]|\[\^?([a-z0-9.](-[a-z0-9.])?)+\])+$`
 	NamePattern string `json:"namePattern,omitempty"`
 
-	// maxUses is how many names may be taken.
-	// +optional
+	// maxUses is the number of names that may be taken. Raise it to admit more hosts.
+	// +required
+	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MaxUses int32 `json:"maxUses,omitempty"`
 
-	// expirationTime is when the token ends.
-	// +optional
-	ExpirationTime *metav1.Time `json:"expirationTime,omitempty"`
+	// expirationTime is when the token stops admitting hosts, also those that are on their way.
+	// +required
+	ExpirationTime metav1.Time `json:"expirationTime,omitempty,omitzero"`
 
-	// addressRanges are the address ranges of the hosts, as CIDRs. The address that a host enrolled from may be in its kubelet's serving
+	// tokenSecretRef names the Secret with the token.
+	// +required
+	TokenSecretRef TokenSecretReference `json:"tokenSecretRef,omitempty,omitzero"`
+
+	// addressRanges are the networks that the hosts are in, as CIDRs. The address that a host enrolled from may be in its kubelet's serving
 	// certificate only if it is in one of them.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self.all(r, isCIDR(r) && cidr(r) == cidr(r).masked() && cidr(r).prefixLength() > 0)",message="each address range must be a CIDR without host bits, such as 192.0.2.0/24 or 2001:db8::/64, and not every address"
 	AddressRanges []string `json:"addressRanges,omitempty"`
 
-	// tokenSHA256 is the SHA-256 of the token, bound to the namespace, name and UID of its Secret, in hex. Empty while the
-	// Secret is not valid: then no host is answered.
-	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	TokenSHA256 string `json:"tokenSHA256,omitempty"`
-
-	// secretUID is the UID of the Secret that tokenSHA256 is bound to. While the Secret that owns this Enrollment has another one, as
-	// after clusterctl move, no host is answered.
-	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	SecretUID string `json:"secretUID,omitempty"`
-
-	// admitted are the names that were taken, in the order in which they were. Each is one use, however often its host asks
-	// or is installed anew; it is kept here, not in the status, so that it survives clusterctl move.
+	// admitted are the names that were taken, in the order in which they were. Each is one use, however often its host asks or is
+	// installed again. Poolboot's manager writes them, and nobody else may change them; they are in the spec so that they survive
+	// clusterctl move.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	Admitted []string `json:"admitted,omitempty"`
+}
+
+// TokenSecretReference names a Secret of EnrollmentTokenType in the Enrollment's namespace.
+type TokenSecretReference struct {
+	// name is the Secret's name. The Secret must be of type pool.cluster.x-k8s.io/enrollment-token and have the key token: 32 to 512
+	// random characters.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name,omitempty"`
 }
 
 // EnrollmentRequest is a host that asks to be admitted.
@@ -97,7 +101,7 @@ type EnrollmentRequest struct {
 	// +kubebuilder:validation:MaxLength=64
 	Address string `json:"address,omitempty"`
 
-	// tokenSHA256 is the spec's tokenSHA256 that accepted the token which it presented.
+	// tokenSHA256 is the status's tokenSHA256 that accepted the token which it presented.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	TokenSHA256 string `json:"tokenSHA256,omitempty"`
@@ -108,15 +112,30 @@ type EnrollmentRequest struct {
 	Refused string `json:"refused,omitempty"`
 }
 
-// EnrollmentStatus is what is known of an enrollment token.
+// EnrollmentStatus is what Poolboot computes of an Enrollment, and which hosts ask.
 type EnrollmentStatus struct {
 	// observedGeneration is the generation of the spec that this status describes.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// tokenSHA256 is the SHA-256 of the token, bound to the namespace and name of the Enrollment and the UID of the Secret, in hex.
+	// Absent while there is no valid Secret: then no host is answered.
+	// +optional
+	// +kubebuilder:validation:MinLength=64
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]*$`
+	TokenSHA256 string `json:"tokenSHA256,omitempty"`
+
+	// tokenSecretUID is the UID of the Secret that tokenSHA256 is bound to.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	TokenSecretUID string `json:"tokenSecretUID,omitempty"`
+
 	// usedCount is the number of names that were taken.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	UsedCount *int32 `json:"usedCount,omitempty"`
 
 	// url is where hosts ask, but for their name: <url>?name=<name>.
@@ -135,7 +154,7 @@ type EnrollmentStatus struct {
 	// +kubebuilder:validation:MaxProperties=200
 	Requests map[string]EnrollmentRequest `json:"requests,omitempty"`
 
-	// conditions are Ready.
+	// conditions are Ready and Paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -143,8 +162,7 @@ type EnrollmentStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Enrollment is what everybody may know of an enrollment token: whom it admits to which pool, and whom it has admitted.
-// Poolboot makes it from the Secret of the same name; change the Secret, not this.
+// Enrollment admits hosts without a Machine to a pool, by a token that they share. The token is in a Secret.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=enrollments,scope=Namespaced,shortName=pbenroll,categories=cluster-api
@@ -164,10 +182,10 @@ type Enrollment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the token admits, and whom it admitted.
-	// +optional
+	// spec is which hosts the token admits, and which it has admitted.
+	// +required
 	Spec EnrollmentSpec `json:"spec,omitempty,omitzero"`
-	// status is what is known of the token.
+	// status is what Poolboot computes, and which hosts ask.
 	// +optional
 	Status EnrollmentStatus `json:"status,omitempty,omitzero"`
 }
@@ -181,13 +199,15 @@ type EnrollmentList struct {
 	Items           []Enrollment `json:"items"`
 }
 
-// EnrollmentReadyCondition is true while an enrollment token admits hosts.
+// EnrollmentReadyCondition is true while an Enrollment admits hosts.
 const EnrollmentReadyCondition = "Ready"
 
 // Reasons of the condition Ready of an Enrollment.
 const (
 	EnrollmentAdmitsReason       = "Admits"
+	EnrollmentNoSecretReason     = "SecretNotFound"
 	EnrollmentInvalidReason      = "InvalidSecret"
+	EnrollmentBadPatternReason   = "InvalidNamePattern"
 	EnrollmentExpiredReason      = "Expired"
 	EnrollmentUsedUpReason       = "UsedUp"
 	EnrollmentPoolNotFoundReason = "PoolNotFound"
