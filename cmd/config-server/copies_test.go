@@ -109,13 +109,14 @@ var _ = Describe("What somebody has copied", func() {
 		const token = "another-enrollment-token-of-thirty-two-characters"
 		key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "full"}
 		newEnrollment(ctx, key, token, time.Now().Add(time.Hour))
-		recorder := admissionRecorder{admin}
+		recorder := newAdmissionRecorder(admin)
 		asks := func(name string) error {
 			return recorder.Asked(ctx, server.Enrollment{NamespacedName: key}, name, "192.0.2.7", time.Now())
 		}
 		for i := range poolv1.MaxEnrollmentRequests {
 			Expect(asks("edge-" + string(rune('a'+i/26)) + string(rune('a'+i%26)))).To(Succeed())
 		}
+		recorder = newAdmissionRecorder(admin)
 		Expect(asks("edge-one-too-many")).To(MatchError(server.ErrEnrollmentFull))
 		Expect(asks("edge-aa")).To(Succeed(), "who is noted may ask again")
 		s := serve()

@@ -104,7 +104,7 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 		ExternalURL: external,
 		Records:     known.records,
 		Enrollments: known.enrollments,
-		Admissions:  admissionRecorder{writer},
+		Admissions:  newAdmissionRecorder(writer),
 		Overlays:    known.overlays,
 		Rendered:    known.rendered,
 		Boots:       bootRecorder{writer},

@@ -33,14 +33,19 @@ func many(count int, token string) (addresses []bootstrapv1.TokenAddress) {
 	return addresses
 }
 
+// asConfigServer is a client with the config server's own rights.
+func asConfigServer() client.Client {
+	GinkgoHelper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	own, err := client.New(config, client.Options{Scheme: admin.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return own
+}
+
 var _ = Describe("Who has taken the config server over", func() {
 	var taken client.Client
-	BeforeEach(func() {
-		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-		Expect(err).NotTo(HaveOccurred())
-		taken, err = client.New(config, client.Options{Scheme: admin.Scheme()})
-		Expect(err).NotTo(HaveOccurred())
-	})
+	BeforeEach(func() { taken = asConfigServer() })
 	patched := func(ctx SpecContext, object client.Object, status string) error {
 		return taken.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"status":`+status+`}`)))
 	}

@@ -23,9 +23,10 @@ import (
 // action is what events say this controller was doing.
 const action = "Enroll"
 
-// decide decides on the host that asks for a name, and brings the requests that are left up to date.
-func (r *Reconciler) decide(ctx context.Context, s *scope, name string, requests map[string]poolv1.EnrollmentRequest) error {
-	f := facts{namespace: s.enrollment.Namespace, name: name, request: requests[name], spec: s.enrollment.Spec, tokenSHA256: s.token.sha256, closed: s.closed, now: s.now,
+// decide decides on a host that asks, and says whether its request stays, and why it is refused if it is.
+func (r *Reconciler) decide(ctx context.Context, s *scope, request poolv1.EnrollmentRequest) (stays bool, refused string, err error) {
+	name := request.Name
+	f := facts{namespace: s.enrollment.Namespace, name: name, request: request, spec: s.enrollment.Spec, tokenSHA256: s.token.sha256, closed: s.closed, now: s.now,
 		pointerID: enroll.PointerID(s.enrollment.Namespace, s.enrollment.Name, name)}
 	if s.place.Cluster != nil {
 		f.cluster = workload.Identity(ctx, r.ClusterCache, s.place.Cluster)
@@ -35,7 +36,7 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, name string, requests
 	if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.enrollment.Namespace, Name: name}, config); err == nil {
 		f.config = config
 	} else if !apierrors.IsNotFound(err) {
-		return err
+		return false, "", err
 	}
 	verdict, why := judge(f)
 	if verdict == admit {
@@ -49,23 +50,16 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, name string, requests
 			r.tell(s, name, f.config, corev1.EventTypeWarning, poolv1.EventHostRefused, "%s, which asks from %s, is not admitted by Enrollment %s: %s",
 				name, f.request.Address, s.enrollment.Name, why)
 		}
-		f.request.Refused = why
-		requests[name] = f.request
-		return nil
+		return true, why, nil
 	case wait:
-		return nil
+		return true, request.Refused, nil
 	case relocate:
-		if err := r.relocate(ctx, s, f); err != nil {
-			return err
-		}
+		err = r.relocate(ctx, s, f)
 	case admit:
-		if err := r.admit(ctx, s, f); err != nil {
-			return err
-		}
+		err = r.admit(ctx, s, f)
 	case forget:
 	}
-	delete(requests, name)
-	return nil
+	return false, "", err
 }
 
 // connect opens the way into a workload cluster.

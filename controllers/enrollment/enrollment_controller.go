@@ -4,6 +4,7 @@
 package enrollment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -119,9 +120,16 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) (ctrl.
 	}
 	s.closed = s.obstacle()
 	status := s.enrollment.Status.DeepCopy()
-	for _, name := range s.waitingNames() {
-		if err := r.decide(ctx, s, name, status.Requests); err != nil {
+	for _, request := range slices.SortedFunc(slices.Values(status.Requests), firstCome) {
+		stays, refused, err := r.decide(ctx, s, request)
+		if err != nil {
 			return ctrl.Result{}, err
+		}
+		at := slices.IndexFunc(status.Requests, func(r poolv1.EnrollmentRequest) bool { return r.Name == request.Name })
+		if stays {
+			status.Requests[at].Refused = refused
+		} else {
+			status.Requests = slices.Delete(status.Requests, at, at+1)
 		}
 	}
 	return r.writeStatus(ctx, s, status)
@@ -268,18 +276,7 @@ func (s *scope) obstacle() *hostpool.Obstacle {
 	return s.place.Obstacle()
 }
 
-// waitingNames are the names that hosts ask for and that are to be decided on: first come, first served.
-func (s *scope) waitingNames() []string {
-	requests := s.enrollment.Status.Requests
-	names := make([]string, 0, len(requests))
-	for name := range requests {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if order := requests[a].RequestedTime.Compare(requests[b].RequestedTime.Time); order != 0 {
-			return order
-		}
-		return strings.Compare(a, b)
-	})
-	return names
+// firstCome orders requests as they are decided on: first come, first served.
+func firstCome(a, b poolv1.EnrollmentRequest) int {
+	return cmp.Or(a.RequestedTime.Compare(b.RequestedTime.Time), strings.Compare(a.Name, b.Name))
 }

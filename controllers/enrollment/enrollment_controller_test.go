@@ -63,7 +63,7 @@ var _ = Describe("An enrollment", func() {
 		e := w.settle(ctx)
 		Expect(e.Spec.Admitted).To(Equal([]string{"edge-3", "edge-1"}))
 		Expect(w.hosts(ctx)).To(ConsistOf("edge-3", "edge-1"))
-		Expect(e.Status.Requests).To(HaveKeyWithValue("edge-2", HaveField("Refused", ContainSubstring("all 2 uses are taken"))))
+		Expect(e.Status.Requests).To(ContainElement(And(HaveField("Name", "edge-2"), HaveField("Refused", ContainSubstring("all 2 uses are taken")))))
 		Expect(e.Status.Conditions).To(ContainElement(HaveField("Reason", poolv1.EnrollmentUsedUpReason)))
 		told := w.told()
 		Expect(told).To(HaveLen(3 + 3 + 2))
@@ -84,7 +84,7 @@ var _ = Describe("An enrollment", func() {
 		w.ask(ctx, "edge-7")
 		e := w.settle(ctx)
 		Expect(e.Spec.Admitted).To(BeEmpty())
-		Expect(e.Status.Requests).To(HaveKeyWithValue("edge-7", HaveField("Refused", ContainSubstring("Node edge-7 exists already"))))
+		Expect(e.Status.Requests).To(ContainElement(And(HaveField("Name", "edge-7"), HaveField("Refused", ContainSubstring("Node edge-7 exists already")))))
 		Expect(w.hosts(ctx)).To(BeEmpty())
 
 		Expect(w.workload.Delete(ctx, taken)).To(Succeed())
@@ -103,7 +103,7 @@ var _ = Describe("An enrollment", func() {
 		e := w.settle(ctx)
 		Expect(e.Spec.Admitted).To(BeEmpty())
 		Expect(w.hosts(ctx)).To(BeEmpty())
-		Expect(e.Status.Requests).To(HaveKeyWithValue("edge-7", HaveField("Refused", BeEmpty())), "it is held, not refused")
+		Expect(e.Status.Requests).To(ContainElement(And(HaveField("Name", "edge-7"), HaveField("Refused", BeEmpty()))), "it is held, not refused")
 		Expect(w.events.Events).To(BeEmpty())
 		Expect(e.Status.Conditions).To(ContainElement(HaveField("Message", ContainSubstring("hosts that ask wait, because the Nodes of Cluster c1 can't be read: Poolboot retries"))))
 		result, err := w.manager(w).Reconcile(ctx, ctrl.Request{NamespacedName: key})
@@ -116,7 +116,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(e.Status.Conditions).To(ContainElement(HaveField("Message", Not(ContainSubstring("can't be read")))))
 		Expect(e.Spec.Admitted).To(ConsistOf("edge-8"))
 		Expect(w.hosts(ctx)).To(ConsistOf("edge-8"))
-		Expect(e.Status.Requests).To(HaveKeyWithValue("edge-7", HaveField("Refused", ContainSubstring("Node edge-7 exists already"))))
+		Expect(e.Status.Requests).To(ContainElement(And(HaveField("Name", "edge-7"), HaveField("Refused", ContainSubstring("Node edge-7 exists already")))))
 	})
 
 	It("creates no record for a name that has its use, while it can't tell whether the Node of an earlier host exists", func(ctx SpecContext) {
@@ -155,7 +155,7 @@ var _ = Describe("An enrollment", func() {
 		before := w.enrollment(ctx)
 		w.ask(ctx, "edge-2")
 		both := w.enrollment(ctx)
-		delete(both.Status.Requests, "edge-1")
+		both.Status.Requests = both.Status.Requests[1:]
 		for _, seen := range []*poolv1.Enrollment{both, before} {
 			_, err := w.manager(stale{w, seen}).Reconcile(ctx, ctrl.Request{NamespacedName: key})
 			Expect(err).NotTo(HaveOccurred())
@@ -281,7 +281,7 @@ var _ = Describe("An enrollment", func() {
 		w.ask(ctx, "edge-7")
 		e := w.settle(ctx)
 		Expect(w.hosts(ctx)).To(BeEmpty())
-		Expect(e.Status.Requests).To(HaveKeyWithValue("edge-7", HaveField("Refused", BeEmpty())))
+		Expect(e.Status.Requests).To(ContainElement(And(HaveField("Name", "edge-7"), HaveField("Refused", BeEmpty()))))
 		paused := meta.FindStatusCondition(e.Status.Conditions, clusterv1.PausedCondition)
 		Expect(paused).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", clusterv1.PausedReason), HaveField("Message", ContainSubstring("Cluster spec.paused")))))
 		Expect(meta.IsStatusConditionTrue(e.Status.Conditions, poolv1.EnrollmentReadyCondition)).To(BeTrue(), "beside Ready, which stays as it was")

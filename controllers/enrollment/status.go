@@ -3,6 +3,7 @@ package enrollment
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,13 +31,13 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 			next = in
 		}
 	}
-	for name, request := range status.Requests {
-		if left := request.RequestedTime.Add(refusalLife).Sub(s.now); left > 0 {
+	status.Requests = slices.DeleteFunc(status.Requests, func(request poolv1.EnrollmentRequest) bool {
+		left := request.RequestedTime.Add(refusalLife).Sub(s.now)
+		if left > 0 {
 			sooner(left)
-		} else {
-			delete(status.Requests, name)
 		}
-	}
+		return left <= 0
+	})
 	if s.unreadable != nil && len(status.Requests) > 0 {
 		sooner(unreadableRetry)
 	}

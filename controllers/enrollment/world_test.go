@@ -3,6 +3,7 @@ package enrollment
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -161,13 +162,11 @@ func (w *world) ask(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	e := w.enrollment(ctx)
 	before := e.DeepCopy()
-	if e.Status.Requests == nil {
-		e.Status.Requests = map[string]poolv1.EnrollmentRequest{}
-	}
 	for i, name := range names {
-		e.Status.Requests[name] = poolv1.EnrollmentRequest{
-			RequestedTime: metav1.MicroTime{Time: time.Now().Add(time.Duration(i) * time.Millisecond).Truncate(time.Microsecond)}, Address: "192.0.2.7", TokenSHA256: e.Status.TokenSHA256,
-		}
+		e.Status.Requests = slices.DeleteFunc(e.Status.Requests, func(r poolv1.EnrollmentRequest) bool { return r.Name == name })
+		e.Status.Requests = append(e.Status.Requests, poolv1.EnrollmentRequest{
+			Name: name, RequestedTime: metav1.MicroTime{Time: time.Now().Add(time.Duration(i) * time.Millisecond).Truncate(time.Microsecond)}, Address: "192.0.2.7", TokenSHA256: e.Status.TokenSHA256,
+		})
 	}
 	Expect(w.Status().Patch(ctx, e, client.MergeFrom(before))).To(Succeed())
 }

@@ -80,7 +80,7 @@ func (b *batch) expectFull(ctx context.Context, s *site.Site, t *tenant.Tenant, 
 	Expect(err).NotTo(HaveOccurred())
 	Expect(enrollment.Spec.Admitted).To(ConsistOf(names))
 	further := t.Namespace + "-further"
-	Eventually(ctx, func() (map[string]poolv1.EnrollmentRequest, error) {
+	Eventually(ctx, func() ([]poolv1.EnrollmentRequest, error) {
 		code, _, err := fetch.Get(ctx, b.of(further), b.of(further).URL)
 		Expect(code).To(Or(BeZero(), Equal(503)))
 		if err != nil {
@@ -88,7 +88,7 @@ func (b *batch) expectFull(ctx context.Context, s *site.Site, t *tenant.Tenant, 
 		}
 		enrollment, err := enrollmentOf(ctx, s, t)
 		return enrollment.Status.Requests, err
-	}).Should(HaveKeyWithValue(further, HaveField("Refused", ContainSubstring("all 2 uses are taken"))))
+	}).Should(ContainElement(And(HaveField("Name", further), HaveField("Refused", ContainSubstring("all 2 uses are taken")))))
 }
 
 // holdForMove writes down what Metal3 writes down itself only for hosts that a Metal3Machine has: the BareMetalHost's state,

@@ -92,6 +92,12 @@ type TokenSecretReference struct {
 
 // EnrollmentRequest is a host that asks to be admitted.
 type EnrollmentRequest struct {
+	// name is the name that the host asks for.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+
 	// requestedTime is when it last asked.
 	// +required
 	RequestedTime metav1.MicroTime `json:"requestedTime"`
@@ -148,11 +154,13 @@ type EnrollmentStatus struct {
 	// +kubebuilder:validation:MaxLength=65536
 	CertificateAuthority string `json:"certificateAuthority,omitempty"`
 
-	// requests are hosts that asked and are not admitted, by the name they ask for. The config server writes them, and
-	// Poolboot's manager takes them away.
+	// requests are hosts that asked and are not admitted. The config server adds them, and Poolboot's manager says why a host is refused
+	// and removes them.
 	// +optional
-	// +kubebuilder:validation:MaxProperties=200
-	Requests map[string]EnrollmentRequest `json:"requests,omitempty"`
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=200
+	Requests []EnrollmentRequest `json:"requests,omitempty"`
 
 	// conditions are Ready and Paused.
 	// +optional

@@ -122,9 +122,9 @@ func (in *EnrollmentStatus) DeepCopyInto(out *EnrollmentStatus) {
 	}
 	if in.Requests != nil {
 		in, out := &in.Requests, &out.Requests
-		*out = make(map[string]EnrollmentRequest, len(*in))
-		for key, val := range *in {
-			(*out)[key] = *val.DeepCopy()
+		*out = make([]EnrollmentRequest, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
 	if in.Conditions != nil {

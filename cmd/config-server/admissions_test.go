@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
+)
+
+var _ = Describe("Hosts that ask to be admitted at the same moment", func() {
+	const token = "an-enrollment-token-for-hosts-that-ask-at-once"
+	asks := func(ctx context.Context, recorder *admissionRecorder, e *poolv1.Enrollment, i int) error {
+		found := enrollmentOf(e)
+		return recorder.Asked(ctx, found, fmt.Sprintf("edge-%d", i), "192.0.2.7", time.Now())
+	}
+	// counted is a client that counts the writes of status.
+	counted := func(writes *atomic.Int32) client.Client {
+		c, err := client.NewWithWatch(plane.Config, client.Options{Scheme: admin.Scheme()})
+		Expect(err).NotTo(HaveOccurred())
+		return interceptor.NewClient(c, interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				writes.Add(1)
+				return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			},
+		})
+	}
+
+	It("are all noted, by two replicas while the manager writes, in few writes; and those that find no room are told", func(ctx SpecContext) {
+		e := newEnrollment(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "at-once"}, token, time.Now().Add(time.Hour))
+		var writes atomic.Int32
+		replicas := []*admissionRecorder{newAdmissionRecorder(counted(&writes)), newAdmissionRecorder(counted(&writes))}
+		ctxManager, stopManager := context.WithCancel(ctx)
+		var manager, hosts sync.WaitGroup
+		manager.Go(func() { // keeps writing what it knows under a lock, as the manager does
+			defer GinkgoRecover()
+			for ctxManager.Err() == nil {
+				now := &poolv1.Enrollment{}
+				Expect(client.IgnoreNotFound(admin.Get(ctx, client.ObjectKeyFromObject(e), now))).To(Succeed())
+				before := now.DeepCopy()
+				now.Status.UsedCount = new(int32(len(now.Status.Requests)))
+				err := admin.Status().Patch(ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+				Expect(err == nil || apierrors.IsConflict(err)).To(BeTrue())
+			}
+		})
+		const asking = poolv1.MaxEnrollmentRequests + 20
+		errs := make([]error, asking)
+		for i := range asking {
+			hosts.Go(func() { errs[i] = asks(ctx, replicas[i%2], e, i) })
+		}
+		hosts.Wait()
+		stopManager()
+		manager.Wait()
+
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(e), e)).To(Succeed())
+		noted := map[string]bool{}
+		for _, request := range e.Status.Requests {
+			Expect(request).To(And(HaveField("Address", "192.0.2.7"), HaveField("TokenSHA256", e.Status.TokenSHA256)))
+			noted[request.Name] = true
+		}
+		Expect(noted).To(HaveLen(poolv1.MaxEnrollmentRequests))
+		for i, err := range errs {
+			if noted[fmt.Sprintf("edge-%d", i)] {
+				Expect(err).NotTo(HaveOccurred())
+			} else {
+				Expect(errors.Is(err, server.ErrEnrollmentFull)).To(BeTrue(), "%d: %v", i, err)
+			}
+		}
+		Expect(writes.Load()).To(BeNumerically("<", poolv1.MaxEnrollmentRequests/2))
+		for _, replica := range replicas {
+			Expect(replica.queues).To(BeEmpty())
+		}
+	})
+
+	It("are told when their request can't be noted, and one that leaves takes no other along", func(ctx SpecContext) {
+		e := newEnrollment(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "in-vain"}, token, time.Now().Add(time.Hour))
+		reads, read := make(chan struct{}), make(chan struct{})
+		c, err := client.NewWithWatch(plane.Config, client.Options{Scheme: admin.Scheme()})
+		Expect(err).NotTo(HaveOccurred())
+		recorder := newAdmissionRecorder(interceptor.NewClient(c, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				reads <- struct{}{}
+				<-read
+				return c.Get(ctx, key, o, opts...)
+			},
+		}))
+		leaving, leave := context.WithCancel(ctx)
+		left, stayed := make(chan error, 1), make(chan error, 1)
+		go func() { left <- asks(leaving, recorder, e, 1) }()
+		Eventually(reads).Should(Receive())
+		go func() { stayed <- asks(ctx, recorder, e, 2) }()
+		leave()
+		Eventually(left).Should(Receive(MatchError(context.Canceled)))
+		close(read)
+		Eventually(reads).Should(Receive())
+		Eventually(stayed).Should(Receive(BeNil()))
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(e), e)).To(Succeed())
+		Expect(e.Status.Requests).To(HaveLen(2))
+
+		Expect(admin.Delete(ctx, e)).To(Succeed())
+		go func() { stayed <- asks(ctx, recorder, e, 3) }()
+		Eventually(reads).Should(Receive())
+		Eventually(stayed).Should(Receive(Satisfy(apierrors.IsNotFound)))
+	})
+
+	It("stay noted, whoever has taken the config server over", func(ctx SpecContext) {
+		e := newEnrollment(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kept-requests"}, token, time.Now().Add(time.Hour))
+		Expect(asks(ctx, newAdmissionRecorder(admin), e, 1)).To(Succeed())
+		own := asConfigServer()
+		for status, refusal := range map[string]string{
+			`{"requests":null}`: "may remove no request",
+			`{"requests":[]}`:   "may remove no request",
+			`{"requests":[{"name":"edge-2","requestedTime":"2026-01-01T00:00:00.000000Z"}]}`: "may remove no request",
+			`{"tokenSHA256":null}`: "no status but boot",
+			`{"usedCount":0}`:      "no status but boot",
+		} {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"status":`+status+`}`))
+			Eventually(func() error { return own.Status().Patch(ctx, e.DeepCopy(), patch) }).Should(MatchError(ContainSubstring(refusal)), status)
+		}
+		Expect(asks(ctx, newAdmissionRecorder(own), e, 2)).To(Succeed())
+	})
+})
