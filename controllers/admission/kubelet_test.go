@@ -10,7 +10,9 @@ import (
 )
 
 func kubelets(section string) func(*poolv1.MachineConfigPoolSpec) {
-	return func(s *poolv1.MachineConfigPoolSpec) { s.KubeletConfiguration = raw(strings.Replace(section, "{", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration",`, 1)) }
+	return func(s *poolv1.MachineConfigPoolSpec) {
+		s.KubeletConfiguration = raw(strings.Replace(section, "{", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration",`, 1))
+	}
 }
 
 var _ = Describe("MachineConfigPool webhook: the kubelet section", func() {

@@ -8,7 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -62,17 +61,11 @@ func (w *MachineConfigPool) ValidateUpdate(ctx context.Context, before, p *poolv
 // validatePool checks a pool by itself and among the others of its cluster.
 func validatePool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) field.ErrorList {
 	var errs field.ErrorList
-	if len(p.Name) > validation.LabelValueMaxLength {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), p.Name, fmt.Sprintf(
-			"a label of its rendered configs holds the name, which may have %d characters: use a shorter one", validation.LabelValueMaxLength)))
-	}
 	spec := field.NewPath("spec")
 	errs = append(errs, metav1validation.ValidateLabelSelector(p.Spec.MachineConfigSelector, metav1validation.LabelSelectorValidationOptions{},
 		spec.Child("machineConfigSelector"))...)
 	errs = append(errs, metav1validation.ValidateLabelSelector(p.Spec.NodeSelector, metav1validation.LabelSelectorValidationOptions{},
 		spec.Child("nodeSelector"))...)
-	errs = append(errs, validateNodeLabels(p.Spec.NodeLabels, p.Spec.PoolRole, spec.Child("nodeLabels"))...)
-	errs = append(errs, validateTaints(p.Spec.NodeTaints, spec.Child("nodeTaints"))...)
 	errs = append(errs, validateNodeLabelRules(p.Spec.NodeLabelRules, takenByPools(p, others), spec.Child("nodeLabelRules"))...)
 	errs = append(errs, validateKubelet(p, others, spec.Child("kubeletConfiguration"))...)
 	for _, other := range others {
@@ -98,7 +91,7 @@ func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConf
 	case err != nil:
 		return field.ErrorList{field.Invalid(nodeSelector, field.OmitValueType{}, err.Error())}
 	}
-	errs := validateNodeLabels(own, p.Spec.PoolRole, nodeSelector)
+	errs := validateSelected(own, p.Spec.PoolRole, nodeSelector)
 	all := append(slices.Clone(others), *p)
 	if decision, err := pool.Decide(own, all); err != nil {
 		errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, err.Error()))

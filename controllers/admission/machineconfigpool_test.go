@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -105,15 +104,8 @@ var _ = Describe("MachineConfigPool webhook", func() {
 		}), "spec.machineConfigSelector.matchExpressions[0].operator"),
 		Entry("labels that contradict the selector", aPool("infra", "infra", nodeLabels(map[string]string{"node-role.kubernetes.io/infra": "no"})),
 			"spec.nodeLabels", "nodeSelector"),
-		Entry("malformed labels", aPool("infra", "infra", nodeLabels(map[string]string{"a": "b c"})), "spec.nodeLabels"),
-		Entry("the label of the BareMetalHost", aPool("infra", "infra", nodeLabels(map[string]string{"metal3.io/uuid": "x"})),
-			"spec.nodeLabels[metal3.io/uuid]", "leave it out"),
-		Entry("the label of another pool", aPool("infra", "infra", nodeLabels(map[string]string{"node.cluster.x-k8s.io/pool": "gpu"})),
-			"spec.nodeLabels[node.cluster.x-k8s.io/pool]", "leave it out"),
 		Entry("selecting by the label of another pool", aPool("infra", "infra", nodeSelector(map[string]string{"node.cluster.x-k8s.io/pool": "gpu"})),
 			"spec.nodeSelector[node.cluster.x-k8s.io/pool]", "leave it out"),
-		Entry("a control plane's label", aPool("infra", "infra", nodeLabels(map[string]string{"node-role.kubernetes.io/control-plane": ""})),
-			"spec", "control plane"),
 		Entry("a role that is taken", aPool("gpu-2", "gpu"), "spec.poolRole", "MachineConfigPool gpu", "another role"),
 		Entry("labels of another pool", aPool("infra", "infra", nodeSelector(map[string]string{"node-role.kubernetes.io/gpu": ""})),
 			"spec.nodeSelector", "gpu"),
@@ -129,9 +121,6 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			"spec.nodeLabelRules[1].valueExpression", "1:5: undefined field 'nmae'"),
 		Entry("a host label that nodeLabels sets", aPool("infra", "infra", nodeLabels(map[string]string{rack.Key: "r1"}), nodeLabelRules(rack)),
 			"spec.nodeLabelRules[0].key", "spec.nodeSelector or spec.nodeLabels gives it a value"),
-		Entry("a name that no label can hold", aPool(strings.Repeat("a", 64), "infra"), "metadata.name", "shorter"),
-		Entry("a taint that Poolboot takes away", aPool("infra", "infra", nodeTaints(nodev1.Taint{Key: poolv1.NodeUnassignedTaint, Effect: corev1.TaintEffectNoSchedule})),
-			"spec.nodeTaints[0].key", "leave it out"),
 	)
 
 	It("refuses a host label by which another pool selects its Nodes", func() {

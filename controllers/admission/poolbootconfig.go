@@ -11,7 +11,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // +kubebuilder:webhook:verbs=create;update,path=/validate-bootstrap-cluster-x-k8s-io-v1alpha1-poolbootconfig,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,versions=v1alpha1,name=validation.poolbootconfig.bootstrap.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
@@ -76,18 +75,7 @@ func validateConfigSpec(config *bootstrapv1.PoolbootConfigSpec, spec *field.Path
 
 // validateBootSpec checks what a PoolbootConfig and a template have in common.
 func validateBootSpec(config *bootstrapv1.BootSpec, spec *field.Path) field.ErrorList {
-	errs := slices.Concat(
-		validateNodeLabels(config.NodeLabels, config.PoolRole, spec.Child("nodeLabels")),
-		validateTaints(config.NodeTaints, spec.Child("nodeTaints")),
-		validateNodeLabelRules(config.NodeLabelRules, takenByLabels(config.NodeLabels), spec.Child("nodeLabelRules")),
-	)
-	const controlPlane = "control plane machines can't boot into a pool: use the control plane provider's own bootstrap config"
-	if decision, err := pool.Decide(config.NodeLabels, nil); err == nil && decision.ControlPlane {
-		errs = append(errs, field.Forbidden(spec.Child("nodeLabels"), controlPlane))
-	}
-	if config.PoolRole == "master" || config.PoolRole == "control-plane" {
-		errs = append(errs, field.Invalid(spec.Child("poolRole"), config.PoolRole, controlPlane))
-	}
+	errs := validateNodeLabelRules(config.NodeLabelRules, nil, spec.Child("nodeLabelRules"))
 	if extra := config.ExtraConfig; extra != nil {
 		errs = append(errs, validateIgnition(extra.Config, extra.Butane, maxExtraSize, ignition.Guard, spec.Child("extraConfig"))...)
 	}

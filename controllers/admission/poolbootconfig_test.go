@@ -6,7 +6,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -14,7 +13,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
 type configSpec = bootstrapv1.BootSpec
@@ -72,29 +70,12 @@ var badSpecs = []TableEntry{
 	Entry("extra Ignition of more bytes than it may have, though not of more characters", func(s *configSpec) {
 		s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,` + strings.Repeat("é", 150_000) + `"}}]}}`)}
 	}, "extraConfig.config", "262144 bytes"),
-	Entry("malformed labels", withLabels(map[string]string{"-": "x"}), "nodeLabels", ""),
-	Entry("the label of the BareMetalHost", withLabels(map[string]string{poolv1.NodeMetal3UUIDLabel: "x"}), "nodeLabels[metal3.io/uuid]", "leave it out"),
-	Entry("the label of a pool", withLabels(map[string]string{poolv1.NodePoolLabel: "infra"}), "nodeLabels[node.cluster.x-k8s.io/pool]", "leave it out"),
 	Entry("a host label whose expression does not compile", withNodeLabelRules(rack, nodev1.NodeLabelRule{Key: "zone", ValueExpression: "host.name +\n  host.nmae"}),
 		"nodeLabelRules[1].valueExpression", "2:7: undefined field 'nmae'"),
 	Entry("a host label that is no text", withNodeLabelRules(nodev1.NodeLabelRule{Key: "cpus", ValueExpression: `host.hardware.cpu.count`}),
 		"nodeLabelRules[0].valueExpression", "1:1: it gives int"),
 	Entry("a host label that may cost too much", withNodeLabelRules(nodev1.NodeLabelRule{Key: "x",
 		ValueExpression: `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`}), "nodeLabelRules[0].valueExpression", "cost too much"),
-	Entry("a host label with a malformed key", withNodeLabelRules(nodev1.NodeLabelRule{Key: "a b", ValueExpression: `"x"`}), "nodeLabelRules[0].key", ""),
-	Entry("a host label that is a role", withNodeLabelRules(nodev1.NodeLabelRule{Key: "node-role.kubernetes.io/gpu", ValueExpression: `""`}), "nodeLabelRules[0].key", "is a role"),
-	Entry("a host label that is the control plane's", withNodeLabelRules(nodev1.NodeLabelRule{Key: "node-role.kubernetes.io/control-plane", ValueExpression: `""`}), "nodeLabelRules[0].key", "is a role"),
-	Entry("a host label that names the pool", withNodeLabelRules(nodev1.NodeLabelRule{Key: poolv1.NodePoolLabel, ValueExpression: `"x"`}), "nodeLabelRules[0].key", "the role of the Node's pool"),
-	Entry("a host label that names the BareMetalHost", withNodeLabelRules(nodev1.NodeLabelRule{Key: poolv1.NodeMetal3UUIDLabel, ValueExpression: `host.uid`}), "nodeLabelRules[0].key", "UID"),
-	Entry("a host label that is the Node's name", withNodeLabelRules(nodev1.NodeLabelRule{Key: corev1.LabelHostname, ValueExpression: `host.name`}), "nodeLabelRules[0].key", "the kubelet sets it"),
-	Entry("a host label that nodeLabels sets", func(s *configSpec) {
-		s.NodeLabels, s.NodeLabelRules = map[string]string{rack.Key: "r1"}, []nodev1.NodeLabelRule{rack}
-	}, "nodeLabelRules[0].key", "spec.nodeLabels gives it a value"),
-	Entry("a control plane's label", withLabels(map[string]string{"node-role.kubernetes.io/master": ""}), "nodeLabels", "control plane"),
-	Entry("a control plane's pool", func(s *configSpec) { s.PoolRole = "master" }, "poolRole", "control plane"),
-	Entry("a taint of Cluster API", func(s *configSpec) {
-		s.NodeTaints = []nodev1.Taint{{Key: clusterv1.NodeUninitializedTaint.Key, Effect: clusterv1.NodeUninitializedTaint.Effect}}
-	}, "nodeTaints[0].key", "leave it out"),
 }
 
 var _ = Describe("PoolbootConfig webhook", func() {
@@ -149,7 +130,7 @@ var _ = Describe("PoolbootConfig webhook", func() {
 	)
 
 	It("lets a config that older rules took be labelled and deleted", func() {
-		before := aConfig(withLabels(map[string]string{"-": "x"}))
+		before := aConfig(withNodeLabelRules(nodev1.NodeLabelRule{Key: "zone", ValueExpression: "host.nmae"}))
 		after := before.DeepCopy()
 		after.Finalizers = []string{bootstrapv1.Finalizer}
 		Expect(webhook.ValidateUpdate(ctx(), before, after)).Error().NotTo(HaveOccurred())
@@ -197,7 +178,7 @@ var _ = Describe("PoolbootConfigTemplate webhook", func() {
 			return err
 		}
 		Expect(dryRun(otherKubelet)).To(Succeed())
-		Expect(dryRun(withLabels(map[string]string{"-": "x"}))).To(refuse("spec.template.spec.nodeLabels"))
+		Expect(dryRun(withNodeLabelRules(nodev1.NodeLabelRule{Key: "zone", ValueExpression: "host.nmae"}))).To(refuse("spec.template.spec.nodeLabelRules[0].valueExpression"))
 	})
 
 	It("can be labelled and deleted", func() {

@@ -1,6 +1,9 @@
 package api
 
 import (
+	"slices"
+	"strings"
+
 	. "github.com/onsi/ginkgo/v2"
 	"sigs.k8s.io/yaml"
 )
@@ -16,6 +19,8 @@ var goodSpecs = []TableEntry{
 	Entry("an inline configuration", `configSource: {type: Inline}`),
 	Entry("an inline configuration for a Node that has its Machine's name, and a pool that is the Machine's",
 		`{configSource: {type: Inline}, nodeNameSource: Machine, poolRetention: Machine}`),
+	Entry("a role", `poolRole: edge-2`),
+	Entry("the longest role", `poolRole: `+strings.Repeat("a", 63)),
 	Entry("a host that names the Node and keeps the pool", `{nodeNameSource: Host, poolRetention: Host}`),
 }
 
@@ -38,6 +43,15 @@ var badSpecs = []TableEntry{
 	Entry("settings of the config server that set nothing", `configSource: {type: Server, server: {}}`, "configSource.server", "at least 1 properties"),
 	Entry("another token binding", `configSource: {type: Server, server: {tokenBinding: Host}}`, "configSource.server.tokenBinding", `supported values: "Any", "HostAddresses"`),
 	Entry("a host's name for the Node of an inline configuration", `{configSource: {type: Inline}, nodeNameSource: Host}`, "nodeNameSource", "configSource.type Server"),
+	Entry("a role with spaces", `poolRole: "NOT A ROLE!"`, "poolRole", "should match"),
+	Entry("a role that ends with a dash", `poolRole: edge-`, "poolRole", "should match"),
+	Entry("a role that is too long", `poolRole: `+strings.Repeat("a", 64), "poolRole", "63"),
+	Entry("the role of the control plane", `poolRole: control-plane`, "poolRole", "control plane provider's own bootstrap config"),
+	Entry("its old name", `poolRole: master`, "poolRole", "control plane provider's own bootstrap config"),
+	Entry("the pool's label with another role", `{poolRole: edge, nodeLabels: {node.cluster.x-k8s.io/pool: infra}}`, poolLabel, "leave it out"),
+	Entry("the pool's label without a role", `nodeLabels: {node.cluster.x-k8s.io/pool: infra}`, poolLabel, "leave it out"),
+	Entry("a rule for a label that nodeLabels has", `{nodeLabels: {example.com/rack: r1}, nodeLabelRules: [{key: example.com/rack, valueExpression: host.name}]}`,
+		"nodeLabelRules", "nodeLabels has a value for the key of a rule: remove one of the two"),
 	Entry("a pool that the host keeps for an inline configuration", `{configSource: {type: Inline}, poolRetention: Host}`, "poolRetention", "configSource.type Server"),
 }
 
@@ -59,6 +73,7 @@ func under(patch string, fields ...string) string {
 }
 
 var _ = Describe("A PoolbootConfig", func() {
+	goodSpecs, badSpecs := slices.Concat(goodSpecs, goodNodes), slices.Concat(badSpecs, badNodes)
 	DescribeTable("is taken with", func(ctx SpecContext, spec string) {
 		takes("PoolbootConfig")(ctx, under(spec, "spec"))
 	}, goodSpecs)
@@ -68,6 +83,7 @@ var _ = Describe("A PoolbootConfig", func() {
 })
 
 var _ = Describe("A PoolbootConfigTemplate", func() {
+	goodSpecs, badSpecs := slices.Concat(goodSpecs, goodNodes), slices.Concat(badSpecs, badNodes)
 	DescribeTable("is taken with", func(ctx SpecContext, spec string) {
 		takes("PoolbootConfigTemplate")(ctx, under(spec, "spec", "template", "spec"))
 	}, goodSpecs)

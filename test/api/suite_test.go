@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
@@ -76,6 +77,12 @@ kind: PoolbootConfig
 metadata: {name: edge-x7k2p}
 spec: {join: {type: Kubelet}}
 `,
+	"MachineConfig": `
+apiVersion: pool.cluster.x-k8s.io/v1alpha1
+kind: MachineConfig
+metadata: {name: 51-edge}
+spec: {kernelArguments: [quiet]}
+`,
 	"MachineConfigPool": `
 apiVersion: pool.cluster.x-k8s.io/v1alpha1
 kind: MachineConfigPool
@@ -102,6 +109,17 @@ func takes(kind string) func(ctx SpecContext, patch string) {
 func refuses(kind string) func(ctx SpecContext, patch, field string, words ...string) {
 	return func(ctx SpecContext, patch, field string, words ...string) {
 		Expect(c.Create(ctx, with(kind, patch), client.DryRunAll)).To(refuse(field, words...))
+	}
+}
+
+// changes is the body of a table of patches that a stored object of a kind is refused.
+func changes(kind string) func(ctx SpecContext, patch, field string, words ...string) {
+	return func(ctx SpecContext, patch, field string, words ...string) {
+		stored := with(kind, `metadata: {name: stored}`)
+		Expect(client.IgnoreAlreadyExists(c.Create(ctx, stored))).To(Succeed())
+		over, err := yaml.YAMLToJSON([]byte(patch))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.Patch(ctx, stored, client.RawPatch(types.MergePatchType, over), client.DryRunAll)).To(refuse(field, words...))
 	}
 }
 

@@ -167,7 +167,7 @@ var _ = Describe("What can't be", func() {
 			}
 			return pool
 		}, "spec.nodeTaints[1]", "Duplicate"),
-		Entry("a control plane pool", func(t *tenant.Tenant) client.Object { return t.Pool("control-plane") }, "spec", "control-plane"),
+		Entry("a control plane pool", func(t *tenant.Tenant) client.Object { return t.Pool("control-plane") }, "spec.poolRole", "control plane"),
 		Entry("a join by two ways", func(*tenant.Tenant) client.Object {
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
 			config.Spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinKubelet, Kubeadm: bootstrapv1.KubeadmJoin{CRISocket: "/run/a.sock"}}

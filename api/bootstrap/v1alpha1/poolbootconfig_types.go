@@ -35,6 +35,8 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.configSource) || self.configSource.type != 'Inline' || !has(self.nodeNameSource) || self.nodeNameSource != 'Host'",message="Host needs configSource.type Server: with Inline the Node's name is fixed before a host is chosen",fieldPath=".nodeNameSource",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.configSource) || self.configSource.type != 'Inline' || !has(self.poolRetention) || self.poolRetention != 'Host'",message="Host needs configSource.type Server: with Inline the pool is fixed before a host is chosen",fieldPath=".poolRetention",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !('node.cluster.x-k8s.io/pool' in self.nodeLabels) || has(self.poolRole) && self.nodeLabels['node.cluster.x-k8s.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".nodeLabels['node.cluster.x-k8s.io/pool']",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !has(self.nodeLabelRules) || self.nodeLabelRules.all(rule, !(rule.key in self.nodeLabels))",message="nodeLabels has a value for the key of a rule: remove one of the two",fieldPath=".nodeLabelRules",reason=FieldValueForbidden
 type BootSpec struct {
 	// poolRole is the role of the MachineConfigPool that the Machine boots into. Left out, the Machine's labels decide, and
 	// without a matching label it is worker.
@@ -42,6 +44,7 @@ type BootSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="!(self in ['master', 'control-plane'])",message="control plane machines can't boot into a pool: use the control plane provider's own bootstrap config"
 	PoolRole string `json:"poolRole,omitempty"`
 
 	// configSource is where the host gets its configuration from. An absent one is of type Server.
@@ -67,9 +70,7 @@ type BootSpec struct {
 	// nodeLabels are put on the Node when it is registered, beside those of the pool and of the Machine. A key that has
 	// another value there is an error.
 	// +optional
-	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 317 && size(self[key]) <= 63)",message="a key may have 317 characters, and a value 63"
-	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
+	NodeLabels nodev1.Labels `json:"nodeLabels,omitempty"`
 
 	// nodeTaints are put on the Node when it is registered, beside those of the pool.
 	// +optional

@@ -15,13 +15,7 @@ func (in *BootSpec) DeepCopyInto(out *BootSpec) {
 	*out = *in
 	out.ConfigSource = in.ConfigSource
 	in.Join.DeepCopyInto(&out.Join)
-	if in.NodeLabels != nil {
-		in, out := &in.NodeLabels, &out.NodeLabels
-		*out = make(map[string]string, len(*in))
-		for key, val := range *in {
-			(*out)[key] = val
-		}
-	}
+	in.NodeLabels.DeepCopyInto(&out.NodeLabels)
 	if in.NodeTaints != nil {
 		in, out := &in.NodeTaints, &out.NodeTaints
 		*out = make([]nodev1alpha1.Taint, len(*in))

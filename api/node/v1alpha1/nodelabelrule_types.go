@@ -34,6 +34,10 @@ type NodeLabelRule struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="a label's key is a qualified name, as example.com/rack"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('node-role.kubernetes.io/')",message="it is a role, by which pools select their Nodes, and a host's facts must not move it into another pool: use another key",reason=FieldValueForbidden
+	// +kubebuilder:validation:XValidation:rule="!(self in ['node.cluster.x-k8s.io/pool', 'metal3.io/uuid'])",message="Poolboot sets this label, to the role of the Node's pool or the UID of its BareMetalHost: use another key",reason=FieldValueForbidden
+	// +kubebuilder:validation:XValidation:rule="!(self in ['kubernetes.io/hostname', 'kubernetes.io/os', 'kubernetes.io/arch'])",message="the kubelet sets this label: use another key",reason=FieldValueForbidden
 	Key string `json:"key,omitempty"`
 
 	// valueExpression is the label's value: a CEL expression that gives a string or an optional string, with the functions

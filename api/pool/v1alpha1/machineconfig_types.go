@@ -16,7 +16,7 @@ const (
 // OpenShift's machineconfiguration.openshift.io/v1 MachineConfig, and butane beside config.
 //
 // +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="!(has(self.config) && has(self.butane))",message="set config (Ignition) or butane, not both"
+// +kubebuilder:validation:XValidation:rule="!(has(self.config) && has(self.butane))",message="set config (Ignition) or butane, not both",fieldPath=".butane",reason=FieldValueForbidden
 type MachineConfigSpec struct {
 	// config is an Ignition configuration, spec version 2.0 to 2.4 or 3.0 to 3.5.
 	// It must be whole: references to other configurations (ignition.config) are refused, and so are remote contents of

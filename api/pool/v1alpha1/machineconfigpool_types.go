@@ -10,15 +10,14 @@ import (
 // MachineConfigPoolSpec says which MachineConfigs a pool renders and which Nodes belong to it.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.pausedConfiguration) || has(self.paused) && self.paused || has(oldSelf.pausedConfiguration) && oldSelf.pausedConfiguration == self.pausedConfiguration",message="pausedConfiguration is set only while paused is true: leave it out, or set paused to true",fieldPath=".pausedConfiguration",reason=FieldValueForbidden
-// +kubebuilder:validation:XValidation:rule="self.clusterName == oldSelf.clusterName",message="clusterName is immutable: make a new pool"
-// +kubebuilder:validation:XValidation:rule="self.poolRole == oldSelf.poolRole",message="poolRole is immutable: make a new pool"
-// +kubebuilder:validation:XValidation:rule="!(self.poolRole in ['master', 'control-plane'])",message="control plane machines can't be in a pool: poolRole must not be master or control-plane"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !('node.cluster.x-k8s.io/pool' in self.nodeLabels) || self.nodeLabels['node.cluster.x-k8s.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".nodeLabels['node.cluster.x-k8s.io/pool']",reason=FieldValueForbidden
 type MachineConfigPoolSpec struct {
 	// clusterName is the Cluster, in the same namespace, whose Machines and Nodes the pool is for.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: make a new pool"
 	ClusterName string `json:"clusterName,omitempty"`
 
 	// poolRole is the pool's name within its cluster: the word in node-role.kubernetes.io/<role>, in the Node label
@@ -28,6 +27,8 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: make a new pool"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['master', 'control-plane'])",message="control plane machines can't be in a pool"
 	PoolRole string `json:"poolRole,omitempty"`
 
 	// machineConfigSelector selects the MachineConfigs of the same namespace that the pool renders. A pool other than
@@ -39,16 +40,15 @@ type MachineConfigPoolSpec struct {
 	// nodeSelector selects the Nodes of the pool. It must be registrable: the labels that follow from what a Node must have
 	// (matchLabels, In, Exists) must meet all of it, also what a Node must not have (NotIn, DoesNotExist). Where In leaves several
 	// values, nodeLabels says which one the pool's Nodes are registered with.
-	// Defaults to node-role.kubernetes.io/<role>: "".
+	// Left out, it is node-role.kubernetes.io/<role>: "".
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it is empty and matches nothing: leave it out to have the default"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
 	// nodeLabels are put on the pool's Nodes when they are registered, and on those that stand and lack them. They are only
 	// ever added: a value that a person set on a Node stays.
 	// +optional
-	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 317 && size(self[key]) <= 63)",message="a key may have 317 characters, and a value 63"
-	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
+	NodeLabels nodev1.Labels `json:"nodeLabels,omitempty"`
 
 	// nodeTaints are put on the pool's Nodes when they are registered, and once on those that stand and lack them. They are
 	// only ever added: a taint that a person changed stays, and one that a person removed does not come back.
@@ -207,6 +207,7 @@ type MachineConfigPoolStatus struct {
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name may have 63 characters, because a label of its rendered configs holds it: use a shorter one",fieldPath=".metadata"
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,priority=1
 // +kubebuilder:printcolumn:name="PoolRole",type=string,JSONPath=`.spec.poolRole`,priority=1
 // +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.configuration.name`

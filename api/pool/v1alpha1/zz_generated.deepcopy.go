@@ -291,13 +291,7 @@ func (in *MachineConfigPoolSpec) DeepCopyInto(out *MachineConfigPoolSpec) {
 		*out = new(v1.LabelSelector)
 		(*in).DeepCopyInto(*out)
 	}
-	if in.NodeLabels != nil {
-		in, out := &in.NodeLabels, &out.NodeLabels
-		*out = make(map[string]string, len(*in))
-		for key, val := range *in {
-			(*out)[key] = val
-		}
-	}
+	in.NodeLabels.DeepCopyInto(&out.NodeLabels)
 	if in.NodeTaints != nil {
 		in, out := &in.NodeTaints, &out.NodeTaints
 		*out = make([]nodev1alpha1.Taint, len(*in))

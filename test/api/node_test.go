@@ -1,0 +1,83 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// What pools, PoolbootConfigs and templates say about Nodes has the same rules in all of them.
+
+const poolLabel = "nodeLabels[node.cluster.x-k8s.io/pool]"
+
+func label(key, value string) string { return fmt.Sprintf("nodeLabels: {%q: %q}", key, value) }
+
+func taint(key, value, effect string) string {
+	return fmt.Sprintf("nodeTaints: [{key: %q, value: %q, effect: %q}]", key, value, effect)
+}
+
+func rule(key string) string {
+	return fmt.Sprintf("nodeLabelRules: [{key: %q, valueExpression: host.name}]", key)
+}
+
+// many are so many keys with a value each, in YAML.
+func many(count int) string {
+	var all []string
+	for i := range count {
+		all = append(all, fmt.Sprintf("key-%d: a", i))
+	}
+	return strings.Join(all, ", ")
+}
+
+var goodNodes = []TableEntry{
+	Entry("labels", `nodeLabels: {example.com/rack: r1, tier: A_b.c-9, empty: ""}`),
+	Entry("no labels", `nodeLabels: {}`),
+	Entry("the longest label", label(strings.Repeat("a", 253)+"/"+strings.Repeat("a", 63), strings.Repeat("b", 63))),
+	Entry("as many labels as there may be", "nodeLabels: {"+many(64)+"}"),
+	Entry("a role's label", label("node-role.kubernetes.io/edge", "")),
+	Entry("the pool's label", `{poolRole: edge, nodeLabels: {node.cluster.x-k8s.io/pool: edge}}`),
+	Entry("a taint", taint("example.com/dedicated", "edge", "NoSchedule")),
+	Entry("a taint without a value", `nodeTaints: [{key: dedicated, effect: NoExecute}]`),
+	Entry("a taint with two effects", `nodeTaints: [{key: dedicated, effect: NoExecute}, {key: dedicated, effect: NoSchedule}]`),
+	Entry("a rule", rule("example.com/rack")),
+	Entry("a rule with what to do", `nodeLabelRules: [{key: rack, valueExpression: host.name, onMissing: Block, onInvalid: Sanitize}]`),
+}
+
+var badNodes = []TableEntry{
+	Entry("a label with a malformed key", label("-", "x"), "nodeLabels", "each key must be that of a label"),
+	Entry("a label whose key has two slashes", label("example.com/a/b", "x"), "nodeLabels", "each key must be that of a label"),
+	Entry("a label with a key that is too long", label(strings.Repeat("a", 64), "x"), "nodeLabels", "each key must be that of a label"),
+	Entry("a label with a malformed value", label("a", "b c"), "nodeLabels", "each value must be that of a label"),
+	Entry("a label with a value that is too long", label("a", strings.Repeat("b", 64)), "nodeLabels.a", "63"),
+	Entry("too many labels", "nodeLabels: {"+many(65)+"}", "nodeLabels", "64"),
+	Entry("the label of the BareMetalHost", label(poolv1.NodeMetal3UUIDLabel, "x"), "nodeLabels", "metal3.io/uuid", "leave it out"),
+	Entry("the label of a control plane", label("node-role.kubernetes.io/control-plane", ""), "nodeLabels", "leave node-role.kubernetes.io/control-plane out"),
+	Entry("its old label", label("node-role.kubernetes.io/master", ""), "nodeLabels", "leave node-role.kubernetes.io/master out"),
+
+	Entry("a taint with another effect", taint("dedicated", "edge", "Bogus"), "nodeTaints[0].effect", `supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"`),
+	Entry("a taint without an effect", `nodeTaints: [{key: dedicated}]`, "nodeTaints[0].effect", "Required"),
+	Entry("a taint without a key", `nodeTaints: [{effect: NoSchedule}]`, "nodeTaints[0].key", "Required"),
+	Entry("a taint with a malformed key", taint("a b", "edge", "NoSchedule"), "nodeTaints[0].key", "qualified name"),
+	Entry("a taint with a malformed value", taint("dedicated", "b c", "NoSchedule"), "nodeTaints[0].value", "label value"),
+	Entry("a taint twice", `nodeTaints: [{key: dedicated, value: a, effect: NoSchedule}, {key: dedicated, value: b, effect: NoSchedule}]`, "nodeTaints[1]", "Duplicate"),
+	Entry("a taint of Poolboot", taint(poolv1.NodeUnassignedTaint, "a", "NoSchedule"), "nodeTaints[0].key", "leave it out"),
+	Entry("a taint of Cluster API", taint(clusterv1.NodeUninitializedTaint.Key, "a", "NoSchedule"), "nodeTaints[0].key", "leave it out"),
+	Entry("another taint of Cluster API", taint(clusterv1.NodeOutdatedRevisionTaint.Key, "a", "NoSchedule"), "nodeTaints[0].key", "leave it out"),
+
+	Entry("a rule with a malformed key", rule("a b"), "nodeLabelRules[0].key", "qualified name"),
+	Entry("a rule without a key", `nodeLabelRules: [{valueExpression: host.name}]`, "nodeLabelRules[0].key", "Required"),
+	Entry("a rule without an expression", `nodeLabelRules: [{key: rack}]`, "nodeLabelRules[0].valueExpression", "Required"),
+	Entry("two rules for a label", `nodeLabelRules: [{key: rack, valueExpression: host.name}, {key: rack, valueExpression: host.uid}]`, "nodeLabelRules[1]", "Duplicate"),
+	Entry("a rule for a role", rule("node-role.kubernetes.io/gpu"), "nodeLabelRules[0].key", "it is a role"),
+	Entry("a rule for the pool's label", rule(poolv1.NodePoolLabel), "nodeLabelRules[0].key", "Poolboot sets this label"),
+	Entry("a rule for the BareMetalHost's label", rule(poolv1.NodeMetal3UUIDLabel), "nodeLabelRules[0].key", "Poolboot sets this label"),
+	Entry("a rule for the Node's name", rule("kubernetes.io/hostname"), "nodeLabelRules[0].key", "the kubelet sets this label"),
+	Entry("a rule for the operating system", rule("kubernetes.io/os"), "nodeLabelRules[0].key", "the kubelet sets this label"),
+	Entry("a rule for the architecture", rule("kubernetes.io/arch"), "nodeLabelRules[0].key", "the kubelet sets this label"),
+	Entry("a rule that does another thing with a missing fact", `nodeLabelRules: [{key: rack, valueExpression: host.name, onMissing: Refuse}]`, "nodeLabelRules[0].onMissing", `"Skip", "Block"`),
+	Entry("a rule that does another thing with an invalid value", `nodeLabelRules: [{key: rack, valueExpression: host.name, onInvalid: Skip}]`, "nodeLabelRules[0].onInvalid", `"Block", "Sanitize"`),
+}
