@@ -53,7 +53,7 @@ var situations = map[string]struct {
 		s.pause(true)
 		s.set(infra, "changed")
 	}, `set spec.paused to false`},
-	poolv1.PausedConfigInvalidReason: {poolv1.RenderDegradedCondition, func(s *site, _ *poolv1.MachineConfig) {
+	poolv1.PausedConfigurationInvalidReason: {poolv1.RenderDegradedCondition, func(s *site, _ *poolv1.MachineConfig) {
 		p := s.pool("infra")
 		p.Spec.Paused, p.Spec.PausedConfiguration.Name = new(true), "rendered-infra-0"
 		Expect(s.Update(ctx(), p)).To(Succeed())

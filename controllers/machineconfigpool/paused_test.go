@@ -81,7 +81,7 @@ var _ = Describe("A paused pool", func() {
 		s.pause(true)
 		s.set(infra, "changed")
 		Expect(s.Delete(ctx(), old)).To(Succeed())
-		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.PausedConfigInvalidReason, old.Name, "backup", "spec.paused"))
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.PausedConfigurationInvalidReason, old.Name, "backup", "spec.paused"))
 	})
 
 	Describe("whose spec.pausedConfiguration a person sets", func() {
@@ -134,7 +134,7 @@ var _ = Describe("A paused pool", func() {
 		DescribeTable("says what is wrong with it, and hands out what it had", func(name func() string, words ...string) {
 			p := pin(name())
 			Expect(p.Status.Configuration.Name).To(Equal(current))
-			Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.PausedConfigInvalidReason,
+			Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.PausedConfigurationInvalidReason,
 				append(words, "spec.pausedConfiguration: MachineConfig "+name(), poolv1.RenderedForLabel+"=infra", "spec.paused to false")...))
 			Expect(p.Spec.PausedConfiguration.Name).To(Equal(name()), "it is the person's")
 			writes := s.writes

@@ -110,7 +110,7 @@ func (r *Reconciler) findHeld(ctx context.Context, s *scope) error {
 	}
 	s.heldInvalid = true
 	if s.problem == nil {
-		s.problem = &problem{poolv1.PausedConfigInvalidReason, fmt.Sprintf("spec.pausedConfiguration: MachineConfig %s %sset the field to one with the label %s=%s, "+
+		s.problem = &problem{poolv1.PausedConfigurationInvalidReason, fmt.Sprintf("spec.pausedConfiguration: MachineConfig %s %sset the field to one with the label %s=%s, "+
 			"or set spec.paused to false", name, what, poolv1.RenderedForLabel, s.pool.Name)}
 	}
 	return nil

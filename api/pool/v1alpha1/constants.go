@@ -108,8 +108,8 @@ const (
 	UpdatedCondition = "Updated"
 	// UpdatingCondition is true when the pool is not Updated and not paused.
 	UpdatingCondition = "Updating"
-	// RenderDegradedCondition is true when the pool's MachineConfigs can't be rendered; the message names the
-	// MachineConfig and the place in it.
+	// RenderDegradedCondition is true when the pool's MachineConfigs can't be rendered, or when spec.pausedConfiguration can't be
+	// handed out; the message names the MachineConfig and the place in it.
 	RenderDegradedCondition = "RenderDegraded"
 	// NodeDegradedCondition is true when a Machine of the pool can't go on without a person; the message names the
 	// Machines and what each of them needs.
@@ -120,19 +120,19 @@ const (
 
 // Reasons of the conditions of a MachineConfigPool.
 const (
-	AllMachinesUpdatedReason  = "AllMachinesUpdated"
-	MachinesPendingReason     = "MachinesPending"
-	MachinesUnavailableReason = "MachinesUnavailable"
-	MachinesDegradedReason    = "MachinesDegraded"
-	NothingRenderedReason     = "NothingRendered"
-	RolloutPausedReason       = "RolloutPaused"
-	RenderedReason            = "Rendered"
-	RenderFailedReason        = "RenderFailed"
-	PausedConfigInvalidReason = "PausedConfigurationInvalid"
-	ClusterNotFoundReason     = "ClusterNotFound"
-	WorkerPoolMissingReason   = "WorkerPoolMissing"
-	DuplicateRoleReason       = "DuplicateRole"
-	AsExpectedReason          = "AsExpected"
+	AllMachinesUpdatedReason         = "AllMachinesUpdated"
+	MachinesPendingReason            = "MachinesPending"
+	MachinesUnavailableReason        = "MachinesUnavailable"
+	MachinesDegradedReason           = "MachinesDegraded"
+	NothingRenderedReason            = "NothingRendered"
+	RolloutPausedReason              = "RolloutPaused"
+	RenderedReason                   = "Rendered"
+	RenderFailedReason               = "RenderFailed"
+	PausedConfigurationInvalidReason = "PausedConfigurationInvalid"
+	ClusterNotFoundReason            = "ClusterNotFound"
+	WorkerPoolMissingReason          = "WorkerPoolMissing"
+	DuplicateRoleReason              = "DuplicateRole"
+	AsExpectedReason                 = "AsExpected"
 )
 
 // ManagedByLabel is, with the value ManagedByPoolboot, on every object but Nodes and Secrets that Poolboot keeps in workload clusters.
