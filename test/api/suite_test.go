@@ -77,6 +77,18 @@ kind: PoolbootConfig
 metadata: {name: edge-x7k2p}
 spec: {join: {type: Kubelet}}
 `,
+	"Enrollment": `
+apiVersion: pool.cluster.x-k8s.io/v1alpha1
+kind: Enrollment
+metadata: {name: edge}
+spec:
+  clusterName: infra-1
+  poolRole: edge
+  namePattern: edge-*
+  maxUses: 10
+  expirationTime: "2030-01-01T00:00:00Z"
+  tokenSecretRef: {name: edge-token}
+`,
 	"MachineConfig": `
 apiVersion: pool.cluster.x-k8s.io/v1alpha1
 kind: MachineConfig

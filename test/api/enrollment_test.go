@@ -1,0 +1,64 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// ranges is a patch of an Enrollment's addressRanges.
+func ranges(of ...string) string {
+	return fmt.Sprintf("spec: {addressRanges: [%s]}", `"`+strings.Join(of, `", "`)+`"`)
+}
+
+var _ = Describe("An Enrollment", func() {
+	DescribeTable("is taken with", takes("Enrollment"),
+		Entry("what is required", `{}`),
+		Entry("as many uses as there may be", `spec: {maxUses: 1000}`),
+		Entry("a pattern of characters", `spec: {namePattern: "edge-[0-9][^a-f]?.*"}`),
+		Entry("address ranges of both families", ranges("192.0.2.0/24", "198.51.100.7/32", "2001:db8::/64")),
+		Entry("names that were taken, as clusterctl moves them", `spec: {admitted: [edge-1, edge-2.example.com]}`),
+	)
+	DescribeTable("is refused with", refuses("Enrollment"),
+		Entry("no spec", `spec: null`, "spec", "Required"),
+		Entry("no Cluster", `spec: {clusterName: null}`, "spec.clusterName", "Required"),
+		Entry("a Cluster that can't be", `spec: {clusterName: a..b.-c}`, "spec.clusterName", "should match"),
+		Entry("no role", `spec: {poolRole: null}`, "spec.poolRole", "Required"),
+		Entry("a role with spaces", `spec: {poolRole: "NOT A ROLE!"}`, "spec.poolRole", "should match"),
+		Entry("the role of the control plane", `spec: {poolRole: control-plane}`, "spec.poolRole", "control plane machines can't be in a pool"),
+		Entry("no pattern", `spec: {namePattern: null}`, "spec.namePattern", "Required"),
+		Entry("a pattern that is malformed", `spec: {namePattern: "edge-[0-9"}`, "spec.namePattern", "should match"),
+		Entry("a pattern of capitals", `spec: {namePattern: "Edge-*"}`, "spec.namePattern", "should match"),
+		Entry("no number of uses", `spec: {maxUses: null}`, "spec.maxUses", "Required"),
+		Entry("no uses", `spec: {maxUses: 0}`, "spec.maxUses", "greater than or equal to 1"),
+		Entry("less than none", `spec: {maxUses: -5}`, "spec.maxUses", "greater than or equal to 1"),
+		Entry("more uses than there may be", `spec: {maxUses: 1001}`, "spec.maxUses", "less than or equal to 1000"),
+		Entry("no end", `spec: {expirationTime: null}`, "spec.expirationTime", "Required"),
+		Entry("an end that is no time", `spec: {expirationTime: tomorrow}`, "spec.expirationTime", "date-time"),
+		Entry("no Secret", `spec: {tokenSecretRef: null}`, "spec.tokenSecretRef", "Required"),
+		Entry("a Secret without a name", `spec: {tokenSecretRef: {name: ""}}`, "spec.tokenSecretRef.name", "at least 1"),
+		Entry("a Secret that can't be", `spec: {tokenSecretRef: {name: a..b.-c}}`, "spec.tokenSecretRef.name", "should match"),
+		Entry("no address ranges in a list of them", `spec: {addressRanges: []}`, "spec.addressRanges", "at least 1"),
+		Entry("an address range that is an address", ranges("192.0.2.7"), "spec.addressRanges", "CIDR without host bits"),
+		Entry("an address range with host bits", ranges("192.0.2.7/24"), "spec.addressRanges", "CIDR without host bits"),
+		Entry("every address", ranges("0.0.0.0/0"), "spec.addressRanges", "not every address"),
+		Entry("an address range twice", ranges("192.0.2.0/24", "192.0.2.0/24"), "spec.addressRanges[1]", "Duplicate"),
+		Entry("a name that was taken twice", `spec: {admitted: [edge-1, edge-1]}`, "spec.admitted[1]", "Duplicate"),
+	)
+	DescribeTable("can't be changed", changes("Enrollment"),
+		Entry("in its Cluster", `spec: {clusterName: infra-2}`, "spec.clusterName", "it is immutable: create another Enrollment"),
+		Entry("in its role", `spec: {poolRole: infra}`, "spec.poolRole", "it is immutable: create another Enrollment"),
+	)
+	DescribeTable("has no status with", func(ctx SpecContext, status, field string, words ...string) {
+		Expect(report(ctx, "Enrollment", "status: "+status)).To(refuse(field, words...))
+	},
+		Entry("a hash that is none", `{tokenSHA256: `+strings.Repeat("z", 64)+`}`, "status.tokenSHA256", "should match"),
+		Entry("a hash that is too short", `{tokenSHA256: abc}`, "status.tokenSHA256", "at least 64"),
+		Entry("less than no uses", `{usedCount: -1}`, "status.usedCount", "greater than or equal to 0"),
+		Entry("two requests of a name", `{requests: [{name: a, requestedTime: "2026-01-01T00:00:00.000000Z"}, {name: a, requestedTime: "2026-01-01T00:00:00.000000Z"}]}`,
+			"status.requests[1]", "Duplicate"),
+		Entry("a request without a name", `{requests: [{requestedTime: "2026-01-01T00:00:00.000000Z"}]}`, "status.requests[0].name", "Required"),
+	)
+})
