@@ -49,7 +49,7 @@ type EnrollmentSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxUses int32 `json:"maxUses,omitempty"`
 
-	// expirationTime is when the token stops admitting hosts, also those that are on their way.
+	// expirationTime is the time at which the token stops admitting hosts, also those that are on their way.
 	// +required
 	ExpirationTime metav1.Time `json:"expirationTime,omitempty,omitzero"`
 
@@ -92,27 +92,27 @@ type TokenSecretReference struct {
 
 // EnrollmentRequest is a host that asks to be admitted.
 type EnrollmentRequest struct {
-	// name is the name that the host asks for.
+	// name is the name that the host requests.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
 
-	// requestedTime is when it last asked.
+	// requestedTime is the time of the host's last request.
 	// +required
 	RequestedTime metav1.MicroTime `json:"requestedTime"`
 
-	// address is where it asked from.
+	// address is the address that the host's last request came from.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Address string `json:"address,omitempty"`
 
-	// tokenSHA256 is the status's tokenSHA256 that accepted the token which it presented.
+	// tokenSHA256 is the status.tokenSHA256 of the Enrollment that the host's token matched.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	TokenSHA256 string `json:"tokenSHA256,omitempty"`
 
-	// refused is why it was not admitted; empty while that is not decided.
+	// refused is why the host was not admitted. It is absent until that is decided.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Refused string `json:"refused,omitempty"`
@@ -144,12 +144,12 @@ type EnrollmentStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	UsedCount *int32 `json:"usedCount,omitempty"`
 
-	// url is where hosts ask, but for their name: <url>?name=<name>.
+	// url is the URL of the config server that hosts request their configuration at, without the name: <url>?name=<name>.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url,omitempty"`
 
-	// certificateAuthority is what hosts verify the config server by, in PEM; empty when their image knows it.
+	// certificateAuthority is the CA by which hosts verify the config server, in PEM. It is absent when the hosts' image trusts the CA.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	CertificateAuthority string `json:"certificateAuthority,omitempty"`
