@@ -22,7 +22,7 @@ const (
 // KindOf returns what the host of a PoolbootConfig is.
 func KindOf(config *bootstrapv1.PoolbootConfig) Kind {
 	switch of := config.Spec.Host; {
-	case of == nil:
+	case !of.IsDefined():
 		return Machine
 	case of.BareMetalHostName != "":
 		return BareMetalHost

@@ -32,7 +32,7 @@ func Name(of Naming) string {
 	switch {
 	case config.Status.NodeRef.IsDefined() && (!NamedAfterHost(config) || !isAnotherHost(config, of.Host)):
 		return config.Status.NodeRef.Name
-	case config.Spec.Host != nil:
+	case config.Spec.Host.IsDefined():
 		return config.Spec.Host.NodeName
 	case of.Machine != nil && of.Machine.Status.NodeRef.IsDefined():
 		return of.Machine.Status.NodeRef.Name
@@ -51,7 +51,7 @@ func Name(of Naming) string {
 
 // NamedAfterHost says whether a Node gets the name of the BareMetalHost that its Machine is on.
 func NamedAfterHost(config *bootstrapv1.PoolbootConfig) bool {
-	return config.Spec.Host == nil && config.Spec.NodeNamedAfter() == bootstrapv1.NodeNameFromHost
+	return !config.Spec.Host.IsDefined() && config.Spec.NodeNamedAfter() == bootstrapv1.NodeNameFromHost
 }
 
 // Rename says how a host's Node gets another name.

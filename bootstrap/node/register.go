@@ -137,7 +137,7 @@ func nodeTaints(in Input) (taintSet, error) {
 // Machine: nobody would take that taint away.
 func ownTaints(config *bootstrapv1.PoolbootConfig) []corev1.Taint {
 	unassigned := corev1.Taint{Key: poolv1.NodeUnassignedTaint, Effect: corev1.TaintEffectNoSchedule}
-	if config.Spec.Host != nil {
+	if config.Spec.Host.IsDefined() {
 		return []corev1.Taint{unassigned}
 	}
 	return []corev1.Taint{unassigned, clusterv1.NodeUninitializedTaint}

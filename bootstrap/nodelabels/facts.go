@@ -40,7 +40,7 @@ func (h Host) Facts() Facts {
 	bmh := h.BareMetalHost
 	if bmh == nil {
 		bmh = &bmov1alpha1.BareMetalHost{}
-		if h.Config.Spec.Host != nil {
+		if h.Config.Spec.Host.IsDefined() {
 			bmh.Name = h.Config.Spec.Host.NodeName
 		}
 	}

@@ -243,7 +243,7 @@ func bootOf(config *bootstrapv1.PoolbootConfig) bootShown {
 	switch {
 	case config.Status.HostRef.IsDefined():
 		boot.Host = config.Status.HostRef.Name
-	case config.Spec.Host != nil:
+	case config.Spec.Host.IsDefined():
 		boot.Host = config.Spec.Host.NodeName
 	}
 	if config.Status.NodeRef.IsDefined() {

@@ -154,7 +154,7 @@ func (e *explainBoot) around(ctx context.Context, live client.Reader, s *bootSub
 	} else {
 		s.clusterObject = cluster
 	}
-	if s.machine != nil || s.config.Spec.Host != nil {
+	if s.machine != nil || s.config.Spec.Host.IsDefined() {
 		found, err := host.ForConfig(ctx, live, s.config, s.machine)
 		if err == nil && found != nil {
 			s.bmh = found.Object

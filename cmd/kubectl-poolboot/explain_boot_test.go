@@ -206,7 +206,7 @@ var _ = Describe("explain machine and explain node", func() {
 	})
 
 	It("say the label rules of a host that enrolled by its name, as its boot does", func() {
-		config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: "shop-7"}
+		config.Spec.Host = bootstrapv1.HostWithoutMachine{NodeName: "shop-7"}
 		config.Status.NodeRef, config.Status.DerivedNodeLabels = bootstrapv1.NodeReference{}, nil
 		labels, err := (&bootSubject{config: config}).nodeLabelRules(&poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{
 			NodeLabelRules: []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name"}}}})
@@ -217,7 +217,7 @@ var _ = Describe("explain machine and explain node", func() {
 	Describe("of a host that enrolled and is blocked, which has no Node yet,", func() {
 		BeforeEach(func() {
 			config.OwnerReferences = nil
-			config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: "shop-7"}
+			config.Spec.Host = bootstrapv1.HostWithoutMachine{NodeName: "shop-7"}
 			config.Spec.PoolRole = "infra"
 			config.CreationTimestamp = metav1.Now()
 			config.Status.NodeRef, config.Status.HostRef, config.Status.DerivedNodeLabels = bootstrapv1.NodeReference{}, bootstrapv1.HostReference{}, nil

@@ -46,7 +46,9 @@ var _ = Describe("render --explain", func() {
 	})
 
 	It("names the pools whose kubelet section it is", func() {
-		with := func(pool string) string { return pool + "  kubeletConfiguration: {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPods: 500}\n" }
+		with := func(pool string) string {
+			return pool + "  kubeletConfiguration: {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPods: 500}\n"
+		}
 		files := file("all.yaml", with(ownPool("edge", "worker")), with(ownPool("edge", "infra")))
 		Expect(answered(poolboot("render", "-f", files, "--pool", "infra", "--explain"))).To(And(
 			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf +spec.kubeletConfiguration of pool worker +<none>`),

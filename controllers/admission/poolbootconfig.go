@@ -65,7 +65,7 @@ func validateWritten(before, config *bootstrapv1.PoolbootConfig, spec *field.Pat
 // validateConfigSpec checks the spec of a PoolbootConfig.
 func validateConfigSpec(config *bootstrapv1.PoolbootConfigSpec, spec *field.Path) field.ErrorList {
 	errs := validateBootSpec(&config.BootSpec, spec)
-	if config.Host != nil {
+	if config.Host.IsDefined() {
 		if err := (identity.Cluster{}).CheckNodeName(config.Host.NodeName); err != nil {
 			errs = append(errs, field.Invalid(spec.Child("host", "nodeName"), config.Host.NodeName, err.Error()))
 		}

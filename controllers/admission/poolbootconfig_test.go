@@ -88,7 +88,7 @@ var _ = Describe("PoolbootConfig webhook", func() {
 
 	It("refuses a host without a Machine that has the API server's name", func() {
 		config := aConfig()
-		config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: "kubernetes.default.svc"}
+		config.Spec.Host = bootstrapv1.HostWithoutMachine{NodeName: "kubernetes.default.svc"}
 		Expect(webhook.ValidateCreate(ctx(), config)).Error().To(refuse("spec.host.nodeName", "the API server's Service"))
 	})
 

@@ -121,7 +121,7 @@ func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, 
 
 // isOf says whether a config is the record of a BareMetalHost of this name.
 func isOf(config *bootstrapv1.PoolbootConfig, host *bmov1alpha1.BareMetalHost) bool {
-	return config.Spec.Host != nil && config.Spec.Host.BareMetalHostName == host.Name
+	return config.Spec.Host.IsDefined() && config.Spec.Host.BareMetalHostName == host.Name
 }
 
 func clusterOf(config *bootstrapv1.PoolbootConfig) string {
@@ -231,7 +231,7 @@ func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 	}
 	before := s.config.Spec.PoolRole
 	moved := s.config.DeepCopy()
-	moved.Spec = s.place.Config(s.config.Name, *s.config.Spec.Host).Spec
+	moved.Spec = s.place.Config(s.config.Name, s.config.Spec.Host).Spec
 	if err := r.Client.Patch(ctx, moved, locked(s.config)); err != nil {
 		return err
 	}

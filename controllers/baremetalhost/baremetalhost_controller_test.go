@@ -246,7 +246,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Expect(w.Create(ctx, theirs)).To(Succeed())
 		Expect(w.reconciler.Reconcile(ctx, request)).Error().NotTo(HaveOccurred())
 		Expect(w.told()).To(ContainSubstring("stands already and is not this host's"))
-		Expect(w.config(ctx).Spec.Host).To(BeNil())
+		Expect(w.config(ctx).Spec.Host).To(BeZero())
 	})
 
 	It("is not touched while its Cluster or the host is paused, as during a move", func(ctx SpecContext) {
@@ -384,7 +384,7 @@ var _ = Describe("A BareMetalHost that asks for nothing", func() {
 	It("is never written, nor is a record of its name that is not its own", func(ctx SpecContext) {
 		w := newWorld(func(h *bmov1alpha1.BareMetalHost) { h.Annotations = nil })
 		Expect(w.Create(ctx, &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
-			Spec: bootstrapv1.PoolbootConfigSpec{Host: &bootstrapv1.HostWithoutMachine{NodeName: key.Name}}})).To(Succeed())
+			Spec: bootstrapv1.PoolbootConfigSpec{Host: bootstrapv1.HostWithoutMachine{NodeName: key.Name}}})).To(Succeed())
 		w.settle(ctx)
 		Expect(w.writes).To(BeZero())
 		Expect(w.told()).To(BeEmpty())

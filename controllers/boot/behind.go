@@ -31,7 +31,7 @@ func (r *Reconciler) gather(ctx context.Context, config *bootstrapv1.PoolbootCon
 	case machine != nil:
 		s.machine = machine
 		name, source = machine.Spec.ClusterName, "spec.clusterName of Machine "+machine.Name
-	case config.Spec.Host == nil:
+	case !config.Spec.Host.IsDefined():
 		return nil, nil
 	}
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: name}, s.cluster); err != nil {

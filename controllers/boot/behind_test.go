@@ -20,7 +20,7 @@ var _ = Describe("A host without a Machine", func() {
 		s := newSetting()
 		s.config.OwnerReferences, s.config.Status.DataSecretName = nil, ""
 		metav1.SetMetaDataAnnotation(&s.config.ObjectMeta, bootstrapv1.EnrollmentAnnotation, "edge-hosts")
-		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
+		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
 		return s
 	}
 
@@ -62,7 +62,7 @@ var _ = Describe("A host without a Machine", func() {
 	annotated := func() *setting {
 		s := newSetting()
 		s.config.OwnerReferences = nil
-		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: hostName, BareMetalHostName: hostName}
+		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{NodeName: hostName, BareMetalHostName: hostName}
 		s.host.Spec.ConsumerRef = nil
 		return s
 	}

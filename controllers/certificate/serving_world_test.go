@@ -52,7 +52,7 @@ func newServing(change func(*bootstrapv1.PoolbootConfig), objects ...client.Obje
 	}
 	config := newConfig()
 	config.Status.Boot.CredentialID = ""
-	config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: name, BareMetalHostName: name}
+	config.Spec.Host = bootstrapv1.HostWithoutMachine{NodeName: name, BareMetalHostName: name}
 	change(config)
 	s := &serving{
 		management: fake.NewClientBuilder().WithScheme(scheme).WithObjects(append([]client.Object{config, newCluster()}, objects...)...).Build(),

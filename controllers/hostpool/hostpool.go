@@ -103,7 +103,7 @@ func (p Place) Config(name string, of bootstrapv1.HostWithoutMachine) *bootstrap
 			Labels: map[string]string{}, Annotations: map[string]string{},
 			Finalizers: []string{bootstrapv1.Finalizer}, // its Node may be made at once
 		},
-		Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: *template.Spec.DeepCopy(), Host: &of},
+		Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: *template.Spec.DeepCopy(), Host: of},
 	}
 	maps.Copy(config.Labels, template.ObjectMeta.Labels)
 	maps.Copy(config.Annotations, template.ObjectMeta.Annotations)

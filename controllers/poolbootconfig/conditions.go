@@ -25,7 +25,7 @@ func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cl
 	case labels.IsMachinePoolOwned(config):
 		return no(bootstrapv1.MachinePoolNotSupportedReason,
 			"a MachinePool owns this PoolbootConfig: every machine is one of its own here, use a MachineDeployment")
-	case machine == nil && config.Spec.Host == nil:
+	case machine == nil && !config.Spec.Host.IsDefined():
 		return no(bootstrapv1.WaitingForOwnerReason, "no Machine owns this PoolbootConfig yet")
 	case machine != nil && util.IsControlPlaneMachine(machine):
 		return no(bootstrapv1.ControlPlaneNotSupportedReason,

@@ -115,7 +115,7 @@ func neverJoined(s *scope, node *corev1.Node) bool {
 	if node.Annotations[poolv1.NodeConfigAnnotation] != client.ObjectKeyFromObject(s.config).String() {
 		return false
 	}
-	if s.config.Spec.Host != nil && !s.config.Status.NodeRef.IsDefined() && node.Status.NodeInfo.KubeletVersion != "" {
+	if s.config.Spec.Host.IsDefined() && !s.config.Status.NodeRef.IsDefined() && node.Status.NodeInfo.KubeletVersion != "" {
 		return false // of a host that was installed before
 	}
 	if m := s.machine; m != nil && !m.DeletionTimestamp.IsZero() && m.Spec.ProviderID == "" && !m.Status.NodeRef.IsDefined() {

@@ -17,7 +17,7 @@ import (
 // withoutMachine is the config of a host that belongs to no Machine.
 func withoutMachine(config *bootstrapv1.PoolbootConfig) {
 	config.OwnerReferences = nil
-	config.Spec.PoolRole, config.Spec.Host = "infra", &bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
+	config.Spec.PoolRole, config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
 }
 
 // enrolledHost is that of one that came with an enrollment token.

@@ -15,7 +15,7 @@ import (
 
 // decidePool records the pool, or why there is none.
 func (r *Reconciler) decidePool(ctx context.Context, s *scope) error {
-	if s.cluster == nil || s.machine == nil && s.config.Spec.Host == nil {
+	if s.cluster == nil || s.machine == nil && !s.config.Spec.Host.IsDefined() {
 		return nil // only a config whose data Secret exists comes here without them
 	}
 	pools, err := workload.PoolsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))

@@ -51,7 +51,7 @@ func newWorld(ago time.Duration) *world {
 	}
 	w.config.Labels = map[string]string{clusterv1.ClusterNameLabel: "edge"}
 	w.config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: hash}
-	w.config.Spec.Host = &bootstrapv1.HostWithoutMachine{NodeName: meta.Name, BareMetalHostName: meta.Name}
+	w.config.Spec.Host = bootstrapv1.HostWithoutMachine{NodeName: meta.Name, BareMetalHostName: meta.Name}
 	w.host.Status.Provisioning.State = bmov1alpha1.StateProvisioned
 	w.host.Status.OperationHistory.Provision.End = metav1.NewTime(time.Now().Add(-ago))
 	return w

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -20,8 +19,6 @@ var goodSpecs = []TableEntry{
 	Entry("an inline configuration", `configSource: {type: Inline}`),
 	Entry("an inline configuration for a Node that has its Machine's name, and a pool that is the Machine's",
 		`{configSource: {type: Inline}, nodeNameSource: Machine, poolRetention: Machine}`),
-	Entry("extra Ignition", `extraConfig: {config: {ignition: {version: 3.5.0}}}`),
-	Entry("extra Butane of as many bytes as it may have", fmt.Sprintf("extraConfig: {butane: %q}", strings.Repeat("é", 1<<17))),
 	Entry("a role", `poolRole: edge-2`),
 	Entry("the longest role", `poolRole: `+strings.Repeat("a", 63)),
 	Entry("a host that names the Node and keeps the pool", `{nodeNameSource: Host, poolRetention: Host}`),
@@ -46,10 +43,6 @@ var badSpecs = []TableEntry{
 	Entry("settings of the config server that set nothing", `configSource: {type: Server, server: {}}`, "configSource.server", "at least 1 properties"),
 	Entry("another token binding", `configSource: {type: Server, server: {tokenBinding: Host}}`, "configSource.server.tokenBinding", `supported values: "Any", "HostAddresses"`),
 	Entry("a host's name for the Node of an inline configuration", `{configSource: {type: Inline}, nodeNameSource: Host}`, "nodeNameSource", "configSource.type Server"),
-	Entry("extra Ignition and Butane", `extraConfig: {config: {ignition: {version: 3.5.0}}, butane: "variant: fcos"}`, "extraConfig", "exactly one of config (Ignition), butane"),
-	Entry("extra configuration that is neither", `extraConfig: {}`, "extraConfig", "exactly one of config (Ignition), butane"),
-	Entry("extra Butane of more bytes than it may have, though not of more characters", fmt.Sprintf("extraConfig: {butane: %q}", strings.Repeat("é", 1<<17+1)),
-		"extraConfig.butane", "262144 bytes"),
 	Entry("a role with spaces", `poolRole: "NOT A ROLE!"`, "poolRole", "should match"),
 	Entry("a role that ends with a dash", `poolRole: edge-`, "poolRole", "should match"),
 	Entry("a role that is too long", `poolRole: `+strings.Repeat("a", 64), "poolRole", "63"),
@@ -97,4 +90,15 @@ var _ = Describe("A PoolbootConfigTemplate", func() {
 	DescribeTable("is refused with", func(ctx SpecContext, spec, field string, words ...string) {
 		refuses("PoolbootConfigTemplate")(ctx, under(spec, "spec", "template", "spec"), "spec.template.spec."+field, words...)
 	}, badSpecs)
+})
+
+var _ = Describe("The host of a PoolbootConfig without a Machine", func() {
+	DescribeTable("is taken with", takes("PoolbootConfig"),
+		Entry("the names of a Node and a BareMetalHost", `spec: {poolRole: edge, host: {nodeName: edge-7.example, bareMetalHostName: edge-7}}`),
+	)
+	DescribeTable("is refused with", refuses("PoolbootConfig"),
+		Entry("no name of a Node", `spec: {poolRole: edge, host: {bareMetalHostName: edge-7}}`, "spec.host.nodeName", "Required"),
+		Entry("a name of a Node that can't be", `spec: {poolRole: edge, host: {nodeName: a..b.-c}}`, "spec.host.nodeName", "lowercase RFC 1123 subdomain"),
+		Entry("a name of a BareMetalHost that can't be", `spec: {poolRole: edge, host: {nodeName: a, bareMetalHostName: A}}`, "spec.host.bareMetalHostName", "lowercase RFC 1123 subdomain"),
+	)
 })

@@ -21,8 +21,8 @@ type BootStatus struct {
 	// +optional
 	RequestedTime *metav1.MicroTime `json:"requestedTime,omitempty"`
 
-	// addresses are those from which the host's token came, eight at most. The config server writes them. Those of a token that
-	// was rotated since go when the new one is first used.
+	// addresses are the addresses that the host's token came from, eight at most. The config server writes them, and removes those of a token
+	// that was rotated when the new one is first used.
 	// +optional
 	// +listType=map
 	// +listMapKey=address
@@ -150,7 +150,7 @@ type NodeReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
 	Name string `json:"name,omitempty"`
-	// uid is the Node's UID. A Node of the same name with another UID was registered again.
+	// uid is the Node's UID. A Node of the same name and another UID was registered anew.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64

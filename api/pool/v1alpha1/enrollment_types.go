@@ -92,7 +92,7 @@ type TokenSecretReference struct {
 
 // EnrollmentRequest is a host that asks to be admitted.
 type EnrollmentRequest struct {
-	// name is the name that the host requests.
+	// name is the name that the host asks for.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -100,26 +100,40 @@ type EnrollmentRequest struct {
 
 	// requestedTime is the time of the host's last request.
 	// +required
-	RequestedTime metav1.MicroTime `json:"requestedTime"`
+	RequestedTime metav1.MicroTime `json:"requestedTime,omitempty,omitzero"`
 
 	// address is the address that the host's last request came from.
 	// +optional
-	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="it must be an IP address"
 	Address string `json:"address,omitempty"`
 
-	// tokenSHA256 is the status.tokenSHA256 of the Enrollment that the host's token matched.
+	// tokenSHA256 is the tokenSHA256 of the status by which the host's token was accepted.
 	// +optional
+	// +kubebuilder:validation:MinLength=64
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]*$`
 	TokenSHA256 string `json:"tokenSHA256,omitempty"`
 
-	// refused is why the host was not admitted. It is absent until that is decided.
+	// refused is the reason why the host is not admitted. It is absent while that is not decided.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Refused string `json:"refused,omitempty"`
 }
 
 // EnrollmentStatus is what Poolboot computes of an Enrollment, and which hosts ask.
+//
+// +kubebuilder:validation:MinProperties=1
 type EnrollmentStatus struct {
+	// conditions are Ready and Paused.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
 	// observedGeneration is the generation of the spec that this status describes.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -144,13 +158,15 @@ type EnrollmentStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	UsedCount *int32 `json:"usedCount,omitempty"`
 
-	// url is the URL of the config server that hosts request their configuration at, without the name: <url>?name=<name>.
+	// url is the URL of the hosts' requests, without their name: <url>?name=<name>.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url,omitempty"`
 
-	// certificateAuthority is the CA by which hosts verify the config server, in PEM. It is absent when the hosts' image trusts the CA.
+	// certificateAuthority is the certificate authority by which hosts verify the config server, in PEM. It is absent when their image has it.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	CertificateAuthority string `json:"certificateAuthority,omitempty"`
 
@@ -161,13 +177,6 @@ type EnrollmentStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=200
 	Requests []EnrollmentRequest `json:"requests,omitempty"`
-
-	// conditions are Ready and Paused.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=8
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // Enrollment admits hosts without a Machine to a pool, by a token that they share. The token is in a Secret.
@@ -187,8 +196,10 @@ type EnrollmentStatus struct {
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Enrollment struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// spec is which hosts the token admits, and which it has admitted.
 	// +required
