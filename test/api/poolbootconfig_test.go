@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -19,6 +20,8 @@ var goodSpecs = []TableEntry{
 	Entry("an inline configuration", `configSource: {type: Inline}`),
 	Entry("an inline configuration for a Node that has its Machine's name, and a pool that is the Machine's",
 		`{configSource: {type: Inline}, nodeNameSource: Machine, poolRetention: Machine}`),
+	Entry("extra Ignition", `extraConfig: {config: {ignition: {version: 3.5.0}}}`),
+	Entry("extra Butane of as many bytes as it may have", fmt.Sprintf("extraConfig: {butane: %q}", strings.Repeat("é", 1<<17))),
 	Entry("a role", `poolRole: edge-2`),
 	Entry("the longest role", `poolRole: `+strings.Repeat("a", 63)),
 	Entry("a host that names the Node and keeps the pool", `{nodeNameSource: Host, poolRetention: Host}`),
@@ -43,6 +46,10 @@ var badSpecs = []TableEntry{
 	Entry("settings of the config server that set nothing", `configSource: {type: Server, server: {}}`, "configSource.server", "at least 1 properties"),
 	Entry("another token binding", `configSource: {type: Server, server: {tokenBinding: Host}}`, "configSource.server.tokenBinding", `supported values: "Any", "HostAddresses"`),
 	Entry("a host's name for the Node of an inline configuration", `{configSource: {type: Inline}, nodeNameSource: Host}`, "nodeNameSource", "configSource.type Server"),
+	Entry("extra Ignition and Butane", `extraConfig: {config: {ignition: {version: 3.5.0}}, butane: "variant: fcos"}`, "extraConfig", "exactly one of config (Ignition), butane"),
+	Entry("extra configuration that is neither", `extraConfig: {}`, "extraConfig", "exactly one of config (Ignition), butane"),
+	Entry("extra Butane of more bytes than it may have, though not of more characters", fmt.Sprintf("extraConfig: {butane: %q}", strings.Repeat("é", 1<<17+1)),
+		"extraConfig.butane", "262144 bytes"),
 	Entry("a role with spaces", `poolRole: "NOT A ROLE!"`, "poolRole", "should match"),
 	Entry("a role that ends with a dash", `poolRole: edge-`, "poolRole", "should match"),
 	Entry("a role that is too long", `poolRole: `+strings.Repeat("a", 64), "poolRole", "63"),

@@ -38,8 +38,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !('node.cluster.x-k8s.io/pool' in self.nodeLabels) || has(self.poolRole) && self.nodeLabels['node.cluster.x-k8s.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".nodeLabels['node.cluster.x-k8s.io/pool']",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !has(self.nodeLabelRules) || self.nodeLabelRules.all(rule, !(rule.key in self.nodeLabels))",message="nodeLabels has a value for the key of a rule: remove one of the two",fieldPath=".nodeLabelRules",reason=FieldValueForbidden
 type BootSpec struct {
-	// poolRole is the role of the MachineConfigPool that the Machine boots into. Left out, the Machine's labels decide, and
-	// without a matching label it is worker.
+	// poolRole is the role of the MachineConfigPool that the Machine boots into. If it is not set, the Machine's labels decide; without a
+	// matching label the pool is worker.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -47,7 +47,7 @@ type BootSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!(self in ['master', 'control-plane'])",message="control plane machines can't boot into a pool: use the control plane provider's own bootstrap config"
 	PoolRole string `json:"poolRole,omitempty"`
 
-	// configSource is where the host gets its configuration from. An absent one is of type Server.
+	// configSource is where the host gets its configuration from. Defaults to type Server.
 	// +optional
 	ConfigSource ConfigSource `json:"configSource,omitempty,omitzero"`
 
@@ -55,26 +55,24 @@ type BootSpec struct {
 	// +required
 	Join Join `json:"join,omitempty,omitzero"`
 
-	// nodeNameSource says whose name the Node gets: the Machine's or the BareMetalHost's. An absent one is Machine.
+	// nodeNameSource is the object that the Node is named after: the Machine, or Host for its BareMetalHost. Defaults to Machine.
 	// +optional
 	NodeNameSource NodeNameSource `json:"nodeNameSource,omitempty"`
 
-	// poolRetention is the object that keeps the pool of the Node: Machine or Host. An absent one is Machine.
-	//
-	// Machine: status.poolRole keeps the pool for as long as the Machine exists. The pool of its replacement is decided again.
-	//
-	// Host: the annotation pool.cluster.x-k8s.io/retained-pool of the BareMetalHost keeps it too. The next Machine with poolRetention Host that
-	// boots on the host, for example the replacement of this one, is in that pool, whatever its poolRole and labels say. When the Node is
-	// relabeled to another pool, that one is kept. Requires configSource.type Server.
+	// poolRetention says for how long the pool of the Node is kept. Machine keeps it in status.poolRole for as long as the Machine exists;
+	// the pool of its replacement is decided anew. Host also keeps it on the BareMetalHost, in the annotation
+	// pool.cluster.x-k8s.io/retained-pool: the next Machine on that host whose poolRetention is Host boots into that pool, whatever its
+	// poolRole and labels say. The annotation follows a Node that is relabeled to another pool. Host requires configSource.type Server.
+	// Defaults to Machine.
 	// +optional
 	PoolRetention PoolRetention `json:"poolRetention,omitempty"`
 
-	// nodeLabels are put on the Node when it is registered, beside those of the pool and of the Machine. A key that has
+	// nodeLabels are the labels that the Node is registered with, in addition to those of the pool and of the Machine. A key that has
 	// another value there is an error.
 	// +optional
 	NodeLabels nodev1.Labels `json:"nodeLabels,omitempty"`
 
-	// nodeTaints are put on the Node when it is registered, beside those of the pool.
+	// nodeTaints are the taints that the Node is registered with, in addition to those of the pool.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
@@ -82,7 +80,7 @@ type BootSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	NodeTaints []nodev1.Taint `json:"nodeTaints,omitempty"`
 
-	// nodeLabelRules are rules by which the Node gets labels out of facts of its host when it is registered, beside those of
+	// nodeLabelRules are rules that derive labels of the Node from facts of its host when the Node is registered, in addition to those of
 	// the pool. A key that has another value elsewhere is an error.
 	// +optional
 	// +listType=map
@@ -169,14 +167,12 @@ type ConfigSource struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type ServerSource struct {
-	// tokenBinding is the set of addresses from which the host's token is accepted: Any or HostAddresses. An absent one is Any. A host that
-	// enrolled is bound to the address that it enrolled from in either case.
-	//
-	// Any: every address.
-	//
-	// HostAddresses: the addresses that the BareMetalHost is known to have, by its inspection and by its annotation
-	// pool.cluster.x-k8s.io/addresses. Hosts with other addresses are told to retry, and so is every host while none is known. For hosts of
-	// Metal3, in networks in which they boot with the addresses that they were inspected with, and in which the config server sees these.
+	// tokenBinding says from which addresses the host's token is accepted. Any accepts it from every address. HostAddresses accepts it
+	// only from the addresses of the BareMetalHost: those that inspection found, and those in its annotation
+	// pool.cluster.x-k8s.io/addresses. Requests from other addresses, and all requests while no address is known, are answered with an
+	// error that has the host retry. Use HostAddresses with Metal3, where hosts boot with the addresses that inspection found and the
+	// config server sees these addresses. Defaults to Any. The token of a host that enrolled is always bound to the address that it
+	// enrolled from.
 	// +optional
 	TokenBinding TokenBinding `json:"tokenBinding,omitempty"`
 }
@@ -233,7 +229,7 @@ type Join struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type KubeletJoin struct {
-	// kubeletPath is the path of the kubelet on the host. An absent one is /usr/bin/kubelet.
+	// kubeletPath is the path of the kubelet on the host. Defaults to /usr/bin/kubelet.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^/[A-Za-z0-9._/-]+$`
 	// +kubebuilder:validation:MinLength=1
@@ -245,14 +241,14 @@ type KubeletJoin struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type KubeadmJoin struct {
-	// kubeadmPath is the path of kubeadm on the host. An absent one is /usr/bin/kubeadm.
+	// kubeadmPath is the path of kubeadm on the host. Defaults to /usr/bin/kubeadm.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^/[A-Za-z0-9._/-]+$`
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	KubeadmPath string `json:"kubeadmPath,omitempty"`
 
-	// criSocket is the container runtime's socket, for hosts on which kubeadm can't find it by itself.
+	// criSocket is the socket of the container runtime. Set it for hosts on which kubeadm does not find it.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
@@ -323,7 +319,7 @@ type PoolbootConfigStatus struct {
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// poolRole is the role of the pool that the Machine is recorded in. A Node that registers anew gets this pool's labels.
+	// poolRole is the role of the pool that the Machine is recorded in. A Node that registers again gets the labels of this pool.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -333,11 +329,12 @@ type PoolbootConfigStatus struct {
 	// +optional
 	Configuration ConfigurationReference `json:"configuration,omitempty,omitzero"`
 
-	// hostRef is the BareMetalHost that the Machine runs on; before it has asked for its configuration, the one that was chosen.
+	// hostRef is the BareMetalHost that the Machine runs on. Before that host requests its configuration, it is the one that the
+	// infrastructure provider chose.
 	// +optional
 	HostRef HostReference `json:"hostRef,omitempty,omitzero"`
 
-	// hostAddresses are the addresses that the BareMetalHost is known to have, if the host's token is bound to them.
+	// hostAddresses are the known addresses of the BareMetalHost. They are set while the host's token is bound to them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -346,12 +343,12 @@ type PoolbootConfigStatus struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(address, isIP(address))",message="each must be an IP address"
 	HostAddresses []string `json:"hostAddresses,omitempty"`
 
-	// nodeRef is the Node that was made for the Machine.
+	// nodeRef is the Node that was pre-registered for the Machine.
 	// +optional
 	NodeRef NodeReference `json:"nodeRef,omitempty,omitzero"`
 
-	// derivedNodeLabels are the labels that rules made of the host's facts when the Node was made. A Node that registers anew gets
-	// them back.
+	// derivedNodeLabels are the labels that nodeLabelRules derived from the facts of the host when the Node was registered. A Node that
+	// registers again gets them back.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=128
 	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 317 && size(self[key]) <= 63)",message="a key may have 317 characters, and a value 63"

@@ -58,12 +58,12 @@ type NodeLabelRule struct {
 	ValueExpression string `json:"valueExpression,omitempty"`
 
 	// onMissing says what to do when the expression touches something that the host does not have, or gives none: Skip
-	// registers the Node without the label, Block blocks the host until the fact is there. An absent one is Skip.
+	// registers the Node without the label, Block blocks the host until the fact is there. Defaults to Skip.
 	// +optional
 	OnMissing OnMissing `json:"onMissing,omitempty"`
 
 	// onInvalid says what to do with a text that is no label value: Block blocks the host until the rule or the fact is
-	// corrected, Sanitize makes a label value of it. An absent one is Block.
+	// corrected, Sanitize makes a label value of it. Defaults to Block.
 	// +optional
 	OnInvalid OnInvalid `json:"onInvalid,omitempty"`
 }

@@ -13,7 +13,7 @@ type Taint struct {
 	// +kubebuilder:validation:XValidation:rule="!(self in ['pool.cluster.x-k8s.io/unassigned', 'node.cluster.x-k8s.io/uninitialized', 'node.cluster.x-k8s.io/outdated-revision'])",message="Poolboot or Cluster API puts this taint on Nodes and takes it away: leave it out",reason=FieldValueForbidden
 	Key string `json:"key,omitempty"`
 
-	// value is the taint's value, as that of a label. An absent value is the empty one.
+	// value is the taint's value, as that of a label. If it is not set, the value is empty.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

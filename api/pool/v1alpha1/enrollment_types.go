@@ -92,7 +92,7 @@ type TokenSecretReference struct {
 
 // EnrollmentRequest is a host that asks to be admitted.
 type EnrollmentRequest struct {
-	// name is the name that the host asks for.
+	// name is the name that the host requests.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -109,14 +109,14 @@ type EnrollmentRequest struct {
 	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="it must be an IP address"
 	Address string `json:"address,omitempty"`
 
-	// tokenSHA256 is the tokenSHA256 of the status by which the host's token was accepted.
+	// tokenSHA256 is the status.tokenSHA256 of the Enrollment that the host's token matched.
 	// +optional
 	// +kubebuilder:validation:MinLength=64
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]*$`
 	TokenSHA256 string `json:"tokenSHA256,omitempty"`
 
-	// refused is the reason why the host is not admitted. It is absent while that is not decided.
+	// refused is why the host was not admitted. It is absent until that is decided.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -158,13 +158,13 @@ type EnrollmentStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	UsedCount *int32 `json:"usedCount,omitempty"`
 
-	// url is the URL of the hosts' requests, without their name: <url>?name=<name>.
+	// url is the URL of the config server that hosts request their configuration at, without the name: <url>?name=<name>.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url,omitempty"`
 
-	// certificateAuthority is the certificate authority by which hosts verify the config server, in PEM. It is absent when their image has it.
+	// certificateAuthority is the CA by which hosts verify the config server, in PEM. It is absent when the hosts' image trusts the CA.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536

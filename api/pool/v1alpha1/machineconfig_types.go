@@ -49,7 +49,7 @@ type MachineConfigSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Extensions []string `json:"extensions,omitempty"`
 
-	// fips asks for FIPS mode. One MachineConfig that asks for it is enough.
+	// fips enables FIPS mode on the pool's machines. One MachineConfig that enables it is enough.
 	// +optional
 	FIPS *bool `json:"fips,omitempty"`
 

@@ -32,7 +32,7 @@ type MachineConfigPoolSpec struct {
 	PoolRole string `json:"poolRole,omitempty"`
 
 	// machineConfigSelector selects the MachineConfigs of the same namespace that the pool renders. A pool other than
-	// worker always renders those of the worker pool first. Left out, the pool has none of its own.
+	// worker always renders those of the worker pool first. If it is not set, the pool has none of its own.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it must not be empty: leave it out for a pool without MachineConfigs of its own, or select by a label that all MachineConfigs meant have"
 	MachineConfigSelector *metav1.LabelSelector `json:"machineConfigSelector,omitempty"`
@@ -40,18 +40,18 @@ type MachineConfigPoolSpec struct {
 	// nodeSelector selects the Nodes of the pool. It must be registrable: the labels that follow from what a Node must have
 	// (matchLabels, In, Exists) must meet all of it, also what a Node must not have (NotIn, DoesNotExist). Where In leaves several
 	// values, nodeLabels says which one the pool's Nodes are registered with.
-	// Left out, it is node-role.kubernetes.io/<role>: "".
+	// Defaults to node-role.kubernetes.io/<role>: "".
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it is empty and matches nothing: leave it out to have the default"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
-	// nodeLabels are put on the pool's Nodes when they are registered, and on those that stand and lack them. They are only
-	// ever added: a value that a person set on a Node stays.
+	// nodeLabels are the labels that the pool's Nodes are registered with. They are also added to existing Nodes that lack them. A value
+	// that a person set on a Node is never overwritten.
 	// +optional
 	NodeLabels nodev1.Labels `json:"nodeLabels,omitempty"`
 
-	// nodeTaints are put on the pool's Nodes when they are registered, and once on those that stand and lack them. They are
-	// only ever added: a taint that a person changed stays, and one that a person removed does not come back.
+	// nodeTaints are the taints that the pool's Nodes are registered with. They are also added, once, to existing Nodes that lack them. A
+	// taint that a person changed stays, and one that a person removed does not come back.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
@@ -72,14 +72,14 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.metadata)",message="a KubeletConfiguration has no metadata: remove it",reason=FieldValueForbidden
 	KubeletConfiguration *runtime.RawExtension `json:"kubeletConfiguration,omitempty"`
 
-	// hostTemplateRef names the PoolbootConfigTemplate, in the same namespace, by which hosts boot that have no Machine:
-	// those that come with an enrollment token, and BareMetalHosts with the annotations pool.cluster.x-k8s.io/pool: <role> and
-	// pool.cluster.x-k8s.io/cluster: <Cluster>. Left out, the pool takes Machines only.
+	// hostTemplateRef names the PoolbootConfigTemplate, in the same namespace, for hosts without a Machine: hosts that come with an
+	// enrollment token, and BareMetalHosts with the annotations pool.cluster.x-k8s.io/pool: <role> and pool.cluster.x-k8s.io/cluster:
+	// <Cluster>. If it is not set, the pool takes Machines only.
 	// +optional
 	HostTemplateRef HostTemplateReference `json:"hostTemplateRef,omitempty,omitzero"`
 
-	// nodeLabelRules are rules by which the pool's Nodes get labels out of facts of their hosts, when they are registered. They
-	// hold for the hosts of this pool only, also those of the worker pool.
+	// nodeLabelRules are rules that derive labels of the pool's Nodes from facts of their hosts when the Nodes are registered. They apply
+	// to the hosts of this pool only; other pools do not inherit those of the worker pool.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
@@ -91,7 +91,7 @@ type MachineConfigPoolSpec struct {
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 
-	// pausedConfiguration is the rendered config of this pool that new Machines boot with while the pool is paused. Left out, Poolboot
+	// pausedConfiguration is the rendered config of this pool that new Machines boot with while the pool is paused. If it is not set, Poolboot
 	// sets it when the pool is paused: to the config that the pool hands out; if no Machine of the pool booted with that one, to the
 	// one that most of them run. Poolboot removes it when the pool is no longer paused.
 	// +optional
