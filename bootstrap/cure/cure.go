@@ -24,7 +24,7 @@ func KindOf(config *bootstrapv1.PoolbootConfig) Kind {
 	switch of := config.Spec.Host; {
 	case !of.IsDefined():
 		return Machine
-	case of.BareMetalHostName != "":
+	case of.Type == bootstrapv1.HostTypeBareMetalHost:
 		return BareMetalHost
 	default:
 		return Enrolled
@@ -84,7 +84,7 @@ func Rotate(config *bootstrapv1.PoolbootConfig) string {
 	case BareMetalHost:
 		return rotate + " and then " + provision(config)
 	case Enrolled:
-		return "put another token into the Secret of the enrollment token"
+		return "name a Secret with another token in spec.tokenSecretRef of the Enrollment"
 	}
 	return rotate + " and have the host provisioned again, or " + Remove(config)
 }

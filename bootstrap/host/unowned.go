@@ -19,7 +19,7 @@ func ForConfig(ctx context.Context, c client.Reader, config *bootstrapv1.Poolboo
 	switch {
 	case machine != nil:
 		return ForMachine(ctx, c, machine)
-	case config.Spec.Host.IsDefined() && config.Spec.Host.BareMetalHostName != "":
+	case config.Spec.Host.Type == bootstrapv1.HostTypeBareMetalHost:
 		return WithoutMachine(ctx, c, client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.Host.BareMetalHostName})
 	}
 	return nil, nil

@@ -188,11 +188,11 @@ var _ = DescribeTable("A missing fact that blocks a host comes with what is poss
 		results := Evaluate(Host{Config: config}.Facts(), Rules{Rules: []nodev1.NodeLabelRule{{Key: "a", ValueExpression: expression, OnMissing: nodev1.OnMissingBlock}}})
 		Expect(results).To(HaveExactElements(And(HaveField("Outcome", Blocked), HaveField("Why", HaveSuffix(cure)))))
 	},
-	Entry("of a Machine's host", bootstrapv1.HostWithoutMachine{}, `host.labels["rack"]`, "is missing: give the BareMetalHost this fact, or set onMissing: Skip"),
-	Entry("of a Machine", bootstrapv1.HostWithoutMachine{}, `machine.labels["rack"]`, "is missing: give the Machine this fact, or set onMissing: Skip"),
-	Entry("of a BareMetalHost", bootstrapv1.HostWithoutMachine{NodeName: "a", BareMetalHostName: "a"}, `host.labels["rack"]`, "is missing: give the BareMetalHost this fact, or set onMissing: Skip"),
-	Entry("of the Machine of a BareMetalHost", bootstrapv1.HostWithoutMachine{NodeName: "a", BareMetalHostName: "a"}, `machine.labels["rack"]`, "is missing: the host has no Machine: set onMissing: Skip"),
-	Entry("of a host that enrolled", bootstrapv1.HostWithoutMachine{NodeName: "a"}, `host.labels["rack"]`,
+	Entry("of a Machine's host", nil, `host.labels["rack"]`, "is missing: give the BareMetalHost this fact, or set onMissing: Skip"),
+	Entry("of a Machine", nil, `machine.labels["rack"]`, "is missing: give the Machine this fact, or set onMissing: Skip"),
+	Entry("of a BareMetalHost", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "a", BareMetalHostName: "a"}, `host.labels["rack"]`, "is missing: give the BareMetalHost this fact, or set onMissing: Skip"),
+	Entry("of the Machine of a BareMetalHost", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "a", BareMetalHostName: "a"}, `machine.labels["rack"]`, "is missing: the host has no Machine: set onMissing: Skip"),
+	Entry("of a host that enrolled", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "a", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}, `host.labels["rack"]`,
 		"is missing: the host enrolled and has no BareMetalHost, only host.name is known of it: set onMissing: Skip"),
-	Entry("of the Cluster of a host that enrolled", bootstrapv1.HostWithoutMachine{NodeName: "a"}, `cluster.labels["site"]`, "is missing: give the Cluster this fact, or set onMissing: Skip"),
+	Entry("of the Cluster of a host that enrolled", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "a", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}, `cluster.labels["site"]`, "is missing: give the Cluster this fact, or set onMissing: Skip"),
 )

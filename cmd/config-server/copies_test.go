@@ -92,12 +92,14 @@ var _ = Describe("What somebody has copied", func() {
 			Expect(admin.Status().Update(ctx, copied)).To(Succeed())
 		}
 		m := newMachine(ctx, "edge-copied")
-		before := m.config.DeepCopy()
-		maps.Copy(m.config.Annotations, map[string]string{
-			bootstrapv1.EnrollmentAnnotation: own.Name, bootstrapv1.EnrolledFromAnnotation: "127.0.0.1", bootstrapv1.TokenHashAnnotation: e.Status.TokenSHA256,
-			bootstrapv1.TokenUIDAnnotation: e.Status.TokenSecretUID, bootstrapv1.PointerIDAnnotation: enroll.PointerID(own.Namespace, own.Name, m.config.Name),
-		})
-		Expect(admin.Patch(ctx, m.config, client.MergeFrom(before))).To(Succeed())
+		Expect(admin.Delete(ctx, m.config)).To(Succeed())
+		m.config.ObjectMeta = metav1.ObjectMeta{Namespace: m.config.Namespace, Name: m.config.Name, Annotations: map[string]string{
+			bootstrapv1.TokenHashAnnotation: e.Status.TokenSHA256, bootstrapv1.TokenUIDAnnotation: e.Status.TokenSecretUID,
+			bootstrapv1.PointerIDAnnotation: enroll.PointerID(own.Namespace, own.Name, m.config.Name),
+		}}
+		m.config.Spec.PoolRole, m.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: m.config.Name,
+			Enrollment: bootstrapv1.EnrolledHost{Name: own.Name, Address: "127.0.0.1"}}
+		Expect(admin.Create(ctx, m.config)).To(Succeed())
 		m.prepare(ctx)
 		s := serve()
 		Eventually(s.answers("/config/infra/default/copied-batch?name=edge-copied", token)).Should(Equal(http.StatusOK))

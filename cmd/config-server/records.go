@@ -65,13 +65,21 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		TokenAddresses:     boot.Addresses,
 		Bound:              hostaccess.IsBound(config),
 		HostAddresses:      parsed(config.Status.HostAddresses),
-		Enrollment:         config.Annotations[bootstrapv1.EnrollmentAnnotation],
-		EnrolledFrom:       config.Annotations[bootstrapv1.EnrolledFromAnnotation],
+		Enrollment:         config.Spec.EnrollmentName(),
+		EnrolledFrom:       enrolledFrom(config),
 		CredentialID:       boot.CredentialID,
 		UsedCredential:     used,
 		Troubled:           prepared != nil && prepared.Status == metav1.ConditionFalse,
 		Pending:            pending(prepared),
 	}
+}
+
+// enrolledFrom is the address that a host enrolled from; empty for other hosts.
+func enrolledFrom(config *bootstrapv1.PoolbootConfig) string {
+	if enrolled := config.Spec.Enrolled(); enrolled != nil {
+		return enrolled.Address
+	}
+	return ""
 }
 
 // addressesOf returns where the token on record came from, the first address first, and where those before it did.

@@ -43,7 +43,7 @@ type bootShown struct {
 	Node           string `json:"node"`
 	Pool           string `json:"pool"`
 	Configuration  string `json:"configuration"`
-	// Addresses are those from which the host's token was used, the first one first.
+	// Addresses are those from which the host's token was used, the first one first; of a host that enrolled, the address that it enrolled from.
 	Addresses []addressShown `json:"addresses"`
 	Stage     timeline.Stage `json:"stage"`
 	// Since is when the stage began, Created when the boot did.
@@ -71,6 +71,9 @@ func (a addressShown) String() string {
 
 func addressesOf(config *bootstrapv1.PoolbootConfig) []addressShown {
 	addresses := []addressShown{}
+	if enrolled := config.Spec.Enrolled(); enrolled != nil {
+		return append(addresses, addressShown{Address: enrolled.Address})
+	}
 	for _, address := range hostaccess.UsedFrom(config) {
 		addresses = append(addresses, addressShown{Address: address, Refused: hostaccess.Refuses(config, address)})
 	}

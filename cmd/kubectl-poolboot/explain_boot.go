@@ -38,7 +38,7 @@ type bootExplained struct {
 	// NodeSeen is false when the Node could not be looked at; Unseen says why, of the Node and of everything else.
 	NodeSeen bool     `json:"nodeSeen"`
 	Unseen   []string `json:"unseen"`
-	// Addresses are those from which the host's token was used, the first one first.
+	// Addresses are those from which the host's token was used, the first one first; of a host that enrolled, the address that it enrolled from.
 	Addresses []addressShown `json:"addresses"`
 	// Pool is the role of the pool, and Why says how it came about.
 	Pool string `json:"pool"`

@@ -158,7 +158,7 @@ func (s *bootSubject) nodeLabelRules(of *poolv1.MachineConfigPool) ([]node.HostL
 		}
 		return labels, nil
 	}
-	if enrolled := s.config.Spec.Host.IsDefined() && s.config.Spec.Host.BareMetalHostName == ""; s.bmh == nil && !enrolled {
+	if enrolled := s.config.Spec.Enrolled() != nil; s.bmh == nil && !enrolled {
 		return nil, nil // no host is chosen, or it could not be looked at
 	}
 	boots := nodelabels.Host{Config: s.config, BareMetalHost: s.bmh, Hardware: s.hardware, Machine: s.machine, Cluster: s.clusterObject}

@@ -206,18 +206,19 @@ var _ = Describe("explain machine and explain node", func() {
 	})
 
 	It("say the label rules of a host that enrolled by its name, as its boot does", func() {
-		config.Spec.Host = bootstrapv1.HostWithoutMachine{NodeName: "shop-7"}
+		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "shop-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
 		config.Status.NodeRef, config.Status.DerivedNodeLabels = bootstrapv1.NodeReference{}, nil
 		labels, err := (&bootSubject{config: config}).nodeLabelRules(&poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{
 			NodeLabelRules: []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name"}}}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(labels).To(ConsistOf(HaveField("Value", "shop-7")))
+		Expect(addressesOf(config)).To(Equal([]addressShown{{Address: "192.0.2.7"}}), "explain and boots -o wide say where it enrolled from")
 	})
 
 	Describe("of a host that enrolled and is blocked, which has no Node yet,", func() {
 		BeforeEach(func() {
 			config.OwnerReferences = nil
-			config.Spec.Host = bootstrapv1.HostWithoutMachine{NodeName: "shop-7"}
+			config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "shop-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
 			config.Spec.PoolRole = "infra"
 			config.CreationTimestamp = metav1.Now()
 			config.Status.NodeRef, config.Status.HostRef, config.Status.DerivedNodeLabels = bootstrapv1.NodeReference{}, bootstrapv1.HostReference{}, nil

@@ -88,7 +88,7 @@ var _ = Describe("PoolbootConfig webhook", func() {
 
 	It("refuses a host without a Machine that has the API server's name", func() {
 		config := aConfig()
-		config.Spec.Host = bootstrapv1.HostWithoutMachine{NodeName: "kubernetes.default.svc"}
+		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "kubernetes.default.svc", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
 		Expect(webhook.ValidateCreate(ctx(), config)).Error().To(refuse("spec.host.nodeName", "the API server's Service"))
 	})
 

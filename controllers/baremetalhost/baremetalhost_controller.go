@@ -166,7 +166,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope) error {
 		r.warn(s, &finding{closed.Reason, closed.Message})
 		return nil
 	}
-	config := s.place.Config(s.host.Name, bootstrapv1.HostWithoutMachine{NodeName: s.host.Name, BareMetalHostName: s.host.Name})
+	config := s.place.Config(s.host.Name, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: s.host.Name, BareMetalHostName: s.host.Name})
 	config.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Name: s.host.Name, UID: s.host.UID, Controller: new(true),
 	}}

@@ -188,7 +188,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		w.settle(ctx)
 		config := w.config(ctx)
 		Expect(config.Spec.PoolRole).To(Equal("infra"))
-		Expect(config.Spec.Host).To(HaveValue(Equal(bootstrapv1.HostWithoutMachine{NodeName: key.Name, BareMetalHostName: key.Name})))
+		Expect(config.Spec.Host).To(HaveValue(Equal(bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: key.Name, BareMetalHostName: key.Name})))
 		Expect(config.Labels).To(Equal(map[string]string{clusterv1.ClusterNameLabel: "site", "example.com/of": "the-template"}))
 		Expect(metav1.IsControlledBy(config, w.host(ctx))).To(BeTrue())
 		Expect(w.host(ctx).Spec.UserData).To(BeNil(), "no Secret yet")
@@ -231,7 +231,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Entry("without a Cluster", annotated(poolv1.HostClusterAnnotation, ""), "add "+poolv1.HostClusterAnnotation),
 		Entry("without a pool", annotated(poolv1.HostPoolAnnotation, ""), "add "+poolv1.HostPoolAnnotation),
 		Entry("of a pool that is not there", annotated(poolv1.HostPoolAnnotation, "gpu"), "has no MachineConfigPool with role gpu"),
-		Entry("of another Cluster", annotated(poolv1.HostClusterAnnotation, "elsewhere"), "Cluster elsewhere has no MachineConfigPool"),
+		Entry("of another Cluster", annotated(poolv1.HostClusterAnnotation, "elsewhere"), "Cluster elsewhere does not exist"),
 		Entry("of a pool that takes Machines only", annotated(poolv1.HostPoolAnnotation, "worker"), "takes Machines only"),
 		Entry("of a pool without its template", annotated(poolv1.HostPoolAnnotation, "edge"), "PoolbootConfigTemplate none"),
 		Entry("when it boots an image that reads no user data", func(h *bmov1alpha1.BareMetalHost) {
@@ -384,7 +384,7 @@ var _ = Describe("A BareMetalHost that asks for nothing", func() {
 	It("is never written, nor is a record of its name that is not its own", func(ctx SpecContext) {
 		w := newWorld(func(h *bmov1alpha1.BareMetalHost) { h.Annotations = nil })
 		Expect(w.Create(ctx, &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
-			Spec: bootstrapv1.PoolbootConfigSpec{Host: bootstrapv1.HostWithoutMachine{NodeName: key.Name}}})).To(Succeed())
+			Spec: bootstrapv1.PoolbootConfigSpec{Host: bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: key.Name, Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}}})).To(Succeed())
 		w.settle(ctx)
 		Expect(w.writes).To(BeZero())
 		Expect(w.told()).To(BeEmpty())

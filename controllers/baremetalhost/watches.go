@@ -38,7 +38,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 // ofConfig sends the host of a record.
 func ofConfig(_ context.Context, object client.Object) []ctrl.Request {
 	config, is := object.(*bootstrapv1.PoolbootConfig)
-	if !is || !config.Spec.Host.IsDefined() || config.Spec.Host.BareMetalHostName == "" {
+	if !is || config.Spec.Host.Type != bootstrapv1.HostTypeBareMetalHost {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.Host.BareMetalHostName}}}

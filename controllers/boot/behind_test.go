@@ -19,8 +19,7 @@ var _ = Describe("A host without a Machine", func() {
 	enrolled := func() *setting {
 		s := newSetting()
 		s.config.OwnerReferences, s.config.Status.DataSecretName = nil, ""
-		metav1.SetMetaDataAnnotation(&s.config.ObjectMeta, bootstrapv1.EnrollmentAnnotation, "edge-hosts")
-		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
+		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
 		return s
 	}
 
@@ -62,7 +61,7 @@ var _ = Describe("A host without a Machine", func() {
 	annotated := func() *setting {
 		s := newSetting()
 		s.config.OwnerReferences = nil
-		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{NodeName: hostName, BareMetalHostName: hostName}
+		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: hostName, BareMetalHostName: hostName}
 		s.host.Spec.ConsumerRef = nil
 		return s
 	}

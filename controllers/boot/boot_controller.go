@@ -151,7 +151,7 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 	case !config.DeletionTimestamp.IsZero(),
 		hostaccess.HasJoined(config),
 		conditions.IsTrue(config, bootstrapv1.NodeInPoolCondition),
-		config.Status.DataSecretName == "" && !metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.EnrollmentAnnotation):
+		config.Status.DataSecretName == "" && config.Spec.Enrolled() == nil:
 		return nothing
 	case config.Spec.IsInline():
 		if boot.CredentialID == "" {

@@ -108,8 +108,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 
 	It("know of a host that enrolled no more than its name", func(ctx SpecContext) {
 		s.config.OwnerReferences, s.config.Status.DataSecretName = nil, ""
-		metav1.SetMetaDataAnnotation(&s.config.ObjectMeta, bootstrapv1.EnrollmentAnnotation, "edge-hosts")
-		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
+		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
 		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor, {Key: "example.com/site", ValueExpression: `cluster.name + "-" + host.name`}}
 		w := s.world()
 		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())

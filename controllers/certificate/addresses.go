@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -70,17 +69,16 @@ func (r *Reconciler) addressesOfRecord(ctx context.Context, w client.Reader, con
 	stated := host.StatedAddresses(config.Annotations)
 	a := addresses{known: stated, taken: map[netip.Addr]string{},
 		cure: fmt.Sprintf("add that to the annotation %s of PoolbootConfig %s", host.AddressesAnnotation, config.Name)}
-	from, err := netip.ParseAddr(config.Annotations[bootstrapv1.EnrolledFromAnnotation])
-	if err != nil {
-		return a, nil //nolint:nilerr // It did not enroll.
+	from, enrolled := enrolledFrom(config)
+	if !enrolled {
+		return a, nil
 	}
-	from = from.Unmap().WithZone("")
 	ranges, err := r.rangesOf(ctx, config)
 	if err != nil {
 		return a, err
 	}
 	if !enroll.InRanges(ranges, from) {
-		a.cure = fmt.Sprintf("add its range to spec.addressRanges of Enrollment %s, or %s", config.Annotations[bootstrapv1.EnrollmentAnnotation], a.cure)
+		a.cure = fmt.Sprintf("add its range to spec.addressRanges of Enrollment %s, or %s", config.Spec.EnrollmentName(), a.cure)
 		return a, nil
 	}
 	a.known = append(a.known, from)
@@ -99,12 +97,22 @@ func (r *Reconciler) addressesOfRecord(ctx context.Context, w client.Reader, con
 	return a, nil
 }
 
+// enrolledFrom returns the address that a host enrolled from; false when it did not enroll.
+func enrolledFrom(config *bootstrapv1.PoolbootConfig) (netip.Addr, bool) {
+	host := config.Spec.Enrolled()
+	if host == nil {
+		return netip.Addr{}, false
+	}
+	from, err := netip.ParseAddr(host.Address)
+	return from.Unmap().WithZone(""), err == nil
+}
+
 // rangesOf returns the address ranges by which a host enrolled: those of the Enrollment as it is now or, if that is gone, as it was.
 func (r *Reconciler) rangesOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) ([]string, error) {
 	enrollment := &poolv1.Enrollment{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: config.Annotations[bootstrapv1.EnrollmentAnnotation]}, enrollment)
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.EnrollmentName()}, enrollment)
 	if apierrors.IsNotFound(err) {
-		return strings.Split(config.Annotations[bootstrapv1.EnrolledRangesAnnotation], ","), nil
+		return config.Spec.Enrolled().AddressRanges, nil
 	}
 	return enrollment.Spec.AddressRanges, err
 }
@@ -161,8 +169,8 @@ func (r *Reconciler) takenByRecords(ctx context.Context, a *addresses, config *b
 			continue
 		}
 		others := host.StatedAddresses(configs.Items[i].Annotations)
-		if from, err := netip.ParseAddr(configs.Items[i].Annotations[bootstrapv1.EnrolledFromAnnotation]); err == nil {
-			others = append(others, from.Unmap().WithZone(""))
+		if from, enrolled := enrolledFrom(&configs.Items[i]); enrolled {
+			others = append(others, from)
 		}
 		for _, address := range others {
 			a.take(address, "PoolbootConfig "+configs.Items[i].Name)

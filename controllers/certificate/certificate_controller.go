@@ -142,7 +142,7 @@ func (r *Reconciler) configsOfEnrollment(ctx context.Context, object client.Obje
 	}
 	cluster := client.ObjectKey{Namespace: enrollment.Namespace, Name: enrollment.Spec.ClusterName}
 	return workload.ConfigsOfCluster(ctx, r.Client, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
-		return mayAsk(config) && config.Annotations[bootstrapv1.EnrollmentAnnotation] == enrollment.Name
+		return mayAsk(config) && config.Spec.EnrollmentName() == enrollment.Name
 	})
 }
 

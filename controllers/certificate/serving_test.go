@@ -152,7 +152,7 @@ var _ = Describe("A kubelet's request for its serving certificate", func() {
 		Entry("where a host enrolled from, by the address ranges of an Enrollment that is gone", true, "", func() *serving {
 			return newServing(func(c *bootstrapv1.PoolbootConfig) {
 				enrolled(c)
-				c.Annotations[bootstrapv1.EnrolledRangesAnnotation] = "2001:db8::/32,192.0.2.0/24"
+				c.Spec.Host.Enrollment.AddressRanges = []string{"2001:db8::/32", "192.0.2.0/24"}
 			})
 		}),
 		Entry("what a person stated of a host that enrolled", true, "", func() *serving {
@@ -168,7 +168,8 @@ var _ = Describe("A kubelet's request for its serving certificate", func() {
 		}),
 		Entry("not where a host enrolled from when another one enrolled from there too", false, "PoolbootConfig other has the address", func() *serving {
 			other := newConfig()
-			other.Name, other.Annotations = "other", map[string]string{bootstrapv1.EnrolledFromAnnotation: own.String()}
+			enrolled(other)
+			other.Name = "other"
 			return newServing(enrolled, enrollment("192.0.2.0/24"), other)
 		}),
 		Entry("not where a host enrolled from when a BareMetalHost has the address", false, "BareMetalHost other has the address", func() *serving {

@@ -52,7 +52,7 @@ func newServing(change func(*bootstrapv1.PoolbootConfig), objects ...client.Obje
 	}
 	config := newConfig()
 	config.Status.Boot.CredentialID = ""
-	config.Spec.Host = bootstrapv1.HostWithoutMachine{NodeName: name, BareMetalHostName: name}
+	config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: name, BareMetalHostName: name}
 	change(config)
 	s := &serving{
 		management: fake.NewClientBuilder().WithScheme(scheme).WithObjects(append([]client.Object{config, newCluster()}, objects...)...).Build(),
@@ -73,8 +73,9 @@ func kubernetesService() *corev1.Service {
 
 // enrolled makes a config that of a host that enrolled from its address.
 func enrolled(config *bootstrapv1.PoolbootConfig) {
-	config.Spec.Host.BareMetalHostName = ""
-	config.Annotations = map[string]string{bootstrapv1.EnrollmentAnnotation: "edge", bootstrapv1.EnrolledFromAnnotation: own.String()}
+	config.Annotations = map[string]string{}
+	config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: config.Name,
+		Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: own.String()}}
 }
 
 // enrollment is the Enrollment of the host, which names address ranges.

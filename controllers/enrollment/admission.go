@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -109,39 +108,29 @@ func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
 // configFor returns the record of a host: what the pool's template says, for this host. It belongs to the Cluster, not to
 // the Enrollment, which may be deleted once the hosts have joined.
 func (s *scope) configFor(f facts) *bootstrapv1.PoolbootConfig {
-	config := s.place.Config(f.name, bootstrapv1.HostWithoutMachine{NodeName: f.name})
+	config := s.place.Config(f.name, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: f.name, Enrollment: bootstrapv1.EnrolledHost{
+		Name: s.enrollment.Name, Address: f.request.Address, AddressRanges: slices.Clone(f.spec.AddressRanges),
+	}})
 	config.OwnerReferences = []metav1.OwnerReference{ownedBy(s.place.Cluster)}
 	maps.Copy(config.Labels, s.labels())
 	maps.Copy(config.Annotations, map[string]string{
-		bootstrapv1.EnrollmentAnnotation:   s.enrollment.Name,
-		bootstrapv1.EnrolledFromAnnotation: f.request.Address,
-		bootstrapv1.PointerIDAnnotation:    f.pointerID,
-		bootstrapv1.TokenHashAnnotation:    s.token.sha256,
-		bootstrapv1.TokenUIDAnnotation:     string(s.token.secret),
+		bootstrapv1.PointerIDAnnotation: f.pointerID,
+		bootstrapv1.TokenHashAnnotation: s.token.sha256,
+		bootstrapv1.TokenUIDAnnotation:  string(s.token.secret),
 	})
-	setRanges(config, f.spec.AddressRanges)
 	return config
-}
-
-// setRanges notes the address ranges of the Enrollment on the record, where they outlive it.
-func setRanges(config *bootstrapv1.PoolbootConfig, ranges []string) {
-	if len(ranges) == 0 {
-		delete(config.Annotations, bootstrapv1.EnrolledRangesAnnotation)
-		return
-	}
-	config.Annotations[bootstrapv1.EnrolledRangesAnnotation] = strings.Join(ranges, ",")
 }
 
 // relocate lets a host go on from the address that it has now.
 func (r *Reconciler) relocate(ctx context.Context, s *scope, f facts) error {
 	moved := f.config.DeepCopy()
-	moved.Annotations[bootstrapv1.EnrolledFromAnnotation] = f.request.Address
-	setRanges(moved, f.spec.AddressRanges)
+	enrolled := moved.Spec.Enrolled()
+	enrolled.Address, enrolled.AddressRanges = f.request.Address, slices.Clone(f.spec.AddressRanges)
 	if err := r.Client.Patch(ctx, moved, client.MergeFromWithOptions(f.config, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
 	r.tell(s, f.name, moved, corev1.EventTypeNormal, poolv1.EventHostRelocated, "%s, which asked from %s and was not heard of for %s, asks from %s now: that is no further use",
-		f.name, f.config.Annotations[bootstrapv1.EnrolledFromAnnotation], silence, f.request.Address)
+		f.name, f.config.Spec.Enrolled().Address, silence, f.request.Address)
 	return nil
 }
 

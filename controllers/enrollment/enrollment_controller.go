@@ -238,7 +238,7 @@ func (r *Reconciler) rebind(ctx context.Context, s *scope) error {
 // than the one of that UID.
 func isBoundElsewhere(config *bootstrapv1.PoolbootConfig, enrollment string, secret types.UID) bool {
 	recorded := hostaccess.Read(config.Annotations)
-	return config.Annotations[bootstrapv1.EnrollmentAnnotation] == enrollment && recorded.Hash != "" && recorded.UID != secret
+	return config.Spec.EnrollmentName() == enrollment && recorded.Hash != "" && recorded.UID != secret
 }
 
 // labels are those that the records of admitted hosts have from the Enrollment.

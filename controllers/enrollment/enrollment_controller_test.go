@@ -43,13 +43,12 @@ var _ = Describe("An enrollment", func() {
 		config := &bootstrapv1.PoolbootConfig{}
 		Expect(w.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: "edge-7"}, config)).To(Succeed())
 		Expect(config.Spec.PoolRole).To(Equal("infra"))
-		Expect(config.Spec.Host).To(HaveValue(Equal(bootstrapv1.HostWithoutMachine{NodeName: "edge-7"})))
+		Expect(config.Spec.Host).To(HaveValue(Equal(bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}})))
 		Expect(config.Spec.Join.Type).To(Equal(bootstrapv1.JoinKubelet))
 		Expect(config.Labels).To(Equal(map[string]string{clusterv1.ClusterNameLabel: "c1", "example.com/of": "the-template"}))
 		Expect(config.OwnerReferences).To(ConsistOf(HaveField("Kind", "Cluster")))
 		Expect(config.Finalizers).To(ConsistOf(bootstrapv1.Finalizer))
 		Expect(config.Annotations).To(Equal(map[string]string{
-			bootstrapv1.EnrollmentAnnotation: "edge", bootstrapv1.EnrolledFromAnnotation: "192.0.2.7",
 			bootstrapv1.TokenHashAnnotation: w.enrollment(ctx).Status.TokenSHA256, bootstrapv1.TokenUIDAnnotation: "secret-uid",
 			bootstrapv1.PointerIDAnnotation: enroll.PointerID("site", "edge", "edge-7"),
 		}))
@@ -250,7 +249,7 @@ var _ = Describe("An enrollment", func() {
 		w.ask(ctx, "edge-1")
 		w.settle(ctx)
 		copied := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "copy", Annotations: maps.Clone(annotations(ctx, w, "edge-1"))}}
-		copied.Annotations[bootstrapv1.EnrollmentAnnotation] = "edge-copy"
+		copied.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "copy", Enrollment: bootstrapv1.EnrolledHost{Name: "edge-copy", Address: "192.0.2.7"}}
 		Expect(w.Create(ctx, copied)).To(Succeed())
 		before, beforeCopy := annotations(ctx, w, "edge-1"), annotations(ctx, w, "copy")
 		move(ctx, w, "another-"+token0)

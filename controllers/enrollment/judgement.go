@@ -101,10 +101,12 @@ func (f facts) isLeftover() bool {
 
 // judgeKnown judges a host whose name a PoolbootConfig has already.
 func (f facts) judgeKnown() (verdict, string) {
-	from := f.config.Annotations[bootstrapv1.EnrolledFromAnnotation]
-	switch {
-	case f.config.Annotations[bootstrapv1.PointerIDAnnotation] != f.pointerID:
+	enrolled := f.config.Spec.Enrolled()
+	if enrolled == nil || f.config.Annotations[bootstrapv1.PointerIDAnnotation] != f.pointerID {
 		return refuse, fmt.Sprintf("the name is that of PoolbootConfig %s, which is another host's", f.config.Name)
+	}
+	from := enrolled.Address
+	switch {
 	case !f.config.DeletionTimestamp.IsZero():
 		return wait, ""
 	case hostaccess.HasJoined(f.config):

@@ -34,9 +34,10 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		f.config = &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{
 			Name: "edge-7", CreationTimestamp: metav1.Time{Time: now.Add(-time.Hour)},
 			Annotations: map[string]string{
-				bootstrapv1.PointerIDAnnotation: "enrolled-7", bootstrapv1.TokenHashAnnotation: "of-the-token", bootstrapv1.EnrolledFromAnnotation: "192.0.2.7",
+				bootstrapv1.PointerIDAnnotation: "enrolled-7", bootstrapv1.TokenHashAnnotation: "of-the-token",
 			},
 		}}
+		f.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
 		f.config.Status.Boot.RequestedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
 		return f
 	}
@@ -104,7 +105,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		}),
 		Entry("waits while its record is being deleted", wait, "", func(f *facts) { f.config.DeletionTimestamp = &metav1.Time{Time: now} }),
 		Entry("is refused under the name of a Machine's PoolbootConfig", refuse, "another host's", func(f *facts) {
-			f.config.Annotations = map[string]string{bootstrapv1.PointerIDAnnotation: "machine-uid"}
+			f.config.Annotations, f.config.Spec.Host = map[string]string{bootstrapv1.PointerIDAnnotation: "machine-uid"}, bootstrapv1.HostWithoutMachine{}
 		}),
 	)
 })

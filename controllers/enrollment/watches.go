@@ -116,8 +116,12 @@ func (r *Reconciler) enrollments(ctx context.Context, changed client.Object, con
 // ofConfig sends the enrollment of a host whose record has gone: one that asks for its name may be waiting. And of one whose record
 // has come, when it is bound to another Secret than the enrollment is: it was moved or restored.
 func ofConfig(cached client.Reader) handler.Funcs {
-	of := func(config client.Object) client.ObjectKey {
-		return client.ObjectKey{Namespace: config.GetNamespace(), Name: config.GetAnnotations()[bootstrapv1.EnrollmentAnnotation]}
+	of := func(object client.Object) client.ObjectKey {
+		config, is := object.(*bootstrapv1.PoolbootConfig)
+		if !is {
+			return client.ObjectKey{}
+		}
+		return client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.EnrollmentName()}
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {

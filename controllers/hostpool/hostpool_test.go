@@ -56,7 +56,7 @@ var _ = Describe("The pool of a host without a Machine", func() {
 		template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/site": "north"}
 		template.Spec.Template.ObjectMeta.Annotations = map[string]string{"example.com/owner": "metal", host.AddressesAnnotation: "192.0.2.7"}
 		place := hostpool.Place{Cluster: &clusterv1.Cluster{ObjectMeta: meta("c1")}, Pool: aPool("a"), Template: template}
-		config := place.Config("edge-7", bootstrapv1.HostWithoutMachine{NodeName: "edge-7"})
+		config := place.Config("edge-7", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}})
 		Expect(config.Labels).To(HaveKeyWithValue("example.com/site", "north"))
 		Expect(config.Annotations).To(Equal(map[string]string{"example.com/owner": "metal"}))
 	})

@@ -180,7 +180,7 @@ var _ = Describe("The conditions of a pool", func() {
 		}
 		enrolled := &bootstrapv1.PoolbootConfig{}
 		Expect(s.Get(ctx(), client.ObjectKeyFromObject(machine("edge-7", "infra", "", true)), enrolled)).To(Succeed())
-		enrolled.Spec.Host = bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
+		enrolled.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
 		Expect(s.Update(ctx(), enrolled)).To(Succeed())
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason,
 			"1 of 2 Machines run another configuration (infra-x7k2m): roll out their MachineDeployments",
@@ -189,7 +189,7 @@ var _ = Describe("The conditions of a pool", func() {
 
 	It("do not wait for BareMetalHosts on which nothing is being installed, and name them", func() {
 		free := machine("rack1-u12", "infra", "", false)
-		free.Spec.Host = bootstrapv1.HostWithoutMachine{NodeName: free.Name, BareMetalHostName: free.Name}
+		free.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: free.Name, BareMetalHostName: free.Name}
 		Expect(s.Create(ctx(), free)).To(Succeed())
 		p := s.reconcile("infra")
 		Expect(p.Status.MachineCount).To(HaveValue(BeZero()))

@@ -46,7 +46,7 @@ func stateOf(c *bootstrapv1.PoolbootConfig) state {
 // isFree says whether a config is that of a BareMetalHost by annotation on which nothing is being installed: that it is puts the host on
 // record. One whose user data can't be set waits for a person.
 func isFree(c *bootstrapv1.PoolbootConfig) bool {
-	return c.Spec.Host.IsDefined() && c.Spec.Host.BareMetalHostName != "" &&
+	return c.Spec.Host.Type == bootstrapv1.HostTypeBareMetalHost &&
 		!c.Status.HostRef.IsDefined() && !c.Status.NodeRef.IsDefined() && c.Status.Boot.RequestedTime == nil &&
 		!meta.IsStatusConditionFalse(c.Status.Conditions, bootstrapv1.UserDataSetCondition)
 }

@@ -129,7 +129,7 @@ func isBeingPrepared(f facts) bool {
 // before, under another one. After a move the record is younger than its Node, and its pointer has the UID that it had before.
 func isLeft(node *corev1.Node, config *bootstrapv1.PoolbootConfig) bool {
 	pointer := config.Annotations[bootstrapv1.PointerIDAnnotation]
-	return config.Spec.Host.IsDefined() && config.Spec.Host.BareMetalHostName != "" &&
+	return config.Spec.Host.Type == bootstrapv1.HostTypeBareMetalHost &&
 		node.CreationTimestamp.Before(&config.CreationTimestamp) && (pointer == "" || pointer == string(config.UID))
 }
 

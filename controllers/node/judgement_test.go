@@ -193,7 +193,7 @@ var _ = Describe("A Node's place in its pool", func() {
 		Expect(judge(situation(noNode, revoked)).condition.Message).To(And(ContainSubstring("restart the kubelet"), ContainSubstring("delete Machine")))
 		enrolled := func(f *facts) {
 			f.machine, f.config.OwnerReferences = nil, nil
-			f.config.Spec.Host = bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
+			f.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
 		}
 		Expect(judge(situation(noNode, revoked, enrolled)).condition.Message).To(And(ContainSubstring("delete PoolbootConfig"), Not(ContainSubstring("Machine"))))
 		Expect(judge(situation(noNode)).condition.Message).To(And(ContainSubstring("creates the Node again"), Not(ContainSubstring("restart"))))

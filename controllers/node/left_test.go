@@ -21,7 +21,7 @@ var _ = Describe("The Node of a BareMetalHost without a Machine", func() {
 			config := newConfig()
 			config.OwnerReferences, config.Status = nil, bootstrapv1.PoolbootConfigStatus{}
 			config.CreationTimestamp = metav1.Time{Time: noon}
-			config.Spec.PoolRole, config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{NodeName: name, BareMetalHostName: name}
+			config.Spec.PoolRole, config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: name, BareMetalHostName: name}
 			config.Annotations[bootstrapv1.PointerIDAnnotation] = pointer
 			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: oldUID, CreationTimestamp: metav1.Time{Time: made}, Labels: role("infra"),
 				Annotations: map[string]string{poolv1.NodeConfigAnnotation: client.ObjectKeyFromObject(config).String()}}}

@@ -54,7 +54,7 @@ var _ = Describe("What keeps a data Secret from being made", func() {
 			w.config.Status.NodeRef = bootstrapv1.NodeReference{Name: machineName}
 		}, ""),
 		Entry("a host that enrolled as the API server", func(w *world) {
-			w.machine, w.config.Spec.Host = nil, bootstrapv1.HostWithoutMachine{NodeName: "kubernetes.default.svc"}
+			w.machine, w.config.Spec.Host = nil, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "kubernetes.default.svc", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
 		}, bootstrapv1.NodeNameReservedReason),
 		Entry("no control plane", func(w *world) { w.cluster.Status.Conditions = nil }, bootstrapv1.WaitingForControlPlaneReason),
 	)

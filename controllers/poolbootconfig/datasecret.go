@@ -56,7 +56,7 @@ func dataSecretStands(config *bootstrapv1.PoolbootConfig) bool {
 // enrolled says whether a config is that of a host which came with an enrollment token: that was in its user data already, and
 // there is nothing to put into a Secret.
 func enrolled(config *bootstrapv1.PoolbootConfig) bool {
-	return metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.EnrollmentAnnotation)
+	return config.Spec.Enrolled() != nil
 }
 
 func needNoDataSecret(config *bootstrapv1.PoolbootConfig) {
@@ -64,7 +64,7 @@ func needNoDataSecret(config *bootstrapv1.PoolbootConfig) {
 		Type:    bootstrapv1.DataSecretAvailableCondition,
 		Status:  metav1.ConditionTrue,
 		Reason:  bootstrapv1.HostEnrolledReason,
-		Message: fmt.Sprintf("the host came with the enrollment token in Secret %s and needs no other", config.Annotations[bootstrapv1.EnrollmentAnnotation]),
+		Message: fmt.Sprintf("the host was admitted by Enrollment %s and needs no other token", config.Spec.EnrollmentName()),
 	})
 }
 

@@ -17,13 +17,14 @@ import (
 // withoutMachine is the config of a host that belongs to no Machine.
 func withoutMachine(config *bootstrapv1.PoolbootConfig) {
 	config.OwnerReferences = nil
-	config.Spec.PoolRole, config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{NodeName: "edge-7"}
+	config.Spec.PoolRole, config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "edge-7", BareMetalHostName: "edge-7"}
 }
 
 // enrolledHost is that of one that came with an enrollment token.
 func enrolledHost(config *bootstrapv1.PoolbootConfig) {
 	withoutMachine(config)
-	config.Annotations = map[string]string{bootstrapv1.EnrollmentAnnotation: "edge-hosts", bootstrapv1.TokenHashAnnotation: "of the token"}
+	config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+	config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: "of the token"}
 }
 
 var _ = Describe("A host without a Machine", func() {

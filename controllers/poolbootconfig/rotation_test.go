@@ -179,7 +179,6 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		Expect(s.told()).To(ConsistOf(And(HavePrefix("Warning "+bootstrapv1.EventTokenNotRotated), ContainSubstring(why))))
 	},
 		Entry("when its Node was Ready", map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}, "delete Machine "+machineName),
-		Entry("when it is an enrollment token", map[string]string{bootstrapv1.EnrollmentAnnotation: "batch"}, "enrollment token"),
 	)
 
 	It("is no matter of an inline data Secret", func(ctx SpecContext) {

@@ -142,7 +142,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // hasToken says whether a config has a token of its own that its host has not joined with.
 func hasToken(config *bootstrapv1.PoolbootConfig) bool {
 	return config.DeletionTimestamp.IsZero() && hostaccess.Read(config.Annotations).Hash != "" &&
-		!metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.EnrollmentAnnotation)
+		config.Spec.Enrolled() == nil
 }
 
 // expire ends a token whose time is over, or comes back when it is.

@@ -51,7 +51,7 @@ func newWorld(ago time.Duration) *world {
 	}
 	w.config.Labels = map[string]string{clusterv1.ClusterNameLabel: "edge"}
 	w.config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: hash}
-	w.config.Spec.Host = bootstrapv1.HostWithoutMachine{NodeName: meta.Name, BareMetalHostName: meta.Name}
+	w.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: meta.Name, BareMetalHostName: meta.Name}
 	w.host.Status.Provisioning.State = bmov1alpha1.StateProvisioned
 	w.host.Status.OperationHistory.Provision.End = metav1.NewTime(time.Now().Add(-ago))
 	return w
@@ -141,7 +141,9 @@ var _ = Describe("The token of a host that does not join", func() {
 			w.machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "BareMachine", Name: "b"}
 		}),
 		Entry("when it was revoked", func(w *world) { hostaccess.Revoke(w.config) }),
-		Entry("when it is an enrollment token", func(w *world) { w.config.Annotations[bootstrapv1.EnrollmentAnnotation] = "batch" }),
+		Entry("when it is an enrollment token", func(w *world) {
+			w.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "batch", Address: "192.0.2.7"}}
+		}),
 	)
 
 	It("lives for ever when nobody set an end", func(ctx SpecContext) {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/rights"
@@ -154,6 +155,62 @@ func patches(admitted []string) map[string]types.PatchType {
 	}
 	return map[string]types.PatchType{`{"spec":{"admitted":` + string(list) + `}}`: types.MergePatchType, operation: types.JSONPatchType}
 }
+
+var _ = Describe("The host of a PoolbootConfig without a Machine", func() {
+	create := func(ctx SpecContext, host string) (*bootstrapv1.PoolbootConfig, error) {
+		GinkgoHelper()
+		fields := map[string]any{}
+		Expect(yaml.Unmarshal([]byte(host), &fields)).To(Succeed())
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": bootstrapv1.GroupVersion.String(), "kind": "PoolbootConfig",
+			"metadata": map[string]any{"namespace": newNamespace(ctx), "name": "edge-7"},
+			"spec":     map[string]any{"poolRole": "infra", "join": map[string]any{"type": "Kubelet"}, "host": fields}}}
+		if err := c.Create(ctx, object); err != nil {
+			return nil, err
+		}
+		config := &bootstrapv1.PoolbootConfig{}
+		return config, c.Get(ctx, client.ObjectKeyFromObject(object), config)
+	}
+	const enrolled = `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge, address: 192.0.2.7, addressRanges: [192.0.2.0/24]}}`
+
+	DescribeTable("is refused by its schema when it is not one thing", func(ctx SpecContext, host, why string) {
+		_, err := create(ctx, host)
+		Expect(err).To(MatchError(ContainSubstring(why)))
+	},
+		Entry(nil, `{nodeName: edge-7}`, "spec.host.type"),
+		Entry(nil, `{type: Machine, nodeName: edge-7}`, "spec.host.type"),
+		Entry(nil, `{type: Enrollment, nodeName: edge-7}`, "spec.host.enrollment"),
+		Entry(nil, `{type: Enrollment, nodeName: edge-7, bareMetalHostName: h, enrollment: {name: edge, address: 192.0.2.7}}`, "spec.host.bareMetalHostName"),
+		Entry(nil, `{type: BareMetalHost, nodeName: edge-7}`, "spec.host.bareMetalHostName"),
+		Entry(nil, `{type: BareMetalHost, nodeName: edge-7, bareMetalHostName: h, enrollment: {name: edge, address: 192.0.2.7}}`, "spec.host.enrollment"),
+		Entry(nil, `{type: Enrollment, nodeName: edge-7, enrollment: {address: 192.0.2.7}}`, "spec.host.enrollment.name"),
+		Entry(nil, `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge}}`, "spec.host.enrollment.address"),
+		Entry(nil, `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge, address: here}}`, "spec.host.enrollment.address"),
+		Entry(nil, `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge, address: 192.0.2.7, addressRanges: [192.0.2.7]}}`, "spec.host.enrollment.addressRanges"),
+	)
+
+	It("keeps what it is, and may ask from another address", func(ctx SpecContext) {
+		config, err := create(ctx, enrolled)
+		Expect(err).NotTo(HaveOccurred())
+		try := func(change func(*bootstrapv1.PoolbootConfigSpec)) error {
+			changed := config.DeepCopy()
+			change(&changed.Spec)
+			return c.Patch(ctx, changed, client.MergeFrom(config), client.DryRunAll)
+		}
+		for field, change := range map[string]func(*bootstrapv1.PoolbootConfigSpec){
+			"spec.host.nodeName":        func(s *bootstrapv1.PoolbootConfigSpec) { s.Host.NodeName = "edge-8" },
+			"spec.host.enrollment.name": func(s *bootstrapv1.PoolbootConfigSpec) { s.Host.Enrollment.Name = "another" },
+			"spec.host.type": func(s *bootstrapv1.PoolbootConfigSpec) {
+				s.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "edge-7", BareMetalHostName: "h"}
+			},
+			"host can't be": func(s *bootstrapv1.PoolbootConfigSpec) { s.Host = bootstrapv1.HostWithoutMachine{} },
+		} {
+			Expect(try(change)).To(MatchError(ContainSubstring(field)))
+		}
+		Expect(try(func(s *bootstrapv1.PoolbootConfigSpec) {
+			s.Host.Enrollment.Address, s.Host.Enrollment.AddressRanges = "2001:db8::7", nil
+		})).To(Succeed())
+	})
+})
 
 var _ = Describe("The kind Enrollment", func() {
 	const good = `

@@ -103,7 +103,10 @@ var _ = Describe("The manager's right to patch hosts", func() {
 		}
 		ofHost := func(bmh string) func(*bootstrapv1.PoolbootConfigSpec) {
 			return func(spec *bootstrapv1.PoolbootConfigSpec) {
-				spec.PoolRole, spec.Host = "infra", bootstrapv1.HostWithoutMachine{NodeName: "host-1", BareMetalHostName: bmh}
+				spec.PoolRole, spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "host-1", BareMetalHostName: bmh}
+				if bmh == "" {
+					spec.Host.Type, spec.Host.Enrollment = bootstrapv1.HostTypeEnrollment, bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}
+				}
 			}
 		}
 		refused := MatchError(ContainSubstring("may delete no PoolbootConfig but those of BareMetalHosts without a Machine"))

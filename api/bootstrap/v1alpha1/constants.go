@@ -42,21 +42,6 @@ const (
 	TokenStateRevoked TokenState = "Revoked"
 )
 
-// Annotations of the PoolbootConfig of a host that enrolled. Its TokenHashAnnotation is that of the enrollment token.
-const (
-	// EnrollmentAnnotation names the Enrollment, and so the Secret, by which the host was admitted. The host's token is good
-	// only while that one is.
-	EnrollmentAnnotation = "pool.cluster.x-k8s.io/enrollment"
-
-	// EnrolledFromAnnotation is the address that the host asked from. One that asks for the same name from another address
-	// is another host.
-	EnrolledFromAnnotation = "pool.cluster.x-k8s.io/enrolled-from"
-
-	// EnrolledRangesAnnotation holds the addressRanges of the Enrollment when the host was admitted, separated by commas: they count when
-	// the Enrollment has been deleted.
-	EnrolledRangesAnnotation = "pool.cluster.x-k8s.io/enrolled-address-ranges"
-)
-
 // CredentialIDAnnotation is on inline data Secrets and overlay Secrets and holds the ID of the join credential in them.
 const CredentialIDAnnotation = "pool.cluster.x-k8s.io/credential-id"
 

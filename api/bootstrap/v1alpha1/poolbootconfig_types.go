@@ -99,7 +99,7 @@ type BootSpec struct {
 // +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.poolRetention) && self.poolRetention == 'Host')",message="poolRetention: Host needs a Machine: leave it out"
 // +kubebuilder:validation:XValidation:rule="!has(self.host) || has(self.poolRole)",message="host needs poolRole: without a Machine there are no labels to decide by"
 // +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.configSource) && self.configSource.type == 'Inline')",message="a host without a Machine needs configSource.type Server",fieldPath=".configSource.type",reason=FieldValueForbidden
-// +kubebuilder:validation:XValidation:rule="has(self.host) == has(oldSelf.host)",message="host can't be added or taken away: make a new PoolbootConfig"
+// +kubebuilder:validation:XValidation:rule="has(self.host) == has(oldSelf.host)",message="host can't be added or removed: create another PoolbootConfig"
 type PoolbootConfigSpec struct {
 	BootSpec `json:",inline"`
 
@@ -108,28 +108,99 @@ type PoolbootConfigSpec struct {
 	Host HostWithoutMachine `json:"host,omitempty,omitzero"`
 }
 
+// HostType says what a host without a Machine is.
+//
+// +kubebuilder:validation:Enum=BareMetalHost;Enrollment
+type HostType string
+
+const (
+	// HostTypeBareMetalHost is a BareMetalHost whose annotation pool.cluster.x-k8s.io/pool asked for the pool.
+	HostTypeBareMetalHost HostType = "BareMetalHost"
+	// HostTypeEnrollment is a host that an Enrollment admitted. Nothing but its name and address is known.
+	HostTypeEnrollment HostType = "Enrollment"
+)
+
 // HostWithoutMachine is a host that Cluster API does not manage.
 //
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: make a new PoolbootConfig"
+// +kubebuilder:validation:XValidation:rule="has(self.bareMetalHostName) == (self.type == 'BareMetalHost')",message="bareMetalHostName is for type BareMetalHost, which needs it",fieldPath=".bareMetalHostName"
+// +kubebuilder:validation:XValidation:rule="has(self.enrollment) == (self.type == 'Enrollment')",message="enrollment is for type Enrollment, which needs it",fieldPath=".enrollment"
 type HostWithoutMachine struct {
-	// nodeName is the name that the host's Node gets.
+	// type is what the host is: a BareMetalHost, or a host that an Enrollment admitted. It is immutable.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
+	Type HostType `json:"type,omitempty"`
+
+	// nodeName is the name that the host's Node gets. It is immutable.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
 	NodeName string `json:"nodeName,omitempty"`
 
-	// bareMetalHostName is the name of the BareMetalHost in the same namespace, whose annotation pool.cluster.x-k8s.io/pool asked
-	// for the pool. Left out, the host came with an enrollment token, and nothing but its name is known.
+	// bareMetalHostName is the name of the BareMetalHost, in the same namespace, whose annotation pool.cluster.x-k8s.io/pool asked for
+	// the pool. It is immutable.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
 	BareMetalHostName string `json:"bareMetalHostName,omitempty"`
+
+	// enrollment says which Enrollment admitted the host, and from where it asked.
+	// +optional
+	Enrollment EnrolledHost `json:"enrollment,omitempty,omitzero"`
+}
+
+// EnrolledHost is what is known of a host that an Enrollment admitted.
+type EnrolledHost struct {
+	// name is the name of the Enrollment, in the same namespace. The host's token is valid only while that of the Enrollment is. It is
+	// immutable.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
+	Name string `json:"name,omitempty"`
+
+	// address is the IP address that the host asked from. A host that asks for the same name from another address is another host, until
+	// this one was silent for 15 minutes: then the manager writes the new address.
+	// +required
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="it must be an IP address"
+	Address string `json:"address,omitempty"`
+
+	// addressRanges are the Enrollment's when the host was admitted or changed its address. They count when the Enrollment has been
+	// deleted.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self.all(r, isCIDR(r))",message="each address range must be a CIDR"
+	AddressRanges []string `json:"addressRanges,omitempty"`
+}
+
+// Enrolled returns what is known of the host if an Enrollment admitted it, nil otherwise.
+func (s *PoolbootConfigSpec) Enrolled() *EnrolledHost {
+	if s.Host.Type != HostTypeEnrollment {
+		return nil
+	}
+	return &s.Host.Enrollment
+}
+
+// EnrollmentName returns the name of the Enrollment that admitted the host; empty for other hosts.
+func (s *PoolbootConfigSpec) EnrollmentName() string {
+	if enrolled := s.Enrolled(); enrolled != nil {
+		return enrolled.Name
+	}
+	return ""
 }
 
 // IsDefined says whether the PoolbootConfig names its host.
-func (h *HostWithoutMachine) IsDefined() bool { return *h != HostWithoutMachine{} }
+func (h *HostWithoutMachine) IsDefined() bool { return h.Type != "" }
 
 // ConfigSourceType says where a host gets its configuration from.
 //

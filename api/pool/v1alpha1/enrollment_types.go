@@ -102,8 +102,8 @@ type EnrollmentRequest struct {
 	// +required
 	RequestedTime metav1.MicroTime `json:"requestedTime,omitempty,omitzero"`
 
-	// address is the address that the host's last request came from.
-	// +optional
+	// address is the IP address that the host's last request came from.
+	// +required
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="it must be an IP address"
