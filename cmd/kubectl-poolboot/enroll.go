@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +21,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // enrollment prints a new Enrollment and the Secret with its token.
@@ -42,7 +45,13 @@ Nothing is written anywhere: apply what is printed, and keep it secret.`,
 		Args:                  cobra.ExactArgs(1),
 		ValidArgsFunction:     cobra.NoFileCompletions, // the name is new
 		DisableFlagsInUseLine: true,
-		RunE:                  func(_ *cobra.Command, args []string) error { return e.run(args[0], time.Now()) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := e.run(args[0], time.Now()); err != nil {
+				return err
+			}
+			e.warn(cmd.Context(), to)
+			return nil
+		},
 	}
 	offerPool(cmd, &e.spec.PoolRole)
 	cmd.Flags().StringVar(&e.spec.ClusterName, "cluster", "", "the Cluster that the hosts join")
@@ -101,6 +110,29 @@ func (e *enrollment) run(name string, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// warn says on standard error what keeps hosts from being admitted, as far as the management cluster can be read: the condition Ready of
+// the Enrollment says it too, but later.
+func (e *enrollment) warn(ctx context.Context, to connection) {
+	live, namespace, _, err := to.open()
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var pools poolv1.MachineConfigPoolList
+	if err := live.List(ctx, &pools, client.InNamespace(cmp.Or(e.namespace, namespace))); err != nil {
+		return
+	}
+	ofCluster := slices.DeleteFunc(pools.Items, func(p poolv1.MachineConfigPool) bool { return p.Spec.ClusterName != e.spec.ClusterName })
+	switch found, err := pool.OfRole(ofCluster, e.spec.PoolRole); {
+	case err != nil:
+		_, _ = fmt.Fprintf(e.streams.ErrOut, "warning: no host is admitted yet: Cluster %s: %s\n", printable(e.spec.ClusterName), printable(err.Error()))
+	case found.Spec.HostTemplateRef.Name == "":
+		_, _ = fmt.Fprintf(e.streams.ErrOut, "warning: no host is admitted yet: MachineConfigPool %s takes Machines only: name a PoolbootConfigTemplate in its spec.hostTemplateRef\n",
+			printable(found.Name))
+	}
 }
 
 // pointer prints what is put on a host that enrolls.

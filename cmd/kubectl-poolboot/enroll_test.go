@@ -62,6 +62,26 @@ var _ = Describe("enroll", func() {
 		Entry("a range of every address", "spec.addressRanges", "--address-ranges", "::/0"),
 	)
 
+	DescribeTable("warns, where the cluster can be read, that no host is admitted yet", func(warning string, change func(*poolv1.MachineConfigPool)) {
+		p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "a-pool"},
+			Spec: poolv1.MachineConfigPoolSpec{ClusterName: "site", PoolRole: "infra", HostTemplateRef: poolv1.HostTemplateReference{Name: "hosts"}}}
+		change(p)
+		var out, errOut bytes.Buffer
+		cmd := newEnroll(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, storing(nil, p))
+		Expect(execute(cmd, &errOut, edgeHosts[1:])).To(BeZero())
+		printedBy(out.Bytes())
+		if warning == "" {
+			Expect(errOut.String()).To(BeEmpty())
+		} else {
+			Expect(errOut.String()).To(And(HavePrefix("warning: "), ContainSubstring(warning)))
+		}
+	},
+		Entry("not when it takes hosts", "", func(*poolv1.MachineConfigPool) {}),
+		Entry("the pool takes Machines only", "MachineConfigPool a-pool takes Machines only", func(p *poolv1.MachineConfigPool) { p.Spec.HostTemplateRef.Name = "" }),
+		Entry("no such pool", "Cluster site: ", func(p *poolv1.MachineConfigPool) { p.Spec.PoolRole = "gpu" }),
+		Entry("that of another Cluster does not count", "Cluster site: ", func(p *poolv1.MachineConfigPool) { p.Spec.ClusterName = "another" }),
+	)
+
 	It("is shown in the documentation as it is", func() {
 		document, err := os.ReadFile("../../docs/enroll.md")
 		Expect(err).NotTo(HaveOccurred())

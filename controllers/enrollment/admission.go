@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,12 +65,23 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, request poolv1.Enroll
 // connect opens the way into a workload cluster.
 type connect func(context.Context, clustercache.ClusterCache, client.ObjectKey) (client.Client, error)
 
-// nodeOf returns the Node of a name, nil when it does not exist, and true when that can't be told. One failure counts for all hosts of
-// this Reconcile: each of them would wait for the same answer.
+// readTimeout bounds one read of a workload cluster; one that takes longer than slowRead is the last of its Reconcile. A slow cluster
+// must not keep a worker from the Enrollments of others.
+const (
+	readTimeout = 5 * time.Second
+	slowRead    = time.Second
+)
+
+// nodeOf returns the Node of a name, nil when it does not exist, and true when that can't be told. One failure, or a slow answer, counts
+// for all hosts that are left in this Reconcile: each of them would wait for the same.
 func (r *Reconciler) nodeOf(ctx context.Context, s *scope, name string, connect connect) (found *corev1.Node, isUnknown bool) {
-	if s.unreadable != nil {
+	if s.unreadable != nil || s.isSlow {
 		return nil, true
 	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	begun := r.Now()
+	defer func() { s.isSlow = r.Now().Sub(begun) > slowRead }()
 	node, cluster := &corev1.Node{}, client.ObjectKeyFromObject(s.place.Cluster)
 	c, err := connect(ctx, r.ClusterCache, cluster)
 	if err == nil {

@@ -83,7 +83,9 @@ type scope struct {
 	closed *hostpool.Obstacle
 	// unreadable is why Nodes of the workload cluster can't be read; nil as long as nothing failed.
 	unreadable error
-	now        time.Time
+	// isSlow says that a Node was read, and that this took so long that the other hosts wait for the next Reconcile.
+	isSlow bool
+	now    time.Time
 }
 
 // token is an enrollment token, as read live from its Secret.

@@ -15,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -145,6 +146,35 @@ var _ = Describe("An enrollment", func() {
 		Expect(w.workload.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7"}})).To(Succeed())
 		w.ask(ctx, "edge-7")
 		Expect(w.settle(ctx).Spec.Admitted).To(BeEmpty())
+	})
+
+	It("stops after a slow answer of the workload cluster, which holds the worker for five seconds at most, and goes on with the rest", func(ctx SpecContext) {
+		w := newWorld(3)
+		w.settle(ctx)
+		w.ask(ctx, "edge-1", "edge-2", "edge-3")
+		now := time.Now()
+		reads := 0
+		slow := w.manager(w)
+		slow.Now = func() time.Time { return now }
+		slow.ClusterCache = liveBy{slow.ClusterCache, interceptor.NewClient(w.workload, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				deadline, bounded := ctx.Deadline()
+				Expect(bounded).To(BeTrue())
+				Expect(time.Until(deadline)).To(BeNumerically("<=", 5*time.Second))
+				reads++
+				now = now.Add(2 * time.Second)
+				return c.Get(ctx, key, o, opts...)
+			},
+		})}
+		result, err := slow.Reconcile(ctx, ctrl.Request{NamespacedName: key})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(reads).To(Equal(1))
+		Expect(result.RequeueAfter).To(BeNumerically("<=", time.Second))
+		e := w.enrollment(ctx)
+		Expect(e.Spec.Admitted).To(ConsistOf("edge-1"))
+		Expect(e.Status.Requests).To(HaveLen(2), "they wait, and are not refused")
+		Expect(e.Status.Requests).To(HaveEach(HaveField("Refused", BeEmpty())))
+		Expect(w.settle(ctx).Spec.Admitted).To(HaveLen(3))
 	})
 
 	It("admits no more than it has uses when two managers work at the same time, each not seeing the other", func(ctx SpecContext) {

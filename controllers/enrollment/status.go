@@ -38,8 +38,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 		}
 		return left <= 0
 	})
-	if s.unreadable != nil && len(status.Requests) > 0 {
+	switch {
+	case len(status.Requests) == 0:
+	case s.unreadable != nil:
 		sooner(unreadableRetry)
+	case s.isSlow:
+		sooner(conflictRetry)
 	}
 	spec := s.enrollment.Spec
 	if s.now.Before(spec.ExpirationTime.Time) {

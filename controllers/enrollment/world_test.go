@@ -54,6 +54,16 @@ func (b behindCache) GetClient(context.Context, client.ObjectKey) (client.Client
 	return b.empty, nil
 }
 
+// liveBy is a connection that reads live by a client.
+type liveBy struct {
+	clustercache.ClusterCache
+	live client.Client
+}
+
+func (l liveBy) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
+	return l.live, nil
+}
+
 var errCrash = errors.New("this process is no more")
 
 func newWorld(uses int) *world {
