@@ -59,6 +59,8 @@ var _ = Describe("An Enrollment", func() {
 		Entry("less than no uses", `{usedCount: -1}`, "status.usedCount", "greater than or equal to 0"),
 		Entry("two requests of a name", `{requests: [{name: a, requestedTime: "2026-01-01T00:00:00.000000Z"}, {name: a, requestedTime: "2026-01-01T00:00:00.000000Z"}]}`,
 			"status.requests[1]", "Duplicate"),
+		Entry("a request from what is no address", `{requests: [{name: a, requestedTime: "2026-01-01T00:00:00.000000Z", address: 192.0.2.256}]}`,
+			"status.requests[0].address", "IP address"),
 		Entry("a request without a name", `{requests: [{requestedTime: "2026-01-01T00:00:00.000000Z"}]}`, "status.requests[0].name", "Required"),
 	)
 })
