@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -37,7 +38,8 @@ func oneOfEachKind(ctx SpecContext, namespace string) []client.Object {
 		&bootstrapv1.PoolbootConfig{ObjectMeta: meta(), Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: boot}},
 		&bootstrapv1.PoolbootConfigTemplate{ObjectMeta: meta(),
 			Spec: bootstrapv1.PoolbootConfigTemplateSpec{Template: bootstrapv1.PoolbootConfigTemplateResource{Spec: boot}}},
-		&poolv1.Enrollment{ObjectMeta: meta(), Spec: poolv1.EnrollmentSpec{ClusterName: "edge", PoolRole: "worker"}},
+		&poolv1.Enrollment{ObjectMeta: meta(), Spec: poolv1.EnrollmentSpec{ClusterName: "edge", PoolRole: "worker", NamePattern: "edge-*", MaxUses: 1,
+			ExpirationTime: metav1.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC), TokenSecretRef: poolv1.TokenSecretReference{Name: "edge"}}},
 		&poolv1.MachineConfig{ObjectMeta: meta(), Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}},
 		&poolv1.MachineConfigPool{ObjectMeta: meta(), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "edge", PoolRole: "worker"}},
 	}
