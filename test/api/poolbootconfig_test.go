@@ -101,11 +101,27 @@ var _ = Describe("A PoolbootConfigTemplate", func() {
 
 var _ = Describe("The host of a PoolbootConfig without a Machine", func() {
 	DescribeTable("is taken with", takes("PoolbootConfig"),
-		Entry("the names of a Node and a BareMetalHost", `spec: {poolRole: edge, host: {nodeName: edge-7.example, bareMetalHostName: edge-7}}`),
+		Entry("the names of a Node and a BareMetalHost", `spec: {poolRole: edge, host: {type: BareMetalHost, nodeName: edge-7.example, bareMetalHostName: edge-7}}`),
 	)
 	DescribeTable("is refused with", refuses("PoolbootConfig"),
-		Entry("no name of a Node", `spec: {poolRole: edge, host: {bareMetalHostName: edge-7}}`, "spec.host.nodeName", "Required"),
-		Entry("a name of a Node that can't be", `spec: {poolRole: edge, host: {nodeName: a..b.-c}}`, "spec.host.nodeName", "lowercase RFC 1123 subdomain"),
-		Entry("a name of a BareMetalHost that can't be", `spec: {poolRole: edge, host: {nodeName: a, bareMetalHostName: A}}`, "spec.host.bareMetalHostName", "lowercase RFC 1123 subdomain"),
+		Entry("no type", `spec: {poolRole: edge, host: {nodeName: edge-7, bareMetalHostName: edge-7}}`, "spec.host.type", "Required"),
+		Entry("a BareMetalHost without its name", `spec: {poolRole: edge, host: {type: BareMetalHost, nodeName: edge-7}}`, "spec.host.bareMetalHostName", "BareMetalHost"),
+		Entry("no name of a Node", `spec: {poolRole: edge, host: {type: BareMetalHost, bareMetalHostName: edge-7}}`, "spec.host.nodeName", "Required"),
+		Entry("a name of a Node that can't be", `spec: {poolRole: edge, host: {type: BareMetalHost, nodeName: a..b.-c, bareMetalHostName: a}}`, "spec.host.nodeName", "lowercase RFC 1123 subdomain"),
+		Entry("a name of a BareMetalHost that can't be", `spec: {poolRole: edge, host: {type: BareMetalHost, nodeName: a, bareMetalHostName: A}}`, "spec.host.bareMetalHostName", "lowercase RFC 1123 subdomain"),
+	)
+})
+
+var _ = Describe("A PoolbootConfig of a host without a Machine", func() {
+	const host = `host: {type: BareMetalHost, nodeName: edge-7, bareMetalHostName: edge-7}`
+	DescribeTable("is refused with", func(ctx SpecContext, spec, field string, words ...string) {
+		refuses("PoolbootConfig")(ctx, under("{"+host+", "+spec+"}", "spec"), field, words...)
+	},
+		Entry("no role", `nodeTaints: []`, "spec.poolRole", "host needs poolRole"),
+		Entry("an inline configuration", `poolRole: edge, configSource: {type: Inline}`, "spec.configSource.type", "needs configSource.type Server"),
+		Entry("a pool that the host keeps for its next Machine", `poolRole: edge, poolRetention: Host`, "spec.poolRetention", "Host needs a Machine"),
+	)
+	DescribeTable("can't be changed", changes("PoolbootConfig"),
+		Entry("into one", "spec: {poolRole: edge, "+host+"}", "spec.host", "can't be added"),
 	)
 })

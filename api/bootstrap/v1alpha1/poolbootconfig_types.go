@@ -96,10 +96,10 @@ type BootSpec struct {
 
 // PoolbootConfigSpec says how one host boots into its pool: that of a Machine, or the one that it names.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.poolRetention) && self.poolRetention == 'Host')",message="poolRetention: Host needs a Machine: leave it out"
-// +kubebuilder:validation:XValidation:rule="!has(self.host) || has(self.poolRole)",message="host needs poolRole: without a Machine there are no labels to decide by"
+// +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.poolRetention) && self.poolRetention == 'Host')",message="Host needs a Machine: leave it out",fieldPath=".poolRetention",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.host) || has(self.poolRole)",message="host needs poolRole: without a Machine there are no labels to decide by",fieldPath=".poolRole",reason=FieldValueRequired
 // +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.configSource) && self.configSource.type == 'Inline')",message="a host without a Machine needs configSource.type Server",fieldPath=".configSource.type",reason=FieldValueForbidden
-// +kubebuilder:validation:XValidation:rule="has(self.host) == has(oldSelf.host)",message="host can't be added or removed: create another PoolbootConfig"
+// +kubebuilder:validation:XValidation:rule="has(self.host) == has(oldSelf.host)",message="host can't be added or removed: create another PoolbootConfig",fieldPath=".host",reason=FieldValueForbidden
 type PoolbootConfigSpec struct {
 	BootSpec `json:",inline"`
 
