@@ -75,7 +75,7 @@ var cures = map[string]string{
 	KubeletConfigPath:        "put a drop-in into " + KubeletConfigDirectory,
 	WorkerKubeletPath:        cureKubelet,
 	PoolKubeletPath:          cureKubelet,
-	HostnamePath:             "the host is named as its Node: see nodeName of the PoolbootConfig",
+	HostnamePath:             "the host is named as its Node: see nodeNameSource of the PoolbootConfig",
 }
 
 const (

@@ -168,7 +168,7 @@ var _ = Describe("ForBoot", func() {
 		Entry("a Machine that is to be a worker", "create it", without("worker")),
 		Entry("a Machine with an inline data Secret", "delete the Machine: another one takes its place. The data Secret was made for this pool and is written once; the replacement boots into the pool of its labels",
 			inline, record("edge"), secretOnRecord, without("edge")),
-		Entry("a BareMetalHost", "or name another role in the annotation pool.cluster.x-k8s.io/pool of BareMetalHost rack1-u12", spec("nowhere"), func(b *pool.Boot) {
+		Entry("a BareMetalHost", "or name another role in the annotation pool.cluster.x-k8s.io/pool-role of BareMetalHost rack1-u12", spec("nowhere"), func(b *pool.Boot) {
 			b.Machine, b.Config.Spec.Host = nil, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "rack1-u12", BareMetalHostName: "rack1-u12"}
 		}),
 		Entry("a host that enrolled", "and its Node, and enroll the host with a token of another pool", spec("nowhere"), func(b *pool.Boot) {

@@ -89,7 +89,7 @@ var _ = Describe("enroll", func() {
 		for _, b := range block.FindAllSubmatch(document, -1) {
 			if string(b[1]) == "yaml" && bytes.Contains(b[2], []byte("kind: Secret")) {
 				secret, admits := printedBy(b[2])
-				Expect(enroll.Token(secret)).Error().NotTo(HaveOccurred())
+				Expect(enroll.Token(secret)).Error().To(HaveOccurred(), "a token that everybody can read admits nobody")
 				Expect(enroll.Check(admits.Spec)).To(Succeed())
 				Expect(admits.Spec.TokenSecretRef.Name).To(Equal(secret.Name))
 				shown++

@@ -154,6 +154,9 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			"spec.nodeSelector", "example.com/site", "node-restriction.kubernetes.io/"),
 		Entry("a Cluster that does not exist, or is in another namespace", aPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) { s.ClusterName = "c2" }),
 			"spec.clusterName", "site/c2", "does not exist now", "in the namespace of its Cluster"),
+		Entry("what a paused pool hands out, of one that is not paused", aPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) {
+			s.PausedConfiguration.Name = "rendered-gpu-0"
+		}), "spec.pausedConfiguration", "not paused", "leave it out"),
 	)
 
 	Describe("warns of a Node that could be in two custom pools", func() {

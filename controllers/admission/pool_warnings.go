@@ -42,6 +42,9 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 				"Kubernetes 1.30, so whoever has a host could bring it into this pool: select by a label that starts with node-role.kubernetes.io/ or node-restriction.kubernetes.io/", key))
 		}
 	}
+	if p.Spec.PausedConfiguration.Name != "" && !p.Spec.IsPaused() {
+		warnings = append(warnings, "spec.pausedConfiguration: the pool is not paused, so Poolboot removes it: leave it out, or set paused to true")
+	}
 	if names := overlapping(*p, others); len(names) > 0 {
 		cure := fmt.Sprintf("Select by node-role.kubernetes.io/%s alone, or by another value of a label that they select by", p.Spec.PoolRole)
 		if selectsByRole(*p) {

@@ -80,6 +80,8 @@ func (s *scope) renderedMessage() string {
 	switch {
 	case len(s.rendered.Kubelets) > 0:
 		kubelets = " and spec.kubeletConfiguration of " + strings.Join(s.rendered.Kubelets, " and ")
+	case len(s.rendered.Source) == 0 && s.pool.Spec.MachineConfigSelector == nil:
+		return s.rendered.Name + " is empty, because the pool selects no MachineConfig: set spec.machineConfigSelector"
 	case len(s.rendered.Source) == 0:
 		return s.rendered.Name + " is empty, because no MachineConfig is selected: give MachineConfigs the labels of spec.machineConfigSelector"
 	}

@@ -136,7 +136,7 @@ func (l look) String() string {
 The site is running. Look around, in other terminals:
   export MANAGEMENT_KUBECONFIG=%s
   export WORKLOAD_KUBECONFIG=%s
-  bin/kubectl --kubeconfig $MANAGEMENT_KUBECONFIG get pool,machine
+  bin/kubectl --kubeconfig $MANAGEMENT_KUBECONFIG get pbpool,machine
   bin/kubectl --kubeconfig $WORKLOAD_KUBECONFIG get nodes
 Metrics:
   curl %s   # manager

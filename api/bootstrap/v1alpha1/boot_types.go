@@ -21,7 +21,7 @@ type BootStatus struct {
 	// +optional
 	RequestedTime *metav1.MicroTime `json:"requestedTime,omitempty"`
 
-	// addresses are the addresses that the host's token came from, eight at most. The config server writes them, and removes those of a token
+	// addresses are the addresses that the host's token came from, eight at most of a token. The config server writes them, and removes those of a token
 	// that was rotated when the new one is first used.
 	// +optional
 	// +listType=map

@@ -39,7 +39,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !has(self.nodeLabelRules) || self.nodeLabelRules.all(rule, !(rule.key in self.nodeLabels))",message="nodeLabels has a value for the key of a rule: remove one of the two",fieldPath=".nodeLabelRules",reason=FieldValueForbidden
 type BootSpec struct {
 	// poolRole is the role of the MachineConfigPool that the Machine boots into. If it is not set, the Machine's labels decide; without a
-	// matching label the pool is worker.
+	// role label of its own the Machine boots into worker, and with one that no pool selects it does not boot.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -88,7 +88,7 @@ type BootSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	NodeLabelRules []nodev1.NodeLabelRule `json:"nodeLabelRules,omitempty"`
 
-	// extraConfig is merged over the pool's configuration, for this Machine only. The same entries are refused as in a
+	// extraConfig is merged over the pool's configuration, for this PoolbootConfig only; that of a template is for each of its Machines. The same entries are refused as in a
 	// MachineConfig.
 	// +optional
 	ExtraConfig *ExtraConfig `json:"extraConfig,omitempty"`
@@ -114,7 +114,7 @@ type PoolbootConfigSpec struct {
 type HostType string
 
 const (
-	// HostTypeBareMetalHost is a BareMetalHost whose annotation pool.cluster.x-k8s.io/pool asked for the pool.
+	// HostTypeBareMetalHost is a BareMetalHost whose annotation pool.cluster.x-k8s.io/pool-role asked for the pool.
 	HostTypeBareMetalHost HostType = "BareMetalHost"
 	// HostTypeEnrollment is a host that an Enrollment admitted. Nothing but its name and address is known.
 	HostTypeEnrollment HostType = "Enrollment"
@@ -138,7 +138,7 @@ type HostWithoutMachine struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
 	NodeName string `json:"nodeName,omitempty"`
 
-	// bareMetalHostName is the name of the BareMetalHost, in the same namespace, whose annotation pool.cluster.x-k8s.io/pool asked for
+	// bareMetalHostName is the name of the BareMetalHost, in the same namespace, whose annotation pool.cluster.x-k8s.io/pool-role asked for
 	// the pool. It is immutable.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -443,7 +443,7 @@ type PoolbootConfigStatus struct {
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.hostRef.name`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
-// +kubebuilder:printcolumn:name="In pool",type=string,JSONPath=`.status.conditions[?(@.type=="NodeInPool")].status`
+// +kubebuilder:printcolumn:name="InPool",type=string,JSONPath=`.status.conditions[?(@.type=="NodeInPool")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PoolbootConfig struct {

@@ -61,7 +61,7 @@ const ClusterIdentityAnnotation = "pool.cluster.x-k8s.io/cluster-identity"
 // Annotations by which a person asks for a BareMetalHost that no Machine uses to boot into a pool. Both are needed.
 const (
 	// HostPoolAnnotation is the role of the MachineConfigPool, which must name a hostTemplateRef.
-	HostPoolAnnotation = "pool.cluster.x-k8s.io/pool"
+	HostPoolAnnotation = "pool.cluster.x-k8s.io/pool-role"
 	// HostClusterAnnotation is the name of the pool's Cluster, in the host's namespace.
 	HostClusterAnnotation = "pool.cluster.x-k8s.io/cluster"
 )

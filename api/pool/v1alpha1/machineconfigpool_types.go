@@ -73,7 +73,7 @@ type MachineConfigPoolSpec struct {
 	KubeletConfiguration *runtime.RawExtension `json:"kubeletConfiguration,omitempty"`
 
 	// hostTemplateRef names the PoolbootConfigTemplate, in the same namespace, for hosts without a Machine: hosts that come with an
-	// enrollment token, and BareMetalHosts with the annotations pool.cluster.x-k8s.io/pool: <role> and pool.cluster.x-k8s.io/cluster:
+	// enrollment token, and BareMetalHosts with the annotations pool.cluster.x-k8s.io/pool-role: <role> and pool.cluster.x-k8s.io/cluster:
 	// <Cluster>. If it is not set, the pool takes Machines only.
 	// +optional
 	HostTemplateRef HostTemplateReference `json:"hostTemplateRef,omitempty,omitzero"`
@@ -172,7 +172,7 @@ type MachineConfigPoolStatus struct {
 	// +optional
 	Configuration PoolConfiguration `json:"configuration,omitempty,omitzero"`
 
-	// machineCount is the number of Machines recorded in the pool.
+	// machineCount is the number of Machines that are recorded in the pool, and of hosts without a Machine.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MachineCount *int32 `json:"machineCount,omitempty"`
