@@ -200,7 +200,8 @@ func (r *recording) ask(ctx context.Context, enrollment Enrollment, asks asking)
 	if !known && len(enrollment.Requests) >= poolv1.MaxEnrollmentRequests {
 		return time.Time{}, ErrEnrollmentFull
 	}
-	if known && last.Address == asks.address {
+	// By name, whatever the address: an address costs who has the token nothing.
+	if known {
 		stands := requestInterval
 		if last.Refused != "" {
 			stands = refusedInterval
@@ -209,7 +210,7 @@ func (r *recording) ask(ctx context.Context, enrollment Enrollment, asks asking)
 			return last.Time, nil
 		}
 	}
-	key, since := types.UID("asks/"+asks.pointerID+"/"+asks.address), now.Truncate(time.Microsecond)
+	key, since := types.UID("asks/"+asks.pointerID), now.Truncate(time.Microsecond)
 	claimed := r.claim(r.requested, key, since, func(last any) bool {
 		at := last.(time.Time)
 		if stands := now.Sub(at).Abs() < requestInterval; !stands {

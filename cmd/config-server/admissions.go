@@ -21,6 +21,10 @@ import (
 // askTimeout bounds one write of status.requests, with all of its retries. The hosts that wait for it retry by themselves.
 const askTimeout = 5 * time.Second
 
+// askPause is the least time between two writes of one Enrollment by one replica. The manager admits hosts under a lock on the Enrollment's
+// version: hosts that ask without end must leave it time to.
+const askPause = 500 * time.Millisecond
+
 // askRetries is how often a write is tried that loses against another replica or the manager. Every loss is a write of theirs, and each of
 // them writes for many hosts at once.
 var askRetries = wait.Backoff{Steps: 12, Duration: 10 * time.Millisecond, Factor: 1.6, Jitter: 0.5, Cap: time.Second}
@@ -83,7 +87,7 @@ func (a *admissionRecorder) join(ctx context.Context, key types.NamespacedName, 
 	return batch
 }
 
-// drain writes batches until nobody waits.
+// drain writes batches, with pauses in which more may join, until nobody waits.
 func (a *admissionRecorder) drain(ctx context.Context, key types.NamespacedName, queue *askQueue) {
 	for {
 		a.mu.Lock()
@@ -97,6 +101,7 @@ func (a *admissionRecorder) drain(ctx context.Context, key types.NamespacedName,
 		a.mu.Unlock()
 		batch.errs = a.write(ctx, key, batch.requests)
 		close(batch.written)
+		<-time.After(askPause)
 	}
 }
 

@@ -80,7 +80,11 @@ var _ = Describe("Hosts that ask to be admitted at the same moment", func() {
 		}
 		Expect(writes.Load()).To(BeNumerically("<", poolv1.MaxEnrollmentRequests/2))
 		for _, replica := range replicas {
-			Expect(replica.queues).To(BeEmpty())
+			Eventually(ctx, func() int {
+				replica.mu.Lock()
+				defer replica.mu.Unlock()
+				return len(replica.queues)
+			}).Should(BeZero(), "nothing is kept of an Enrollment for which nobody asks")
 		}
 	})
 
@@ -113,6 +117,39 @@ var _ = Describe("Hosts that ask to be admitted at the same moment", func() {
 		go func() { stayed <- asks(ctx, recorder, e, 3) }()
 		Eventually(reads).Should(Receive())
 		Eventually(stayed).Should(Receive(Satisfy(apierrors.IsNotFound)))
+	})
+
+	It("leave the manager time to admit hosts, however fast somebody asks", func(ctx SpecContext) {
+		e := newEnrollment(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "on-and-on"}, token, time.Now().Add(time.Hour))
+		recorder := newAdmissionRecorder(admin)
+		ctxHosts, stopHosts := context.WithCancel(ctx)
+		var hosts sync.WaitGroup
+		for range 4 {
+			hosts.Go(func() {
+				for ctxHosts.Err() == nil {
+					_ = asks(ctxHosts, recorder, e, 1)
+				}
+			})
+		}
+		admitted, conflicts := 0, 0
+		for admitted+conflicts < 20 {
+			now := &poolv1.Enrollment{}
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(e), now)).To(Succeed())
+			for range 5 { // the Secret, the Node, the record: read live before an admission is written
+				Expect(admin.Get(ctx, client.ObjectKeyFromObject(e), &poolv1.Enrollment{})).To(Succeed())
+			}
+			before := now.DeepCopy()
+			now.Spec.Admitted = append(now.Spec.Admitted, fmt.Sprintf("edge-%d", 100+admitted))
+			if err := admin.Patch(ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); apierrors.IsConflict(err) {
+				conflicts++
+			} else {
+				Expect(err).NotTo(HaveOccurred())
+				admitted++
+			}
+		}
+		stopHosts()
+		hosts.Wait()
+		Expect(admitted).To(BeNumerically(">", conflicts))
 	})
 
 	It("stay noted, whoever has taken the config server over", func(ctx SpecContext) {

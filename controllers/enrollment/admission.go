@@ -46,20 +46,34 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, request poolv1.Enroll
 	}
 	switch verdict {
 	case refuse:
-		if f.request.Refused != why {
-			r.tell(s, name, f.config, corev1.EventTypeWarning, poolv1.EventHostRefused, "%s, which asks from %s, is not admitted by Enrollment %s: %s",
-				name, f.request.Address, s.enrollment.Name, why)
-		}
-		return true, why, nil
+		return true, r.refuse(s, f, why), nil
 	case wait:
 		return true, request.Refused, nil
 	case relocate:
 		err = r.relocate(ctx, s, f)
 	case admit:
 		err = r.admit(ctx, s, f)
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) { // by a quota or a webhook: that must not keep other hosts waiting
+			return true, r.refuse(s, f, fmt.Sprintf("the API server refuses PoolbootConfig %s of the host: %s", name, err)), nil
+		}
 	case forget:
 	}
 	return false, "", err
+}
+
+// maxRefusal is how many characters status.requests holds of why a host is refused.
+const maxRefusal = 1024
+
+// refuse tells why a host is not admitted, unless that is on record, and returns what to record of it.
+func (r *Reconciler) refuse(s *scope, f facts, why string) string {
+	if long := []rune(why); len(long) > maxRefusal {
+		why = string(long[:maxRefusal-1]) + "…"
+	}
+	if f.request.Refused != why {
+		r.tell(s, f.name, f.config, corev1.EventTypeWarning, poolv1.EventHostRefused, "%s, which asks from %s, is not admitted by Enrollment %s: %s",
+			f.name, f.request.Address, s.enrollment.Name, why)
+	}
+	return why
 }
 
 // connect opens the way into a workload cluster.

@@ -394,15 +394,4 @@ var _ = Describe("An enrollment", func() {
 		e := w.settle(ctx)
 		Expect(e.Spec).To(And(HaveField("NamePattern", "rack-*"), HaveField("Admitted", BeEmpty()), HaveField("MaxUses", before.Spec.MaxUses)))
 	})
-
-	It("forgets refusals after a while", func(ctx SpecContext) {
-		w := newWorld(2)
-		w.settle(ctx)
-		w.ask(ctx, "core-7")
-		Expect(w.settle(ctx).Status.Requests).To(HaveLen(1))
-		later := w.manager(w)
-		later.Now = func() time.Time { return time.Now().Add(refusalLife) }
-		Expect(later.Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().NotTo(HaveOccurred())
-		Expect(w.enrollment(ctx).Status.Requests).To(BeEmpty())
-	})
 })

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -115,21 +116,21 @@ func (f facts) judgeKnown() (verdict, string) {
 		return refuse, fmt.Sprintf("a host of this name came with an earlier token: delete PoolbootConfig %s", f.config.Name)
 	case from == f.request.Address:
 		return forget, ""
-	case f.now.Sub(lastHeard(f.config)) >= silence:
+	case f.now.Sub(lastHeard(f.config, f.now)) >= silence:
 		return relocate, ""
 	}
 	return refuse, fmt.Sprintf("another host asks under this name, from %s: give this one another name; if it is the same host with a new address, "+
 		"delete PoolbootConfig %s", from, f.config.Name)
 }
 
-// lastHeard is when the host of a config was last heard of.
-func lastHeard(config *bootstrapv1.PoolbootConfig) time.Time {
+// lastHeard is when the host of a config was last heard of. A time that is far in the future is that of a clock which was wrong, and says
+// nothing.
+func lastHeard(config *bootstrapv1.PoolbootConfig, now time.Time) time.Time {
 	last := config.CreationTimestamp.Time
-	if at := config.Status.Boot.RequestedTime; at != nil && at.After(last) {
-		last = at.Time
-	}
-	if at := config.Status.Boot.ServedTime; at != nil && at.After(last) {
-		last = at.Time
+	for _, at := range []*metav1.MicroTime{config.Status.Boot.RequestedTime, config.Status.Boot.ServedTime} {
+		if at != nil && at.After(last) && at.Time.Before(now.Add(silence)) {
+			last = at.Time
+		}
 	}
 	return last
 }

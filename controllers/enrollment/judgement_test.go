@@ -108,4 +108,14 @@ var _ = Describe("A host that presents an enrollment token", func() {
 			f.config.Annotations, f.config.Spec.Host = map[string]string{bootstrapv1.PointerIDAnnotation: "machine-uid"}, bootstrapv1.HostWithoutMachine{}
 		}),
 	)
+
+	DescribeTable("is heard of last when it asked, but not in a future that only a wrong clock knows", func(asked, heard time.Duration) {
+		f := known()
+		f.config.Status.Boot.RequestedTime = &metav1.MicroTime{Time: now.Add(asked)}
+		Expect(lastHeard(f.config, now)).To(BeTemporally("==", now.Add(heard)))
+	},
+		Entry("a minute ago", -time.Minute, -time.Minute),
+		Entry("by a clock that is ahead a little", time.Minute, time.Minute),
+		Entry("in a year", 365*24*time.Hour, -time.Hour),
+	)
 })

@@ -33,10 +33,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 	}
 	status.Requests = slices.DeleteFunc(status.Requests, func(request poolv1.EnrollmentRequest) bool {
 		left := request.RequestedTime.Add(refusalLife).Sub(s.now)
-		if left > 0 {
-			sooner(left)
+		if isOver := left <= 0 || left > 2*refusalLife; isOver { // a time to come is that of a clock which is wrong
+			return true
 		}
-		return left <= 0
+		sooner(left)
+		return false
 	})
 	switch {
 	case len(status.Requests) == 0:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +16,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
 )
@@ -86,15 +86,16 @@ func (p Place) Obstacle() *Obstacle {
 			"PoolbootConfigTemplate %s, the hostTemplateRef of MachineConfigPool %s, does not exist: make it", p.Pool.Spec.HostTemplateRef.Name, p.Pool.Name)}
 	}
 	boot := p.Template.Spec.Template.Spec
-	if boot.IsInline() || boot.PoolRole != "" && boot.PoolRole != p.role {
+	if boot.IsInline() || boot.PoolRole != "" && boot.PoolRole != p.role || boot.PoolRetention == bootstrapv1.RetainOnHost {
 		return &Obstacle{poolv1.EnrollmentBadTemplateReason, fmt.Sprintf(
-			"PoolbootConfigTemplate %s is not for hosts without a Machine in pool %s: it must have configSource.type Server and no other pool", p.Template.Name, p.role)}
+			"PoolbootConfigTemplate %s is not for hosts without a Machine in pool %s: it must have configSource.type Server, no other pool and no poolRetention: Host",
+			p.Template.Name, p.role)}
 	}
 	return nil
 }
 
-// Config returns the record of a host: what the pool's template says, for this host. Addresses that the template states are left out: they
-// would be those of every host. There must be no Obstacle.
+// Config returns the record of a host: what the pool's template says, for this host. Annotations of Poolboot's own that the template has
+// are left out: they say what is known of one host, such as its addresses or the state of its token. There must be no Obstacle.
 func (p Place) Config(name string, of bootstrapv1.HostWithoutMachine) *bootstrapv1.PoolbootConfig {
 	template := p.Template.Spec.Template
 	config := &bootstrapv1.PoolbootConfig{
@@ -107,7 +108,7 @@ func (p Place) Config(name string, of bootstrapv1.HostWithoutMachine) *bootstrap
 	}
 	maps.Copy(config.Labels, template.ObjectMeta.Labels)
 	maps.Copy(config.Annotations, template.ObjectMeta.Annotations)
-	delete(config.Annotations, host.AddressesAnnotation)
+	maps.DeleteFunc(config.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, poolv1.GroupVersion.Group+"/") })
 	config.Labels[clusterv1.ClusterNameLabel] = p.Cluster.Name
 	config.Spec.PoolRole = p.role
 	return config

@@ -51,10 +51,23 @@ var _ = Describe("The pool of a host without a Machine", func() {
 		Entry("but neither of two", "", poolv1.DuplicateRoleReason, aPool("a"), aPool("b")),
 	)
 
-	It("gives its template's metadata to the record of each host, but no address", func() {
+	DescribeTable("takes no hosts by a template with", func(spoil func(*bootstrapv1.BootSpec)) {
+		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: meta("hosts")}
+		place := hostpool.Place{Cluster: &clusterv1.Cluster{ObjectMeta: meta("c1")}, Pool: aPool("a"), Template: template}
+		Expect(place.Obstacle()).To(BeNil())
+		spoil(&template.Spec.Template.Spec)
+		Expect(place.Obstacle()).To(HaveField("Reason", poolv1.EnrollmentBadTemplateReason))
+	},
+		Entry("an inline source", func(s *bootstrapv1.BootSpec) { s.ConfigSource.Type = bootstrapv1.ConfigSourceInline }),
+		Entry("another pool", func(s *bootstrapv1.BootSpec) { s.PoolRole = "gpu" }),
+		Entry("a pool that is kept for Machines", func(s *bootstrapv1.BootSpec) { s.PoolRetention = bootstrapv1.RetainOnHost }),
+	)
+
+	It("gives its template's metadata to the record of each host, but no annotation of Poolboot's own", func() {
 		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: meta("hosts")}
 		template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/site": "north"}
-		template.Spec.Template.ObjectMeta.Annotations = map[string]string{"example.com/owner": "metal", host.AddressesAnnotation: "192.0.2.7"}
+		template.Spec.Template.ObjectMeta.Annotations = map[string]string{"example.com/owner": "metal", host.AddressesAnnotation: "192.0.2.7",
+			bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 		place := hostpool.Place{Cluster: &clusterv1.Cluster{ObjectMeta: meta("c1")}, Pool: aPool("a"), Template: template}
 		config := place.Config("edge-7", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}})
 		Expect(config.Labels).To(HaveKeyWithValue("example.com/site", "north"))

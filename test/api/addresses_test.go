@@ -37,6 +37,8 @@ var _ = Describe("The addresses that a token came from", func() {
 		Entry("with a zone", from("fe80::1%eth0"), "[0].address", "must be an IP address"),
 		Entry("with a port", from("192.0.2.7:80"), "[0].address", "must be an IP address"),
 		Entry("without an address", "{firstUsedTime: \"2026-01-01T00:00:00.000000Z\", token: 0123456789abcdef}", "[0].address", "Required"),
+		Entry("first used at no time, which Go leaves out when it writes", `{address: 192.0.2.7, firstUsedTime: "0001-01-01T00:00:00.000000Z", token: 0123456789abcdef}`,
+			"[0].firstUsedTime", "later than"),
 		Entry("twice", from("192.0.2.7")+", "+from("192.0.2.7"), "[1]", "Duplicate value"),
 		Entry("beyond the limit", addresses(17), "", "at most 16 items"),
 	)

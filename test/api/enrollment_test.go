@@ -17,6 +17,7 @@ var _ = Describe("An Enrollment", func() {
 	DescribeTable("is taken with", takes("Enrollment"),
 		Entry("what is required", `{}`),
 		Entry("as many uses as there may be", `spec: {maxUses: 1000}`),
+		Entry("a Cluster whose name has dots, as Cluster API takes it", `spec: {clusterName: site.north}`),
 		Entry("a pattern of characters", `spec: {namePattern: "edge-[0-9][^a-f]?.*"}`),
 		Entry("address ranges of both families", ranges("192.0.2.0/24", "198.51.100.7/32", "2001:db8::/64")),
 		Entry("names that were taken, as clusterctl moves them", `spec: {admitted: [edge-1, edge-2.example.com]}`),
@@ -24,7 +25,7 @@ var _ = Describe("An Enrollment", func() {
 	DescribeTable("is refused with", refuses("Enrollment"),
 		Entry("no spec", `spec: null`, "spec", "Required"),
 		Entry("no Cluster", `spec: {clusterName: null}`, "spec.clusterName", "Required"),
-		Entry("a Cluster that can't be", `spec: {clusterName: a..b.-c}`, "spec.clusterName", "should match"),
+		Entry("a Cluster that can't be", `spec: {clusterName: a..b.-c}`, "spec.clusterName", "lowercase RFC 1123 subdomain"),
 		Entry("no role", `spec: {poolRole: null}`, "spec.poolRole", "Required"),
 		Entry("a role with spaces", `spec: {poolRole: "NOT A ROLE!"}`, "spec.poolRole", "should match"),
 		Entry("the role of the control plane", `spec: {poolRole: control-plane}`, "spec.poolRole", "control plane machines can't be in a pool"),
@@ -61,6 +62,7 @@ var _ = Describe("An Enrollment", func() {
 			"status.requests[1]", "Duplicate"),
 		Entry("a request from what is no address", `{requests: [{name: a, requestedTime: "2026-01-01T00:00:00.000000Z", address: 192.0.2.256}]}`,
 			"status.requests[0].address", "IP address"),
+		Entry("a request at no time", `{requests: [{name: a, requestedTime: "0001-01-01T00:00:00.000000Z"}]}`, "status.requests[0].requestedTime", "later than"),
 		Entry("a request without a name", `{requests: [{requestedTime: "2026-01-01T00:00:00.000000Z"}]}`, "status.requests[0].name", "Required"),
 	)
 })

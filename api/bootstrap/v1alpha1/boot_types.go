@@ -77,6 +77,7 @@ type TokenAddress struct {
 
 	// firstUsedTime is the time of the first request from the address.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('2000-01-01T00:00:00Z')",message="it must be later than the year 1999"
 	FirstUsedTime metav1.MicroTime `json:"firstUsedTime,omitempty,omitzero"`
 
 	// token is the first 16 digits of the SHA-256 of the token that came from the address, in hex.

@@ -23,7 +23,7 @@ type EnrollmentSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another Enrollment"
 	ClusterName string `json:"clusterName,omitempty"`
 
@@ -100,6 +100,7 @@ type EnrollmentRequest struct {
 
 	// requestedTime is the time of the host's last request.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('2000-01-01T00:00:00Z')",message="it must be later than the year 1999"
 	RequestedTime metav1.MicroTime `json:"requestedTime,omitempty,omitzero"`
 
 	// address is the IP address that the host's last request came from.
