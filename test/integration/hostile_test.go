@@ -80,8 +80,8 @@ var _ = Describe("Hostile MachineConfigs", Ordered, ContinueOnFailure, func() {
 			Expect(got).To(Equal(code), answer[:min(len(answer), 500)])
 			Expect(answer).To(ContainSubstring(says))
 		},
-		Entry("1.6 MiB: more than etcd takes", func() string { return huge(16 << 20 / 10) }, http.StatusInternalServerError, "request is too large"),
-		Entry("2 MiB: more than the API server sends to etcd", func() string { return huge(2 << 20) }, http.StatusInternalServerError, "message larger than max"),
+		Entry("1.6 MiB: more than etcd takes", func() string { return huge(16 << 20 / 10) }, http.StatusUnprocessableEntity, "spec.config: Too long"),
+		Entry("2 MiB: more than the API server sends to etcd", func() string { return huge(2 << 20) }, http.StatusUnprocessableEntity, "spec.config: Too long"),
 		Entry("4 MiB: more than the API server takes", func() string { return huge(4 << 20) }, http.StatusRequestEntityTooLarge, "limit is 3145728"),
 		Entry("JSON nested 100,000 levels deep", func() string { return ignition(`"a":` + nested(100_000)) }, http.StatusBadRequest, "max depth"),
 		Entry("nested where Ignition has a list", func() string { return ignition(`"storage":{"files":[` + nested(5_000) + `]}`) },
