@@ -62,7 +62,7 @@ var _ = Describe("An Enrollment", func() {
 			"status.requests[1]", "Duplicate"),
 		Entry("a request from what is no address", `{requests: [{name: a, requestedTime: "2026-01-01T00:00:00.000000Z", address: 192.0.2.256}]}`,
 			"status.requests[0].address", "IP address"),
-		Entry("a request at no time", `{requests: [{name: a, requestedTime: "0001-01-01T00:00:00.000000Z"}]}`, "status.requests[0].requestedTime", "later than"),
+		Entry("a request at no time", `{requests: [{name: a, requestedTime: "0001-01-01T00:00:00.000000Z", address: 192.0.2.7}]}`, "status.requests[0].requestedTime", "later than"),
 		Entry("a request without a name", `{requests: [{requestedTime: "2026-01-01T00:00:00.000000Z"}]}`, "status.requests[0].name", "Required"),
 	)
 })
