@@ -18,7 +18,7 @@ func ofInstalled(r rights.Right) bool {
 		return true
 	case "events":
 		return r.Where == rights.Own
-	case "machineconfigpools.pool.cluster.x-k8s.io":
+	case "machineconfigpools.pool.cluster.x-k8s.io", "enrollments.pool.cluster.x-k8s.io":
 		return r.Verb == "delete"
 	}
 	return strings.HasSuffix(r.Resource, "/finalizers")
