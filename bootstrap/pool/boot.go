@@ -206,9 +206,7 @@ func (b Boot) unselected() (unselected []string) {
 	return unselected
 }
 
-func (b Boot) mayStayOnHost() bool {
-	return b.Config.Spec.PoolRetention == bootstrapv1.RetainOnHost
-}
+func (b Boot) mayStayOnHost() bool { return StaysOnHost(&b.Config.Spec.BootSpec) }
 
 func (b Boot) machineLabels() map[string]string {
 	if b.Machine == nil {

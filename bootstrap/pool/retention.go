@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
@@ -45,6 +46,11 @@ func identity(pools []poolv1.MachineConfigPool) (id string) {
 		}
 	}
 	return id
+}
+
+// StaysOnHost says whether a BareMetalHost keeps the pool for its next Machine.
+func StaysOnHost(spec *bootstrapv1.BootSpec) bool {
+	return spec.PoolRetention == bootstrapv1.RetainOnHost
 }
 
 // Retention returns the value of poolv1.HostRetainedPoolAnnotation by which a host keeps the pool of a role for the Cluster that has these

@@ -82,7 +82,7 @@ var _ = Describe("Nobody else decides", func() {
 		)).To(BeEmpty())
 	})
 	It("which pool spec.poolRole names: use pool.ForBoot", func() {
-		Expect(of(mentions, "RetainOnHost", "bootstrap/pool/", "controllers/node/retention.go")).To(BeEmpty())
+		Expect(of(mentions, "RetainOnHost", "bootstrap/pool/")).To(BeEmpty())
 		Expect(of(mentions, "config.Spec.PoolRole", "bootstrap/pool/",
 			"controllers/baremetalhost/", "controllers/hostpool/", "controllers/enrollment/", // who writes it, for hosts without a Machine
 			"controllers/node/judgement.go", // whether the labels of a Machine are to name its pool at all

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,10 +20,6 @@ func newEnrollments() *enrollments {
 			return client.ObjectKeyFromObject(enrollment), enrollmentOf(enrollment)
 		},
 	}}
-}
-
-func (e *enrollments) Get(_ context.Context, name types.NamespacedName) (*server.Enrollment, error) {
-	return e.get(name), nil
 }
 
 func enrollmentOf(enrollment *poolv1.Enrollment) server.Enrollment {

@@ -34,10 +34,6 @@ func newRecords() *records {
 	}}
 }
 
-func (r *records) Get(_ context.Context, name types.NamespacedName) (*server.Record, error) {
-	return r.get(name), nil
-}
-
 func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 	boot := config.Status.Boot
 	prepared := meta.FindStatusCondition(config.Status.Conditions, bootstrapv1.BootPreparedCondition)
@@ -45,8 +41,8 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 	if boot.Certificate.IsDefined() {
 		used = boot.Certificate.CredentialID
 	}
-	addresses, old := addressesOf(config)
 	token := hostaccess.Read(config.Annotations)
+	addresses, old := addressesOf(config, tokenOf(token.Hash))
 	return server.Record{
 		NamespacedName:     client.ObjectKeyFromObject(config),
 		UID:                config.UID,
@@ -82,9 +78,8 @@ func enrolledFrom(config *bootstrapv1.PoolbootConfig) string {
 	return ""
 }
 
-// addressesOf returns where the token on record came from, the first address first, and where those before it did.
-func addressesOf(config *bootstrapv1.PoolbootConfig) (addresses, old []netip.Addr) {
-	token := tokenOf(hostaccess.Read(config.Annotations).Hash)
+// addressesOf returns where a token came from, the first address first, and where those before it did.
+func addressesOf(config *bootstrapv1.PoolbootConfig, token string) (addresses, old []netip.Addr) {
 	for _, noted := range slices.SortedFunc(slices.Values(config.Status.Boot.Addresses), hostaccess.ByFirstUse) {
 		address, err := netip.ParseAddr(noted.Address)
 		switch {

@@ -48,7 +48,7 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, confi
 		return r.addressesOfRecord(ctx, w, config)
 	}
 	a := addresses{taken: map[netip.Addr]string{},
-		cure: fmt.Sprintf("add that to the annotation %s of BareMetalHost %s", host.AddressesAnnotation, found.Name)}
+		cure: fmt.Sprintf("add that to the annotation %s of BareMetalHost %s", poolv1.HostAddressesAnnotation, found.Name)}
 	if a.known, err = host.Addresses(ctx, r.Client, found.Object); err != nil {
 		return a, err
 	}
@@ -68,7 +68,7 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, confi
 func (r *Reconciler) addressesOfRecord(ctx context.Context, w client.Reader, config *bootstrapv1.PoolbootConfig) (addresses, error) {
 	stated := host.StatedAddresses(config.Annotations)
 	a := addresses{known: stated, taken: map[netip.Addr]string{},
-		cure: fmt.Sprintf("add that to the annotation %s of PoolbootConfig %s", host.AddressesAnnotation, config.Name)}
+		cure: fmt.Sprintf("add that to the annotation %s of PoolbootConfig %s", poolv1.HostAddressesAnnotation, config.Name)}
 	from, enrolled := enrolledFrom(config)
 	if !enrolled {
 		return a, nil

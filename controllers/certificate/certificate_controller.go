@@ -33,7 +33,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
@@ -164,7 +163,7 @@ func addressesMayChange() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, is := e.ObjectOld.(*bmov1alpha1.BareMetalHost)
 		after, isToo := e.ObjectNew.(*bmov1alpha1.BareMetalHost)
-		return is && isToo && (before.Annotations[host.AddressesAnnotation] != after.Annotations[host.AddressesAnnotation] ||
+		return is && isToo && (before.Annotations[poolv1.HostAddressesAnnotation] != after.Annotations[poolv1.HostAddressesAnnotation] ||
 			!equality.Semantic.DeepEqual(before.Status.HardwareDetails, after.Status.HardwareDetails))
 	}}
 }

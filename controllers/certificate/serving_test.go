@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 )
 
@@ -129,7 +129,7 @@ var _ = Describe("A kubelet's request for its serving certificate", func() {
 		}),
 		Entry("what inspection found for two hosts and a person stated for this one", true, "", func() *serving {
 			bmh, other := newHost(own.String()), newHost(own.String())
-			bmh.Annotations, other.Name = map[string]string{host.AddressesAnnotation: own.String()}, "other"
+			bmh.Annotations, other.Name = map[string]string{poolv1.HostAddressesAnnotation: own.String()}, "other"
 			return newServing(unchanged, bmh, other)
 		}),
 		Entry("what a control plane Node has", false, "Node cp-1 has the address", func() *serving {
@@ -158,7 +158,7 @@ var _ = Describe("A kubelet's request for its serving certificate", func() {
 		Entry("what a person stated of a host that enrolled", true, "", func() *serving {
 			return newServing(func(c *bootstrapv1.PoolbootConfig) {
 				enrolled(c)
-				c.Annotations[host.AddressesAnnotation] = own.String()
+				c.Annotations[poolv1.HostAddressesAnnotation] = own.String()
 			}, enrollment())
 		}),
 		Entry("not where a host enrolled from when another Node has the address", false, "Node other has the address", func() *serving {
@@ -184,11 +184,11 @@ var _ = Describe("A kubelet's request for its serving certificate", func() {
 		s := newServing(unchanged, bmh)
 		s.reconcile(ctx)
 		Expect(s.verdict(ctx)).To(BeEmpty())
-		Expect(s.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventServingRefused), ContainSubstring(own.String()), ContainSubstring(host.AddressesAnnotation))))
+		Expect(s.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventServingRefused), ContainSubstring(own.String()), ContainSubstring(poolv1.HostAddressesAnnotation))))
 		s.reconcile(ctx)
 		Expect(s.told.Events).NotTo(Receive())
 		Expect(s.management.Get(ctx, configKey, bmh)).To(Succeed())
-		bmh.Annotations = map[string]string{host.AddressesAnnotation: own.String()}
+		bmh.Annotations = map[string]string{poolv1.HostAddressesAnnotation: own.String()}
 		Expect(s.management.Update(ctx, bmh)).To(Succeed())
 		s.reconcile(ctx)
 		Expect(s.verdict(ctx)).To(HaveExactElements(And(HaveField("Type", certificatesv1.CertificateApproved), HaveField("Reason", ServingReason))))

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,6 +30,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/pause"
 )
 
 // conflictRetry is when to look again after the config server or somebody else wrote first.
@@ -73,6 +75,8 @@ type Reconciler struct {
 type scope struct {
 	// enrollment is kept current by every write to it.
 	enrollment *poolv1.Enrollment
+	// notPaused is the condition Paused of an Enrollment that is not.
+	notPaused metav1.Condition
 	// token is what the Secret holds; zero when it is not valid.
 	token token
 	// tokenProblem is why there is no token; nil when there is one.
@@ -112,9 +116,11 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) (ctrl.
 	if err != nil || s == nil {
 		return ctrl.Result{}, err
 	}
-	if paused := s.paused(); paused.Status == metav1.ConditionTrue {
-		return ctrl.Result{}, r.writePaused(ctx, s, paused)
+	observed := s.enrollment.DeepCopy()
+	if isPaused, requeue, err := pause.EnsureCondition(ctx, r.Client, s.place.Cluster, observed); err != nil || isPaused || requeue {
+		return ctrl.Result{}, err
 	}
+	s.notPaused = *conditions.Get(observed, clusterv1.PausedCondition)
 	for _, step := range []func(context.Context, *scope) error{r.adopt, r.readToken, r.publish, r.rebind} {
 		if err := step(ctx, s); err != nil {
 			return ctrl.Result{}, err

@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,7 +55,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 	status.UsedCount = new(int32(len(spec.Admitted)))
 	status.URL, status.CertificateAuthority = hostaccess.EnrollmentURL(r.ServerURL, spec.PoolRole, client.ObjectKeyFromObject(s.enrollment)), string(ca)
 	meta.SetStatusCondition(&status.Conditions, s.ready())
-	meta.SetStatusCondition(&status.Conditions, s.paused())
+	meta.SetStatusCondition(&status.Conditions, s.notPaused)
 	written := s.enrollment.DeepCopy()
 	written.Status = *status
 	if err := r.patchStatus(ctx, s, written); err != nil {
@@ -78,29 +75,6 @@ func (r *Reconciler) patchStatus(ctx context.Context, s *scope, written *poolv1.
 	}
 	s.enrollment = written
 	return nil
-}
-
-// paused says whether Cluster API has the Enrollment paused, as Cluster API's own controllers say it.
-func (s *scope) paused() metav1.Condition {
-	c := metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason, ObservedGeneration: s.enrollment.Generation}
-	var because []string
-	if cluster := s.place.Cluster; cluster != nil && ptr.Deref(cluster.Spec.Paused, false) {
-		because = append(because, "Cluster spec.paused is set to true")
-	}
-	if annotations.HasPaused(s.enrollment) {
-		because = append(because, fmt.Sprintf("Enrollment has the %s annotation", clusterv1.PausedAnnotation))
-	}
-	if len(because) > 0 {
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, clusterv1.PausedReason, strings.Join(because, ", ")
-	}
-	return c
-}
-
-// writePaused says that the Enrollment is paused, and touches nothing else.
-func (r *Reconciler) writePaused(ctx context.Context, s *scope, paused metav1.Condition) error {
-	written := s.enrollment.DeepCopy()
-	meta.SetStatusCondition(&written.Status.Conditions, paused)
-	return r.patchStatus(ctx, s, written)
 }
 
 // ready says whether the Enrollment admits hosts.

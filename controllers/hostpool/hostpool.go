@@ -86,7 +86,7 @@ func (p Place) Obstacle() *Obstacle {
 			"PoolbootConfigTemplate %s, the hostTemplateRef of MachineConfigPool %s, does not exist: make it", p.Pool.Spec.HostTemplateRef.Name, p.Pool.Name)}
 	}
 	boot := p.Template.Spec.Template.Spec
-	if boot.IsInline() || boot.PoolRole != "" && boot.PoolRole != p.role || boot.PoolRetention == bootstrapv1.RetainOnHost {
+	if boot.IsInline() || boot.PoolRole != "" && boot.PoolRole != p.role || pool.StaysOnHost(&boot) {
 		return &Obstacle{poolv1.EnrollmentBadTemplateReason, fmt.Sprintf(
 			"PoolbootConfigTemplate %s is not for hosts without a Machine in pool %s: it must have configSource.type Server, no other pool and no poolRetention: Host",
 			p.Template.Name, p.role)}

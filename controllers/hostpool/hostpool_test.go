@@ -12,7 +12,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
 )
 
@@ -66,7 +65,7 @@ var _ = Describe("The pool of a host without a Machine", func() {
 	It("gives its template's metadata to the record of each host, but no annotation of Poolboot's own", func() {
 		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: meta("hosts")}
 		template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/site": "north"}
-		template.Spec.Template.ObjectMeta.Annotations = map[string]string{"example.com/owner": "metal", host.AddressesAnnotation: "192.0.2.7",
+		template.Spec.Template.ObjectMeta.Annotations = map[string]string{"example.com/owner": "metal", poolv1.HostAddressesAnnotation: "192.0.2.7",
 			bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 		place := hostpool.Place{Cluster: &clusterv1.Cluster{ObjectMeta: meta("c1")}, Pool: aPool("a"), Template: template}
 		config := place.Config("edge-7", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}})

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
@@ -21,7 +20,7 @@ import (
 // keepOnHost notes the pool of a Node that has joined on its BareMetalHost, for the Machine that boots there next. The lock
 // keeps a host that has become another Machine's from being written.
 func (r *Reconciler) keepOnHost(ctx context.Context, f facts, j judgement) error {
-	if f.config.Spec.PoolRetention != bootstrapv1.RetainOnHost || j.record == nil || f.machine == nil || !f.machine.DeletionTimestamp.IsZero() ||
+	if !pool.StaysOnHost(&f.config.Spec.BootSpec) || j.record == nil || f.machine == nil || !f.machine.DeletionTimestamp.IsZero() ||
 		!hostaccess.HasJoined(f.config) {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
@@ -86,7 +87,7 @@ func told(config *bootstrapv1.PoolbootConfig, address, bmh string, known []strin
 			has = "which are known to be " + strings.Join(known[:min(len(known), maxNamed)], ", ")
 		}
 		return bootstrapv1.EventAddressRefused, fmt.Sprintf("the token came from %s, and is refused from there: it is bound to the addresses of %s, %s. "+
-			"If that is the host, add the address to the annotation %s of its BareMetalHost", address, whose, has, host.AddressesAnnotation)
+			"If that is the host, add the address to the annotation %s of its BareMetalHost", address, whose, has, poolv1.HostAddressesAnnotation)
 	}
 	is := ""
 	if slices.Contains(known, address) {

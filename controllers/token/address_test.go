@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/figures"
 )
 
@@ -123,7 +123,7 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 	newBound := func(ago time.Duration) *world {
 		w := newWorld(ago)
 		w.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}}
-		w.host.Annotations = map[string]string{host.AddressesAnnotation: third}
+		w.host.Annotations = map[string]string{poolv1.HostAddressesAnnotation: third}
 		w.has("::ffff:"+own, own+"/24")
 		return w
 	}
@@ -137,7 +137,7 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		w.reconcile(ctx)
 		Expect(w.config.ResourceVersion).To(Equal(version), "nothing is written")
 
-		delete(w.host.Annotations, host.AddressesAnnotation)
+		delete(w.host.Annotations, poolv1.HostAddressesAnnotation)
 		Expect(w.Update(ctx, w.host)).To(Succeed())
 		w.reconcile(ctx)
 		Expect(w.config.Status.HostAddresses).To(Equal([]string{own}))
@@ -164,7 +164,7 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		before := counted(bootstrapv1.EventAddressRefused)
 		w.reconcile(ctx)
 		Expect(w.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventAddressRefused), ContainSubstring("from "+second),
-			ContainSubstring("rack1-u12, which are known to be "+own+", "+third), ContainSubstring(host.AddressesAnnotation), ContainSubstring(bootstrapv1.RotateTokenAnnotation))))
+			ContainSubstring("rack1-u12, which are known to be "+own+", "+third), ContainSubstring(poolv1.HostAddressesAnnotation), ContainSubstring(bootstrapv1.RotateTokenAnnotation))))
 		Expect(counted(bootstrapv1.EventAddressRefused) - before).To(Equal(1.0))
 		w.reconcile(ctx)
 		Expect(w.told.Events).NotTo(Receive())

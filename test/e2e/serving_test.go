@@ -23,7 +23,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/certificate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
@@ -86,7 +85,7 @@ var _ = Describe("A kubelet's serving certificate", func() {
 		bmh := &bmov1alpha1.BareMetalHost{}
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: config.Status.HostRef.Name}, bmh)).To(Succeed())
 		before := bmh.DeepCopy()
-		metav1.SetMetaDataAnnotation(&bmh.ObjectMeta, host.AddressesAnnotation, address.String())
+		metav1.SetMetaDataAnnotation(&bmh.ObjectMeta, poolv1.HostAddressesAnnotation, address.String())
 		Expect(lab.ManagementClient.Patch(ctx, bmh, client.MergeFrom(before))).To(Succeed())
 		var got certificatesv1.CertificateSigningRequest
 		Eventually(ctx, func() ([]byte, error) {

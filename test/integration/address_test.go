@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/fetch"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/tenant"
 )
@@ -62,7 +62,7 @@ var _ = Describe("A host's token that somebody has copied", func() {
 		By("binding it to the addresses that the host is known to have")
 		bmh := hostAt(t, config.Status.HostRef.Name)
 		patched(ctx, bmh, func(h *bmov1alpha1.BareMetalHost) {
-			metav1.SetMetaDataAnnotation(&h.ObjectMeta, host.AddressesAnnotation, "192.0.2.7")
+			metav1.SetMetaDataAnnotation(&h.ObjectMeta, poolv1.HostAddressesAnnotation, "192.0.2.7")
 		})
 		patched(ctx, config, func(c *bootstrapv1.PoolbootConfig) {
 			c.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}}
@@ -74,7 +74,7 @@ var _ = Describe("A host's token that somebody has copied", func() {
 		Eventually(ctx, asks(own)).Should(Equal(http.StatusServiceUnavailable))
 		Eventually(ctx, noted).Should(Equal([]string{own, thiefs}))
 		refused := func(address string) gomegatypes.GomegaMatcher {
-			return And(ContainSubstring("from "+address), ContainSubstring("192.0.2.7"), ContainSubstring(host.AddressesAnnotation))
+			return And(ContainSubstring("from "+address), ContainSubstring("192.0.2.7"), ContainSubstring(poolv1.HostAddressesAnnotation))
 		}
 		Eventually(ctx, events(bootstrapv1.EventAddressRefused)).Should(ConsistOf(refused(own), refused(thiefs)))
 		Eventually(ctx, counted(bootstrapv1.EventAddressRefused)).Should(Equal(2.0))

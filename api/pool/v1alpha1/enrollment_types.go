@@ -210,6 +210,12 @@ type Enrollment struct {
 	Status EnrollmentStatus `json:"status,omitempty,omitzero"`
 }
 
+// GetConditions returns the Enrollment's conditions, for Cluster API's condition and patch libraries.
+func (e *Enrollment) GetConditions() []metav1.Condition { return e.Status.Conditions }
+
+// SetConditions replaces the Enrollment's conditions, for Cluster API's condition and patch libraries.
+func (e *Enrollment) SetConditions(conditions []metav1.Condition) { e.Status.Conditions = conditions }
+
 // EnrollmentList is a list of Enrollments.
 //
 // +kubebuilder:object:root=true
