@@ -73,8 +73,6 @@ const HostAddressesAnnotation = "pool.cluster.x-k8s.io/addresses"
 // Events of a BareMetalHost that asks for a pool, beside the reasons for which a pool takes no hosts and those of the condition
 // UserDataSet.
 const (
-	// EventEnrollmentDeleted: the Enrollment was deleted with its Cluster.
-	EventEnrollmentDeleted = "EnrollmentDeleted"
 	// EventHostRecordMade: the host's PoolbootConfig stands.
 	EventHostRecordMade = "PoolbootConfigCreated"
 	// EventHostRecordDeleted: it was deleted; the note says why.
