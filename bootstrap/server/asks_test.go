@@ -18,7 +18,7 @@ func (c *countedAdmissions) Asked(context.Context, Enrollment, string, string, t
 	return nil
 }
 
-var _ = Describe("A name that is asked for from ever other addresses", func() {
+var _ = Describe("A name that is requested from many addresses", func() {
 	edge := types.NamespacedName{Namespace: "site", Name: "edge"}
 	host := asking{config: types.NamespacedName{Namespace: "site", Name: "edge-7"}, pointerID: "enrolled-7"}
 	var (

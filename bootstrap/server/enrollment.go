@@ -47,7 +47,7 @@ type asking struct {
 	address, pointerID string
 }
 
-// enrollmentFor finds the enrollment that a token belongs to, and makes sure that it admits what is asked for.
+// enrollmentFor finds the enrollment that a token belongs to, and makes sure that it admits the requested name.
 func (v *view) enrollmentFor(ctx context.Context, token string, to route) (*Enrollment, error) {
 	if token == "" {
 		return nil, unauthorized("a bearer token is needed: the enrollment token")
@@ -153,7 +153,7 @@ func (r *Record) notAdmittedBy(enrollment *Enrollment) *refusal {
 		return stateUnknown(r)
 	case !r.isRevoked() && r.TokenUID != enrollment.TokenUID:
 		return notReady("PoolbootConfig %s is that of a host which came with the token of an earlier Secret %s: it may still be restored or moved here; "+
-			"to install the host anew, delete its Node and its PoolbootConfig", r.NamespacedName, enrollment.Name)
+			"to reinstall the host, delete its Node and its PoolbootConfig", r.NamespacedName, enrollment.Name)
 	case r.TokenState != "" || r.TokenSHA256 != enrollment.TokenSHA256:
 		return unauthorized("the host of this name has joined, or came with another token: to install it anew, delete its Node and its PoolbootConfig")
 	}

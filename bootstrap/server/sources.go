@@ -71,7 +71,7 @@ type Record struct {
 	Pending string
 }
 
-// Records finds PoolbootConfigs. Whoever implements it calls Server.RecordChanged after every change.
+// Records finds PoolbootConfigs. An implementation calls Server.RecordChanged after every change.
 type Records interface {
 	// Get returns the PoolbootConfig of that name, or nil.
 	Get(ctx context.Context, name types.NamespacedName) (*Record, error)
@@ -103,7 +103,7 @@ type EnrollmentRequest struct {
 	Refused string
 }
 
-// Enrollments finds enrollments. Whoever implements it calls Server.EnrollmentChanged after every change.
+// Enrollments finds enrollments. An implementation calls Server.EnrollmentChanged after every change.
 type Enrollments interface {
 	// Get returns the Enrollment of that name, or nil.
 	Get(ctx context.Context, name types.NamespacedName) (*Enrollment, error)
@@ -137,13 +137,13 @@ type Overlay struct {
 	Version string
 }
 
-// Overlays finds the overlays of machines. Whoever implements it calls Server.OverlayChanged after every change.
+// Overlays finds the overlays of machines. An implementation calls Server.OverlayChanged after every change.
 type Overlays interface {
 	// Get returns the overlay that stands for the PoolbootConfig of that UID, or nil.
 	Get(ctx context.Context, config types.UID) (*Overlay, error)
 }
 
-// RenderedConfigs finds rendered MachineConfigs. Whoever implements it calls Server.RenderedChanged after every change.
+// RenderedConfigs finds rendered MachineConfigs. An implementation calls Server.RenderedChanged after every change.
 type RenderedConfigs interface {
 	// Get returns what PackRendered made of the rendered MachineConfig of that name, or nil. It is called for every request, and
 	// waits for nothing.

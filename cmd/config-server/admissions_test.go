@@ -152,7 +152,7 @@ var _ = Describe("Hosts that ask to be admitted at the same moment", func() {
 		Expect(admitted).To(BeNumerically(">", conflicts))
 	})
 
-	It("stay noted, whoever has taken the config server over", func(ctx SpecContext) {
+	It("are not removed by a config server that somebody has taken over", func(ctx SpecContext) {
 		e := newEnrollment(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kept-requests"}, token, time.Now().Add(time.Hour))
 		Expect(asks(ctx, newAdmissionRecorder(admin), e, 1)).To(Succeed())
 		own := asConfigServer()

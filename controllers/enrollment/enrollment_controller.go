@@ -185,8 +185,8 @@ func ownedBy(cluster *clusterv1.Cluster) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: cluster.Name, UID: cluster.UID}
 }
 
-// readToken reads the token live. A Secret of another type is as good as none, and nothing of it is hashed: whoever may write
-// Enrollments and not read Secrets must learn nothing of them.
+// readToken reads the token live. A Secret of another type counts as missing, and nothing of it is hashed: users who may write
+// Enrollments but not read Secrets must learn nothing of them.
 func (r *Reconciler) readToken(ctx context.Context, s *scope) error {
 	secret, key := &corev1.Secret{}, client.ObjectKey{Namespace: s.enrollment.Namespace, Name: s.enrollment.Spec.TokenSecretRef.Name}
 	if err := r.APIReader.Get(ctx, key, secret); client.IgnoreNotFound(err) != nil {

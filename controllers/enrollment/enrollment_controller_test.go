@@ -56,7 +56,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(w.told()).To(HaveEach(And(ContainSubstring("edge-7, which asks from 192.0.2.7"), ContainSubstring("1 of 2 uses"), Not(ContainSubstring(token0)))))
 	})
 
-	It("admits who asks first, and no more than it has uses", func(ctx SpecContext) {
+	It("admits hosts in the order of their requests, and no more than maxUses", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.settle(ctx)
 		w.ask(ctx, "edge-3", "edge-1", "edge-2")

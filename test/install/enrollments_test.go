@@ -246,40 +246,6 @@ addressRanges: [192.0.2.0/24, "2001:db8::/64"]
 		Expect(create(ctx, newNamespace(ctx), "")).NotTo(BeNil())
 	})
 
-	DescribeTable("is refused by its schema alone, with the field", func(ctx SpecContext, fields, why string) {
-		_, err := create(ctx, newNamespace(ctx), fields)
-		Expect(err).To(MatchError(ContainSubstring(why)))
-	},
-		Entry(nil, `maxUses: -5`, "spec.maxUses"),
-		Entry(nil, `maxUses: 0`, "spec.maxUses"),
-		Entry(nil, `maxUses: 1001`, "spec.maxUses"),
-		Entry(nil, `maxUses: null`, "spec.maxUses: Required"),
-		Entry(nil, `poolRole: "NOT A ROLE!"`, "spec.poolRole"),
-		Entry(nil, `poolRole: control-plane`, "spec.poolRole"),
-		Entry(nil, `poolRole: null`, "spec.poolRole: Required"),
-		Entry(nil, `clusterName: a..b`, "spec.clusterName"),
-		Entry(nil, `clusterName: null`, "spec.clusterName: Required"),
-		Entry(nil, `namePattern: ""`, "spec.namePattern"),
-		Entry(nil, `namePattern: "edge-["`, "spec.namePattern"),
-		Entry(nil, `namePattern: "edge-[]"`, "spec.namePattern"),
-		Entry(nil, `namePattern: "Edge_*"`, "spec.namePattern"),
-		Entry(nil, `namePattern: 'edge-\*'`, "spec.namePattern"),
-		Entry(nil, `namePattern: null`, "spec.namePattern: Required"),
-		Entry(nil, `expirationTime: tomorrow`, "spec.expirationTime"),
-		Entry(nil, `expirationTime: null`, "spec.expirationTime: Required"),
-		Entry(nil, `tokenSecretRef: null`, "spec.tokenSecretRef: Required"),
-		Entry(nil, `tokenSecretRef: {}`, "spec.tokenSecretRef"),
-		Entry(nil, `tokenSecretRef: {name: "../edge"}`, "spec.tokenSecretRef.name"),
-		Entry(nil, `addressRanges: ["192.0.2.7"]`, "spec.addressRanges"),
-		Entry(nil, `addressRanges: ["192.0.2.7/24"]`, "spec.addressRanges"),
-		Entry(nil, `addressRanges: ["0.0.0.0/0"]`, "spec.addressRanges"),
-		Entry(nil, `addressRanges: ["::/0"]`, "spec.addressRanges"),
-		Entry(nil, `addressRanges: ["2001:db8::1/64"]`, "spec.addressRanges"),
-		Entry(nil, `addressRanges: ["everywhere"]`, "spec.addressRanges"),
-		Entry(nil, `addressRanges: ["192.0.2.0/24", "192.0.2.0/24"]`, "spec.addressRanges[1]: Duplicate"),
-		Entry(nil, `admitted: [edge-1, edge-1]`, "spec.admitted[1]: Duplicate"),
-	)
-
 	It("keeps its Cluster and its pool, and nothing else", func(ctx SpecContext) {
 		e, err := create(ctx, newNamespace(ctx), "")
 		Expect(err).NotTo(HaveOccurred())

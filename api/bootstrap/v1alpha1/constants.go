@@ -18,7 +18,7 @@ const (
 
 	// TokenUIDAnnotation is the UID that the hash is bound to: that of the PoolbootConfig; of a host that enrolled, that of the
 	// Secret with the enrollment token. Another one is that of an earlier object, as after clusterctl move: then the hash accepts
-	// no token until the manager has bound it anew.
+	// no token until the manager has bound it again.
 	TokenUIDAnnotation = "pool.cluster.x-k8s.io/token-uid"
 
 	// TokenStateAnnotation is the TokenState of a token that the config server does not accept. A token that can be used has none.

@@ -49,7 +49,7 @@ const (
 const EventNodesUnguarded = "NodesUnguarded"
 
 // HostRetainedPoolAnnotation is on a BareMetalHost that keeps a pool for its next Machine, as <Cluster>/<role>/<identity of the Cluster>.
-// Poolboot writes it for Machines with poolRetention: Host; who removes it has the next Machine decided anew. It is metadata, so that
+// Poolboot writes it for Machines with poolRetention: Host; without it the pool of the next Machine is decided again. It is metadata, so that
 // it survives clusterctl move.
 const HostRetainedPoolAnnotation = "pool.cluster.x-k8s.io/retained-pool"
 
