@@ -62,8 +62,8 @@ type Input struct {
 	// MachineLabels are all labels of the Machine. Those that Cluster API would sync to the Node are taken.
 	MachineLabels map[string]string
 
-	// NodeLabelRules are labels that rules made of facts of the host.
-	NodeLabelRules []HostLabel
+	// DerivedLabels are labels that rules made of facts of the host.
+	DerivedLabels []DerivedLabel
 
 	// Config is the Machine's PoolbootConfig.
 	Config *bootstrapv1.PoolbootConfig
@@ -76,8 +76,8 @@ type Input struct {
 	SyncedLabels []*regexp.Regexp
 }
 
-// HostLabel is a label that a rule made of facts of the host.
-type HostLabel struct {
+// DerivedLabel is a label that a rule made of facts of the host.
+type DerivedLabel struct {
 	// Key and Value are the label's.
 	Key, Value string
 	// Source is the field that the rule is in.

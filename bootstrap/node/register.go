@@ -100,7 +100,7 @@ func nodeLabels(in Input) (labelSet, error) {
 			return nil, err
 		}
 	}
-	for _, label := range slices.Concat(in.NodeLabelRules, reportedLabels(in)) {
+	for _, label := range slices.Concat(in.DerivedLabels, reportedLabels(in)) {
 		if err := set.add(label.Source, map[string]string{label.Key: label.Value}); err != nil {
 			return nil, err
 		}

@@ -142,7 +142,7 @@ var _ = Describe("a Node's registration", func() {
 	)
 
 	It("takes the labels that rules made of the host's facts, those that a kubelet may set in its flags too", func() {
-		in.NodeLabelRules = []node.HostLabel{
+		in.DerivedLabels = []node.DerivedLabel{
 			{Key: "topology.kubernetes.io/zone", Value: "dallas-b", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"},
 			{Key: "node-restriction.kubernetes.io/rack", Value: "r7", Source: "PoolbootConfig metal/infra-boot spec.nodeLabelRules"},
 		}
@@ -227,13 +227,13 @@ var _ = Describe("a Node's registration", func() {
 			`BareMetalHost metadata.uid ("`+hostUID+`")`, `PoolbootConfig metal/infra-boot spec.nodeLabels ("another")`),
 		Entry("a rule over the host's facts and PoolbootConfig",
 			func() {
-				in.NodeLabelRules = []node.HostLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"}}
+				in.DerivedLabels = []node.DerivedLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"}}
 				in.Config.Spec.NodeLabels = map[string]string{"example.com/rack": "r8"}
 			}, "example.com/rack",
 			`PoolbootConfig metal/infra-boot spec.nodeLabels ("r8")`, `MachineConfigPool metal/edge-infra spec.nodeLabelRules ("r7")`),
 		Entry("two rules over the host's facts",
 			func() {
-				in.NodeLabelRules = []node.HostLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"},
+				in.DerivedLabels = []node.DerivedLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"},
 					{Key: "example.com/rack", Value: "r8", Source: "PoolbootConfig metal/infra-boot spec.nodeLabelRules"}}
 			}, "example.com/rack",
 			`MachineConfigPool metal/edge-infra spec.nodeLabelRules ("r7")`, `PoolbootConfig metal/infra-boot spec.nodeLabelRules ("r8")`),
@@ -282,7 +282,7 @@ var _ = Describe("a Node's registration", func() {
 		Entry("a rule over the host's facts leads into another pool",
 			func() {
 				in.Pools = append(in.Pools, poolOf("gpu"))
-				in.NodeLabelRules = []node.HostLabel{{Key: "node-role.kubernetes.io/gpu", Value: ""}}
+				in.DerivedLabels = []node.DerivedLabel{{Key: "node-role.kubernetes.io/gpu", Value: ""}}
 			}, "gpu and infra"),
 		Entry("a custom pool takes every host of an architecture",
 			func() {
@@ -303,7 +303,7 @@ var _ = Describe("a Node's registration", func() {
 			func() {
 				in.Pool.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/infra": ""}, MatchExpressions: []metav1.LabelSelectorRequirement{
 					{Key: "topology.kubernetes.io/zone", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"z-b"}}}}
-				in.NodeLabelRules = []node.HostLabel{{Key: "topology.kubernetes.io/zone", Value: "z-b", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"}}
+				in.DerivedLabels = []node.DerivedLabel{{Key: "topology.kubernetes.io/zone", Value: "z-b", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"}}
 			}, "asks for topology.kubernetes.io/zone NotIn [z-b], and topology.kubernetes.io/zone=z-b comes from MachineConfigPool metal/edge-infra spec.nodeLabelRules"),
 		Entry("the pool is none of the cluster's",
 			func() { in.Pools = in.Pools[:1] }, "no pool selects them"),

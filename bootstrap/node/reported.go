@@ -22,13 +22,13 @@ var archOf = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
 // reportedLabels are those of the reported labels whose values are certain before the kubelet runs. The Node has them from the start, so
 // that Pods that select by them are never scheduled past it or to it by mistake.
-func reportedLabels(in Input) []HostLabel {
-	labels := []HostLabel{
+func reportedLabels(in Input) []DerivedLabel {
+	labels := []DerivedLabel{
 		{Key: corev1.LabelHostname, Value: in.NodeName, Source: "Node metadata.name"},
 		{Key: corev1.LabelOSStable, Value: linux, Source: "Poolboot"},
 	}
 	if arch, known := archOf[in.CPUArch]; known {
-		labels = append(labels, HostLabel{Key: corev1.LabelArchStable, Value: arch, Source: in.CPUArchSource})
+		labels = append(labels, DerivedLabel{Key: corev1.LabelArchStable, Value: arch, Source: in.CPUArchSource})
 	}
 	return labels
 }

@@ -132,7 +132,7 @@ func (s *bootSubject) register(role string, synced []*regexp.Regexp) (*node.Regi
 	case s.bmh != nil:
 		in.HostUID = string(s.bmh.UID)
 	}
-	if in.NodeLabelRules, err = s.nodeLabelRules(of); err != nil {
+	if in.DerivedLabels, err = s.derivedLabels(of); err != nil {
 		return nil, err
 	}
 	registration, err := node.Register(in)
@@ -142,10 +142,10 @@ func (s *bootSubject) register(role string, synced []*regexp.Regexp) (*node.Regi
 	return &registration, err
 }
 
-// nodeLabelRules are what rules make of the host; once the Node was made, what they made of it then.
-func (s *bootSubject) nodeLabelRules(of *poolv1.MachineConfigPool) ([]node.HostLabel, error) {
+// derivedLabels are what rules make of the host; once the Node was made, what they made of it then.
+func (s *bootSubject) derivedLabels(of *poolv1.MachineConfigPool) ([]node.DerivedLabel, error) {
 	rules := []nodelabels.Rules{nodelabels.OfPool(of), nodelabels.OfConfig(s.config)}
-	var labels []node.HostLabel
+	var labels []node.DerivedLabel
 	if s.config.Status.NodeRef.IsDefined() {
 		for _, key := range slices.Sorted(maps.Keys(s.config.Status.DerivedNodeLabels)) {
 			source := fmt.Sprintf("PoolbootConfig %s status.derivedNodeLabels", klog.KObj(s.config))
@@ -154,7 +154,7 @@ func (s *bootSubject) nodeLabelRules(of *poolv1.MachineConfigPool) ([]node.HostL
 					source = from.From
 				}
 			}
-			labels = append(labels, node.HostLabel{Key: key, Value: s.config.Status.DerivedNodeLabels[key], Source: source})
+			labels = append(labels, node.DerivedLabel{Key: key, Value: s.config.Status.DerivedNodeLabels[key], Source: source})
 		}
 		return labels, nil
 	}
@@ -168,7 +168,7 @@ func (s *bootSubject) nodeLabelRules(of *poolv1.MachineConfigPool) ([]node.HostL
 	}
 	for _, result := range results {
 		if result.Outcome == nodelabels.Set {
-			labels = append(labels, node.HostLabel{Key: result.Key, Value: result.Value, Source: result.From})
+			labels = append(labels, node.DerivedLabel{Key: result.Key, Value: result.Value, Source: result.From})
 		}
 	}
 	return labels, nil

@@ -208,7 +208,7 @@ var _ = Describe("explain machine and explain node", func() {
 	It("say the label rules of a host that enrolled by its name, as its boot does", func() {
 		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "shop-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
 		config.Status.NodeRef, config.Status.DerivedNodeLabels = bootstrapv1.NodeReference{}, nil
-		labels, err := (&bootSubject{config: config}).nodeLabelRules(&poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{
+		labels, err := (&bootSubject{config: config}).derivedLabels(&poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{
 			NodeLabelRules: []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name"}}}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(labels).To(ConsistOf(HaveField("Value", "shop-7")))

@@ -117,13 +117,13 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			metav1.LabelSelectorRequirement{Key: "example.com/site", Operator: metav1.LabelSelectorOpExists})), "spec.nodeSelector", "MachineConfigPool gpu"),
 		Entry("labels of the worker pool's Nodes", aPool("infra", "infra", nodeSelector(map[string]string{"node-role.kubernetes.io/worker": ""})),
 			"spec.nodeSelector", "MachineConfigPool worker"),
-		Entry("a host label whose expression does not compile", aPool("infra", "infra", nodeLabelRules(rack, nodev1.NodeLabelRule{Key: "zone", ValueExpression: "host.nmae"})),
+		Entry("a label rule whose expression does not compile", aPool("infra", "infra", nodeLabelRules(rack, nodev1.NodeLabelRule{Key: "zone", ValueExpression: "host.nmae"})),
 			"spec.nodeLabelRules[1].valueExpression", "1:5: undefined field 'nmae'"),
-		Entry("a host label that nodeLabels sets", aPool("infra", "infra", nodeLabels(map[string]string{rack.Key: "r1"}), nodeLabelRules(rack)),
+		Entry("a label rule that nodeLabels sets", aPool("infra", "infra", nodeLabels(map[string]string{rack.Key: "r1"}), nodeLabelRules(rack)),
 			"spec.nodeLabelRules[0].key", "spec.nodeSelector or spec.nodeLabels gives it a value"),
 	)
 
-	It("refuses a host label by which another pool selects its Nodes", func() {
+	It("refuses a label rule by which another pool selects its Nodes", func() {
 		gpu := aPool("gpu", "gpu", nodeSelector(map[string]string{"example.com/site": "a"}))
 		infra := aPool("infra", "infra", nodeLabelRules(nodev1.NodeLabelRule{Key: "example.com/site", ValueExpression: `"a"`}))
 		Expect(webhookWith(gpu).ValidateCreate(ctx(), infra)).Error().To(refuse("spec.nodeLabelRules[0].key", "MachineConfigPool gpu selects its Nodes by it"))

@@ -70,11 +70,11 @@ var badSpecs = []TableEntry{
 	Entry("extra Ignition of more bytes than it may have, though not of more characters", func(s *configSpec) {
 		s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,` + strings.Repeat("é", 150_000) + `"}}]}}`)}
 	}, "extraConfig.config", "262144 bytes"),
-	Entry("a host label whose expression does not compile", withNodeLabelRules(rack, nodev1.NodeLabelRule{Key: "zone", ValueExpression: "host.name +\n  host.nmae"}),
+	Entry("a label rule whose expression does not compile", withNodeLabelRules(rack, nodev1.NodeLabelRule{Key: "zone", ValueExpression: "host.name +\n  host.nmae"}),
 		"nodeLabelRules[1].valueExpression", "2:7: undefined field 'nmae'"),
-	Entry("a host label that is no text", withNodeLabelRules(nodev1.NodeLabelRule{Key: "cpus", ValueExpression: `host.hardware.cpu.count`}),
+	Entry("a label rule that is no text", withNodeLabelRules(nodev1.NodeLabelRule{Key: "cpus", ValueExpression: `host.hardware.cpu.count`}),
 		"nodeLabelRules[0].valueExpression", "1:1: it gives int"),
-	Entry("a host label that may cost too much", withNodeLabelRules(nodev1.NodeLabelRule{Key: "x",
+	Entry("a label rule that may cost too much", withNodeLabelRules(nodev1.NodeLabelRule{Key: "x",
 		ValueExpression: `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`}), "nodeLabelRules[0].valueExpression", "cost too much"),
 }
 

@@ -15,10 +15,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
 )
 
-// labelHost makes labels of the host's facts by the rules of the pool and of the config. A host that a rule holds waits: the
+// labelHost makes labels of the host's facts by the rules of the pool and of the config. A host that a rule blocks waits: the
 // watches on BareMetalHosts, HardwareData, pools and configs tell when the facts or the rules are others.
-func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]node.HostLabel, error) {
-	s.nodeLabelRules = nil
+func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]node.DerivedLabel, error) {
+	s.derivedLabels = nil
 	if len(s.pool.Spec.NodeLabelRules)+len(s.config.Spec.NodeLabelRules) == 0 {
 		return nil, nil
 	}
@@ -35,11 +35,11 @@ func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]node.HostLabel,
 		}
 		return nil, &failure{reason: reason, waits: blocked.Missing(), err: fmt.Errorf("host %s: %w", s.host.Name, blocked)}
 	}
-	var labels []node.HostLabel
+	var labels []node.DerivedLabel
 	for _, result := range results {
 		if result.Outcome == nodelabels.Set {
-			labels = append(labels, node.HostLabel{Key: result.Key, Value: result.Value, Source: result.From})
-			s.nodeLabelRules = set(s.nodeLabelRules, result.Key, result.Value)
+			labels = append(labels, node.DerivedLabel{Key: result.Key, Value: result.Value, Source: result.From})
+			s.derivedLabels = set(s.derivedLabels, result.Key, result.Value)
 		}
 	}
 	return labels, nil

@@ -56,7 +56,7 @@ func (s *scope) decidePool() (err error) {
 
 // register works out what the Node is registered with.
 func (r *Reconciler) register(ctx context.Context, s *scope) error {
-	nodeLabelRules, err := r.labelHost(ctx, s)
+	derived, err := r.labelHost(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 		Pool:           s.pool,
 		Pools:          s.pools,
 		MachineLabels:  s.machineLabels(),
-		NodeLabelRules: nodeLabelRules,
+		DerivedLabels:  derived,
 		Config:         s.config,
 		RenderedConfig: s.configuration,
 		SyncedLabels:   r.SyncedLabels,

@@ -87,7 +87,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 		status.PoolRole = s.pool.Spec.PoolRole
 		status.Configuration.Name = s.configuration
 		s.chooseHost(status)
-		status.DerivedNodeLabels = s.nodeLabelRules
+		status.DerivedNodeLabels = s.derivedLabels
 		status.NodeRef = bootstrapv1.NodeReference{Name: s.node.Name, UID: string(s.node.UID)}
 		if s.credential.ID != "" {
 			status.Boot.CredentialID = s.credential.ID

@@ -35,8 +35,8 @@ type scope struct {
 	configuration string
 	// host is the bare metal host that boots.
 	host *host.Host
-	// nodeLabelRules are what rules made of the host's facts.
-	nodeLabelRules map[string]string
+	// derivedLabels are what rules made of the host's facts.
+	derivedLabels map[string]string
 	// registration is what the Node has to be registered with.
 	registration node.Registration
 
