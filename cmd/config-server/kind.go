@@ -32,7 +32,9 @@ type made[K comparable, V any] struct {
 }
 
 // Get is get as the server's sources have it.
-func (k *kind[O, K, V]) Get(_ context.Context, key K) (*V, error) { return k.get(key), nil }
+func (k *kind[O, K, V]) Get(_ context.Context, key K) (*V, error) { //nolint:unparam // The server's interfaces return errors.
+	return k.get(key), nil
+}
 
 // get returns the value of a key, or nil. Nobody may change it.
 func (k *kind[O, K, V]) get(key K) *V {
