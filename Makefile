@@ -95,7 +95,7 @@ bench-storm: binaries ## Boot storms of STORM hosts (default "100 1000 5000"; ho
 
 .PHONY: soak
 soak: binaries ## Boot hosts for DURATION (default 10m) while servers are killed. FAULTS=1: while every way to both API servers is bad too.
-	SOAK_DURATION=$(or $(DURATION),10m) go test -v -count 1 -timeout 3h ./test/soak/ -ginkgo.focus '$(if $(FAULTS),way to both API servers is bad,while servers are killed)'
+	SOAK_DURATION=$(or $(DURATION),10m) go test -v -count 1 -timeout 3h ./test/suites/soak/ -ginkgo.focus '$(if $(FAULTS),way to both API servers is bad,while servers are killed)'
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) lint-api ## Lint.
@@ -113,19 +113,19 @@ lint-api: $(GOLANGCI_LINT) ## Lint the API against the Kubernetes API convention
 generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, RBAC, webhooks and the API reference.
 	$(CONTROLLER_GEN) object paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
-	$(CONTROLLER_GEN) rbac:roleName=manager paths=./controllers/... paths=./cmd/manager/... output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) rbac:roleName=manager paths=./controllers/... output:rbac:dir=config/rbac
 	$(CONTROLLER_GEN) webhook paths=./controllers/admission/... output:webhook:dir=config/webhook
-	go generate ./test/metal3/
+	go generate ./test/world/metal3/
 	$(CRD_REF_DOCS) --source-path=api --config=hack/api-reference.yaml --renderer=markdown --output-path=docs/reference.md
 	sed -i -e 's/\\\([{}]\)/\1/g' -e 's/\(Optional\|Required\): {}/\1/g' docs/reference.md
 	cat hack/api-reference-metadata.md >> docs/reference.md
 
 .PHONY: verify
 verify: generate ## Fail when generated files are not fresh.
-	@git diff --exit-code -- api config docs/reference.md test/metal3 || \
+	@git diff --exit-code -- api config docs/reference.md test/world/metal3 || \
 		{ echo "Generated files are stale. What to do: run 'make generate' and commit the result." >&2; exit 1; }
-	@test -z "$$(git status --porcelain -- api config docs/reference.md test/metal3)" || \
-		{ git status --short -- api config docs test/metal3; echo "Generated files are not committed: git add them." >&2; exit 1; }
+	@test -z "$$(git status --porcelain -- api config docs/reference.md test/world/metal3)" || \
+		{ git status --short -- api config docs test/world/metal3; echo "Generated files are not committed: git add them." >&2; exit 1; }
 
 .PHONY: build
 build: $(addprefix build-,$(PROVIDER)) ## Build the manager, the config server and the kubectl plugin into bin/.

@@ -16,7 +16,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // checkedHost is a folder with what an overlay writes, and a systemctl that shows what show says.
@@ -33,7 +33,7 @@ func newCheckedHost(kubeadm bool) *checkedHost {
 		chosen = bootstrapv1.Join{Type: bootstrapv1.JoinKubeadm}
 	}
 	config, err := join.Overlay(&bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: chosen}}},
-		node.Registration{Name: "infra-0", Labels: map[string]string{"node.cluster.x-k8s.io/pool": "infra"},
+		registration.Registration{Name: "infra-0", Labels: map[string]string{"node.cluster.x-k8s.io/pool": "infra"},
 			Taints: []corev1.Taint{{Key: "infra", Effect: corev1.TaintEffectNoSchedule}}},
 		join.Cluster{Name: "edge", Server: "https://edge.example.com:6443", CA: []byte("CA\n")},
 		join.Credential{ID: "abc123", Secret: secret})

@@ -20,7 +20,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // Cluster is how hosts reach the workload cluster.
@@ -51,7 +51,7 @@ func (e *ExtraConfigError) Unwrap() error { return e.Err }
 // Overlay returns the part of a host's configuration that is for this machine alone: how it joins, as whom, and merged
 // under that, so that it can't take the join away, the PoolbootConfig's extraConfig. The error is an *ExtraConfigError
 // when that is at fault.
-func Overlay(cfg *bootstrapv1.PoolbootConfig, reg node.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
+func Overlay(cfg *bootstrapv1.PoolbootConfig, reg registration.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
 	extra, err := extraConfig(cfg.Spec.ExtraConfig)
 	if err != nil {
 		return ignition.Config{}, err
@@ -117,7 +117,7 @@ func extraConfig(extra *bootstrapv1.ExtraConfig) (ignition.Config, error) {
 }
 
 // ownConfig is the overlay without the extraConfig.
-func ownConfig(cfg *bootstrapv1.PoolbootConfig, reg node.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
+func ownConfig(cfg *bootstrapv1.PoolbootConfig, reg registration.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
 	switch {
 	case cl.Server == "":
 		return ignition.Config{}, errors.New("the cluster has no control plane endpoint yet")

@@ -13,7 +13,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // discoveryPath is the kubeconfig that kubeadm joins with. It can't be one of the files that kubeadm writes itself:
@@ -22,7 +22,7 @@ const discoveryPath = ignition.OwnDirectory + "/discovery.conf"
 
 // kubeadmJoin configures a host that runs kubeadm join. The kubelet's unit and configuration are those of the image and
 // of the cluster's kubelet-config.
-func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg node.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
+func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg registration.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
 	discovery, err := joinKubeconfig(cl, cred)
 	if err != nil {
 		return ignition.Config{}, err
@@ -46,7 +46,7 @@ func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg node.Registration, cl Cluste
 
 // joinConfiguration is kubeadm's own part. kubeadm makes the kubelet's flags for name and taints by itself; labels and
 // provider ID are handed through. Its kubelets read no drop-ins unless they are told to.
-func joinConfiguration(join *bootstrapv1.KubeadmJoin, reg node.Registration) *kubeadmv1beta4.JoinConfiguration {
+func joinConfiguration(join *bootstrapv1.KubeadmJoin, reg registration.Registration) *kubeadmv1beta4.JoinConfiguration {
 	extraArgs := []kubeadmv1beta4.Arg{{Name: "config-dir", Value: ignition.KubeletConfigDirectory}}
 	for _, arg := range reg.KubeletArgs() {
 		name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")

@@ -11,14 +11,14 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 const staticPodDirectory = "/etc/kubernetes/manifests"
 
 // kubeletJoin configures a kubelet that joins by its own TLS bootstrap. What is not a matter of joining (container runtime,
 // cluster DNS, reservations) is left to drop-ins of users in ignition.KubeletConfigDirectory.
-func kubeletJoin(join *bootstrapv1.KubeletJoin, reg node.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
+func kubeletJoin(join *bootstrapv1.KubeletJoin, reg registration.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
 	bootstrapKubeconfig, err := joinKubeconfig(cl, cred)
 	if err != nil {
 		return ignition.Config{}, err

@@ -25,7 +25,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -34,10 +34,10 @@ const secret = "0123456789abcdef"
 
 var _ = Describe("the overlay of one machine", func() {
 	var (
-		cfg          *bootstrapv1.PoolbootConfig
-		registration node.Registration
-		cluster      join.Cluster
-		credential   join.Credential
+		cfg        *bootstrapv1.PoolbootConfig
+		registered registration.Registration
+		cluster    join.Cluster
+		credential join.Credential
 	)
 
 	BeforeEach(func() {
@@ -45,7 +45,7 @@ var _ = Describe("the overlay of one machine", func() {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "infra-boot"},
 			Spec:       bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Type: bootstrapv1.JoinKubelet}}},
 		}
-		registration = node.Registration{
+		registered = registration.Registration{
 			Name:       "infra-x7k2p",
 			ProviderID: "metal3://metal/rack1-u12/infra-m3m",
 			Labels: map[string]string{
@@ -63,7 +63,7 @@ var _ = Describe("the overlay of one machine", func() {
 	})
 
 	overlay := func() ignition.Config {
-		config, err := join.Overlay(cfg, registration, cluster, credential)
+		config, err := join.Overlay(cfg, registered, cluster, credential)
 		Expect(err).NotTo(HaveOccurred())
 		return config
 	}
@@ -172,7 +172,7 @@ var _ = Describe("the overlay of one machine", func() {
 
 		It("hands the kubelet its part of the registration in one line", func() {
 			Expect(contents(overlay(), "/etc/poolboot/kubelet.env")).To(Equal(
-				"POOLBOOT_KUBELET_ARGS=" + strings.Join(registration.KubeletArgs(), " ") + "\n"))
+				"POOLBOOT_KUBELET_ARGS=" + strings.Join(registered.KubeletArgs(), " ") + "\n"))
 		})
 
 		It("runs the kubelet that the PoolbootConfig names", func() {
@@ -204,7 +204,7 @@ var _ = Describe("the overlay of one machine", func() {
 			Expect(joinConfig.NodeRegistration).To(Equal(kubeadmv1beta4.NodeRegistrationOptions{
 				Name:      "infra-x7k2p",
 				CRISocket: "unix:///run/crio/crio.sock",
-				Taints:    registration.Taints,
+				Taints:    registered.Taints,
 				KubeletExtraArgs: []kubeadmv1beta4.Arg{
 					{Name: "config-dir", Value: "/etc/kubernetes/kubelet.conf.d"},
 					{Name: "node-labels", Value: "metal3.io/uuid=3f2c9a54-5b1e-4d0c-9e51-6f9c0a2b7d11,node.cluster.x-k8s.io/pool=infra"},
@@ -274,7 +274,7 @@ var _ = Describe("the overlay of one machine", func() {
 		DescribeTable("refuses one that can't be used, and names the field",
 			func(extra bootstrapv1.ExtraConfig, field, message string) {
 				cfg.Spec.ExtraConfig = &extra
-				_, err := join.Overlay(cfg, registration, cluster, credential)
+				_, err := join.Overlay(cfg, registered, cluster, credential)
 				Expect(err).To(BeAssignableToTypeOf(&join.ExtraConfigError{}))
 				Expect(err).To(HaveField("Field", field))
 				Expect(err).To(MatchError(SatisfyAll(HavePrefix(field+": "), ContainSubstring(message), Not(ContainSubstring(secret)))))
@@ -295,7 +295,7 @@ var _ = Describe("the overlay of one machine", func() {
 	DescribeTable("is not made of half of what it needs",
 		func(change func(), message string) {
 			change()
-			_, err := join.Overlay(cfg, registration, cluster, credential)
+			_, err := join.Overlay(cfg, registered, cluster, credential)
 			Expect(err).To(MatchError("overlay of PoolbootConfig metal/infra-boot: " + message))
 		},
 		Entry("without an address", func() { cluster.Server = "" }, "the cluster has no control plane endpoint yet"),

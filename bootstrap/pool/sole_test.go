@@ -66,7 +66,7 @@ var _ = Describe("Nobody else decides", func() {
 			"controllers/machineconfigpool/",                                        // which Machines are recorded in a pool, and which are concerned by it
 			"cmd/kubectl-poolboot/diff_pools.go", "cmd/kubectl-poolboot/objects.go", // the same; whether a file gives a role at all
 			// Whether the decision is the pool that it should be:
-			"bootstrap/node/register.go", "controllers/boot/node.go", "controllers/admission/", "cmd/kubectl-poolboot/convert_objects.go",
+			"bootstrap/registration/register.go", "controllers/boot/node.go", "controllers/admission/", "cmd/kubectl-poolboot/convert_objects.go",
 			"controllers/node/judgement.go",
 		)).To(BeEmpty())
 	})
@@ -84,7 +84,7 @@ var _ = Describe("Nobody else decides", func() {
 	It("which pool spec.poolRole names: use pool.ForBoot", func() {
 		Expect(of(mentions, "RetainOnHost", "bootstrap/pool/")).To(BeEmpty())
 		Expect(of(mentions, "config.Spec.PoolRole", "bootstrap/pool/",
-			"controllers/baremetalhost/", "controllers/hostpool/", "controllers/enrollment/", // who writes it, for hosts without a Machine
+			"controllers/baremetalhost/", "controllers/internal/hostpool/", "controllers/enrollment/", // who writes it, for hosts without a Machine
 			"controllers/node/judgement.go", // whether the labels of a Machine are to name its pool at all
 		)).To(BeEmpty())
 	})
@@ -97,8 +97,8 @@ var _ = Describe("Nobody else decides", func() {
 		Expect(of(mentions, "TokenStateExpired", "bootstrap/hostaccess/", "bootstrap/server/token.go")).To(BeEmpty())
 	})
 	It("how a Node is named: use node.Name", func() {
-		Expect(of(mentions, "NodeNameFromHost", "bootstrap/node/name.go")).To(BeEmpty())
-		Expect(of(mentions, "Machine.Status.NodeRef.Name", "bootstrap/node/name.go")).To(BeEmpty())
+		Expect(of(mentions, "NodeNameFromHost", "bootstrap/registration/name.go")).To(BeEmpty())
+		Expect(of(mentions, "Machine.Status.NodeRef.Name", "bootstrap/registration/name.go")).To(BeEmpty())
 	})
 })
 

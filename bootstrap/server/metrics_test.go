@@ -13,13 +13,13 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/figures"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
 // figure returns the sum of a metric's values over the label values that fit.
 func figure(s *site, name string, labels map[string]string) float64 {
 	GinkgoHelper()
-	sum, err := figures.Sum(s.registry, name, labels)
+	sum, err := scrape.Sum(s.registry, name, labels)
 	Expect(err).NotTo(HaveOccurred())
 	return sum
 }
@@ -47,7 +47,7 @@ var _ = Describe("Metrics", func() {
 		Expect(figure(s, "poolboot_config_server_boots_waiting", nil)).To(BeZero())
 		requests := map[string]string{"path": "config"}
 		Expect(figure(s, "poolboot_config_server_request_seconds", requests)).To(Equal(2.0))
-		took, err := figures.Observed(s.registry, "poolboot_config_server_request_seconds", requests)
+		took, err := scrape.Observed(s.registry, "poolboot_config_server_request_seconds", requests)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(took).To(And(BeNumerically(">=", short.Seconds()), BeNumerically("<", 60)), "one was held, the other was not")
 	})

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/faults"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/faults"
 )
 
 // answers asks a server again and again, for Eventually.

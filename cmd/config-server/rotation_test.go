@@ -17,8 +17,8 @@ import (
 	"github.com/onsi/gomega/gbytes"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
-	programs "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
+	programs "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
 // host is a host whose user data trusts some CAs. It runs the real Ignition.

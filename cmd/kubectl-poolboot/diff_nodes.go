@@ -16,8 +16,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // workloadOf returns a reader of a Cluster's own objects.
@@ -60,13 +60,13 @@ func assign(existing *corev1.Node, pools []poolv1.MachineConfigPool) assignment 
 		a.problem = err
 		return a
 	}
-	node.AddLabels(a.node, labels)
+	registration.AddLabels(a.node, labels)
 	if now, err := pool.Decide(a.node.Labels, pools); err != nil || now.Role != a.role {
 		a.node = existing.DeepCopy()
 		a.problem = errors.Join(err, fmt.Errorf("the labels that pool %q declares would put the Node in another one", a.role))
 		return a
 	}
-	node.DeclareTaints(a.node, nodev1.Core(of.Spec.NodeTaints))
+	registration.DeclareTaints(a.node, nodev1.Core(of.Spec.NodeTaints))
 	return a
 }
 

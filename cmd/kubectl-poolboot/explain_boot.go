@@ -14,7 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 )
 
@@ -114,7 +114,7 @@ func (e *explainBoot) run(ctx context.Context, find func(context.Context) (*boot
 	if e.output != "" && e.output != "json" && e.output != "yaml" {
 		return fmt.Errorf("--output %s is not known: use json or yaml, or leave it out", e.output)
 	}
-	synced, err := node.CompileSyncedLabels(e.synced)
+	synced, err := registration.CompileSyncedLabels(e.synced)
 	if err != nil {
 		return err
 	}

@@ -17,8 +17,8 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 )
 
@@ -126,11 +126,11 @@ func (s *bootSubject) explainForeign(b *bootExplained) {
 	case decision.Role == "":
 		b.Why = "none: no pool selects its labels"
 	}
-	b.compare(s, &node.Registration{})
+	b.compare(s, &registration.Registration{})
 }
 
 // compare adds the labels and taints that a Node should have, and those that it has beyond them.
-func (b *bootExplained) compare(s *bootSubject, wanted *node.Registration) {
+func (b *bootExplained) compare(s *bootSubject, wanted *registration.Registration) {
 	var has *corev1.Node
 	if has = s.node; has == nil {
 		has = &corev1.Node{}
@@ -144,7 +144,7 @@ func (b *bootExplained) compare(s *bootSubject, wanted *node.Registration) {
 		case !stands:
 			label.State = Missing
 			b.todo(fmt.Sprintf("kubectl label node %s %s: it is missing, and %s declares it", has.Name, label.Text, label.From[0]))
-		case value != wanted.Labels[key] && node.IsReported(key): // the kubelet knows better
+		case value != wanted.Labels[key] && registration.IsReported(key): // the kubelet knows better
 			label.State, label.Value = Differs, value
 		case value != wanted.Labels[key]:
 			label.State, label.Value = Differs, value
@@ -161,7 +161,7 @@ func (b *bootExplained) compare(s *bootSubject, wanted *node.Registration) {
 	b.compareTaints(s, has, wanted)
 }
 
-func (b *bootExplained) compareTaints(s *bootSubject, has *corev1.Node, wanted *node.Registration) {
+func (b *bootExplained) compareTaints(s *bootSubject, has *corev1.Node, wanted *registration.Registration) {
 	for i := range wanted.Taints {
 		taint := &wanted.Taints[i]
 		shown := onNode{Text: taint.ToString(), From: wanted.TaintSources[taint.ToString()], State: Stands}

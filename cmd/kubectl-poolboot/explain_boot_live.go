@@ -15,7 +15,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // ofMachine gathers what there is about a Machine.
@@ -78,7 +78,7 @@ func (e *explainBoot) recorded(configs []bootstrapv1.PoolbootConfig) (*bootSubje
 		return config.Status.NodeRef.IsDefined() && config.Status.NodeRef.Name == e.name
 	}
 	willHave := func(config *bootstrapv1.PoolbootConfig) bool {
-		return !config.Status.NodeRef.IsDefined() && node.Name(node.Naming{Config: config}) == e.name
+		return !config.Status.NodeRef.IsDefined() && registration.Name(registration.Naming{Config: config}) == e.name
 	}
 	s := &bootSubject{}
 	for _, isOne := range []func(*bootstrapv1.PoolbootConfig) bool{has, willHave} {

@@ -21,10 +21,10 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // bootSubject is a boot and what there is about it; nil is what there is not.
@@ -55,11 +55,11 @@ func (s *bootSubject) nodeName() string {
 	if s.config == nil {
 		return s.node.Name
 	}
-	naming := node.Naming{Config: s.config, Machine: s.machine}
+	naming := registration.Naming{Config: s.config, Machine: s.machine}
 	if s.bmh != nil {
 		naming.Host = s.bmh.Name
 	}
-	return node.Name(naming)
+	return registration.Name(naming)
 }
 
 func (s *bootSubject) machineLabels() map[string]string {
@@ -112,12 +112,12 @@ func (s *bootSubject) deciding(role string) string {
 }
 
 // register works out what the Node is registered with, as the manager does.
-func (s *bootSubject) register(role string, synced []*regexp.Regexp) (*node.Registration, error) {
+func (s *bootSubject) register(role string, synced []*regexp.Regexp) (*registration.Registration, error) {
 	of, err := pool.OfRole(s.pools, role)
 	if err != nil {
 		return nil, err
 	}
-	in := node.Input{NodeName: s.nodeName(), Pool: *of, Pools: s.pools, MachineLabels: s.machineLabels(), Config: s.config, SyncedLabels: synced}
+	in := registration.Input{NodeName: s.nodeName(), Pool: *of, Pools: s.pools, MachineLabels: s.machineLabels(), Config: s.config, SyncedLabels: synced}
 	if s.clusterObject != nil {
 		in.Cluster = identity.Of(s.clusterObject)
 	}
@@ -135,7 +135,7 @@ func (s *bootSubject) register(role string, synced []*regexp.Regexp) (*node.Regi
 	if in.DerivedLabels, err = s.derivedLabels(of); err != nil {
 		return nil, err
 	}
-	registration, err := node.Register(in)
+	registration, err := registration.Register(in)
 	if !named {
 		delete(registration.Labels, corev1.LabelHostname)
 	}
@@ -143,9 +143,9 @@ func (s *bootSubject) register(role string, synced []*regexp.Regexp) (*node.Regi
 }
 
 // derivedLabels are what rules make of the host; once the Node was made, what they made of it then.
-func (s *bootSubject) derivedLabels(of *poolv1.MachineConfigPool) ([]node.DerivedLabel, error) {
+func (s *bootSubject) derivedLabels(of *poolv1.MachineConfigPool) ([]registration.DerivedLabel, error) {
 	rules := []nodelabels.Rules{nodelabels.OfPool(of), nodelabels.OfConfig(s.config)}
-	var labels []node.DerivedLabel
+	var labels []registration.DerivedLabel
 	if s.config.Status.NodeRef.IsDefined() {
 		for _, key := range slices.Sorted(maps.Keys(s.config.Status.DerivedNodeLabels)) {
 			source := fmt.Sprintf("PoolbootConfig %s status.derivedNodeLabels", klog.KObj(s.config))
@@ -154,7 +154,7 @@ func (s *bootSubject) derivedLabels(of *poolv1.MachineConfigPool) ([]node.Derive
 					source = from.From
 				}
 			}
-			labels = append(labels, node.DerivedLabel{Key: key, Value: s.config.Status.DerivedNodeLabels[key], Source: source})
+			labels = append(labels, registration.DerivedLabel{Key: key, Value: s.config.Status.DerivedNodeLabels[key], Source: source})
 		}
 		return labels, nil
 	}
@@ -168,7 +168,7 @@ func (s *bootSubject) derivedLabels(of *poolv1.MachineConfigPool) ([]node.Derive
 	}
 	for _, result := range results {
 		if result.Outcome == nodelabels.Set {
-			labels = append(labels, node.DerivedLabel{Key: result.Key, Value: result.Value, Source: result.From})
+			labels = append(labels, registration.DerivedLabel{Key: result.Key, Value: result.Value, Source: result.From})
 		}
 	}
 	return labels, nil

@@ -13,8 +13,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // carries prints what a Node of a pool carries.
@@ -82,21 +82,21 @@ func (c *carries) run(args []string) error {
 	if err != nil {
 		return inFiles(err)
 	}
-	registration, err := node.Register(node.Input{
+	registered, err := registration.Register(registration.Input{
 		NodeName: c.role, // any name: it is not part of the answer
 		Pool:     *of,
 		Pools:    found.pools,
 		Config:   &bootstrapv1.PoolbootConfig{},
 	})
-	if outside := (*node.OutsidePoolError)(nil); errors.As(err, &outside) {
+	if outside := (*registration.OutsidePoolError)(nil); errors.As(err, &outside) {
 		err = fmt.Errorf("MachineConfigPool %q: the labels of its own Nodes don't put them in it: %s: "+
 			"change its nodeSelector or nodeLabels, or the other pool's", of.Name, outside.Why)
 	}
 	if err != nil {
 		return &unregistrableError{err}
 	}
-	delete(registration.Labels, corev1.LabelHostname) // each Node's own
-	answer := carried{Labels: registration.Labels, Taints: registration.Taints}
+	delete(registered.Labels, corev1.LabelHostname) // each Node's own
+	answer := carried{Labels: registered.Labels, Taints: registered.Taints}
 	if c.output == "json" {
 		return json.NewEncoder(c.streams.Out).Encode(answer)
 	}

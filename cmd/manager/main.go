@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsv1 "k8s.io/component-base/logs/api/v1"
@@ -23,6 +24,8 @@ import (
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/setup"
 	"sigs.k8s.io/cluster-api/util/apiwarnings"
 	"sigs.k8s.io/cluster-api/util/flags"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers"
 )
 
 // name is the manager's name in user agents and in its lease.
@@ -54,11 +57,14 @@ func main() {
 
 // run starts the manager and returns when ctx ends or something fails for good.
 func run(ctx context.Context, opts *options) error {
-	syncedLabels, err := opts.validate()
-	if err != nil {
+	if err := opts.complete(); err != nil {
 		return err
 	}
-	if _, err := caFile(opts.configServerCAFile).read(); err != nil {
+	if _, err := opts.reconcilers.ServerCA(); err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := controllers.AddToScheme(scheme); err != nil {
 		return err
 	}
 	tlsOptions, metricsOptions, err := flags.GetManagerOptions(opts.manager)
@@ -78,7 +84,7 @@ func run(ctx context.Context, opts *options) error {
 		Controller:                 ctrlconfig.Controller{CacheSyncTimeout: 5 * time.Minute}, // large sites take more than 2
 		LeaderElection:             opts.leaderElect,
 		LeaderElectionID:           name,
-		LeaderElectionNamespace:    opts.overlayNamespace,
+		LeaderElectionNamespace:    opts.reconcilers.OverlayNamespace,
 		LeaderElectionResourceLock: resourcelock.LeasesResourceLock,
 		// The process ends with the lease: nothing of it runs on.
 		LeaderElectionReleaseOnCancel: true,
@@ -88,7 +94,7 @@ func run(ctx context.Context, opts *options) error {
 		HealthProbeBindAddress:        opts.healthAddr,
 		Metrics:                       *metricsOptions,
 		// Of Secrets only kubeconfigs are cached with their data, and only the cluster cache reads them there.
-		Cache:  setup.ManagerCacheOptions(scheme, name, opts.namespace, opts.syncPeriod),
+		Cache:  setup.ManagerCacheOptions(scheme, name, opts.reconcilers.Namespace, opts.syncPeriod),
 		Client: setup.ManagerClientOptions(),
 		WebhookServer: webhook.NewServer(webhook.Options{
 			Host: opts.webhookHost, Port: opts.webhookPort, CertDir: opts.webhookCertDir, TLSOpts: tlsOptions,
@@ -97,10 +103,10 @@ func run(ctx context.Context, opts *options) error {
 	if err != nil {
 		return err
 	}
-	if err := setupWebhooks(mgr); err != nil {
+	if err := controllers.SetupWebhooks(mgr); err != nil {
 		return err
 	}
-	if err := setupReconcilers(ctx, mgr, opts, syncedLabels); err != nil {
+	if err := controllers.SetupReconcilers(ctx, mgr, &opts.reconcilers); err != nil {
 		return err
 	}
 	klog.InfoS("Starting", "version", version.Get().GitVersion, "commit", version.Get().GitCommit)

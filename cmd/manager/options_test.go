@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
 )
 
 func TestManager(t *testing.T) {
@@ -32,46 +31,34 @@ func parse(args ...string) *options {
 var _ = Describe("Flags", func() {
 	It("need nothing but the config server's URL", func() {
 		o := parse()
-		Expect(o.validate()).To(BeEmpty())
-		Expect(o.overlayNamespace).To(Equal("poolboot-system"))
-		Expect(o.renderedConfigHistory).To(Equal(5))
-	})
-
-	It("switch the approver of certificates off", func() {
-		kinds := func(args ...string) (kinds []string) {
-			for _, r := range reconcilers(nil, nil, nil, nil, parse(args...), nil) {
-				kinds = append(kinds, fmt.Sprintf("%T", r.reconciler))
-			}
-			return kinds
-		}
-		on, off := kinds(), kinds("--approve-certificates=false")
-		Expect(on).To(ContainElement("*certificate.Reconciler"))
-		Expect(off).NotTo(ContainElement("*certificate.Reconciler"))
-		Expect(append(off, "*certificate.Reconciler")).To(ConsistOf(on))
+		Expect(o.complete()).To(Succeed())
+		Expect(o.reconcilers.OverlayNamespace).To(Equal("poolboot-system"))
+		Expect(o.reconcilers.RenderedHistory).To(Equal(5))
 	})
 
 	It("take a URL with a slash at its end", func() {
 		o := parse("--config-server-url=https://[::1]:9444/")
-		Expect(o.validate()).Error().NotTo(HaveOccurred())
-		Expect(o.configServerURL).To(Equal("https://[::1]:9444"))
+		Expect(o.complete()).To(Succeed())
+		Expect(o.reconcilers.ServerURL).To(Equal("https://[::1]:9444"))
 	})
 
 	It("skip phases of the CRD migration as those of Cluster API's managers do", func() {
 		o := parse("--skip-crd-migration-phases=StorageVersionMigration", "--skip-crd-migration-phases=CleanupManagedFields")
-		Expect(o.validate()).Error().NotTo(HaveOccurred())
-		Expect(o.skipCRDMigrationPhases).To(ConsistOf("StorageVersionMigration", "CleanupManagedFields"))
+		Expect(o.complete()).To(Succeed())
+		Expect(o.reconcilers.SkipCRDMigrationPhases).To(ConsistOf("StorageVersionMigration", "CleanupManagedFields"))
 	})
 
 	It("compile the expressions of synced labels", func() {
-		synced, err := parse(`--additional-sync-machine-labels=example\.com/.*`, "--additional-sync-machine-labels=^rack$").validate()
-		Expect(err).NotTo(HaveOccurred())
+		o := parse(`--additional-sync-machine-labels=example\.com/.*`, "--additional-sync-machine-labels=^rack$")
+		Expect(o.complete()).To(Succeed())
+		synced := o.reconcilers.SyncedLabels
 		Expect(synced).To(HaveLen(2))
 		Expect(synced[1].MatchString("rack")).To(BeTrue())
 	})
 
 	DescribeTable("refuse what can't work and name the flag",
 		func(flag string, words ...string) {
-			_, err := parse(flag).validate()
+			err := parse(flag).complete()
 			for _, word := range words {
 				Expect(err).To(MatchError(ContainSubstring(word)))
 			}

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // warnings tells of what is allowed and seldom meant.
@@ -37,7 +37,7 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 			"the pool adds nothing until one has its labels", p.Namespace))
 	}
 	for _, key := range pool.SelectorKeys(*p) {
-		if node.KubeletMaySet(key) {
+		if registration.KubeletMaySet(key) {
 			warnings = append(warnings, fmt.Sprintf("spec.nodeSelector: a kubelet may set %s when it registers its Node anew, and at any time in a cluster before "+
 				"Kubernetes 1.30, so whoever has a host could bring it into this pool: select by a label that starts with node-role.kubernetes.io/ or node-restriction.kubernetes.io/", key))
 		}

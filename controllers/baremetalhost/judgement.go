@@ -13,7 +13,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 )
 
 // finding is what is wrong, or was done, by the reason of the event or condition that says so.

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
 )
 
 // SetupWithManager adds the controller to a manager. It begins to work when Metal3 is installed.
@@ -32,7 +32,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		host, is := object.(*bmov1alpha1.BareMetalHost)
 		return is && asks(host)
 	})
-	return served.Once(mgr, "baremetalhost", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error { return controlled.Complete(r) })
+	return latecrd.WhenServed(mgr, "baremetalhost", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error { return controlled.Complete(r) })
 }
 
 // ofConfig sends the host of a record.

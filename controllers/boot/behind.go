@@ -11,7 +11,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // Behind a PoolbootConfig is a Machine, or a host that belongs to none. What differs between them is in this file.
@@ -57,7 +57,7 @@ func (r *Reconciler) findHost(ctx context.Context, s *scope) (err error) {
 		return err
 	case s.machine == nil:
 		s.host = &host.Host{Name: s.config.Spec.Host.NodeName}
-	case node.NamedAfterHost(s.config):
+	case registration.NamedAfterHost(s.config):
 		return &failure{reason: bootstrapv1.BootFailedReason, waits: true, err: fmt.Errorf("spec.nodeNameSource is Host, and the infrastructureRef of Machine %s "+
 			"names a %s, of whose host only its provider knows: use nodeNameSource: Machine", s.machine.Name, s.machine.Spec.InfrastructureRef.Kind)}
 	default:

@@ -8,9 +8,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
@@ -60,8 +60,8 @@ func failureOf(err error) *failure {
 		{is: is[*pool.SelectorError](err), reason: bootstrapv1.PoolNotRegistrableReason},
 		{is: is[*pool.ControlPlaneError](err), reason: bootstrapv1.ControlPlaneNotSupportedReason},
 		{is: is[*identity.NameError](err), reason: bootstrapv1.NodeNameReservedReason},
-		{is: is[*node.ConflictError](err), reason: bootstrapv1.LabelConflictReason},
-		{is: is[*node.OutsidePoolError](err), reason: bootstrapv1.LabelConflictReason},
+		{is: is[*registration.ConflictError](err), reason: bootstrapv1.LabelConflictReason},
+		{is: is[*registration.OutsidePoolError](err), reason: bootstrapv1.LabelConflictReason},
 		{is: is[*join.ExtraConfigError](err), reason: bootstrapv1.ExtraConfigInvalidReason},
 	} {
 		if kind.is {

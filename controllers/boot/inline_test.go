@@ -17,7 +17,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 var _ = Describe("A host that boots from its data Secret", func() {
@@ -146,7 +146,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 	Describe("whose credential nobody extended until it ended", func() {
 		const value = "abcdef.0123456789abcdef"
 		secret := func(token string) *corev1.Secret {
-			overlay, err := join.Overlay(s.config, node.Registration{Name: machineName},
+			overlay, err := join.Overlay(s.config, registration.Registration{Name: machineName},
 				join.Cluster{Server: "https://192.0.2.10:6443", CA: []byte("the cluster's CA")}, join.Credential{ID: token[:6], Secret: token[7:]})
 			Expect(err).NotTo(HaveOccurred())
 			raw, err := ignition.Marshal(overlay)

@@ -5,13 +5,13 @@ import (
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/figures"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
 // counted is the sum of one of the manager's metrics over the label values that fit.
 func counted(name string, labels map[string]string) float64 {
 	GinkgoHelper()
-	sum, err := figures.Sum(metrics.Registry, name, labels)
+	sum, err := scrape.Sum(metrics.Registry, name, labels)
 	Expect(err).NotTo(HaveOccurred())
 	return sum
 }
@@ -19,7 +19,7 @@ func counted(name string, labels map[string]string) float64 {
 // observed is all that one of the manager's histograms has observed.
 func observed(name string) float64 {
 	GinkgoHelper()
-	sum, err := figures.Observed(metrics.Registry, name, nil)
+	sum, err := scrape.Observed(metrics.Registry, name, nil)
 	Expect(err).NotTo(HaveOccurred())
 	return sum
 }

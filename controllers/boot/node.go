@@ -14,10 +14,10 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // connect opens the way into the workload cluster.
@@ -86,7 +86,7 @@ func (s *scope) adoptNode(ctx context.Context) error {
 		return err
 	}
 	if made, ours := workload.ConfigOfNode(s.node); !ours || made != client.ObjectKeyFromObject(s.config) {
-		return fault(bootstrapv1.NodeNameTakenReason, "it exists already and was not pre-registered for PoolbootConfig %s: delete the Node, or %s", s.owner(), node.Rename(s.config))
+		return fault(bootstrapv1.NodeNameTakenReason, "it exists already and was not pre-registered for PoolbootConfig %s: delete the Node, or %s", s.owner(), registration.Rename(s.config))
 	}
 	if s.machine == nil && !s.config.Status.NodeRef.IsDefined() && kubeletCame(s.node) {
 		return fault(bootstrapv1.NodeNameTakenReason, "it is that of a host which was installed before under this name: delete the Node, so that the host can have a new one")
@@ -111,7 +111,7 @@ func (s *scope) adoptNode(ctx context.Context) error {
 // complete adds what a Node that was made beforehand lacks. Labels and taints are only added, so that what a person set
 // stays; the annotations are Poolboot's own and name the config that the host boots with now, and the host's UID is Metal3's:
 // by another one it never finds the Node.
-func complete(have *corev1.Node, wanted node.Registration) {
+func complete(have *corev1.Node, wanted registration.Registration) {
 	for key, value := range wanted.Labels {
 		if _, has := have.Labels[key]; !has || key == poolv1.NodeMetal3UUIDLabel {
 			have.Labels = set(have.Labels, key, value)

@@ -11,13 +11,13 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // labelHost makes labels of the host's facts by the rules of the pool and of the config. A host that a rule blocks waits: the
 // watches on BareMetalHosts, HardwareData, pools and configs tell when the facts or the rules are others.
-func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]node.DerivedLabel, error) {
+func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]registration.DerivedLabel, error) {
 	s.derivedLabels = nil
 	if len(s.pool.Spec.NodeLabelRules)+len(s.config.Spec.NodeLabelRules) == 0 {
 		return nil, nil
@@ -35,10 +35,10 @@ func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]node.DerivedLab
 		}
 		return nil, &failure{reason: reason, waits: blocked.Missing(), err: fmt.Errorf("host %s: %w", s.host.Name, blocked)}
 	}
-	var labels []node.DerivedLabel
+	var labels []registration.DerivedLabel
 	for _, result := range results {
 		if result.Outcome == nodelabels.Set {
-			labels = append(labels, node.DerivedLabel{Key: result.Key, Value: result.Value, Source: result.From})
+			labels = append(labels, registration.DerivedLabel{Key: result.Key, Value: result.Value, Source: result.From})
 			s.derivedLabels = set(s.derivedLabels, result.Key, result.Value)
 		}
 	}

@@ -8,9 +8,9 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // choosePool finds the pool that the Machine boots into and what that pool hands out.
@@ -64,8 +64,8 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	registration, err := node.Register(node.Input{
-		NodeName:       node.Name(node.Naming{Config: s.config, Machine: s.machine, Host: s.host.Name}),
+	registration, err := registration.Register(registration.Input{
+		NodeName:       registration.Name(registration.Naming{Config: s.config, Machine: s.machine, Host: s.host.Name}),
 		Cluster:        workload.Identity(ctx, r.ClusterCache, s.cluster),
 		ProviderID:     s.host.ProviderID,
 		HostUID:        s.host.UID,

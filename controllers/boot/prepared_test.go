@@ -14,7 +14,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // expectPrepared checks that all that a host needs stands once, and that it fits together.
@@ -41,7 +41,7 @@ func expectPrepared(ctx context.Context, w *world, nodeName string) {
 		corev1.Taint{Key: clusterv1.NodeUninitializedTaint.Key, Effect: corev1.TaintEffectNoSchedule},
 	))
 	Expect(n.Status.Conditions).To(ContainElement(And(
-		HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionFalse), HaveField("Reason", node.WaitingForKubeletReason))))
+		HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionFalse), HaveField("Reason", registration.WaitingForKubeletReason))))
 
 	Expect(status.PoolRole).To(Equal("infra"))
 	Expect(conditions.GetReason(config, bootstrapv1.NodeInPoolCondition)).To(Equal(bootstrapv1.WaitingForKubeletReason))

@@ -16,9 +16,9 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
 
 // action is what events say this controller was doing.
@@ -81,7 +81,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	if first := timeline.Requested(s.config); !first.IsZero() {
 		metrics.Prepared(now.Sub(first).Seconds())
 	}
-	prepared := node.BootPrepared(s.node.Name, s.pool.Spec.PoolRole, s.configuration)
+	prepared := registration.BootPrepared(s.node.Name, s.pool.Spec.PoolRole, s.configuration)
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		status := &config.Status
 		status.PoolRole = s.pool.Spec.PoolRole
@@ -96,7 +96,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 		status.Boot.PreparedTime = &metav1.MicroTime{Time: now}
 		conditions.Set(config, prepared)
 		if !conditions.Has(config, bootstrapv1.NodeInPoolCondition) { // the node controller's, who would say the same next
-			conditions.Set(config, node.WaitingForKubelet(s.node.Name, s.pool.Spec.PoolRole))
+			conditions.Set(config, registration.WaitingForKubelet(s.node.Name, s.pool.Spec.PoolRole))
 		}
 	})
 	if err != nil {

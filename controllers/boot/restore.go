@@ -18,7 +18,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
 
 // A join credential ends when nobody can extend it for its life: the manager was down, or the workload cluster could not be reached.

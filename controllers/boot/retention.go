@@ -8,8 +8,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // A host may keep the pool of the Machine that it served before. What that changes in a boot is in this file; the node
@@ -18,7 +18,7 @@ import (
 // withCure adds the cure to labels that would take the Node out of the pool that its host keeps, or that its data Secret was made for.
 // Cluster API keeps the Machine's labels on the Node, so there is no way to have both.
 func (s *scope) withCure(err error) error {
-	isConflict := is[*node.ConflictError](err) || is[*node.OutsidePoolError](err)
+	isConflict := is[*registration.ConflictError](err) || is[*registration.OutsidePoolError](err)
 	if isConflict && s.config.Spec.IsInline() {
 		return fmt.Errorf("%w; or %s. The data Secret was made for pool %q and is written once; the replacement boots into the pool of its labels",
 			err, cure.Replace(s.config), s.assigned.Role)

@@ -11,8 +11,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // scope is one preparation: each phase adds what those after it need.
@@ -38,7 +38,7 @@ type scope struct {
 	// derivedLabels are what rules made of the host's facts.
 	derivedLabels map[string]string
 	// registration is what the Node has to be registered with.
-	registration node.Registration
+	registration registration.Registration
 
 	// workload reads the workload cluster live and writes there; facts are how hosts reach it.
 	workload client.Client

@@ -21,9 +21,9 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // SetupWithManager adds the controller to a manager. Every object that a boot may wait for is watched; Metal3's from when they
@@ -46,7 +46,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			builder.WithPredicates(predicate.Or(predicates.ClusterUnpaused(mgr.GetScheme(), logger),
 				predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))). // nodeLabelRules may look at them
 		WatchesRawSource(r.ClusterCache.GetClusterSource("boot", r.clusterToConfigs)).
-		WithOptions(turns.Share(options, turns.OfConfig(r.Client))).
+		WithOptions(fairqueue.Options(options, fairqueue.OfConfig(r.Client))).
 		Build(r)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return made.Watch(source.Kind(mgr.GetCache(), object, handler.EnqueueRequestsFromMapFunc(configs)))
 	}
 	r.watchHardware = sync.OnceValue(func() error { return watch(&bmov1alpha1.HardwareData{}, r.hardwareToConfig) })
-	return served.Once(mgr, "boot", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error {
+	return latecrd.WhenServed(mgr, "boot", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error {
 		return watch(&bmov1alpha1.BareMetalHost{}, r.hostToConfig)
 	})
 }

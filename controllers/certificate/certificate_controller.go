@@ -34,10 +34,10 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 const (
@@ -86,7 +86,7 @@ type Reconciler struct {
 	// controller is where the watches of workload clusters lead.
 	controller controller.Controller
 	// written are the certificate signing requests as this controller left them.
-	written written.Versions
+	written ownwrites.Tracker
 	// left remembers why requests are not approved, types.UID → string: each reason is told once.
 	left *lru.Cache
 }
@@ -116,12 +116,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		For(&bootstrapv1.PoolbootConfig{}).
 		Watches(&poolv1.Enrollment{}, handler.EnqueueRequestsFromMapFunc(r.configsOfEnrollment), builder.WithPredicates(rangesMayChange())).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("certificate", r.configsOf)).
-		WithOptions(turns.Share(options, turns.OfConfig(r.Client))).
+		WithOptions(fairqueue.Options(options, fairqueue.OfConfig(r.Client))).
 		Build(r)
 	if err != nil {
 		return err
 	}
-	return served.Once(mgr, "certificate", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error {
+	return latecrd.WhenServed(mgr, "certificate", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error {
 		return r.controller.Watch(source.Kind[client.Object](mgr.GetCache(), &bmov1alpha1.BareMetalHost{},
 			handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, bmh client.Object) []ctrl.Request {
 				return workload.ConfigOfHost(ctx, r.Client, bmh)

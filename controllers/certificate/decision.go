@@ -15,8 +15,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // verdict is what is to become of a certificate signing request.
@@ -141,7 +141,7 @@ func isForAnotherKey(f facts) bool {
 // hasKubelet says whether a kubelet reports on a Node.
 func hasKubelet(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionUnknown && c.Reason != node.WaitingForKubeletReason
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionUnknown && c.Reason != registration.WaitingForKubeletReason
 	})
 }
 

@@ -21,7 +21,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 const (
@@ -89,7 +89,7 @@ func newNode() *corev1.Node {
 			Labels:      map[string]string{poolv1.NodeRoleLabelPrefix + "infra": ""},
 			Annotations: map[string]string{poolv1.NodeConfigAnnotation: namespace + "/" + name},
 		},
-		Status: corev1.NodeStatus{Conditions: ready(corev1.ConditionFalse, node.WaitingForKubeletReason)},
+		Status: corev1.NodeStatus{Conditions: ready(corev1.ConditionFalse, registration.WaitingForKubeletReason)},
 	}
 }
 

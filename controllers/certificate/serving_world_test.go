@@ -24,7 +24,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	workloads "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+	workloads "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 var configKey = client.ObjectKey{Namespace: namespace, Name: name}

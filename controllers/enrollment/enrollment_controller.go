@@ -29,8 +29,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/hostpool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/pause"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/pause"
 )
 
 // conflictRetry is when to look again after the config server or somebody else wrote first.

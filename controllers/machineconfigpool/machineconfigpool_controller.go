@@ -24,9 +24,9 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/pause"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/pause"
 )
 
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch;patch;delete
@@ -59,7 +59,7 @@ type Reconciler struct {
 
 	// memories hold a *memory by the pool's name.
 	memories sync.Map
-	written  written.Versions
+	written  ownwrites.Tracker
 }
 
 // Reconcile renders one pool and brings its status up to date.
@@ -72,7 +72,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if r.written.Behind(p) {
-		return ctrl.Result{RequeueAfter: written.Patience}, nil
+		return ctrl.Result{RequeueAfter: ownwrites.Patience}, nil
 	}
 	if !p.DeletionTimestamp.IsZero() || (r.WatchFilterValue != "" && !labels.HasWatchLabel(p, r.WatchFilterValue)) {
 		return ctrl.Result{}, nil

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 )
 
 var _ = Describe("A pool that was rendered", func() {
@@ -105,11 +105,11 @@ var _ = Describe("A pool that was rendered", func() {
 		before := s.writes
 		s.set(mconf("50-infra"), "again")
 		Expect(s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(wrote)})).To(
-			Equal(ctrl.Result{RequeueAfter: written.Patience}))
+			Equal(ctrl.Result{RequeueAfter: ownwrites.Patience}))
 		Expect(s.pool("infra")).To(Equal(wrote))
 		Expect(s.writes).To(Equal(before))
 
-		s.reconciler.written = written.Versions{} // as after its patience
+		s.reconciler.written = ownwrites.Tracker{} // as after its patience
 		s.reconcile("infra")
 		Expect(s.writes).To(BeNumerically(">", before))
 		s.lagging = nil

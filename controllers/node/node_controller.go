@@ -25,10 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	registration "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 const (
@@ -66,7 +66,7 @@ type Reconciler struct {
 	// controller is where the watches of workload clusters lead.
 	controller controller.Controller
 	// written are the PoolbootConfigs as this controller left them.
-	written written.Versions
+	written ownwrites.Tracker
 }
 
 // Reconcile compares the Node of one PoolbootConfig with its record.
@@ -76,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.written.Behind(config) {
-		return ctrl.Result{RequeueAfter: written.Patience}, nil
+		return ctrl.Result{RequeueAfter: ownwrites.Patience}, nil
 	}
 	if !config.DeletionTimestamp.IsZero() || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil

@@ -26,8 +26,8 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	registration "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 )
 
 var (
@@ -201,7 +201,7 @@ var _ = Describe("A boot", func() {
 		s.settle(ctx)
 		s.cached = before
 		writes := s.writes
-		Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).To(Equal(ctrl.Result{RequeueAfter: written.Patience}))
+		Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).To(Equal(ctrl.Result{RequeueAfter: ownwrites.Patience}))
 		Expect(s.writes).To(Equal(writes))
 	})
 

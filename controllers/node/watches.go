@@ -22,9 +22,9 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // SetupWithManager adds the controller to a manager.
@@ -47,12 +47,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.configsOfPool),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("node", r.configsOfCluster)).
-		WithOptions(turns.Share(options, turns.OfConfig(r.Client))).
+		WithOptions(fairqueue.Options(options, fairqueue.OfConfig(r.Client))).
 		Build(r)
 	if err != nil {
 		return err
 	}
-	return served.Once(mgr, "node", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error {
+	return latecrd.WhenServed(mgr, "node", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error {
 		return r.controller.Watch(source.Kind[client.Object](mgr.GetCache(), &bmov1alpha1.BareMetalHost{},
 			handler.EnqueueRequestsFromMapFunc(r.configOfHost), hostCame()))
 	})

@@ -1,7 +1,7 @@
 // Package nodeguard keeps in every workload cluster that has pools what Poolboot needs to be there: the admission policy that
 // keeps a kubelet from moving its own Node into another pool, and, once hosts boot there, the rights of join credentials and of
 // Nodes that renew their certificates. What is deleted or changed there, by GitOps or a restore of etcd, is restored. What the
-// objects say is in bootstrap/node and bootstrap/join. It touches no Nodes.
+// objects say is in bootstrap/registration and bootstrap/join. It touches no Nodes.
 package nodeguard
 
 import (
@@ -29,9 +29,9 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // kubeconfigRetry is when a kubeconfig that is refused is looked at again.
@@ -84,7 +84,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WatchesRawSource(r.ClusterCache.GetClusterSource("nodeguard", func(_ context.Context, cluster client.Object) []ctrl.Request {
 			return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
 		})).
-		WithOptions(turns.Share(options, turns.OfCluster)).
+		WithOptions(fairqueue.Options(options, fairqueue.OfCluster)).
 		Build(r)
 	return err
 }
@@ -121,7 +121,7 @@ func (r *Reconciler) apply(ctx context.Context, cluster client.ObjectKey, pools 
 		return err
 	}
 	name := namePrefix + cluster.Namespace + "." + cluster.Name
-	for _, object := range node.Guard(name, pools) {
+	for _, object := range registration.Guard(name, pools) {
 		if err := w.Apply(ctx, object, client.FieldOwner(join.FieldManager), client.ForceOwnership); err != nil {
 			return fmt.Errorf("policy %s: %w", name, err)
 		}

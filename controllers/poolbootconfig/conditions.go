@@ -12,8 +12,8 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // obstacle returns the condition that says why no data Secret can be made yet or ever; nil when nothing is in the way.
@@ -41,8 +41,8 @@ func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cl
 	case !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition):
 		return no(bootstrapv1.WaitingForControlPlaneReason, "control plane of Cluster %s is not initialized yet", cluster.Name)
 	}
-	if err := identity.Of(cluster).CheckNodeName(node.Name(node.Naming{Config: config, Machine: machine})); err != nil && !config.Status.NodeRef.IsDefined() {
-		return no(bootstrapv1.NodeNameReservedReason, "%s: %s", err, node.Rename(config))
+	if err := identity.Of(cluster).CheckNodeName(registration.Name(registration.Naming{Config: config, Machine: machine})); err != nil && !config.Status.NodeRef.IsDefined() {
+		return no(bootstrapv1.NodeNameReservedReason, "%s: %s", err, registration.Rename(config))
 	}
 	return nil
 }

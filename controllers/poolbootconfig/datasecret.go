@@ -20,8 +20,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // Keys of the data Secret, and the value of the second, after the Cluster API contract and what CAPM3 reads.
@@ -227,7 +227,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret)
 	}
 	if !metav1.IsControlledBy(secret, s.config) {
 		conditions.Set(s.config, dataSecretMissing(bootstrapv1.DataSecretNotOwnedReason,
-			"Secret %s exists and is not controlled by this PoolbootConfig: delete it, or %s", secret.Name, node.Rename(s.config)))
+			"Secret %s exists and is not controlled by this PoolbootConfig: delete it, or %s", secret.Name, registration.Rename(s.config)))
 		return ctrl.Result{RequeueAfter: secretRetry}, nil
 	}
 	if s.config.Spec.IsInline() {

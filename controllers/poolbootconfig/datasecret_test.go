@@ -19,7 +19,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 )
 
 func reasonOf(config *bootstrapv1.PoolbootConfig, condition string) string {
@@ -51,7 +51,7 @@ var _ = Describe("The data Secret", func() {
 		s.settle(ctx)
 		s.cached = before
 		writes := s.writes
-		Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).To(Equal(ctrl.Result{RequeueAfter: written.Patience}))
+		Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).To(Equal(ctrl.Result{RequeueAfter: ownwrites.Patience}))
 		Expect(s.writes).To(Equal(writes))
 	})
 

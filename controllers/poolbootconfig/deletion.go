@@ -20,8 +20,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // A workload cluster that can't be reached, or refuses, holds a deletion up for cleanupPatience, and one that can't be reached is
@@ -69,7 +69,7 @@ func (r *Reconciler) tellLeft(s *scope, left []string, why error) {
 // an error it returns what may be left.
 func (r *Reconciler) cleanWorkloadCluster(ctx context.Context, s *scope) ([]string, error) {
 	id := s.config.Status.Boot.CredentialID
-	name := node.Name(node.Naming{Config: s.config, Machine: s.machine}) // also of a Node that was made and is not on record
+	name := registration.Name(registration.Naming{Config: s.config, Machine: s.machine}) // also of a Node that was made and is not on record
 	var (
 		left   []string
 		failed []error

@@ -15,9 +15,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // inline returns the machine's whole configuration with its join credential. The credential's ID is written to the status
@@ -33,7 +33,7 @@ func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]s
 		return nil, nil, err
 	}
 	configuration := p.Status.Configuration.Name
-	registration, err := node.Register(node.Input{
+	registration, err := registration.Register(registration.Input{
 		NodeName:       s.machine.Name,
 		Cluster:        workload.Identity(ctx, r.ClusterCache, s.cluster),
 		Pool:           *p,

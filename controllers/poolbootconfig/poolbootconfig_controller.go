@@ -27,10 +27,10 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/pause"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/pause"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // conflictRetry is when to look again after another controller wrote the same PoolbootConfig first.
@@ -73,7 +73,7 @@ type Reconciler struct {
 	// approval remembers which clusters leave it to Poolboot to approve certificates.
 	approval workload.Approval
 	// written are the PoolbootConfigs as this controller left them.
-	written written.Versions
+	written ownwrites.Tracker
 }
 
 // scope is what one Reconcile works on.
@@ -100,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	if r.written.Behind(config) {
-		return ctrl.Result{RequeueAfter: written.Patience}, nil
+		return ctrl.Result{RequeueAfter: ownwrites.Patience}, nil
 	}
 	machine, cluster, err := r.owners(ctx, config)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/turns"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // SetupWithManager adds the controller to a manager.
@@ -48,7 +48,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.configOfDataSecret)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("poolbootconfig", r.mapTo(clusterOf, waitsForConnection))).
-		WithOptions(turns.Share(options, turns.OfConfig(r.Client))).
+		WithOptions(fairqueue.Options(options, fairqueue.OfConfig(r.Client))).
 		Complete(r)
 }
 

@@ -14,7 +14,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/figures"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
 const own, second, third = "192.0.2.7", "192.0.2.8", "2001:db8::9"
@@ -47,7 +47,7 @@ func (w *world) has(addresses ...string) {
 
 func counted(reason string) float64 {
 	GinkgoHelper()
-	sum, err := figures.Sum(metrics.Registry, "poolboot_token_events_total", map[string]string{"reason": reason})
+	sum, err := scrape.Sum(metrics.Registry, "poolboot_token_events_total", map[string]string{"reason": reason})
 	Expect(err).NotTo(HaveOccurred())
 	return sum
 }

@@ -31,10 +31,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/metrics"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/served"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/workload"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/written"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // action is what events say this controller was doing.
@@ -70,7 +70,7 @@ type Reconciler struct {
 	// watchHardware begins to watch HardwareData, once. SetupWithManager sets it.
 	watchHardware func() error
 	// written are the PoolbootConfigs as this controller left them.
-	written written.Versions
+	written ownwrites.Tracker
 	// twins are the PoolbootConfigs with one pointer id that were told of.
 	twins twins
 }
@@ -96,7 +96,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 	// watch sends the configs of a kind's objects from when it is installed on.
 	watch := func(kind string, object client.Object, configs func(context.Context, client.Reader, client.Object) []ctrl.Request) error {
-		return served.Once(mgr, "token", bmov1alpha1.GroupVersion.WithKind(kind), func() error {
+		return latecrd.WhenServed(mgr, "token", bmov1alpha1.GroupVersion.WithKind(kind), func() error {
 			return made.Watch(source.Kind(mgr.GetCache(), object, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []ctrl.Request {
 				return configs(ctx, r.Client, object)
 			})))
@@ -119,7 +119,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if r.written.Behind(config) {
-		return ctrl.Result{RequeueAfter: written.Patience}, nil
+		return ctrl.Result{RequeueAfter: ownwrites.Patience}, nil
 	}
 	cluster := &clusterv1.Cluster{}
 	key := client.ObjectKey{Namespace: config.Namespace, Name: config.Labels[clusterv1.ClusterNameLabel]}

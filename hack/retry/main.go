@@ -8,7 +8,7 @@
 //
 //	packages: 81 passed, 0 failed
 //	flaky: 1
-//	  test/integration: A boot can be followed on its PoolbootConfig
+//	  test/suites/integration: A boot can be followed on its PoolbootConfig
 package main
 
 import (

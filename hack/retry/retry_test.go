@@ -14,7 +14,7 @@ import (
 const (
 	module = "example.com/poolboot/"
 	okPool = "ok  \t" + module + "bootstrap/pool\t0.1s\n"
-	okE2E  = "ok  \t" + module + "test/e2e\t9.1s\n"
+	okE2E  = "ok  \t" + module + "test/suites/e2e\t9.1s\n"
 
 	specFails = "=== RUN   TestEndToEnd\n" +
 		"\x1b[38;5;9m[FAILED]\x1b[0m Timed out after 120.0s.\n------------------------------\n" +
@@ -22,16 +22,16 @@ const (
 		"  \x1b[38;5;9m[FAIL]\x1b[0m \x1b[0mA boot \x1b[1m[It] ends in its pool\x1b[0m\n  /src/boot_test.go:9\n" +
 		"  \x1b[38;5;214m[TIMEDOUT]\x1b[0m A token \x1b[1m[It] is revoked\x1b[0m\n  /src/token_test.go:9\n\n" +
 		"Ran 9 of 9 Specs in 9.1 seconds\nFAIL! -- 7 Passed | 2 Failed | 0 Pending | 0 Skipped\n" +
-		"--- FAIL: TestEndToEnd (9.1s)\nFAIL\nFAIL\t" + module + "test/e2e\t9.1s\n"
+		"--- FAIL: TestEndToEnd (9.1s)\nFAIL\nFAIL\t" + module + "test/suites/e2e\t9.1s\n"
 	oneSpecFails = "Summarizing 1 Failure:\n  [FAIL] A token [It] is revoked\n" +
-		"Ran 9 of 9 Specs in 9.1 seconds\n--- FAIL: TestEndToEnd (9.1s)\nFAIL\nFAIL\t" + module + "test/e2e\t9.1s\n"
+		"Ran 9 of 9 Specs in 9.1 seconds\n--- FAIL: TestEndToEnd (9.1s)\nFAIL\nFAIL\t" + module + "test/suites/e2e\t9.1s\n"
 	testFails  = "--- FAIL: TestRender (0.1s)\n    --- FAIL: TestRender/twice (0.0s)\n        render_test.go:9: no\nFAIL\nFAIL\t" + module + "bootstrap/pool\t0.1s\n"
-	panics     = "panic: nil map [recovered]\n\tpanic: nil map\n\ngoroutine 1 [running]:\nFAIL\t" + module + "test/e2e\t1.0s\n"
-	timesOut   = "panic: test timed out after 40m0s\n\trunning tests:\n\t\tTestEndToEnd (40m0s)\n\ngoroutine 9 [running]:\nFAIL\t" + module + "test/e2e\t2400.1s\n"
+	panics     = "panic: nil map [recovered]\n\tpanic: nil map\n\ngoroutine 1 [running]:\nFAIL\t" + module + "test/suites/e2e\t1.0s\n"
+	timesOut   = "panic: test timed out after 40m0s\n\trunning tests:\n\t\tTestEndToEnd (40m0s)\n\ngoroutine 9 [running]:\nFAIL\t" + module + "test/suites/e2e\t2400.1s\n"
 	races      = "Ran 9 of 9 Specs in 9.1 seconds\nSUCCESS! -- 9 Passed | 0 Failed\n==================\nWARNING: DATA RACE\nRead at 0x0 by goroutine 7:\n==================\n--- FAIL: TestServer (9.1s)\n    testing.go:1617: race detected during execution of test\nFAIL\nFAIL\t" + module + "bootstrap/server\t9.9s\n"
 	noCompile  = "# " + module + "bootstrap/pool\npool.go:9:1: undefined: x\nFAIL\t" + module + "bootstrap/pool [build failed]\n"
-	killed     = "signal: killed\nFAIL\t" + module + "test/e2e\t7.0s\n"
-	setupFails = "Summarizing 1 Failure:\n  [PANICKED!] [BeforeSuite]\n\nRan 0 of 9 Specs in 0.1 seconds\n--- FAIL: TestEndToEnd (0.1s)\nFAIL\nFAIL\t" + module + "test/e2e\t0.2s\n"
+	killed     = "signal: killed\nFAIL\t" + module + "test/suites/e2e\t7.0s\n"
+	setupFails = "Summarizing 1 Failure:\n  [PANICKED!] [BeforeSuite]\n\nRan 0 of 9 Specs in 0.1 seconds\n--- FAIL: TestEndToEnd (0.1s)\nFAIL\nFAIL\t" + module + "test/suites/e2e\t0.2s\n"
 )
 
 func TestOutput(t *testing.T) {
@@ -40,14 +40,14 @@ func TestOutput(t *testing.T) {
 		path    string
 		want    []string
 	}{
-		"specs, without the test that runs them": {specFails, "test/e2e", []string{"A boot ends in its pool", "A token is revoked"}},
+		"specs, without the test that runs them": {specFails, "test/suites/e2e", []string{"A boot ends in its pool", "A token is revoked"}},
 		"a subtest, without its parent":          {testFails, "bootstrap/pool", []string{"TestRender/twice"}},
-		"a panic":                                {panics, "test/e2e", []string{"panic: nil map [recovered]"}},
-		"a timeout":                              {timesOut, "test/e2e", []string{"TestEndToEnd", "timed out after 40m0s"}},
+		"a panic":                                {panics, "test/suites/e2e", []string{"panic: nil map [recovered]"}},
+		"a timeout":                              {timesOut, "test/suites/e2e", []string{"TestEndToEnd", "timed out after 40m0s"}},
 		"a data race in a suite that passes":     {races, "bootstrap/server", []string{"TestServer", "data race"}},
 		"a package that does not compile":        {noCompile, "bootstrap/pool", []string{"the whole package [build failed]"}},
-		"a killed program":                       {killed, "test/e2e", []string{"signal: killed"}},
-		"a suite whose setup panics":             {setupFails, "test/e2e", []string{"[BeforeSuite]"}},
+		"a killed program":                       {killed, "test/suites/e2e", []string{"signal: killed"}},
+		"a suite whose setup panics":             {setupFails, "test/suites/e2e", []string{"[BeforeSuite]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &output{}
@@ -84,7 +84,7 @@ func fake(t *testing.T, texts ...string) (command []string, calls func() string)
 }
 
 func TestRun(t *testing.T) {
-	const e2e = module + "test/e2e"
+	const e2e = module + "test/suites/e2e"
 	for name, c := range map[string]struct {
 		first, again []string // what the command prints at each run, and what the suites print alone
 		failed       bool
@@ -93,14 +93,14 @@ func TestRun(t *testing.T) {
 		packages     string
 	}{
 		"nothing fails":                     {first: []string{okPool + okE2E}, packages: "packages: 2 passed, 0 failed"},
-		"specs pass at the second try":      {first: []string{okPool + specFails}, again: []string{okE2E}, flaky: []string{"test/e2e: A boot ends in its pool", "test/e2e: A token is revoked"}, calls: e2e, packages: "packages: 2 passed, 0 failed"},
-		"one of two specs fails again":      {first: []string{specFails}, again: []string{oneSpecFails}, failed: true, flaky: []string{"test/e2e: A boot ends in its pool"}, calls: e2e, packages: "packages: 0 passed, 1 failed"},
+		"specs pass at the second try":      {first: []string{okPool + specFails}, again: []string{okE2E}, flaky: []string{"test/suites/e2e: A boot ends in its pool", "test/suites/e2e: A token is revoked"}, calls: e2e, packages: "packages: 2 passed, 0 failed"},
+		"one of two specs fails again":      {first: []string{specFails}, again: []string{oneSpecFails}, failed: true, flaky: []string{"test/suites/e2e: A boot ends in its pool"}, calls: e2e, packages: "packages: 0 passed, 1 failed"},
 		"a suite fails twice":               {first: []string{specFails}, again: []string{specFails}, failed: true, calls: e2e, packages: "packages: 0 passed, 1 failed"},
 		"the second try panics":             {first: []string{specFails}, again: []string{panics}, failed: true, calls: e2e, packages: "packages: 0 passed, 1 failed"},
-		"a suite that times out passes":     {first: []string{timesOut}, again: []string{okE2E}, flaky: []string{"test/e2e: TestEndToEnd", "test/e2e: timed out after 40m0s"}, calls: e2e, packages: "packages: 1 passed, 0 failed"},
+		"a suite that times out passes":     {first: []string{timesOut}, again: []string{okE2E}, flaky: []string{"test/suites/e2e: TestEndToEnd", "test/suites/e2e: timed out after 40m0s"}, calls: e2e, packages: "packages: 1 passed, 0 failed"},
 		"a unit test passes at the second":  {first: []string{testFails, okPool + okE2E}, flaky: []string{"bootstrap/pool: TestRender/twice"}, packages: "packages: 2 passed, 0 failed"},
 		"a race at the first try only":      {first: []string{races, "ok  \t" + module + "bootstrap/server\t9.9s\n"}, flaky: []string{"bootstrap/server: TestServer", "bootstrap/server: data race"}, packages: "packages: 1 passed, 0 failed"},
-		"a unit test, then a suite":         {first: []string{testFails, okPool + specFails}, again: []string{okE2E}, flaky: []string{"bootstrap/pool: TestRender/twice", "test/e2e: A boot ends in its pool", "test/e2e: A token is revoked"}, calls: e2e, packages: "packages: 2 passed, 0 failed"},
+		"a unit test, then a suite":         {first: []string{testFails, okPool + specFails}, again: []string{okE2E}, flaky: []string{"bootstrap/pool: TestRender/twice", "test/suites/e2e: A boot ends in its pool", "test/suites/e2e: A token is revoked"}, calls: e2e, packages: "packages: 2 passed, 0 failed"},
 		"a unit test, then a suite, twice":  {first: []string{testFails, okPool + specFails}, again: []string{specFails}, failed: true, flaky: []string{"bootstrap/pool: TestRender/twice"}, calls: e2e, packages: "packages: 1 passed, 1 failed"},
 		"the command fails before any test": {first: []string{"make: *** [Makefile:9: binaries] Error 1\n", okPool}, flaky: []string{"exit status 1"}, packages: "packages: 1 passed, 0 failed"},
 		"the command never comes to a test": {first: []string{"make: *** Error 1\n", "make: *** Error 1\n"}, failed: true},

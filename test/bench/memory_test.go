@@ -18,10 +18,10 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/loopback"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
 // BenchmarkMemory runs the config server itself against a real API server with 50 rendered configs of 1 MiB and boots the hosts of

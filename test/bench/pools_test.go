@@ -24,9 +24,9 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfigpool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/clusterapi"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/controlplane"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/manager"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/manager"
 )
 
 // A fleet is 50 pools in one namespace: five Clusters with a worker pool and nine custom ones each. A worker pool selects five

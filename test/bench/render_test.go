@@ -10,8 +10,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 // BenchmarkRender renders a pool of 200 MachineConfigs with 1,000 files, 1 MiB in all. The peer only decodes the same MachineConfigs
@@ -66,7 +66,7 @@ func overlay() (ignition.PackedOverlay, error) {
 			NodeLabels: map[string]string{"example.com/rack": "r1"},
 		}},
 	}
-	registration, err := node.Register(node.Input{
+	registration, err := registration.Register(registration.Input{
 		NodeName:       "infra-0",
 		ProviderID:     "metal3://default/host-0/infra-0",
 		HostUID:        "7d8f3f0a-3a64-4c5c-9c51-2f3f4b1f0002",

@@ -13,8 +13,8 @@ import (
 	"github.com/onsi/gomega"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/storm"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/storm"
 )
 
 // stormSizes is the environment variable with the numbers of hosts to boot, apart from each other by spaces.

@@ -15,8 +15,8 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/process"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
 // bootTimeout is how long all machines together may take; a minute is usual.

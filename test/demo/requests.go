@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
 // printRequests prints what Poolboot's two programs asked of both API servers since the machines were asked for.

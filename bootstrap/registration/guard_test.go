@@ -1,0 +1,101 @@
+package registration_test
+
+import (
+	"encoding/json"
+	"reflect"
+
+	"github.com/google/cel-go/cel"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+)
+
+// What the policy does on a real API server, to a real kubelet and to who has its credential, is in test/suites/e2e/root_test.go.
+var _ = Describe("the policy that guards Nodes", func() {
+	selecting := func(role string, keys ...string) poolv1.MachineConfigPool {
+		p := poolOf(role)
+		p.Spec.NodeSelector = &metav1.LabelSelector{}
+		for _, key := range keys {
+			p.Spec.NodeSelector.MatchExpressions = append(p.Spec.NodeSelector.MatchExpressions,
+				metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpExists})
+		}
+		return p
+	}
+	text := func(pools ...poolv1.MachineConfigPool) string {
+		GinkgoHelper()
+		written, err := json.Marshal(registration.Guard("guard", pools))
+		Expect(err).NotTo(HaveOccurred())
+		var objects []struct {
+			Spec struct {
+				Variables []struct{ Name, Expression string }
+			}
+		}
+		Expect(json.Unmarshal(written, &objects)).To(Succeed())
+		Expect(objects).To(HaveLen(2))
+		Expect(objects[0].Spec.Variables).To(ContainElement(HaveField("Name", "changed")))
+		return objects[0].Spec.Variables[len(objects[0].Spec.Variables)-1].Expression
+	}
+
+	It("is the same for the same pools in any order", func() {
+		a, b := selecting("gpu", "example.com/gpu", "example.com/site"), selecting("storage", "example.com/site", "example.com/disks")
+		Expect(text(a, b)).To(And(Equal(text(b, a)), ContainSubstring(
+			`["example.com/disks","example.com/gpu","example.com/site","metal3.io/uuid","node.cluster.x-k8s.io/pool"]`)))
+	})
+
+	It("lets a kubelet add what it finds out by itself, also when a pool selects by it", func() {
+		Expect(text(selecting("arm", "kubernetes.io/arch"))).To(And(
+			ContainSubstring(`["metal3.io/uuid","node.cluster.x-k8s.io/pool"].filter(k, variables`),
+			ContainSubstring(`["kubernetes.io/arch","kubernetes.io/os"].filter(k, k in variables.labelsBefore && `)))
+	})
+
+	It("keeps a kubelet from having its Node deleted by an owner that does not exist", func() {
+		Expect(text()).To(And(ContainSubstring(`["metadata.ownerReferences"]`), ContainSubstring(`["metadata.finalizers"]`)))
+	})
+
+	DescribeTable("lets a kubelet change nothing by which Cluster API would change its Node",
+		func(change func(*corev1.Node), changed ...any) {
+			before := &corev1.Node{}
+			before.Annotations = map[string]string{clusterv1.LabelsFromMachineAnnotation: "node-role.kubernetes.io/infra"}
+			after := before.DeepCopy()
+			change(after)
+			env, err := cel.NewEnv(cel.OptionalTypes(), cel.Variable("variables", cel.DynType), cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType))
+			Expect(err).NotTo(HaveOccurred())
+			compiled, issues := env.Compile(text())
+			Expect(issues.Err()).NotTo(HaveOccurred())
+			program, err := env.Program(compiled)
+			Expect(err).NotTo(HaveOccurred())
+			object := func(n *corev1.Node) map[string]any {
+				made, err := runtime.DefaultUnstructuredConverter.ToUnstructured(n)
+				Expect(err).NotTo(HaveOccurred())
+				return made
+			}
+			found, _, err := program.Eval(map[string]any{"object": object(after), "oldObject": object(before), "variables": map[string]any{
+				"labelsBefore": before.Labels, "labels": after.Labels, "annotationsBefore": before.Annotations, "annotations": after.Annotations}})
+			Expect(err).NotTo(HaveOccurred())
+			list, err := found.ConvertToNative(reflect.TypeFor[[]string]())
+			Expect(err).NotTo(HaveOccurred())
+			Expect(list).To(ConsistOf(changed...))
+		},
+		Entry("nothing is fine", func(*corev1.Node) {}),
+		Entry("what it finds out is fine", func(n *corev1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, "example.com/any", "") }),
+		Entry("another Machine's providerID", func(n *corev1.Node) { n.Spec.ProviderID = "metal3://metal/rack1-u12/infra-1" }, "spec.providerID"),
+		Entry("the labels that Cluster API removes",
+			func(n *corev1.Node) { n.Annotations[clusterv1.LabelsFromMachineAnnotation] = "example.com/gpu" }, clusterv1.LabelsFromMachineAnnotation),
+		Entry("the annotations that Cluster API removes",
+			func(n *corev1.Node) {
+				n.Annotations[clusterv1.AnnotationsFromMachineAnnotation] = "pool.cluster.x-k8s.io/poolbootconfig"
+			}, clusterv1.AnnotationsFromMachineAnnotation),
+		Entry("the taints that Cluster API removes",
+			func(n *corev1.Node) { n.Annotations[clusterv1.TaintsFromMachineAnnotation] = "example.com/gpu" }, clusterv1.TaintsFromMachineAnnotation),
+	)
+
+	It("stays one list when a pool was written past the webhooks with a key that is none", func() {
+		Expect(text(selecting("odd", `"].filter(k, false) + ["`))).To(ContainSubstring(`["\"].filter(k, false) + [\"",`))
+	})
+})

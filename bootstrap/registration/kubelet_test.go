@@ -1,0 +1,73 @@
+package registration_test
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+)
+
+var _ = Describe("the kubelet's part of a registration", func() {
+	It("is what a kubelet may set, always in the same order", func() {
+		in := infraInput()
+		in.Pool.Spec.NodeTaints = []nodev1.Taint{{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule}}
+		in.Config.Spec.NodeLabels = map[string]string{"example.com/rack": "r1", "topology.kubernetes.io/zone": "z1"}
+		in.MachineLabels = map[string]string{"node-restriction.kubernetes.io/tenant": "a"}
+		registration, err := registration.Register(*in)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(registration.KubeletArgs()).To(Equal([]string{
+			"--hostname-override=infra-x7k2p",
+			"--node-labels=example.com/rack=r1,metal3.io/uuid=" + hostUID + ",node.cluster.x-k8s.io/pool=infra,topology.kubernetes.io/zone=z1",
+			"--provider-id=metal3://metal/rack1-u12/infra-m3m",
+			"--register-with-taints=infra=reserved:NoSchedule,node.cluster.x-k8s.io/uninitialized=:NoSchedule," +
+				"pool.cluster.x-k8s.io/unassigned=:NoSchedule",
+		}))
+	})
+
+	DescribeTable("knows which labels a kubelet accepts",
+		func(key string, may bool) { Expect(registration.KubeletMaySet(key)).To(Equal(may)) },
+		Entry(nil, "node.cluster.x-k8s.io/pool", true),
+		Entry(nil, "metal3.io/uuid", true),
+		Entry(nil, "example.com/rack", true),
+		Entry(nil, "rack", true),
+		Entry(nil, "kubernetes.io/hostname", true),
+		Entry(nil, "topology.kubernetes.io/zone", true),
+		Entry(nil, "node.kubernetes.io/anything", true),
+		Entry(nil, "kubelet.kubernetes.io/anything", true),
+		Entry(nil, "sub.node.kubernetes.io/anything", true),
+		Entry(nil, "node-role.kubernetes.io/infra", false),
+		Entry(nil, "node-restriction.kubernetes.io/tenant", false),
+		Entry(nil, "kubernetes.io/role", false),
+		Entry(nil, "k8s.io/anything", false),
+		Entry(nil, "sub.k8s.io/anything", false),
+	)
+})
+
+// FuzzKubeletArgs holds the promise that no label or taint, however it is written, gets out of the one word it is in.
+func FuzzKubeletArgs(f *testing.F) {
+	f.Add("example.com/rack", "r1", "infra", "reserved")
+	f.Add("a", "--x", "b\nExecStart=/bin/sh", "$HOME")
+	f.Fuzz(func(t *testing.T, labelKey, labelValue, taintKey, taintValue string) {
+		in := infraInput()
+		in.Config.Spec.NodeLabels = map[string]string{labelKey: labelValue}
+		in.Config.Spec.NodeTaints = []nodev1.Taint{{Key: taintKey, Value: taintValue, Effect: corev1.TaintEffectNoSchedule}}
+		registration, err := registration.Register(*in)
+		if err != nil {
+			return
+		}
+		if len(validation.IsQualifiedName(labelKey)) > 0 {
+			t.Errorf("label key %q got through", labelKey)
+		}
+		for _, arg := range registration.KubeletArgs() {
+			if !strings.HasPrefix(arg, "--") || strings.ContainsAny(arg, " \t\r\n\"'\\$%#;") {
+				t.Errorf("%q is not one plain word", arg)
+			}
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package registration
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/klog/v2"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// providerIDPattern leaves out what would need quoting in a systemd EnvironmentFile.
+var providerIDPattern = regexp.MustCompile(`^[A-Za-z0-9.-]+://[A-Za-z0-9._:/-]+$`)
+
+// Register works out what a Node is registered with. The labels it returns were run through pool.Decide and put the
+// Node in the pool that was decided. Errors are *ConflictError, *InvalidError, *OutsidePoolError, *identity.NameError, and
+// *pool.NotRegistrableError for a pool whose selector can't be turned into labels.
+func Register(in Input) (Registration, error) {
+	if err := validate(in); err != nil {
+		return Registration{}, err
+	}
+	set, err := nodeLabels(in)
+	if err != nil {
+		return Registration{}, err
+	}
+	labels := set.labels()
+	if err := inPool(in, set); err != nil {
+		return Registration{}, err
+	}
+	taints, err := nodeTaints(in)
+	if err != nil {
+		return Registration{}, err
+	}
+	annotations := map[string]string{
+		poolv1.NodeConfigAnnotation:        klog.KObj(in.Config).String(),
+		poolv1.NodeCurrentConfigAnnotation: in.RenderedConfig,
+		poolv1.NodeDesiredConfigAnnotation: in.RenderedConfig,
+	}
+	if applied := AppliedTaints(nodev1.Core(in.Pool.Spec.NodeTaints)); applied != "" {
+		annotations[poolv1.NodeAppliedTaintsAnnotation] = applied
+	}
+	return Registration{
+		Name: in.NodeName, ProviderID: in.ProviderID, Labels: labels, Taints: taints.taints(), Annotations: annotations,
+		LabelSources: set.sources(), TaintSources: taints.sources(),
+	}, nil
+}
+
+// validate checks the names that the kubelet will use. A Node's name may be longer than a label value, but the kubelet
+// writes it to kubernetes.io/hostname and fails to register when it does not fit.
+func validate(in Input) error {
+	problems := append(validation.IsDNS1123Subdomain(in.NodeName), validation.IsValidLabelValue(in.NodeName)...)
+	if len(problems) > 0 {
+		return &InvalidError{Source: fmt.Sprintf("Node name %q", in.NodeName), Problem: strings.Join(problems, "; ")}
+	}
+	if err := in.Cluster.CheckNodeName(in.NodeName); err != nil {
+		return err
+	}
+	if in.ProviderID != "" && !providerIDPattern.MatchString(in.ProviderID) {
+		return &InvalidError{Source: fmt.Sprintf("providerID %q", in.ProviderID), Problem: "must match " + providerIDPattern.String()}
+	}
+	return nil
+}
+
+// nodeLabels joins the labels of all sources.
+func nodeLabels(in Input) (labelSet, error) {
+	ofPool, err := pool.Labels(in.Pool)
+	if err != nil {
+		return nil, err
+	}
+	selected := maps.Clone(ofPool)
+	for key := range in.Pool.Spec.NodeLabels {
+		delete(selected, key)
+	}
+	poolName := fmt.Sprintf("MachineConfigPool %s", klog.KObj(&in.Pool))
+	set := labelSet{}
+	for _, from := range []struct {
+		source string
+		labels map[string]string
+	}{
+		{poolName + " spec.nodeSelector", selected},
+		{poolName + " spec.nodeLabels", in.Pool.Spec.NodeLabels},
+		{poolName + " spec.poolRole", map[string]string{poolv1.NodePoolLabel: in.Pool.Spec.PoolRole}},
+		{"BareMetalHost metadata.uid", uuidLabel(in.HostUID)},
+		{"Machine metadata.labels", labels.GetManagedLabels(in.MachineLabels, in.SyncedLabels...)},
+		{fmt.Sprintf("PoolbootConfig %s spec.nodeLabels", klog.KObj(in.Config)), in.Config.Spec.NodeLabels},
+	} {
+		if err := set.add(from.source, from.labels); err != nil {
+			return nil, err
+		}
+	}
+	for _, label := range slices.Concat(in.DerivedLabels, reportedLabels(in)) {
+		if err := set.add(label.Source, map[string]string{label.Key: label.Value}); err != nil {
+			return nil, err
+		}
+	}
+	return set, nil
+}
+
+func uuidLabel(uid string) map[string]string {
+	if uid == "" {
+		return nil
+	}
+	return map[string]string{poolv1.NodeMetal3UUIDLabel: uid}
+}
+
+// nodeTaints joins the taints of all sources and Poolboot's own.
+func nodeTaints(in Input) (taintSet, error) {
+	set := taintSet{}
+	for _, from := range []struct {
+		source string
+		taints []corev1.Taint
+	}{
+		{"Poolboot", ownTaints(in.Config)},
+		{fmt.Sprintf("MachineConfigPool %s spec.nodeTaints", klog.KObj(&in.Pool)), nodev1.Core(in.Pool.Spec.NodeTaints)},
+		{fmt.Sprintf("PoolbootConfig %s spec.nodeTaints", klog.KObj(in.Config)), nodev1.Core(in.Config.Spec.NodeTaints)},
+	} {
+		if err := set.add(from.source, from.taints); err != nil {
+			return nil, err
+		}
+	}
+	return set, nil
+}
+
+// ownTaints keep pods off a Node until Poolboot and Cluster API have done their part, which is none where there is no
+// Machine: nobody would take that taint away.
+func ownTaints(config *bootstrapv1.PoolbootConfig) []corev1.Taint {
+	unassigned := corev1.Taint{Key: poolv1.NodeUnassignedTaint, Effect: corev1.TaintEffectNoSchedule}
+	if config.Spec.Host.IsDefined() {
+		return []corev1.Taint{unassigned}
+	}
+	return []corev1.Taint{unassigned, clusterv1.NodeUninitializedTaint}
+}
+
+// inPool makes sure that the labels put the Node where it was decided to be: labels of the Machine or the PoolbootConfig
+// may match another pool's selector too.
+func inPool(in Input, set labelSet) error {
+	outside := func(why string) error {
+		return &OutsidePoolError{Role: in.Pool.Spec.PoolRole, Why: why, Cure: cure.Relabel(in.Config)}
+	}
+	labels := set.labels()
+	decision, err := pool.Decide(labels, in.Pools)
+	rejected := pool.Rejects(in.Pool, labels)
+	switch {
+	case err != nil:
+		return outside(err.Error())
+	case rejected != nil: // a requirement that labels other than the pool's own do not meet
+		return outside(fmt.Sprintf("%s of the pool asks for %s, and %s=%s comes from %s", rejected.Path, rejected.Requirement,
+			rejected.Key, labels[rejected.Key], strings.Join(set[rejected.Key].from, " and ")))
+	case decision.ControlPlane:
+		return outside("they are those of a control plane node")
+	case decision.Role == "":
+		return outside("no pool selects them")
+	case decision.Role != in.Pool.Spec.PoolRole:
+		return outside(fmt.Sprintf("the pool %q selects them", decision.Role))
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,34 @@
+package registration
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/regexsize"
+)
+
+// maxSyncedInstructions is how many instructions one of CompileSyncedLabels' regular expressions may have when it is compiled. They are
+// matched with every label of every Machine, whose keys have 317 characters at most.
+const maxSyncedInstructions = 1000
+
+// CompileSyncedLabels compiles the values of the flag --additional-sync-machine-labels, as Cluster API does, and refuses those whose
+// counted repetitions would make one match take long.
+func CompileSyncedLabels(expressions []string) ([]*regexp.Regexp, error) {
+	compiled := make([]*regexp.Regexp, 0, len(expressions))
+	for _, expression := range expressions {
+		measure, err := regexsize.Of(expression)
+		if err != nil {
+			return nil, fmt.Errorf("--additional-sync-machine-labels: %w", err)
+		}
+		if measure.Instructions > maxSyncedInstructions {
+			return nil, fmt.Errorf("--additional-sync-machine-labels: %q has %d instructions when it is compiled, the limit is %d: use smaller repetitions {n}",
+				expression, measure.Instructions, maxSyncedInstructions)
+		}
+		re, err := regexp.Compile(expression)
+		if err != nil {
+			return nil, fmt.Errorf("--additional-sync-machine-labels: %q: %w", expression, err)
+		}
+		compiled = append(compiled, re)
+	}
+	return compiled, nil
+}

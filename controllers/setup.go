@@ -1,0 +1,135 @@
+// Package controllers registers Poolboot's reconcilers and webhooks with a manager. Each reconciler has a folder of its own and imports no other one;
+// what several of them need is in internal/.
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/setup"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/admission"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/baremetalhost"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/boot"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/certificate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/enrollment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/foreignnode"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfigpool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/nodeguard"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/overlay"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/poolbootconfig"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/token"
+)
+
+// The cluster cache reads Clusters and their kubeconfig Secrets; the diagnostics endpoint asks who may read it.
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// SetupWebhooks registers the webhooks; the manager is healthy and ready once they are served.
+func SetupWebhooks(mgr ctrl.Manager) error {
+	if err := admission.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("webhooks: %w", err)
+	}
+	started := mgr.GetWebhookServer().StartedChecker()
+	if err := mgr.AddReadyzCheck("webhook", started); err != nil {
+		return err
+	}
+	return mgr.AddHealthzCheck("webhook", started)
+}
+
+// reconciler is what every reconciler of Poolboot is to the manager.
+type reconciler interface {
+	SetupWithManager(context.Context, ctrl.Manager, controller.Options) error
+}
+
+// SetupReconcilers registers the cluster cache, all reconcilers and the CRD migrator.
+func SetupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *Options) error {
+	secrets, err := setup.CreateSecretCachingClient(mgr)
+	if err != nil {
+		return fmt.Errorf("client for kubeconfig Secrets: %w", err)
+	}
+	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
+		SecretClient:     kubeconfig.Secrets{Reader: secrets},
+		Cache:            workload.CacheOptions(),
+		Client:           workload.ClientOptions(opts.UserAgent, opts.ClusterCacheQPS, opts.ClusterCacheBurst),
+		WatchFilterValue: opts.WatchFilterValue,
+	}, controller.Options{MaxConcurrentReconciles: opts.Concurrency.ClusterCache})
+	if err != nil {
+		return fmt.Errorf("cluster cache: %w", err)
+	}
+	clusters = workload.Confine(clusters, mgr.GetAPIReader())
+
+	cached, live := mgr.GetClient(), mgr.GetAPIReader()
+	if err := ctrlmetrics.Registry.Register(&metrics.Now{Cache: cached, Elected: mgr.Elected(), WatchFilterValue: opts.WatchFilterValue}); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	tokens, err := enrollment.NewTokenSecrets(mgr, opts.Namespace)
+	if err != nil {
+		return fmt.Errorf("cache of enrollment tokens' Secrets: %w", err)
+	}
+	for _, r := range reconcilers(cached, live, tokens, clusters, opts) {
+		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: r.concurrency}); err != nil {
+			return fmt.Errorf("controllers: %w", err)
+		}
+	}
+	return setupMigration(ctx, mgr, opts)
+}
+
+// registered is a reconciler with the number of its workers.
+type registered struct {
+	reconciler
+	concurrency int
+}
+
+// reconcilers are those of Poolboot, in the order in which they are registered.
+func reconcilers(cached client.Client, live client.Reader, tokens cache.Cache, clusters clustercache.ClusterCache, opts *Options) []registered {
+	all := []registered{
+		{&machineconfigpool.Reconciler{
+			Client: cached, APIReader: live, WatchFilterValue: opts.WatchFilterValue,
+			OverlayNamespace: opts.OverlayNamespace, RenderedHistory: opts.RenderedHistory,
+		}, opts.Concurrency.MachineConfigPool},
+		{&poolbootconfig.Reconciler{
+			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
+			ServerURL: opts.ServerURL, ServerCA: opts.ServerCA,
+			OverlayNamespace: opts.OverlayNamespace, SyncedLabels: opts.SyncedLabels,
+		}, opts.Concurrency.PoolbootConfig},
+		{&boot.Reconciler{
+			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
+			OverlayNamespace: opts.OverlayNamespace, SyncedLabels: opts.SyncedLabels,
+		}, opts.Concurrency.Boot},
+		{&node.Reconciler{
+			Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
+			OverlayNamespace: opts.OverlayNamespace,
+		}, opts.Concurrency.Node},
+		{&token.Reconciler{
+			Client: cached, APIReader: live, Life: opts.TokenLife, WatchFilterValue: opts.WatchFilterValue,
+		}, opts.Concurrency.PoolbootConfig},
+		{&overlay.Reconciler{Client: cached, OverlayNamespace: opts.OverlayNamespace}, 1},
+		{&foreignnode.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Node},
+		{&nodeguard.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Node},
+		{&enrollment.Reconciler{
+			Client: cached, APIReader: live, TokenSecrets: tokens, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
+			ServerURL: opts.ServerURL, ServerCA: opts.ServerCA,
+		}, opts.Concurrency.Enrollment},
+		{&baremetalhost.Reconciler{Client: cached, APIReader: live, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.PoolbootConfig},
+	}
+	if opts.ApproveCertificates {
+		all = append(all, registered{&certificate.Reconciler{
+			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
+		}, opts.Concurrency.Certificate})
+	}
+	return all
+}

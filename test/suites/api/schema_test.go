@@ -1,0 +1,23 @@
+package api
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+var _ = Describe("The CRDs", func() {
+	It("have no defaults: what a user does not write is not stored, and readers know what its absence means", func() {
+		files, err := filepath.Glob(filepath.Join("..", "..", "..", "config", "crd", "bases", "*.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(files).NotTo(BeEmpty())
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(regexp.MustCompile(`(?m)^ +default:`).FindAllString(string(content), -1)).To(BeEmpty(), file)
+		}
+	})
+})

@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"context"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/kubeadm"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+// altering has a program on the host replace, once and before most units start, the role infra by worker in a file. The name of the
+// file is put together by the program, so that only a check on the host can see it.
+func altering(file string) string {
+	return `{"ignition":{"version":"3.4.0"},
+		"storage":{"files":[{"path":"/opt/alter","mode":493,"contents":{"source":"data:;base64,` + base64.StdEncoding.EncodeToString([]byte(
+		"#!/bin/sh\nsed -i 's,pool=infra,pool=worker,; s,value: infra,value: worker,' \"$@\"\n: >/opt/altered\n")) + `"}}]},
+		"systemd":{"units":[{"name":"alter.service","enabled":true,"contents":"[Unit]\nDefaultDependencies=no\nBefore=sysinit.target\n` +
+		`ConditionPathExists=!/opt/altered\n[Service]\nType=oneshot\nExecStart=/bin/sh /opt/alter ` + file + `\n[Install]\nWantedBy=sysinit.target\n"}]}}`
+}
+
+var _ = Describe("A host on which a program changes what puts its Node into its pool", func() {
+	DescribeTable("does not join, says why, and joins in its pool once that is undone",
+		func(ctx SpecContext, image, file string, join bootstrapv1.Join) {
+			if join.Type == bootstrapv1.JoinKubeadm {
+				Expect(kubeadm.Init(ctx, lab.Workload, kubeadmToken)).To(Succeed())
+			}
+			t := tenant.New(ctx, lab, 1)
+			history, err := site.RecordNodes(ctx, lab.WorkloadClient)
+			Expect(err).NotTo(HaveOccurred())
+			t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Image: image, Config: func(spec *bootstrapv1.BootSpec) {
+				spec.Join = join
+				spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(altering(file))}}
+			}})
+			config := t.Config(ctx, "infra")
+			var machine *host.Host
+			Eventually(ctx, func() []host.Event {
+				if machine = lab.Hardware.Host(t.HostName(0)); machine == nil {
+					return nil
+				}
+				return machine.Events()
+			}).Should(ContainElements(
+				And(HaveField("Step", host.UnitFailed), HaveField("Detail", HavePrefix("poolboot-check.service"))),
+				And(HaveField("Step", host.UnitFailed), HaveField("Detail", ContainSubstring("required unit poolboot-check.service failed")))))
+			DeferCleanup(machine.PowerOff)
+			console, err := os.ReadFile(filepath.Join(filepath.Dir(machine.Root()), "console.log"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(console)).To(ContainSubstring("poolboot: this host does not join, because " + file + " is not as Poolboot wrote it"))
+			Expect(machine.When(host.KubeletStarted)).To(BeZero())
+			Eventually(ctx, func() []corev1.Node { return nodes(ctx, config) }).Should(HaveLen(1))
+			Expect(requestsFor(ctx, nodes(ctx, config)[0].Name)).To(BeEmpty(), "no kubelet has asked for a certificate")
+
+			By("undoing the change")
+			altered := filepath.Join(machine.Root(), file)
+			content, err := os.ReadFile(altered)
+			Expect(err).NotTo(HaveOccurred())
+			undone := strings.NewReplacer("pool=worker", "pool=infra", "value: worker", "value: infra").Replace(string(content))
+			Expect(undone).NotTo(Equal(string(content)))
+			Expect(os.WriteFile(altered, []byte(undone), 0o600)).To(Succeed())
+			Expect(machine.Reboot(context.WithoutCancel(ctx))).To(Succeed())
+			joined(ctx, t, config)
+			expectBornInPool(ctx, t, config, history)
+		},
+		Entry("by kubelet", site.KubeletImageURL, ignition.KubeletEnvPath, bootstrapv1.Join{Type: bootstrapv1.JoinKubelet}),
+		Entry("by kubeadm", site.KubeadmImageURL, ignition.KubeadmJoinPath, bootstrapv1.Join{Type: bootstrapv1.JoinKubeadm, Kubeadm: bootstrapv1.KubeadmJoin{IgnorePreflightErrors: ofThisMachine}}),
+	)
+})

@@ -1,0 +1,90 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+var _ = Describe("A host without a Machine", func() {
+	It("boots into its pool by an enrollment token: no version of its Node was ever outside", func(ctx SpecContext) {
+		t := takingHosts(ctx)
+		name := t.Namespace + "-7"
+		secret, enrollment := t.Enrollment("edge", 1)
+		token := secret.StringData[poolv1.EnrollmentTokenKey]
+		t.Create(ctx, secret)
+		t.Create(ctx, enrollment)
+		Eventually(ctx, func(ctx context.Context) (string, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(enrollment), enrollment)
+			return enrollment.Status.URL, client.IgnoreNotFound(err)
+		}).ShouldNot(BeEmpty())
+		userData, err := ignition.Pointer{URL: enrollment.Status.URL + "?name=" + name, Token: token, CA: []byte(enrollment.Status.CertificateAuthority)}.Marshal()
+		Expect(err).NotTo(HaveOccurred())
+		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
+		Expect(err).NotTo(HaveOccurred())
+
+		dir, err := os.MkdirTemp(lab.Dir(), "host-")
+		Expect(err).NotTo(HaveOccurred())
+		server := host.New(host.Options{Name: name, Dir: dir, Log: GinkgoWriter})
+		Expect(server.PowerOn(context.WithoutCancel(ctx), userData)).To(Succeed())
+		DeferCleanup(server.PowerOff)
+
+		works(ctx, t, name, server, history)
+	})
+
+	It("boots into its pool by the annotation on its BareMetalHost: no version of its Node was ever outside", func(ctx SpecContext) {
+		t := takingHosts(ctx)
+		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
+		Expect(err).NotTo(HaveOccurred())
+		bmh := t.BootAnnotatedHost(ctx, t.HostName(0), "infra")
+		Eventually(func() *host.Host { return lab.Hardware.Host(bmh.Name) }).WithContext(ctx).ShouldNot(BeNil(), "the host is on")
+		node := works(ctx, t, bmh.Name, lab.Hardware.Host(bmh.Name), history)
+		Expect(node.Labels).To(HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, string(bmh.UID)))
+		Expect(node.Spec.ProviderID).To(BeEmpty(), "Metal3's names a Metal3Machine")
+	})
+})
+
+// takingHosts is a tenant whose pool infra takes hosts without a Machine.
+func takingHosts(ctx context.Context) *tenant.Tenant {
+	GinkgoHelper()
+	t := tenant.New(ctx, lab, 0, tenant.TakeHosts)
+	t.CreateHostTemplate(ctx, nil)
+	return t
+}
+
+// works waits until a host without a Machine works in the pool infra, and looks at every version of its Node since before its
+// boot. Nothing by which it could join again is left.
+func works(ctx context.Context, t *tenant.Tenant, name string, server *host.Host, history *site.NodeHistory) *corev1.Node {
+	GinkgoHelper()
+	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: t.Namespace}}
+	Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
+	Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).
+		ShouldNot(ContainElement(Or(HaveField("Key", poolv1.NodeUnassignedTaint), HaveField("Key", clusterv1.NodeUninitializedTaint.Key))))
+	Eventually(ctx, server.Joined).Should(BeTrue(), "the sentinel file")
+	verdict := site.Judge(versions(ctx, history, name), "infra", pools(ctx, t))
+	Expect(verdict.Versions).To(BeNumerically(">", 1))
+	Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
+	Expect(os.ReadFile(filepath.Join(server.Root(), "/etc/infratest"))).To(BeEquivalentTo("infra"))
+
+	By("being known by its token no more")
+	Eventually(ctx, func(ctx context.Context) (string, error) {
+		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
+		return config.Annotations[bootstrapv1.TokenStateAnnotation] + config.Status.Boot.CredentialID, err
+	}).Should(BeEquivalentTo(bootstrapv1.TokenStateRevoked))
+	Expect(overlays(ctx, config)).To(BeEmpty())
+	return t.Node(ctx, config)
+}

@@ -1,0 +1,194 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+// The document is the test: each of its commands is run by a shell, in order, and must come to print what is shown.
+const flowsDocument = "../../../docs/flows.md"
+
+var (
+	flowHeading = regexp.MustCompile(`(?m)^## (.+)$`)
+	flowBlock   = regexp.MustCompile("(?ms)^```(yaml|console)\n(.*?)^```$")
+	flowCommand = regexp.MustCompile(`^([a-z0-9-]+)\$ (.+)\n$`)
+
+	// flowNode is the name of a Node of the document.
+	flowNode = regexp.MustCompile(`^(server|cp|upi)-\d$`)
+
+	// What no two runs have alike.
+	flowAge     = regexp.MustCompile(`(?m)(\s)(?:\d+[smhd]){1,2}(\s|$)`)
+	flowMachine = regexp.MustCompile(`\b(worker|infra)-[a-z0-9]{5}-[a-z0-9]{5}\b`)
+	flowSpaces  = regexp.MustCompile(` +`)
+)
+
+var _ = Describe("OpenShift's guide to custom pools, with kubectl where oc stands:", Ordered, func() {
+	document, err := os.ReadFile(flowsDocument)
+	if err != nil {
+		panic(err)
+	}
+	var s *flowSite
+
+	BeforeAll(func(ctx SpecContext) { s = newFlowSite(ctx) }, NodeTimeout(2*time.Minute))
+
+	sections := flowHeading.FindAllSubmatchIndex(document, -1)
+	for i, heading := range sections {
+		end := len(document)
+		if i+1 < len(sections) {
+			end = sections[i+1][0]
+		}
+		It(string(document[heading[2]:heading[3]]), func(ctx SpecContext) {
+			commands := 0
+			for _, block := range flowBlock.FindAllSubmatch(document[heading[1]:end], -1) {
+				if string(block[1]) == "yaml" {
+					s.write(string(block[2]))
+				} else {
+					commands += s.run(ctx, string(block[2]))
+				}
+			}
+			Expect(commands).To(BeNumerically(">", 1))
+		}, SpecTimeout(5*time.Minute))
+	}
+})
+
+// flowSite is what the document starts from: a Cluster with free servers, a Node of its control plane, and one that was joined
+// by hand.
+type flowSite struct {
+	*tenant.Tenant
+	// foreign are the Nodes that Poolboot did not boot. No kubelet is behind them.
+	foreign []*corev1.Node
+	// dir is where the document's files are and its commands run.
+	dir string
+}
+
+func newFlowSite(ctx context.Context) *flowSite {
+	GinkgoHelper()
+	s := &flowSite{Tenant: tenant.NewEmpty(ctx, lab), dir: GinkgoT().TempDir()}
+	s.CreateCluster(ctx, clusterapi.ClusterOptions{})
+	s.AddHost(ctx, "server-1")
+	s.AddHost(ctx, "server-2")
+	named := func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameFromHost }
+	s.Deploy(ctx, tenant.Deployment{Name: "worker", Config: named})
+	s.Deploy(ctx, tenant.Deployment{Name: "infra", Labels: infraLabels, Config: named})
+	for name, role := range map[string]string{"cp-1": "control-plane", "upi-1": "worker"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/" + role: ""}}}
+		Expect(lab.WorkloadClient.Create(ctx, node)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(lab.WorkloadClient.Delete(ctx, node)).To(Succeed()) })
+		s.foreign = append(s.foreign, node)
+	}
+	for shell, cluster := range map[string]*controlplane.ControlPlane{"hub": lab.Management, "edge": lab.Workload} {
+		config, err := clientcmd.LoadFromFile(cluster.Kubeconfig)
+		Expect(err).NotTo(HaveOccurred())
+		if shell == "hub" {
+			config.Contexts[config.CurrentContext].Namespace = s.Namespace
+		}
+		Expect(clientcmd.WriteToFile(*config, filepath.Join(s.dir, shell+".kubeconfig"))).To(Succeed())
+	}
+	return s
+}
+
+// write puts a file of the document, named in its first line, where the commands run. The Cluster is named as the namespace.
+func (s *flowSite) write(text string) {
+	GinkgoHelper()
+	name, contents, named := strings.Cut(strings.TrimPrefix(text, "# "), "\n")
+	Expect(named).To(BeTrue())
+	contents = strings.ReplaceAll(contents, "clusterName: edge", "clusterName: "+s.Namespace)
+	Expect(os.WriteFile(filepath.Join(s.dir, name), []byte(contents), 0o600)).To(Succeed())
+}
+
+// run runs the commands of a block and returns how many they are. One that only reads is run until it prints what is shown.
+func (s *flowSite) run(ctx context.Context, block string) int {
+	GinkgoHelper()
+	type command struct{ shell, line, shown string }
+	var commands []command
+	for line := range strings.Lines(block) {
+		if c := flowCommand.FindStringSubmatch(line); c != nil {
+			commands = append(commands, command{shell: c[1], line: c[2]})
+			continue
+		}
+		Expect(commands).NotTo(BeEmpty(), "a block starts with a command")
+		commands[len(commands)-1].shown += line
+	}
+	for _, c := range commands {
+		By(c.shell + "$ " + c.line)
+		shown := s.comparable(ctx, c.shown)
+		if strings.HasPrefix(c.line, "kubectl get ") {
+			Eventually(ctx, s.terminal).WithArguments(c.shell, c.line).Should(Equal(shown))
+		} else {
+			Expect(s.terminal(ctx, c.shell, c.line)).To(Equal(shown))
+		}
+	}
+	return len(commands)
+}
+
+// terminal is what a command line prints in the shell of a cluster or of a host.
+func (s *flowSite) terminal(ctx context.Context, where, line string) string {
+	GinkgoHelper()
+	if path, is := strings.CutPrefix(line, "cat "); is {
+		host := lab.Hardware.Host(where)
+		Expect(host).NotTo(BeNil())
+		content, err := os.ReadFile(filepath.Join(host.Root(), path))
+		Expect(err).NotTo(HaveOccurred())
+		return s.comparable(ctx, string(content))
+	}
+	s.beat(ctx)
+	binDir, err := process.BinDir()
+	Expect(err).NotTo(HaveOccurred())
+	shell := exec.CommandContext(ctx, "bash", "-c", line)
+	shell.Dir = s.dir
+	shell.Env = append(os.Environ(), "PATH="+binDir+":"+os.Getenv("PATH"), "KUBECONFIG="+filepath.Join(s.dir, where+".kubeconfig"))
+	output, err := shell.CombinedOutput()
+	if refused := (*exec.ExitError)(nil); err != nil && !errors.As(err, &refused) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+	return s.comparable(ctx, string(output))
+}
+
+// beat is the heartbeat of the foreign Nodes.
+func (s *flowSite) beat(ctx context.Context) {
+	GinkgoHelper()
+	for _, node := range s.foreign {
+		before := node.DeepCopy()
+		node.Status.NodeInfo.KubeletVersion = "v1.36.3"
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
+		Expect(lab.WorkloadClient.Status().Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
+	}
+}
+
+// comparable leaves out of what a terminal shows what no two runs have alike, and the Nodes of other tenants.
+func (s *flowSite) comparable(ctx context.Context, text string) string {
+	GinkgoHelper()
+	var nodes corev1.NodeList
+	Expect(lab.WorkloadClient.List(ctx, &nodes)).To(Succeed())
+	var lines []string
+	for line := range strings.Lines(text) {
+		name, _, _ := strings.Cut(line, " ")
+		if !flowNode.MatchString(name) && slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == name }) {
+			continue
+		}
+		line = flowAge.ReplaceAllString(strings.ReplaceAll(line, s.Namespace, "edge"), "${1}AGE${2}")
+		line = flowMachine.ReplaceAllString(line, "$1-MACHINE")
+		lines = append(lines, strings.TrimSpace(flowSpaces.ReplaceAllString(line, " ")))
+	}
+	return strings.Join(lines, "\n")
+}

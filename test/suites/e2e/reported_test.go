@@ -1,0 +1,43 @@
+package e2e
+
+import (
+	"context"
+	goruntime "runtime"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+var _ = Describe("The labels that every kubelet sets", func() {
+	It("are on a Node from its first version, and the kubelet corrects an architecture that the inspection got wrong", func(ctx SpecContext) {
+		wrong := "aarch64"
+		if goruntime.GOARCH == "arm64" {
+			wrong = "x86_64"
+		}
+		t := tenant.New(ctx, lab, 1)
+		key := client.ObjectKey{Namespace: t.Namespace, Name: t.HostName(0)}
+		data := &bmov1alpha1.HardwareData{}
+		Eventually(ctx, func(ctx context.Context) error { return lab.ManagementClient.Get(ctx, key, data) }).Should(Succeed())
+		before := data.DeepCopy()
+		data.Spec.HardwareDetails.CPU.Arch = wrong
+		Expect(lab.ManagementClient.Patch(ctx, data, client.MergeFrom(before))).To(Succeed())
+
+		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
+		Expect(err).NotTo(HaveOccurred())
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		joined(ctx, t, config)
+		name := config.Status.NodeRef.Name
+		first := versions(ctx, history, name)[0].Node.Labels
+		Expect(first).To(And(HaveKeyWithValue(corev1.LabelHostname, name), HaveKeyWithValue(corev1.LabelOSStable, "linux"),
+			HaveKeyWithValue(corev1.LabelArchStable, map[string]string{"aarch64": "arm64", "x86_64": "amd64"}[wrong])))
+		Expect(t.Node(ctx, config).Labels).To(And(HaveKeyWithValue(corev1.LabelHostname, name), HaveKeyWithValue(corev1.LabelOSStable, "linux"),
+			HaveKeyWithValue(corev1.LabelArchStable, goruntime.GOARCH)))
+	})
+})

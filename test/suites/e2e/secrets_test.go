@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+// expectSecrecy holds all that the suite's programs, hosts and clusters have said against all secrets that there were.
+func expectSecrecy(ctx context.Context) {
+	GinkgoHelper()
+	for name, program := range map[string]*site.Program{"manager-metrics": lab.Manager, "config-server-metrics": lab.ConfigServer} {
+		text, err := program.Exposition(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(text)).To(ContainSubstring("poolboot_"))
+		secrets.Said(name, string(text))
+	}
+	findings, err := secrets.Leaks()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(findings.Leaks).To(BeEmpty())
+	Expect(findings.Secrets).To(BeNumerically(">", 0))
+	for _, file := range []string{"manager.log", "config-server.log", "cluster-api.log", "metal3.log", "management/audit.log", "workload/audit.log",
+		"management/kube-apiserver.log", "workload/kube-apiserver.log", "said-by-management-objects.log", "said-by-edge-objects.log"} {
+		Expect(findings.Files).To(HaveKeyWithValue(file, BeNumerically(">", 1000)))
+	}
+}
+
+// userSecret is a file that nobody but root may read on the hosts of a pool.
+const userSecret = "a-users-own-8c1f2e7d90"
+
+// secretFile is a MachineConfig of a role with that file.
+func secretFile(t *tenant.Tenant, name, role string, files ...string) *poolv1.MachineConfig {
+	config := t.MachineConfig(name, role, "/etc/password", userSecret)
+	content := fmt.Sprintf(`{"path":"/etc/password","mode":384,"contents":{"source":"data:;base64,%s"}}`, base64.StdEncoding.EncodeToString([]byte(userSecret)))
+	config.Spec.Config = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"ignition":{"version":"3.4.0"},"storage":{"files":[%s]}}`,
+		strings.Join(append([]string{content}, files...), ","))}
+	return config
+}
+
+var _ = Describe("Secrets", func() {
+	BeforeEach(func() { secrets.KeepOfUser("a file of a MachineConfig", userSecret) })
+
+	It("are in no answer to who may not have them, and in nothing that the command line prints", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		t.Create(ctx, secretFile(t, "52-password", "infra"))
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
+		pointer := t.Pointer(ctx, config)
+		joined(ctx, t, config)
+		Expect(onDisk(config, "/etc/password")).To(Equal(userSecret))
+
+		By("asking with a dead token, another one, and none")
+		Eventually(ctx, answer).WithArguments(pointer).Should(Equal(401), "the config server knows that it is dead")
+		for _, token := range []string{pointer.Token, pointer.Token + "x", ""} {
+			wrong := pointer
+			wrong.Token = token
+			status, body, err := said(ctx, wrong)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(status).To(Equal(401))
+			secrets.Said("the-config-server", body)
+		}
+
+		By("asking the command line")
+		changed := filepath.Join(GinkgoT().TempDir(), "change.yaml")
+		Expect(os.WriteFile(changed, fmt.Appendf(nil, `{"apiVersion":"pool.cluster.x-k8s.io/v1alpha1","kind":"MachineConfig","metadata":{"name":"52-password","labels":{"role":"infra"}},
+			"spec":{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/password","mode":384,"contents":{"source":"data:,another"}}]}}}}`), 0o600)).To(Succeed())
+		for _, command := range []string{
+			"boots", "boots -o wide", "boots -o json", "diff -f " + changed,
+			"explain machine " + t.Machine(ctx, config).Name, "explain node " + config.Status.NodeRef.Name, "explain host " + config.Status.HostRef.Name,
+		} {
+			secrets.Said("kubectl-poolboot", poolboot(ctx, t, command))
+		}
+	}, SpecTimeout(3*time.Minute))
+
+	It("are in nothing that is said of what goes wrong", func(ctx SpecContext) {
+		By("refusing MachineConfigs that have them")
+		t := tenant.New(ctx, lab, 1)
+		escaped := t.MachineConfig("53-escape", "infra", "/etc/password", userSecret+"%zz")
+		butane := &poolv1.MachineConfig{Spec: poolv1.MachineConfigSpec{Butane: "variant: fcos\nversion: 1.5.0\npasswd:\n  users: " + userSecret + "\n"}}
+		butane.Name = "54-butane"
+		flag := secretFile(t, "55-flag", "infra", `{"path":"/etc/default/kubelet","contents":{"source":"data:,A=`+userSecret+`%20--node-labels=a=b"}}`)
+		for _, refused := range []*poolv1.MachineConfig{escaped, butane, flag} {
+			refused.Namespace = t.Namespace
+			err := lab.ManagementClient.Create(ctx, refused)
+			Expect(err).To(HaveOccurred(), refused.Name)
+			secrets.Said("the-webhooks", err.Error())
+		}
+
+		By("rendering what can't be merged")
+		half := func(name, content string) *poolv1.MachineConfig {
+			return secretFile(t, name, "infra", fmt.Sprintf(`{"path":"/etc/sysconfig/kubelet","append":[{"source":"data:,%s"}]}`, content))
+		}
+		t.Create(ctx, half("56-first", userSecret+"%20--node-"), half("57-second", "labels=a=b"))
+		infra := t.Pool("infra")
+		Eventually(ctx, func() (bool, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)
+			return conditions.IsTrue(infra, poolv1.RenderDegradedCondition), err
+		}).Should(BeTrue())
+
+		By("preparing a boot with a configuration that can't be read, for a cluster that refuses")
+		nobody, err := lab.Workload.UserKubeconfig("nobody")
+		Expect(err).NotTo(HaveOccurred())
+		refusing := tenant.NewEmpty(ctx, lab)
+		refusing.CreateCluster(ctx, clusterapi.ClusterOptions{Kubeconfig: nobody})
+		refusing.Create(ctx, refusing.Pool("worker"), secretFile(refusing, "00-worker", "worker"))
+		refusing.AddHosts(ctx, 1)
+		refusing.Deploy(ctx, tenant.Deployment{Name: "worker", Replicas: 1})
+		config := refusing.Config(ctx, "worker")
+		Eventually(ctx, refusing.Condition(config, bootstrapv1.BootPreparedCondition)).Should(HavePrefix("False WorkloadClusterUnreachable"))
+		status, body, err := said(ctx, refusing.Pointer(ctx, config))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(status).To(Equal(503))
+		secrets.Said("the-config-server", body)
+		for _, command := range []string{"boots", "explain machine " + refusing.Machine(ctx, config).Name} {
+			secrets.Said("kubectl-poolboot", poolboot(ctx, refusing, command))
+		}
+	}, SpecTimeout(3*time.Minute))
+})
+
+// poolboot is what kubectl poolboot prints on a tenant's namespace.
+func poolboot(ctx context.Context, t *tenant.Tenant, command string) string {
+	GinkgoHelper()
+	binDir, err := process.BinDir()
+	Expect(err).NotTo(HaveOccurred())
+	args := append(strings.Fields(command), "-n", t.Namespace, "--kubeconfig", lab.Management.Kubeconfig)
+	output, _ := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl-poolboot"), args...).CombinedOutput()
+	Expect(string(output)).To(ContainSubstring(t.Namespace), command)
+	return string(output)
+}

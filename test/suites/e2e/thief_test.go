@@ -1,0 +1,174 @@
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/vincent-petithory/dataurl"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	certutil "k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
+	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+// switchedOff gives a config's Machine a server that stays off, because somebody has paused its BareMetalHost, until the
+// returned function ends the pause.
+func switchedOff(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) (boot func()) {
+	GinkgoHelper()
+	host := &bmov1alpha1.BareMetalHost{
+		ObjectMeta: metav1.ObjectMeta{Name: t.HostName(0), Annotations: map[string]string{bmov1alpha1.PausedAnnotation: ""}},
+		Spec: bmov1alpha1.BareMetalHostSpec{Online: true, BootMACAddress: "52:54:00:00:00:01",
+			BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
+	}
+	t.Create(ctx, host)
+	host.Status.OperationalStatus, host.Status.Provisioning.State = bmov1alpha1.OperationalStatusOK, bmov1alpha1.StateProvisioning
+	Expect(lab.ManagementClient.Status().Update(ctx, host)).To(Succeed())
+	machine := &infrav1.Metal3Machine{}
+	key := client.ObjectKey{Namespace: t.Namespace, Name: t.Machine(ctx, config).Spec.InfrastructureRef.Name}
+	Expect(lab.ManagementClient.Get(ctx, key, machine)).To(Succeed())
+	before := machine.DeepCopy()
+	metav1.SetMetaDataAnnotation(&machine.ObjectMeta, infrav1.HostAnnotation, t.Namespace+"/"+host.Name)
+	Expect(lab.ManagementClient.Patch(ctx, machine, client.MergeFrom(before))).To(Succeed())
+	return func() {
+		GinkgoHelper()
+		paused := host.DeepCopy()
+		delete(host.Annotations, bmov1alpha1.PausedAnnotation)
+		Expect(lab.ManagementClient.Patch(ctx, host, client.MergeFrom(paused))).To(Succeed())
+	}
+}
+
+// answer is what the config server answers to a pointer.
+func answer(ctx context.Context, pointer ignition.Pointer) (int, error) {
+	status, _, err := said(ctx, pointer)
+	return status, err
+}
+
+// said is the same with the answer's body.
+func said(ctx context.Context, pointer ignition.Pointer) (int, string, error) {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pointer.CA)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, pointer.URL, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	request.Header.Set("Authorization", "Bearer "+pointer.Token)
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), err
+}
+
+// stolen is how a host reaches the workload cluster, by the kubeconfig in its overlay.
+func stolen(ctx context.Context, config *bootstrapv1.PoolbootConfig) *rest.Config {
+	GinkgoHelper()
+	standing := overlays(ctx, config)
+	Expect(standing).To(HaveLen(1))
+	raw, err := ignition.PackedOverlay(standing[0].Data[bootstrapv1.OverlayKey]).Unpack()
+	Expect(err).NotTo(HaveOccurred())
+	overlay, err := ignition.Parse(raw)
+	Expect(err).NotTo(HaveOccurred())
+	for _, file := range overlay.Storage.Files {
+		if file.Path == ignition.BootstrapKubeconfigPath {
+			kubeconfig, err := dataurl.DecodeString(*file.Contents.Source)
+			Expect(err).NotTo(HaveOccurred())
+			credential, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig.Data)
+			Expect(err).NotTo(HaveOccurred())
+			return credential
+		}
+	}
+	Fail("the overlay has no " + ignition.BootstrapKubeconfigPath)
+	return nil
+}
+
+func clientOf(credential *rest.Config) client.Client {
+	GinkgoHelper()
+	c, err := client.New(credential, client.Options{Scheme: clusterapi.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// ask asks a signer for a client certificate that makes its bearer a user in groups.
+func ask(ctx context.Context, c client.Client, signer, user string, groups ...string) *certificatesv1.CertificateSigningRequest {
+	GinkgoHelper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Expect(err).NotTo(HaveOccurred())
+	csr, err := certutil.MakeCSR(key, &pkix.Name{CommonName: user, Organization: groups}, nil, nil)
+	Expect(err).NotTo(HaveOccurred())
+	request := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "asked-"},
+		Spec: certificatesv1.CertificateSigningRequestSpec{Request: csr, SignerName: signer,
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}},
+	}
+	// The API server knows a join credential, and its rights, some time after they stand.
+	Eventually(ctx, func() error { return c.Create(ctx, request) }).Should(Succeed())
+	return request
+}
+
+// decision is what became of a request, as "Type Reason"; "" while nothing did.
+func decision(ctx context.Context, request *certificatesv1.CertificateSigningRequest) (string, error) {
+	err := lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(request), request)
+	var conditions []string
+	for _, c := range request.Status.Conditions {
+		conditions = append(conditions, string(c.Type)+" "+c.Reason)
+	}
+	return strings.Join(conditions, ", "), err
+}
+
+// decisions are what became of all requests of a user for one certificate.
+func decisions(ctx context.Context, by, user string, groups ...string) []string {
+	GinkgoHelper()
+	var requests certificatesv1.CertificateSigningRequestList
+	Expect(lab.WorkloadClient.List(ctx, &requests)).To(Succeed())
+	var all []string
+	for i := range requests.Items {
+		request := &requests.Items[i]
+		block, _ := pem.Decode(request.Spec.Request)
+		wanted, err := x509.ParseCertificateRequest(block.Bytes)
+		Expect(err).NotTo(HaveOccurred())
+		if request.Spec.Username == by && wanted.Subject.CommonName == user && slices.Equal(wanted.Subject.Organization, groups) {
+			became, err := decision(ctx, request)
+			Expect(err).NotTo(HaveOccurred())
+			all = append(all, became)
+		}
+	}
+	return all
+}
+
+// mayApproveItself says whether kube-controller-manager would approve a join credential's requests of a kind.
+func mayApproveItself(ctx context.Context, user, kind string) bool {
+	GinkgoHelper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, Groups: []string{"system:bootstrappers", join.Group, "system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: "certificates.k8s.io", Resource: "certificatesigningrequests", Subresource: kind, Verb: "create"},
+	}}
+	Expect(lab.WorkloadClient.Create(ctx, review)).To(Succeed())
+	return review.Status.Allowed
+}

@@ -1,0 +1,263 @@
+package install_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/rights"
+)
+
+// mayAnything is a user with all rights in one namespace.
+func mayAnything(ctx context.Context, user, namespace string) client.Client {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Namespace: namespace, GenerateName: "owner-"}
+	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}
+	Expect(c.Create(ctx, role)).To(Succeed())
+	Expect(c.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta,
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})).To(Succeed())
+	config := rest.CopyConfig(plane.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	impersonator, err := client.New(config, client.Options{Scheme: clusterapi.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return impersonator
+}
+
+var _ = Describe("The names that an Enrollment has admitted", func() {
+	// admitting is an Enrollment that has admitted three hosts, as clusterctl move or a backup creates it, with the policy in force.
+	admitting := func(ctx context.Context, by client.Client, namespace string) *poolv1.Enrollment {
+		GinkgoHelper()
+		e := &poolv1.Enrollment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "edge"},
+			Spec: poolv1.EnrollmentSpec{ClusterName: "site", PoolRole: "infra", NamePattern: "edge-*", MaxUses: 3, ExpirationTime: metav1.NewTime(time.Now().Add(time.Hour)),
+				TokenSecretRef: poolv1.TokenSecretReference{Name: "edge"}, Admitted: []string{"edge-1", "edge-2", "edge-3"}},
+		}
+		Eventually(ctx, func() error { return by.Create(ctx, e) }).Should(Succeed())
+		Eventually(ctx, func() error {
+			changed := e.DeepCopy()
+			changed.Spec.Admitted = nil
+			return c.Patch(ctx, changed, client.MergeFrom(e), client.DryRunAll)
+		}).Should(MatchError(ContainSubstring("spec.admitted is written by")))
+		return e
+	}
+	refused := MatchError(ContainSubstring("spec.admitted is written by Poolboot's manager alone"))
+
+	It("are the manager's to change: no administrator of the cluster or the namespace, GitOps, and nobody of its name elsewhere", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		owner := mayAnything(ctx, "owner-of-"+namespace, namespace)
+		e := admitting(ctx, owner, namespace)
+		for who, by := range map[string]client.Client{
+			"the cluster's administrator":                       c,
+			"GitOps with the rights of the administrator":       byPoliciesAlone("gitops"),
+			"the config server":                                 byPoliciesAlone(rights.ConfigServer),
+			"the namespace's owner":                             owner,
+			"a ServiceAccount of the manager's name in there":   mayAnything(ctx, "system:serviceaccount:"+namespace+":"+rights.Manager, namespace),
+			"a user whose name ends as that of the manager's":   mayAnything(ctx, "x:system:serviceaccount:"+own+":"+rights.Manager, namespace),
+			"a user whose name starts as that of the manager's": mayAnything(ctx, "system:serviceaccount:"+own+":"+rights.Manager+"-2", namespace),
+		} {
+			for what, admitted := range map[string][]string{
+				"none": nil, "an empty list": {}, "one less": {"edge-1", "edge-2"}, "one more": {"edge-1", "edge-2", "edge-3", "edge-4"},
+				"another one": {"edge-1", "edge-2", "edge-9"}, "another order": {"edge-2", "edge-1", "edge-3"},
+			} {
+				Eventually(ctx, func() error { return tryReplace(ctx, by, e, admitted) }).Should(refused, "%s replaces them by %s", who, what)
+				for patch, kind := range patches(admitted) {
+					Eventually(ctx, func() error {
+						return by.Patch(ctx, e.DeepCopy(), client.RawPatch(kind, []byte(patch)), client.DryRunAll)
+					}).Should(refused, "%s patches them to %s by %s", who, what, kind)
+				}
+			}
+			applied := []byte(`{"apiVersion":"pool.cluster.x-k8s.io/v1alpha1","kind":"Enrollment","metadata":{"name":"edge","namespace":"` + namespace + `"},"spec":{"admitted":["edge-7"]}}`)
+			Expect(by.Patch(ctx, e.DeepCopy(), client.RawPatch(types.ApplyPatchType, applied), client.DryRunAll, client.ForceOwnership, client.FieldOwner("gitops"))).To(refused, who)
+		}
+		Expect(c.Get(ctx, client.ObjectKeyFromObject(e), e)).To(Succeed())
+		Expect(e.Spec.Admitted).To(HaveLen(3))
+	})
+
+	It("do not keep users from the rest of the spec, nor from deleting the Enrollment and creating it again", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		owner := mayAnything(ctx, "owner-of-"+namespace, namespace)
+		e := admitting(ctx, owner, namespace)
+		more := e.DeepCopy()
+		more.Spec.MaxUses = 5
+		Expect(owner.Patch(ctx, more, client.MergeFrom(e), client.DryRunAll)).To(Succeed())
+		applied := e.DeepCopy()
+		applied.TypeMeta = metav1.TypeMeta{APIVersion: poolv1.GroupVersion.String(), Kind: "Enrollment"}
+		applied.ObjectMeta, applied.Spec.Admitted, applied.Spec.MaxUses = metav1.ObjectMeta{Namespace: namespace, Name: e.Name}, nil, 5
+		manifest, err := json.Marshal(applied)
+		Expect(err).NotTo(HaveOccurred())
+		for range 2 { // a manifest that says nothing of them may be applied again and again
+			Expect(owner.Patch(ctx, applied.DeepCopy(), client.RawPatch(types.ApplyPatchType, manifest), client.ForceOwnership, client.FieldOwner("gitops"))).To(Succeed())
+		}
+		Expect(c.Get(ctx, client.ObjectKeyFromObject(e), e)).To(Succeed())
+		Expect(e.Spec.MaxUses).To(BeEquivalentTo(5))
+		Expect(e.Spec.Admitted).To(HaveLen(3))
+		Expect(owner.Delete(ctx, e)).To(Succeed())
+		e.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "edge"}
+		Expect(owner.Create(ctx, e)).To(Succeed())
+	})
+
+	It("are all of the spec that the manager may change, and it may not delete an Enrollment", func(ctx SpecContext) {
+		manager, held := as(ctx, rights.Manager, nil), byPoliciesAlone(rights.Manager)
+		e := admitting(ctx, c, newNamespace(ctx))
+		change := func(by client.Client, change func(*poolv1.EnrollmentSpec)) error {
+			changed := e.DeepCopy()
+			change(&changed.Spec)
+			return by.Patch(ctx, changed, client.MergeFrom(e), client.DryRunAll)
+		}
+		Eventually(ctx, func() error {
+			return change(manager, func(s *poolv1.EnrollmentSpec) { s.Admitted = append(s.Admitted, "edge-4") })
+		}).Should(Succeed())
+		for what, by := range map[string]func(*poolv1.EnrollmentSpec){
+			"the uses":    func(s *poolv1.EnrollmentSpec) { s.MaxUses++ },
+			"the pattern": func(s *poolv1.EnrollmentSpec) { s.NamePattern = "*" },
+			"the Secret":  func(s *poolv1.EnrollmentSpec) { s.TokenSecretRef.Name = "another" },
+			"the time":    func(s *poolv1.EnrollmentSpec) { s.ExpirationTime = metav1.NewTime(time.Now().Add(time.Minute)) },
+			"the ranges":  func(s *poolv1.EnrollmentSpec) { s.AddressRanges = []string{"192.0.2.0/24"} },
+		} {
+			Eventually(ctx, func() error { return change(held, by) }).Should(MatchError(ContainSubstring("may change nothing in the spec of an Enrollment but admitted")), what)
+		}
+		Eventually(ctx, func() error { return manager.Delete(ctx, e, client.DryRunAll) }).Should(MatchError(ContainSubstring("may delete no MachineConfigPool and no Enrollment")))
+	})
+})
+
+// tryReplace replaces an Enrollment as kubectl replace does.
+func tryReplace(ctx context.Context, by client.Client, e *poolv1.Enrollment, admitted []string) error {
+	replaced := e.DeepCopy()
+	if err := c.Get(ctx, client.ObjectKeyFromObject(e), replaced); err != nil {
+		return err
+	}
+	replaced.Spec.Admitted = slices.Clone(admitted)
+	return by.Update(ctx, replaced, client.DryRunAll)
+}
+
+// patches are those, by their types, that write a list of names.
+func patches(admitted []string) map[string]types.PatchType {
+	list, err := json.Marshal(admitted)
+	Expect(err).NotTo(HaveOccurred())
+	operation := `[{"op":"replace","path":"/spec/admitted","value":` + string(list) + `}]`
+	if admitted == nil {
+		operation = `[{"op":"remove","path":"/spec/admitted"}]`
+	}
+	return map[string]types.PatchType{`{"spec":{"admitted":` + string(list) + `}}`: types.MergePatchType, operation: types.JSONPatchType}
+}
+
+var _ = Describe("The host of a PoolbootConfig without a Machine", func() {
+	create := func(ctx SpecContext, host string) (*bootstrapv1.PoolbootConfig, error) {
+		GinkgoHelper()
+		fields := map[string]any{}
+		Expect(yaml.Unmarshal([]byte(host), &fields)).To(Succeed())
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": bootstrapv1.GroupVersion.String(), "kind": "PoolbootConfig",
+			"metadata": map[string]any{"namespace": newNamespace(ctx), "name": "edge-7"},
+			"spec":     map[string]any{"poolRole": "infra", "join": map[string]any{"type": "Kubelet"}, "host": fields}}}
+		if err := c.Create(ctx, object); err != nil {
+			return nil, err
+		}
+		config := &bootstrapv1.PoolbootConfig{}
+		return config, c.Get(ctx, client.ObjectKeyFromObject(object), config)
+	}
+	const enrolled = `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge, address: 192.0.2.7, addressRanges: [192.0.2.0/24]}}`
+
+	DescribeTable("is refused by its schema when it is not one thing", func(ctx SpecContext, host, why string) {
+		_, err := create(ctx, host)
+		Expect(err).To(MatchError(ContainSubstring(why)))
+	},
+		Entry(nil, `{nodeName: edge-7}`, "spec.host.type"),
+		Entry(nil, `{type: Machine, nodeName: edge-7}`, "spec.host.type"),
+		Entry(nil, `{type: Enrollment, nodeName: edge-7}`, "spec.host.enrollment"),
+		Entry(nil, `{type: Enrollment, nodeName: edge-7, bareMetalHostName: h, enrollment: {name: edge, address: 192.0.2.7}}`, "spec.host.bareMetalHostName"),
+		Entry(nil, `{type: BareMetalHost, nodeName: edge-7}`, "spec.host.bareMetalHostName"),
+		Entry(nil, `{type: BareMetalHost, nodeName: edge-7, bareMetalHostName: h, enrollment: {name: edge, address: 192.0.2.7}}`, "spec.host.enrollment"),
+		Entry(nil, `{type: Enrollment, nodeName: edge-7, enrollment: {address: 192.0.2.7}}`, "spec.host.enrollment.name"),
+		Entry(nil, `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge}}`, "spec.host.enrollment.address"),
+		Entry(nil, `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge, address: here}}`, "spec.host.enrollment.address"),
+		Entry(nil, `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge, address: 192.0.2.7, addressRanges: [192.0.2.7]}}`, "spec.host.enrollment.addressRanges"),
+	)
+
+	It("keeps what it is, and may ask from another address", func(ctx SpecContext) {
+		config, err := create(ctx, enrolled)
+		Expect(err).NotTo(HaveOccurred())
+		try := func(change func(*bootstrapv1.PoolbootConfigSpec)) error {
+			changed := config.DeepCopy()
+			change(&changed.Spec)
+			return c.Patch(ctx, changed, client.MergeFrom(config), client.DryRunAll)
+		}
+		for field, change := range map[string]func(*bootstrapv1.PoolbootConfigSpec){
+			"spec.host.nodeName":        func(s *bootstrapv1.PoolbootConfigSpec) { s.Host.NodeName = "edge-8" },
+			"spec.host.enrollment.name": func(s *bootstrapv1.PoolbootConfigSpec) { s.Host.Enrollment.Name = "another" },
+			"spec.host.type": func(s *bootstrapv1.PoolbootConfigSpec) {
+				s.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "edge-7", BareMetalHostName: "h"}
+			},
+			"host can't be": func(s *bootstrapv1.PoolbootConfigSpec) { s.Host = bootstrapv1.HostWithoutMachine{} },
+		} {
+			Expect(try(change)).To(MatchError(ContainSubstring(field)))
+		}
+		Expect(try(func(s *bootstrapv1.PoolbootConfigSpec) {
+			s.Host.Enrollment.Address, s.Host.Enrollment.AddressRanges = "2001:db8::7", nil
+		})).To(Succeed())
+	})
+})
+
+var _ = Describe("The kind Enrollment", func() {
+	const good = `
+clusterName: site
+poolRole: infra
+namePattern: rack[1-3]-edge-??.*
+maxUses: 1000
+expirationTime: "2030-01-01T00:00:00Z"
+tokenSecretRef: {name: edge.tokens}
+addressRanges: [192.0.2.0/24, "2001:db8::/64"]
+`
+	// create creates one by the schema alone; fields replace those of a good spec, and null takes one away.
+	create := func(ctx context.Context, namespace, fields string) (*poolv1.Enrollment, error) {
+		GinkgoHelper()
+		spec, changed := map[string]any{}, map[string]any{}
+		Expect(yaml.Unmarshal([]byte(good), &spec)).To(Succeed())
+		Expect(yaml.Unmarshal([]byte(fields), &changed)).To(Succeed())
+		for field, value := range changed {
+			if spec[field] = value; value == nil {
+				delete(spec, field)
+			}
+		}
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": poolv1.GroupVersion.String(), "kind": "Enrollment",
+			"metadata": map[string]any{"namespace": namespace, "name": "edge"}, "spec": spec}}
+		if err := c.Create(ctx, object); err != nil {
+			return nil, err
+		}
+		e := &poolv1.Enrollment{}
+		return e, c.Get(ctx, client.ObjectKeyFromObject(object), e)
+	}
+
+	It("takes what its documentation says", func(ctx SpecContext) {
+		Expect(create(ctx, newNamespace(ctx), "")).NotTo(BeNil())
+	})
+
+	It("keeps its Cluster and its pool, and nothing else", func(ctx SpecContext) {
+		e, err := create(ctx, newNamespace(ctx), "")
+		Expect(err).NotTo(HaveOccurred())
+		try := func(change func(*poolv1.EnrollmentSpec)) error {
+			changed := e.DeepCopy()
+			change(&changed.Spec)
+			return c.Patch(ctx, changed, client.MergeFrom(e), client.DryRunAll)
+		}
+		Expect(try(func(s *poolv1.EnrollmentSpec) { s.ClusterName = "another" })).To(MatchError(ContainSubstring("spec.clusterName: Invalid value: \"another\": it is immutable")))
+		Expect(try(func(s *poolv1.EnrollmentSpec) { s.PoolRole = "another" })).To(MatchError(ContainSubstring("spec.poolRole: Invalid value: \"another\": it is immutable")))
+		Expect(try(func(s *poolv1.EnrollmentSpec) {
+			s.NamePattern, s.MaxUses, s.ExpirationTime, s.TokenSecretRef.Name, s.AddressRanges = "*", 1, metav1.NewTime(time.Now()), "another", nil
+		})).To(Succeed())
+	})
+})

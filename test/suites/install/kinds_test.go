@@ -1,0 +1,81 @@
+package install_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+)
+
+// installKinds installs what must be in a management cluster before Poolboot: Cluster API's core and kubeadm kinds, Metal3's
+// and cert-manager's.
+func installKinds(ctx SpecContext) {
+	clusterAPI := goOutput(ctx, root, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
+	var certManager struct{ Dir string }
+	download := goOutput(ctx, filepath.Join(root, "hack", "tools", "cert-manager"), "mod", "download", "-json", "github.com/cert-manager/cert-manager")
+	Expect(json.Unmarshal([]byte(download), &certManager)).To(Succeed())
+
+	var definitions []*apiextensionsv1.CustomResourceDefinition
+	for _, dir := range []string{
+		filepath.Join(clusterAPI, "core", "config", "crd", "bases"),
+		filepath.Join(clusterAPI, "bootstrap", "kubeadm", "config", "crd", "bases"),
+		filepath.Join(clusterAPI, "controlplane", "kubeadm", "config", "crd", "bases"),
+		filepath.Join(root, "test", "world", "metal3", "crds"),
+		filepath.Join(certManager.Dir, "deploy", "crds"),
+	} {
+		definitions = append(definitions, readDefinitions(dir)...)
+	}
+	_, err := envtest.InstallCRDs(plane.Config, envtest.CRDInstallOptions{CRDs: definitions, MaxTime: time.Minute})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// readDefinitions reads the CustomResourceDefinitions of a folder. They get the contract label that their releases have, and
+// no field that their types do not have is let through.
+func readDefinitions(dir string) []*apiextensionsv1.CustomResourceDefinition {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(paths).NotTo(BeEmpty(), dir)
+	var definitions []*apiextensionsv1.CustomResourceDefinition
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		Expect(err).NotTo(HaveOccurred())
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		Expect(yaml.Unmarshal(content, definition)).To(Succeed(), path)
+		if strings.HasSuffix(definition.Spec.Group, "cluster.x-k8s.io") {
+			definition.Labels = map[string]string{clusterv1.GroupVersion.String(): clusterv1.GroupVersion.Version}
+		}
+		if definition.Spec.Group == "infrastructure.cluster.x-k8s.io" {
+			for _, version := range definition.Spec.Versions {
+				refuseUnknownFields(version.Schema.OpenAPIV3Schema)
+			}
+		}
+		definitions = append(definitions, definition)
+	}
+	return definitions
+}
+
+func refuseUnknownFields(schema *apiextensionsv1.JSONSchemaProps) {
+	schema.XPreserveUnknownFields = nil
+	for name, property := range schema.Properties {
+		refuseUnknownFields(&property)
+		schema.Properties[name] = property
+	}
+}
+
+func goOutput(ctx SpecContext, dir string, args ...string) string {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx, "go", args...)
+	command.Dir, command.Stderr = dir, GinkgoWriter
+	output, err := command.Output()
+	Expect(err).NotTo(HaveOccurred())
+	return strings.TrimSpace(string(output))
+}

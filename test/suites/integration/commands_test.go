@@ -1,0 +1,163 @@
+package integration
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+// command is one that the documentation shows, with what it shows of its output.
+type command struct{ line, output string }
+
+// documented returns the commands of the block of a page under docs that begins with ```console <name>.
+func documented(page, name string) (commands []command) {
+	GinkgoHelper()
+	document, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", page))
+	Expect(err).NotTo(HaveOccurred())
+	block := regexp.MustCompile("(?ms)^```console " + name + "\n(.*?)^```").FindSubmatch(document)
+	Expect(block).NotTo(BeNil(), "docs/%s has no block of commands %q", page, name)
+	for _, shown := range strings.Split(strings.TrimPrefix(string(block[1]), "$ "), "\n$ ") {
+		line, output, _ := strings.Cut(shown, "\n")
+		for strings.HasSuffix(line, "\\") {
+			var more string
+			more, output, _ = strings.Cut(output, "\n")
+			line += "\n" + more
+		}
+		commands = append(commands, command{line, output})
+	}
+	return commands
+}
+
+var _ = Describe("The commands that the documentation shows", func() {
+	It("install the alerts", func(ctx SpecContext) {
+		definition := &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: "prometheusrules.monitoring.coreos.com"},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: "monitoring.coreos.com", Scope: apiextensionsv1.NamespaceScoped,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "prometheusrules", Singular: "prometheusrule", Kind: "PrometheusRule", ListKind: "PrometheusRuleList"},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+						Type: "object", XPreserveUnknownFields: ptr.To(true)}}}},
+			},
+		}
+		Expect(lab.ManagementClient.Create(ctx, definition)).To(Succeed())
+		Eventually(ctx, func(ctx context.Context) ([]apiextensionsv1.CustomResourceDefinitionCondition, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(definition), definition)
+			return definition.Status.Conditions, err
+		}).Should(ContainElement(And(HaveField("Type", apiextensionsv1.Established), HaveField("Status", apiextensionsv1.ConditionTrue))))
+
+		shell := &terminal{dir: "../../.."}
+		for _, shown := range documented("metrics.md", "alerts") {
+			Expect(shell.run(ctx, shown.line)).To(ContainSubstring(shown.output), shown.line)
+			Expect(shell.code).To(BeZero(), shown.line)
+		}
+		rule := &unstructured.Unstructured{}
+		rule.SetGroupVersionKind(schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PrometheusRule"})
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: "poolboot-system", Name: "poolboot-alerts"}, rule)).To(Succeed())
+		Expect(rule.Object["spec"]).To(HaveKeyWithValue("groups", Not(BeEmpty())))
+	})
+	It("renew the Machines of a pool on a site without a free host", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		old := t.Config(ctx, "infra")
+		asking(ctx, t, old)
+		becomeReady(ctx, t, old)
+		pool := func() (*poolv1.MachineConfigPool, error) {
+			infra := t.Pool("infra")
+			return infra, lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: infra.Name}, infra)
+		}
+		updated := func() (*metav1.Condition, error) {
+			infra, err := pool()
+			return meta.FindStatusCondition(infra.Status.Conditions, poolv1.UpdatedCondition), err
+		}
+		Eventually(ctx, updated).Should(HaveField("Status", metav1.ConditionTrue))
+		shell := &terminal{dir: GinkgoT().TempDir()}
+		shell.write("change.yaml", `apiVersion: pool.cluster.x-k8s.io/v1alpha1
+kind: MachineConfig
+metadata: {name: 51-infra, labels: {role: infra}}
+spec:
+  config: {ignition: {version: 3.4.0}, storage: {files: [{path: /etc/infratest, mode: 0644, contents: {source: "data:,renewed"}}]}}
+`)
+		Expect(shell.run(ctx, "kubectl apply -f change.yaml -n "+t.Namespace)).To(ContainSubstring("51-infra"))
+		Eventually(ctx, updated).Should(HaveField("Message", And(ContainSubstring(old.Name), ContainSubstring("docs/pools.md#renewing-machines"))))
+		document, err := os.ReadFile("../../../docs/pools.md")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(document)).To(ContainSubstring("\n## Renewing Machines\n"), "which the message names")
+
+		commands := documented("pools.md", "rollout")
+		here := strings.NewReplacer("-n edge", "-n "+t.Namespace)
+		run := func(shown command) string {
+			output := shell.run(ctx, here.Replace(shown.line))
+			Expect(output).To(ContainSubstring(shown.output), shown.line)
+			Expect(shell.code).To(BeZero(), shown.line)
+			return output
+		}
+		Expect(run(commands[0])).To(MatchRegexp(old.Name + ` .* infra\n`))
+		last := len(commands) - 1
+		for _, shown := range commands[1:last] {
+			run(shown)
+		}
+		var renewed *bootstrapv1.PoolbootConfig
+		Eventually(ctx, func() []bootstrapv1.PoolbootConfig {
+			configs := t.Configs(ctx, "infra")
+			for i := range configs {
+				if configs[i].UID != old.UID {
+					renewed = &configs[i]
+				}
+			}
+			return configs
+		}).Should(And(HaveLen(1), Not(ContainElement(HaveField("UID", old.UID)))))
+		asking(ctx, t, renewed)
+		Expect(renewed.Status.HostRef.Name).To(Equal(old.Status.HostRef.Name))
+		becomeReady(ctx, t, renewed)
+		run(commands[last])
+	})
+
+	It("show what a host gets", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		asking(ctx, t, config)
+		shell := &terminal{dir: GinkgoT().TempDir()}
+		here := strings.NewReplacer("-n edge", "-n "+t.Namespace, "infra-x7k2p", config.Name)
+		printed := map[string]string{}
+		for _, shown := range documented("config-server.md", "curl") {
+			program, _, _ := strings.Cut(shown.line, " ")
+			printed[program] = shell.run(ctx, here.Replace(shown.line))
+			Expect(shell.code).To(BeZero(), "%s: %s", shown.line, printed[program])
+		}
+		content := func(name string) string {
+			content, err := os.ReadFile(filepath.Join(shell.dir, name))
+			Expect(err).NotTo(HaveOccurred())
+			return string(content)
+		}
+		Expect(content("answer.ign")).To(ContainSubstring("sha512-" + strings.Fields(printed["sha512sum"])[0]))
+		for _, file := range []string{"/etc/workertest", "/etc/infratest"} {
+			Expect(content("pool.ign")).To(ContainSubstring(file))
+		}
+		parsed, err := ignition.Parse([]byte(content("machine.ign")))
+		Expect(err).NotTo(HaveOccurred(), "one whole document")
+		var paths []string
+		for _, file := range parsed.Storage.Files {
+			paths = append(paths, file.Path)
+		}
+		Expect(paths).To(And(ContainElements("/etc/poolboot/kubelet.env", "/etc/kubernetes/bootstrap-kubelet.conf"), Not(ContainElement("/etc/infratest"))))
+	})
+})

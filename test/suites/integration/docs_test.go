@@ -1,0 +1,51 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+var (
+	yamlBlock      = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+	wrongOnPurpose = regexp.MustCompile(`^# (broken|typo|near)\.yaml`)
+)
+
+var _ = Describe("The documentation", func() {
+	It("shows only YAML that the API server and the webhooks accept", func(ctx SpecContext) {
+		t := tenant.NewEmpty(ctx, lab)
+		files, err := filepath.Glob("../../../docs/*.md")
+		Expect(err).NotTo(HaveOccurred())
+		objects := 0
+		for _, file := range append(files, "../../../README.md") {
+			text, err := os.ReadFile(file)
+			Expect(err).NotTo(HaveOccurred())
+			for _, block := range yamlBlock.FindAllSubmatch(text, -1) {
+				if wrongOnPurpose.Match(block[1]) {
+					continue
+				}
+				shown, err := yaml.ToUnstructured(block[1])
+				Expect(err).NotTo(HaveOccurred(), "%s:\n%s", file, block[1])
+				for _, object := range shown {
+					if !strings.Contains(object.GetAPIVersion(), "cluster.x-k8s.io/") && object.GetKind() != "BareMetalHost" {
+						continue // a program's settings, or what OpenShift has
+					}
+					object.SetNamespace(t.Namespace)
+					Expect(lab.ManagementClient.Create(ctx, &object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).
+						To(Succeed(), "%s: %s %s", file, object.GetKind(), object.GetName())
+					objects++
+				}
+			}
+		}
+		Expect(objects).To(BeNumerically(">", 2))
+	})
+})

@@ -1,0 +1,169 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+// bomb is YAML of a few lines that holds some billion items once its aliases are put in.
+var bomb = func() string {
+	text := "    - &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n"
+	for letter := 'b'; letter < 'k'; letter++ {
+		text += fmt.Sprintf("    - &%c [%s*%c]\n", letter, strings.Repeat(fmt.Sprintf("*%c, ", letter-1), 8), letter-1)
+	}
+	return text
+}()
+
+// nested is JSON with objects in each other, as deep as said.
+func nested(levels int) string {
+	return strings.Repeat(`{"a":`, levels) + "1" + strings.Repeat("}", levels)
+}
+
+// post sends a MachineConfig with a spec as it is, past every check that a client makes, and returns the answer.
+func post(ctx context.Context, namespace, spec string) (code int, answer string) {
+	GinkgoHelper()
+	web, err := rest.HTTPClientFor(lab.Management.Config)
+	Expect(err).NotTo(HaveOccurred())
+	body := `{"apiVersion":"pool.cluster.x-k8s.io/v1alpha1","kind":"MachineConfig","metadata":{"name":"hostile","labels":{"role":"infra"}},"spec":` + spec + `}`
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/apis/%s/namespaces/%s/machineconfigs", lab.Management.Config.Host,
+		poolv1.GroupVersion, namespace), strings.NewReader(body))
+	Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Content-Type", "application/json")
+	response, err := web.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	return response.StatusCode, string(text)
+}
+
+var _ = Describe("Hostile MachineConfigs", Ordered, ContinueOnFailure, func() {
+	var t *tenant.Tenant
+	BeforeAll(func(ctx SpecContext) { t = tenant.New(ctx, lab, 0) })
+
+	// Whatever was sent, the next person is served, and nothing has crashed.
+	AfterEach(func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(lab.ManagementClient.Delete(ctx, t.MachineConfig("hostile", "", "", "")))).To(Succeed())
+		Eventually(ctx, poolCondition(t.Pool("infra"), poolv1.DegradedCondition)).Should(HavePrefix("False"))
+		log, err := lab.Manager.Log()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(log).NotTo(Or(ContainSubstring("panic"), ContainSubstring("stack overflow")))
+	})
+
+	butane := func(body string) string {
+		return fmt.Sprintf(`{"butane":%q}`, "variant: fcos\nversion: 1.5.0\n"+body)
+	}
+	ignition := func(rest string) string { return `{"config":{"ignition":{"version":"3.4.0"},` + rest + `}}` }
+
+	huge := func(bytes int) string {
+		return ignition(`"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,` + strings.Repeat("x", bytes) + `"}}]}`)
+	}
+
+	DescribeTable("are refused with the reason",
+		func(ctx SpecContext, spec func() string, code int, says string) {
+			got, answer := post(ctx, t.Namespace, spec())
+			Expect(got).To(Equal(code), answer[:min(len(answer), 500)])
+			Expect(answer).To(ContainSubstring(says))
+		},
+		Entry("1.6 MiB: more than etcd takes", func() string { return huge(16 << 20 / 10) }, http.StatusUnprocessableEntity, "spec.config: Too long"),
+		Entry("2 MiB: more than the API server sends to etcd", func() string { return huge(2 << 20) }, http.StatusUnprocessableEntity, "spec.config: Too long"),
+		Entry("4 MiB: more than the API server takes", func() string { return huge(4 << 20) }, http.StatusRequestEntityTooLarge, "limit is 3145728"),
+		Entry("JSON nested 100,000 levels deep", func() string { return ignition(`"a":` + nested(100_000)) }, http.StatusBadRequest, "max depth"),
+		Entry("nested where Ignition has a list", func() string { return ignition(`"storage":{"files":[` + nested(5_000) + `]}`) },
+			http.StatusUnprocessableEntity, "storage.files"),
+		Entry("Butane whose aliases stand for billions of items", func() string { return butane("storage:\n  files:\n" + bomb) },
+			http.StatusUnprocessableEntity, "spec.butane"),
+		Entry("Butane with an anchor that holds itself", func() string { return butane("storage: &a {files: [*a]}\n") },
+			http.StatusUnprocessableEntity, "spec.butane"),
+		Entry("Butane nested 20,000 levels deep", func() string { return butane("x: " + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)) },
+			http.StatusUnprocessableEntity, "max depth"),
+		Entry("Butane of 1.5 MiB", func() string { return butane("#" + strings.Repeat("x", 3<<19)) }, http.StatusUnprocessableEntity, "spec.butane"),
+		Entry("a path with a NUL in it", func() string { return ignition(`"storage":{"files":[{"path":"/etc/a\u0000b"}]}`) },
+			http.StatusUnprocessableEntity, "storage.files[0].path"),
+		Entry("contents of a unit that can't be unpacked", func() string {
+			return ignition(`"storage":{"files":[{"path":"/etc/systemd/system/a.service","contents":{"compression":"gzip","source":"data:;base64,!!"}}]}`)
+		}, http.StatusUnprocessableEntity, "storage.files[0].contents"),
+		Entry("a list for the whole", func() string { return `[]` }, http.StatusUnprocessableEntity, "must be of type object"),
+	)
+
+	It("that are odd but mean nothing are taken, and rendered without what Ignition does not know", func(ctx SpecContext) {
+		pool := t.Pool("infra")
+		code, answer := post(ctx, t.Namespace, ignition(`"a":`+nested(5_000)))
+		Expect(code).To(Equal(http.StatusCreated), answer[:min(len(answer), 500)])
+		Eventually(ctx, rendersFrom(pool)).Should(Equal([]string{"00-worker", "51-infra", "hostile"}))
+		rendered := &poolv1.MachineConfig{}
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: pool.Status.Configuration.Name}, rendered)).To(Succeed())
+		Expect(string(rendered.Spec.Config.Raw)).NotTo(ContainSubstring(`{"a":`))
+	})
+})
+
+var _ = Describe("A pool of a thousand MachineConfigs", func() {
+	It("is rendered whole, with far fewer writes than there are MachineConfigs", func(ctx SpecContext) {
+		const n = 998 // with those of worker and infra, as many as a pool renders
+		t := tenant.New(ctx, lab, 0)
+		pool := t.Pool("infra")
+		Eventually(ctx, rendersFrom(pool)).Should(HaveLen(2))
+		var made atomic.Int64
+		makers, making := errgroup.WithContext(ctx)
+		for range 4 {
+			makers.Go(func() error {
+				for i := made.Add(1); i <= n; i = made.Add(1) {
+					name := fmt.Sprintf("60-%04d", i)
+					config := t.MachineConfig(name, "infra", "/etc/many/"+name, name)
+					if err := lab.ManagementClient.Create(making, config); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		Expect(makers.Wait()).To(Succeed())
+		applied := time.Now()
+		Eventually(ctx, rendersFrom(pool)).Should(HaveLen(n + 2))
+		rendered := &poolv1.MachineConfig{}
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: pool.Status.Configuration.Name}, rendered)).To(Succeed())
+		Expect(strings.Count(string(rendered.Spec.Config.Raw), "/etc/many/60-")).To(Equal(n))
+
+		writes, requests := 0, must(lab.Management.Requests())
+		for _, r := range requests {
+			if r.Object.Namespace == t.Namespace && r.Object.APIGroup == poolv1.GroupVersion.Group && strings.HasSuffix(r.User.Name, ":poolboot-manager") &&
+				r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" {
+				writes++
+			}
+		}
+		AddReportEntry(fmt.Sprintf("%d writes of the manager for %d MachineConfigs; whole %s after the last", writes, n, time.Since(applied)))
+		Expect(writes).To(And(BeNumerically(">", 0), BeNumerically("<", n)))
+
+		By("taking a change of one of them over")
+		last := t.MachineConfig(fmt.Sprintf("60-%04d", n), "infra", "", "")
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(last), last)).To(Succeed())
+		before := pool.Status.Configuration.Name
+		last.Spec.Config = &runtime.RawExtension{Raw: t.MachineConfig("", "", "/etc/many/other", "other").Spec.Config.Raw}
+		Expect(lab.ManagementClient.Update(ctx, last)).To(Succeed())
+		Eventually(ctx, func() (string, error) {
+			_, err := rendersFrom(pool)(ctx)
+			return pool.Status.Configuration.Name, err
+		}).ShouldNot(Equal(before))
+	}, SpecTimeout(3*time.Minute))
+})
+
+func must[T any](value T, err error) T {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return value
+}

@@ -1,0 +1,59 @@
+package integration
+
+import (
+	"encoding/json"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+var _ = Describe("What kubectl poolboot labels says", func() {
+	It("is what the Node carries that is made for a Machine, and exit code 2 says that none can be", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		infra := t.Pool("infra")
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
+		before := infra.DeepCopy()
+		infra.Spec.NodeLabels = map[string]string{"example.com/tier": "infra"}
+		infra.Spec.NodeTaints = []nodev1.Taint{{Key: "example.com/quiet", Value: "yes", Effect: corev1.TaintEffectPreferNoSchedule}}
+		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(before))).To(Succeed())
+
+		shell := &terminal{dir: GinkgoT().TempDir()}
+		said := shell.run(ctx, "kubectl get pbpool -o yaml -n "+t.Namespace+" > pools.yaml; kubectl poolboot labels -f pools.yaml --pool infra -o json")
+		Expect(shell.code).To(BeZero(), said)
+		var answer struct {
+			Labels map[string]string
+			Taints []corev1.Taint
+		}
+		Expect(json.Unmarshal([]byte(said), &answer)).To(Succeed(), said)
+		Expect(answer.Labels).To(Equal(map[string]string{
+			"node-role.kubernetes.io/infra": "", "node.cluster.x-k8s.io/pool": "infra", "example.com/tier": "infra", corev1.LabelOSStable: "linux",
+		}))
+		Expect(answer.Taints).To(HaveLen(3))
+
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		asking(ctx, t, config)
+		node := t.Node(ctx, config)
+		for key, value := range answer.Labels {
+			Expect(node.Labels).To(HaveKeyWithValue(key, value))
+		}
+		for _, taint := range answer.Taints {
+			if taint.Key == clusterv1.NodeUninitializedTaint.Key {
+				continue // Cluster API takes it away at its first look
+			}
+			Expect(node.Spec.Taints).To(ContainElement(And(HaveField("Key", taint.Key), HaveField("Value", taint.Value), HaveField("Effect", taint.Effect))))
+		}
+
+		shell.write("bad.yaml", poolYAML("bad", "edge", "bad", "  nodeSelector: {matchExpressions: [{key: a, operator: NotIn, values: [b]}]}\n"))
+		Expect(shell.run(ctx, "kubectl poolboot labels -f bad.yaml --pool bad -o json")).To(
+			Equal("error: MachineConfigPool \"bad\": spec.nodeSelector.matchExpressions[0]: a NotIn [b] says only which labels a Node must not have: " +
+				"add one that it must have, by matchLabels, Exists or In\n"))
+		Expect(shell.code).To(Equal(2))
+	})
+})

@@ -1,0 +1,300 @@
+package integration
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/tree"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+// becomeReady lets the Node of a config be as its kubelet would report it.
+func becomeReady(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
+	node := t.Node(ctx, config)
+	before := node.DeepCopy()
+	now := metav1.Now()
+	node.Status.NodeInfo.KubeletVersion = "v1.36.3"
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now},
+		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", LastHeartbeatTime: now, LastTransitionTime: now},
+	}
+	ExpectWithOffset(1, lab.WorkloadClient.Status().Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
+	EventuallyWithOffset(1, t.Condition(config, bootstrapv1.NodeInPoolCondition)).WithContext(ctx).Should(HavePrefix("True"))
+}
+
+// boots starts kubectl poolboot boots on a tenant's namespace and returns what it prints.
+func boots(ctx context.Context, t *tenant.Tenant, args ...string) (*gbytes.Buffer, func()) {
+	binDir, err := process.BinDir()
+	ExpectWithOffset(1, err).NotTo(HaveOccurred())
+	out := gbytes.NewBuffer()
+	program := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl-poolboot"), append([]string{"boots", "-n", t.Namespace, "--kubeconfig", lab.Management.Kubeconfig}, args...)...)
+	program.Stdout, program.Stderr = out, out
+	ExpectWithOffset(1, program.Start()).To(Succeed())
+	return out, func() {
+		_ = program.Process.Kill()
+		_ = program.Wait()
+	}
+}
+
+// described is an object's Ready condition as clusterctl describe cluster would show them; nothing for an
+// object that it leaves out.
+func described(ctx context.Context, t *tenant.Tenant, object client.Object) func() (string, error) {
+	return func() (string, error) {
+		shown, err := tree.Discovery(ctx, lab.ManagementClient, t.Namespace, t.Namespace, tree.DiscoverOptions{})
+		if err != nil {
+			return "", err
+		}
+		found := shown.GetObject(object.GetUID())
+		if found == nil {
+			return "", nil
+		}
+		ready := tree.GetReadyCondition(found)
+		if ready == nil {
+			return "", nil
+		}
+		return string(ready.Status) + " " + ready.Reason + ": " + ready.Message, nil
+	}
+}
+
+// managerMetric is the sum of a metric of the manager over the labels that fit.
+func managerMetric(ctx context.Context, name string, labels map[string]string) func() (float64, error) {
+	return func() (sum float64, err error) {
+		families, err := lab.Manager.Metrics(ctx)
+		if err != nil || families[name] == nil {
+			return 0, err
+		}
+		for _, metric := range families[name].Metric {
+			fits := true
+			for _, label := range metric.Label {
+				want, asked := labels[label.GetName()]
+				fits = fits && (!asked || want == label.GetValue())
+			}
+			if fits {
+				sum += metric.GetGauge().GetValue() + metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+			}
+		}
+		return sum, nil
+	}
+}
+
+var _ = Describe("A boot", func() {
+	It("can be followed on its PoolbootConfig, by its events, in clusterctl describe cluster and by the metrics", func(ctx SpecContext) {
+		began := time.Now().Truncate(time.Second)
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		asking(ctx, t, config)
+		cluster := map[string]string{"cluster": t.Namespace + "/" + t.Namespace}
+		with := func(key, value string) map[string]string {
+			return map[string]string{"cluster": cluster["cluster"], key: value}
+		}
+		Eventually(ctx, managerMetric(ctx, "poolboot_boots", with("stage", "Joining"))).Should(Equal(1.0))
+		Eventually(ctx, managerMetric(ctx, "poolboot_nodes", with("state", "WaitingForKubelet"))).Should(Equal(1.0))
+		Eventually(ctx, managerMetric(ctx, "poolboot_preregistrations_total", with("outcome", "Created"))).Should(Equal(1.0))
+		out, stop := boots(ctx, t, "--watch")
+		defer stop()
+		Eventually(out).Should(gbytes.Say(`Joining`))
+		becomeReady(ctx, t, config)
+		Eventually(out).Should(gbytes.Say(config.Status.HostRef.Name + ` +infra +Ready`))
+
+		Eventually(ctx, func(ctx context.Context) (steps []timeline.Step, err error) {
+			err = lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
+			for _, moment := range timeline.Of(config) {
+				steps = append(steps, moment.Step)
+				Expect(moment.Time).To(And(BeTemporally(">=", began), BeTemporally("<=", time.Now())))
+			}
+			return steps, err
+		}).Should(Equal([]timeline.Step{timeline.Created, timeline.DataSecretCreated, timeline.HostChosen, timeline.BootRequested,
+			timeline.BootPrepared, timeline.ConfigServed, timeline.KubeletRegistered, timeline.NodeReady, timeline.TokenRevoked}))
+		Expect(timeline.Took(config)).To(And(HaveKey(timeline.Provisioning), HaveKey(timeline.Preparing), HaveKey(timeline.Joining)))
+		sum := time.Duration(0)
+		for _, took := range timeline.Took(config) {
+			sum += took
+		}
+		Expect(sum).To(Equal(config.Status.Boot.NodeReadyTime.Sub(config.CreationTimestamp.Time)))
+		for _, about := range []string{"machine " + t.Machine(ctx, config).Name, "node " + config.Status.NodeRef.Name} {
+			shell := &terminal{dir: GinkgoT().TempDir()}
+			Eventually(ctx, func() string {
+				return shell.run(ctx, "kubectl poolboot explain "+about+" -n "+t.Namespace)
+			}).Should(And(MatchRegexp(`Pool: +infra\n`), MatchRegexp(`Why: +recorded for Node .*; MachineLabels: Machine .* has node-role.kubernetes.io/infra=\n`),
+				MatchRegexp(`rack.node.cluster.x-k8s.io/id=r7 +Stands +Machine metadata.labels`), ContainSubstring("TokenRevoked"), HaveSuffix("To do:\n  nothing\n")))
+			Expect(shell.code).To(BeZero())
+		}
+		Eventually(ctx, managerMetric(ctx, "poolboot_boots", with("stage", "Ready"))).Should(Equal(1.0))
+		Eventually(ctx, managerMetric(ctx, "poolboot_nodes", with("state", "Ready"))).Should(Equal(1.0))
+		Eventually(ctx, managerMetric(ctx, "poolboot_boots_total", with("outcome", "Done"))).Should(Equal(3.0), "Pending, Preparing, Joining")
+		Eventually(ctx, managerMetric(ctx, "poolboot_boot_stage_seconds", map[string]string{"stage": "Joining"})).Should(BeNumerically(">=", 1))
+
+		Eventually(ctx, func() ([]string, error) {
+			var told []string
+			events := &eventsv1.EventList{}
+			err := lab.ManagementClient.List(ctx, events, client.InNamespace(t.Namespace))
+			for _, event := range events.Items {
+				if event.Regarding.UID == config.UID && event.Series == nil {
+					told = append(told, event.Reason)
+				}
+			}
+			return told, err
+		}).Should(ConsistOf(bootstrapv1.EventDataSecretCreated, bootstrapv1.EventBootPrepared,
+			bootstrapv1.EventNodeReady, bootstrapv1.EventTokenRevoked))
+
+		By("sorting its events by their time, as the documentation says")
+		shell := &terminal{dir: GinkgoT().TempDir()}
+		Expect(shell.run(ctx, "kubectl events --for poolbootconfig/"+config.Name+" -n "+t.Namespace)).To(MatchRegexp(
+			`(?s)^LAST SEEN .* DataSecretCreated .* BootPrepared .* (NodeReady .* TokenRevoked|TokenRevoked .* NodeReady) `))
+		Expect(shell.run(ctx, "kubectl events --for machineconfigpool.pool.cluster.x-k8s.io/"+t.Pool("infra").Name+" -n "+t.Namespace)).NotTo(ContainSubstring("error"))
+		Expect(shell.code).To(BeZero())
+	})
+
+	It("has no lastTimestamp in its events, because the API server refuses that", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 0)
+		event := &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "sorted"}, EventTime: metav1.NowMicro(),
+			Type: corev1.EventTypeNormal, Reason: "Sorted", Action: "Sort", ReportingController: "poolboot.example.com/a", ReportingInstance: "a",
+			Regarding:               corev1.ObjectReference{APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Namespace: t.Namespace, Name: "a"},
+			DeprecatedLastTimestamp: metav1.Now()}
+		Expect(lab.ManagementClient.Create(ctx, event)).To(MatchError(ContainSubstring("lastTimestamp: Invalid value")))
+		event.DeprecatedLastTimestamp = metav1.Time{}
+		Expect(lab.ManagementClient.Create(ctx, event)).To(Succeed())
+	})
+
+	It("that is held up says why in clusterctl describe cluster", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 0)
+		t.Create(ctx, t.Pool("storage"))
+		t.Deploy(ctx, tenant.Deployment{Name: "both", Replicas: 1, Labels: map[string]string{
+			"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/storage": ""}})
+		config := t.Config(ctx, "both")
+		Eventually(ctx, t.Condition(config, bootstrapv1.PoolDecidedCondition)).Should(HavePrefix("False"))
+		Eventually(ctx, described(ctx, t, config)).Should(And(HavePrefix("False PoolConflict: "), ContainSubstring("infra"), ContainSubstring("storage")))
+		Eventually(ctx, described(ctx, t, t.Machine(ctx, config))).Should(ContainSubstring("infra"), "the Machine hands it on")
+		Eventually(ctx, managerMetric(ctx, "poolboot_pool_conflicts_total", map[string]string{"cluster": t.Namespace + "/" + t.Namespace, "kind": "Machine"})).
+			Should(Equal(1.0))
+
+		shell := &terminal{dir: GinkgoT().TempDir()}
+		Expect(shell.run(ctx, "kubectl poolboot boots -n "+t.Namespace)).To(MatchRegexp(
+			`^MACHINE +HOST +POOL +STAGE +SINCE +AGE +MESSAGE\n` + t.Machine(ctx, config).Name + ` +<none> +<none> +Pending +[\dms]+ +[\dms]+ +PoolDecided: .*infra and storage`))
+		Expect(shell.code).To(BeZero())
+	})
+
+	It("has the metrics that the documentation lists, with their types and labels, and no others", func(ctx SpecContext) {
+		document, err := os.ReadFile("../../../docs/metrics.md")
+		Expect(err).NotTo(HaveOccurred())
+		documented := map[string]string{}
+		for _, row := range regexp.MustCompile("(?m)^\\| `(poolboot_\\w+)` \\| (\\w+) \\| ?(.*?) \\| ([a-z ]+) \\|").FindAllStringSubmatch(string(document), -1) {
+			labels := strings.FieldsFunc(row[3], func(r rune) bool { return strings.ContainsRune("`, ", r) })
+			slices.Sort(labels)
+			documented[row[1]] = row[4] + " " + row[2] + " " + strings.Join(labels, ",")
+		}
+
+		// A boot, an Ignition that is too old for it, a token that is rotated, a conflict and a pool without its Cluster, so that all have something to say.
+		t := tenant.New(ctx, lab, 1)
+		t.Create(ctx, t.Pool("storage"))
+		lost := t.Pool("lost")
+		lost.Spec.ClusterName = "nowhere"
+		t.Create(ctx, lost)
+		t.Deploy(ctx, tenant.Deployment{Name: "both", Replicas: 1, Labels: map[string]string{
+			"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/storage": ""}})
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) {
+			spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"3.3.0"},"kernelArguments":{"shouldExist":["quiet"]}}`)}}
+		}})
+		config := t.Config(ctx, "infra")
+		asking(ctx, t, config)
+		code, body, err := ask(ctx, "127.0.0.1", t.Pointer(ctx, config), "application/vnd.coreos.ignition+json;version=3.2.0")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(Equal(503))
+		Expect(body).To(ContainSubstring("IgnitionTooOld"))
+		t.Rotate(ctx, config)
+		becomeReady(ctx, t, config)
+
+		Eventually(ctx, func() (map[string]string, error) {
+			exposed := map[string]string{}
+			for program, of := range map[string]*site.Program{"manager": lab.Manager, "config server": lab.ConfigServer} {
+				families, err := of.Metrics(ctx)
+				if err != nil {
+					return nil, err
+				}
+				for name, family := range families {
+					if !strings.HasPrefix(name, "poolboot_") {
+						continue
+					}
+					var labels []string
+					for _, label := range family.Metric[0].Label {
+						labels = append(labels, label.GetName())
+					}
+					slices.Sort(labels)
+					exposed[name] = program + " " + strings.ToLower(family.GetType().String()) + " " + strings.Join(labels, ",")
+				}
+			}
+			return exposed, nil
+		}).Should(Equal(documented))
+	})
+
+	It("leaves the workqueue metrics of every controller of the manager, which the documentation lists", func(ctx SpecContext) {
+		document, err := os.ReadFile("../../../docs/metrics.md")
+		Expect(err).NotTo(HaveOccurred())
+		var documented []string
+		for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\|").FindAllStringSubmatch(string(document), -1) {
+			documented = append(documented, row[1])
+		}
+
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		asking(ctx, t, t.Config(ctx, "infra"))
+		Eventually(ctx, func(g Gomega) {
+			families, err := lab.Manager.Metrics(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			running := controllersOf(families["controller_runtime_max_concurrent_reconciles"])
+			g.Expect(running).To(ConsistOf(documented))
+			for _, name := range []string{"adds_total", "queue_duration_seconds", "work_duration_seconds", "retries_total",
+				"unfinished_work_seconds", "longest_running_processor_seconds"} {
+				g.Expect(controllersOf(families["workqueue_"+name])).To(ConsistOf(running), name)
+			}
+			// That of a controller with priorities has no depth before it had something to do.
+			g.Expect(controllersOf(families["workqueue_depth"])).To(ContainElements(
+				"node", "foreignnode", "certificate", "boot", "poolbootconfig", "nodeguard", "token", "machineconfigpool", "overlay"))
+			g.Expect(value(families["workqueue_adds_total"], "boot")).To(BeNumerically(">", 0))
+			g.Expect(value(families["workqueue_work_duration_seconds"], "boot")).To(BeNumerically(">", 0))
+		}).Should(Succeed())
+	})
+})
+
+// controllersOf returns the controllers that a metric is about, each once.
+func controllersOf(family *dto.MetricFamily) (names []string) {
+	for _, metric := range family.GetMetric() {
+		for _, label := range metric.Label {
+			if label.GetName() == "controller" && !slices.Contains(names, label.GetValue()) {
+				names = append(names, label.GetValue())
+			}
+		}
+	}
+	return names
+}
+
+// value is the sum of a metric, of a histogram the number of its samples, of one controller.
+func value(family *dto.MetricFamily, controller string) (sum float64) {
+	for _, metric := range family.GetMetric() {
+		if slices.Contains(controllersOf(&dto.MetricFamily{Metric: []*dto.Metric{metric}}), controller) {
+			sum += metric.GetGauge().GetValue() + metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+		}
+	}
+	return sum
+}

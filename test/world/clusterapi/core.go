@@ -1,0 +1,146 @@
+package clusterapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/core/setup"
+	"sigs.k8s.io/cluster-api/feature"
+	"sigs.k8s.io/cluster-api/util/index"
+	"sigs.k8s.io/cluster-api/util/yaml"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/manager"
+)
+
+// Options says how Cluster API's core is set up.
+type Options struct {
+	// SyncedLabels are the regular expressions of further Machine labels that are synced to Nodes, as Cluster API's
+	// --additional-sync-machine-labels takes them.
+	SyncedLabels []*regexp.Regexp
+	// Concurrency is how many objects of a kind are worked on at once. Zero is 2; Cluster API's own is 100.
+	Concurrency int
+	// Log is the core's logger. The zero value is controller-runtime's global one.
+	Log logr.Logger
+}
+
+// Core is Cluster API's core, running.
+type Core struct {
+	running *manager.Running
+}
+
+// Start installs Cluster API's webhooks, starts its core (Cluster, Machine, MachineSet, MachineDeployment and
+// MachineHealthCheck) and returns when it reconciles and the API server asks its webhooks. Install comes before.
+func Start(ctx context.Context, cfg *rest.Config, options Options) (*Core, error) {
+	// Rate limits spare large installations; a test would only wait for them.
+	if err := feature.MutableGates.Set(string(feature.ReconcilerRateLimiting) + "=false"); err != nil {
+		return nil, err
+	}
+	ca, err := loopback.NewCA("cluster-api-webhooks")
+	if err != nil {
+		return nil, err
+	}
+	port, err := loopback.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := newManager(cfg, options.Log, ca, port)
+	if err != nil {
+		return nil, err
+	}
+	if err := setUp(ctx, mgr, options); err != nil {
+		return nil, fmt.Errorf("set up Cluster API's core: %w", err)
+	}
+	running, err := manager.Start(ctx, mgr)
+	if err != nil {
+		return nil, fmt.Errorf("start Cluster API's core: %w", err)
+	}
+	core := &Core{running: running}
+	if err := installOwnWebhooks(ctx, cfg, "https://"+loopback.Address(port), ca.PEM()); err != nil {
+		return nil, errors.Join(err, core.Stop())
+	}
+	return core, nil
+}
+
+// installOwnWebhooks installs Cluster API's webhooks and returns when the API server asks them.
+func installOwnWebhooks(ctx context.Context, cfg *rest.Config, url string, ca []byte) error {
+	dir, err := moduleDir(ctx, clusterAPIModule)
+	if err != nil {
+		return err
+	}
+	manifest, err := os.ReadFile(filepath.Join(dir, "core", "config", "webhook", "manifests.yaml"))
+	if err != nil {
+		return err
+	}
+	configurations, err := yaml.ToUnstructured(manifest)
+	if err != nil {
+		return fmt.Errorf("webhooks of Cluster API: %w", err)
+	}
+	if err := InstallWebhooks(ctx, cfg, configurations, url, ca); err != nil {
+		return err
+	}
+	return waitForDefaulting(ctx, cfg)
+}
+
+// Stop ends the core and returns when it has ended. Stop it before its control plane.
+func (c *Core) Stop() error { return c.running.Stop() }
+
+func newManager(cfg *rest.Config, log logr.Logger, ca *loopback.CA, port int) (ctrl.Manager, error) {
+	pair, err := ca.Server()
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		return nil, err
+	}
+	serve := func(c *tls.Config) {
+		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil }
+	}
+	scheme := Scheme()
+	return ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: scheme,
+		Logger: log,
+		// Other managers in this process have controllers of the same names.
+		Controller:    config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true)},
+		Metrics:       metricsserver.Options{BindAddress: "0"},
+		Cache:         setup.ManagerCacheOptions(scheme, ofItsOwn(controllerName), "", 10*time.Minute),
+		Client:        setup.ManagerClientOptions(),
+		WebhookServer: webhook.NewServer(webhook.Options{Host: loopback.Host, Port: port, TLSOpts: []func(*tls.Config){serve}}),
+	})
+}
+
+var started atomic.Int32
+
+// ofItsOwn makes a name for informers out of a manager's: in one process each must have another, however many managers there
+// were.
+func ofItsOwn(name string) string { return fmt.Sprintf("%s-%d", name, started.Add(1)) }
+
+// setUp registers the core's indexes, reconcilers and webhooks.
+func setUp(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	if err := index.AddDefaultIndexes(ctx, mgr); err != nil {
+		return err
+	}
+	clusterCache, err := setUpClusterCache(ctx, mgr, controllerName, options.controllers())
+	if err != nil {
+		return err
+	}
+	if err := setUpReconcilers(ctx, mgr, clusterCache, options); err != nil {
+		return err
+	}
+	return setUpWebhooks(mgr, clusterCache)
+}

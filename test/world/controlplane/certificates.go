@@ -1,0 +1,73 @@
+package controlplane
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
+)
+
+// Files in a control plane's folder.
+const (
+	caCert            = "ca.crt"
+	caKey             = "ca.key"
+	servingCert       = "apiserver.crt"
+	servingKey        = "apiserver.key"
+	serviceAccountKey = "service-account.key"
+	adminKubeconfig   = "admin.kubeconfig"
+	managerKubeconfig = "controller-manager.kubeconfig"
+	auditPolicy       = "audit-policy.yaml"
+	auditLog          = "audit.log"
+)
+
+// auditEverything records who asked for what, without bodies, once per request.
+const auditEverything = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+`
+
+// prepare makes the folder's files that do not depend on a port.
+func (c *ControlPlane) prepare(options Options) error {
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return err
+	}
+	var err error
+	if c.authority, err = loopback.NewCA(c.Name); err != nil {
+		return err
+	}
+	c.CA = c.authority.PEM()
+	ca, err := c.authority.Pair()
+	if err != nil {
+		return err
+	}
+	serving, err := c.authority.Server("kubernetes", "kubernetes.default", "kubernetes.default.svc")
+	if err != nil {
+		return err
+	}
+	serviceAccounts, err := c.authority.Client("service-accounts")
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{
+		caCert: ca.Cert, caKey: ca.Key,
+		servingCert: serving.Cert, servingKey: serving.Key,
+		serviceAccountKey: serviceAccounts.Key,
+	}
+	if options.Audit {
+		c.AuditLog = c.path(auditLog)
+		files[auditPolicy] = []byte(auditEverything)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(c.path(name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Authority is the certificate and key of the control plane's certificate authority.
+func (c *ControlPlane) Authority() (loopback.Pair, error) { return c.authority.Pair() }
+
+func (c *ControlPlane) path(name string) string { return filepath.Join(c.dir, name) }

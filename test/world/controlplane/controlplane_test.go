@@ -1,0 +1,98 @@
+package controlplane_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
+)
+
+var _ = Describe("a control plane", Ordered, func() {
+	var (
+		plane *controlplane.ControlPlane
+		admin kubernetes.Interface
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		start := time.Now()
+		var err error
+		plane, err = controlplane.Start(ctx, controlplane.Options{Name: "spec", ControllerManager: true, Audit: true, Log: GinkgoLogr})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
+		AddReportEntry("ready after", time.Since(start))
+		admin, err = kubernetes.NewForConfig(plane.Config)
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("lets a kubelet register its own Node only, and with no role of its choice", func(ctx SpecContext) {
+		cfg, err := plane.UserConfig("system:node:n1", "system:nodes")
+		Expect(err).NotTo(HaveOccurred())
+		kubelet, err := kubernetes.NewForConfig(cfg)
+		Expect(err).NotTo(HaveOccurred())
+		register := func(name string, labels map[string]string) error {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+			_, err := kubelet.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+			return err
+		}
+		Expect(register("n2", nil)).To(Satisfy(apierrors.IsForbidden))
+		Expect(register("n1", map[string]string{"node-role.kubernetes.io/infra": ""})).To(Satisfy(apierrors.IsForbidden))
+		Expect(register("n1", nil)).To(Succeed())
+	})
+
+	It("signs the certificate of a kubelet that comes with a bootstrap token, once that is approved", func(ctx SpecContext) {
+		createBootstrapToken(ctx, admin)
+		var request *certificatesv1.CertificateSigningRequest
+		// The API server learns of the token and of the role a moment later.
+		Eventually(func(g Gomega) { request = requestCertificate(ctx, g, plane.Config, "n3") }).Should(Succeed())
+		approve(ctx, admin, request)
+		Eventually(func(g Gomega) {
+			request, err := admin.CertificatesV1().CertificateSigningRequests().Get(ctx, request.Name, metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(request.Status.Certificate).NotTo(BeEmpty())
+			g.Expect(vouchesFor(plane.CA, request.Status.Certificate)).To(Succeed())
+		}).Should(Succeed())
+	})
+
+	It("keeps its data and its endpoint when the API server is stopped and started", func(ctx SpecContext) {
+		endpoint := plane.Endpoint
+		Expect(plane.StopAPIServer()).To(Succeed())
+		Eventually(func() error { // the connection that stood may tell its end first
+			_, err := admin.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
+			return err
+		}).Should(MatchError(ContainSubstring("connection refused")))
+		Expect(plane.StartAPIServer(ctx)).To(Succeed())
+		Expect(plane.Endpoint).To(Equal(endpoint))
+		Expect(admin.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})).NotTo(BeNil())
+	})
+
+	It("knows who asked for what", func() {
+		Expect(plane.Requests()).To(ContainElement(HaveField("User.Name", "system:node:n1")))
+	})
+})
+
+var _ = Describe("a control plane that can't start", func() {
+	It("says which program is missing and what to do", func(ctx SpecContext) {
+		_, err := controlplane.Start(ctx, controlplane.Options{Name: "none", BinDir: GinkgoT().TempDir()})
+		Expect(err).To(MatchError(And(ContainSubstring("etcd is missing"), ContainSubstring("make binaries"))))
+	})
+
+	It("shows the end of the log of the program that failed", func(ctx SpecContext) {
+		bin := GinkgoT().TempDir()
+		for _, program := range []string{"etcd", "kube-apiserver"} {
+			script := "#!/bin/sh\necho disk is full\nexit 1\n"
+			Expect(os.WriteFile(filepath.Join(bin, program), []byte(script), 0o700)).To(Succeed())
+		}
+		_, err := controlplane.Start(context.Background(), controlplane.Options{Name: "broken", Dir: GinkgoT().TempDir(), BinDir: bin})
+		Expect(err).To(MatchError(And(ContainSubstring("etcd did not become ready"), ContainSubstring("disk is full"))))
+	})
+})

@@ -1,0 +1,160 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
+)
+
+// attempts is how often a program is started with another free port when somebody else took the one before.
+const attempts = 5
+
+// startEtcd starts etcd without TLS and without syncing to disk: nothing outlives the test.
+func (c *ControlPlane) startEtcd(ctx context.Context) error {
+	return onFreePort(func(port int) (*process.Process, error) {
+		peer, err := loopback.FreePort()
+		if err != nil {
+			return nil, err
+		}
+		c.etcdURL = "http://" + loopback.Address(port)
+		peerURL := "http://" + loopback.Address(peer)
+		if c.etcd, err = c.launch("etcd",
+			"--data-dir="+c.path("etcd"),
+			"--unsafe-no-fsync",
+			"--listen-client-urls="+c.etcdURL, "--advertise-client-urls="+c.etcdURL,
+			"--listen-peer-urls="+peerURL, "--initial-advertise-peer-urls="+peerURL,
+			"--initial-cluster=default="+peerURL,
+			"--log-level=warn",
+		); err != nil {
+			return nil, err
+		}
+		return c.etcd, c.etcd.WaitFor(ctx, func(ctx context.Context) error { return healthy(ctx, c.etcdURL+"/health") })
+	})
+}
+
+// startFirstAPIServer finds the API server's endpoint and starts it there.
+func (c *ControlPlane) startFirstAPIServer(ctx context.Context) error {
+	return onFreePort(func(port int) (*process.Process, error) {
+		c.Endpoint = loopback.Address(port)
+		if err := c.writeAdmin(); err != nil {
+			return nil, err
+		}
+		err := c.startAPIServer(ctx, port)
+		return c.apiServer, err
+	})
+}
+
+func (c *ControlPlane) startAPIServer(ctx context.Context, port int) error {
+	args := []string{
+		"--etcd-servers=" + c.etcdURL,
+		"--bind-address=" + loopback.Host, "--advertise-address=" + loopback.Host, "--secure-port=" + strconv.Itoa(port),
+		// An address on loopback is refused as an endpoint of the Service "kubernetes".
+		"--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=10.0.0.0/24",
+		"--tls-cert-file=" + c.path(servingCert), "--tls-private-key-file=" + c.path(servingKey),
+		"--client-ca-file=" + c.path(caCert),
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + c.path(serviceAccountKey),
+		"--service-account-signing-key-file=" + c.path(serviceAccountKey),
+		"--authorization-mode=Node,RBAC",
+		// The second is on in OpenShift: who makes one object another's owner must have rights on both.
+		"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
+		"--enable-bootstrap-token-auth",
+		"--allow-privileged",
+	}
+	if c.AuditLog != "" {
+		// One file, in MiB: after 100, the default, the API server begins another, and who counts requests would miss the first.
+		args = append(args, "--audit-log-path="+c.AuditLog, "--audit-policy-file="+c.path(auditPolicy), "--audit-log-maxsize=100000")
+	}
+	clients, err := kubernetes.NewForConfig(c.Config)
+	if err != nil {
+		return err
+	}
+	if c.apiServer, err = c.launch("kube-apiserver", args...); err != nil {
+		return err
+	}
+	return c.apiServer.WaitFor(ctx, func(ctx context.Context) error {
+		return clients.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+}
+
+func (c *ControlPlane) startControllerManager(ctx context.Context, options Options) error {
+	controllers := options.Controllers
+	if controllers == nil {
+		controllers = []string{"*", "bootstrapsigner", "tokencleaner"}
+	}
+	kubeconfig, err := c.UserKubeconfig("system:kube-controller-manager")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.path(managerKubeconfig), kubeconfig, 0o600); err != nil {
+		return err
+	}
+	if c.controllerManager, err = c.launch("kube-controller-manager", append([]string{
+		"--kubeconfig=" + c.path(managerKubeconfig),
+		"--leader-elect=false",
+		"--secure-port=0",
+		"--controllers=" + strings.Join(controllers, ","),
+		"--use-service-account-credentials",
+		"--root-ca-file=" + c.path(caCert),
+		"--service-account-private-key-file=" + c.path(serviceAccountKey),
+		"--cluster-signing-cert-file=" + c.path(caCert), "--cluster-signing-key-file=" + c.path(caKey),
+		"--cluster-name=" + c.Name,
+	}, options.ControllerManagerFlags...)...); err != nil {
+		return err
+	}
+	clients, err := kubernetes.NewForConfig(c.Config)
+	if err != nil {
+		return err
+	}
+	return c.controllerManager.WaitFor(ctx, func(ctx context.Context) error {
+		_, err := clients.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+}
+
+func (c *ControlPlane) launch(program string, args ...string) (*process.Process, error) {
+	c.log.Info("Starting", "program", program, "cluster", c.Name, "log", c.path(program+".log"))
+	return process.Launch(c.dir, filepath.Join(c.binDir, program), args...)
+}
+
+// onFreePort calls start with a free port, and again with another if the program found it taken.
+func onFreePort(start func(port int) (*process.Process, error)) error {
+	for attempt := 1; ; attempt++ {
+		port, err := loopback.FreePort()
+		if err != nil {
+			return err
+		}
+		p, err := start(port)
+		if err == nil || p == nil || attempt == attempts || !p.PortTaken() {
+			return err
+		}
+	}
+}
+
+func healthy(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Client{Timeout: time.Second}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, response.Status)
+	}
+	return nil
+}

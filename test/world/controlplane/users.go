@@ -1,0 +1,58 @@
+package controlplane
+
+import (
+	"os"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
+)
+
+// UserConfig returns a client configuration for another user, by a client certificate: a person, or for example
+// "system:node:n1" in group "system:nodes".
+func (c *ControlPlane) UserConfig(name string, groups ...string) (*rest.Config, error) {
+	kubeconfig, err := c.UserKubeconfig(name, groups...)
+	if err != nil {
+		return nil, err
+	}
+	return clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+}
+
+// UserKubeconfig returns a kubeconfig for another user, by a client certificate, with everything embedded.
+func (c *ControlPlane) UserKubeconfig(name string, groups ...string) ([]byte, error) {
+	pair, err := c.authority.Client(name, groups...)
+	if err != nil {
+		return nil, err
+	}
+	return clientcmd.Write(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{
+			c.Name: {Server: "https://" + c.Endpoint, CertificateAuthorityData: c.CA},
+		},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{
+			name: {ClientCertificateData: pair.Cert, ClientKeyData: pair.Key},
+		},
+		Contexts:       map[string]*clientcmdapi.Context{c.Name: {Cluster: c.Name, AuthInfo: name}},
+		CurrentContext: c.Name,
+	})
+}
+
+// ServingPair returns a certificate and its key for another server that clients take for this API server: what stands between
+// them and it.
+func (c *ControlPlane) ServingPair() (loopback.Pair, error) { return c.authority.Server() }
+
+// writeAdmin makes the credentials of ControlPlane.Config and Kubeconfig for the current endpoint.
+func (c *ControlPlane) writeAdmin() error {
+	kubeconfig, err := c.UserKubeconfig("admin", "system:masters")
+	if err != nil {
+		return err
+	}
+	if c.Config, err = clientcmd.RESTConfigFromKubeConfig(kubeconfig); err != nil {
+		return err
+	}
+	// Tests must not wait for their own client's rate limit.
+	c.Config.QPS = -1
+	c.Kubeconfig = c.path(adminKubeconfig)
+	return os.WriteFile(c.Kubeconfig, kubeconfig, 0o600)
+}

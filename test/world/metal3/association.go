@@ -1,0 +1,220 @@
+package metal3
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
+)
+
+// unhealthyAnnotation keeps a host from being taken.
+const unhealthyAnnotation = "capm3.metal3.io/unhealthy"
+
+// associatedHost returns the host that a Metal3Machine's annotation names, nil if there is none. As in the real provider,
+// the host is looked for in the Metal3Machine's own namespace whatever the annotation says.
+func associatedHost(ctx context.Context, live client.Reader, m *infrav1.Metal3Machine) (*bmov1alpha1.BareMetalHost, error) {
+	value, ok := m.Annotations[infrav1.HostAnnotation]
+	if !ok {
+		return nil, nil
+	}
+	_, name, _ := strings.Cut(value, "/")
+	return hostOf(ctx, live, m, name)
+}
+
+// hostOf reads a host of a Metal3Machine's namespace; nil if there is none of that name.
+func hostOf(ctx context.Context, live client.Reader, m *infrav1.Metal3Machine, name string) (*bmov1alpha1.BareMetalHost, error) {
+	host := &bmov1alpha1.BareMetalHost{}
+	if err := live.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, host); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return host, nil
+}
+
+// chooseHost returns the host that has the Metal3Machine for consumer already, else one that is kept for its MachineDeployment,
+// which is waited for, else any of those that are free and fit. The cache says which may be free, the API server whether one still
+// is.
+func (r *machineReconciler) chooseHost(ctx context.Context, s *machineScope) (*bmov1alpha1.BareMetalHost, error) {
+	m := s.metal3Machine
+	selector := labels.Everything()
+	if m.Spec.HostSelector != nil {
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(m.Spec.HostSelector); err != nil {
+			return nil, fmt.Errorf("Metal3Machine %s, spec.hostSelector: %w", m.Name, err)
+		}
+	}
+	hosts := &bmov1alpha1.BareMetalHostList{}
+	if err := r.List(ctx, hosts, client.InNamespace(m.Namespace), client.MatchingLabelsSelector{Selector: selector},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var ours, reused, free []string
+	for i := range hosts.Items {
+		switch host := &hosts.Items[i]; {
+		case consumes(m, host):
+			ours = append(ours, host.Name)
+		case isKept(host) && host.Labels[reuseLabel] == reuser(s.machine):
+			reused = append(reused, host.Name)
+		case s.mayTake(host):
+			free = append(free, host.Name)
+		}
+	}
+	if len(reused) > 0 {
+		free = reused
+	}
+	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+	for _, name := range append(ours, free...) {
+		host, err := hostOf(ctx, r.live, m, name)
+		if err != nil || host != nil && s.mayTake(host) {
+			return host, err
+		}
+	}
+	return nil, fmt.Errorf("no available host found: %w", errRetry)
+}
+
+// mayTake says whether a host is the Metal3Machine's, or is free for it.
+func (s *machineScope) mayTake(host *bmov1alpha1.BareMetalHost) bool {
+	_, paused := host.Annotations[bmov1alpha1.PausedAnnotation]
+	_, unhealthy := host.Annotations[unhealthyAnnotation]
+	state := host.Status.Provisioning.State
+	usable := host.DeletionTimestamp.IsZero() && host.Status.ErrorMessage == "" &&
+		!paused && !unhealthy && (state == bmov1alpha1.StateAvailable || state == bmov1alpha1.StateReady)
+	free := host.Spec.ConsumerRef == nil
+	if isKept(host) {
+		free = host.Labels[reuseLabel] == reuser(s.machine)
+	}
+	return consumes(s.metal3Machine, host) || usable && free
+}
+
+// consumes says whether a host is a Metal3Machine's.
+func consumes(m *infrav1.Metal3Machine, host *bmov1alpha1.BareMetalHost) bool {
+	ref := host.Spec.ConsumerRef
+	if ref == nil || ref.Kind != "Metal3Machine" || ref.Name != m.Name || ref.Namespace != m.Namespace {
+		return false
+	}
+	version, err := schema.ParseGroupVersion(ref.APIVersion)
+	return err == nil && version.Group == infrav1.GroupVersion.Group
+}
+
+// take makes a host the Metal3Machine's, and writes on it what to deploy, unless something is deployed already.
+func (r *machineReconciler) take(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) error {
+	if err := s.resolveUserData(); err != nil {
+		return err
+	}
+	spec := s.metal3Machine.Spec
+	if spec.Image.URL == "" && spec.CustomDeploy.Method == "" {
+		return fmt.Errorf("Metal3Machine %s has nothing to deploy: set spec.image.url or spec.customDeploy.method", s.metal3Machine.Name)
+	}
+	before := host.DeepCopy()
+	metav1.SetMetaDataLabel(&host.ObjectMeta, clusterv1.ClusterNameLabel, s.cluster.Name)
+	delete(host.Labels, reuseLabel)
+	host.Spec.ConsumerRef = &corev1.ObjectReference{
+		APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine",
+		Namespace: s.metal3Machine.Namespace, Name: s.metal3Machine.Name,
+	}
+	if host.Spec.Image == nil && host.Spec.CustomDeploy == nil {
+		deploy(host, spec)
+		host.Spec.UserData = s.metal3Machine.Status.UserData
+	}
+	host.Spec.Online = true
+	hold(host)
+	// Whoever else took the host since it was read gets it.
+	if err := r.Patch(ctx, host, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	metav1.SetMetaDataAnnotation(&s.metal3Machine.ObjectMeta, infrav1.HostAnnotation, host.Namespace+"/"+host.Name)
+	return nil
+}
+
+// resolveUserData decides, once, which Secret the host boots with. A Machine that has no data Secret's name yet has one
+// named as its bootstrap config.
+func (s *machineScope) resolveUserData() error {
+	m, bootstrap := s.metal3Machine, s.machine.Spec.Bootstrap
+	switch {
+	case m.Status.UserData != nil:
+	case bootstrap.DataSecretName != nil:
+		m.Status.UserData = &corev1.SecretReference{Namespace: m.Namespace, Name: *bootstrap.DataSecretName}
+	case m.Spec.UserData != nil:
+		if m.Spec.UserData.Namespace != "" && m.Spec.UserData.Namespace != m.Namespace {
+			return fmt.Errorf("Metal3Machine %s: spec.userData must be in namespace %s", m.Name, m.Namespace)
+		}
+		m.Status.UserData = &corev1.SecretReference{Namespace: m.Namespace, Name: m.Spec.UserData.Name}
+	default:
+		m.Status.UserData = &corev1.SecretReference{Namespace: m.Namespace, Name: bootstrap.ConfigRef.Name}
+	}
+	return nil
+}
+
+func deploy(host *bmov1alpha1.BareMetalHost, spec infrav1.Metal3MachineSpec) {
+	if spec.Image.URL != "" {
+		host.Spec.Image = &bmov1alpha1.Image{
+			URL:          spec.Image.URL,
+			Checksum:     spec.Image.Checksum,
+			ChecksumType: bmov1alpha1.ChecksumType(spec.Image.ChecksumType),
+		}
+		if spec.Image.DiskFormat != "" {
+			host.Spec.Image.DiskFormat = &spec.Image.DiskFormat
+		}
+	}
+	if spec.CustomDeploy.Method != "" {
+		host.Spec.CustomDeploy = &bmov1alpha1.CustomDeploy{Method: spec.CustomDeploy.Method}
+	}
+}
+
+// release has a host deprovisioned and switched off and, once it is, gives it free. It says whether it did.
+func (r *machineReconciler) release(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) (bool, error) {
+	before := host.DeepCopy()
+	released := false
+	if host.Spec.Image != nil || host.Spec.CustomDeploy != nil || host.Spec.UserData != nil || host.Spec.Online {
+		host.Spec.Image, host.Spec.CustomDeploy, host.Spec.UserData = nil, nil, nil
+		host.Spec.Online = false
+	} else if holdsNothing(host.Status.Provisioning.State) {
+		// The annotation block-move stays, and holds up the next clusterctl move (Delete in metal3machine_manager.go of the provider).
+		host.Spec.ConsumerRef = nil
+		if host.Labels[clusterv1.ClusterNameLabel] == s.machine.Spec.ClusterName {
+			delete(host.Labels, clusterv1.ClusterNameLabel)
+		}
+		if err := r.keepForReuse(ctx, s, host); err != nil {
+			return false, err
+		}
+		released = true
+	}
+	return released, client.IgnoreNotFound(r.Patch(ctx, host, client.MergeFrom(before)))
+}
+
+// holdsNothing says whether nothing is on a host in a state: then it is free (Delete in metal3machine_manager.go of the provider).
+func holdsNothing(state bmov1alpha1.ProvisioningState) bool {
+	switch state {
+	case bmov1alpha1.StateNone, bmov1alpha1.StateUnmanaged, bmov1alpha1.StateRegistering, bmov1alpha1.StateInspecting,
+		bmov1alpha1.StateAvailable, bmov1alpha1.StateReady:
+		return true
+	}
+	return false
+}
+
+// addresses are a host's as its inspection found them.
+func addresses(host *bmov1alpha1.BareMetalHost) []clusterv1.MachineAddress {
+	if host.Status.HardwareDetails == nil {
+		return nil
+	}
+	var found []clusterv1.MachineAddress
+	for _, nic := range host.Status.HardwareDetails.NIC {
+		if nic.IP != "" {
+			found = append(found, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: nic.IP})
+		}
+	}
+	if name := host.Status.HardwareDetails.Hostname; name != "" {
+		found = append(found, clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: name},
+			clusterv1.MachineAddress{Type: clusterv1.MachineInternalDNS, Address: name})
+	}
+	return found
+}

@@ -1,0 +1,45 @@
+package metal3
+
+import (
+	"context"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
+)
+
+// reuseLabel is on a host that is kept for the next Machine of a MachineDeployment; its value names that.
+const reuseLabel = "infrastructure.cluster.x-k8s.io/node-reuse"
+
+// reuser is the value of the label on hosts that are kept for a Machine.
+func reuser(machine *clusterv1.Machine) string {
+	return "md-" + machine.Labels[clusterv1.MachineDeploymentNameLabel]
+}
+
+// keepForReuse keeps a host that was freed for its MachineDeployment, when the template of its Metal3Machine asks for that: by
+// the label, and with the Cluster for consumer, so that nobody else takes it.
+func (r *machineReconciler) keepForReuse(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) error {
+	template := &infrav1.Metal3MachineTemplate{}
+	key := client.ObjectKey{Namespace: s.metal3Machine.Namespace, Name: s.metal3Machine.Annotations[clusterv1.TemplateClonedFromNameAnnotation]}
+	if err := r.live.Get(ctx, key, template); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !ptr.Deref(template.Spec.NodeReuse, false) || !s.cluster.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	metav1.SetMetaDataLabel(&host.ObjectMeta, reuseLabel, reuser(s.machine))
+	host.Spec.ConsumerRef = &corev1.ObjectReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: s.cluster.Namespace, Name: s.cluster.Name,
+	}
+	return nil
+}
+
+// isKept says whether a host is kept for some MachineDeployment.
+func isKept(host *bmov1alpha1.BareMetalHost) bool {
+	return metav1.HasLabel(host.ObjectMeta, reuseLabel)
+}

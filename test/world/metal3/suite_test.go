@@ -1,0 +1,65 @@
+package metal3_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3"
+)
+
+var (
+	plane     *controlplane.ControlPlane
+	simulator *metal3.Simulator
+	c         client.WithWatch
+	power     = &powerLog{}
+)
+
+func TestMetal3(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	RunSpecs(t, "Metal3 simulator under the real Cluster API")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	ctrl.SetLogger(GinkgoLogr)
+	start := time.Now()
+	took := func(what string) {
+		AddReportEntry(what, time.Since(start).Round(10*time.Millisecond), ReportEntryVisibilityAlways)
+		start = time.Now()
+	}
+	var err error
+	plane, err = controlplane.Start(ctx, controlplane.Options{Name: "metal3"})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
+	took("control plane")
+
+	Expect(clusterapi.Install(ctx, plane.Config)).To(Succeed())
+	Expect(clusterapi.InstallMetal3(ctx, plane.Config)).To(Succeed())
+	took("custom resource definitions")
+
+	// The managers outlive BeforeSuite: its context ends with it.
+	core, err := clusterapi.Start(GinkgoT().Context(), plane.Config, clusterapi.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(core.Stop()).To(Succeed()) })
+	took("Cluster API core and webhooks")
+
+	simulator, err = metal3.Start(GinkgoT().Context(), plane.Config, metal3.Options{
+		Hardware: power, Provisioning: 200 * time.Millisecond, Reporting: 500 * time.Millisecond, Backoff: 500 * time.Millisecond,
+		Deprovisioning: 200 * time.Millisecond, RetryInterval: time.Second,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(simulator.Stop()).To(Succeed()) })
+	took("Metal3 simulator")
+
+	c, err = client.NewWithWatch(plane.Config, client.Options{Scheme: clusterapi.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+})

@@ -1,0 +1,154 @@
+// Package storm boots many simulated hosts of one MachineDeployment at once and counts what comes of their Nodes, while an
+// adversary does what the Machine Config Operator's node controller would do with a Node outside its pool. Hosts have no
+// disk, kubelet or container runtime: they ask, get a certificate and register with it, request by request as a real one
+// does. It knows two ways of booting: Poolboot's, and that of Cluster API's kubeadm bootstrap provider with Cluster API's own
+// label sync. It is for ginkgo suites and benchmarks: what can't be set up fails them.
+package storm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+// role is the role of the custom pool that every host of a storm belongs to.
+const role = "infra"
+
+// setUpTimeout is how long hosts may take to be inspected and the Cluster to be connected to, before anything is measured.
+const setUpTimeout = 10 * time.Minute
+
+// Result is what a storm came to. Times are since the MachineDeployment was made.
+type Result struct {
+	// Machines is when the last Machine stood, DataSecrets when the last data Secret did.
+	Machines, DataSecrets time.Duration
+	// SwitchedOn is when the last host was provisioned and all were switched on, in the same moment.
+	SwitchedOn time.Duration
+	// Registered is when the last kubelet had registered, InPool when the last Node was Ready in its pool, Ended when nothing
+	// was left of the last boot: its token, join credential and overlay. Without Poolboot there is no such end.
+	Registered, InPool, Ended time.Duration
+	// Nodes is what the adversary saw.
+	Nodes Verdict
+	// Began is when the MachineDeployment was made.
+	Began time.Time
+	// NotEnded is why something that the provider started did not end in time afterwards, as a manager with much in its queues may
+	// not. It takes nothing away from what was measured before.
+	NotEnded error
+}
+
+// Run boots n hosts in a namespace of its own and returns when each of their Nodes is Ready in its pool. The site's hardware
+// must be hardware. With an error comes what was measured until then.
+func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provider, n int) (result Result, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t := tenant.Lasting(ctx, s, n)
+	boot, stop, err := provider.start(ctx, s, t)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { result.NotEnded = stop() }()
+	hosts := hardware.storm(ctx, t.Namespace, n, boot)
+	defer hosts.wait()
+	defer cancel() // before hosts.wait
+	settle(ctx, s, t, n)
+
+	of := func(what string) *milestone { return newMilestone(what, n) }
+	machines, secrets, registered, inPool := of("Machines"), of("data Secrets"), of("registered Nodes"), of("Nodes Ready in their pool")
+	if err := errors.Join(
+		site.Follow(ctx, s.ManagementClient, &clusterv1.MachineList{}, func(_ watch.EventType, m *clusterv1.Machine) {
+			machines.reach(m.Name, m.Namespace == t.Namespace)
+		}),
+		site.Follow(ctx, s.ManagementClient, &corev1.SecretList{}, func(_ watch.EventType, s *corev1.Secret) {
+			owner := metav1.GetControllerOf(s)
+			secrets.reach(s.Name, s.Namespace == t.Namespace && owner != nil && owner.Kind == provider.configKind)
+		}),
+	); err != nil {
+		return Result{}, err
+	}
+	adversary, err := watchAsAdversary(ctx, s.WorkloadClient, func(node *corev1.Node) bool {
+		return hosts.own(node.Name)
+	}, func(node *corev1.Node) {
+		came := node.Status.NodeInfo.KubeletVersion != ""
+		registered.reach(node.Name, came)
+		inPool.reach(node.Name, came && site.Ready(node) && !outside(node))
+	})
+	if err != nil {
+		return Result{}, err
+	}
+
+	result.Began = time.Now()
+	steps := []step{
+		{machines, &result.Machines}, {secrets, &result.DataSecrets}, {hosts.provisioned, &result.SwitchedOn},
+		{registered, &result.Registered}, {inPool, &result.InPool},
+	}
+	if provider.followEnd != nil {
+		ended := of("ended boots")
+		if err := provider.followEnd(ctx, s, t, ended); err != nil {
+			return result, err
+		}
+		steps = append(steps, step{ended, &result.Ended})
+	}
+	t.Deploy(ctx, tenant.Deployment{Name: role, Replicas: int32(n), Labels: map[string]string{poolv1.NodeRoleLabelPrefix + role: ""}, Bootstrap: provider.template()})
+	for _, step := range steps {
+		at, err := step.milestone.wait(ctx)
+		if err != nil {
+			return result, errors.Join(err, hosts.trouble())
+		}
+		*step.took = at.Sub(result.Began)
+	}
+	result.Nodes, err = adversary.verdict()
+	return result, err
+}
+
+// step is a milestone and where to note when it was reached.
+type step struct {
+	milestone *milestone
+	took      *time.Duration
+}
+
+// settle waits until every host can be taken and Cluster API has connected to the Cluster: neither is what is measured.
+func settle(ctx context.Context, s *site.Site, t *tenant.Tenant, n int) {
+	EventuallyWithOffset(1, func(g Gomega) {
+		g.Expect(s.ManagementClient.Get(ctx, client.ObjectKeyFromObject(t.Cluster), t.Cluster)).To(Succeed())
+		g.Expect(conditions.IsTrue(t.Cluster, clusterv1.ClusterRemoteConnectionProbeCondition)).To(BeTrue(), "the Cluster is connected to")
+		var hosts bmov1alpha1.BareMetalHostList
+		g.Expect(s.ManagementClient.List(ctx, &hosts, client.InNamespace(t.Namespace))).To(Succeed())
+		available := 0
+		for i := range hosts.Items {
+			if hosts.Items[i].Status.Provisioning.State == bmov1alpha1.StateAvailable {
+				available++
+			}
+		}
+		g.Expect(available).To(Equal(n), "hosts are available")
+	}).WithContext(ctx).WithTimeout(setUpTimeout).WithPolling(time.Second).Should(Succeed())
+}
+
+// String is a result in one line.
+func (r Result) String() string {
+	text := ""
+	for _, step := range []struct {
+		what string
+		took time.Duration
+	}{
+		{"Machines", r.Machines}, {"data Secrets", r.DataSecrets}, {"switched on", r.SwitchedOn},
+		{"registered", r.Registered}, {"in pool", r.InPool}, {"ended", r.Ended},
+	} {
+		if step.took > 0 {
+			text += fmt.Sprintf("%s %.1f s, ", step.what, step.took.Seconds())
+		}
+	}
+	return text + r.Nodes.String()
+}

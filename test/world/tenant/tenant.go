@@ -1,0 +1,153 @@
+// Package tenant makes what a user of a site makes: a namespace with a Cluster, pools, MachineConfigs, servers and
+// MachineDeployments. It is for ginkgo suites: what can't be made or read fails the spec.
+package tenant
+
+import (
+	"context"
+	"fmt"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
+)
+
+// Tenant is a namespace of a site's management cluster with at most one Cluster in it, named as the namespace. All tenants
+// of a site share its workload control plane.
+type Tenant struct {
+	// Namespace is the name of the namespace and of the Cluster.
+	Namespace string
+	// Cluster is nil until CreateCluster.
+	Cluster *clusterv1.Cluster
+
+	site *site.Site
+	// hosts are the names of its servers.
+	hosts []string
+}
+
+// New makes a namespace with a Cluster, a worker and an infra pool with a MachineConfig each, and as many free hosts as
+// asked for. Changes are made to both pools before they are. Its servers end with the spec, or the container, that it is made in.
+func New(ctx context.Context, s *site.Site, freeHosts int, changes ...func(*poolv1.MachineConfigPool)) *Tenant {
+	t := NewEmpty(ctx, s)
+	t.furnish(ctx, freeHosts, changes...)
+	return t
+}
+
+// Lasting makes what New makes, and leaves its servers to the site: a benchmark is no spec that they could end with.
+func Lasting(ctx context.Context, s *site.Site, freeHosts int) *Tenant {
+	t := empty(ctx, s)
+	t.furnish(ctx, freeHosts)
+	return t
+}
+
+func (t *Tenant) furnish(ctx context.Context, freeHosts int, changes ...func(*poolv1.MachineConfigPool)) {
+	t.CreateCluster(ctx, clusterapi.ClusterOptions{})
+	worker, infra := t.Pool("worker"), t.Pool("infra")
+	for _, change := range changes {
+		change(worker)
+		change(infra)
+	}
+	t.Create(ctx, worker, infra,
+		t.MachineConfig("00-worker", "worker", "/etc/workertest", "worker"), t.MachineConfig("51-infra", "infra", "/etc/infratest", "infra"))
+	t.AddHosts(ctx, freeHosts)
+}
+
+// NewEmpty makes a namespace with nothing in it. Its servers end with the spec, or the container, that it is made in.
+func NewEmpty(ctx context.Context, s *site.Site) *Tenant {
+	t := empty(ctx, s)
+	DeferCleanup(func() {
+		for _, name := range t.hosts {
+			s.Hardware.Scrap(name)
+		}
+	})
+	return t
+}
+
+func empty(ctx context.Context, s *site.Site) *Tenant {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
+	ExpectWithOffset(2, s.ManagementClient.Create(ctx, namespace)).To(Succeed())
+	return &Tenant{Namespace: namespace.Name, site: s}
+}
+
+// MovedTo is the tenant on the site that its namespace was moved to.
+func (t *Tenant) MovedTo(s *site.Site) *Tenant {
+	return &Tenant{Namespace: t.Namespace, Cluster: t.Cluster, site: s}
+}
+
+// CreateCluster makes the tenant's Cluster.
+func (t *Tenant) CreateCluster(ctx context.Context, options clusterapi.ClusterOptions) {
+	options.Namespace, options.Name, options.Workload = t.Namespace, t.Namespace, t.site.Workload
+	if options.Kubeconfig == nil {
+		options.Kubeconfig = t.site.WorkloadKubeconfig
+	}
+	var err error
+	t.Cluster, err = clusterapi.CreateCluster(ctx, t.site.ManagementClient, options)
+	ExpectWithOffset(1, err).NotTo(HaveOccurred())
+}
+
+// Create makes objects in the tenant's namespace.
+func (t *Tenant) Create(ctx context.Context, objects ...client.Object) {
+	for _, object := range objects {
+		object.SetNamespace(t.Namespace)
+		if _, server := object.(*bmov1alpha1.BareMetalHost); server {
+			t.hosts = append(t.hosts, object.GetName())
+		}
+		ExpectWithOffset(1, t.site.ManagementClient.Create(ctx, object)).To(Succeed(), object.GetName())
+	}
+}
+
+// AddHosts makes n free servers. Their names, <namespace>-host-<i>, are their own in the whole site.
+func (t *Tenant) AddHosts(ctx context.Context, n int) {
+	for i := range n {
+		t.AddHost(ctx, t.HostName(i))
+	}
+}
+
+// AddHost makes a free server. No other host of the site may have its name.
+func (t *Tenant) AddHost(ctx context.Context, name string) { t.Create(ctx, server(name)) }
+
+// HostName is the name of a server of AddHosts.
+func (t *Tenant) HostName(i int) string { return fmt.Sprintf("%s-host-%d", t.Namespace, i) }
+
+// Pool is a pool of a role that selects the MachineConfigs of that role.
+func (t *Tenant) Pool(role string) *poolv1.MachineConfigPool {
+	return &poolv1.MachineConfigPool{
+		ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: t.Namespace},
+		Spec: poolv1.MachineConfigPoolSpec{
+			ClusterName: t.Namespace, PoolRole: role,
+			MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": role}},
+		},
+	}
+}
+
+// MachineConfig is a MachineConfig of a role that writes one file.
+func (t *Tenant) MachineConfig(name, role, path, content string) *poolv1.MachineConfig {
+	return &poolv1.MachineConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: t.Namespace, Labels: map[string]string{"role": role}},
+		Spec: poolv1.MachineConfigSpec{Config: &runtime.RawExtension{Raw: fmt.Appendf(nil,
+			`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":%q,"mode":420,"contents":{"source":"data:,%s"}}]}}`, path, content)}},
+	}
+}
+
+// Scale changes the replicas of a MachineDeployment.
+func (t *Tenant) Scale(ctx context.Context, deployment *clusterv1.MachineDeployment, replicas int32) {
+	before := deployment.DeepCopy()
+	deployment.Spec.Replicas = ptr.To(replicas)
+	ExpectWithOffset(1, t.site.ManagementClient.Patch(ctx, deployment, client.MergeFrom(before))).To(Succeed())
+}
+
+// Pause pauses the tenant's Cluster or ends its pause.
+func (t *Tenant) Pause(ctx context.Context, paused bool) {
+	before := t.Cluster.DeepCopy()
+	t.Cluster.Spec.Paused = ptr.To(paused)
+	ExpectWithOffset(1, t.site.ManagementClient.Patch(ctx, t.Cluster, client.MergeFrom(before))).To(Succeed())
+}
