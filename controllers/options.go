@@ -10,21 +10,23 @@ type Options struct {
 	// Namespace restricts what is reconciled to one namespace; empty means all namespaces.
 	Namespace string
 
-	// WatchFilterValue restricts what is reconciled to objects whose label cluster.x-k8s.io/watch-filter has this value; empty means all objects.
+	// WatchFilterValue restricts what is reconciled to objects whose label cluster.x-k8s.io/watch-filter has this
+	// value; empty means all objects.
 	WatchFilterValue string
 
-	// ServerURL is the https URL, without a path and without a slash at its end, at which hosts reach the config server.
+	// ServerURL is the https URL, without a path and without a slash at its end, at which hosts reach the config
+	// server.
 	ServerURL string
 
-	// ServerCA returns the CA certificates (PEM) by which hosts trust the config server, or nothing if the certificates of a host's image
-	// suffice. It is called for each bootstrap Secret, so the certificates may change.
+	// ServerCA returns the CA certificates (PEM) by which hosts trust the config server, or nothing if the certificates
+	// of a host's image suffice. It is called for each bootstrap Secret, so the certificates may change.
 	ServerCA func() ([]byte, error)
 
 	// OverlayNamespace is the config server's namespace, where the overlay Secrets of machines are kept.
 	OverlayNamespace string
 
-	// SyncedLabels match the Machine labels that Cluster API's core manager puts on Nodes besides those with its own prefixes
-	// (its flag --additional-sync-machine-labels).
+	// SyncedLabels match the Machine labels that Cluster API's core manager puts on Nodes besides those with its own
+	// prefixes (its flag --additional-sync-machine-labels).
 	SyncedLabels []*regexp.Regexp
 
 	// RenderedHistory is the number of rendered configs that each pool keeps although nothing uses them any more.
@@ -33,13 +35,15 @@ type Options struct {
 	// TokenLife is how long the token of a provisioned host that does not join is valid; 0 means forever.
 	TokenLife time.Duration
 
-	// ApproveCertificates registers the reconciler that approves the certificates that kubelets of Poolboot's hosts request.
+	// ApproveCertificates registers the reconciler that approves the certificates that kubelets of Poolboot's hosts
+	// request.
 	ApproveCertificates bool
 
 	// UserAgent is the name under which the API servers of workload clusters see the manager.
 	UserAgent string
 
-	// ClusterCacheQPS and ClusterCacheBurst limit the queries to the API server of one workload cluster, for each kind of object.
+	// ClusterCacheQPS and ClusterCacheBurst limit the queries to the API server of one workload cluster, for each kind
+	// of object.
 	ClusterCacheQPS   float32
 	ClusterCacheBurst int
 
@@ -50,7 +54,8 @@ type Options struct {
 	SkipCRDMigrationPhases []string
 }
 
-// Concurrency is how many objects are reconciled at the same time. Where a reconciler calls workload clusters, it is the number for each Cluster.
+// Concurrency is how many objects are reconciled at the same time. Where a reconciler calls workload clusters, it is
+// the number for each Cluster.
 type Concurrency struct {
 	ClusterCache, PoolbootConfig, Boot, Node, Certificate, MachineConfigPool, Enrollment int
 }

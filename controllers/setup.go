@@ -1,5 +1,5 @@
-// Package controllers registers Poolboot's reconcilers and webhooks with a manager. Each reconciler has a folder of its own and imports no other one;
-// what several of them need is in internal/.
+// Package controllers registers Poolboot's reconcilers and webhooks with a manager. Each reconciler has a folder of its
+// own and imports no other one; what several of them need is in internal/.
 package controllers
 
 import (

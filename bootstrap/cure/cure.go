@@ -1,6 +1,6 @@
-// Package cure words what a person can do about a host, by what the host is: a Machine's, a BareMetalHost that asks for a pool by an
-// annotation, or one that enrolled with a token. What helps one of them is impossible for another: nobody can delete the Machine of a host
-// that enrolled. It is pure.
+// Package cure words what a person can do about a host, by what the host is: a Machine's, a BareMetalHost that asks for
+// a pool by an annotation, or one that enrolled with a token. What helps one of them is impossible for another: nobody
+// can delete the Machine of a host that enrolled. It is pure.
 package cure
 
 import (

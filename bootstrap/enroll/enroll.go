@@ -1,5 +1,5 @@
-// Package enroll knows enrollment tokens: what the Secret of one must hold, which names an Enrollment lets hosts take, and by which
-// pointer id a host that was admitted is known to the config server. It is pure: no client, no I/O.
+// Package enroll knows enrollment tokens: what the Secret of one must hold, which names an Enrollment lets hosts take,
+// and by which pointer id a host that was admitted is known to the config server. It is pure: no client, no I/O.
 package enroll
 
 import (
@@ -68,7 +68,8 @@ func Check(spec poolv1.EnrollmentSpec) error {
 	return nil
 }
 
-// CheckPattern returns what is wrong with the pattern of names of an Enrollment, as far as the API server does not check it.
+// CheckPattern returns what is wrong with the pattern of names of an Enrollment, as far as the API server does not
+// check it.
 func CheckPattern(pattern string) error {
 	if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
 		return errors.New("it is not a pattern of names: write one such as edge-*")
@@ -84,8 +85,9 @@ func InRanges(ranges []string, address netip.Addr) bool {
 	})
 }
 
-// Allows says why a host may not take a name; "" when it may. The name becomes a Node's, and a label's value on it. What only the
-// cluster can tell, such as that it is the control plane endpoint's, is checked when the host is admitted.
+// Allows says why a host may not take a name; "" when it may. The name becomes a Node's, and a label's value on it.
+// What only the cluster can tell, such as that it is the control plane endpoint's, is checked when the host is
+// admitted.
 func Allows(pattern, name string) string {
 	if problems := append(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)...); len(problems) > 0 {
 		return "it can't be the name of a Node: " + strings.Join(problems, "; ")
@@ -99,8 +101,8 @@ func Allows(pattern, name string) string {
 	return ""
 }
 
-// PointerID is the pointer id of a host that was admitted under a name. Both sides work it out, so that neither has to tell
-// the other, and it stays the same when the objects move to another management cluster.
+// PointerID is the pointer id of a host that was admitted under a name. Both sides work it out, so that neither has to
+// tell the other, and it stays the same when the objects move to another management cluster.
 func PointerID(namespace, enrollment, name string) string {
 	sum := sha256.Sum256([]byte(namespace + "/" + enrollment + "/" + name))
 	return "enrolled-" + hex.EncodeToString(sum[:16])

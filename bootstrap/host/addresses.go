@@ -11,8 +11,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// Addresses returns the addresses that a host is known to have whatever its kubelet says: those of its network cards, as
-// inspection found them, and those in its annotation poolv1.HostAddressesAnnotation. What is no address is left out.
+// Addresses returns the addresses that a host is known to have whatever its kubelet says: those of its network cards,
+// as inspection found them, and those in its annotation poolv1.HostAddressesAnnotation. What is no address is left out.
 func Addresses(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalHost) ([]netip.Addr, error) {
 	hardware, _, err := Hardware(ctx, c, bmh)
 	if err != nil {
@@ -29,7 +29,8 @@ func Addresses(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalH
 	return addresses, nil
 }
 
-// StatedAddresses returns the addresses in the annotation poolv1.HostAddressesAnnotation of a BareMetalHost or, for a host without one, of its PoolbootConfig.
+// StatedAddresses returns the addresses in the annotation poolv1.HostAddressesAnnotation of a BareMetalHost or, for a
+// host without one, of its PoolbootConfig.
 func StatedAddresses(annotations map[string]string) []netip.Addr {
 	return readAddresses(strings.Split(annotations[poolv1.HostAddressesAnnotation], ","))
 }

@@ -59,8 +59,8 @@ func notReady(format string, args ...any) error {
 	return &NotReadyError{Why: fmt.Sprintf(format, args...)}
 }
 
-// ForMachine returns the host of a Machine; nil when its infrastructure is not Metal3's, of which nothing is known here. The error is a
-// *NotReadyError while there is none.
+// ForMachine returns the host of a Machine; nil when its infrastructure is not Metal3's, of which nothing is known
+// here. The error is a *NotReadyError while there is none.
 func ForMachine(ctx context.Context, c client.Reader, m *clusterv1.Machine) (*Host, error) {
 	ref := m.Spec.InfrastructureRef
 	if ref.GroupKind() != metal3MachineKind {
@@ -76,8 +76,9 @@ func ForMachine(ctx context.Context, c client.Reader, m *clusterv1.Machine) (*Ho
 	return ForMetal3Machine(ctx, c, metal3Machine)
 }
 
-// ForMetal3Machine returns the host of a Metal3Machine. The error is a *NotReadyError while there is none. A host counts
-// only when its own spec.consumerRef names the Metal3Machine: the annotation alone is a claim that anyone may write.
+// ForMetal3Machine returns the host of a Metal3Machine. The error is a *NotReadyError while there is none. A host
+// counts only when its own spec.consumerRef names the Metal3Machine: the annotation alone is a claim that anyone may
+// write.
 func ForMetal3Machine(ctx context.Context, c client.Reader, m *unstructured.Unstructured) (*Host, error) {
 	name := hostName(m)
 	if name == "" {

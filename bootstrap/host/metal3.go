@@ -25,9 +25,9 @@ func readMetal3Machine(ctx context.Context, c client.Reader, key types.Namespace
 	}, key.Namespace)
 }
 
-// hostName returns the name in a Metal3Machine's host annotation. The annotation's namespace is not read: a host is always
-// in the Metal3Machine's own namespace, so that nobody reaches into another one (Cluster API's Metal3 provider holds to the
-// same rule).
+// hostName returns the name in a Metal3Machine's host annotation. The annotation's namespace is not read: a host is
+// always in the Metal3Machine's own namespace, so that nobody reaches into another one (Cluster API's Metal3 provider
+// holds to the same rule).
 func hostName(m *unstructured.Unstructured) string {
 	value := m.GetAnnotations()[Annotation]
 	return value[strings.LastIndex(value, "/")+1:]

@@ -18,7 +18,8 @@ func Refuses(config *bootstrapv1.PoolbootConfig, address string) bool {
 	return IsBound(config) && !slices.Contains(config.Status.HostAddresses, address)
 }
 
-// UsedFrom returns the addresses from which a config's token was used, the latest token if there were several, the first address first.
+// UsedFrom returns the addresses from which a config's token was used, the latest token if there were several, the
+// first address first.
 func UsedFrom(config *bootstrapv1.PoolbootConfig) []string {
 	noted := slices.SortedFunc(slices.Values(config.Status.Boot.Addresses), ByFirstUse)
 	var latest []string

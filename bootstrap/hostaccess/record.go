@@ -17,7 +17,8 @@ type Recorded struct {
 	State bootstrapv1.TokenState
 }
 
-// Read reads a PoolbootConfig's annotations. The hash of a revoked token does not count, should somebody have put it back.
+// Read reads a PoolbootConfig's annotations. The hash of a revoked token does not count, should somebody have put it
+// back.
 func Read(annotations map[string]string) Recorded {
 	r := Recorded{
 		Hash:  annotations[bootstrapv1.TokenHashAnnotation],
@@ -43,14 +44,15 @@ func IsExpired(config *bootstrapv1.PoolbootConfig) bool {
 	return Read(config.Annotations).State == bootstrapv1.TokenStateExpired
 }
 
-// Revoke puts on record that a config's host has joined. The hash goes with it, so that nobody can accept the token who does not
-// know the state: both must be written in one patch.
+// Revoke puts on record that a config's host has joined. The hash goes with it, so that nobody can accept the token who
+// does not know the state: both must be written in one patch.
 func Revoke(config *bootstrapv1.PoolbootConfig) {
 	delete(config.Annotations, bootstrapv1.TokenHashAnnotation)
 	metav1.SetMetaDataAnnotation(&config.ObjectMeta, bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateRevoked))
 }
 
-// Expire puts on record that a config's token has expired. The hash stays, so that a rotation knows the token that it replaces.
+// Expire puts on record that a config's token has expired. The hash stays, so that a rotation knows the token that it
+// replaces.
 func Expire(config *bootstrapv1.PoolbootConfig) {
 	metav1.SetMetaDataAnnotation(&config.ObjectMeta, bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateExpired))
 }

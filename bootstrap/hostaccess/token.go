@@ -1,5 +1,5 @@
-// Package hostaccess knows what a host holds to ask for its configuration, a URL and a token, and what is kept of the token outside
-// its Secret. Manager and config server both use it, so that they agree. It is pure: no client, no I/O.
+// Package hostaccess knows what a host holds to ask for its configuration, a URL and a token, and what is kept of the
+// token outside its Secret. Manager and config server both use it, so that they agree. It is pure: no client, no I/O.
 package hostaccess
 
 import (
@@ -24,8 +24,8 @@ func NewToken() string {
 // maxOwner is as long as a written owner is at most, its UID being one that Kubernetes makes.
 const maxOwner = 512
 
-// Owner is the object whose token it is. A token's hash is bound to its owner: copied to another object, or to a later one of
-// the same name, it accepts no token.
+// Owner is the object whose token it is. A token's hash is bound to its owner: copied to another object, or to a later
+// one of the same name, it accepts no token.
 type Owner struct {
 	kind string
 	name types.NamespacedName
@@ -42,8 +42,8 @@ func Enrollment(name types.NamespacedName, secret types.UID) Owner {
 	return Owner{kind: "enrollment", name: name, uid: secret}
 }
 
-// Hash returns what is kept of a token outside its Secret, in hex: the SHA-256 of the token's SHA-256 and the owner's. No two owners
-// are written alike, because neither a namespace nor a name has a slash.
+// Hash returns what is kept of a token outside its Secret, in hex: the SHA-256 of the token's SHA-256 and the owner's.
+// No two owners are written alike, because neither a namespace nor a name has a slash.
 func (o Owner) Hash(token string) string {
 	sum := o.sum(token)
 	return hex.EncodeToString(sum[:])
@@ -62,8 +62,8 @@ func (o Owner) Accepts(hash, token string) bool {
 	return subtle.ConstantTimeCompare(sum[:], want[:]) == 1
 }
 
-// sum is made without garbage, for it is made for every request. What goes into the outer hash has a fixed length, so neither half can
-// be shifted into the other.
+// sum is made without garbage, for it is made for every request. What goes into the outer hash has a fixed length, so
+// neither half can be shifted into the other.
 func (o Owner) sum(token string) [sha256.Size]byte {
 	var text [maxOwner]byte
 	owner := append(text[:0], o.kind...)
@@ -83,9 +83,9 @@ func (o Owner) Annotations(token string) map[string]string {
 	return map[string]string{bootstrapv1.TokenHashAnnotation: o.Hash(token), bootstrapv1.TokenUIDAnnotation: string(o.uid)}
 }
 
-// Rebind returns the annotations that bind to this owner what is on record of a token, and is bound to an earlier owner of the same
-// name: one that clusterctl move or a restored backup replaced by this one. It returns nil unless the token is the one on
-// record: who only copied annotations does not have it. The token's state stays as it is.
+// Rebind returns the annotations that bind to this owner what is on record of a token, and is bound to an earlier owner
+// of the same name: one that clusterctl move or a restored backup replaced by this one. It returns nil unless the token
+// is the one on record: who only copied annotations does not have it. The token's state stays as it is.
 func (o Owner) Rebind(recorded Recorded, token string) map[string]string {
 	earlier := o
 	earlier.uid = recorded.UID

@@ -11,8 +11,8 @@ import (
 // configPath begins the paths at which hosts ask for their configuration.
 const configPath = "/config/"
 
-// Address is where a machine's host asks, below the config server's URL. It names the PoolbootConfig, so that nothing in another
-// namespace has a say in what the host is answered.
+// Address is where a machine's host asks, below the config server's URL. It names the PoolbootConfig, so that nothing
+// in another namespace has a say in what the host is answered.
 type Address struct {
 	// Role is the pool's, for people to read.
 	Role string
@@ -40,7 +40,8 @@ func ParseURL(pointer string) (Address, error) {
 	return Address{Role: parts[0], NamespacedName: types.NamespacedName{Namespace: parts[1], Name: parts[2]}, PointerID: parts[3]}, nil
 }
 
-// EnrollmentURL returns where hosts ask that have the token of an Enrollment, but for the name that they want: <URL>?name=<name>.
+// EnrollmentURL returns where hosts ask that have the token of an Enrollment, but for the name that they want:
+// <URL>?name=<name>.
 func EnrollmentURL(server, role string, enrollment types.NamespacedName) string {
 	return server + configPath + url.PathEscape(role) + "/" + enrollment.Namespace + "/" + enrollment.Name
 }

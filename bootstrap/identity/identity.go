@@ -1,6 +1,7 @@
-// Package identity knows which names and addresses stand for something else than a Node: a cluster's API server, its Services, and the
-// machine that a program runs on. A Node's name is an identity: its kubelet gets certificates for it, signed by the authority that
-// every client of the cluster trusts. So a host that may choose its name must not get one of these. It is pure: no client, no I/O.
+// Package identity knows which names and addresses stand for something else than a Node: a cluster's API server, its
+// Services, and the machine that a program runs on. A Node's name is an identity: its kubelet gets certificates for it,
+// signed by the authority that every client of the cluster trusts. So a host that may choose its name must not get one
+// of these. It is pure: no client, no I/O.
 package identity
 
 import (
@@ -17,7 +18,8 @@ import (
 // defaultServiceDomain is the DNS domain of a cluster's Services unless the Cluster names another.
 const defaultServiceDomain = "cluster.local"
 
-// Cluster is what a cluster is known by. The zero value knows the names and addresses that no Node of any cluster may have.
+// Cluster is what a cluster is known by. The zero value knows the names and addresses that no Node of any cluster may
+// have.
 type Cluster struct {
 	// Endpoints are the hosts, names or addresses, at which clients reach the API server.
 	Endpoints []string
@@ -57,8 +59,8 @@ func (e *NameError) Error() string {
 	return fmt.Sprintf("no Node may have the name %q: %s; a certificate for it would impersonate that", e.Name, e.Why)
 }
 
-// CheckNodeName refuses a name that stands for something else than a Node, with a *NameError. Names are compared as DNS does, without
-// regard to case and to a dot at the end.
+// CheckNodeName refuses a name that stands for something else than a Node, with a *NameError. Names are compared as DNS
+// does, without regard to case and to a dot at the end.
 func (c Cluster) CheckNodeName(name string) error {
 	if why := c.owner(normal(name)); why != "" {
 		return &NameError{Name: name, Why: why}
@@ -93,8 +95,8 @@ func (c Cluster) owner(name string) string {
 	return ""
 }
 
-// CheckPattern refuses a pattern of names, in the syntax of path.Match, all of whose names are refused as far as that can be told
-// from the pattern's fixed parts. A wider one is fine: CheckNodeName holds for each name.
+// CheckPattern refuses a pattern of names, in the syntax of path.Match, all of whose names are refused as far as that
+// can be told from the pattern's fixed parts. A wider one is fine: CheckNodeName holds for each name.
 func (c Cluster) CheckPattern(pattern string) error {
 	if err := c.CheckNodeName(sample(pattern)); err != nil {
 		return fmt.Errorf("every name like %s is refused: %w", pattern, err)
@@ -102,7 +104,8 @@ func (c Cluster) CheckPattern(pattern string) error {
 	return nil
 }
 
-// sample is a name that has a pattern's fixed parts, with z, which is in no number and no reserved name, in place of all others.
+// sample is a name that has a pattern's fixed parts, with z, which is in no number and no reserved name, in place of
+// all others.
 func sample(pattern string) string {
 	var name strings.Builder
 	for i := 0; i < len(pattern); i++ {
@@ -171,9 +174,9 @@ func sameHost(a, b string) bool {
 	return a == b
 }
 
-// addressForm returns the IP address that programs take a name for: one that is written as usual or, as C libraries and URLs read
-// IPv4 addresses, in one to four decimal, octal or hexadecimal numbers. A single small number is a name: it would be an address of 0.0.0.0/8,
-// which no host has, and servers are named by inventory numbers.
+// addressForm returns the IP address that programs take a name for: one that is written as usual or, as C libraries and
+// URLs read IPv4 addresses, in one to four decimal, octal or hexadecimal numbers. A single small number is a name: it
+// would be an address of 0.0.0.0/8, which no host has, and servers are named by inventory numbers.
 func addressForm(name string) (netip.Addr, bool) {
 	if address, err := netip.ParseAddr(name); err == nil {
 		return address.Unmap().WithZone(""), true

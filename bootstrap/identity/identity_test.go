@@ -120,8 +120,8 @@ func TestCheckAddress(t *testing.T) {
 	}
 }
 
-// FuzzCheckNodeName holds the promise for any name: no spelling that DNS takes for a reserved name is let through, and what a pattern
-// refuses for all of its names is refused for each.
+// FuzzCheckNodeName holds the promise for any name: no spelling that DNS takes for a reserved name is let through, and
+// what a pattern refuses for all of its names is refused for each.
 func FuzzCheckNodeName(f *testing.F) {
 	for name := range reserved {
 		f.Add(name, "*")

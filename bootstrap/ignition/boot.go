@@ -24,9 +24,10 @@ const (
 // machine's own part, which wins. It is of spec 3.1, or of 3.0 for a host that reads nothing newer.
 //
 // How the pool's bytes travel was read in Ignition's source (v2.27.0, internal/resource/url.go and
-// internal/exec/config_fetcher.go). Ignition asks with "Accept-Encoding: identity" and undoes no Content-Encoding. It undoes
-// gzip when the merge entry says "compression: gzip", and the entry's verification is then of the bytes that come out. So
-// the server sends a gzip file as the body, without Content-Encoding, and PoolSHA512 is the hash of what was packed.
+// internal/exec/config_fetcher.go). Ignition asks with "Accept-Encoding: identity" and undoes no Content-Encoding. It
+// undoes gzip when the merge entry says "compression: gzip", and the entry's verification is then of the bytes that
+// come out. So the server sends a gzip file as the body, without Content-Encoding, and PoolSHA512 is the hash of what
+// was packed.
 //
 // References of spec 3.0 carry no token and are not compressed, so there both parts are in the answer as they are.
 type Boot struct {
@@ -48,8 +49,8 @@ func ReadsReferences(version string) bool { return version != versionWithoutHead
 // Inline is the URL of a document that carries it in itself.
 func Inline(document []byte) string { return dataurl.EncodeBytes(document) }
 
-// PackedOverlay is a machine's own Ignition as Boot carries it, and as it is stored: a data URL of a gzip file, whose head names the
-// spec version; or for spec 3.0 a data URL of the document.
+// PackedOverlay is a machine's own Ignition as Boot carries it, and as it is stored: a data URL of a gzip file, whose
+// head names the spec version; or for spec 3.0 a data URL of the document.
 type PackedOverlay string
 
 // What stands around the spec version and before the gzip file of a PackedOverlay.
@@ -60,8 +61,9 @@ const (
 
 var errNotPacked = errors.New("the machine's overlay is not as it was packed")
 
-// PackOverlay packs a machine's own Ignition, so that a Boot of it is no more than putting strings together. It is written in the
-// oldest spec version that can say it, so that it is the same for every host that reads that or a newer one.
+// PackOverlay packs a machine's own Ignition, so that a Boot of it is no more than putting strings together. It is
+// written in the oldest spec version that can say it, so that it is the same for every host that reads that or a newer
+// one.
 func PackOverlay(overlay Config) (PackedOverlay, error) {
 	if err := selfContained(&overlay); err != nil {
 		return "", fmt.Errorf("the machine's overlay: %w", err)
@@ -84,8 +86,8 @@ func PackOverlay(overlay Config) (PackedOverlay, error) {
 	return "", err
 }
 
-// For returns the overlay for a host that reads a spec version: most often as it is. It fails with a *VersionError when that version
-// can't say it. Neither this nor any other error quotes the overlay.
+// For returns the overlay for a host that reads a spec version: most often as it is. It fails with a *VersionError when
+// that version can't say it. Neither this nor any other error quotes the overlay.
 func (p PackedOverlay) For(version string) (PackedOverlay, error) {
 	head, isPacked := strings.CutPrefix(string(p), beforeVersion)
 	written, _, _ := strings.Cut(head, afterVersion)
@@ -154,8 +156,8 @@ func (b Boot) Marshal() []byte {
 }
 
 // selfContained makes the contents of every file say how they are packed and what their hash is. On the host it is
-// Ignition's merge that lays the overlay over the pool, and what the overlay does not say it would take from a pool's file of
-// the same path (see Merge).
+// Ignition's merge that lays the overlay over the pool, and what the overlay does not say it would take from a pool's
+// file of the same path (see Merge).
 func selfContained(overlay *Config) error {
 	overlay.Storage.Files = slices.Clone(overlay.Storage.Files)
 	for i := range overlay.Storage.Files {

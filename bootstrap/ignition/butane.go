@@ -9,8 +9,8 @@ import (
 )
 
 // ParseButane translates a Butane configuration (YAML) and reads the Ignition that comes out. It is as strict as
-// "butane --strict": a warning is an error, because here nobody would see it. Local files can't be embedded. Errors are a
-// *ParseError with path and line in the Butane text.
+// "butane --strict": a warning is an error, because here nobody would see it. Local files can't be embedded. Errors are
+// a *ParseError with path and line in the Butane text.
 func ParseButane(text string) (Config, error) {
 	raw, entries, err := butane.TranslateBytes([]byte(text), common.TranslateBytesOptions{
 		TranslateOptions: common.TranslateOptions{

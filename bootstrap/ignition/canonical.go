@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// canonical is the one encoder of this package, for any of Ignition's types: as encoding/json writes them, but with keys in
-// order, and without the empty structs that it writes for them.
+// canonical is the one encoder of this package, for any of Ignition's types: as encoding/json writes them, but with
+// keys in order, and without the empty structs that it writes for them.
 func canonical(document any) ([]byte, error) {
 	return appendValue(nil, reflect.ValueOf(document))
 }

@@ -18,8 +18,8 @@ func New() Config {
 	return Config{Ignition: types.Ignition{Version: Version}}
 }
 
-// Marshal writes a configuration in canonical form: keys in order, no space, nothing that is empty. The same configuration
-// gives the same bytes, whatever it was read from.
+// Marshal writes a configuration in canonical form: keys in order, no space, nothing that is empty. The same
+// configuration gives the same bytes, whatever it was read from.
 func Marshal(c Config) ([]byte, error) {
 	const around = 256 // bytes of an entry, without its contents
 	size := around * (1 + len(c.Storage.Files) + len(c.Systemd.Units))

@@ -17,14 +17,14 @@ var (
 	errTooLarge = errors.New("the contents are too large to be checked once unpacked: make them smaller")
 )
 
-// Contents returns what a resource holds, unpacked, for somebody to read. It fails when that would have to be fetched, is
-// broken, or is larger than limit, which is in bytes.
+// Contents returns what a resource holds, unpacked, for somebody to read. It fails when that would have to be fetched,
+// is broken, or is larger than limit, which is in bytes.
 func Contents(resource types.Resource, limit int64) ([]byte, error) {
 	return contentsOf(resource, limit)
 }
 
-// contentsOf returns what a resource holds, unpacked, at most limit bytes of it: errTooLarge beyond that, errRemote when
-// it would have to be fetched.
+// contentsOf returns what a resource holds, unpacked, at most limit bytes of it: errTooLarge beyond that, errRemote
+// when it would have to be fetched.
 func contentsOf(resource types.Resource, limit int64) ([]byte, error) {
 	if resource.Source == nil || *resource.Source == "" {
 		return nil, nil

@@ -15,8 +15,9 @@ var plainHeads = map[string]bool{
 	";base64": true, "text/plain;base64": true, "text/plain;charset=utf-8;base64": true, "text/plain;charset=us-ascii;base64": true,
 }
 
-// decodePlain decodes a data URL of the common form, and says whether it is one. Most of what a pool renders are such URLs;
-// package dataurl, which Ignition uses, gives the same bytes for them but goes from rune to rune through a channel.
+// decodePlain decodes a data URL of the common form, and says whether it is one. Most of what a pool renders are such
+// URLs; package dataurl, which Ignition uses, gives the same bytes for them but goes from rune to rune through a
+// channel.
 func decodePlain(source string) ([]byte, bool) {
 	rest, isData := strings.CutPrefix(source, "data:")
 	head, body, _ := strings.Cut(rest, ",")

@@ -19,8 +19,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// FuzzParse: what Parse takes, Ignition takes too, in bytes that do not change when they are read again; what it refuses is
-// a ParseError that says something. Of spec 3 it reads what Ignition's own parser does.
+// FuzzParse: what Parse takes, Ignition takes too, in bytes that do not change when they are read again; what it
+// refuses is a ParseError that says something. Of spec 3 it reads what Ignition's own parser does.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(infratest))
 	f.Add([]byte(`{"ignition":{"version":"3.0.0"},"storage":{"files":[{"path":"/a","mode":"0644"}]}}`))
@@ -86,7 +86,8 @@ func FuzzParseButane(f *testing.F) {
 	})
 }
 
-// FuzzMerge: merging never fails, takes no account of how it is bracketed, and leaves the later contents of a file whole.
+// FuzzMerge: merging never fails, takes no account of how it is bracketed, and leaves the later contents of a file
+// whole.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte(infratest), []byte(infratest), []byte(storage("links", `{"path":"/etc/infratest","target":"/a"}`)))
 	f.Add([]byte(file(`"contents":{"compression":"gzip","source":"data:;base64,H4sI"}`)), []byte(file(`"mode":384`)),
@@ -133,8 +134,8 @@ func mergedInTurn(configs []ignition.Config) ignition.Config {
 	return ignition.Merge(merged)
 }
 
-// FuzzGuard: what passes leaves nothing on a host in a reserved place, however it is named, and, in plain text, no flag of
-// the kubelet that says which Node it is. What does not pass is an error that says something.
+// FuzzGuard: what passes leaves nothing on a host in a reserved place, however it is named, and, in plain text, no flag
+// of the kubelet that says which Node it is. What does not pass is an error that says something.
 func FuzzGuard(f *testing.F) {
 	f.Add([]byte(infratest))
 	f.Add([]byte(fileWith("/etc/poolboot/kubelet.env", "A=b")))

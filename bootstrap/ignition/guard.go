@@ -36,18 +36,19 @@ func (e *GuardError) Error() string {
 	return strings.Join(entries, "; ")
 }
 
-// Guard refuses a configuration of a user that would take over what carries a Node's name, labels, taints or credential:
-// reserved paths, Poolboot's and the kubelet's units, the kubelet flags and settings that say which Node it is, kernel
-// arguments that do the same, and references to other configurations, which can't be checked. Reserved lists them. It also
-// refuses paths that no host can make, which Ignition finds out only there. It returns nil or a *GuardError that names every
-// such entry.
+// Guard refuses a configuration of a user that would take over what carries a Node's name, labels, taints or
+// credential: reserved paths, Poolboot's and the kubelet's units, the kubelet flags and settings that say which Node it
+// is, kernel arguments that do the same, and references to other configurations, which can't be checked. Reserved lists
+// them. It also refuses paths that no host can make, which Ignition finds out only there. It returns nil or a
+// *GuardError that names every such entry.
 //
-// Guard stops what is written down. Who writes MachineConfigs can run programs on a host, and is not stopped by it: of what
-// these do to a Node's labels the API server refuses what a kubelet may not.
+// Guard stops what is written down. Who writes MachineConfigs can run programs on a host, and is not stopped by it: of
+// what these do to a Node's labels the API server refuses what a kubelet may not.
 func Guard(c Config) error { return (&guard{left: maxUnpacked}).all(c) }
 
-// Redirects says whether a configuration has links or bind mounts over which its other entries, or those of a configuration that it is
-// merged with, may get to what Guard keeps. Then the whole must be guarded, not only its parts.
+// Redirects says whether a configuration has links or bind mounts over which its other entries, or those of a
+// configuration that it is merged with, may get to what Guard keeps. Then the whole must be guarded, not only its
+// parts.
 func Redirects(c Config) bool { return redirectsOf(c).leadsIn() }
 
 // GuardRendered is Guard for a rendered config, which may also have the drop-ins of its pools' kubelet sections.

@@ -26,8 +26,8 @@ const (
 	isUnknown     = "is not among those of systemd that are known to change no unit and no file"
 )
 
-// reservedArguments are the kernel arguments that name the host, bring Ignition another configuration, or have systemd run
-// something else than the units on the disk.
+// reservedArguments are the kernel arguments that name the host, bring Ignition another configuration, or have systemd
+// run something else than the units on the disk.
 var reservedArguments = []reservedArgument{
 	{"hostname", namesHost}, {"systemd.hostname", namesHost},
 	{"ignition.*", configures}, {"flatcar.first-boot", configures}, {"flatcar.config.url", configures},
@@ -39,12 +39,13 @@ var reservedArguments = []reservedArgument{
 	{"--", bootsElse}, // and what follows this, as arguments of systemd itself: --unit=rescue.target for one
 }
 
-// targetWords are kernel arguments without a value by which systemd (its manual page systemd(1), version 252) boots into another target
-// than the one on the disk; with a value they are somebody else's. 2 to 5 are left out: their targets start the kubelet too.
+// targetWords are kernel arguments without a value by which systemd (its manual page systemd(1), version 252) boots
+// into another target than the one on the disk; with a value they are somebody else's. 2 to 5 are left out: their
+// targets start the kubelet too.
 var targetWords = []string{"1", "s", "S", "-s", "-b", "rd.rescue", "rd.emergency"}
 
-// allowedArguments are the kernel arguments for systemd that change no unit and no file; all others are refused. rd. before one is for
-// the initial file system.
+// allowedArguments are the kernel arguments for systemd that change no unit and no file; all others are refused. rd.
+// before one is for the initial file system.
 var allowedArguments = []string{
 	"systemd.unified-cgroup-hierarchy", "systemd.legacy-systemd-cgroup-controller", "systemd.log-*", "systemd.show-status", "systemd.status-unit-format",
 	"systemd.journald.*", "systemd.crash-*", "systemd.dump-core", "systemd.service-watchdogs", "systemd.watchdog-*", "systemd.default-*", "systemd.setenv",
@@ -52,8 +53,8 @@ var allowedArguments = []string{
 	"systemd.allow-userspace-verity", "systemd.tpm2-*", "systemd.zram", "systemd.mask", "systemd.wants", "systemd.debug-shell", "systemd.machine-id",
 }
 
-// GuardArguments refuses kernel arguments of a user that would take over what Guard keeps. It returns nil or a *GuardError
-// whose paths are kernelArguments[…].
+// GuardArguments refuses kernel arguments of a user that would take over what Guard keeps. It returns nil or a
+// *GuardError whose paths are kernelArguments[…].
 func GuardArguments(arguments []string) error {
 	g := guard{}
 	g.arguments("kernelArguments", arguments)
@@ -62,7 +63,8 @@ func GuardArguments(arguments []string) error {
 
 // arguments checks kernel arguments, of which one string may hold several.
 func (g *guard) arguments(list string, arguments []string) {
-	// The next argument may end quotes that are open, and systemd's versions differ about backslashes: then all blanks count.
+	// The next argument may end quotes that are open, and systemd's versions differ about backslashes: then all blanks
+	// count.
 	isPlain := !slices.ContainsFunc(arguments, func(argument string) bool {
 		_, _, closed := words(argument, 0)
 		return !closed || strings.Contains(argument, `\`)
@@ -77,9 +79,9 @@ func (g *guard) arguments(list string, arguments []string) {
 	}
 }
 
-// reservedIn returns the first reserved one of the kernel arguments in a string, and what it would do. Blanks in quotes are part of a
-// word that isPlain, as for systemd. The kernel, which hands init what follows --, knows double quotes only, and the byte 0xA0 is a blank for
-// it (next_arg and isspace in its lib/), so -- counts wherever it is.
+// reservedIn returns the first reserved one of the kernel arguments in a string, and what it would do. Blanks in quotes
+// are part of a word that isPlain, as for systemd. The kernel, which hands init what follows --, knows double quotes
+// only, and the byte 0xA0 is a blank for it (next_arg and isspace in its lib/), so -- counts wherever it is.
 func reservedIn(arguments string, isPlain bool) (taken, does string) {
 	split := strings.Fields(strings.NewReplacer(`"`, "", "'", "", `\`, "", "\xa0", " ").Replace(arguments))
 	for _, argument := range split {

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// allowedDirectives are what a drop-in of the kubelet's unit may say: when it starts and ends, with what resources and in which
-// environment. All else could give it another command, or other files than those that were checked. The star stands for anything.
+// allowedDirectives are what a drop-in of the kubelet's unit may say: when it starts and ends, with what resources and
+// in which environment. All else could give it another command, or other files than those that were checked. The star
+// stands for anything.
 var allowedDirectives = []string{
 	"Description", "Documentation", "After", "Before", "Wants", "Requires", "Requisite", "BindsTo", "PartOf", "Upholds", "OnFailure*", "OnSuccess*",
 	"StartLimit*", "Condition*", "Assert*", "RequiresMountsFor", "WantsMountsFor", "WantedBy", "RequiredBy", "UpheldBy", "Also", "Conflicts",
@@ -29,7 +30,8 @@ var allowedForEvery = []string{
 // isForEvery says whether drop-ins are those of all units of a type of which Poolboot has some.
 func isForEvery(unitName string) bool { return unitName == "service" || unitName == "path" }
 
-// kubeletDropin refuses a drop-in that would take the pool's flags from the kubelet, or keep Poolboot's check from running.
+// kubeletDropin refuses a drop-in that would take the pool's flags from the kubelet, or keep Poolboot's check from
+// running.
 func (g *guard) kubeletDropin(place, unitName, what, contents string) bool {
 	allowed := allowedDirectives
 	if isForEvery(unitName) {
@@ -60,7 +62,8 @@ func (g *guard) kubeletDropin(place, unitName, what, contents string) bool {
 	return false
 }
 
-// unsetsReserved says whether names of variables, or assignments, are some that the kubelet's unit takes its flags from.
+// unsetsReserved says whether names of variables, or assignments, are some that the kubelet's unit takes its flags
+// from.
 func unsetsReserved(value string) bool {
 	names, _, ok := words(value, 0)
 	return !ok || slices.ContainsFunc(names, func(name string) bool {
@@ -69,8 +72,8 @@ func unsetsReserved(value string) bool {
 	})
 }
 
-// against refuses a unit, or a drop-in, that would take the name of a unit that Poolboot relies on, stop it, or write over what it
-// reads. Other units may do with themselves what they like.
+// against refuses a unit, or a drop-in, that would take the name of a unit that Poolboot relies on, stop it, or write
+// over what it reads. Other units may do with themselves what they like.
 func (g *guard) against(place, unitName, what, contents string) bool {
 	if !slices.ContainsFunc([]string{"Alias", "Conflicts", "StopTo", "ServiceName", "Standard", "Symlinks", "Credential"},
 		func(word string) bool { return strings.Contains(contents, word) }) {
@@ -125,7 +128,8 @@ func namesOwn(value string) string {
 	return ""
 }
 
-// writesKept is the file of Poolboot's that a setting names, as file:, append:, truncate: or by its path alone; "" for none.
+// writesKept is the file of Poolboot's that a setting names, as file:, append:, truncate: or by its path alone; "" for
+// none.
 func (g *guard) writesKept(value string) string {
 	paths, _, ok := words(value, 0)
 	if !ok {

@@ -14,8 +14,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// FuzzGuardWays: when the guard lets pass a link and a line of tmpfiles.d that removes a path, then on a real file system with that
-// link the path is no file of Poolboot's, nor is any that the pattern stands for. Likewise what fstab mounts, which is not over one.
+// FuzzGuardWays: when the guard lets pass a link and a line of tmpfiles.d that removes a path, then on a real file
+// system with that link the path is no file of Poolboot's, nor is any that the pattern stands for. Likewise what fstab
+// mounts, which is not over one.
 func FuzzGuardWays(f *testing.F) {
 	f.Add("/opt/l", "/etc/poolboot", "/opt/l/kubelet.env")
 	f.Add("/opt/a/l", "../../etc", "/opt/a/l/./poolboot/../hostname")
@@ -84,7 +85,8 @@ func kept(t *testing.T) string {
 	return root
 }
 
-// place makes a link below the root, which stands for that of a host. It can't where something else is, or where .. would lead out.
+// place makes a link below the root, which stands for that of a host. It can't where something else is, or where ..
+// would lead out.
 func place(root, from, to string) bool {
 	if filepath.IsAbs(to) {
 		to = root + to
@@ -112,8 +114,8 @@ func parseOrSkip(t *testing.T, document string) ignition.Config {
 	return config
 }
 
-// FuzzGuardSpelling: however a path of Poolboot's is spelled, with quotes and escapes, in tmpfiles.d, fstab and lists of variables, the
-// guard recognizes it.
+// FuzzGuardSpelling: however a path of Poolboot's is spelled, with quotes and escapes, in tmpfiles.d, fstab and lists
+// of variables, the guard recognizes it.
 func FuzzGuardSpelling(f *testing.F) {
 	f.Add(uint64(0), uint8(0))
 	f.Add(uint64(0x123456789abcdef), uint8(1))

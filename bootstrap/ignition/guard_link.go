@@ -10,7 +10,8 @@ import (
 // maxHops is how many links in a row Linux follows.
 const maxHops = 40
 
-// redirects are what a configuration has of links, by links of its own, lines of tmpfiles.d and bind mounts, by their paths.
+// redirects are what a configuration has of links, by links of its own, lines of tmpfiles.d and bind mounts, by their
+// paths.
 type redirects map[string]redirect
 
 // redirect leads from one path to another.
@@ -91,8 +92,8 @@ func (r redirects) add(from string, leads redirect) {
 	}
 }
 
-// resolve is where a path leads, as Linux goes: one component after the other, over the links of the configuration and those of the
-// images, each .. from where the way has led so far. It is not ok when it goes round in circles.
+// resolve is where a path leads, as Linux goes: one component after the other, over the links of the configuration and
+// those of the images, each .. from where the way has led so far. It is not ok when it goes round in circles.
 func (r redirects) resolve(name string) (at string, ok bool) { return r.follow(name, false) }
 
 // mountedAt is where a mount at a path is: over a bind mount that is there, and not over what that shows.

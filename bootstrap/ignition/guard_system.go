@@ -65,8 +65,8 @@ func isUnitDirectory(name string) bool {
 // credentialDirectories hold credentials that systemd's own services take by their names.
 var credentialDirectories = []string{"/etc/credstore", "/run/credstore", "/usr/lib/credstore", "/usr/local/lib/credstore"}
 
-// isSystemCredential says whether a file is a credential that systemd's own services may take: all of theirs have a dot in their
-// names, as tmpfiles.extra, which holds lines of tmpfiles.d.
+// isSystemCredential says whether a file is a credential that systemd's own services may take: all of theirs have a dot
+// in their names, as tmpfiles.extra, which holds lines of tmpfiles.d.
 func isSystemCredential(name string) bool {
 	directory := strings.TrimSuffix(path.Dir(name), ".encrypted")
 	return slices.Contains(credentialDirectories, directory) && strings.Contains(path.Base(name), ".") || strings.Contains(name, "/loader/credentials/")
@@ -75,7 +75,8 @@ func isSystemCredential(name string) bool {
 // quadletDirectories hold descriptions of containers, of which a generator makes units.
 var quadletDirectories = []string{"/etc/containers/systemd", "/usr/share/containers/systemd", "/run/containers/systemd"}
 
-// quadletUnit is the unit that is made of a description of containers, and whether name is a drop-in of one; "" for other files.
+// quadletUnit is the unit that is made of a description of containers, and whether name is a drop-in of one; "" for
+// other files.
 func quadletUnit(name string) (unit, dropin string) {
 	if !slices.ContainsFunc(quadletDirectories, func(directory string) bool { return isBelow(name, directory) }) {
 		return "", ""

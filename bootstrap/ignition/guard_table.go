@@ -137,7 +137,8 @@ func (g *guard) fstab(place, name, text string) {
 	g.text(place, name, []byte(text))
 }
 
-// Of the types of tmpfiles.d these leave what is in a directory as it is, if they have no age; and these do nothing at all.
+// Of the types of tmpfiles.d these leave what is in a directory as it is, if they have no age; and these do nothing at
+// all.
 const (
 	tmpfilesKeeping = "dvqQezmath"
 	tmpfilesIdle    = "xX"
@@ -156,8 +157,8 @@ func (g *guard) tmpfiles(place, name, text string) {
 
 const cureTmpfiles = "remove the line, or name another path"
 
-// tmpfilesLine says why a line is refused. What no pattern stands for is looked at where it leads; of a pattern, what may be below
-// the directory in which it begins.
+// tmpfilesLine says why a line is refused. What no pattern stands for is looked at where it leads; of a pattern, what
+// may be below the directory in which it begins.
 func (g *guard) tmpfilesLine(line tmpfilesLine) string {
 	if line.isMisspelled {
 		return "a quote does not end, or an escape is none: systemd would leave the line out"
@@ -247,7 +248,8 @@ func partBefore(name string) string {
 	return name[strings.LastIndexByte(name[:first], '/')+1 : first]
 }
 
-// reachedBelow is a path below a directory that is kept, by itself or over a link, and whose next part has a begin; "" if there is none.
+// reachedBelow is a path below a directory that is kept, by itself or over a link, and whose next part has a begin; ""
+// if there is none.
 func (g *guard) reachedBelow(directory, begin string) string {
 	fits := func(name string) bool {
 		return isBelow(name, directory) && strings.HasPrefix(strings.TrimPrefix(name[len(strings.TrimSuffix(directory, "/")):], "/"), begin)

@@ -17,7 +17,8 @@ var identityFlagNames = []string{"node-labels", "register-with-taints", "registe
 // identitySettings are the fields of a KubeletConfiguration that do the same.
 var identitySettings = []string{"registerWithTaints", "registerNode", "providerID"}
 
-// reservedVariables are those that the kubelet's unit takes such flags from: Poolboot's own, kubeadm's, and OpenShift's.
+// reservedVariables are those that the kubelet's unit takes such flags from: Poolboot's own, kubeadm's, and
+// OpenShift's.
 var reservedVariables = []string{
 	KubeletArgsVariable, KubeadmArgsVariable, "CUSTOM_KUBELET_LABELS", "KUBELET_NODE_NAME", "KUBELET_PROVIDERID",
 }
@@ -35,14 +36,15 @@ var (
 
 var (
 	kubeletConfiguration = []byte("KubeletConfiguration")
-	// telltales are words of which one is in everything that the expressions but the first match: they are found faster.
+	// telltales are words of which one is in everything that the expressions but the first match: they are found
+	// faster.
 	telltales = [][]byte{[]byte("KUBELET_"), []byte("hostname"), kubeletConfiguration}
 )
 
 const curePool = "set nodeLabels and nodeTaints of the MachineConfigPool or the PoolbootConfig"
 
-// text checks unit files, scripts, environment files and any other text for what says which Node the kubelet is. Comments
-// may speak of it.
+// text checks unit files, scripts, environment files and any other text for what says which Node the kubelet is.
+// Comments may speak of it.
 func (g *guard) text(place, what string, data []byte) {
 	plain := data
 	if isDisguised(data) {
@@ -119,8 +121,8 @@ func isDisguised(data []byte) bool {
 	return false
 }
 
-// withoutComments leaves out the lines that are comments to a shell and to systemd. A line in quotes, or behind one that
-// goes on, is none.
+// withoutComments leaves out the lines that are comments to a shell and to systemd. A line in quotes, or behind one
+// that goes on, is none.
 func withoutComments(data []byte) []byte {
 	out := make([]byte, 0, len(data))
 	var quote byte
@@ -151,7 +153,8 @@ func withoutComments(data []byte) []byte {
 	return out
 }
 
-// unquoted is a text as a shell or systemd would read it: without quotes, with escapes undone and lines that go on joined.
+// unquoted is a text as a shell or systemd would read it: without quotes, with escapes undone and lines that go on
+// joined.
 func unquoted(data []byte) []byte {
 	out := make([]byte, 0, len(data))
 	for i := 0; i < len(data); i++ {

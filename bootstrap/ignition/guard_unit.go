@@ -102,8 +102,8 @@ func (d directive) is(name string) bool {
 // unitLine ends where systemd ends a line.
 var unitLine = regexp.MustCompile("[^\n\r\x00]+")
 
-// directivesOf reads a unit as systemd does, whatever the section: a line goes on behind a backslash, but a comment does
-// not, which libraries see otherwise.
+// directivesOf reads a unit as systemd does, whatever the section: a line goes on behind a backslash, but a comment
+// does not, which libraries see otherwise.
 func directivesOf(contents string) (directives []directive) {
 	before := ""
 	for _, line := range unitLine.FindAllString(strings.TrimPrefix(contents, "\ufeff"), -1) {
@@ -146,12 +146,14 @@ func mountPoint(unitName string) string {
 // isOwn says whether a unit is one of Poolboot's own.
 func isOwn(unitName string) bool { return strings.HasPrefix(unitName, OwnUnitPrefix) }
 
-// appliesToKubelet says whether the drop-ins of a unit are also the kubelet's: systemd reads service.d for every service.
+// appliesToKubelet says whether the drop-ins of a unit are also the kubelet's: systemd reads service.d for every
+// service.
 func appliesToKubelet(unitName string) bool {
 	return unitName == KubeletUnit || unitName == strings.TrimPrefix(path.Ext(KubeletUnit), ".")
 }
 
-// isDropinDirectory says whether a path is a directory of drop-ins that are read for the kubelet or a unit of Poolboot's.
+// isDropinDirectory says whether a path is a directory of drop-ins that are read for the kubelet or a unit of
+// Poolboot's.
 func isDropinDirectory(name string) bool {
 	unitName, isDropins := strings.CutSuffix(path.Base(name), ".d")
 	return isDropins && slices.Contains(unitDirectories, path.Dir(name)) && (appliesToKubelet(unitName) || isOwn(unitName))

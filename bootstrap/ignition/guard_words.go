@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// words splits a text as systemd does where it undoes quotes and C escapes (extract_first_word with UNQUOTE and CUNESCAPE), into at
-// most so many words and the rest; 0 is no limit. It is not ok when systemd would not take the text: with a quote that does not
-// end, or an escape that there is not.
+// words splits a text as systemd does where it undoes quotes and C escapes (extract_first_word with UNQUOTE and
+// CUNESCAPE), into at most so many words and the rest; 0 is no limit. It is not ok when systemd would not take the
+// text: with a quote that does not end, or an escape that there is not.
 func words(text string, limit int) (all []string, rest string, ok bool) {
 	var word []byte
 	inWord, quote := false, byte(0)

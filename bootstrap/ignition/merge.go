@@ -8,9 +8,9 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// Merge lays every configuration on top of those before it, by Ignition's own rules: entries of the same path, unit, user
-// or device are merged field by field and the later wins; others are added. In two things it does what the Machine Config
-// Operator does and Ignition alone does not:
+// Merge lays every configuration on top of those before it, by Ignition's own rules: entries of the same path, unit,
+// user or device are merged field by field and the later wins; others are added. In two things it does what the Machine
+// Config Operator does and Ignition alone does not:
 //
 //   - The contents of a file are one thing. When a later configuration has its own, nothing of the earlier one's
 //     compression, verification or HTTP headers is left to describe them.
@@ -68,8 +68,8 @@ func mergeRest(configs []Config) Config {
 	return merged
 }
 
-// byHalves merges in a tree instead of a row: Ignition's merge takes its time for every entry of both sides, so that each
-// entry is better merged a few times than once for every configuration after it.
+// byHalves merges in a tree instead of a row: Ignition's merge takes its time for every entry of both sides, so that
+// each entry is better merged a few times than once for every configuration after it.
 func byHalves(configs []Config) Config {
 	if len(configs) == 1 {
 		return configs[0]
@@ -79,7 +79,8 @@ func byHalves(configs []Config) Config {
 }
 
 // keepTheirKinds says whether every path is of one kind in all configurations, and every kernel argument on one side.
-// Then, and only then, merging is associative: a link that takes a file's place makes an end of all that came before it.
+// Then, and only then, merging is associative: a link that takes a file's place makes an end of all that came before
+// it.
 func keepTheirKinds(configs []Config) bool {
 	type entry struct{ list, name string }
 	kinds := map[entry]string{}

@@ -12,7 +12,8 @@ import (
 // VersionsWritten are the spec versions that WriteAs writes, the oldest first.
 var VersionsWritten = []string{versionWithoutHeaders, "3.1.0", "3.2.0", "3.3.0", "3.4.0", Version}
 
-// firstReleases are the releases of Ignition that first read each of VersionsWritten, as Ignition's own docs/specs.md lists them.
+// firstReleases are the releases of Ignition that first read each of VersionsWritten, as Ignition's own docs/specs.md
+// lists them.
 var firstReleases = map[string]string{
 	versionWithoutHeaders: "2.0.0", "3.1.0": "2.3.0", "3.2.0": "2.7.0", "3.3.0": "2.11.0", "3.4.0": "2.15.0", Version: "2.20.0",
 }
@@ -35,12 +36,12 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("%s: spec version %s can't say this", e.Path, e.Version)
 }
 
-// WriteAs writes a configuration in canonical form, in one of VersionsWritten. It fails with a *VersionError when that version can't
-// say all of it; nothing is left out silently.
+// WriteAs writes a configuration in canonical form, in one of VersionsWritten. It fails with a *VersionError when that
+// version can't say all of it; nothing is left out silently.
 //
-// Every version 3.x has the keys of those before it, with the same meaning. So the document is the same but for the version
-// that it names, and it says the same if Ignition's own parser, which carries older versions over to newer ones, makes of it
-// what it was written from.
+// Every version 3.x has the keys of those before it, with the same meaning. So the document is the same but for the
+// version that it names, and it says the same if Ignition's own parser, which carries older versions over to newer
+// ones, makes of it what it was written from.
 func WriteAs(c Config, version string) ([]byte, error) {
 	if !slices.Contains(VersionsWritten, version) {
 		return nil, fmt.Errorf("spec version %q is not written: written are %v", version, VersionsWritten)
@@ -71,7 +72,8 @@ func WriteAs(c Config, version string) ([]byte, error) {
 	return document, nil
 }
 
-// firstLost returns the path to the first thing, in the order of keys, that one document has and another has not, or not the same.
+// firstLost returns the path to the first thing, in the order of keys, that one document has and another has not, or
+// not the same.
 func firstLost(whole, back []byte) string {
 	var before, after any
 	if errors.Join(json.Unmarshal(whole, &before), json.Unmarshal(back, &after)) != nil {

@@ -12,9 +12,9 @@ import (
 // VersionsRead names the spec versions that Parse reads, for error messages.
 const VersionsRead = "2.0.0 to 2.4.0 and 3.0.0 to 3.5.0"
 
-// Parse reads an Ignition configuration in JSON, of a spec version named by VersionsRead, and converts it to Config. What
-// Ignition would refuse is a *ParseError that carries the path into the document. Keys that Ignition does not know are
-// left out, as Ignition itself does.
+// Parse reads an Ignition configuration in JSON, of a spec version named by VersionsRead, and converts it to Config.
+// What Ignition would refuse is a *ParseError that carries the path into the document. Keys that Ignition does not know
+// are left out, as Ignition itself does.
 func Parse(raw []byte) (Config, error) {
 	if read, common := readerOf3[leadingVersion(raw)]; common {
 		if config, ok := read(raw); ok {

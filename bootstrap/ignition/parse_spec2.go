@@ -32,8 +32,8 @@ const rootFilesystem = "root"
 
 // parse2 reads a document of spec 2, whose types are Types, and converts it.
 func parse2[Types any](raw []byte) (Config, error) {
-	// Ignition's own parser of spec 2 falls back to ever older versions when a value has the wrong type, and reports what
-	// those make of it. So types are checked first.
+	// Ignition's own parser of spec 2 falls back to ever older versions when a value has the wrong type, and reports
+	// what those make of it. So types are checked first.
 	var document Types
 	if err := json.Unmarshal(raw, &document); err != nil {
 		return Config{}, decodeError(raw, err)
@@ -66,8 +66,8 @@ func parse2[Types any](raw []byte) (Config, error) {
 	return parse3(converted, config3_1.Ignition.Version)
 }
 
-// translate converts a document of spec 2 to spec 3.1. It hands the converter one certificate authority at a time, because that gives
-// all of several the source of the last (it takes the address of a loop's variable).
+// translate converts a document of spec 2 to spec 3.1. It hands the converter one certificate authority at a time,
+// because that gives all of several the source of the last (it takes the address of a loop's variable).
 func translate(config types2_4.Config) (types3_1.Config, error) {
 	authorities := config.Ignition.Security.TLS.CertificateAuthorities
 	config.Ignition.Security.TLS.CertificateAuthorities = nil

@@ -24,8 +24,8 @@ var readerOf3 = map[string]func([]byte) (Config, bool){
 	"3.2.0": read3(func(c types3_2.Config) Config { return to3_5.Translate(to3_4.Translate(to3_3.Translate(c))) }),
 }
 
-// read3 does what Ignition's parser does, but goes through the document fewer times: the parser reads it again for every
-// version that it might be of, and again for the lines of problems.
+// read3 does what Ignition's parser does, but goes through the document fewer times: the parser reads it again for
+// every version that it might be of, and again for the lines of problems.
 func read3[Types types3_2.Config | types3_3.Config | types3_4.Config | Config](translate func(Types) Config) func([]byte) (Config, bool) {
 	return func(raw []byte) (Config, bool) {
 		var config Types
@@ -36,9 +36,9 @@ func read3[Types types3_2.Config | types3_3.Config | types3_4.Config | Config](t
 	}
 }
 
-// carryOver translates a configuration, but not its files and units: these are nearly all of most configurations, and have
-// had the same fields since spec 3.2, so that copying them is enough. It leaves to the parser a mode that means something
-// since spec 3.4 only, as setuid.
+// carryOver translates a configuration, but not its files and units: these are nearly all of most configurations, and
+// have had the same fields since spec 3.2, so that copying them is enough. It leaves to the parser a mode that means
+// something since spec 3.4 only, as setuid.
 func carryOver[Types any](old Types, translate func(Types) Config) (Config, bool) {
 	v := reflect.ValueOf(&old).Elem()
 	files, units := v.FieldByName("Storage").FieldByName("Files"), v.FieldByName("Systemd").FieldByName("Units")

@@ -24,8 +24,8 @@ func joinPath(elements []any) string {
 	return out.String()
 }
 
-// pathAt returns the path of the value that a byte offset of a JSON document is in or just behind. In a document that is
-// broken it is the path of what was being read before the break.
+// pathAt returns the path of the value that a byte offset of a JSON document is in or just behind. In a document that
+// is broken it is the path of what was being read before the break.
 func pathAt(raw []byte, offset int64) string {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()

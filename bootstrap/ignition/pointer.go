@@ -46,8 +46,8 @@ func (p Pointer) Marshal() ([]byte, error) {
 	}})
 }
 
-// authoritiesIn makes one entry of every certificate, once: an older Ignition reads only the first certificate of an entry,
-// and every Ignition refuses the same entry twice.
+// authoritiesIn makes one entry of every certificate, once: an older Ignition reads only the first certificate of an
+// entry, and every Ignition refuses the same entry twice.
 func authoritiesIn(bundle []byte) (authorities []types.Resource, err error) {
 	seen := map[string]bool{}
 	for rest := bundle; len(bytes.TrimSpace(rest)) > 0; {

@@ -19,8 +19,8 @@ const (
 
 	// BootstrapKubeconfigPath is the kubeconfig with the join credential.
 	BootstrapKubeconfigPath = "/etc/kubernetes/bootstrap-kubelet.conf"
-	// KubeconfigPath is the kubelet's own kubeconfig. The kubelet writes it before it asks for its certificate, so it says
-	// nothing about whether the host has joined.
+	// KubeconfigPath is the kubelet's own kubeconfig. The kubelet writes it before it asks for its certificate, so it
+	// says nothing about whether the host has joined.
 	KubeconfigPath = "/etc/kubernetes/kubelet.conf"
 	// ClusterCAPath is the certificate authority of the cluster.
 	ClusterCAPath = "/etc/kubernetes/pki/ca.crt"
@@ -30,9 +30,9 @@ const (
 	KubeletConfigPath = "/etc/kubernetes/kubelet.yaml"
 	// KubeletConfigDirectory is where users put drop-ins of the kubelet's configuration.
 	KubeletConfigDirectory = "/etc/kubernetes/kubelet.conf.d"
-	// WorkerKubeletPath and PoolKubeletPath are the drop-ins with what the worker pool and a custom pool say about their
-	// kubelets. Of all drop-ins in KubeletConfigDirectory, only those that start with 99 have more weight: they are for
-	// what is one host's own.
+	// WorkerKubeletPath and PoolKubeletPath are the drop-ins with what the worker pool and a custom pool say about
+	// their kubelets. Of all drop-ins in KubeletConfigDirectory, only those that start with 99 have more weight: they
+	// are for what is one host's own.
 	WorkerKubeletPath = KubeletConfigDirectory + "/97-poolboot-worker.conf"
 	PoolKubeletPath   = KubeletConfigDirectory + "/98-poolboot-pool.conf"
 	// KubeadmJoinPath is kubeadm's JoinConfiguration.
@@ -57,8 +57,8 @@ const (
 
 	// kubeadmKubeletConfigPath is where kubeadm writes the kubelet's configuration.
 	kubeadmKubeletConfigPath = "/var/lib/kubelet/config.yaml"
-	// kubeadmDropin is the drop-in of KubeletUnit by which images hand kubeadm's flags to the kubelet. One of the same name
-	// in /etc takes its place.
+	// kubeadmDropin is the drop-in of KubeletUnit by which images hand kubeadm's flags to the kubelet. One of the same
+	// name in /etc takes its place.
 	kubeadmDropin = "10-kubeadm.conf"
 )
 
@@ -96,8 +96,8 @@ func cureFor(name string) string {
 	return cures[name]
 }
 
-// leadsToReserved says whether anything reserved, the directory of kubelet drop-ins or one of units is below the path, or
-// is it: a file or a link there would take its place.
+// leadsToReserved says whether anything reserved, the directory of kubelet drop-ins or one of units is below the path,
+// or is it: a file or a link there would take its place.
 func leadsToReserved(name string) bool {
 	below := func(reserved string) bool { return isBelow(reserved, name) }
 	for reserved := range cures {
@@ -109,8 +109,8 @@ func leadsToReserved(name string) bool {
 		slices.Contains(unitDirectories, name) || slices.ContainsFunc(unitDirectories, below)
 }
 
-// hidesReserved says whether a file system that is mounted at a path would hide what Poolboot writes below it. One of /var
-// may be: whoever moves it has a mount unit for it.
+// hidesReserved says whether a file system that is mounted at a path would hide what Poolboot writes below it. One of
+// /var may be: whoever moves it has a mount unit for it.
 func hidesReserved(name string) bool {
 	inSystem := slices.ContainsFunc([]string{"/etc", "/run", "/usr/lib"}, func(directory string) bool {
 		return name == directory || isBelow(name, directory)
@@ -126,7 +126,8 @@ func isOutside(name string) bool {
 	})
 }
 
-// keptPaths are those that Poolboot, the kubelet or systemd reads for what is Poolboot's, each by one example for what is in a directory.
+// keptPaths are those that Poolboot, the kubelet or systemd reads for what is Poolboot's, each by one example for what
+// is in a directory.
 var keptPaths = func() map[string]bool {
 	kept := map[string]bool{KubeletConfigDirectory + "/a": true}
 	for name := range cures {
@@ -190,12 +191,12 @@ func cleaned(name string) string {
 	return name
 }
 
-// Allowed names what Guard lets pass where it refuses all else, for the documentation: settings in drop-ins of the kubelet's unit and of
-// every service, and kernel arguments for systemd.
+// Allowed names what Guard lets pass where it refuses all else, for the documentation: settings in drop-ins of the
+// kubelet's unit and of every service, and kernel arguments for systemd.
 func Allowed() [3][]string { return [3][]string{allowedDirectives, allowedForEvery, allowedArguments} }
 
-// Reserved names what Guard and GuardArguments keep from users, for the documentation: paths (a directory ends in a slash),
-// units, drop-ins, the kubelet's flags and settings, variables, commands, kernel arguments.
+// Reserved names what Guard and GuardArguments keep from users, for the documentation: paths (a directory ends in a
+// slash), units, drop-ins, the kubelet's flags and settings, variables, commands, kernel arguments.
 func Reserved() []string {
 	all := slices.Collect(maps.Keys(cures))
 	for _, directory := range reservedDirectories {

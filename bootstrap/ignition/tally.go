@@ -22,8 +22,8 @@ type counted struct {
 // keyed is an entry of a list; Ignition merges entries of the same key.
 type keyed interface{ Key() string }
 
-// count takes note of the entries of one list. A key that moves to another list, as a link that takes a file's place, comes
-// behind what was there before.
+// count takes note of the entries of one list. A key that moves to another list, as a link that takes a file's place,
+// comes behind what was there before.
 func count[Entry keyed](t *tally, list string, entries []Entry) {
 	for _, entry := range entries {
 		known, has := t.keys[entry.Key()]

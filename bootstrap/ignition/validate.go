@@ -24,8 +24,8 @@ func Validate(c Config) error {
 	return nil
 }
 
-// ValidateMerged is Validate for what Merge made of valid configurations. It does not look into the contents of files, units
-// and drop-ins again: they are whole, and were valid, in the configuration that they are from.
+// ValidateMerged is Validate for what Merge made of valid configurations. It does not look into the contents of files,
+// units and drop-ins again: they are whole, and were valid, in the configuration that they are from.
 func ValidateMerged(c Config) error {
 	light := c
 	light.Storage.Files = slices.Clone(c.Storage.Files)
@@ -50,8 +50,8 @@ func ValidateMerged(c Config) error {
 	return Validate(c)
 }
 
-// passes asks every rule of Ignition's that validate.ValidateWithContext asks, and only whether it holds. It looks where
-// there are rules, and writes no report of places, which takes most of the time that Ignition's own walk does.
+// passes asks every rule of Ignition's that validate.ValidateWithContext asks, and only whether it holds. It looks
+// where there are rules, and writes no report of places, which takes most of the time that Ignition's own walk does.
 func passes(config any) bool {
 	return holds(reflect.ValueOf(config), path.ContextPath{Tag: "json"})
 }
@@ -144,8 +144,8 @@ func holds(v reflect.Value, place path.ContextPath) bool {
 	return true
 }
 
-// hasInstances says whether any of a configuration's units, of any spec version, is an instance of another. Ignition's rule
-// about them has nothing to look at when there is none, and would only compile its regular expression.
+// hasInstances says whether any of a configuration's units, of any spec version, is an instance of another. Ignition's
+// rule about them has nothing to look at when there is none, and would only compile its regular expression.
 func hasInstances(systemd reflect.Value) bool {
 	units := systemd.FieldByName("Units")
 	for i := range units.Len() {

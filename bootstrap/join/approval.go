@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// AutoApprovedError says that the workload cluster approves the certificate requests of join credentials by itself, for a
-// Node of any name.
+// AutoApprovedError says that the workload cluster approves the certificate requests of join credentials by itself, for
+// a Node of any name.
 type AutoApprovedError struct {
 	// Grant is the API server's own account of what allows it; it names the binding when RBAC does.
 	Grant string
@@ -28,11 +28,11 @@ func (e *AutoApprovedError) Error() string {
 }
 
 // CheckApproval asks the API server whether kube-controller-manager would approve certificate requests made with a join
-// credential, before one is made. The error is an AutoApprovedError if it would, as in clusters that were set up by Kubernetes'
-// guide to TLS bootstrapping: every bootstrap token is in the group that its ClusterRoleBinding names.
+// credential, before one is made. The error is an AutoApprovedError if it would, as in clusters that were set up by
+// Kubernetes' guide to TLS bootstrapping: every bootstrap token is in the group that its ClusterRoleBinding names.
 //
-// It asks as the approver does (kubernetes, pkg/controller/certificates/approver). selfnodeclient does not matter: it is for
-// users who ask for their own name, and the user of a bootstrap token is no Node.
+// It asks as the approver does (kubernetes, pkg/controller/certificates/approver). selfnodeclient does not matter: it
+// is for users who ask for their own name, and the user of a bootstrap token is no Node.
 func CheckApproval(ctx context.Context, w client.Client) error {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		// No binding can name the user of a credential that does not exist yet.

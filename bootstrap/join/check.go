@@ -32,9 +32,9 @@ const maxChecked = 1 << 20
 //go:embed check.sh
 var checkScript []byte
 
-// withCheck adds to a machine's own configuration the check that everything in it is on the host as it says, byte for byte, and
-// that the kubelet's unit takes its flags from variable, which the environment file flags sets. Guard refuses what it
-// recognizes in MachineConfigs; the check is for the rest.
+// withCheck adds to a machine's own configuration the check that everything in it is on the host as it says, byte for
+// byte, and that the kubelet's unit takes its flags from variable, which the environment file flags sets. Guard refuses
+// what it recognizes in MachineConfigs; the check is for the rest.
 func withCheck(config ignition.Config, variable, flags string) (ignition.Config, error) {
 	command := strings.Join([]string{"/bin/sh", checkScriptPath, checkSumsPath, variable, flags, ignition.KubeletConfigDirectory}, " ")
 	config.Storage.Files = append(config.Storage.Files, file(checkScriptPath, 0o644, checkScript))
@@ -47,8 +47,9 @@ func withCheck(config ignition.Config, variable, flags string) (ignition.Config,
 	return config, nil
 }
 
-// checkUnit runs the check at every boot until the host has joined. After that a change can't bring the Node into another pool:
-// its record decides, and a Node that is in use must not be lost because somebody renewed a certificate by hand.
+// checkUnit runs the check at every boot until the host has joined. After that a change can't bring the Node into
+// another pool: its record decides, and a Node that is in use must not be lost because somebody renewed a certificate
+// by hand.
 func checkUnit(command string) []*unit.UnitOption {
 	return append(onlineUnit("Check that this host joins in the pool that it was made for"),
 		unit.NewUnitOption("Unit", "ConditionPathExists", "!"+kubeletCertificate),
@@ -59,8 +60,8 @@ func checkUnit(command string) []*unit.UnitOption {
 		unit.NewUnitOption("Service", "ExecStart", command))
 }
 
-// checkedFirst are the settings by which a unit starts only after the check, and only if that went well. No drop-in can take
-// back Requires or After.
+// checkedFirst are the settings by which a unit starts only after the check, and only if that went well. No drop-in can
+// take back Requires or After.
 func checkedFirst() []*unit.UnitOption {
 	return []*unit.UnitOption{
 		unit.NewUnitOption("Unit", "Requires", checkUnitName),

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// Group is the group of all that join with Poolboot's credentials. It has the right to ask for a certificate and none
-	// to get one by itself: Poolboot approves each request for the one Node it was made for.
+	// Group is the group of all that join with Poolboot's credentials. It has the right to ask for a certificate and
+	// none to get one by itself: Poolboot approves each request for the one Node it was made for.
 	Group = bootstrapapi.BootstrapDefaultGroup + ":poolboot"
 
 	// Life is how long a credential lives that nobody extends: long enough to download a configuration, restart and
@@ -54,8 +54,8 @@ func (c Credential) String() string {
 func (c Credential) GoString() string { return c.String() }
 
 // EnsureCredential returns the credential whose ID is current as long as it is the owner's and lives for MinLife at
-// least; else it makes a new one that lives for ttl. The old one then stays until it expires or is deleted: delete it once
-// the new ID is recorded. owner names the PoolbootConfig, as <namespace>/<name>.
+// least; else it makes a new one that lives for ttl. The old one then stays until it expires or is deleted: delete it
+// once the new ID is recorded. owner names the PoolbootConfig, as <namespace>/<name>.
 func EnsureCredential(ctx context.Context, w client.Client, owner, current string, ttl time.Duration) (Credential, error) {
 	if bootstraputil.IsValidBootstrapTokenID(current) {
 		secret := tokenSecret(current)
@@ -77,8 +77,8 @@ func EnsureCredential(ctx context.Context, w client.Client, owner, current strin
 	return credential, nil
 }
 
-// RestoreCredential makes a credential that has ended anew, with the ID and the secret that a host has in hand, to live for
-// ttl. It returns when it will end. The error is AlreadyExists when it has not ended.
+// RestoreCredential makes a credential that has ended anew, with the ID and the secret that a host has in hand, to live
+// for ttl. It returns when it will end. The error is AlreadyExists when it has not ended.
 func RestoreCredential(ctx context.Context, w client.Client, owner string, credential Credential, ttl time.Duration) (time.Time, error) {
 	if !bootstraputil.IsValidBootstrapToken(credential.Token()) {
 		return time.Time{}, fmt.Errorf("join credential of PoolbootConfig %s: it is no bootstrap token", owner)
@@ -133,7 +133,8 @@ func DeleteCredential(ctx context.Context, w client.Client, id string) error {
 	return nil
 }
 
-// IsCredentialOf says whether a Secret is a bootstrap token that was made for a PoolbootConfig, named <namespace>/<name>.
+// IsCredentialOf says whether a Secret is a bootstrap token that was made for a PoolbootConfig, named
+// <namespace>/<name>.
 func IsCredentialOf(secret *corev1.Secret, owner string) bool {
 	return secret.Type == bootstrapapi.SecretTypeBootstrapToken &&
 		string(secret.Data[bootstrapapi.BootstrapTokenDescriptionKey]) == description(owner)

@@ -19,10 +19,11 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-// What is on record of a join credential is in the status of its PoolbootConfig, which clusterctl move and a restore drop. It is read
-// back here from the workload cluster, which has it as well.
+// What is on record of a join credential is in the status of its PoolbootConfig, which clusterctl move and a restore
+// drop. It is read back here from the workload cluster, which has it as well.
 
-// FindCredential returns the credential of an owner, named <namespace>/<name>, that lives the longest; false when none lives.
+// FindCredential returns the credential of an owner, named <namespace>/<name>, that lives the longest; false when none
+// lives.
 func FindCredential(ctx context.Context, w client.Reader, owner string) (found Credential, is bool, err error) {
 	tokens := &corev1.SecretList{}
 	if err := w.List(ctx, tokens, client.InNamespace(metav1.NamespaceSystem),
@@ -60,7 +61,8 @@ func FindGrant(ctx context.Context, w client.Reader, credentialID string) (*boot
 	return last, nil
 }
 
-// PublicKeySHA256 returns the SHA-256, in hex, of the public key that a PEM certificate request is for; "" when it can't be read.
+// PublicKeySHA256 returns the SHA-256, in hex, of the public key that a PEM certificate request is for; "" when it
+// can't be read.
 func PublicKeySHA256(request []byte) string {
 	wanted, err := ParseCertificateRequest(request)
 	if err != nil {

@@ -2,9 +2,9 @@
 // cluster, and the part of the host's Ignition that is for this one machine. It knows the two joins, by kubelet and by
 // kubeadm. Credentials and rights are written through the client it is given; Overlay is pure.
 //
-// Cluster API's sentinel file says that a host has joined: the pair poolboot-joined.path and poolboot-joined.service writes
-// it as soon as the kubelet's client certificate stands, at every boot. With kubeadm too: what poolboot-join.service gets
-// done by kubeadm join is that certificate, and until it stands kubeadm join is run again.
+// Cluster API's sentinel file says that a host has joined: the pair poolboot-joined.path and poolboot-joined.service
+// writes it as soon as the kubelet's client certificate stands, at every boot. With kubeadm too: what
+// poolboot-join.service gets done by kubeadm join is that certificate, and until it stands kubeadm join is run again.
 package join
 
 import (

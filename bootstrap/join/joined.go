@@ -21,7 +21,8 @@ func joinedUnits() []types.Unit {
 	}
 }
 
-// joinedPath starts joinedService when the kubelet has its client certificate, at the first boot and at every later one.
+// joinedPath starts joinedService when the kubelet has its client certificate, at the first boot and at every later
+// one.
 func joinedPath() []*unit.UnitOption {
 	return []*unit.UnitOption{
 		unit.NewUnitOption("Unit", "Description", "Wait for the kubelet's client certificate"),

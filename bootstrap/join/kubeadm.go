@@ -67,9 +67,9 @@ func joinConfiguration(join *bootstrapv1.KubeadmJoin, reg registration.Registrat
 	}
 }
 
-// triedBefore are the preflight checks that a host fails on which kubeadm join was run before and did not come to its end:
-// the power went, or the kubelet or the approval of its certificate took longer than kubeadm waits. kubeadm writes the files
-// and starts the kubelet anew.
+// triedBefore are the preflight checks that a host fails on which kubeadm join was run before and did not come to its
+// end: the power went, or the kubelet or the approval of its certificate took longer than kubeadm waits. kubeadm writes
+// the files and starts the kubelet anew.
 var triedBefore = []string{
 	preflightOfFile(ignition.BootstrapKubeconfigPath),
 	preflightOfFile(ignition.KubeconfigPath),
@@ -90,9 +90,9 @@ func ignoredPreflightErrors(byUser []string) []string {
 	return append(slices.Clone(byUser), triedBefore...)
 }
 
-// joinUnit runs kubeadm join, again and again until the kubelet has its certificate. After that it must not: kubeadm refuses
-// to join as a Node that is Ready. kubeadm asks the kubelet for its version and finds it by PATH: beside kubeadm, if it is
-// in no usual place.
+// joinUnit runs kubeadm join, again and again until the kubelet has its certificate. After that it must not: kubeadm
+// refuses to join as a Node that is Ready. kubeadm asks the kubelet for its version and finds it by PATH: beside
+// kubeadm, if it is in no usual place.
 func joinUnit(kubeadmPath string) []*unit.UnitOption {
 	return append(append(onlineUnit("Join the cluster with kubeadm"), checkedFirst()...),
 		unit.NewUnitOption("Unit", "ConditionPathExists", "!"+kubeletCertificate),

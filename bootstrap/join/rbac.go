@@ -26,8 +26,8 @@ const (
 	kubeadmName      = "poolboot:kubeadm-join"
 )
 
-// EnsureRBAC gives the credentials' group the rights to join, and kubeadm's own needs only when kubeadm is set. It may be
-// called any number of times; once for every cluster and start of the manager is enough.
+// EnsureRBAC gives the credentials' group the rights to join, and kubeadm's own needs only when kubeadm is set. It may
+// be called any number of times; once for every cluster and start of the manager is enough.
 //
 // The group may ask for certificates; it gets none approved by itself. Nodes may renew their own certificate, which
 // is approved by kube-controller-manager.
@@ -48,8 +48,8 @@ func EnsureRBAC(ctx context.Context, w client.Client, kubeadm bool) error {
 }
 
 // kubeadmRBAC lets the group read what kubeadm join reads: the Node of its name, to refuse one that is Ready, and the
-// cluster's two ConfigMaps. kubeadm does without kube-proxy's ConfigMap and the public cluster-info when it may not read
-// them.
+// cluster's two ConfigMaps. kubeadm does without kube-proxy's ConfigMap and the public cluster-info when it may not
+// read them.
 func kubeadmRBAC() []runtime.ApplyConfiguration {
 	return []runtime.ApplyConfiguration{
 		applyrbacv1.ClusterRole(kubeadmName).WithLabels(Labels).WithRules(

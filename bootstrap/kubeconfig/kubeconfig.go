@@ -1,6 +1,6 @@
-// Package kubeconfig reads kubeconfigs that a tenant wrote. client-go runs programs, reads files and follows redirects as a
-// kubeconfig and the server in it tell it to; whoever may write a Secret could do all that with the rights of the program
-// that reads it. So no other code may give such a kubeconfig to client-go.
+// Package kubeconfig reads kubeconfigs that a tenant wrote. client-go runs programs, reads files and follows redirects
+// as a kubeconfig and the server in it tell it to; whoever may write a Secret could do all that with the rights of the
+// program that reads it. So no other code may give such a kubeconfig to client-go.
 package kubeconfig
 
 import (
@@ -25,7 +25,8 @@ import (
 
 // Config is what is used of a kubeconfig: the server of its current context and the credential for it, all inline.
 type Config struct {
-	// Server is the https URL of the API server; TLSServerName is the name in its certificate, if that is not the URL's.
+	// Server is the https URL of the API server; TLSServerName is the name in its certificate, if that is not the
+	// URL's.
 	Server, TLSServerName string
 	// CA are the certificates (PEM) by which the server is trusted; empty means those of the operating system.
 	CA []byte
@@ -62,7 +63,8 @@ func SecretOf(cluster client.ObjectKey) client.ObjectKey {
 	return client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)}
 }
 
-// OfCluster reads a Cluster's kubeconfig from its Secret. The error is a SecretError when somebody has to correct the Secret.
+// OfCluster reads a Cluster's kubeconfig from its Secret. The error is a SecretError when somebody has to correct the
+// Secret.
 func OfCluster(ctx context.Context, secrets client.Reader, cluster client.ObjectKey) (*Config, error) {
 	return readSecret(ctx, secrets, SecretOf(cluster), &corev1.Secret{})
 }
@@ -199,8 +201,8 @@ func (c *Config) REST() *rest.Config {
 	}}
 }
 
-// HTTPClient returns an HTTP client for a connection that follows no redirect: a server that a tenant chose could send it,
-// with all that a request carries, to every address that this program reaches, over plain HTTP too.
+// HTTPClient returns an HTTP client for a connection that follows no redirect: a server that a tenant chose could send
+// it, with all that a request carries, to every address that this program reaches, over plain HTTP too.
 func HTTPClient(config *rest.Config) (*http.Client, error) {
 	c, err := rest.HTTPClientFor(config)
 	if err != nil {

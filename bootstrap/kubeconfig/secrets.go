@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Secrets reads kubeconfig Secrets for code that gives their content to client-go, as Cluster API's cluster cache does. What
-// it returns is not what is in the Secret but what Read understood of it, so the content that was checked is the content
-// that is used.
+// Secrets reads kubeconfig Secrets for code that gives their content to client-go, as Cluster API's cluster cache does.
+// What it returns is not what is in the Secret but what Read understood of it, so the content that was checked is the
+// content that is used.
 type Secrets struct {
 	// Reader reads the Secrets as they are.
 	Reader client.Reader

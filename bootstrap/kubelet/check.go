@@ -15,9 +15,9 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Check refuses values with which a kubelet would not start, or that it would pass over: ranges, words and what does not go
-// together, as the kubelet's own validation has them, which no library offers. A field that is not given counts as the
-// kubelet's default. What depends on the kubelet's version, as the names of feature gates, is not checked.
+// Check refuses values with which a kubelet would not start, or that it would pass over: ranges, words and what does
+// not go together, as the kubelet's own validation has them, which no library offers. A field that is not given counts
+// as the kubelet's default. What depends on the kubelet's version, as the names of feature gates, is not checked.
 func (s Section) Check(at *field.Path) field.ErrorList {
 	raw, err := s.json()
 	if err != nil {

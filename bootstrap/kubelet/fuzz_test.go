@@ -10,8 +10,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubelet"
 )
 
-// FuzzParse promises that a section that is taken makes a drop-in which Kubernetes' own type takes, without a field that is
-// not a pool's to set; and that what is refused is named.
+// FuzzParse promises that a section that is taken makes a drop-in which Kubernetes' own type takes, without a field
+// that is not a pool's to set; and that what is refused is named.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{`{}`, `null`, `{"maxPods":500,"systemReserved":{"cpu":"1"},"clusterDNS":["10.0.0.1"]}`, `{"maxPods":5,"maxPods":6}`,
 		`{"kind":"KubeletConfiguration","logging":{"flushFrequency":"5s"}}`, `{"providerID":"a"}`, `{"reservedMemory":[{"numaNode":0,"limits":{"memory":"1Gi"}}]}`,

@@ -15,9 +15,10 @@ const (
 	joinWaits     = "kubeadm join asks the kubelet there whether it is well: leave it out"
 )
 
-// notAPools are the fields that a pool can't set, and why, with what to do instead: they say which Node a kubelet is, let it
-// join and stay, or keep others out. It is more than OpenShift refuses, whose kubelets are all set up by its own templates;
-// clusterDNS, clusterDomain, featureGates, failSwapOn and memorySwap, which those need, are a pool's to set here.
+// notAPools are the fields that a pool can't set, and why, with what to do instead: they say which Node a kubelet is,
+// let it join and stay, or keep others out. It is more than OpenShift refuses, whose kubelets are all set up by its own
+// templates; clusterDNS, clusterDomain, featureGates, failSwapOn and memorySwap, which those need, are a pool's to set
+// here.
 var notAPools = map[string]string{
 	"providerID":         "it says which host a Node is: it is set when the host is known",
 	"registerWithTaints": "set spec.nodeTaints",

@@ -1,6 +1,6 @@
-// Package kubelet reads what a MachineConfigPool says about its kubelets: fields of Kubernetes' KubeletConfiguration, typed
-// and checked as far as that can be done without a kubelet, and without those that are not a pool's to say. It is pure, and
-// knows nothing of pools.
+// Package kubelet reads what a MachineConfigPool says about its kubelets: fields of Kubernetes' KubeletConfiguration,
+// typed and checked as far as that can be done without a kubelet, and without those that are not a pool's to say. It is
+// pure, and knows nothing of pools.
 package kubelet
 
 import (
@@ -26,13 +26,14 @@ var APIVersion = kubeletv1beta1.SchemeGroupVersion.String()
 
 // Section is a part of a KubeletConfiguration. The zero value says nothing.
 type Section struct {
-	// fields are those that were given and no others: in a KubeletConfiguration that is written out whole, those that were
-	// not are zero, and would take the place of what is set elsewhere.
+	// fields are those that were given and no others: in a KubeletConfiguration that is written out whole, those that
+	// were not are zero, and would take the place of what is set elsewhere.
 	fields map[string]any
 }
 
 // Parse reads a section in JSON. Errors name each field that is unknown, of the wrong type, there twice, null, or not a
-// pool's to set, and an apiVersion or kind that is missing or another; their paths start with at. What the values are is a matter of Check.
+// pool's to set, and an apiVersion or kind that is missing or another; their paths start with at. What the values are
+// is a matter of Check.
 func Parse(raw []byte, at *field.Path) (Section, field.ErrorList) {
 	if len(raw) > maxSize {
 		return Section{}, field.ErrorList{field.TooLong(at, field.OmitValueType{}, maxSize)}
@@ -65,7 +66,8 @@ func typed(fields map[string]any, name, want string, at *field.Path) *field.Erro
 // IsEmpty says whether a section says nothing.
 func (s Section) IsEmpty() bool { return len(s.fields) == 0 }
 
-// Over lays a section on top of another, as the kubelet merges drop-ins: objects key by key, everything else as a whole.
+// Over lays a section on top of another, as the kubelet merges drop-ins: objects key by key, everything else as a
+// whole.
 func (s Section) Over(base Section) (Section, error) {
 	under, err := base.json()
 	if err != nil {

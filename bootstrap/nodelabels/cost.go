@@ -10,7 +10,8 @@ import (
 )
 
 // maxCost is the highest cost that an expression may be estimated at, for facts as large as they can be, and that its
-// evaluation may come to. It is a fifth of what Kubernetes allows one call: well below a second, also on a busy machine.
+// evaluation may come to. It is a fifth of what Kubernetes allows one call: well below a second, also on a busy
+// machine.
 const maxCost = 200_000
 
 // perCharacter is what it costs to make one character, as Kubernetes has it for reading one.
@@ -19,8 +20,9 @@ const perCharacter = 0.1
 // growing are the functions whose result can be longer than what they are given, but for +.
 var growing = []string{"replace", "join", "format", "strings.quote"}
 
-// estimator estimates costs as Kubernetes does and, beyond that, counts the texts that growing functions make. Kubernetes
-// takes a size that it can't tell for infinite; here nothing is larger than the largest thing that was seen on the way.
+// estimator estimates costs as Kubernetes does and, beyond that, counts the texts that growing functions make.
+// Kubernetes takes a size that it can't tell for infinite; here nothing is larger than the largest thing that was seen
+// on the way.
 type estimator struct {
 	kubernetes library.CostEstimator
 	largest    uint64

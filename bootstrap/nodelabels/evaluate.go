@@ -23,7 +23,8 @@ const (
 	Skipped Outcome = "Skipped"
 	// Blocked says that a fact is missing and the host waits for it.
 	Blocked Outcome = "Blocked"
-	// Invalid says that the text is no label value or that the expression fails for this host: it waits for a correction.
+	// Invalid says that the text is no label value or that the expression fails for this host: it waits for a
+	// correction.
 	Invalid Outcome = "Invalid"
 )
 

@@ -38,8 +38,8 @@ func Check(expression string) error {
 // program is an expression that is ready to be evaluated.
 type program struct {
 	ast *celast.AST
-	// bounded is stopped at maxCost. traced keeps the values that it comes across, and is never stopped: the library does
-	// not count costs then. So it is run only after bounded came to its end.
+	// bounded is stopped at maxCost. traced keeps the values that it comes across, and is never stopped: the library
+	// does not count costs then. So it is run only after bounded came to its end.
 	bounded, traced cel.Program
 }
 
@@ -114,8 +114,9 @@ func newProgram(env *cel.Env, checked *cel.Ast) (*program, error) {
 	return &program{ast: checked.NativeRep(), bounded: bounded, traced: traced}, nil
 }
 
-// maxTime is how long one evaluation may take. The limit on the cost ends every expression long before, also on a busy machine; this holds should an estimate
-// be wrong. It is looked at between the iterations of loops, so one call of a function is not cut short.
+// maxTime is how long one evaluation may take. The limit on the cost ends every expression long before, also on a busy
+// machine; this holds should an estimate be wrong. It is looked at between the iterations of loops, so one call of a
+// function is not cut short.
 const maxTime = 5 * time.Second
 
 // interruptCheckFrequency is after how many iterations of a loop an evaluation looks at its deadline.

@@ -26,8 +26,8 @@ type Facts struct {
 type Host struct {
 	// Config is the PoolbootConfig that the host boots by.
 	Config *bootstrapv1.PoolbootConfig
-	// BareMetalHost is nil for a host that enrolled, of which the name is known, and for one of another infrastructure provider, of which
-	// nothing is. Hardware is nil when nothing is known of it.
+	// BareMetalHost is nil for a host that enrolled, of which the name is known, and for one of another infrastructure
+	// provider, of which nothing is. Hardware is nil when nothing is known of it.
 	BareMetalHost *bmov1alpha1.BareMetalHost
 	Hardware      *bmov1alpha1.HardwareDetails
 	// Machine is nil for a host without a Machine.
@@ -49,8 +49,8 @@ func (h Host) Facts() Facts {
 	return facts
 }
 
-// NewFacts gathers the facts of a host. hardware is nil when nothing is known of it, machine and cluster are when the host
-// serves none.
+// NewFacts gathers the facts of a host. hardware is nil when nothing is known of it, machine and cluster are when the
+// host serves none.
 func NewFacts(host *bmov1alpha1.BareMetalHost, hardware *bmov1alpha1.HardwareDetails, machine *clusterv1.Machine, cluster *clusterv1.Cluster) Facts {
 	ofHost, ofMachine, ofCluster := known{}, known{}, known{}
 	ofHost.object(host)

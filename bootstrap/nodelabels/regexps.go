@@ -11,10 +11,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/regexsize"
 )
 
-// maxInstructions is how many instructions the compiled regular expressions of one rule may have together. Ordinary ones have some tens.
+// maxInstructions is how many instructions the compiled regular expressions of one rule may have together. Ordinary
+// ones have some tens.
 const maxInstructions = 1000
 
-// perStep is what one instruction costs at one character: what Kubernetes has for a character of a pattern at a character of a text.
+// perStep is what one instruction costs at one character: what Kubernetes has for a character of a pattern at a
+// character of a text.
 const perStep = 0.1 * 0.25
 
 // The functions that take a regular expression. replace and split take plain text.
@@ -24,8 +26,9 @@ const (
 	findAllFunction = "findAll"
 )
 
-// badRegexps refuses regular expressions that are not literals, because nothing is known then of what they cost; those that are invalid;
-// and those that are too large. It looks at the parsed expression: the type checker compiles regular expressions.
+// badRegexps refuses regular expressions that are not literals, because nothing is known then of what they cost; those
+// that are invalid; and those that are too large. It looks at the parsed expression: the type checker compiles regular
+// expressions.
 func badRegexps(parsed *cel.Ast) *ExpressionError {
 	a := parsed.NativeRep()
 	total := 0
@@ -72,8 +75,8 @@ func literalText(e celast.Expr) (string, bool) {
 	return text, is
 }
 
-// regexpCost estimates a call of a function that takes a regular expression by the size of the compiled program. given are the text, the
-// pattern and, for findAll, how many matches to find.
+// regexpCost estimates a call of a function that takes a regular expression by the size of the compiled program. given
+// are the text, the pattern and, for findAll, how many matches to find.
 func (e *estimator) regexpCost(function string, given []checker.AstNode) *checker.CallEstimate {
 	if len(given) < 2 {
 		return nil

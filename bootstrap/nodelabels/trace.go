@@ -18,8 +18,8 @@ import (
 type Fact struct {
 	// Path is the fact as one writes it in an expression, for example host.labels["rack"].
 	Path string `json:"path"`
-	// Value is its value: texts are quoted and cut, of lists and maps it is their size. It is "missing" when the host does
-	// not have it.
+	// Value is its value: texts are quoted and cut, of lists and maps it is their size. It is "missing" when the host
+	// does not have it.
 	Value string `json:"value"`
 }
 

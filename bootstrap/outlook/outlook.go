@@ -1,5 +1,6 @@
-// Package outlook says of every reason of a condition what becomes of it: it passes by itself, or a person has to act. It is the one
-// table that controllers, pools' counts and kubectl poolboot go by. docs/conditions.md repeats it. It is pure.
+// Package outlook says of every reason of a condition what becomes of it: it passes by itself, or a person has to act.
+// It is the one table that controllers, pools' counts and kubectl poolboot go by. docs/conditions.md repeats it. It is
+// pure.
 package outlook
 
 import (
@@ -99,7 +100,8 @@ func Of(reason string) Outlook {
 	return Retries
 }
 
-// IsWrong says whether a condition of a PoolbootConfig is False for another reason than that the next step has yet to come.
+// IsWrong says whether a condition of a PoolbootConfig is False for another reason than that the next step has yet to
+// come.
 func IsWrong(c *metav1.Condition) bool {
 	return c != nil && c.Status == metav1.ConditionFalse && Of(c.Reason) != Waits
 }
@@ -114,8 +116,8 @@ var kinds = []string{
 	bootstrapv1.NodeInPoolCondition,
 }
 
-// Counts says whether a condition still says something about a PoolbootConfig: those of the boot do not once the host has joined, and
-// before that a Node that is missing is made again.
+// Counts says whether a condition still says something about a PoolbootConfig: those of the boot do not once the host
+// has joined, and before that a Node that is missing is made again.
 func Counts(config *bootstrapv1.PoolbootConfig, c *metav1.Condition) bool {
 	hasJoined := hostaccess.HasJoined(config) ||
 		conditions.IsTrue(config, bootstrapv1.NodeInPoolCondition)
@@ -125,7 +127,8 @@ func Counts(config *bootstrapv1.PoolbootConfig, c *metav1.Condition) bool {
 	return c.Reason != bootstrapv1.NodeMissingReason
 }
 
-// ForPerson returns the condition of a PoolbootConfig by which a person has to act, that of the latest step; nil when none has to.
+// ForPerson returns the condition of a PoolbootConfig by which a person has to act, that of the latest step; nil when
+// none has to.
 func ForPerson(config *bootstrapv1.PoolbootConfig) (found *metav1.Condition) {
 	for _, kind := range kinds {
 		c := conditions.Get(config, kind)

@@ -27,14 +27,15 @@ const (
 	Defaulted  Reason = bootstrapv1.PoolDefaultedReason
 )
 
-// Boot is all that decides into which pool a host boots. Labels of the PoolbootConfig are not among it: they may come from its
-// template, and Cluster API puts only the Machine's on the Node.
+// Boot is all that decides into which pool a host boots. Labels of the PoolbootConfig are not among it: they may come
+// from its template, and Cluster API puts only the Machine's on the Node.
 type Boot struct {
 	// Config is the PoolbootConfig that the host boots by.
 	Config *bootstrapv1.PoolbootConfig
 	// Machine owns the config; nil for a host without a Machine.
 	Machine *clusterv1.Machine
-	// DataSecret is the metadata of an inline data Secret that exists; nil when there is none, or when status.poolRole is on record.
+	// DataSecret is the metadata of an inline data Secret that exists; nil when there is none, or when status.poolRole
+	// is on record.
 	DataSecret metav1.Object
 	// Host is the metadata of the BareMetalHost that boots; nil while it is not known.
 	Host metav1.Object
@@ -44,12 +45,13 @@ type Boot struct {
 
 // Assignment is the pool that a host boots into.
 type Assignment struct {
-	// Role is the pool's role. With an error it is the role to leave on record: that of a custom pool which does not exist now,
-	// so that the boot goes on when the pool is back; else empty.
+	// Role is the pool's role. With an error it is the role to leave on record: that of a custom pool which does not
+	// exist now, so that the boot goes on when the pool is back; else empty.
 	Role string
 	// Reason is the ground.
 	Reason Reason
-	// Retained is the role of the pool that the host keeps for Machines of this Cluster; empty when that counts for nothing.
+	// Retained is the role of the pool that the host keeps for Machines of this Cluster; empty when that counts for
+	// nothing.
 	Retained string
 	// Now is what would be decided without a record; equal to Role unless Reason is FromRecord.
 	Now string
@@ -57,13 +59,14 @@ type Assignment struct {
 
 // ForBoot decides into which pool a host boots. It is the only place where that is decided.
 //
-// The record stands from the moment when something was made by it that does not change any more: the Node or, with an inline
-// source, the data Secret. Before that, in this order: the pool that the host keeps, if the config asks for that; spec.poolRole; what
-// Decide makes of the Machine's labels; worker. But no Machine becomes a worker for want of its custom pool: one with a role label
-// that no pool selects is an *UnselectedError, one whose custom pool on record is gone a *NotFoundError; spec.poolRole goes before both.
+// The record stands from the moment when something was made by it that does not change any more: the Node or, with an
+// inline source, the data Secret. Before that, in this order: the pool that the host keeps, if the config asks for
+// that; spec.poolRole; what Decide makes of the Machine's labels; worker. But no Machine becomes a worker for want of
+// its custom pool: one with a role label that no pool selects is an *UnselectedError, one whose custom pool on record
+// is gone a *NotFoundError; spec.poolRole goes before both.
 //
-// The pool must exist (*NotFoundError, *DuplicateError) and its labels be derivable (*NotRegistrableError), unless it is on record.
-// Labels of several custom pools are a *ConflictError, those of a control plane a *ControlPlaneError.
+// The pool must exist (*NotFoundError, *DuplicateError) and its labels be derivable (*NotRegistrableError), unless it
+// is on record. Labels of several custom pools are a *ConflictError, those of a control plane a *ControlPlaneError.
 func ForBoot(b Boot) (Assignment, error) {
 	decided, err := b.decide()
 	err = b.withCure(err)
@@ -183,8 +186,8 @@ func (b Boot) missing() string {
 	return ""
 }
 
-// unselected are the role labels of the Machine, as key=value in order, that ask for no pool there is. Whether the Machine is in a
-// custom pool is known to be false.
+// unselected are the role labels of the Machine, as key=value in order, that ask for no pool there is. Whether the
+// Machine is in a custom pool is known to be false.
 func (b Boot) unselected() (unselected []string) {
 	known := map[string]bool{poolv1.NodeRoleLabelPrefix + poolv1.RoleWorker: true}
 	for _, role := range controlPlaneRoles {
@@ -215,8 +218,8 @@ func (b Boot) machineLabels() map[string]string {
 	return b.Machine.Labels
 }
 
-// MadeFor returns the role of the pool that an inline data Secret was made for; "" when it does not say. One that lacks the
-// annotation still names the rendered config that is in it.
+// MadeFor returns the role of the pool that an inline data Secret was made for; "" when it does not say. One that lacks
+// the annotation still names the rendered config that is in it.
 func MadeFor(dataSecret metav1.Object, pools []poolv1.MachineConfigPool) string {
 	made := dataSecret.GetAnnotations()
 	if role := made[bootstrapv1.DataSecretPoolAnnotation]; role != "" {

@@ -17,19 +17,20 @@ type Decision struct {
 	Role string
 	// ControlPlane is true when the labels are those of a control plane.
 	ControlPlane bool
-	// Unsupported are the roles of the custom pools that a control plane's labels ask for, in order. They have no hold on it.
+	// Unsupported are the roles of the custom pools that a control plane's labels ask for, in order. They have no hold
+	// on it.
 	Unsupported []string
 }
 
-// controlPlaneRoles are the words for a control plane. A Node with the role label of one is a control plane, whatever the
-// label's value; a pool of that role, as OpenShift has one, is no custom pool.
+// controlPlaneRoles are the words for a control plane. A Node with the role label of one is a control plane, whatever
+// the label's value; a pool of that role, as OpenShift has one, is no custom pool.
 var controlPlaneRoles = []string{"control-plane", "master"}
 
 // Decide says which of a cluster's pools a set of labels belongs to. It is the only place where that is decided.
 //
-// Windows Nodes are unmanaged. A control plane is in no pool; the custom pools that its labels ask for are reported. Of the
-// others, one matching custom pool wins over worker; several are a *ConflictError. With no custom pool it is worker, if
-// that matches, and else none. A malformed selector is a *SelectorError.
+// Windows Nodes are unmanaged. A control plane is in no pool; the custom pools that its labels ask for are reported. Of
+// the others, one matching custom pool wins over worker; several are a *ConflictError. With no custom pool it is
+// worker, if that matches, and else none. A malformed selector is a *SelectorError.
 func Decide(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (Decision, error) {
 	if nodeLabels[corev1.LabelOSStable] == string(corev1.Windows) {
 		return Decision{}, nil
@@ -85,8 +86,8 @@ func NodeSelector(p poolv1.MachineConfigPool) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{poolv1.NodeRoleLabelPrefix + p.Spec.PoolRole: ""}}
 }
 
-// SelectorKeys returns the keys of the labels that a pool's node selector asks about, in order, also when no labels can be
-// derived from it.
+// SelectorKeys returns the keys of the labels that a pool's node selector asks about, in order, also when no labels can
+// be derived from it.
 func SelectorKeys(p poolv1.MachineConfigPool) []string {
 	selector := NodeSelector(p)
 	keys := slices.Collect(maps.Keys(selector.MatchLabels))

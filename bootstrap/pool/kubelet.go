@@ -32,8 +32,9 @@ func (e *KubeletError) Error() string {
 	return fmt.Sprintf("MachineConfigPool %q: %s%v", e.Pool, together, e.Errs.ToAggregate())
 }
 
-// CheckKubelet refuses a kubelet section that a pool can't have, by itself or together with that of the cluster's worker
-// pool, which is nil when there is none. The error is a *KubeletError, whose Pool is worker's when that is to blame.
+// CheckKubelet refuses a kubelet section that a pool can't have, by itself or together with that of the cluster's
+// worker pool, which is nil when there is none. The error is a *KubeletError, whose Pool is worker's when that is to
+// blame.
 func CheckKubelet(p, worker *poolv1.MachineConfigPool) error {
 	_, err := kubeletSections(p, worker)
 	return err
@@ -95,7 +96,8 @@ func kubeletSectionOf(p *poolv1.MachineConfigPool) (kubeletSection, error) {
 // kubeletMode lets everybody on the host read a drop-in: it holds no secret.
 const kubeletMode = 0o644
 
-// kubeletParts are the drop-ins that the kubelet sections of worker and of the pool make. One that says nothing makes none.
+// kubeletParts are the drop-ins that the kubelet sections of worker and of the pool make. One that says nothing makes
+// none.
 func kubeletParts(p, worker *poolv1.MachineConfigPool) ([]part, error) {
 	sections, err := kubeletSections(p, worker)
 	if err != nil {

@@ -11,10 +11,11 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// Labels returns the labels that a pool's Node is registered with: those that follow from its selector, then nodeLabels. A selector is
-// registrable when the labels that follow from its positive requirements (matchLabels, In, Exists) meet all of it, also the negative
-// ones (NotIn, DoesNotExist). For a label of which several values are allowed, nodeLabels says which one it is; one that need only
-// exist is empty if nodeLabels does not have it. Anything else is a *NotRegistrableError.
+// Labels returns the labels that a pool's Node is registered with: those that follow from its selector, then
+// nodeLabels. A selector is registrable when the labels that follow from its positive requirements (matchLabels, In,
+// Exists) meet all of it, also the negative ones (NotIn, DoesNotExist). For a label of which several values are
+// allowed, nodeLabels says which one it is; one that need only exist is empty if nodeLabels does not have it. Anything
+// else is a *NotRegistrableError.
 func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 	selector := NodeSelector(p)
 	refuse := func(path, why string, args ...any) (map[string]string, error) {

@@ -18,8 +18,8 @@ import (
 // hashLength is how many hex digits of the content's SHA-256 are in a rendered config's name.
 const hashLength = 32
 
-// NameFor is the name of a rendered config: rendered-<pool's name>-<hash of its content>. The hash is of the content, not
-// of its bytes: an API server that stores keys in another order changes nothing.
+// NameFor is the name of a rendered config: rendered-<pool's name>-<hash of its content>. The hash is of the content,
+// not of its bytes: an API server that stores keys in another order changes nothing.
 func NameFor(poolName string, spec poolv1.MachineConfigSpec) (string, error) {
 	content, err := contentOf(spec)
 	if err != nil {

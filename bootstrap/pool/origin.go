@@ -43,8 +43,8 @@ type Origin struct {
 	MachineConfig string `json:"machineConfig,omitempty"`
 	// Pool is the name of the MachineConfigPool whose kubelet section the entry is.
 	Pool string `json:"pool,omitempty"`
-	// Over are the names of those before it that have the same entry, in order. What the winner does not say, as the mode of
-	// a file or another key of a user, is still theirs.
+	// Over are the names of those before it that have the same entry, in order. What the winner does not say, as the
+	// mode of a file or another key of a user, is still theirs.
 	Over []string `json:"over,omitempty"`
 }
 
@@ -85,7 +85,8 @@ func origins(whole ignition.Config, parts []part) []Origin {
 	return out
 }
 
-// originsOfSpecs says where that came from which a MachineConfig has outside of Ignition. Of lists each has its own part.
+// originsOfSpecs says where that came from which a MachineConfig has outside of Ignition. Of lists each has its own
+// part.
 func originsOfSpecs(sources []poolv1.MachineConfig) (out []Origin) {
 	for _, source := range sources {
 		for _, argument := range source.Spec.KernelArguments {
@@ -127,8 +128,8 @@ func originsOfSpecs(sources []poolv1.MachineConfig) (out []Origin) {
 	return out
 }
 
-// entriesOf are the entries of an Ignition configuration, in the order of the document. A unit of which only drop-ins are
-// given has no entry of its own.
+// entriesOf are the entries of an Ignition configuration, in the order of the document. A unit of which only drop-ins
+// are given has no entry of its own.
 func entriesOf(c ignition.Config) (out []entry) {
 	add := func(kind Kind, name string) { out = append(out, entry{kind, name}) }
 	for _, file := range c.Storage.Files {

@@ -94,8 +94,8 @@ func anyConfigs(random *rand.Rand, count int) []poolv1.MachineConfig {
 	return configs
 }
 
-// expectReference merges once more, as the Machine Config Operator does: in a row, by Ignition's merge and nothing else,
-// with the contents of files reset before. It also says of what each file is the last word.
+// expectReference merges once more, as the Machine Config Operator does: in a row, by Ignition's merge and nothing
+// else, with the contents of files reset before. It also says of what each file is the last word.
 func expectReference(rendered *pool.Rendered, configs []poolv1.MachineConfig) {
 	GinkgoHelper()
 	var sources []poolv1.MachineConfig

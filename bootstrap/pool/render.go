@@ -23,9 +23,9 @@ type Rendered struct {
 	Source []string
 	// Kubelets are the names of the pools whose kubelet section is in it: worker, then the pool itself.
 	Kubelets []string `json:"-"`
-	// Origins say which MachineConfig or pool every entry came from: Ignition's entries in the order of the document, then kernel
-	// arguments, extensions, kernelType, osImageURL, baseOSExtensionsContainerImage and fips. A value that is a default has
-	// no origin.
+	// Origins say which MachineConfig or pool every entry came from: Ignition's entries in the order of the document,
+	// then kernel arguments, extensions, kernelType, osImageURL, baseOSExtensionsContainerImage and fips. A value that
+	// is a default has no origin.
 	Origins []Origin `json:"-"`
 }
 
@@ -34,11 +34,11 @@ type Rendered struct {
 // wins over it whatever the names are. With them go the kubelet sections of worker and of the pool, as drop-ins.
 //
 // Ignition is merged by ignition.Merge. kernelArguments and extensions concatenate, fips is true when any asks for it,
-// the last kernelType, osImageURL and baseOSExtensionsContainerImage win, a kernelType "default" too. Rendered configs among
-// configs are passed over. The same input gives the same bytes and the same name.
+// the last kernelType, osImageURL and baseOSExtensionsContainerImage win, a kernelType "default" too. Rendered configs
+// among configs are passed over. The same input gives the same bytes and the same name.
 //
-// Errors: *NotFoundError and *DuplicateError for the pool or for worker, *SelectorError, *RenderError for a MachineConfig
-// that can't be used, *KubeletError for a kubelet section, *TooManyError, *TooLargeError.
+// Errors: *NotFoundError and *DuplicateError for the pool or for worker, *SelectorError, *RenderError for a
+// MachineConfig that can't be used, *KubeletError for a kubelet section, *TooManyError, *TooLargeError.
 func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (*Rendered, error) {
 	p, err := OfRole(pools, role)
 	if err != nil {
@@ -140,8 +140,8 @@ type part struct {
 	machineConfig, pool string
 }
 
-// merge makes one spec of many, the later over the earlier, and of the pools' sections, which have paths of their own. It
-// says where everything in it came from.
+// merge makes one spec of many, the later over the earlier, and of the pools' sections, which have paths of their own.
+// It says where everything in it came from.
 func merge(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfigSpec, []Origin, error) {
 	fips := false
 	out := poolv1.MachineConfigSpec{FIPS: &fips, KernelType: poolv1.KernelTypeDefault}
@@ -231,7 +231,8 @@ func ignitionOf(source poolv1.MachineConfig) (ignition.Config, error) {
 // kernelTypes are those that a MachineConfig may name; empty says nothing.
 var kernelTypes = []string{"", poolv1.KernelTypeDefault, poolv1.KernelTypeRealtime, poolv1.KernelType64kPages}
 
-// checkKernelType refuses a kernelType that no operating system has: the schema does too, but not what is read from files.
+// checkKernelType refuses a kernelType that no operating system has: the schema does too, but not what is read from
+// files.
 func checkKernelType(source poolv1.MachineConfig) error {
 	if slices.Contains(kernelTypes, source.Spec.KernelType) {
 		return nil
@@ -257,8 +258,8 @@ func kernelDevel(out poolv1.MachineConfigSpec, sources []poolv1.MachineConfig) e
 	return nil
 }
 
-// guardTogether is Guard for what MachineConfigs, of which each has passed, make together: files of several, and, if one has links
-// that lead to what is Poolboot's, all that others might do over them.
+// guardTogether is Guard for what MachineConfigs, of which each has passed, make together: files of several, and, if
+// one has links that lead to what is Poolboot's, all that others might do over them.
 func guardTogether(whole ignition.Config, parts []part) error {
 	if len(parts) > 1 && ignition.Redirects(whole) {
 		return ignition.Guard(merged(parts))
@@ -266,8 +267,8 @@ func guardTogether(whole ignition.Config, parts []part) error {
 	return ignition.Guard(piecedTogether(whole, parts))
 }
 
-// piecedTogether is as much of the merged Ignition as several MachineConfigs speak of: what none of them has, their files
-// may hold once put together.
+// piecedTogether is as much of the merged Ignition as several MachineConfigs speak of: what none of them has, their
+// files may hold once put together.
 func piecedTogether(whole ignition.Config, parts []part) ignition.Config {
 	writers := map[string]int{}
 	for _, part := range parts {

@@ -12,7 +12,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// fromYAML is a MachineConfig of a role whose spec is given in YAML. What it says of Ignition may leave the version out.
+// fromYAML is a MachineConfig of a role whose spec is given in YAML. What it says of Ignition may leave the version
+// out.
 func fromYAML(name, role, spec string) poolv1.MachineConfig {
 	GinkgoHelper()
 	config := poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{roleLabel: role}}}

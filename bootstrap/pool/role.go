@@ -7,9 +7,9 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// OfRole returns the pool of a Cluster that has a role: a *NotFoundError when there is none, a *DuplicateError when there are several.
-// None of several is picked: which one is older, for example, changes when clusterctl moves them. Only one that is being deleted makes
-// room for its replacement.
+// OfRole returns the pool of a Cluster that has a role: a *NotFoundError when there is none, a *DuplicateError when
+// there are several. None of several is picked: which one is older, for example, changes when clusterctl moves them.
+// Only one that is being deleted makes room for its replacement.
 func OfRole(pools []poolv1.MachineConfigPool, role string) (*poolv1.MachineConfigPool, error) {
 	var found, leaving []*poolv1.MachineConfigPool
 	for i := range pools {
@@ -38,8 +38,8 @@ func OfRole(pools []poolv1.MachineConfigPool, role string) (*poolv1.MachineConfi
 	return nil, duplicate
 }
 
-// OfRendered returns the pool that a rendered config was made for, by the config's name; nil when that pool does not exist, or the name is
-// not a rendered config's.
+// OfRendered returns the pool that a rendered config was made for, by the config's name; nil when that pool does not
+// exist, or the name is not a rendered config's.
 func OfRendered(pools []poolv1.MachineConfigPool, rendered string) *poolv1.MachineConfigPool {
 	name, is := strings.CutPrefix(rendered, poolv1.RenderedNamePrefix)
 	if hash := strings.LastIndexByte(name, '-'); is && hash > 0 {

@@ -19,7 +19,8 @@ type term struct {
 	metav1.LabelSelectorRequirement
 }
 
-// terms are the requirements of a selector: those of matchLabels in the order of their keys, then those of matchExpressions.
+// terms are the requirements of a selector: those of matchLabels in the order of their keys, then those of
+// matchExpressions.
 func terms(selector *metav1.LabelSelector) (terms []term) {
 	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {
 		terms = append(terms, term{"spec.nodeSelector.matchLabels", metav1.LabelSelectorRequirement{
@@ -80,8 +81,8 @@ func Rejects(p poolv1.MachineConfigPool, of map[string]string) *Rejection {
 	return nil
 }
 
-// MayShare says whether one Node could have labels that both pools select: it could, unless some label can't be as both want it. A
-// malformed selector is a *SelectorError.
+// MayShare says whether one Node could have labels that both pools select: it could, unless some label can't be as both
+// want it. A malformed selector is a *SelectorError.
 func MayShare(a, b poolv1.MachineConfigPool) (bool, error) {
 	byKey, selectable := map[string][]term{}, true
 	for _, p := range []poolv1.MachineConfigPool{a, b} {

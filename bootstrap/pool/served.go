@@ -13,8 +13,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// beyondIgnition is what ignition.MachineConfigPath holds: the parts of a rendered config that Ignition has no words for,
-// for the operating system's agent.
+// beyondIgnition is what ignition.MachineConfigPath holds: the parts of a rendered config that Ignition has no words
+// for, for the operating system's agent.
 type beyondIgnition struct {
 	Name            string   `json:"name"`
 	KernelType      string   `json:"kernelType"`
@@ -22,15 +22,16 @@ type beyondIgnition struct {
 	FIPS            bool     `json:"fips"`
 	OSImageURL      string   `json:"osImageURL"`
 	KernelArguments []string `json:"kernelArguments"`
-	// BaseOSExtensionsContainerImage came later than the others. What a rendered config without it is served as stays as it was.
+	// BaseOSExtensionsContainerImage came later than the others. What a rendered config without it is served as stays
+	// as it was.
 	BaseOSExtensionsContainerImage string `json:"baseOSExtensionsContainerImage,omitempty"`
 }
 
 // machineConfigMode lets everybody on the host read the file: it holds no secret.
 const machineConfigMode = 0o644
 
-// Served returns the bytes that the config server hands out for a rendered config: its Ignition, its kernel arguments as
-// Ignition's, and the file ignition.MachineConfigPath with the rest. The same config gives the same bytes.
+// Served returns the bytes that the config server hands out for a rendered config: its Ignition, its kernel arguments
+// as Ignition's, and the file ignition.MachineConfigPath with the rest. The same config gives the same bytes.
 func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
 	config := ignition.New()
 	if spec.Config != nil {
@@ -65,8 +66,8 @@ func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
 // oneArgument is one argument of a kernel command line: no space outside of quotes.
 var oneArgument = regexp.MustCompile(`(?:[^\s"]|"[^"]*"?)+`)
 
-// distinct are the single arguments, each where it was first named: Ignition takes each once, and would take several in one
-// string for one.
+// distinct are the single arguments, each where it was first named: Ignition takes each once, and would take several in
+// one string for one.
 func distinct(arguments []string) (out []types.KernelArgument) {
 	seen := map[string]bool{}
 	for _, argument := range oneArgument.FindAllString(strings.Join(arguments, " "), -1) {

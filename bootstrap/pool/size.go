@@ -14,8 +14,8 @@ import (
 // (--max-request-bytes); the rest is for the object's metadata and for managed fields.
 const MaxSize = 14 << 20 / 10
 
-// MaxSources is how many MachineConfigs a pool may render. Its status lists their names, of up to 253 characters each, in an object that must
-// fit into etcd too.
+// MaxSources is how many MachineConfigs a pool may render. Its status lists their names, of up to 253 characters each,
+// in an object that must fit into etcd too.
 const MaxSources = 1000
 
 // TooManyError says that a pool selects more MachineConfigs than its status can list.

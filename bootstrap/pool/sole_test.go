@@ -12,8 +12,9 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Each question about pools, names and tokens has one function that answers it. What else could answer it gives itself away by what it looks at: this
-// spec reads the sources of all programs, without their tests, and fails on any of it outside of the package that decides.
+// Each question about pools, names and tokens has one function that answers it. What else could answer it gives itself
+// away by what it looks at: this spec reads the sources of all programs, without their tests, and fails on any of it
+// outside of the package that decides.
 var _ = Describe("Nobody else decides", func() {
 	const root = "../.."
 	type use struct{ file, text string }

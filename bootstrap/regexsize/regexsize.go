@@ -1,7 +1,7 @@
-// Package regexsize measures regular expressions that users write, without compiling them. Go's regexp takes at most time
-// proportional to the program's instructions times the characters that it looks at, and a counted repetition such as
-// (?:(?:a?){30}){30} makes a large program of a short text. One match cannot be interrupted, so only a limit on the product of
-// both holds. It is pure: no client, no I/O.
+// Package regexsize measures regular expressions that users write, without compiling them. Go's regexp takes at most
+// time proportional to the program's instructions times the characters that it looks at, and a counted repetition such
+// as (?:(?:a?){30}){30} makes a large program of a short text. One match cannot be interrupted, so only a limit on the
+// product of both holds. It is pure: no client, no I/O.
 package regexsize
 
 import (
@@ -43,8 +43,9 @@ func (m Measure) Steps(characters uint64) uint64 {
 	return (characters + 1) * uint64(m.Instructions)
 }
 
-// StepsOfAll is the largest number of steps that it takes to find all matches, or the first limit ones, in a text of so many
-// characters. The search for each may look ahead as far as the longest match reaches before it settles for a shorter one.
+// StepsOfAll is the largest number of steps that it takes to find all matches, or the first limit ones, in a text of so
+// many characters. The search for each may look ahead as far as the longest match reaches before it settles for a
+// shorter one.
 func (m Measure) StepsOfAll(characters, limit uint64) uint64 {
 	ahead := characters
 	if m.Longest != Unlimited {

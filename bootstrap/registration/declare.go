@@ -31,9 +31,9 @@ func AddTaints(node *corev1.Node, taints []corev1.Taint) {
 	}
 }
 
-// DeclareTaints adds the taints that a Node's pool declares, each once: one that is listed as applied and is not there, a
-// person removed. The list follows the declaration, so that what is declared again, or by the pool that a Node moves to, is
-// added again.
+// DeclareTaints adds the taints that a Node's pool declares, each once: one that is listed as applied and is not there,
+// a person removed. The list follows the declaration, so that what is declared again, or by the pool that a Node moves
+// to, is added again.
 func DeclareTaints(node *corev1.Node, declared []corev1.Taint) {
 	applied := strings.Split(node.Annotations[poolv1.NodeAppliedTaintsAnnotation], ",")
 	AddTaints(node, slices.DeleteFunc(slices.Clone(declared), func(t corev1.Taint) bool { return slices.Contains(applied, t.ToString()) }))

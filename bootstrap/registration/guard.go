@@ -19,10 +19,10 @@ import (
 // ownPrefix starts the keys of labels and annotations on Nodes that are Poolboot's own.
 const ownPrefix = "pool.cluster.x-k8s.io/"
 
-// Guard returns the ValidatingAdmissionPolicy and its binding, both of the given name, for the cluster that has these pools.
-// They keep kubelets (group system:nodes) from changing what says which pool a Node is in, what Poolboot
-// and Cluster API note on it, which host it is, and what can have it deleted or keep it from that. NodeRestriction keeps them from a
-// part of that, such as role labels, and from taints.
+// Guard returns the ValidatingAdmissionPolicy and its binding, both of the given name, for the cluster that has these
+// pools. They keep kubelets (group system:nodes) from changing what says which pool a Node is in, what Poolboot and
+// Cluster API note on it, which host it is, and what can have it deleted or keep it from that. NodeRestriction keeps
+// them from a part of that, such as role labels, and from taints.
 //
 // The same pools in any order make the same objects.
 func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfiguration {
@@ -74,16 +74,18 @@ func variable(name, expression string) *apply.VariableApplyConfiguration {
 	return apply.Variable().WithName(name).WithExpression(expression)
 }
 
-// changedKeys is the CEL expression of the keys with a prefix that an update adds to, changes in or removes from a map. Poolboot's own
-// are what it rests on. By annotations of Cluster API a kubelet could have that remove labels and taints from its Node.
+// changedKeys is the CEL expression of the keys with a prefix that an update adds to, changes in or removes from a map.
+// Poolboot's own are what it rests on. By annotations of Cluster API a kubelet could have that remove labels and taints
+// from its Node.
 func changedKeys(values, prefix string) string {
 	return fmt.Sprintf(`variables.%[1]sBefore.filter(k, k.startsWith(%[2]q) && variables.%[1]sBefore[?k] != variables.%[1]s[?k])`+
 		` + variables.%[1]s.filter(k, k.startsWith(%[2]q) && !(k in variables.%[1]sBefore))`, values, prefix)
 }
 
-// changedField is the CEL expression of a field, if an update changes it. By an owner that does not exist a kubelet can have the garbage
-// collector delete its Node (CVE-2025-5187), and by a finalizer keep it from being deleted. By the providerID of another Machine, which
-// a Node that has none may still get, it can have Cluster API take its Node for that Machine's and put that one's labels on it.
+// changedField is the CEL expression of a field, if an update changes it. By an owner that does not exist a kubelet can
+// have the garbage collector delete its Node (CVE-2025-5187), and by a finalizer keep it from being deleted. By the
+// providerID of another Machine, which a Node that has none may still get, it can have Cluster API take its Node for
+// that Machine's and put that one's labels on it.
 func changedField(parent, field, none string) string {
 	return fmt.Sprintf(`(oldObject.?%[1]s.?%[2]s.orValue(%[3]s) == object.?%[1]s.?%[2]s.orValue(%[3]s) ? [] : ["%[1]s.%[2]s"])`, parent, field, none)
 }

@@ -40,12 +40,13 @@ func (r Registration) kubeletLabels() []string {
 	return labels
 }
 
-// InKubeletFlags says whether a Node's label is in its kubelet's flags too: those that a kubelet may set, but not those that it sets to what
-// it finds out by itself, which a flag would replace.
+// InKubeletFlags says whether a Node's label is in its kubelet's flags too: those that a kubelet may set, but not those
+// that it sets to what it finds out by itself, which a flag would replace.
 func InKubeletFlags(labelKey string) bool { return KubeletMaySet(labelKey) && !IsReported(labelKey) }
 
-// KubeletMaySet tells whether a kubelet accepts a label key in --node-labels. Outside kubernetes.io and k8s.io it accepts
-// all, inside a short list. A kubelet exits at once on any other; the rule is that of its own validation of flags.
+// KubeletMaySet tells whether a kubelet accepts a label key in --node-labels. Outside kubernetes.io and k8s.io it
+// accepts all, inside a short list. A kubelet exits at once on any other; the rule is that of its own validation of
+// flags.
 func KubeletMaySet(labelKey string) bool {
 	domain, _, found := strings.Cut(labelKey, "/")
 	if !found {

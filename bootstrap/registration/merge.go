@@ -103,8 +103,8 @@ func (s taintSet) sources() map[string][]string {
 	return sources
 }
 
-// AppliedTaints is the value of the annotation pool.cluster.x-k8s.io/applied-taints for the taints that a pool declares, ""
-// for none.
+// AppliedTaints is the value of the annotation pool.cluster.x-k8s.io/applied-taints for the taints that a pool
+// declares, "" for none.
 func AppliedTaints(declared []corev1.Taint) string {
 	words := make([]string, 0, len(declared))
 	for i := range declared {

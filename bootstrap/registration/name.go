@@ -17,12 +17,12 @@ type Naming struct {
 	Host string
 }
 
-// Name returns the name that a Node has, or is to be registered with; "" while that depends on a host that is not chosen. It is the only
-// place where that is decided.
+// Name returns the name that a Node has, or is to be registered with; "" while that depends on a host that is not
+// chosen. It is the only place where that is decided.
 //
-// A name that is on record stays, unless it is that of a host and another host boots now. Without a record, as before the first boot and
-// after clusterctl move, it is that of a host without a Machine; that of the Node which Cluster API found for the Machine; with nodeName:
-// Host that of the host; else the Machine's.
+// A name that is on record stays, unless it is that of a host and another host boots now. Without a record, as before
+// the first boot and after clusterctl move, it is that of a host without a Machine; that of the Node which Cluster API
+// found for the Machine; with nodeName: Host that of the host; else the Machine's.
 func Name(of Naming) string {
 	config := of.Config
 	host := of.Host

@@ -25,8 +25,8 @@ import (
 var providerIDPattern = regexp.MustCompile(`^[A-Za-z0-9.-]+://[A-Za-z0-9._:/-]+$`)
 
 // Register works out what a Node is registered with. The labels it returns were run through pool.Decide and put the
-// Node in the pool that was decided. Errors are *ConflictError, *InvalidError, *OutsidePoolError, *identity.NameError, and
-// *pool.NotRegistrableError for a pool whose selector can't be turned into labels.
+// Node in the pool that was decided. Errors are *ConflictError, *InvalidError, *OutsidePoolError, *identity.NameError,
+// and *pool.NotRegistrableError for a pool whose selector can't be turned into labels.
 func Register(in Input) (Registration, error) {
 	if err := validate(in); err != nil {
 		return Registration{}, err
@@ -143,8 +143,8 @@ func ownTaints(config *bootstrapv1.PoolbootConfig) []corev1.Taint {
 	return []corev1.Taint{unassigned, clusterv1.NodeUninitializedTaint}
 }
 
-// inPool makes sure that the labels put the Node where it was decided to be: labels of the Machine or the PoolbootConfig
-// may match another pool's selector too.
+// inPool makes sure that the labels put the Node where it was decided to be: labels of the Machine or the
+// PoolbootConfig may match another pool's selector too.
 func inPool(in Input, set labelSet) error {
 	outside := func(why string) error {
 		return &OutsidePoolError{Role: in.Pool.Spec.PoolRole, Why: why, Cure: cure.Relabel(in.Config)}

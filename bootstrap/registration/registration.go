@@ -1,6 +1,6 @@
-// Package registration says what a Node is registered with: name, labels, taints, annotations and provider ID, out of the pool,
-// the Machine, the PoolbootConfig and the host. It also knows which of that a kubelet may set by itself and which only
-// a privileged client can. It is pure: no client, no I/O.
+// Package registration says what a Node is registered with: name, labels, taints, annotations and provider ID, out of
+// the pool, the Machine, the PoolbootConfig and the host. It also knows which of that a kubelet may set by itself and
+// which only a privileged client can. It is pure: no client, no I/O.
 package registration
 
 import (
@@ -21,14 +21,15 @@ import (
 // beforehand until its kubelet reports.
 const WaitingForKubeletReason = "PoolbootWaitingForKubelet"
 
-// WaitingForKubelet is the condition NodeInPool of a PoolbootConfig whose Node stands in a pool and whose kubelet has not been
-// Ready yet.
+// WaitingForKubelet is the condition NodeInPool of a PoolbootConfig whose Node stands in a pool and whose kubelet has
+// not been Ready yet.
 func WaitingForKubelet(name, role string) metav1.Condition {
 	return metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.WaitingForKubeletReason,
 		Message: fmt.Sprintf("Node %s stands in pool %q, its kubelet is not Ready yet", name, role)}
 }
 
-// BootPrepared is the condition BootPrepared of a PoolbootConfig whose host has all that it needs. The pool is that of the Node as it is now.
+// BootPrepared is the condition BootPrepared of a PoolbootConfig whose host has all that it needs. The pool is that of
+// the Node as it is now.
 func BootPrepared(name, role, configuration string) metav1.Condition {
 	return metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.BootPreparedReason,
 		Message: fmt.Sprintf("Node %s is registered in pool %q, and its host boots with configuration %s", name, role, configuration)}
@@ -45,12 +46,12 @@ type Input struct {
 	// ProviderID is the Node's spec.providerID. Empty while no host is known; the Node then gets none.
 	ProviderID string
 
-	// HostUID is the UID of the BareMetalHost, for the label metal3.io/uuid. Empty while no host is known; the Node then
-	// gets no such label.
+	// HostUID is the UID of the BareMetalHost, for the label metal3.io/uuid. Empty while no host is known; the Node
+	// then gets no such label.
 	HostUID string
 
-	// CPUArch is the architecture that the inspection of the host found, such as x86_64, for the label kubernetes.io/arch; any other
-	// than a known one gives none. CPUArchSource is the field that it is in.
+	// CPUArch is the architecture that the inspection of the host found, such as x86_64, for the label
+	// kubernetes.io/arch; any other than a known one gives none. CPUArchSource is the field that it is in.
 	CPUArch, CPUArchSource string
 
 	// Pool is the pool that was decided for the Machine.
@@ -101,13 +102,14 @@ type Registration struct {
 	// Annotations name the PoolbootConfig and the rendered config.
 	Annotations map[string]string
 
-	// LabelSources and TaintSources name the fields that each label, by its key, and each taint, by its text, comes from.
+	// LabelSources and TaintSources name the fields that each label, by its key, and each taint, by its text, comes
+	// from.
 	LabelSources, TaintSources map[string][]string
 }
 
 // Node returns the Node to make beforehand, before any kubelet asks for it. It is not Ready, for
-// WaitingForKubeletReason: an API server takes a Node's status on creation. It shares nothing with the registration, so a
-// client may write into it.
+// WaitingForKubeletReason: an API server takes a Node's status on creation. It shares nothing with the registration, so
+// a client may write into it.
 func (r Registration) Node() *corev1.Node {
 	now := metav1.Now()
 	return &corev1.Node{

@@ -18,14 +18,15 @@ const (
 	addressRefused = "refused"
 )
 
-// addressOf returns the address that a request comes from. What a proxy says of it does not count: anybody can say that.
+// addressOf returns the address that a request comes from. What a proxy says of it does not count: anybody can say
+// that.
 func addressOf(r *http.Request) netip.Addr {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return from.Addr().Unmap().WithZone("")
 }
 
-// checkAddress refuses a live token that is bound to other addresses, and has it noted where it came from. The host is told to try
-// again: what its BareMetalHost is known to have may still be completed.
+// checkAddress refuses a live token that is bound to other addresses, and has it noted where it came from. The host is
+// told to try again: what its BareMetalHost is known to have may still be completed.
 func (s *Server) checkAddress(ctx context.Context, record *Record, from netip.Addr) error {
 	if !record.Bound || slices.Contains(record.HostAddresses, from) {
 		if len(record.Addresses) > 0 && record.Addresses[0] != from {
@@ -56,15 +57,16 @@ func (s *Server) came(ctx context.Context, record *Record, from netip.Addr) {
 	})
 }
 
-// arrival is a token that came from an address, of which the note is under way, or so fresh that the record may not show it.
+// arrival is a token that came from an address, of which the note is under way, or so fresh that the record may not
+// show it.
 type arrival struct {
 	from  netip.Addr
 	token string // its hash
 	at    time.Time
 }
 
-// claimAddress says whether it is to be noted now that a record's token came from an address: it is not on record, there is room
-// for it, and nobody has begun to note it moments ago.
+// claimAddress says whether it is to be noted now that a record's token came from an address: it is not on record,
+// there is room for it, and nobody has begun to note it moments ago.
 func (r *recording) claimAddress(record *Record, from netip.Addr) bool {
 	if !from.IsValid() || slices.Contains(record.Addresses, from) {
 		return false

@@ -14,8 +14,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// minCredentialLife is how long the join credential in an overlay must still live when it is handed out: the host has to
-// download, write its disk's files, boot on and start its kubelet with it.
+// minCredentialLife is how long the join credential in an overlay must still live when it is handed out: the host has
+// to download, write its disk's files, boot on and start its kubelet with it.
 const minCredentialLife = 3 * time.Minute
 
 // boot is everything that a host's configuration is made of; nothing as long as any of it is missing.
@@ -25,7 +25,8 @@ type boot struct {
 	pool    *PoolBytes
 }
 
-// serveConfig answers a host that asks for its configuration: at once when it stands, else as soon as it does, else 503.
+// serveConfig answers a host that asks for its configuration: at once when it stands, else as soon as it does, else
+// 503.
 func (v *view) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, to route, token string) error {
 	ready, err := v.waitForBoot(ctx, record, to)
 	if err != nil {
@@ -144,7 +145,8 @@ func (s *Server) request(ctx context.Context, record *Record, from netip.Addr) e
 	return nil
 }
 
-// recordNow returns a host's record as it is now. When it is gone, or has another token, the host is told so when it asks again.
+// recordNow returns a host's record as it is now. When it is gone, or has another token, the host is told so when it
+// asks again.
 func (v *view) recordNow(ctx context.Context, record *Record) (*Record, error) {
 	current, err := v.Records.Get(ctx, record.NamespacedName)
 	if err != nil {
@@ -156,8 +158,8 @@ func (v *view) recordNow(ctx context.Context, record *Record) (*Record, error) {
 	return nil, notReady("PoolbootConfig %s has gone, or its token was revoked, since the host asked. Try again", record.NamespacedName)
 }
 
-// lookForBoot returns what stands for a machine, or what is missing of it. It subscribes to all that it looks at, if there is a
-// subscription.
+// lookForBoot returns what stands for a machine, or what is missing of it. It subscribes to all that it looks at, if
+// there is a subscription.
 func (v *view) lookForBoot(ctx context.Context, record *Record, version string, changed *subscription) (ready boot, missing string, err error) {
 	changed.to(object{overlay: record.UID})
 	overlay, err := v.Overlays.Get(ctx, record.UID)

@@ -24,8 +24,8 @@ func (c *changes) subscribe() *subscription {
 	return &subscription{changes: c, objects: map[object]struct{}{}, changed: make(chan struct{}, 1)}
 }
 
-// to adds an object to the subscription; an object that is in it already stays so. Without a subscription (nil) it does nothing:
-// most hosts have no need to wait.
+// to adds an object to the subscription; an object that is in it already stays so. Without a subscription (nil) it does
+// nothing: most hosts have no need to wait.
 func (s *subscription) to(what object) {
 	if s == nil {
 		return

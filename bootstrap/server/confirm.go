@@ -10,8 +10,8 @@ import (
 // confirmTimeout bounds how long a refusal takes that ends a boot. The API server is asked for two objects at most.
 const confirmTimeout = 2 * time.Second
 
-// final tells whether an answer ends the boot of a host that has a token. What is known here may be behind, for as long as this
-// replica does not reach the API server; another one may have answered the host a moment ago by what is so now.
+// final tells whether an answer ends the boot of a host that has a token. What is known here may be behind, for as long
+// as this replica does not reach the API server; another one may have answered the host a moment ago by what is so now.
 func (s *Server) final(err error, r *http.Request) bool {
 	refused := (*refusal)(nil)
 	return s.live != nil && errors.As(err, &refused) && bearerToken(r) != "" &&

@@ -129,7 +129,8 @@ func (c *connection) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// startWaiting and stopWaiting note how long a stranger keeps the server waiting, under the lock. A read and a write may wait at once.
+// startWaiting and stopWaiting note how long a stranger keeps the server waiting, under the lock. A read and a write
+// may wait at once.
 func (c *connection) startWaiting(now time.Time) {
 	if c.pending == 0 {
 		c.since = now
@@ -226,7 +227,8 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// answered notes that a request has its answer. A turn is for a handshake and one request: a stranger that goes on to ask has no more.
+// answered notes that a request has its answer. A turn is for a handshake and one request: a stranger that goes on to
+// ask has no more.
 func answered(ctx context.Context) {
 	c, is := ctx.Value(connectionKey{}).(*connection)
 	if !is || c.known.Load() {

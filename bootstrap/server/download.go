@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// serveRendered answers a host that downloads its pool's configuration: the very one that its overlay names, and no other.
+// serveRendered answers a host that downloads its pool's configuration: the very one that its overlay names, and no
+// other.
 //
 // The answer to /config may have come from another replica that saw a change first, so what does not fit yet is waited
 // for before it is refused.
@@ -51,7 +52,8 @@ func (v *view) waitForRendered(ctx context.Context, record *Record, to route) (*
 		if pool != nil || err != nil {
 			return pool, err
 		}
-		// A host that has its configuration asks for no more than this: without a request nobody would make the overlay anew.
+		// A host that has its configuration asks for no more than this: without a request nobody would make the overlay
+		// anew.
 		if missing == lacksOverlay && !requested {
 			if err := v.request(held, record, to.from); err != nil {
 				return nil, err

@@ -16,9 +16,9 @@ import (
 // refusedInterval is how long a refusal stands before a host that goes on asking makes another write.
 const refusedInterval = time.Minute
 
-// serveEnrolled answers a host that has no Machine: it comes with an enrollment token and the name that it wants. Once it is
-// admitted it is answered as any other host. Nothing is written for who has no valid token, or asks for a name that the
-// token is not for.
+// serveEnrolled answers a host that has no Machine: it comes with an enrollment token and the name that it wants. Once
+// it is admitted it is answered as any other host. Nothing is written for who has no valid token, or asks for a name
+// that the token is not for.
 func (v *view) serveEnrolled(ctx context.Context, w *answer, r *http.Request, to route) error {
 	// One wait for both, the admission and the overlay: a host gives up after ten seconds.
 	ctx, release := context.WithTimeout(ctx, v.wait)
@@ -66,8 +66,8 @@ func (v *view) enrollmentFor(ctx context.Context, token string, to route) (*Enro
 	return enrollment, nil
 }
 
-// enrollmentOf returns the Enrollment of that name, if a token is its own and is live. Another token is 503, because the Secret may
-// hold it already, which the server does not read.
+// enrollmentOf returns the Enrollment of that name, if a token is its own and is live. Another token is 503, because
+// the Secret may hold it already, which the server does not read.
 func (v *view) enrollmentOf(ctx context.Context, name types.NamespacedName, token string) (*Enrollment, error) {
 	enrollment, err := v.Enrollments.Get(ctx, name)
 	switch {
@@ -146,7 +146,8 @@ func (v *view) lookForRecord(ctx context.Context, enrollment Enrollment, asks as
 	return nil, nil, nil
 }
 
-// notAdmittedBy says why the record of a host that enrolled is not good for who has the Enrollment's token; nil when it is.
+// notAdmittedBy says why the record of a host that enrolled is not good for who has the Enrollment's token; nil when it
+// is.
 func (r *Record) notAdmittedBy(enrollment *Enrollment) *refusal {
 	switch {
 	case r.hasStateUnknown():
@@ -192,8 +193,8 @@ func (v *view) authenticateEnrolled(ctx context.Context, record *Record, token s
 	return record, nil
 }
 
-// ask records that a host wants to be admitted, unless that was recorded moments ago or it was told no just now. It returns
-// the time of the request that is decided on.
+// ask records that a host wants to be admitted, unless that was recorded moments ago or it was told no just now. It
+// returns the time of the request that is decided on.
 func (r *recording) ask(ctx context.Context, enrollment Enrollment, asks asking) (time.Time, error) {
 	now := r.now()
 	last, known := enrollment.Requests[asks.config.Name]

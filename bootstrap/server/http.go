@@ -17,8 +17,8 @@ const (
 	maxHeaderBytes    = 16 << 10
 )
 
-// http1 is all that Ignition speaks. Without HTTP/2 a connection has one request at a time, and none that is reset costs more than
-// the next one.
+// http1 is all that Ignition speaks. Without HTTP/2 a connection has one request at a time, and none that is reset
+// costs more than the next one.
 var http1 = func() (protocols http.Protocols) {
 	protocols.SetHTTP1(true)
 	return protocols

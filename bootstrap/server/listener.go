@@ -13,25 +13,26 @@ type Limits struct {
 	// Connections is how many there may be; the others wait in the kernel's accept queue.
 	Connections int
 
-	// Strangers is how many of them may be strangers. When there are that many, the one that has kept the server waiting longest is
-	// closed for a new one, unless that is less than Patience, or less than a few times what hosts needed lately, or others wait for
-	// their turn: then the new one waits. Time in which a connection waits for the server does not count, so a host is not closed
-	// because the server is slow.
+	// Strangers is how many of them may be strangers. When there are that many, the one that has kept the server
+	// waiting longest is closed for a new one, unless that is less than Patience, or less than a few times what hosts
+	// needed lately, or others wait for their turn: then the new one waits. Time in which a connection waits for the
+	// server does not count, so a host is not closed because the server is slow.
 	Strangers int
 	Patience  time.Duration
 
-	// Handshakes is how many strangers are served at once. Those that have sent their ClientHello wait for their turn, first come,
-	// first served; those that have not need none. A turn ends with the token or the first answer, and one that keeps the server
-	// waiting for longer than Turn, all in all, loses it to the next.
+	// Handshakes is how many strangers are served at once. Those that have sent their ClientHello wait for their turn,
+	// first come, first served; those that have not need none. A turn ends with the token or the first answer, and one
+	// that keeps the server waiting for longer than Turn, all in all, loses it to the next.
 	Handshakes int
 	Turn       time.Duration
 }
 
-// DefaultLimits let a site of some thousand hosts boot at once. A stranger costs up to some 50 KiB (see docs/security.md), and shows
-// its token within milliseconds if it is a host.
+// DefaultLimits let a site of some thousand hosts boot at once. A stranger costs up to some 50 KiB (see
+// docs/security.md), and shows its token within milliseconds if it is a host.
 var DefaultLimits = Limits{Connections: 10000, Strangers: 2000, Patience: 3 * time.Second, Handshakes: 256, Turn: 100 * time.Millisecond}
 
-// Hosts tell how patient to be: strangers that need several times as long as those are none. Nobody else can say that hosts are slow.
+// Hosts tell how patient to be: strangers that need several times as long as those are none. Nobody else can say that
+// hosts are slow.
 const (
 	patienceFactor = 4
 	maxPatience    = 20 * time.Second
@@ -214,8 +215,8 @@ func (l *boundedListener) admit(c *connection) (wait time.Duration, admitted boo
 	return 0, false
 }
 
-// idlest returns the stranger that has kept the server waiting longest, and for how long, under the lock. One whose bytes have
-// arrived does not keep it waiting: they only were not read yet.
+// idlest returns the stranger that has kept the server waiting longest, and for how long, under the lock. One whose
+// bytes have arrived does not keep it waiting: they only were not read yet.
 func (l *boundedListener) idlest(now time.Time, patience time.Duration) (idlest *connection, longest time.Duration) {
 	for e := l.strangers.Front(); e != nil; e = e.Next() {
 		c := e.Value.(*connection)

@@ -26,7 +26,8 @@ type door struct {
 	accepts  chan accepted
 }
 
-// open listens within limits until the spec is over. Accept is called again as soon as its connection is received from accepts.
+// open listens within limits until the spec is over. Accept is called again as soon as its connection is received from
+// accepts.
 func open(limits server.Limits) *door {
 	GinkgoHelper()
 	on, err := net.Listen("tcp", "127.0.0.1:0")

@@ -97,8 +97,8 @@ var answersTo = map[string][]int{
 	kindUnknown: {http.StatusNotFound},
 }
 
-// startFrom0 makes every series before it counts anything: Prometheus' rate and increase do not see the first increment of a counter that
-// begins with it.
+// startFrom0 makes every series before it counts anything: Prometheus' rate and increase do not see the first increment
+// of a counter that begins with it.
 func (m *Metrics) startFrom0() {
 	for kind, codes := range answersTo {
 		for _, code := range codes {
@@ -137,7 +137,8 @@ type observed struct {
 	seconds  prometheus.Observer
 }
 
-// of returns the figures of an outcome. To find them by their labels for each request would take longer than some answers.
+// of returns the figures of an outcome. To find them by their labels for each request would take longer than some
+// answers.
 func (m *Metrics) of(o outcome) observed {
 	m.mu.RLock()
 	known, is := m.outcomes[o]

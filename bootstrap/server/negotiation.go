@@ -14,14 +14,15 @@ import (
 // ignitionType is the media type of Ignition.
 const ignitionType = "application/vnd.coreos.ignition+json"
 
-// versionFor returns the spec version in which a host is answered, by its Accept header (RFC 9110, section 12.5.1): the newest of
-// ignition.VersionsWritten that it reads. Ignition names the newest version that it reads, as a parameter of its media type, and
-// reads those before it of the same major version too (its source, v2.27.0, internal/resource/url.go):
+// versionFor returns the spec version in which a host is answered, by its Accept header (RFC 9110, section 12.5.1): the
+// newest of ignition.VersionsWritten that it reads. Ignition names the newest version that it reads, as a parameter of
+// its media type, and reads those before it of the same major version too (its source, v2.27.0,
+// internal/resource/url.go):
 //
 //	Accept: application/vnd.coreos.ignition+json;version=3.6.0, */*;q=0.1
 //
-// Who says nothing about Ignition gets the newest. Who names versions and none that is written, or accepts neither Ignition nor
-// everything, can never be answered.
+// Who says nothing about Ignition gets the newest. Who names versions and none that is written, or accepts neither
+// Ignition nor everything, can never be answered.
 func versionFor(r *http.Request) (string, error) {
 	accepted := r.Header.Values("Accept")
 	newest, anything, named := -1, len(accepted) == 0, []string{}

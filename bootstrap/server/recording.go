@@ -17,12 +17,12 @@ const (
 	// several connections of one host, make one write.
 	requestInterval = 5 * time.Second
 
-	// patientInterval is how long one stands that nothing is known to be wrong with: the manager has it before it, and is only
-	// busy. Telling it once more would make it busier.
+	// patientInterval is how long one stands that nothing is known to be wrong with: the manager has it before it, and
+	// is only busy. Telling it once more would make it busier.
 	patientInterval = time.Minute
 
-	// maxWriting is how many writes are under way at once. When a whole site is switched on, the others wait for their turn
-	// here rather than time out in a busy API server and be tried again.
+	// maxWriting is how many writes are under way at once. When a whole site is switched on, the others wait for their
+	// turn here rather than time out in a busy API server and be tried again.
 	maxWriting = 20
 
 	// maxRemembered bounds how many machines' writes are remembered. One that is forgotten costs one write more.
@@ -51,8 +51,8 @@ func newRecording(to BootRecorder, admissions AdmissionRecorder, now func() time
 		requested: lru.New(maxRemembered), served: lru.New(maxRemembered), addresses: lru.New(maxRemembered)}
 }
 
-// request records that a host asked while no fresh overlay stood, unless that was recorded moments ago; with it, in the same write,
-// where its token came from, if that is not noted.
+// request records that a host asked while no fresh overlay stood, unless that was recorded moments ago; with it, in the
+// same write, where its token came from, if that is not noted.
 func (r *recording) request(ctx context.Context, record Record, from netip.Addr) error {
 	now := r.now()
 	interval := requestInterval
@@ -121,8 +121,9 @@ func (r *recording) claim(memory *lru.Cache, uid types.UID, value any, willDo fu
 	return true
 }
 
-// BeginsBoot says whether a request is the first one for a configuration: none is on record since the last one was prepared, or all on
-// record came with an earlier token. A first request that is later than the last one came by a clock that is ahead, and is none.
+// BeginsBoot says whether a request is the first one for a configuration: none is on record since the last one was
+// prepared, or all on record came with an earlier token. A first request that is later than the last one came by a
+// clock that is ahead, and is none.
 func (r Record) BeginsBoot() bool {
 	first := r.FirstRequestedTime
 	if !r.RequestedTime.IsZero() && first.After(r.RequestedTime) {

@@ -31,7 +31,8 @@ func notReady(format string, args ...any) *refusal {
 	return &refusal{code: http.StatusServiceUnavailable, Word: "NotReady", Message: fmt.Sprintf(format, args...)}
 }
 
-// stateUnknown is for a token in a state that a later version of Poolboot may know: not accepted, and not refused for good.
+// stateUnknown is for a token in a state that a later version of Poolboot may know: not accepted, and not refused for
+// good.
 func stateUnknown(record *Record) *refusal {
 	return notReady("the annotation %s of PoolbootConfig %s has a value that this config server does not know: upgrade Poolboot, or rotate the token",
 		bootstrapv1.TokenStateAnnotation, record.NamespacedName)
@@ -51,8 +52,8 @@ func refusalOf(err error) (refused *refusal) {
 	return refused
 }
 
-// retryAfter are the values of Retry-After, in seconds. Each host is told one of them, so that hosts powered on together don't come
-// back together.
+// retryAfter are the values of Retry-After, in seconds. Each host is told one of them, so that hosts powered on
+// together don't come back together.
 var retryAfter = [...][]string{{"1"}, {"2"}, {"3"}, {"4"}, {"5"}}
 
 func (r *refusal) write(w http.ResponseWriter) {

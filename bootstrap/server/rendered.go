@@ -22,8 +22,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// maxOlder bounds how many rendered configs are kept in older spec versions. One can't be larger than the API server takes (about
-// 1.5 MiB), so this is some 100 MiB at the very most, where many pools have hosts with an old Ignition.
+// maxOlder bounds how many rendered configs are kept in older spec versions. One can't be larger than the API server
+// takes (about 1.5 MiB), so this is some 100 MiB at the very most, where many pools have hosts with an old Ignition.
 const maxOlder = 64
 
 // PoolBytes is what the hosts of a pool download. It never changes.
@@ -33,8 +33,8 @@ type PoolBytes struct {
 	gzip []byte
 	// sha512 is the hash, in hex, of the configuration before compression, which is what Ignition verifies.
 	sha512 string
-	// inline is a URL that holds the configuration itself, for the spec version in which a host can't be sent to a URL with its
-	// token; else empty.
+	// inline is a URL that holds the configuration itself, for the spec version in which a host can't be sent to a URL
+	// with its token; else empty.
 	inline string
 	// older says why there are no bytes: the spec version can't say what the configuration says.
 	older *ignition.VersionError
@@ -42,8 +42,8 @@ type PoolBytes struct {
 	etag, length []string
 }
 
-// PackRendered makes what hosts download of a rendered config, in the newest spec version. It fails when the config is not what its
-// name was made from.
+// PackRendered makes what hosts download of a rendered config, in the newest spec version. It fails when the config is
+// not what its name was made from.
 func PackRendered(rendered *poolv1.MachineConfig) (*PoolBytes, error) {
 	if err := fitsName(rendered); err != nil {
 		return nil, err
@@ -111,8 +111,8 @@ type variant struct {
 	version string
 }
 
-// renderedBytes has the bytes of rendered configs. In the newest spec version they are there; those of older versions it makes when
-// the first host asks, once, and keeps until the object changes or goes.
+// renderedBytes has the bytes of rendered configs. In the newest spec version they are there; those of older versions
+// it makes when the first host asks, once, and keeps until the object changes or goes.
 type renderedBytes struct {
 	source  RenderedConfigs
 	metrics *Metrics
@@ -163,8 +163,8 @@ func (b *renderedBytes) get(ctx context.Context, name types.NamespacedName, vers
 	return made.(*PoolBytes), nil
 }
 
-// fitsName makes sure that nothing is served under a name but what the name was made from, even where someone got a change
-// past the webhook.
+// fitsName makes sure that nothing is served under a name but what the name was made from, even where someone got a
+// change past the webhook.
 func fitsName(rendered *poolv1.MachineConfig) error {
 	poolName := strings.TrimPrefix(rendered.Name, poolv1.RenderedNamePrefix)
 	if end := strings.LastIndexByte(poolName, '-'); end >= 0 {

@@ -21,8 +21,9 @@ const (
 	kindUnknown    = "unknown"
 )
 
-// configParameter and pointerParameter, in this order, carry the name of the PoolbootConfig and the pointer id in the URL of a
-// rendered config, so that a wrong token (never succeeds) can be told from an unknown machine (may still be restored).
+// configParameter and pointerParameter, in this order, carry the name of the PoolbootConfig and the pointer id in the
+// URL of a rendered config, so that a wrong token (never succeeds) can be told from an unknown machine (may still be
+// restored).
 const (
 	configParameter  = "config"
 	pointerParameter = "pointer"
@@ -34,8 +35,8 @@ const nameParameter = "name"
 // route is a parsed URL of the server.
 type route struct {
 	kind string
-	// object is the PoolbootConfig of the host that asks or, for kindEnrollment, the Enrollment. Only what is in its namespace is
-	// looked at for the answer.
+	// object is the PoolbootConfig of the host that asks or, for kindEnrollment, the Enrollment. Only what is in its
+	// namespace is looked at for the answer.
 	object    types.NamespacedName
 	pointerID string
 	role      string // enrollments only
@@ -96,8 +97,8 @@ func renderedBase(external *url.URL) string {
 	return external.JoinPath(kindRendered).String() + "/"
 }
 
-// renderedURL is the URL of a rendered config for the host of one record. What it is put together from needs no escapes: see the
-// patterns.
+// renderedURL is the URL of a rendered config for the host of one record. What it is put together from needs no
+// escapes: see the patterns.
 func (s *Server) renderedURL(record *Record, name string) string {
 	return s.base + record.Namespace + "/" + name + "?" + configParameter + "=" + record.Name + "&" + pointerParameter + "=" + record.PointerID
 }

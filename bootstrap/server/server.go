@@ -14,8 +14,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-// defaultWait is how long a request is held open for what is not there yet. Ignition gives up on a request whose response
-// headers take 10 seconds.
+// defaultWait is how long a request is held open for what is not there yet. Ignition gives up on a request whose
+// response headers take 10 seconds.
 const defaultWait = 9 * time.Second
 
 // Options are what a Server is made of. Wait and Now may be left out.
@@ -32,8 +32,8 @@ type Options struct {
 	Metrics     *Metrics
 	Log         logr.Logger
 
-	// Live is what Records, Enrollments and Overlays come from, read past the caches: by it is decided what ends a boot (401, 403).
-	// Nil: the caches are never behind.
+	// Live is what Records, Enrollments and Overlays come from, read past the caches: by it is decided what ends a boot
+	// (401, 403). Nil: the caches are never behind.
 	Live *Sources
 
 	// Ready returns why the server is not ready to serve, or nil.

@@ -27,8 +27,8 @@ type Record struct {
 	// PointerID is the last part of the URL by which the record's host asks: empty while none is on record.
 	PointerID string
 
-	// TokenSHA256 is the value of TokenHashAnnotation, and TokenUID the UID that it is bound to. TokenState is why the token is not
-	// accepted; empty while it is.
+	// TokenSHA256 is the value of TokenHashAnnotation, and TokenUID the UID that it is bound to. TokenState is why the
+	// token is not accepted; empty while it is.
 	TokenSHA256 string
 	TokenUID    types.UID
 	TokenState  bootstrapv1.TokenState
@@ -42,8 +42,8 @@ type Record struct {
 	// FirstRequestedTime, RequestedTime, PreparedTime and ServedTime are those of status.boot; zero when not set.
 	FirstRequestedTime, RequestedTime, PreparedTime, ServedTime time.Time
 
-	// Addresses are those from which the token came that is on record, the first one first. OldAddresses are the other ones that are
-	// noted, of tokens before it.
+	// Addresses are those from which the token came that is on record, the first one first. OldAddresses are the other
+	// ones that are noted, of tokens before it.
 	Addresses, OldAddresses []netip.Addr
 
 	// TokenAddresses are status.boot.addresses as they are: who adds one writes them all.
@@ -53,15 +53,16 @@ type Record struct {
 	Bound         bool
 	HostAddresses []netip.Addr
 
-	// Enrollment names the Enrollment by which a host without a Machine was admitted, and EnrolledFrom is the address that it
-	// came from; empty for the host of a Machine.
+	// Enrollment names the Enrollment by which a host without a Machine was admitted, and EnrolledFrom is the address
+	// that it came from; empty for the host of a Machine.
 	Enrollment, EnrolledFrom string
 
-	// CredentialID is the ID of the join credential that is on record. An overlay with another one is not for the host, yet or any
-	// more.
+	// CredentialID is the ID of the join credential that is on record. An overlay with another one is not for the host,
+	// yet or any more.
 	CredentialID string
 
-	// UsedCredential is the ID of the join credential that has got its one certificate; a host that asks needs another one.
+	// UsedCredential is the ID of the join credential that has got its one certificate; a host that asks needs another
+	// one.
 	UsedCredential string
 
 	// Troubled says that the boot failed, or waits for something that has not come: asking again has it tried again.
@@ -109,13 +110,14 @@ type Enrollments interface {
 	Get(ctx context.Context, name types.NamespacedName) (*Enrollment, error)
 }
 
-// ErrEnrollmentFull is why no further host can be recorded: as many as an Enrollment holds have asked and are not admitted.
+// ErrEnrollmentFull is why no further host can be recorded: as many as an Enrollment holds have asked and are not
+// admitted.
 var ErrEnrollmentFull = errors.New("the Enrollment holds as many requests as it may")
 
 // AdmissionRecorder writes into an enrollment that a host asks. It must touch no other field.
 type AdmissionRecorder interface {
-	// Asked sets status.requests[name]. When there are too many of them, as when another replica has just written the last one, it
-	// returns ErrEnrollmentFull.
+	// Asked sets status.requests[name]. When there are too many of them, as when another replica has just written the
+	// last one, it returns ErrEnrollmentFull.
 	Asked(ctx context.Context, enrollment Enrollment, name, address string, at time.Time) error
 }
 
@@ -145,18 +147,19 @@ type Overlays interface {
 
 // RenderedConfigs finds rendered MachineConfigs. An implementation calls Server.RenderedChanged after every change.
 type RenderedConfigs interface {
-	// Get returns what PackRendered made of the rendered MachineConfig of that name, or nil. It is called for every request, and
-	// waits for nothing.
+	// Get returns what PackRendered made of the rendered MachineConfig of that name, or nil. It is called for every
+	// request, and waits for nothing.
 	Get(ctx context.Context, name types.NamespacedName) (*PoolBytes, error)
 }
 
 // BootRecorder writes a host's requests into its PoolbootConfig. Its methods must touch no other field.
 type BootRecorder interface {
-	// Requested sets status.boot.requestedTime, and status.boot.firstRequestedTime if the record, as it is when that is written,
-	// BeginsBoot. Unless from is the zero address, it does what Came does.
+	// Requested sets status.boot.requestedTime, and status.boot.firstRequestedTime if the record, as it is when that is
+	// written, BeginsBoot. Unless from is the zero address, it does what Came does.
 	Requested(ctx context.Context, record Record, from netip.Addr, at time.Time) error
-	// Came adds to status.boot.addresses that the token on record came from an address, and takes the record's OldAddresses out. What
-	// others have added meanwhile stays; when they have added MaxAddresses, or another token is on record, it adds nothing.
+	// Came adds to status.boot.addresses that the token on record came from an address, and takes the record's
+	// OldAddresses out. What others have added meanwhile stays; when they have added MaxAddresses, or another token is
+	// on record, it adds nothing.
 	Came(ctx context.Context, record Record, from netip.Addr, at time.Time) error
 	// Served sets status.boot.servedTime.
 	Served(ctx context.Context, record Record, at time.Time) error

@@ -17,8 +17,8 @@ func bearerToken(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// isBound tells whether the hash on record is this PoolbootConfig's, and not one of an earlier object of the same name that
-// clusterctl move or a backup brought along. That of a host which enrolled is bound to its Enrollment instead.
+// isBound tells whether the hash on record is this PoolbootConfig's, and not one of an earlier object of the same name
+// that clusterctl move or a backup brought along. That of a host which enrolled is bound to its Enrollment instead.
 func (r *Record) isBound() bool { return r.TokenUID == r.UID }
 
 // isRevoked tells whether the host has joined: its token is never accepted again.
@@ -34,7 +34,8 @@ func (r *Record) HasTokenOf(other *Record) bool {
 	return r.TokenSHA256 == other.TokenSHA256 && r.TokenState == other.TokenState
 }
 
-// accepts tells whether a token is that of the record's host. A record with a state of the token, whatever it is, accepts none.
+// accepts tells whether a token is that of the record's host. A record with a state of the token, whatever it is,
+// accepts none.
 func (r *Record) accepts(token string) bool {
 	return r.TokenState == "" && r.isBound() && hostaccess.Config(r.NamespacedName, r.UID).Accepts(r.TokenSHA256, token)
 }

@@ -1,5 +1,5 @@
-// Package timeline reads from a PoolbootConfig how far the boot of its host is, and when it took which step. It is pure, and
-// the one vocabulary of metrics, kubectl poolboot and documentation.
+// Package timeline reads from a PoolbootConfig how far the boot of its host is, and when it took which step. It is
+// pure, and the one vocabulary of metrics, kubectl poolboot and documentation.
 package timeline
 
 import (
@@ -38,9 +38,9 @@ type Moment struct {
 	Time time.Time `json:"time"`
 }
 
-// Of returns the steps that were taken, in their order. The kubelet's is by its host's clock, the one of the data Secret in
-// whole seconds. Steps of an earlier try are left out: a host that asks again has no prepared configuration, and one that was taken
-// back has not asked.
+// Of returns the steps that were taken, in their order. The kubelet's is by its host's clock, the one of the data
+// Secret in whole seconds. Steps of an earlier try are left out: a host that asks again has no prepared configuration,
+// and one that was taken back has not asked.
 func Of(config *bootstrapv1.PoolbootConfig) []Moment {
 	boot := config.Status.Boot
 	moments := []Moment{{Created, config.CreationTimestamp.Time}}
@@ -74,9 +74,9 @@ func Of(config *bootstrapv1.PoolbootConfig) []Moment {
 	return moments
 }
 
-// Requested is when the host first asked for the configuration that it has or waits for; zero when it has not. It is the last request
-// while only that is on record, as by a config server of an earlier version, and when the first is said to be later, as by one whose clock is
-// ahead. A boot begins with its creation.
+// Requested is when the host first asked for the configuration that it has or waits for; zero when it has not. It is
+// the last request while only that is on record, as by a config server of an earlier version, and when the first is
+// said to be later, as by one whose clock is ahead. A boot begins with its creation.
 func Requested(config *bootstrapv1.PoolbootConfig) time.Time {
 	boot := config.Status.Boot
 	first, last := boot.FirstRequestedTime, boot.RequestedTime
@@ -97,8 +97,8 @@ func asksAgain(config *bootstrapv1.PoolbootConfig) bool {
 	return boot.RequestedTime != nil && (boot.PreparedTime == nil || boot.RequestedTime.After(boot.PreparedTime.Time))
 }
 
-// isWithdrawn says whether what was prepared was taken back, because the host is wiped or another one takes its place, and no host has
-// asked since.
+// isWithdrawn says whether what was prepared was taken back, because the host is wiped or another one takes its place,
+// and no host has asked since.
 func isWithdrawn(config *bootstrapv1.PoolbootConfig) bool {
 	prepared := conditions.Get(config, bootstrapv1.BootPreparedCondition)
 	return config.Status.Boot.PreparedTime != nil && !asksAgain(config) &&
@@ -193,9 +193,9 @@ func rank(step Step) int {
 	return slices.Index([]Step{Created, DataSecretCreated, HostChosen, BootRequested, BootPrepared, ConfigServed, KubeletRegistered, NodeReady, TokenRevoked}, step)
 }
 
-// Took is how long each stage of a boot that is over took. Together they are the time from the creation to the last step. A stage
-// without its steps counts for the next one. A step that was repeated after the next one, as when the data Secret is restored while
-// the host boots, was first taken before that one.
+// Took is how long each stage of a boot that is over took. Together they are the time from the creation to the last
+// step. A stage without its steps counts for the next one. A step that was repeated after the next one, as when the
+// data Secret is restored while the host boots, was first taken before that one.
 func Took(config *bootstrapv1.PoolbootConfig) map[Stage]time.Duration {
 	at := map[Step]time.Time{}
 	for _, moment := range Of(config) {
@@ -225,8 +225,8 @@ func Took(config *bootstrapv1.PoolbootConfig) map[Stage]time.Duration {
 	return took
 }
 
-// Message says what a boot waits for or what is wrong, in the words of the condition that tells it. While the Cluster is paused nobody
-// writes these conditions, so that of a boot that is under way is told as what was before.
+// Message says what a boot waits for or what is wrong, in the words of the condition that tells it. While the Cluster
+// is paused nobody writes these conditions, so that of a boot that is under way is told as what was before.
 func Message(config *bootstrapv1.PoolbootConfig) string {
 	message := messageOf(config)
 	paused := conditions.Get(config, clusterv1.PausedCondition)

@@ -18,20 +18,21 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// askTimeout bounds one write of status.requests, with all of its retries. The hosts that wait for it retry by themselves.
+// askTimeout bounds one write of status.requests, with all of its retries. The hosts that wait for it retry by
+// themselves.
 const askTimeout = 5 * time.Second
 
-// askPause is the least time between two writes of one Enrollment by one replica. The manager admits hosts under a lock on the Enrollment's
-// version: hosts that ask without end must leave it time to.
+// askPause is the least time between two writes of one Enrollment by one replica. The manager admits hosts under a lock
+// on the Enrollment's version: hosts that ask without end must leave it time to.
 const askPause = 500 * time.Millisecond
 
-// askRetries is how often a write is tried that loses against another replica or the manager. Every loss is a write of theirs, and each of
-// them writes for many hosts at once.
+// askRetries is how often a write is tried that loses against another replica or the manager. Every loss is a write of
+// theirs, and each of them writes for many hosts at once.
 var askRetries = wait.Backoff{Steps: 12, Duration: 10 * time.Millisecond, Factor: 1.6, Jitter: 0.5, Cap: time.Second}
 
-// admissionRecorder writes the requests of hosts into the status of Enrollments. A patch replaces a list as a whole, so the list is written as
-// it was just read, under a lock on the Enrollment's version. Hosts that ask while a write is under way share the next one: a batch of
-// hundreds costs a few writes, and the replicas do not fight over each host.
+// admissionRecorder writes the requests of hosts into the status of Enrollments. A patch replaces a list as a whole, so
+// the list is written as it was just read, under a lock on the Enrollment's version. Hosts that ask while a write is
+// under way share the next one: a batch of hundreds costs a few writes, and the replicas do not fight over each host.
 type admissionRecorder struct {
 	client client.Client // reads live
 
@@ -67,7 +68,8 @@ func (a *admissionRecorder) Asked(ctx context.Context, enrollment server.Enrollm
 	}
 }
 
-// join adds a request to the next write, and has that begin when none is under way. What is written does not end with one host's request.
+// join adds a request to the next write, and has that begin when none is under way. What is written does not end with
+// one host's request.
 func (a *admissionRecorder) join(ctx context.Context, key types.NamespacedName, request poolv1.EnrollmentRequest) *askBatch {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -44,8 +44,8 @@ func (o *overlays) Get(_ context.Context, config types.UID) (*server.Overlay, er
 	return nil, nil
 }
 
-// overlayOf reads an overlay Secret. One without a packed overlay was made by an older manager: it is as if it were not there, so
-// that it is asked for, and made anew.
+// overlayOf reads an overlay Secret. One without a packed overlay was made by an older manager: it is as if it were not
+// there, so that it is asked for, and made anew.
 func overlayOf(secret *corev1.Secret) (*server.Overlay, error) {
 	packed := secret.Data[bootstrapv1.OverlayKey]
 	if len(packed) == 0 {
@@ -84,7 +84,8 @@ func newRenderedConfigs() *renderedConfigs {
 	return r
 }
 
-// pack packs a rendered MachineConfig, unless it is the one that was packed before: informers list all of them anew now and then.
+// pack packs a rendered MachineConfig, unless it is the one that was packed before: informers list all of them anew now
+// and then.
 func (r *renderedConfigs) pack(config *poolv1.MachineConfig) (types.NamespacedName, rendered) {
 	name := client.ObjectKeyFromObject(config)
 	if known := r.get(name); known != nil && known.uid == config.UID && known.generation == config.Generation {

@@ -27,8 +27,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, builder.AddToScheme(scheme)
 }
 
-// newMapper returns the API paths of the server's kinds. Nothing has to be asked for them: a client that asks the API server when
-// it first writes would hang for as long as there is no way to it.
+// newMapper returns the API paths of the server's kinds. Nothing has to be asked for them: a client that asks the API
+// server when it first writes would hang for as long as there is no way to it.
 func newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []schema.GroupVersionKind{
@@ -40,9 +40,10 @@ func newMapper() meta.RESTMapper {
 	return mapper
 }
 
-// newCache returns informers of just what the server answers from: PoolbootConfigs, rendered MachineConfigs, Enrollments, and the
-// overlay Secrets of the server's own namespace. A rendered config has no label of a watch filter: who gets it is decided by the records. They store what the sources make of each object as it comes in, and nothing else of
-// it: a rendered config is four times as large as what hosts download of it.
+// newCache returns informers of just what the server answers from: PoolbootConfigs, rendered MachineConfigs,
+// Enrollments, and the overlay Secrets of the server's own namespace. A rendered config has no label of a watch filter:
+// who gets it is decided by the records. They store what the sources make of each object as it comes in, and nothing
+// else of it: a rendered config is four times as large as what hosts download of it.
 func newCache(config *rest.Config, scheme *runtime.Scheme, o *options, s *sources) (cache.Cache, error) {
 	rendered, err := having(poolv1.RenderedForLabel)
 	if err != nil {
@@ -93,9 +94,9 @@ func newSources() *sources {
 	return &sources{newRecords(), newEnrollments(), newOverlays(), newRenderedConfigs()}
 }
 
-// follow starts the informers and tells the server of every change of what hosts wait for. What has changed is known before
-// the server is told of it, so who looks after being told sees it. What it returns tell when all is known that was there at the
-// start.
+// follow starts the informers and tells the server of every change of what hosts wait for. What has changed is known
+// before the server is told of it, so who looks after being told sees it. What it returns tell when all is known that
+// was there at the start.
 func (s *sources) follow(ctx context.Context, objects cache.Cache, to *server.Server, figures *server.Metrics) (known [4]toolscache.InformerSynced, err error) {
 	known[0], err = s.records.follow(ctx, objects, func(name types.NamespacedName, _, _ *server.Record) {
 		to.RecordChanged(name)

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// kind is what the server knows of the objects of one kind: of each a value of its own, made once from what the API server sent,
-// which is then dropped. They are found by the keys that hosts ask by, without a copy. A key follows from the name of its object, so each
-// has one value at most, and an object keeps its key.
+// kind is what the server knows of the objects of one kind: of each a value of its own, made once from what the API
+// server sent, which is then dropped. They are found by the keys that hosts ask by, without a copy. A key follows from
+// the name of its object, so each has one value at most, and an object keeps its key.
 type kind[O client.Object, K comparable, V any] struct {
 	// object is an empty one.
 	object O
@@ -56,8 +56,9 @@ func (k *kind[O, K, V]) transform(object any) (any, error) {
 	return of, nil
 }
 
-// follow keeps the values as the informer's objects are, and then tells what has changed: from one value (nil when there was none)
-// to another (nil when there is none any more). What it returns says whether all that was there at the start is known.
+// follow keeps the values as the informer's objects are, and then tells what has changed: from one value (nil when
+// there was none) to another (nil when there is none any more). What it returns says whether all that was there at the
+// start is known.
 func (k *kind[O, K, V]) follow(ctx context.Context, objects cache.Cache, changed func(key K, before, after *V)) (toolscache.InformerSynced, error) {
 	informer, err := objects.GetInformer(ctx, k.object, cache.BlockUntilSynced(false))
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// liveQPS and liveBurst bound how often a replica asks the API server before it refuses a host for good: who guesses tokens must
-// not keep it from anything else. Refusals beyond that are 503.
+// liveQPS and liveBurst bound how often a replica asks the API server before it refuses a host for good: who guesses
+// tokens must not keep it from anything else. Refusals beyond that are 503.
 const (
 	liveQPS   = 10
 	liveBurst = 20

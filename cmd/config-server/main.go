@@ -1,7 +1,7 @@
 // Command config-server hands hosts their configuration when they boot: the pool's rendered config and what is their
-// machine's own. It reads Poolboot's kinds, patches the status of PoolbootConfigs and Enrollments, and reads the Secrets of its own
-// namespace; it knows nothing of workload clusters. What it answers is decided in bootstrap/server; here is how it
-// listens and where its knowledge comes from.
+// machine's own. It reads Poolboot's kinds, patches the status of PoolbootConfigs and Enrollments, and reads the
+// Secrets of its own namespace; it knows nothing of workload clusters. What it answers is decided in bootstrap/server;
+// here is how it listens and where its knowledge comes from.
 package main
 
 import (

@@ -147,8 +147,9 @@ func (b bootRecorder) Served(ctx context.Context, record server.Record, at time.
 	return b.patch(ctx, record, "", map[string]any{"servedTime": metav1.MicroTime{Time: at}})
 }
 
-// cameFrom is the patch of status.boot that notes where a record's token came from, and takes those out that are of tokens before it. A
-// list is patched as a whole, so it must be locked to the version whose list it is. It is empty when there is nothing to note.
+// cameFrom is the patch of status.boot that notes where a record's token came from, and takes those out that are of
+// tokens before it. A list is patched as a whole, so it must be locked to the version whose list it is. It is empty
+// when there is nothing to note.
 func cameFrom(record server.Record, from netip.Addr, at time.Time) (boot map[string]any, locked bool) {
 	if !from.IsValid() || slices.Contains(record.Addresses, from) || len(record.Addresses) >= server.MaxAddresses {
 		return map[string]any{}, false
@@ -159,8 +160,8 @@ func cameFrom(record server.Record, from netip.Addr, at time.Time) (boot map[str
 	return map[string]any{"addresses": addresses}, true
 }
 
-// write makes the patch of status.boot that follows from a record. What another replica or the manager may have written meanwhile is locked
-// to the record's version; on a conflict the patch is made again from the record as it is then.
+// write makes the patch of status.boot that follows from a record. What another replica or the manager may have written
+// meanwhile is locked to the record's version; on a conflict the patch is made again from the record as it is then.
 func (b bootRecorder) write(ctx context.Context, record server.Record, patchOf func(server.Record) (boot map[string]any, locked bool)) error {
 	return retry.OnError(retry.DefaultRetry, apierrors.IsConflict, func() error {
 		boot, locked := patchOf(record)

@@ -129,7 +129,8 @@ func restConfig(o *options) (*rest.Config, error) {
 	return config, nil
 }
 
-// ready tells why hosts are not served yet, or no more: the caches must be warm, and the certificate one that hosts take.
+// ready tells why hosts are not served yet, or no more: the caches must be warm, and the certificate one that hosts
+// take.
 func (p *process) ready() error {
 	if !p.serving.Load() {
 		return errors.New("the caches are not in sync, or the server is shutting down")
@@ -199,8 +200,8 @@ func (p *process) serveHosts(ctx context.Context) error {
 	return err
 }
 
-// drain has hosts go elsewhere: the server is not ready any more, and closes each connection after its answer. It takes new ones
-// until the last who could still send hosts here has noticed, and then calls end.
+// drain has hosts go elsewhere: the server is not ready any more, and closes each connection after its answer. It takes
+// new ones until the last who could still send hosts here has noticed, and then calls end.
 func (p *process) drain(hosts *http.Server, end func()) {
 	p.serving.Store(false)
 	hosts.SetKeepAlivesEnabled(false)

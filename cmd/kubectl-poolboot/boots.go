@@ -43,7 +43,8 @@ type bootShown struct {
 	Node           string `json:"node"`
 	Pool           string `json:"pool"`
 	Configuration  string `json:"configuration"`
-	// Addresses are those from which the host's token was used, the first one first; of a host that enrolled, the address that it enrolled from.
+	// Addresses are those from which the host's token was used, the first one first; of a host that enrolled, the
+	// address that it enrolled from.
 	Addresses []addressShown `json:"addresses"`
 	Stage     timeline.Stage `json:"stage"`
 	// Since is when the stage began, Created when the boot did.

@@ -20,8 +20,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 )
 
-// follow shows every boot that changes after configs were listed, until ctx ends. A watch that ends is taken up where it was;
-// when that is too long ago, all are listed anew.
+// follow shows every boot that changes after configs were listed, until ctx ends. A watch that ends is taken up where
+// it was; when that is too long ago, all are listed anew.
 func follow(ctx context.Context, live client.WithWatch, configs *bootstrapv1.PoolbootConfigList, of []client.ListOption, show func([]bootShown) error) error {
 	f := &followed{last: map[client.ObjectKey]bootShown{}, show: show}
 	for i := range configs.Items {

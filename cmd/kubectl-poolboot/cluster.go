@@ -19,11 +19,11 @@ func offerCluster(cmd *cobra.Command, wanted *string) {
 	cmd.Flags().StringVar(wanted, "cluster", "", "the cluster whose pools are meant, as NAME or NAMESPACE/NAME, when the files hold pools of several")
 }
 
-// ofCluster leaves the pools of one cluster and the MachineConfigs that they may select: those of its namespace. wanted may
-// be empty when there is only one cluster.
+// ofCluster leaves the pools of one cluster and the MachineConfigs that they may select: those of its namespace. wanted
+// may be empty when there is only one cluster.
 //
-// Files may leave the namespace to kubectl apply, and OpenShift's kinds have neither namespace nor cluster: what an object
-// does not say fits every cluster.
+// Files may leave the namespace to kubectl apply, and OpenShift's kinds have neither namespace nor cluster: what an
+// object does not say fits every cluster.
 func (o *objects) ofCluster(wanted string) error {
 	hold := cmp.Or(o.where, "the files hold")
 	clusters := o.clusters()

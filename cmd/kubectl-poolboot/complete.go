@@ -63,8 +63,8 @@ func fromCluster(to connection, list names) cobra.CompletionFunc {
 	}
 }
 
-// fromFiles completes to what the files of a command line hold, which are those of a flag and the arguments after the first ones that
-// are names, and to what is live where there are none; without a connection that is nothing.
+// fromFiles completes to what the files of a command line hold, which are those of a flag and the arguments after the
+// first ones that are names, and to what is live where there are none; without a connection that is nothing.
 func (r *reader) fromFiles(files *[]string, first int, list func(*objects) []string, otherwise cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		named := slices.DeleteFunc(append(slices.Clone(*files), args[min(first, len(args)):]...), func(name string) bool { return name == stdin })

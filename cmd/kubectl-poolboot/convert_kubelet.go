@@ -33,7 +33,8 @@ type kubeletConfig struct {
 	Status json.RawMessage `json:"status"`
 }
 
-// suffixAnnotation numbers the KubeletConfigs of a pool in the order in which OpenShift saw them; the first has none or "".
+// suffixAnnotation numbers the KubeletConfigs of a pool in the order in which OpenShift saw them; the first has none or
+// "".
 const suffixAnnotation = "machineconfiguration.openshift.io/mc-name-suffix"
 
 // openshiftRefuses are the fields with which OpenShift takes no KubeletConfig, though Poolboot does.
@@ -111,8 +112,8 @@ func (k kubeletConfig) isFor(p poolv1.MachineConfigPool) bool {
 	return err == nil && !selector.Empty() && selector.Matches(labels.Set(p.Labels))
 }
 
-// latest is the KubeletConfig that OpenShift saw last, which is the one that counts: by its number, else by its age. Nil when
-// there is none.
+// latest is the KubeletConfig that OpenShift saw last, which is the one that counts: by its number, else by its age.
+// Nil when there is none.
 func latest(of []kubeletConfig) (*kubeletConfig, error) {
 	var last *kubeletConfig
 	for i := range of {
@@ -212,8 +213,8 @@ func storableKubelet(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPoo
 	return pool.CheckKubelet(&p, worker)
 }
 
-// tellInherited names what custom pools have of worker's section in Poolboot and not in OpenShift, where a KubeletConfig of
-// their own takes the place of worker's as a whole.
+// tellInherited names what custom pools have of worker's section in Poolboot and not in OpenShift, where a
+// KubeletConfig of their own takes the place of worker's as a whole.
 func tellInherited(pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
 	var worker map[string]any
 	for _, p := range pools {

@@ -19,8 +19,8 @@ import (
 )
 
 // fromOpenShift returns OpenShift's objects as Poolboot's, of a Cluster, in an order in which they can be applied:
-// MachineConfigs, the pool worker, custom pools. The remarks name all that is left out. The error names every object that
-// Poolboot would not store.
+// MachineConfigs, the pool worker, custom pools. The remarks name all that is left out. The error names every object
+// that Poolboot would not store.
 func fromOpenShift(found *objects, cluster, namespace string) (converted []any, remarks []string, err error) {
 	remark := func(text string, args ...any) { remarks = append(remarks, fmt.Sprintf(text, args...)) }
 	pools, controlPlane := theirPools(found, remark)
@@ -82,8 +82,8 @@ func theirPools(found *objects, remark func(string, ...any)) (pools, controlPlan
 	return pools, controlPlane
 }
 
-// theirConfigs are OpenShift's MachineConfigs in the order of their names, without those that are rendered and those that
-// only the control plane has.
+// theirConfigs are OpenShift's MachineConfigs in the order of their names, without those that are rendered and those
+// that only the control plane has.
 func theirConfigs(found *objects, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (configs []poolv1.MachineConfig) {
 	for _, config := range found.configs {
 		selects := func(p poolv1.MachineConfigPool) bool { return selects(p, config) }
@@ -109,7 +109,8 @@ func isKubeletConfig(owner metav1.OwnerReference) bool {
 	return owner.Kind == openshiftKubeletKind.Kind && owner.APIVersion == openshift.String()
 }
 
-// selects says whether a pool's own machineConfigSelector selects a MachineConfig. One that is malformed selects nothing.
+// selects says whether a pool's own machineConfigSelector selects a MachineConfig. One that is malformed selects
+// nothing.
 func selects(p poolv1.MachineConfigPool, config poolv1.MachineConfig) bool {
 	selector, err := metav1.LabelSelectorAsSelector(p.Spec.MachineConfigSelector)
 	return err == nil && !selector.Empty() && selector.Matches(labels.Set(config.Labels))

@@ -41,8 +41,8 @@ type declaredChange struct {
 	effect corev1.TaintEffect
 }
 
-// compareDeclared returns what a pool declares differently beside the config; before is nil for a new one. A pool that no Node could
-// be registered in is an error.
+// compareDeclared returns what a pool declares differently beside the config; before is nil for a new one. A pool that
+// no Node could be registered in is an error.
 func compareDeclared(before *poolv1.MachineConfigPool, after poolv1.MachineConfigPool) ([]declaredChange, error) {
 	from, to := map[declaration]declared{}, declarationsOf(after)
 	if before != nil {

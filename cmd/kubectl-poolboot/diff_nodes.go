@@ -40,7 +40,8 @@ type assignment struct {
 	problem error
 }
 
-// assign does to a copy of a Node what the manager does: the Node's labels decide its pool, and it gets what the pool declares.
+// assign does to a copy of a Node what the manager does: the Node's labels decide its pool, and it gets what the pool
+// declares.
 func assign(existing *corev1.Node, pools []poolv1.MachineConfigPool) assignment {
 	a := assignment{node: existing.DeepCopy()}
 	decision, err := pool.Decide(existing.Labels, pools)
@@ -75,8 +76,8 @@ func (a assignment) isIn(p *poolv1.MachineConfigPool) bool {
 	return a.in != nil && pool.SameRole(a.in, p)
 }
 
-// lookAtNodes adds to the differences of one Cluster what becomes of the existing Nodes of its Machines. What the workload cluster
-// does not tell is said at the differences that concern Nodes.
+// lookAtNodes adds to the differences of one Cluster what becomes of the existing Nodes of its Machines. What the
+// workload cluster does not tell is said at the differences that concern Nodes.
 func lookAtNodes(ctx context.Context, workload workloadOf, differences []difference, before, after namespaced, machines []bootstrapv1.PoolbootConfig) {
 	names := map[string]bool{}
 	for _, machine := range machines {
@@ -128,8 +129,8 @@ func lookAtNodes(ctx context.Context, workload workloadOf, differences []differe
 	}
 }
 
-// differenceFor is the difference at which a Node is shown: that of the pool in which it is then, else that of the pool in which it
-// is now, else the first one that reaches Nodes.
+// differenceFor is the difference at which a Node is shown: that of the pool in which it is then, else that of the pool
+// in which it is now, else the first one that reaches Nodes.
 func differenceFor(differences []difference, was, is assignment) *difference {
 	for _, of := range []assignment{is, was} {
 		for i := range differences {

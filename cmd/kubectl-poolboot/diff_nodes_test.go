@@ -39,7 +39,8 @@ var _ = Describe("diff of what a pool's Nodes carry", func() {
 		p.Spec.NodeName, p.Spec.Tolerations, p.Status.Phase = on, tolerations, phase
 		return p
 	}
-	// diffed is what diff says of a change of the pool infra with the Nodes host-1 and host-2, and the objects of the workload cluster.
+	// diffed is what diff says of a change of the pool infra with the Nodes host-1 and host-2, and the objects of the
+	// workload cluster.
 	diffed := func(from, to []string, own ...client.Object) string {
 		GinkgoHelper()
 		management := storing([]string{worker, pool(from...)}, machineIn("infra", "infra-a", "host-1"), machineIn("infra", "infra-b", "host-2"))

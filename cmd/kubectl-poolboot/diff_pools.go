@@ -39,8 +39,8 @@ type namespaced struct {
 	configs []poolv1.MachineConfig
 }
 
-// against compares what live pools render with what they would render with the objects in files, in every namespace that
-// these are of. wanted, if not empty, is the one Cluster to look at. workload leads to the Nodes.
+// against compares what live pools render with what they would render with the objects in files, in every namespace
+// that these are of. wanted, if not empty, is the one Cluster to look at. workload leads to the Nodes.
 func (o *objects) against(ctx context.Context, live client.Reader, workload workloadOf, wanted string) (differences []difference, notes []string, err error) {
 	inFiles := map[string]*namespaced{}
 	of := func(namespace string) *namespaced {
@@ -157,8 +157,8 @@ func compareCluster(before, after namespaced) (differences []difference, notes [
 	return differences, notes, nil
 }
 
-// rendered is what the pool of a role renders. For a new pool it is what worker does. When it can't be rendered, the error
-// says why, and what is returned is what it rendered last.
+// rendered is what the pool of a role renders. For a new pool it is what worker does. When it can't be rendered, the
+// error says why, and what is returned is what it rendered last.
 func (n namespaced) rendered(role string) (rendered *pool.Rendered, isNew bool, err error) {
 	if _, err := pool.OfRole(n.pools, role); errors.As(err, new(*pool.NotFoundError)) {
 		if role, isNew = poolv1.RoleWorker, true; len(n.pools) == 0 {

@@ -49,7 +49,8 @@ func (s *stored) open() (client.WithWatch, string, bool, error) {
 	return s, "edge", false, s.failure
 }
 
-// storing returns a connection to the objects in YAML, which are in the namespace edge if they name none, and to others.
+// storing returns a connection to the objects in YAML, which are in the namespace edge if they name none, and to
+// others.
 func storing(documents []string, others ...client.Object) *stored {
 	GinkgoHelper()
 	found, err := (&reader{}).read(file("live.yaml", documents...))
@@ -91,7 +92,8 @@ var _ = Describe("diff", func() {
 	worker, infra := ownPool("infra-1", "worker"), ownPool("infra-1", "infra")
 	live := []string{worker, infra, ownConfig("50-motd", "worker", motd("worker")), ownConfig("51-infra", "infra", `{kernelArguments: [quiet]}`)}
 
-	// changing returns what diff prints of the pool infra when its MachineConfig 51-infra goes from one spec to another.
+	// changing returns what diff prints of the pool infra when its MachineConfig 51-infra goes from one spec to
+	// another.
 	changing := func(from, to string) string {
 		GinkgoHelper()
 		r := diffing(storing([]string{worker, infra, ownConfig("51-infra", "infra", from)}), "-f", file("new.yaml", ownConfig("51-infra", "infra", to)))
@@ -218,7 +220,8 @@ $`))
 		}
 		all := append([]string{ownPool("infra-2", "worker"), there(worker)}, infra)
 		everywhere := []string{ownConfig("10-a", "worker", motd("x")), there(ownConfig("10-a", "worker", motd("x")))}
-		// The live pools of the namespace edge: worker of infra-2 and infra of infra-1, which has no worker, but in the files.
+		// The live pools of the namespace edge: worker of infra-2 and infra of infra-1, which has no worker, but in the
+		// files.
 		second := strings.Replace(worker, "name: worker\n", "name: worker-1\n", 1)
 
 		pools := func(args ...string) []string {

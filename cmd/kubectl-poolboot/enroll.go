@@ -112,8 +112,8 @@ func (e *enrollment) run(name string, now time.Time) error {
 	return nil
 }
 
-// warn says on standard error what keeps hosts from being admitted, as far as the management cluster can be read: the condition Ready of
-// the Enrollment says it too, but later.
+// warn says on standard error what keeps hosts from being admitted, as far as the management cluster can be read: the
+// condition Ready of the Enrollment says it too, but later.
 func (e *enrollment) warn(ctx context.Context, to connection) {
 	live, namespace, _, err := to.open()
 	if err != nil {

@@ -38,15 +38,18 @@ type bootExplained struct {
 	// NodeSeen is false when the Node could not be looked at; Unseen says why, of the Node and of everything else.
 	NodeSeen bool     `json:"nodeSeen"`
 	Unseen   []string `json:"unseen"`
-	// Addresses are those from which the host's token was used, the first one first; of a host that enrolled, the address that it enrolled from.
+	// Addresses are those from which the host's token was used, the first one first; of a host that enrolled, the
+	// address that it enrolled from.
 	Addresses []addressShown `json:"addresses"`
 	// Pool is the role of the pool, and Why says how it came about.
 	Pool string `json:"pool"`
 	Why  string `json:"why"`
-	// Configuration is the rendered config that the host runs or boots with, PoolConfiguration the one that the pool hands out now.
+	// Configuration is the rendered config that the host runs or boots with, PoolConfiguration the one that the pool
+	// hands out now.
 	Configuration     string `json:"configuration"`
 	PoolConfiguration string `json:"poolConfiguration"`
-	// Stage is where the boot is, Since since when, Message what is waited for or wrong. A Node that Poolboot did not boot has none.
+	// Stage is where the boot is, Since since when, Message what is waited for or wrong. A Node that Poolboot did not
+	// boot has none.
 	Stage    timeline.Stage    `json:"stage"`
 	Since    time.Time         `json:"since,omitzero"`
 	Message  string            `json:"message"`

@@ -93,8 +93,8 @@ func (s *bootSubject) explain(synced []*regexp.Regexp) *bootExplained {
 	return b
 }
 
-// compareConfiguration adds what the host runs and what its pool hands out now, and what to do about a host that has joined and runs
-// something else, as the pool's condition Updated says it.
+// compareConfiguration adds what the host runs and what its pool hands out now, and what to do about a host that has
+// joined and runs something else, as the pool's condition Updated says it.
 func (b *bootExplained) compareConfiguration(s *bootSubject) {
 	b.Configuration = s.config.Status.Configuration.Name
 	if of, err := pool.OfRole(s.pools, b.Pool); err == nil && of.Status.Configuration.IsDefined() {
@@ -204,7 +204,8 @@ func ownerOf(key string) string {
 	return "somebody, on the Node"
 }
 
-// setBy names who set a label on the Node, as the API server keeps it: the field manager, or "somebody" when it has not kept it.
+// setBy names who set a label on the Node, as the API server keeps it: the field manager, or "somebody" when it has not
+// kept it.
 func (s *bootSubject) setBy(list, key string) string {
 	var last *metav1.ManagedFieldsEntry
 	for i := range s.node.ManagedFields {

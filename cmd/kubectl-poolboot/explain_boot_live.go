@@ -41,7 +41,8 @@ func (e *explainBoot) ofMachine(ctx context.Context) (*bootSubject, error) {
 	return s, e.around(ctx, live, s)
 }
 
-// ofNode gathers what there is about a Node: by the record that names it or, when none does, by the Node's own annotation.
+// ofNode gathers what there is about a Node: by the record that names it or, when none does, by the Node's own
+// annotation.
 func (e *explainBoot) ofNode(ctx context.Context) (*bootSubject, error) {
 	if len(e.files)+len(e.rest) > 0 {
 		return e.inFiles(true)
@@ -72,7 +73,8 @@ func (e *explainBoot) ofNode(ctx context.Context) (*bootSubject, error) {
 	return s, e.around(ctx, live, s)
 }
 
-// recorded is the subject of the record that names the Node or, while none does, of the one whose host is to have a Node of that name.
+// recorded is the subject of the record that names the Node or, while none does, of the one whose host is to have a
+// Node of that name.
 func (e *explainBoot) recorded(configs []bootstrapv1.PoolbootConfig) (*bootSubject, error) {
 	has := func(config *bootstrapv1.PoolbootConfig) bool {
 		return config.Status.NodeRef.IsDefined() && config.Status.NodeRef.Name == e.name
@@ -99,7 +101,8 @@ func (e *explainBoot) recorded(configs []bootstrapv1.PoolbootConfig) (*bootSubje
 	return s, nil
 }
 
-// found notes the Node of the subject's name. Before a Node is on record that may be another host's, which says nothing about this one.
+// found notes the Node of the subject's name. Before a Node is on record that may be another host's, which says nothing
+// about this one.
 func (s *bootSubject) found(n *corev1.Node) {
 	made, is := madeFor(n)
 	if s.config != nil && !s.config.Status.NodeRef.IsDefined() && (!is || made != client.ObjectKeyFromObject(s.config)) {

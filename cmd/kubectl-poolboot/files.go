@@ -24,8 +24,8 @@ const stdin = "-"
 // extensions are those of the files that are read out of a directory, as kubectl does.
 var extensions = []string{".json", ".yaml", ".yml"}
 
-// reader reads objects from files. It is not cli-runtime's resource.Builder, which also fetches URLs, and does not say in
-// which document of a file a mistake is.
+// reader reads objects from files. It is not cli-runtime's resource.Builder, which also fetches URLs, and does not say
+// in which document of a file a mistake is.
 type reader struct {
 	streams   genericiooptions.IOStreams
 	recursive bool

@@ -29,8 +29,8 @@ func FuzzFiles(f *testing.F) {
 	})
 }
 
-// FuzzConvert promises that what comes out of convert is read by Poolboot without a complaint, and comes out of the same
-// objects again.
+// FuzzConvert promises that what comes out of convert is read by Poolboot without a complaint, and comes out of the
+// same objects again.
 func FuzzConvert(f *testing.F) {
 	for _, seed := range []string{openshiftWorker + "---\n" + openshiftInfra + "---\n" + infra51, openshiftMaster, "{a: b}",
 		labelled(openshiftInfra, "a: b") + "---\n" + theirKubelet("big", "a: b", "kubeletConfig: {maxPods: 500, providerID: x}, logLevel: 4")} {
@@ -54,7 +54,8 @@ func FuzzConvert(f *testing.F) {
 	})
 }
 
-// FuzzCompare promises that two rendered configs are compared whatever is in them, and that the same ones have no difference.
+// FuzzCompare promises that two rendered configs are compared whatever is in them, and that the same ones have no
+// difference.
 func FuzzCompare(f *testing.F) {
 	f.Add(`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a","mode":384,"contents":{"source":"data:,a"}}]}}`,
 		`{"ignition":{"version":"3.2.0"},"systemd":{"units":[{"name":"a.service","dropins":[{"name":"b.conf","contents":"[Unit]"}]}]}}`)

@@ -1,7 +1,7 @@
-// Command kubectl-poolboot is a kubectl plugin that answers from files, without a cluster, what Poolboot would do: which
-// pool a Node is in, what a pool renders, and what its Nodes carry. It turns OpenShift's kinds into Poolboot's, and against a
-// cluster it shows what files would change. The answers are those of bootstrap/pool and bootstrap/registration, by which the
-// controllers go too; here is only how files are read and answers are written.
+// Command kubectl-poolboot is a kubectl plugin that answers from files, without a cluster, what Poolboot would do:
+// which pool a Node is in, what a pool renders, and what its Nodes carry. It turns OpenShift's kinds into Poolboot's,
+// and against a cluster it shows what files would change. The answers are those of bootstrap/pool and
+// bootstrap/registration, by which the controllers go too; here is only how files are read and answers are written.
 package main
 
 import (

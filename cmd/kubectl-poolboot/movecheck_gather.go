@@ -33,8 +33,8 @@ type moveFacts struct {
 	configs   []bootstrapv1.PoolbootConfig
 	// needed are objects that must go along, of kinds that clusterctl may not look at.
 	needed []client.Object
-	// ironic and operator are the Deployments with Metal3's programs; operatorGuards is true while the webhooks of the latter have
-	// the API server refuse what they can't answer.
+	// ironic and operator are the Deployments with Metal3's programs; operatorGuards is true while the webhooks of the
+	// latter have the API server refuse what they can't answer.
 	ironic, operator []appsv1.Deployment
 	operatorGuards   bool
 	// poolboot are the Deployments of Poolboot.

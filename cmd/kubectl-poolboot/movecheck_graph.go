@@ -15,8 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Which objects go along in a move is in this file: clusterctl takes the kinds whose definitions have its label, Secrets and ConfigMaps; of
-// these the objects with the label for it, on them or on their kind, and all that Clusters and other heads of a hierarchy own.
+// Which objects go along in a move is in this file: clusterctl takes the kinds whose definitions have its label,
+// Secrets and ConfigMaps; of these the objects with the label for it, on them or on their kind, and all that Clusters
+// and other heads of a hierarchy own.
 
 // moveKind is one kind that clusterctl looks at.
 type moveKind struct {

@@ -126,7 +126,8 @@ func (f *moveFacts) consumer(h *bmov1alpha1.BareMetalHost) *moveNode {
 	return nil
 }
 
-// ofWipes is about servers that run and would be wiped where they are: clusterctl takes the pause off a BareMetalHost when it deletes it.
+// ofWipes is about servers that run and would be wiped where they are: clusterctl takes the pause off a BareMetalHost
+// when it deletes it.
 func (f *moveFacts) ofWipes() (traps []trap) {
 	installed := 0
 	for i := range f.hosts {
@@ -157,8 +158,8 @@ func (f *moveFacts) ofWipes() (traps []trap) {
 	return traps
 }
 
-// held are objects that hold the move back by an annotation that nobody takes off. The Metal3 provider takes it off the hosts that
-// its Metal3Machines have.
+// held are objects that hold the move back by an annotation that nobody takes off. The Metal3 provider takes it off the
+// hosts that its Metal3Machines have.
 func (f *moveFacts) held() (traps []trap) {
 	for _, n := range f.nodes {
 		if _, blocks := n.GetAnnotations()[clusterctlv1.BlockMoveAnnotation]; !blocks || !n.moves {

@@ -14,8 +14,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// openshift is the group and version of the Machine Config Operator's kinds. They are read as Poolboot's; which of their
-// fields Poolboot does not have is remembered.
+// openshift is the group and version of the Machine Config Operator's kinds. They are read as Poolboot's; which of
+// their fields Poolboot does not have is remembered.
 var openshift = schema.GroupVersion{Group: "machineconfiguration.openshift.io", Version: "v1"}
 
 // isControlPlane says whether a role is that of the control plane, whose machines are in no pool of Poolboot's.
@@ -28,8 +28,8 @@ func isOpenShift(object metav1.TypeMeta) bool {
 	return object.GroupVersionKind().Group == openshift.Group
 }
 
-// addOpenShiftPool adds OpenShift's MachineConfigPool. Its role is its name, it is of whichever cluster is asked about, and
-// without a node selector it matches nothing. The control plane's has no hold on a Node: see pool.Decide.
+// addOpenShiftPool adds OpenShift's MachineConfigPool. Its role is its name, it is of whichever cluster is asked about,
+// and without a node selector it matches nothing. The control plane's has no hold on a Node: see pool.Decide.
 func (o *objects) addOpenShiftPool(raw []byte) error {
 	var theirs struct {
 		metav1.TypeMeta   `json:",inline"`

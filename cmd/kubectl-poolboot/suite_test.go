@@ -69,8 +69,8 @@ func fileIn(directory, name string, documents ...string) string {
 	return path
 }
 
-// The infra pool and its MachineConfig are those of the Machine Config Operator's documentation of custom pools, word for
-// word.
+// The infra pool and its MachineConfig are those of the Machine Config Operator's documentation of custom pools, word
+// for word.
 const (
 	openshiftInfra = `apiVersion: machineconfiguration.openshift.io/v1
 kind: MachineConfigPool

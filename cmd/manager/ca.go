@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// caFile is a file of CA certificates, or a directory of such files (*.crt), that may change while the manager runs, as a mounted
-// Secret does.
+// caFile is a file of CA certificates, or a directory of such files (*.crt), that may change while the manager runs, as
+// a mounted Secret does.
 type caFile string
 
 // read returns the certificates as they are now; nothing without a file.

@@ -1,9 +1,9 @@
-// Package admission holds the webhooks of Poolboot's four kinds. They refuse at once what would fail hours later on a host,
-// and name the object, the field and the cure. What is right or wrong is decided in bootstrap/; here it becomes field
-// errors. Rules that one field's schema or CEL can say are in the CRDs, not here.
+// Package admission holds the webhooks of Poolboot's four kinds. They refuse at once what would fail hours later on a
+// host, and name the object, the field and the cure. What is right or wrong is decided in bootstrap/; here it becomes
+// field errors. Rules that one field's schema or CEL can say are in the CRDs, not here.
 //
-// A write that leaves a spec as it is passes: an object that was stored under older rules can still be labelled, moved and
-// deleted.
+// A write that leaves a spec as it is passes: an object that was stored under older rules can still be labelled, moved
+// and deleted.
 package admission
 
 import (

@@ -9,11 +9,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// maxExtraSize is how large the config of one Machine may be, in bytes of JSON: it goes into a Secret, beside all else that is in there.
+// maxExtraSize is how large the config of one Machine may be, in bytes of JSON: it goes into a Secret, beside all else
+// that is in there.
 const maxExtraSize = 256 << 10
 
-// validateIgnition checks the config or the butane below parent: it must have limit bytes at most, be readable and, which guard says, take
-// over nothing of Poolboot's. The schema limits the bytes of Butane, which is text, but can't those of an object.
+// validateIgnition checks the config or the butane below parent: it must have limit bytes at most, be readable and,
+// which guard says, take over nothing of Poolboot's. The schema limits the bytes of Butane, which is text, but can't
+// those of an object.
 func validateIgnition(config *runtime.RawExtension, butane string, limit int, guard func(ignition.Config) error, parent *field.Path) field.ErrorList {
 	switch {
 	case config != nil && len(config.Raw) > limit:

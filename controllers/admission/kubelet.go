@@ -9,8 +9,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// validateKubelet checks a pool's kubelet section: by itself, with that of worker, and when it is worker's with those of the
-// pools that inherit it.
+// validateKubelet checks a pool's kubelet section: by itself, with that of worker, and when it is worker's with those
+// of the pools that inherit it.
 func validateKubelet(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool, at *field.Path) field.ErrorList {
 	worker, err := pool.OfRole(others, poolv1.RoleWorker)
 	if err != nil {

@@ -38,7 +38,8 @@ func (*MachineConfig) ValidateCreate(_ context.Context, config *poolv1.MachineCo
 	return nil, invalid(poolv1.GroupVersion.WithKind("MachineConfig"), config, append(errs, validateRendered(config)...))
 }
 
-// ValidateUpdate holds a change to what ValidateCreate asks for. For a rendered config that leaves no change of its spec.
+// ValidateUpdate holds a change to what ValidateCreate asks for. For a rendered config that leaves no change of its
+// spec.
 func (w *MachineConfig) ValidateUpdate(ctx context.Context, before, config *poolv1.MachineConfig) (admission.Warnings, error) {
 	if settled(config, before.Spec, config.Spec) {
 		return nil, nil
@@ -46,8 +47,8 @@ func (w *MachineConfig) ValidateUpdate(ctx context.Context, before, config *pool
 	return w.ValidateCreate(ctx, config)
 }
 
-// ValidateDelete lets everything be deleted but the rendered config that a paused pool hands out: others that are in use are
-// rendered again, and that one can't be once the MachineConfigs have changed that it was rendered from.
+// ValidateDelete lets everything be deleted but the rendered config that a paused pool hands out: others that are in
+// use are rendered again, and that one can't be once the MachineConfigs have changed that it was rendered from.
 func (w *MachineConfig) ValidateDelete(ctx context.Context, config *poolv1.MachineConfig) (admission.Warnings, error) {
 	key := client.ObjectKey{Namespace: config.Namespace, Name: config.Labels[poolv1.RenderedForLabel]}
 	if _, moves := config.Annotations[clusterctlv1.DeleteForMoveAnnotation]; moves || key.Name == "" {

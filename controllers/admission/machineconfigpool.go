@@ -80,7 +80,8 @@ func validatePool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool
 	return validateMembership(p, others)
 }
 
-// validateMembership checks that labels put a Node in the pool and in no other, and that the pool takes no Node of another.
+// validateMembership checks that labels put a Node in the pool and in no other, and that the pool takes no Node of
+// another.
 func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) field.ErrorList {
 	nodeSelector := field.NewPath("spec", "nodeSelector")
 	own, err := pool.Labels(*p)

@@ -11,8 +11,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// validateNodeLabelRules checks rules that make Node labels out of facts of hosts: their expressions, and that nothing else gives the same
-// Node a label that they give it. taken are the keys of such labels, and what does. What a key may be is in the CRD.
+// validateNodeLabelRules checks rules that make Node labels out of facts of hosts: their expressions, and that nothing
+// else gives the same Node a label that they give it. taken are the keys of such labels, and what does. What a key may
+// be is in the CRD.
 func validateNodeLabelRules(rules []nodev1.NodeLabelRule, taken map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, rule := range rules {
@@ -30,7 +31,8 @@ func validateNodeLabelRules(rules []nodev1.NodeLabelRule, taken map[string]strin
 	return errs
 }
 
-// takenByPools are the keys of the labels that a pool puts on its Nodes anyway, and of those by which others select theirs.
+// takenByPools are the keys of the labels that a pool puts on its Nodes anyway, and of those by which others select
+// theirs.
 func takenByPools(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) map[string]string {
 	taken := map[string]string{}
 	for _, other := range others {

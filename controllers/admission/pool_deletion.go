@@ -26,9 +26,9 @@ const maxNames = 10
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list
 
-// ValidateDelete refuses to delete a pool that Machines are in or would boot into, and the worker pool while others inherit from it,
-// unless the annotation ForceDeleteAnnotation is on it. A pool that goes with its Cluster, or moves with it, may always go,
-// and so may one of two with the same role.
+// ValidateDelete refuses to delete a pool that Machines are in or would boot into, and the worker pool while others
+// inherit from it, unless the annotation ForceDeleteAnnotation is on it. A pool that goes with its Cluster, or moves
+// with it, may always go, and so may one of two with the same role.
 func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.MachineConfigPool) (admission.Warnings, error) {
 	if _, moves := p.Annotations[clusterctlv1.DeleteForMoveAnnotation]; moves || p.Annotations[poolv1.ForceDeleteAnnotation] == "true" {
 		return nil, nil
@@ -80,8 +80,9 @@ func clusterGoes(ctx context.Context, reader client.Reader, p *poolv1.MachineCon
 	return !cluster.DeletionTimestamp.IsZero(), nil
 }
 
-// machines returns the names of the Machines that are recorded in a pool or, while nothing is on record of them, would boot
-// into it; with each its Node, if that was made. Of hosts without a Machine they are the names of the PoolbootConfigs.
+// machines returns the names of the Machines that are recorded in a pool or, while nothing is on record of them, would
+// boot into it; with each its Node, if that was made. Of hosts without a Machine they are the names of the
+// PoolbootConfigs.
 func (w *MachineConfigPool) machines(ctx context.Context, p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) ([]string, error) {
 	configs := &bootstrapv1.PoolbootConfigList{}
 	if err := w.Reader.List(ctx, configs, client.InNamespace(p.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterName}); err != nil {
@@ -116,7 +117,8 @@ func machineOf(config *bootstrapv1.PoolbootConfig) string {
 	return ""
 }
 
-// wouldBoot returns the names of those configs that have nothing on record and would boot into a pool, by the labels of their Machines.
+// wouldBoot returns the names of those configs that have nothing on record and would boot into a pool, by the labels of
+// their Machines.
 func (w *MachineConfigPool) wouldBoot(
 	ctx context.Context, p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig, pools []poolv1.MachineConfigPool,
 ) (map[string]bool, error) {

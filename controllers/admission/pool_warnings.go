@@ -56,8 +56,8 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 	return warnings, nil
 }
 
-// overlapping returns the names of the custom pools that could select a Node that a custom pool selects. Two that select by
-// role labels only are passed over: a person gives a Node its role, and gives it one.
+// overlapping returns the names of the custom pools that could select a Node that a custom pool selects. Two that
+// select by role labels only are passed over: a person gives a Node its role, and gives it one.
 func overlapping(p poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) []string {
 	var names []string
 	for _, other := range others {

@@ -15,8 +15,8 @@ import (
 
 // +kubebuilder:webhook:verbs=create;update,path=/validate-bootstrap-cluster-x-k8s-io-v1alpha1-poolbootconfig,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,versions=v1alpha1,name=validation.poolbootconfig.bootstrap.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
 
-// PoolbootConfig validates PoolbootConfigs. Cluster API's contract wants fields that an in-place update may change to stay
-// mutable, and the bootstrap Secret is written once; so what went into the Secret or onto the Node is immutable:
+// PoolbootConfig validates PoolbootConfigs. Cluster API's contract wants fields that an in-place update may change to
+// stay mutable, and the bootstrap Secret is written once; so what went into the Secret or onto the Node is immutable:
 //
 //   - configSource, once the Secret stands, but for its tokenBinding, which is not in there;
 //   - with configSource.type: Inline the whole spec, once the Secret stands, because it is all in there;

@@ -18,8 +18,8 @@ import (
 
 // +kubebuilder:webhook:verbs=create;update,path=/validate-bootstrap-cluster-x-k8s-io-v1alpha1-poolbootconfigtemplate,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigtemplates,versions=v1alpha1,name=validation.poolbootconfigtemplate.bootstrap.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
 
-// PoolbootConfigTemplate validates PoolbootConfigTemplates. Their spec is immutable, but for the dry runs by which Cluster
-// API's topology controller finds out what it would have to change.
+// PoolbootConfigTemplate validates PoolbootConfigTemplates. Their spec is immutable, but for the dry runs by which
+// Cluster API's topology controller finds out what it would have to change.
 type PoolbootConfigTemplate struct{}
 
 var _ admission.Validator[*bootstrapv1.PoolbootConfigTemplate] = &PoolbootConfigTemplate{}
@@ -32,7 +32,8 @@ func (*PoolbootConfigTemplate) ValidateCreate(_ context.Context, template *boots
 	return warnOfRoleLabels(template), invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfigTemplate"), template, errs)
 }
 
-// warnOfRoleLabels tells of labels that look as if they decided the pool: they reach PoolbootConfigs, no Machine and no Node.
+// warnOfRoleLabels tells of labels that look as if they decided the pool: they reach PoolbootConfigs, no Machine and no
+// Node.
 func warnOfRoleLabels(template *bootstrapv1.PoolbootConfigTemplate) (warnings admission.Warnings) {
 	for _, key := range slices.Sorted(maps.Keys(template.Spec.Template.ObjectMeta.Labels)) {
 		if strings.HasPrefix(key, poolv1.NodeRoleLabelPrefix) {
@@ -43,7 +44,8 @@ func warnOfRoleLabels(template *bootstrapv1.PoolbootConfigTemplate) (warnings ad
 	return warnings
 }
 
-// ValidateUpdate refuses every change of the spec; on a dry run of the topology controller it only looks at the new spec.
+// ValidateUpdate refuses every change of the spec; on a dry run of the topology controller it only looks at the new
+// spec.
 func (w *PoolbootConfigTemplate) ValidateUpdate(ctx context.Context, before, template *bootstrapv1.PoolbootConfigTemplate) (admission.Warnings, error) {
 	if settled(template, before.Spec, template.Spec) {
 		return nil, nil

@@ -1,6 +1,6 @@
-// Package baremetalhost lets BareMetalHosts boot into pools that no Machine uses and that a person annotated with a pool: it
-// makes the PoolbootConfig of each, as long as the host asks for a pool, and points the host's user data to the Secret that
-// the config gets. From there on the host is one like any other, and no longer this package's.
+// Package baremetalhost lets BareMetalHosts boot into pools that no Machine uses and that a person annotated with a
+// pool: it makes the PoolbootConfig of each, as long as the host asks for a pool, and points the host's user data to
+// the Secret that the config gets. From there on the host is one like any other, and no longer this package's.
 package baremetalhost
 
 import (
@@ -189,13 +189,14 @@ func (r *Reconciler) create(ctx context.Context, s *scope) error {
 	return err
 }
 
-// stepBack gives a host back as it was: first its user data, as long as that is Poolboot's, then the record goes, and with it
-// all that was made for the host except a Node that has joined.
+// stepBack gives a host back as it was: first its user data, as long as that is Poolboot's, then the record goes, and
+// with it all that was made for the host except a Node that has joined.
 func (r *Reconciler) stepBack(ctx context.Context, s *scope, why string) error {
 	if err := r.takeUserData(ctx, s); err != nil {
 		return err
 	}
-	// Of this version: a cache that is behind does not show yet that the record is being deleted, and the event would be told twice.
+	// Of this version: a cache that is behind does not show yet that the record is being deleted, and the event would
+	// be told twice.
 	if err := r.Client.Delete(ctx, s.config, client.Preconditions{UID: &s.config.UID, ResourceVersion: &s.config.ResourceVersion}); err != nil {
 		return err
 	}
@@ -203,8 +204,8 @@ func (r *Reconciler) stepBack(ctx context.Context, s *scope, why string) error {
 	return nil
 }
 
-// takeUserData takes Poolboot's user data off a host, unless the host is to boot again by the next record, whose Secret has the same
-// name.
+// takeUserData takes Poolboot's user data off a host, unless the host is to boot again by the next record, whose Secret
+// has the same name.
 func (r *Reconciler) takeUserData(ctx context.Context, s *scope) error {
 	again := s.clusterStays() && s.host.Spec.ConsumerRef == nil && s.host.Annotations[poolv1.HostPoolAnnotation] != ""
 	if again || !isOwn(s.host, s.config) || !s.host.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(s.config, s.host) {
@@ -268,8 +269,8 @@ func (r *Reconciler) point(ctx context.Context, s *scope) error {
 	return r.Client.Status().Patch(ctx, changed, locked(s.config))
 }
 
-// setUserData writes the one field of a host's spec that Poolboot ever writes. By the lock the host is as it was judged: not
-// being provisioned yet, no other one's, and without user data of a person.
+// setUserData writes the one field of a host's spec that Poolboot ever writes. By the lock the host is as it was
+// judged: not being provisioned yet, no other one's, and without user data of a person.
 func (r *Reconciler) setUserData(ctx context.Context, s *scope, to *corev1.SecretReference) error {
 	changed := s.host.DeepCopy()
 	changed.Spec.UserData = to

@@ -30,8 +30,8 @@ func asks(host *bmov1alpha1.BareMetalHost) bool {
 
 // over says why a host has no more use for its record; "" while it has.
 //
-// The garbage collector can't say that the Cluster is gone: an object with two owners stays as long as one of them does, and the
-// host does. So the Cluster is no owner of the record.
+// The garbage collector can't say that the Cluster is gone: an object with two owners stays as long as one of them
+// does, and the host does. So the Cluster is no owner of the record.
 func over(s *scope) string {
 	host, config := s.host, s.config
 	booted := config.Status.Boot.RequestedTime != nil || config.Status.NodeRef.IsDefined() || hostaccess.HasJoined(config)
@@ -60,7 +60,8 @@ func over(s *scope) string {
 	return ""
 }
 
-// refusal says why a host that asks for a pool of a Cluster, which may not exist, gets no record; nil when nothing about the host is in the way.
+// refusal says why a host that asks for a pool of a Cluster, which may not exist, gets no record; nil when nothing
+// about the host is in the way.
 func refusal(host *bmov1alpha1.BareMetalHost, cluster *clusterv1.Cluster) *finding {
 	for _, key := range []string{poolv1.HostPoolAnnotation, poolv1.HostClusterAnnotation} {
 		if host.Annotations[key] == "" {

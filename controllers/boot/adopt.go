@@ -17,9 +17,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
-// adopt reads back from the workload cluster what was made for a host before clusterctl move, or a restore, dropped the status. The
-// host may have its configuration, and then asks for its certificate only: without the record it would never get one. A host that has
-// not got its configuration asks for it again, and is prepared as usual.
+// adopt reads back from the workload cluster what was made for a host before clusterctl move, or a restore, dropped the
+// status. The host may have its configuration, and then asks for its certificate only: without the record it would
+// never get one. A host that has not got its configuration asks for it again, and is prepared as usual.
 func (r *Reconciler) adopt(ctx context.Context, s *scope) (ctrl.Result, error) {
 	var (
 		credential join.Credential

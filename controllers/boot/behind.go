@@ -16,8 +16,8 @@ import (
 
 // Behind a PoolbootConfig is a Machine, or a host that belongs to none. What differs between them is in this file.
 
-// gather returns a scope with what is behind a config and its Cluster, or nil while there is nothing to boot: there is no Machine or
-// host yet, or it is being deleted.
+// gather returns a scope with what is behind a config and its Cluster, or nil while there is nothing to boot: there is
+// no Machine or host yet, or it is being deleted.
 func (r *Reconciler) gather(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*scope, error) {
 	s := &scope{config: config, cluster: &clusterv1.Cluster{}}
 	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
@@ -48,8 +48,8 @@ func (s *scope) machineLabels() map[string]string {
 	return s.machine.Labels
 }
 
-// findHost finds the bare metal host that boots. Of one that enrolled nothing is known but its name, and of one of another
-// infrastructure provider what its Machine says.
+// findHost finds the bare metal host that boots. Of one that enrolled nothing is known but its name, and of one of
+// another infrastructure provider what its Machine says.
 func (r *Reconciler) findHost(ctx context.Context, s *scope) (err error) {
 	s.host, err = host.ForConfig(ctx, r.Client, s.config, s.machine)
 	switch {

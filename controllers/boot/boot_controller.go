@@ -1,7 +1,7 @@
 // Package boot prepares the boot of one machine when its host asks for its configuration: the Node stands in the
-// workload cluster with everything its pool gives it, the join credential lives, and the machine's overlay is stored for the
-// config server. All facts come from other packages; this one puts them in an order in which a crash between any two
-// writes does no harm.
+// workload cluster with everything its pool gives it, the join credential lives, and the machine's overlay is stored
+// for the config server. All facts come from other packages; this one puts them in an order in which a crash between
+// any two writes does no harm.
 package boot
 
 import (
@@ -43,8 +43,8 @@ import (
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
-	// APIReader reads live: the PoolbootConfig of a boot that was prepared before, because a stale one would cost its host the join
-	// credential that it has.
+	// APIReader reads live: the PoolbootConfig of a boot that was prepared before, because a stale one would cost its
+	// host the join credential that it has.
 	APIReader client.Reader
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
@@ -97,8 +97,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 }
 
-// watch looks, by what the caches have, after a boot for which there is mostly nothing to do: its host has not asked yet, or
-// has its configuration.
+// watch looks, by what the caches have, after a boot for which there is mostly nothing to do: its host has not asked
+// yet, or has its configuration.
 func (r *Reconciler) watch(ctx context.Context, s *scope, need need) (ctrl.Result, error) {
 	if need == announcement {
 		return ctrl.Result{}, r.announce(ctx, s)
@@ -181,8 +181,8 @@ func hasAsked(config *bootstrapv1.PoolbootConfig) bool {
 	return boot.RequestedTime != nil && (boot.PreparedTime == nil || boot.RequestedTime.After(boot.PreparedTime.Time))
 }
 
-// handedOut is when a host may last have been given its configuration: as soon as it was prepared. That it was is on record only
-// if the config server lived, and reached the API server, long enough to write it.
+// handedOut is when a host may last have been given its configuration: as soon as it was prepared. That it was is on
+// record only if the config server lived, and reached the API server, long enough to write it.
 func handedOut(boot bootstrapv1.BootStatus) time.Time {
 	var last time.Time
 	for _, at := range []*metav1.MicroTime{boot.PreparedTime, boot.ServedTime} {

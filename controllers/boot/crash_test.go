@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// writesOfFirstBoot is how many writes the first boot in a cluster takes: two for the rights of credentials, then the Node,
-// the credential, the overlay, and the record.
+// writesOfFirstBoot is how many writes the first boot in a cluster takes: two for the rights of credentials, then the
+// Node, the credential, the overlay, and the record.
 const writesOfFirstBoot = 6
 
 // writesOfRenewal is how many it takes when a host asks again and its credential is about to end: the credential, the

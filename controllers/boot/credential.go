@@ -18,7 +18,8 @@ import (
 // autoApprovedRetry is when a cluster is asked again that approves certificates by itself: nothing tells of the change.
 const autoApprovedRetry = 30 * time.Second
 
-// checkApproval finds a cluster that would give a certificate of any Node to whoever has the join credential: there none is made.
+// checkApproval finds a cluster that would give a certificate of any Node to whoever has the join credential: there
+// none is made.
 func (r *Reconciler) checkApproval(ctx context.Context, s *scope) error {
 	err := r.approval.Check(ctx, s.workload, s.cluster.UID)
 	if is[*join.AutoApprovedError](err) {

@@ -19,8 +19,8 @@ import (
 
 // What Metal3 deploys on a host, and when it takes that back, is in this file. The watch on BareMetalHosts leads here.
 
-// announce says in one write which host was chosen or, of one whose image can't read user data, that it is waited for in
-// vain. Until one is chosen there is nothing to say.
+// announce says in one write which host was chosen or, of one whose image can't read user data, that it is waited for
+// in vain. Until one is chosen there is nothing to say.
 func (r *Reconciler) announce(ctx context.Context, s *scope) error {
 	err := r.findHost(ctx, s)
 	if is[*host.NotReadyError](err) && !conditions.Has(s.config, bootstrapv1.BootPreparedCondition) || err == nil && s.machine != nil && s.host.Object == nil {
@@ -109,9 +109,9 @@ func (s *scope) hostLeft(ctx context.Context, c client.Reader) (string, error) {
 	return "", nil
 }
 
-// guard takes back what was made for a host when the host is wiped or another one takes its place before it has joined: its
-// overlay, its join credential, and the Node unless a kubelet has come. The token stays: with it the next host asks, or the
-// same one once it is installed again. It says whether there is nothing more to do for this boot.
+// guard takes back what was made for a host when the host is wiped or another one takes its place before it has joined:
+// its overlay, its join credential, and the Node unless a kubelet has come. The token stays: with it the next host
+// asks, or the same one once it is installed again. It says whether there is nothing more to do for this boot.
 func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 	if left, err := s.hostLeft(ctx, r.Client); err != nil || left == "" {
 		return false, err
@@ -184,8 +184,8 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 // isStanding says whether a host has its configuration, or may fetch it any moment.
 func isStanding(n need) bool { return n == upkeep || n == standing }
 
-// replaceNode makes the Node anew that was made for another host, which its spec.providerID, that can't be changed, names. No
-// kubelet has come to it.
+// replaceNode makes the Node anew that was made for another host, which its spec.providerID, that can't be changed,
+// names. No kubelet has come to it.
 func (s *scope) replaceNode(ctx context.Context) error {
 	err := s.workload.Delete(ctx, s.node, client.Preconditions{UID: &s.node.UID, ResourceVersion: &s.node.ResourceVersion})
 	if err != nil && !apierrors.IsNotFound(err) {

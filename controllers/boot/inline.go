@@ -13,8 +13,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
-// keepInline looks after a host that boots from its data Secret alone: the credential in it has its rights at once and is
-// kept alive until the Node is in its pool, and the Node is made beforehand as soon as the host is being provisioned.
+// keepInline looks after a host that boots from its data Secret alone: the credential in it has its rights at once and
+// is kept alive until the Node is in its pool, and the Node is made beforehand as soon as the host is being
+// provisioned.
 func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, error) {
 	phases := []phase{r.remote(r.connect), r.remote(r.ensureRights), r.remote(r.extendCredential)}
 	left, err := s.hostLeft(ctx, r.Client)

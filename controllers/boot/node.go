@@ -51,8 +51,8 @@ func (r *Reconciler) ensureRights(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// ensureNode makes the Node beforehand, or brings the one that was made for this Machine up to date as long as no kubelet
-// has come. The result is a Node in its pool.
+// ensureNode makes the Node beforehand, or brings the one that was made for this Machine up to date as long as no
+// kubelet has come. The result is a Node in its pool.
 func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 	s.node = s.registration.Node()
 	err := s.workload.Create(ctx, s.node)
@@ -109,8 +109,8 @@ func (s *scope) adoptNode(ctx context.Context) error {
 }
 
 // complete adds what a Node that was made beforehand lacks. Labels and taints are only added, so that what a person set
-// stays; the annotations are Poolboot's own and name the config that the host boots with now, and the host's UID is Metal3's:
-// by another one it never finds the Node.
+// stays; the annotations are Poolboot's own and name the config that the host boots with now, and the host's UID is
+// Metal3's: by another one it never finds the Node.
 func complete(have *corev1.Node, wanted registration.Registration) {
 	for key, value := range wanted.Labels {
 		if _, has := have.Labels[key]; !has || key == poolv1.NodeMetal3UUIDLabel {

@@ -15,8 +15,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// labelHost makes labels of the host's facts by the rules of the pool and of the config. A host that a rule blocks waits: the
-// watches on BareMetalHosts, HardwareData, pools and configs tell when the facts or the rules are others.
+// labelHost makes labels of the host's facts by the rules of the pool and of the config. A host that a rule blocks
+// waits: the watches on BareMetalHosts, HardwareData, pools and configs tell when the facts or the rules are others.
 func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]registration.DerivedLabel, error) {
 	s.derivedLabels = nil
 	if len(s.pool.Spec.NodeLabelRules)+len(s.config.Spec.NodeLabelRules) == 0 {
@@ -45,8 +45,8 @@ func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]registration.De
 	return labels, nil
 }
 
-// hostFacts are what is known of the host, its Machine and its Cluster. Of a host that enrolled it is the name, of one of another
-// infrastructure provider nothing.
+// hostFacts are what is known of the host, its Machine and its Cluster. Of a host that enrolled it is the name, of one
+// of another infrastructure provider nothing.
 func (r *Reconciler) hostFacts(ctx context.Context, s *scope) (nodelabels.Facts, error) {
 	of := nodelabels.Host{Config: s.config, BareMetalHost: s.host.Object, Machine: s.machine, Cluster: s.cluster}
 	if of.BareMetalHost != nil {
@@ -58,8 +58,8 @@ func (r *Reconciler) hostFacts(ctx context.Context, s *scope) (nodelabels.Facts,
 	return of.Facts(), nil
 }
 
-// cpuArch returns the host's CPU architecture, and the field that it is in; "" when nothing is known of the hardware. What changes
-// later needs no watch: the kubelet knows better then.
+// cpuArch returns the host's CPU architecture, and the field that it is in; "" when nothing is known of the hardware.
+// What changes later needs no watch: the kubelet knows better then.
 func (r *Reconciler) cpuArch(ctx context.Context, s *scope) (arch, field string, err error) {
 	if s.host.Object == nil {
 		return "", "", nil

@@ -16,16 +16,16 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// retryInterval is how soon a workload cluster that can't be reached is tried again: the cluster cache tells of a connection
-// that is made, but not of one that it never saw broken.
+// retryInterval is how soon a workload cluster that can't be reached is tried again: the cluster cache tells of a
+// connection that is made, but not of one that it never saw broken.
 const retryInterval = 5 * time.Second
 
-// trialPatience is how long everybody else waits for one that tries a cluster again: longer than the cluster cache's clients
-// wait for an answer.
+// trialPatience is how long everybody else waits for one that tries a cluster again: longer than the cluster cache's
+// clients wait for an answer.
 const trialPatience = 15 * time.Second
 
-// outages remembers the clusters whose API servers don't answer, so that their hosts don't keep all workers waiting: until one
-// call succeeds, one boot tries at a time. The zero value is ready to use.
+// outages remembers the clusters whose API servers don't answer, so that their hosts don't keep all workers waiting:
+// until one call succeeds, one boot tries at a time. The zero value is ready to use.
 type outages struct {
 	mu   sync.Mutex
 	down map[client.ObjectKey]outage

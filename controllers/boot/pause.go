@@ -9,10 +9,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
-// keepPaused does what cannot wait for the end of a pause: it keeps the join credential alive of a host that has its configuration,
-// because such a host does not ask again. It writes to the workload cluster only, and deletes nothing there: during clusterctl move
-// the PoolbootConfig may already be another management cluster's, with this credential. So the new end is not on record, and the
-// credential is extended whenever half of its life is over.
+// keepPaused does what cannot wait for the end of a pause: it keeps the join credential alive of a host that has its
+// configuration, because such a host does not ask again. It writes to the workload cluster only, and deletes nothing
+// there: during clusterctl move the PoolbootConfig may already be another management cluster's, with this credential.
+// So the new end is not on record, and the credential is extended whenever half of its life is over.
 func (r *Reconciler) keepPaused(ctx context.Context, s *scope, need need) (ctrl.Result, error) {
 	switch {
 	case need == standing && s.config.Status.Boot.CredentialExpirationTime != nil: // its end is reported after the pause

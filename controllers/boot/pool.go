@@ -39,8 +39,8 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// decidePool decides the pool as the host is about to boot: what it keeps counts now. With an inline source the pool is that of the data
-// Secret, which only the poolbootconfig controller reads.
+// decidePool decides the pool as the host is about to boot: what it keeps counts now. With an inline source the pool is
+// that of the data Secret, which only the poolbootconfig controller reads.
 func (s *scope) decidePool() (err error) {
 	if s.config.Spec.IsInline() && s.config.Status.PoolRole == "" {
 		return waiting(errors.New("the pool that the data Secret was made for is not on record yet"))
@@ -86,8 +86,8 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 	return s.checkExtraConfig()
 }
 
-// checkExtraConfig finds an extraConfig that can't be used before anything is made for it. Whose machine it will be merged
-// for makes no difference to that.
+// checkExtraConfig finds an extraConfig that can't be used before anything is made for it. Whose machine it will be
+// merged for makes no difference to that.
 func (s *scope) checkExtraConfig() error {
 	if s.config.Spec.ExtraConfig == nil {
 		return nil

@@ -30,7 +30,8 @@ var errAbandoned = errors.New("the PoolbootConfig is being deleted")
 // errPrepared says that there is nothing to prepare, although the cache had it so.
 var errPrepared = errors.New("the boot is prepared already")
 
-// read reads the record live when the Node stood already: a preparation that came before may have got further than the cache knows.
+// read reads the record live when the Node stood already: a preparation that came before may have got further than the
+// cache knows.
 func (r *Reconciler) read(ctx context.Context, s *scope) error {
 	if !s.triedBefore {
 		return nil
@@ -49,8 +50,8 @@ func (r *Reconciler) read(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isAnotherHost says whether the host that boots is not on record, and may be put there before anything stands for it: a Node may be named
-// after the host on record.
+// isAnotherHost says whether the host that boots is not on record, and may be put there before anything stands for it:
+// a Node may be named after the host on record.
 func (s *scope) isAnotherHost(config *bootstrapv1.PoolbootConfig) bool {
 	made := config.Status.HostRef
 	return s.host != nil && isDeployed(s.host) && !config.Status.NodeRef.IsDefined() && (!made.IsDefined() || made.UID != s.host.UID) && s.host.UID != ""
@@ -70,9 +71,9 @@ func (s *scope) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
 	}
 }
 
-// record says in one write what stands for the host and that the boot is prepared. It comes last: the config server hands an
-// overlay out only when the credential in it is on record, so no host knows of anything that the approver of certificates and the
-// clean-up of a deletion, which go by this record, don't.
+// record says in one write what stands for the host and that the boot is prepared. It comes last: the config server
+// hands an overlay out only when the credential in it is on record, so no host knows of anything that the approver of
+// certificates and the clean-up of a deletion, which go by this record, don't.
 func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	now := time.Now()
 	if requested := s.config.Status.Boot.RequestedTime; requested != nil && now.Before(requested.Time) {
@@ -108,8 +109,8 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// setCondition tells why a boot is not prepared, by condition and event, unless that is said already. It returns whether the reason is
-// new.
+// setCondition tells why a boot is not prepared, by condition and event, unless that is said already. It returns
+// whether the reason is new.
 func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) (isNew bool, err error) {
 	condition := metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionFalse, Reason: why.reason, Message: why.Error()}
 	if why.reason == bootstrapv1.WaitingForHostReason {
@@ -121,7 +122,8 @@ func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) (
 		return false, nil
 	}
 	if condition.Status == metav1.ConditionFalse && !isSaid {
-		// By the reason of each cause: the recorder counts events that differ in their note only as one that came again.
+		// By the reason of each cause: the recorder counts events that differ in their note only as one that came
+		// again.
 		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeWarning, condition.Reason, action, "%s", condition.Message)
 	}
 	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
@@ -142,8 +144,8 @@ func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) (
 	return isNew && err == nil, err
 }
 
-// patchStatus changes fields of the config's status, and when others changed the config meanwhile, changes them again in
-// what stands now: change must touch this controller's own fields only. The error is errAbandoned when the config is
+// patchStatus changes fields of the config's status, and when others changed the config meanwhile, changes them again
+// in what stands now: change must touch this controller's own fields only. The error is errAbandoned when the config is
 // going.
 func (r *Reconciler) patchStatus(ctx context.Context, s *scope, change func(*bootstrapv1.PoolbootConfig)) error {
 	key := client.ObjectKeyFromObject(s.config)

@@ -21,11 +21,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
 
-// A join credential ends when nobody can extend it for its life: the manager was down, or the workload cluster could not be reached.
-// The host that holds it does not ask again, so it is created again, as it was, from the Secret that the host's configuration came from.
+// A join credential ends when nobody can extend it for its life: the manager was down, or the workload cluster could
+// not be reached. The host that holds it does not ask again, so it is created again, as it was, from the Secret that
+// the host's configuration came from.
 
-// restoreCredential creates the credential again that a host holds. The error is a failure when that cannot be done. A credential that
-// is gone before its time was deleted by somebody and is not restored.
+// restoreCredential creates the credential again that a host holds. The error is a failure when that cannot be done. A
+// credential that is gone before its time was deleted by somebody and is not restored.
 func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time, error) {
 	boot := s.config.Status.Boot
 	key := r.overlayKey(s)
@@ -95,8 +96,9 @@ func (s *scope) lostCure() string {
 	return "if the host does not ask for its configuration again, " + cure.Replace(s.config)
 }
 
-// giveUp reports that a host which has its configuration cannot join with it any more, unless a kubelet has come: such a host needs a
-// person, because it does not ask again by itself. When it does ask, it gets another credential and the condition is True again.
+// giveUp reports that a host which has its configuration cannot join with it any more, unless a kubelet has come: such
+// a host needs a person, because it does not ask again by itself. When it does ask, it gets another credential and the
+// condition is True again.
 func (r *Reconciler) giveUp(ctx context.Context, s *scope, why error) error {
 	if s.workload == nil {
 		if err := r.remote(r.connect)(ctx, s); err != nil {

@@ -15,8 +15,8 @@ import (
 // A host may keep the pool of the Machine that it served before. What that changes in a boot is in this file; the node
 // controller writes it on the host.
 
-// withCure adds the cure to labels that would take the Node out of the pool that its host keeps, or that its data Secret was made for.
-// Cluster API keeps the Machine's labels on the Node, so there is no way to have both.
+// withCure adds the cure to labels that would take the Node out of the pool that its host keeps, or that its data
+// Secret was made for. Cluster API keeps the Machine's labels on the Node, so there is no way to have both.
 func (s *scope) withCure(err error) error {
 	isConflict := is[*registration.ConflictError](err) || is[*registration.OutsidePoolError](err)
 	if isConflict && s.config.Spec.IsInline() {

@@ -28,8 +28,8 @@ type scope struct {
 	pool  poolv1.MachineConfigPool
 	// assigned is why it is that pool.
 	assigned pool.Assignment
-	// before is the role that was on record when the pool was decided: the node controller may see the Node, and have it on
-	// record, before this one does.
+	// before is the role that was on record when the pool was decided: the node controller may see the Node, and have
+	// it on record, before this one does.
 	before string
 	// configuration names the rendered config that the host is to boot with.
 	configuration string

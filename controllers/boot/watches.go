@@ -26,8 +26,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// SetupWithManager adds the controller to a manager. Every object that a boot may wait for is watched; Metal3's from when they
-// are installed on.
+// SetupWithManager adds the controller to a manager. Every object that a boot may wait for is watched; Metal3's from
+// when they are installed on.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.OverlayNamespace == "" {
 		return errors.New("boot controller: Client, APIReader, ClusterCache and OverlayNamespace must be set")
@@ -60,8 +60,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	})
 }
 
-// newNeed lets through the PoolbootConfigs that came to need something or whose host asked again; not those whose status
-// this controller wrote itself.
+// newNeed lets through the PoolbootConfigs that came to need something or whose host asked again; not those whose
+// status this controller wrote itself.
 func newNeed() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return needs(e.Object) },

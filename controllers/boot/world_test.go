@@ -48,8 +48,8 @@ type world struct {
 	// after when it has taken effect, and may lose its answer.
 	writes        int
 	before, after func(n int) error
-	// cached is what the reconciler's cache has of the PoolbootConfig; nil when it has what stands. liveReads counts what it asked the
-	// API server for instead.
+	// cached is what the reconciler's cache has of the PoolbootConfig; nil when it has what stands. liveReads counts
+	// what it asked the API server for instead.
 	cached    *bootstrapv1.PoolbootConfig
 	liveReads int
 	// dead makes every call of the reconciler fail, as in a process that is no more.

@@ -62,9 +62,9 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, confi
 	return a, nil
 }
 
-// addressesOfRecord are those of a host that no BareMetalHost tells of: what a person stated on its record and, if it enrolled, the
-// address that it enrolled from. The config server writes that one, so it counts only in the ranges that the enrollment names, and only if
-// nobody else is known to have it.
+// addressesOfRecord are those of a host that no BareMetalHost tells of: what a person stated on its record and, if it
+// enrolled, the address that it enrolled from. The config server writes that one, so it counts only in the ranges that
+// the enrollment names, and only if nobody else is known to have it.
 func (r *Reconciler) addressesOfRecord(ctx context.Context, w client.Reader, config *bootstrapv1.PoolbootConfig) (addresses, error) {
 	stated := host.StatedAddresses(config.Annotations)
 	a := addresses{known: stated, taken: map[netip.Addr]string{},
@@ -107,7 +107,8 @@ func enrolledFrom(config *bootstrapv1.PoolbootConfig) (netip.Addr, bool) {
 	return from.Unmap().WithZone(""), err == nil
 }
 
-// rangesOf returns the address ranges by which a host enrolled: those of the Enrollment as it is now or, if that is gone, as it was.
+// rangesOf returns the address ranges by which a host enrolled: those of the Enrollment as it is now or, if that is
+// gone, as it was.
 func (r *Reconciler) rangesOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) ([]string, error) {
 	enrollment := &poolv1.Enrollment{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.EnrollmentName()}, enrollment)
@@ -179,8 +180,8 @@ func (r *Reconciler) takenByRecords(ctx context.Context, a *addresses, config *b
 	return nil
 }
 
-// takenByNodes notes which addresses other Nodes report. Root on a host has its Node report anything, so where the host's own addresses
-// are facts only those of the control plane count.
+// takenByNodes notes which addresses other Nodes report. Root on a host has its Node report anything, so where the
+// host's own addresses are facts only those of the control plane count.
 func takenByNodes(ctx context.Context, a *addresses, w client.Reader, own string, counts func(*corev1.Node) bool) error {
 	nodes := &corev1.NodeList{}
 	if err := w.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {

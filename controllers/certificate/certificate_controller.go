@@ -1,6 +1,6 @@
-// Package certificate approves the kubelet client certificates that hosts ask for with Poolboot's join credentials, each
-// for the one Node that was made beforehand for its Machine, and denies what else such a credential asks for. It approves the
-// serving certificates that the kubelets of these Nodes ask for, for names and addresses that are theirs.
+// Package certificate approves the kubelet client certificates that hosts ask for with Poolboot's join credentials,
+// each for the one Node that was made beforehand for its Machine, and denies what else such a credential asks for. It
+// approves the serving certificates that the kubelets of these Nodes ask for, for names and addresses that are theirs.
 package certificate
 
 import (
@@ -67,8 +67,8 @@ const (
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconciler decides certificate signing requests of workload clusters. Besides the manager's own rights it needs, in the
-// workload cluster, those of an approver for the signers kubernetes.io/kube-apiserver-client-kubelet and
+// Reconciler decides certificate signing requests of workload clusters. Besides the manager's own rights it needs, in
+// the workload cluster, those of an approver for the signers kubernetes.io/kube-apiserver-client-kubelet and
 // kubernetes.io/kubelet-serving; Cluster API's kubeconfig has them.
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
@@ -91,8 +91,9 @@ type Reconciler struct {
 	left *lru.Cache
 }
 
-// maxServing is how many requests of one Node for its serving certificate are looked at, the last ones. A kubelet waits for one at a time;
-// root on its host can make any number, which stay open, and each costs reads of the workload cluster whenever another comes.
+// maxServing is how many requests of one Node for its serving certificate are looked at, the last ones. A kubelet waits
+// for one at a time; root on its host can make any number, which stay open, and each costs reads of the workload
+// cluster whenever another comes.
 const maxServing = 5
 
 // maxLeft is how many requests are remembered that are not approved. One that is forgotten costs an event more.
@@ -168,8 +169,8 @@ func addressesMayChange() predicate.Predicate {
 	}}
 }
 
-// mayAsk says whether a config's host may ask for a certificate: with its join credential or, for its serving certificate, as
-// its Node.
+// mayAsk says whether a config's host may ask for a certificate: with its join credential or, for its serving
+// certificate, as its Node.
 func mayAsk(config *bootstrapv1.PoolbootConfig) bool {
 	return config.DeletionTimestamp.IsZero() && (config.Status.Boot.CredentialID != "" || config.Status.NodeRef.IsDefined())
 }
@@ -179,8 +180,8 @@ func hasCredential(config *bootstrapv1.PoolbootConfig) bool {
 	return config.Status.Boot.CredentialID != "" && config.DeletionTimestamp.IsZero()
 }
 
-// Reconcile decides the certificate signing requests made with one PoolbootConfig's credential, also while the Cluster is
-// paused: it changes no object of Cluster API's, and a host that has booted can't be told to wait.
+// Reconcile decides the certificate signing requests made with one PoolbootConfig's credential, also while the Cluster
+// is paused: it changes no object of Cluster API's, and a host that has booted can't be told to wait.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	config := &bootstrapv1.PoolbootConfig{}
 	if err := r.Client.Get(ctx, req.NamespacedName, config); err != nil {
@@ -252,8 +253,8 @@ func concerns(request *certificatesv1.CertificateSigningRequest, config *bootstr
 	return isOurs(request, config.Status.Boot.CredentialID) || config.Status.NodeRef.IsDefined() && isServing(request, config.Status.NodeRef.Name)
 }
 
-// decideOne decides one request. An approval can't be taken back, so it rests on facts that stand: on those that are read live or, at
-// the first try, on a record from the cache that the grant's lock found to be the latest.
+// decideOne decides one request. An approval can't be taken back, so it rests on facts that stand: on those that are
+// read live or, at the first try, on a record from the cache that the grant's lock found to be the latest.
 func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKey, request *certificatesv1.CertificateSigningRequest) (waits bool, err error) {
 	live, err := workload.LiveClient(ctx, r.ClusterCache, cluster)
 	if err != nil {
@@ -327,13 +328,14 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 	return false, nil
 }
 
-// tell makes an event, with the request as related object, or the recorder would count events on two requests as one that came twice.
+// tell makes an event, with the request as related object, or the recorder would count events on two requests as one
+// that came twice.
 func (r *Reconciler) tell(f *facts, kind, event, why string) {
 	r.Recorder.Eventf(f.config, f.request, kind, event, "Decide", "CertificateSigningRequest %s: %s", f.request.Name, why)
 }
 
-// grant puts on record what a credential is used for. That comes before the approval: of two requests made at the same time,
-// or after a crash in between, one can be approved.
+// grant puts on record what a credential is used for. That comes before the approval: of two requests made at the same
+// time, or after a crash in between, one can be approved.
 func (r *Reconciler) grant(ctx context.Context, f *facts) error {
 	before := f.config.DeepCopy()
 	f.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{
@@ -367,7 +369,8 @@ func (r *Reconciler) gatherServing(ctx context.Context, live client.Client, clus
 	return err
 }
 
-// gather reads what a verdict rests on, and says whether the request is still one of the config's host. The Node is read once for all tries.
+// gather reads what a verdict rests on, and says whether the request is still one of the config's host. The Node is
+// read once for all tries.
 func (r *Reconciler) gather(ctx context.Context, records client.Reader, live client.Client, cluster, key client.ObjectKey, f *facts) (ours bool, err error) {
 	f.config, f.now = &bootstrapv1.PoolbootConfig{}, time.Now()
 	if err := records.Get(ctx, key, f.config); err != nil {

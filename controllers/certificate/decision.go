@@ -35,8 +35,8 @@ const (
 	leave
 )
 
-// pickUpTime is how long the kubelet that a certificate was approved for is waited for. A kubelet that has its certificate
-// writes its Node's status some seconds later.
+// pickUpTime is how long the kubelet that a certificate was approved for is waited for. A kubelet that has its
+// certificate writes its Node's status some seconds later.
 const pickUpTime = 20 * time.Second
 
 // facts is all that a verdict rests on.
@@ -73,7 +73,8 @@ func undecided(request *certificatesv1.CertificateSigningRequest) bool {
 		})
 }
 
-// judge says what is to become of a request, of whatever signer it is. What is not Poolboot's to decide is left to others.
+// judge says what is to become of a request, of whatever signer it is. What is not Poolboot's to decide is left to
+// others.
 func judge(f facts) (verdict, string) {
 	if !concerns(f.request, f.config) {
 		return leave, "the request is not one of a kubelet of Poolboot's host"
@@ -92,9 +93,10 @@ func judge(f facts) (verdict, string) {
 // kubelet, for the Node that was made beforehand for its Machine, while that Node stands in its pool. A request for
 // another Node is denied; one that is only early waits.
 //
-// A kubelet makes a new key whenever it starts without a certificate (client-go, util/certificate), so one that starts again in
-// the middle of its join leaves a request behind that nobody will come with. That is why another key may take the place of
-// one that was approved, but only when no kubelet has come with it for pickUpTime; and while one works, it is denied.
+// A kubelet makes a new key whenever it starts without a certificate (client-go, util/certificate), so one that starts
+// again in the middle of its join leaves a request behind that nobody will come with. That is why another key may take
+// the place of one that was approved, but only when no kubelet has come with it for pickUpTime; and while one works, it
+// is denied.
 func decide(f facts) (verdict, string) {
 	name, err := kubeletOf(f.request)
 	if err != nil {

@@ -24,9 +24,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
-// FuzzJudge holds the promise about the approver, for any request whatever: what is approved is the certificate of one Node's kubelet, for
-// one signer, with that signer's usages, and for no name and no address but the Node's own. The conditions are written down here once more, and
-// not taken from the code that they are about.
+// FuzzJudge holds the promise about the approver, for any request whatever: what is approved is the certificate of one
+// Node's kubelet, for one signer, with that signer's usages, and for no name and no address but the Node's own. The
+// conditions are written down here once more, and not taken from the code that they are about.
 func FuzzJudge(f *testing.F) {
 	const (
 		client, serving = certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName

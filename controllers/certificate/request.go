@@ -15,8 +15,8 @@ const (
 	nodesGroup     = "system:nodes"
 )
 
-// kubeletUsages are those that a kubelet's client certificate may have; a kubelet leaves key encipherment out for keys that
-// can't do it.
+// kubeletUsages are those that a kubelet's client certificate may have; a kubelet leaves key encipherment out for keys
+// that can't do it.
 var kubeletUsages = []certificatesv1.KeyUsage{
 	certificatesv1.UsageDigitalSignature,
 	certificatesv1.UsageKeyEncipherment,

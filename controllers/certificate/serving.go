@@ -8,10 +8,11 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// Serving certificates are what the API server, and who scrapes metrics, knows a kubelet by. A kubelet that has joined asks for
-// them itself, when its configuration says serverTLSBootstrap, and Kubernetes approves none.
+// Serving certificates are what the API server, and who scrapes metrics, knows a kubelet by. A kubelet that has joined
+// asks for them itself, when its configuration says serverTLSBootstrap, and Kubernetes approves none.
 
-// servingUsages are those that a kubelet's serving certificate may have; key encipherment is left out for keys that can't do it.
+// servingUsages are those that a kubelet's serving certificate may have; key encipherment is left out for keys that
+// can't do it.
 var servingUsages = []certificatesv1.KeyUsage{
 	certificatesv1.UsageDigitalSignature,
 	certificatesv1.UsageKeyEncipherment,
@@ -27,9 +28,10 @@ func isServing(request *certificatesv1.CertificateSigningRequest, node string) b
 		undecided(request)
 }
 
-// decideServing says whether a kubelet gets the serving certificate that it asks for: for its Node's name, and addresses that
-// its host is known to have and that stand for nothing else. What the Node says of itself does not count, for root on the host can have
-// it say anything. Nothing is denied: another approver may know better, and what is known of the host may change.
+// decideServing says whether a kubelet gets the serving certificate that it asks for: for its Node's name, and
+// addresses that its host is known to have and that stand for nothing else. What the Node says of itself does not
+// count, for root on the host can have it say anything. Nothing is denied: another approver may know better, and what
+// is known of the host may change.
 func decideServing(f facts) (verdict, string) {
 	if !f.config.Status.NodeRef.IsDefined() {
 		return wait, "no Node is on record"

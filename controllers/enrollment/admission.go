@@ -79,15 +79,15 @@ func (r *Reconciler) refuse(s *scope, f facts, why string) string {
 // connect opens the way into a workload cluster.
 type connect func(context.Context, clustercache.ClusterCache, client.ObjectKey) (client.Client, error)
 
-// readTimeout bounds one read of a workload cluster; one that takes longer than slowRead is the last of its Reconcile. A slow cluster
-// must not keep a worker from the Enrollments of others.
+// readTimeout bounds one read of a workload cluster; one that takes longer than slowRead is the last of its Reconcile.
+// A slow cluster must not keep a worker from the Enrollments of others.
 const (
 	readTimeout = 5 * time.Second
 	slowRead    = time.Second
 )
 
-// nodeOf returns the Node of a name, nil when it does not exist, and true when that can't be told. One failure, or a slow answer, counts
-// for all hosts that are left in this Reconcile: each of them would wait for the same.
+// nodeOf returns the Node of a name, nil when it does not exist, and true when that can't be told. One failure, or a
+// slow answer, counts for all hosts that are left in this Reconcile: each of them would wait for the same.
 func (r *Reconciler) nodeOf(ctx context.Context, s *scope, name string, connect connect) (found *corev1.Node, isUnknown bool) {
 	if s.unreadable != nil || s.isSlow {
 		return nil, true
@@ -112,8 +112,8 @@ func (r *Reconciler) nodeOf(ctx context.Context, s *scope, name string, connect 
 	return nil, true
 }
 
-// admit gives a host its name and creates its record. The name is written down first: after a crash between the two it is
-// known as given, and the record is made when the host asks again.
+// admit gives a host its name and creates its record. The name is written down first: after a crash between the two it
+// is known as given, and the record is made when the host asks again.
 func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
 	if !slices.Contains(f.spec.Admitted, f.name) {
 		written := s.enrollment.DeepCopy()
@@ -131,8 +131,8 @@ func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
 	return nil
 }
 
-// configFor returns the record of a host: what the pool's template says, for this host. It belongs to the Cluster, not to
-// the Enrollment, which may be deleted once the hosts have joined.
+// configFor returns the record of a host: what the pool's template says, for this host. It belongs to the Cluster, not
+// to the Enrollment, which may be deleted once the hosts have joined.
 func (s *scope) configFor(f facts) *bootstrapv1.PoolbootConfig {
 	config := s.place.Config(f.name, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: f.name, Enrollment: bootstrapv1.EnrolledHost{
 		Name: s.enrollment.Name, Address: f.request.Address, AddressRanges: slices.Clone(f.spec.AddressRanges),
@@ -160,8 +160,8 @@ func (r *Reconciler) relocate(ctx context.Context, s *scope, f facts) error {
 	return nil
 }
 
-// tell puts an event on the enrollment, on the pool and on the host's record, where those exist. Each names what it is about
-// as the related object, or the recorder would count two hosts as one that came twice.
+// tell puts an event on the enrollment, on the pool and on the host's record, where those exist. Each names what it is
+// about as the related object, or the recorder would count two hosts as one that came twice.
 func (r *Reconciler) tell(s *scope, name string, config *bootstrapv1.PoolbootConfig, kind, reason, note string, args ...any) {
 	note = fmt.Sprintf(note, args...)
 	about := &corev1.ObjectReference{

@@ -1,6 +1,6 @@
-// Package enrollment admits hosts that have no Machine: it hashes the token of an Enrollment, judges the hosts that the config server
-// says have asked, and creates the PoolbootConfig of each that it admits. From there on the host is one like any other, and no longer
-// this package's. The tokens themselves stay in their Secrets.
+// Package enrollment admits hosts that have no Machine: it hashes the token of an Enrollment, judges the hosts that the
+// config server says have asked, and creates the PoolbootConfig of each that it admits. From there on the host is one
+// like any other, and no longer this package's. The tokens themselves stay in their Secrets.
 package enrollment
 
 import (
@@ -65,7 +65,8 @@ type Reconciler struct {
 	ServerURL string
 	// ServerCA returns the PEM certificates by which hosts verify the config server; nothing when hosts know them.
 	ServerCA func() ([]byte, error)
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Enrollments must have; empty means all.
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Enrollments must have; empty means
+	// all.
 	WatchFilterValue string
 	// Now is the clock; time.Now unless set.
 	Now func() time.Time
@@ -100,8 +101,9 @@ type token struct {
 	secret types.UID
 }
 
-// Reconcile hashes one Enrollment's token and decides on the hosts that presented it. Requests of one Enrollment are decided one after
-// the other, and each admission is written under a lock on the one object that lists them: so there are never more than it allows.
+// Reconcile hashes one Enrollment's token and decides on the hosts that presented it. Requests of one Enrollment are
+// decided one after the other, and each admission is written under a lock on the one object that lists them: so there
+// are never more than it allows.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, request.NamespacedName)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
@@ -158,9 +160,9 @@ func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, 
 	return s, err
 }
 
-// adopt makes the Cluster the owner of the Enrollment before a host is admitted: so clusterctl moves the two together, and the garbage
-// collector deletes the Enrollment, and whom it admitted, with its Cluster. One that belongs to an earlier Cluster of the same name
-// is left to the garbage collector.
+// adopt makes the Cluster the owner of the Enrollment before a host is admitted: so clusterctl moves the two together,
+// and the garbage collector deletes the Enrollment, and whom it admitted, with its Cluster. One that belongs to an
+// earlier Cluster of the same name is left to the garbage collector.
 func (r *Reconciler) adopt(ctx context.Context, s *scope) error {
 	cluster := s.place.Cluster
 	if cluster == nil || !cluster.DeletionTimestamp.IsZero() || ownerCluster(s.enrollment) != "" {
@@ -185,8 +187,8 @@ func ownedBy(cluster *clusterv1.Cluster) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: cluster.Name, UID: cluster.UID}
 }
 
-// readToken reads the token live. A Secret of another type counts as missing, and nothing of it is hashed: users who may write
-// Enrollments but not read Secrets must learn nothing of them.
+// readToken reads the token live. A Secret of another type counts as missing, and nothing of it is hashed: users who
+// may write Enrollments but not read Secrets must learn nothing of them.
 func (r *Reconciler) readToken(ctx context.Context, s *scope) error {
 	secret, key := &corev1.Secret{}, client.ObjectKey{Namespace: s.enrollment.Namespace, Name: s.enrollment.Spec.TokenSecretRef.Name}
 	if err := r.APIReader.Get(ctx, key, secret); client.IgnoreNotFound(err) != nil {
@@ -207,16 +209,17 @@ func (r *Reconciler) readToken(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// publish writes the token's hash into the status before anything else is decided: a token that ended must not be accepted for as long
-// as something else fails.
+// publish writes the token's hash into the status before anything else is decided: a token that ended must not be
+// accepted for as long as something else fails.
 func (r *Reconciler) publish(ctx context.Context, s *scope) error {
 	written := s.enrollment.DeepCopy()
 	written.Status.TokenSHA256, written.Status.TokenSecretUID = s.token.sha256, string(s.token.secret)
 	return r.patchStatus(ctx, s, written)
 }
 
-// rebind binds the records of admitted hosts to the Secret as it is now, if it holds the token that they presented: clusterctl move
-// and backups create it again, with another UID. Until that is done the config server tells these hosts to ask again.
+// rebind binds the records of admitted hosts to the Secret as it is now, if it holds the token that they presented:
+// clusterctl move and backups create it again, with another UID. Until that is done the config server tells these hosts
+// to ask again.
 func (r *Reconciler) rebind(ctx context.Context, s *scope) error {
 	if s.token.text == "" {
 		return nil
@@ -242,8 +245,8 @@ func (r *Reconciler) rebind(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isBoundElsewhere says whether a config is that of a host which an Enrollment admitted, and its token is bound to another Secret
-// than the one of that UID.
+// isBoundElsewhere says whether a config is that of a host which an Enrollment admitted, and its token is bound to
+// another Secret than the one of that UID.
 func isBoundElsewhere(config *bootstrapv1.PoolbootConfig, enrollment string, secret types.UID) bool {
 	recorded := hostaccess.Read(config.Annotations)
 	return config.Spec.EnrollmentName() == enrollment && recorded.Hash != "" && recorded.UID != secret

@@ -19,8 +19,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// silence is how long a host must not have been heard of before one that asks for its name from another address is taken
-// for the same: its credential has ended then.
+// silence is how long a host must not have been heard of before one that asks for its name from another address is
+// taken for the same: its credential has ended then.
 const silence = join.Life
 
 // verdict is what is to become of a request.
@@ -35,7 +35,8 @@ const (
 	forget
 	// relocate lets an admitted host go on from another address.
 	relocate
-	// wait leaves the request until the record of an earlier host of that name is gone, or the workload cluster can be read.
+	// wait leaves the request until the record of an earlier host of that name is gone, or the workload cluster can be
+	// read.
 	wait
 )
 
@@ -45,7 +46,8 @@ type facts struct {
 	namespace string
 	name      string
 	request   poolv1.EnrollmentRequest
-	// spec is the Enrollment's, with the names that were taken, and tokenSHA256 the hash of the token that the Secret holds now.
+	// spec is the Enrollment's, with the names that were taken, and tokenSHA256 the hash of the token that the Secret
+	// holds now.
 	spec        poolv1.EnrollmentSpec
 	tokenSHA256 string
 	// cluster is what the cluster is known by that the host is to join.
@@ -123,8 +125,8 @@ func (f facts) judgeKnown() (verdict, string) {
 		"delete PoolbootConfig %s", from, f.config.Name)
 }
 
-// lastHeard is when the host of a config was last heard of. A time that is far in the future is that of a clock which was wrong, and says
-// nothing.
+// lastHeard is when the host of a config was last heard of. A time that is far in the future is that of a clock which
+// was wrong, and says nothing.
 func lastHeard(config *bootstrapv1.PoolbootConfig, now time.Time) time.Time {
 	last := config.CreationTimestamp.Time
 	for _, at := range []*metav1.MicroTime{config.Status.Boot.RequestedTime, config.Status.Boot.ServedTime} {

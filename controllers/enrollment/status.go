@@ -64,8 +64,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 	return ctrl.Result{RequeueAfter: next}, nil
 }
 
-// patchStatus writes the status if it differs, and only while the Enrollment is as it was read: the lock keeps a host that asks just
-// now from being forgotten.
+// patchStatus writes the status if it differs, and only while the Enrollment is as it was read: the lock keeps a host
+// that asks just now from being forgotten.
 func (r *Reconciler) patchStatus(ctx context.Context, s *scope, written *poolv1.Enrollment) error {
 	if equality.Semantic.DeepEqual(s.enrollment.Status, written.Status) {
 		return nil

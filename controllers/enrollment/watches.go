@@ -34,8 +34,8 @@ func tokenSecret() *metav1.PartialObjectMetadata {
 	return secret
 }
 
-// NewTokenSecrets adds to a manager a cache of the metadata of Secrets with enrollment tokens, whatever labels they have. The manager's
-// own cache holds only Secrets with the label of a Cluster. An empty namespace means all of them.
+// NewTokenSecrets adds to a manager a cache of the metadata of Secrets with enrollment tokens, whatever labels they
+// have. The manager's own cache holds only Secrets with the label of a Cluster. An empty namespace means all of them.
 func NewTokenSecrets(mgr ctrl.Manager, namespace string) (cache.Cache, error) {
 	by := cache.ByObject{
 		Field:     fields.OneTermEqualSelector("type", string(poolv1.EnrollmentTokenType)),
@@ -113,8 +113,8 @@ func (r *Reconciler) enrollments(ctx context.Context, changed client.Object, con
 	return requests
 }
 
-// ofConfig sends the enrollment of a host whose record has gone: one that asks for its name may be waiting. And of one whose record
-// has come, when it is bound to another Secret than the enrollment is: it was moved or restored.
+// ofConfig sends the enrollment of a host whose record has gone: one that asks for its name may be waiting. And of one
+// whose record has come, when it is bound to another Secret than the enrollment is: it was moved or restored.
 func ofConfig(cached client.Reader) handler.Funcs {
 	of := func(object client.Object) client.ObjectKey {
 		config, is := object.(*bootstrapv1.PoolbootConfig)

@@ -1,6 +1,6 @@
-// Package foreignnode tells, at the Nodes of a workload cluster that Poolboot did not boot, that their labels ask for what no
-// pool can give: a control plane in a custom pool, or several custom pools. It writes events about such Nodes and nothing
-// on them. Nodes that Poolboot booted are those of controllers/node.
+// Package foreignnode tells, at the Nodes of a workload cluster that Poolboot did not boot, that their labels ask for
+// what no pool can give: a control plane in a custom pool, or several custom pools. It writes events about such Nodes
+// and nothing on them. Nodes that Poolboot booted are those of controllers/node.
 package foreignnode
 
 import (
@@ -50,7 +50,8 @@ type Reconciler struct {
 	Client client.Client
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Clusters must have; empty means all.
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Clusters must have; empty means
+	// all.
 	WatchFilterValue string
 
 	// controller is where the watches of workload clusters lead.

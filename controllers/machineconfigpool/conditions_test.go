@@ -22,8 +22,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// situations brings the pool infra into a state in which a condition of it has a reason. A message of a condition that is not
-// as it should be says what to do.
+// situations brings the pool infra into a state in which a condition of it has a reason. A message of a condition that
+// is not as it should be says what to do.
 var situations = map[string]struct {
 	condition string
 	bring     func(s *site, infra *poolv1.MachineConfig)

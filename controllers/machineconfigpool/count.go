@@ -43,8 +43,8 @@ func stateOf(c *bootstrapv1.PoolbootConfig) state {
 	return is
 }
 
-// isFree says whether a config is that of a BareMetalHost by annotation on which nothing is being installed: that it is puts the host on
-// record. One whose user data can't be set waits for a person.
+// isFree says whether a config is that of a BareMetalHost by annotation on which nothing is being installed: that it is
+// puts the host on record. One whose user data can't be set waits for a person.
 func isFree(c *bootstrapv1.PoolbootConfig) bool {
 	return c.Spec.Host.Type == bootstrapv1.HostTypeBareMetalHost &&
 		!c.Status.HostRef.IsDefined() && !c.Status.NodeRef.IsDefined() && c.Status.Boot.RequestedTime == nil &&
@@ -54,14 +54,16 @@ func isFree(c *bootstrapv1.PoolbootConfig) bool {
 // count is what the pool's Machines are at. Those that a message names are told by their PoolbootConfigs.
 type count struct {
 	total, updated, ready int32
-	// booting have not joined yet, away have joined and their Nodes are not Ready in the pool: together, the unavailable.
+	// booting have not joined yet, away have joined and their Nodes are not Ready in the pool: together, the
+	// unavailable.
 	booting, away []string
-	// outdated have joined and run another configuration than the pool renders, outdatedHosts are those of them without a Machine.
+	// outdated have joined and run another configuration than the pool renders, outdatedHosts are those of them without
+	// a Machine.
 	outdated, outdatedHosts []string
 	// degraded can't go on without a person; each is told with what it needs.
 	degraded []string
-	// free are BareMetalHosts without a Machine that wait for an image: nothing is being installed on them, so they are no Machines
-	// of the pool yet.
+	// free are BareMetalHosts without a Machine that wait for an image: nothing is being installed on them, so they are
+	// no Machines of the pool yet.
 	free []string
 }
 
@@ -97,8 +99,8 @@ func (s *scope) count() (n count) {
 	return n
 }
 
-// target is the rendered config that the pool's Machines are to run in the end: what it renders, paused or not, or what it
-// hands out while it can't be rendered.
+// target is the rendered config that the pool's Machines are to run in the end: what it renders, paused or not, or what
+// it hands out while it can't be rendered.
 func (s *scope) target() string {
 	if s.rendered != nil {
 		return s.rendered.Name

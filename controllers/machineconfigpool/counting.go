@@ -11,15 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
-// countInterval is how often at most a pool counts its Machines: when many boot at once, each count would be out of date
-// before it is written.
+// countInterval is how often at most a pool counts its Machines: when many boot at once, each count would be out of
+// date before it is written.
 const countInterval = time.Second
 
 // queue is a controller's.
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// gathered sends what a map function makes of an object, also of its former self, when countInterval is over: all events until
-// then become one.
+// gathered sends what a map function makes of an object, also of its former self, when countInterval is over: all
+// events until then become one.
 func gathered(requests handler.MapFunc) handler.EventHandler {
 	send := func(ctx context.Context, q queue, objects ...client.Object) {
 		for _, o := range objects {

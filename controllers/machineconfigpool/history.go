@@ -19,10 +19,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// collect deletes the pool's rendered configs that nothing uses, but for the RenderedHistory newest of them, and those that
-// pools which are gone have left behind. It comes after
-// everything else is written: a crash before leaves too many, never too few. The cache says which may go, and the API server
-// whether they still may.
+// collect deletes the pool's rendered configs that nothing uses, but for the RenderedHistory newest of them, and those
+// that pools which are gone have left behind. It comes after everything else is written: a crash before leaves too
+// many, never too few. The cache says which may go, and the API server whether they still may.
 func (r *Reconciler) collect(ctx context.Context, s *scope) error {
 	if s.problem != nil || !s.pool.Status.Configuration.IsDefined() {
 		return nil // what the pool is going to need is not known
@@ -74,8 +73,8 @@ func (s *scope) surplus(inUse map[string]bool, history int) []*poolv1.MachineCon
 	return unused[min(history, len(unused)):]
 }
 
-// orphans returns the rendered configs of the Cluster that are not in use and whose pools are gone. The worker pool, from
-// which all others inherit, looks after them.
+// orphans returns the rendered configs of the Cluster that are not in use and whose pools are gone. The worker pool,
+// from which all others inherit, looks after them.
 func (s *scope) orphans(u *possibleUsers, inUse map[string]bool) []*poolv1.MachineConfig {
 	if pool.IsCustom(s.pool.Spec.PoolRole) {
 		return nil
@@ -120,9 +119,9 @@ func users(ctx context.Context, reader client.Reader, s *scope) (*possibleUsers,
 	return u, nil
 }
 
-// inUse returns the names of the rendered configs that pools hand out, or are to hand out, and that Machines booted with, which are also what
-// their Nodes' annotations name. They are not known when a Machine that has joined has none on record, as just after
-// clusterctl move: then each may be its.
+// inUse returns the names of the rendered configs that pools hand out, or are to hand out, and that Machines booted
+// with, which are also what their Nodes' annotations name. They are not known when a Machine that has joined has none
+// on record, as just after clusterctl move: then each may be its.
 func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	names = map[string]bool{s.pool.Status.Configuration.Name: true}
 	for i := range u.pools.Items {
@@ -141,8 +140,8 @@ func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	return names, true
 }
 
-// booting returns the names of the rendered configs that hosts may still be sent to: those in overlays, and those in inline
-// bootstrap Secrets, which stand before they are on record.
+// booting returns the names of the rendered configs that hosts may still be sent to: those in overlays, and those in
+// inline bootstrap Secrets, which stand before they are on record.
 func (r *Reconciler) booting(ctx context.Context, s *scope, u *possibleUsers) (map[string]bool, error) {
 	ours := map[string]bool{"": true} // inline Secrets have no such label
 	for i := range u.machines.Items {

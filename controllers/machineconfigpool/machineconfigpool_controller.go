@@ -1,7 +1,7 @@
-// Package machineconfigpool renders the MachineConfigs of every pool into one immutable MachineConfig and keeps the pool's
-// status: which rendered config its Machines boot with, how many of them do, and what keeps it from being rendered. It
-// deletes rendered configs that nothing uses any more. What a pool renders is decided in bootstrap/pool. It never touches
-// Machines or Nodes.
+// Package machineconfigpool renders the MachineConfigs of every pool into one immutable MachineConfig and keeps the
+// pool's status: which rendered config its Machines boot with, how many of them do, and what keeps it from being
+// rendered. It deletes rendered configs that nothing uses any more. What a pool renders is decided in bootstrap/pool.
+// It never touches Machines or Nodes.
 package machineconfigpool
 
 import (
@@ -38,7 +38,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// fieldOwner owns what Poolboot writes beside the status: somebody else who applies a pool and leaves that out does not remove it.
+// fieldOwner owns what Poolboot writes beside the status: somebody else who applies a pool and leaves that out does not
+// remove it.
 const fieldOwner = client.FieldOwner("poolboot")
 
 // Reconciler reconciles MachineConfigPools.
@@ -104,8 +105,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{}, r.collect(ctx, s)
 }
 
-// adopt makes the pool the Cluster's, so that it moves and goes with it. It is no controller reference: many pools belong
-// to one Cluster.
+// adopt makes the pool the Cluster's, so that it moves and goes with it. It is no controller reference: many pools
+// belong to one Cluster.
 func (s *scope) adopt() {
 	if s.cluster == nil {
 		return
@@ -123,9 +124,9 @@ func ownedBy(cluster *clusterv1.Cluster) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: cluster.Name, UID: cluster.UID}
 }
 
-// write patches what differs from before, and nothing when nothing does; the pool has the version that then exists, and a status that
-// describes it. What a paused pool hands out is written first: nothing in the status rests on what is not on record. Its error is
-// a conflict when the pool was changed since it was read.
+// write patches what differs from before, and nothing when nothing does; the pool has the version that then exists, and
+// a status that describes it. What a paused pool hands out is written first: nothing in the status rests on what is not
+// on record. Its error is a conflict when the pool was changed since it was read.
 func (r *Reconciler) write(ctx context.Context, before *poolv1.MachineConfigPool, s *scope) error {
 	p, asRead := s.pool, client.MergeFromWithOptimisticLock{}
 	base := before.DeepCopy()

@@ -20,10 +20,11 @@ var renderSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 
 func init() { ctrlmetrics.Registry.MustRegister(renderSeconds) }
 
-// memory is what is known of a pool from its last reconcile, so that a Machine that boots costs no render. It holds names and
-// hashes, no contents, and nothing depends on it: a manager that has just started renders every pool once.
+// memory is what is known of a pool from its last reconcile, so that a Machine that boots costs no render. It holds
+// names and hashes, no contents, and nothing depends on it: a manager that has just started renders every pool once.
 type memory struct {
-	// inputs are what the pool was rendered from, see pool.Inputs. What came of it is rendered, without its spec, or err.
+	// inputs are what the pool was rendered from, see pool.Inputs. What came of it is rendered, without its spec, or
+	// err.
 	inputs   string
 	rendered *pool.Rendered
 	err      error

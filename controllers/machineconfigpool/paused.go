@@ -7,8 +7,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// hold sets what a paused pool hands out, unless it is set, and removes it when the pool is no longer paused. It is spec and not status,
-// so that it survives clusterctl move.
+// hold sets what a paused pool hands out, unless it is set, and removes it when the pool is no longer paused. It is
+// spec and not status, so that it survives clusterctl move.
 func (s *scope) hold() {
 	switch held := &s.pool.Spec.PausedConfiguration; {
 	case !s.pool.Spec.IsPaused():
@@ -18,9 +18,9 @@ func (s *scope) hold() {
 	}
 }
 
-// running is the rendered config that a pool which is paused now hands out: the one that it had, unless no Machine booted with
-// it while others run an earlier one of the pool's; then the one that most run. Without a status, as after clusterctl move,
-// it is "" as long as a Machine that has joined has no record: it may be the pool's.
+// running is the rendered config that a pool which is paused now hands out: the one that it had, unless no Machine
+// booted with it while others run an earlier one of the pool's; then the one that most run. Without a status, as after
+// clusterctl move, it is "" as long as a Machine that has joined has no record: it may be the pool's.
 func (s *scope) running() string {
 	had := ""
 	if c := s.pool.Status.Configuration; c.IsDefined() {
@@ -56,8 +56,8 @@ func (s *scope) owns(c *poolv1.MachineConfig) bool {
 	return renderedFor(c) == s.pool.Name
 }
 
-// configuration is what the pool's Machines are to boot with: the rendered config, what a paused pool holds, or what there was
-// before when the pool can't be rendered. It is empty while none of them is known.
+// configuration is what the pool's Machines are to boot with: the rendered config, what a paused pool holds, or what
+// there was before when the pool can't be rendered. It is empty while none of them is known.
 func (s *scope) configuration() poolv1.PoolConfiguration {
 	current := s.pool.Status.Configuration
 	held := s.pool.Spec.PausedConfiguration.Name

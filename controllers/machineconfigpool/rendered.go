@@ -14,8 +14,9 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// keepRendered makes the rendered MachineConfig unless it stands, and says whether it did. One that stands must hold what
-// its name says; it is never changed. A write that fails is a problem of the pool and an error, so that it is tried again.
+// keepRendered makes the rendered MachineConfig unless it stands, and says whether it did. One that stands must hold
+// what its name says; it is never changed. A write that fails is a problem of the pool and an error, so that it is
+// tried again.
 func (r *Reconciler) keepRendered(ctx context.Context, s *scope) (made bool, err error) {
 	if s.rendered == nil {
 		return false, nil
@@ -36,7 +37,8 @@ func (r *Reconciler) keepRendered(ctx context.Context, s *scope) (made bool, err
 	return made, nil
 }
 
-// stands says whether a rendered config of the pool exists. Its error tells of one whose content is not what its name says.
+// stands says whether a rendered config of the pool exists. Its error tells of one whose content is not what its name
+// says.
 func (r *Reconciler) stands(ctx context.Context, reader client.Reader, s *scope, name string) (bool, error) {
 	config := &poolv1.MachineConfig{}
 	key := client.ObjectKey{Namespace: s.pool.Namespace, Name: name}
@@ -51,8 +53,8 @@ func (r *Reconciler) stands(ctx context.Context, reader client.Reader, s *scope,
 	return true, nil
 }
 
-// makeRendered makes the rendered config; false without an error when it exists although the cache does not know it. The
-// Cluster owns it beside the pool, so that Kubernetes does not delete it with the pool: Machines may run it still.
+// makeRendered makes the rendered config; false without an error when it exists although the cache does not know it.
+// The Cluster owns it beside the pool, so that Kubernetes does not delete it with the pool: Machines may run it still.
 func (r *Reconciler) makeRendered(ctx context.Context, s *scope) (bool, error) {
 	if s.rendered.Spec.Config == nil { // it is from memory
 		whole, err := s.renderAnew()
@@ -82,8 +84,8 @@ func (r *Reconciler) makeRendered(ctx context.Context, s *scope) (bool, error) {
 	return true, nil
 }
 
-// findHeld sets the problem of a paused pool whose spec.pausedConfiguration can't be handed out: it was deleted, or a person named what
-// is no rendered config of the pool. What the pool renders exists.
+// findHeld sets the problem of a paused pool whose spec.pausedConfiguration can't be handed out: it was deleted, or a
+// person named what is no rendered config of the pool. What the pool renders exists.
 func (r *Reconciler) findHeld(ctx context.Context, s *scope) error {
 	name := s.pool.Spec.PausedConfiguration.Name
 	if name == "" || s.rendered != nil && s.rendered.Name == name {

@@ -28,8 +28,8 @@ type scope struct {
 	configs []poolv1.MachineConfig
 	// machines are the PoolbootConfigs that are recorded in the pool.
 	machines []bootstrapv1.PoolbootConfig
-	// unrecorded is true while it is not on record what some Machine that has joined, and may be the pool's, runs: just after
-	// clusterctl move.
+	// unrecorded is true while it is not on record what some Machine that has joined, and may be the pool's, runs: just
+	// after clusterctl move.
 	unrecorded bool
 
 	// memory is what is known of the pool from its last reconcile.

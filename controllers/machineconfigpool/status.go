@@ -25,8 +25,8 @@ func (s *scope) setStatus() {
 	s.setDegraded(n)
 }
 
-// setUpdated sets Updated and Updating. As in OpenShift a paused pool is never Updating, and one of which a Node is not Ready is
-// never Updated.
+// setUpdated sets Updated and Updating. As in OpenShift a paused pool is never Updating, and one of which a Node is not
+// Ready is never Updated.
 func (s *scope) setUpdated(n count) {
 	c, target, paused := s.pool.Status.Configuration, s.target(), s.pool.Spec.IsPaused()
 	is := func(updated, updating bool, reason, message string) {

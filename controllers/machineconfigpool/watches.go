@@ -54,8 +54,8 @@ func ofPool(o client.Object, _ []poolv1.MachineConfigPool) concern {
 	return func(p *poolv1.MachineConfigPool) bool { return p.Spec.ClusterName == name }
 }
 
-// ofMachineConfig: the pools that select it, and with a worker pool all others of its cluster, which inherit from it. Rendered
-// ones concern only the pool that they were made for.
+// ofMachineConfig: the pools that select it, and with a worker pool all others of its cluster, which inherit from it.
+// Rendered ones concern only the pool that they were made for.
 func ofMachineConfig(o client.Object, pools []poolv1.MachineConfigPool) concern {
 	if of := renderedFor(o); of != "" {
 		return func(p *poolv1.MachineConfigPool) bool { return of == p.Name }

@@ -16,8 +16,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
 
-// endBoot takes away what only a booting host needs: its token, its join credential and its overlay. It says whether there
-// was anything to take; the credential's ID stays on record until all is gone, so that a crash leaves nothing behind.
+// endBoot takes away what only a booting host needs: its token, its join credential and its overlay. It says whether
+// there was anything to take; the credential's ID stays on record until all is gone, so that a crash leaves nothing
+// behind.
 func (r *Reconciler) endBoot(ctx context.Context, w client.Client, config *bootstrapv1.PoolbootConfig) (bool, error) {
 	revoked := hostaccess.HasJoined(config)
 	if revoked && config.Status.Boot.CredentialID == "" {

@@ -22,8 +22,9 @@ func (r *Reconciler) hostOf(ctx context.Context, f facts) (*host.Host, error) {
 	return found, err
 }
 
-// followHost keeps the label with the host's UID current: clusterctl move makes the BareMetalHost anew, with another UID, and
-// while its Metal3Machine has no providerID yet, Metal3 finds the Node by nothing but this label. It is Metal3's, no person's.
+// followHost keeps the label with the host's UID current: clusterctl move makes the BareMetalHost anew, with another
+// UID, and while its Metal3Machine has no providerID yet, Metal3 finds the Node by nothing but this label. It is
+// Metal3's, no person's.
 func followHost(wanted *corev1.Node, h *host.Host) {
 	if h != nil && (wanted.Spec.ProviderID == "" || wanted.Spec.ProviderID == h.ProviderID) {
 		wanted.Labels[poolv1.NodeMetal3UUIDLabel] = h.UID

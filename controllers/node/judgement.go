@@ -57,9 +57,9 @@ type record struct {
 	configuration string
 }
 
-// judge compares a Node with its record. On a Node with the recorded UID the labels are the truth and the record follows
-// them; one with another UID registered anew, has lost what was put on it, and gets the recorded pool's labels back.
-// Labels are only added.
+// judge compares a Node with its record. On a Node with the recorded UID the labels are the truth and the record
+// follows them; one with another UID registered anew, has lost what was put on it, and gets the recorded pool's labels
+// back. Labels are only added.
 func judge(f facts) judgement {
 	recorded := f.config.Status.NodeRef
 	switch {
@@ -104,37 +104,39 @@ func judge(f facts) judgement {
 	return j
 }
 
-// isWithdrawn says whether the boot controller is taking back what was made for a host that Metal3 has taken back or replaced: it
-// notes that no host is there before it deletes the Node.
+// isWithdrawn says whether the boot controller is taking back what was made for a host that Metal3 has taken back or
+// replaced: it notes that no host is there before it deletes the Node.
 func isWithdrawn(config *bootstrapv1.PoolbootConfig) bool {
 	prepared := conditions.Get(config, bootstrapv1.BootPreparedCondition)
 	return !hostaccess.HasJoined(config) && prepared != nil && prepared.Status == metav1.ConditionUnknown && prepared.Reason == bootstrapv1.WaitingForHostReason
 }
 
-// cameUnseen says whether a Node registered anew while the record was lost, as during clusterctl move: its host has joined before,
-// nothing of Poolboot's is on it, and its kubelet says of itself what Cluster API knows of the Machine. Which pool it had moved to is
-// lost as well, so its labels decide, and where they name no pool that is told.
+// cameUnseen says whether a Node registered anew while the record was lost, as during clusterctl move: its host has
+// joined before, nothing of Poolboot's is on it, and its kubelet says of itself what Cluster API knows of the Machine.
+// Which pool it had moved to is lost as well, so its labels decide, and where they name no pool that is told.
 func cameUnseen(f facts) bool {
 	return hostaccess.HasJoined(f.config) && f.node.Annotations[poolv1.NodeConfigAnnotation] == "" &&
 		f.machine != nil && f.machine.Spec.ProviderID != "" && f.machine.Spec.ProviderID == f.node.Spec.ProviderID
 }
 
-// isBeingPrepared says whether the boot controller has just made a Node, puts it on record next, and has its host wait until then.
+// isBeingPrepared says whether the boot controller has just made a Node, puts it on record next, and has its host wait
+// until then.
 func isBeingPrepared(f facts) bool {
 	requested, prepared := f.config.Status.Boot.RequestedTime, f.config.Status.Boot.PreparedTime
 	return requested != nil && (prepared == nil || prepared.Before(requested)) && !util.IsNodeReady(f.node)
 }
 
-// isLeft says whether a Node of a BareMetalHost without a Machine is older than the host's record: the host was installed
-// before, under another one. After a move the record is younger than its Node, and its pointer has the UID that it had before.
+// isLeft says whether a Node of a BareMetalHost without a Machine is older than the host's record: the host was
+// installed before, under another one. After a move the record is younger than its Node, and its pointer has the UID
+// that it had before.
 func isLeft(node *corev1.Node, config *bootstrapv1.PoolbootConfig) bool {
 	pointer := config.Annotations[bootstrapv1.PointerIDAnnotation]
 	return config.Spec.Host.Type == bootstrapv1.HostTypeBareMetalHost &&
 		node.CreationTimestamp.Before(&config.CreationTimestamp) && (pointer == "" || pointer == string(config.UID))
 }
 
-// inPool judges a Node whose labels put it in a pool. The judgement's Node is nil when bringing it up to date would put it
-// elsewhere.
+// inPool judges a Node whose labels put it in a pool. The judgement's Node is nil when bringing it up to date would put
+// it elsewhere.
 func inPool(node *corev1.Node, role string, f facts) judgement {
 	wanted := node.DeepCopy()
 	p, err := pool.OfRole(f.pools, role)
@@ -210,8 +212,9 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 	return nil
 }
 
-// dropFlags takes off what a kubelet that registered just now brought along from the pool that its host booted into, where
-// the recorded pool has something else to say: those labels are in the kubelet's flags, and nobody set them on this Node.
+// dropFlags takes off what a kubelet that registered just now brought along from the pool that its host booted into,
+// where the recorded pool has something else to say: those labels are in the kubelet's flags, and nobody set them on
+// this Node.
 func dropFlags(wanted *corev1.Node, declared map[string]string, f facts) {
 	booted := pool.OfRendered(f.pools, f.config.Status.Configuration.Name)
 	if booted == nil || booted.Spec.PoolRole == f.config.Status.PoolRole {
@@ -266,8 +269,8 @@ func decideRole(node *corev1.Node, f facts) (string, *judgement) {
 	return "", &j
 }
 
-// otherOwner says why a Node of the recorded name is not the Machine's; "" when it is. A Node that registered anew has no
-// annotation.
+// otherOwner says why a Node of the recorded name is not the Machine's; "" when it is. A Node that registered anew has
+// no annotation.
 func otherOwner(f facts) string {
 	if made := f.node.Annotations[poolv1.NodeConfigAnnotation]; made != "" && !isOf(f.node, f.config) {
 		return "it was made for PoolbootConfig " + made
@@ -311,8 +314,8 @@ func bootedWith(node *corev1.Node) string {
 	return name
 }
 
-// setPoolLabel sets the label that names the pool, which is Poolboot's own, unless the Machine has it: then Cluster API keeps
-// it and two writers would never agree.
+// setPoolLabel sets the label that names the pool, which is Poolboot's own, unless the Machine has it: then Cluster API
+// keeps it and two writers would never agree.
 func setPoolLabel(node *corev1.Node, role string, machine *clusterv1.Machine) {
 	if machine != nil {
 		if _, has := machine.Labels[poolv1.NodePoolLabel]; has {

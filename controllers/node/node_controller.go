@@ -1,5 +1,5 @@
-// Package node watches the Nodes that Poolboot made beforehand: it ends a boot once the kubelet is Ready in its pool, keeps
-// the record of the pool, and puts labels back on Nodes that registered anew. It makes no Nodes and deletes none.
+// Package node watches the Nodes that Poolboot made beforehand: it ends a boot once the kubelet is Ready in its pool,
+// keeps the record of the pool, and puts labels back on Nodes that registered anew. It makes no Nodes and deletes none.
 package node
 
 import (
@@ -122,8 +122,8 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster client.ObjectKey, co
 	return r.apply(ctx, w, f, judge(f))
 }
 
-// gather reads what a judgement rests on. Without a record, as after clusterctl move, the annotation on the Node tells whether the one
-// that has the name is the right one.
+// gather reads what a judgement rests on. Without a record, as after clusterctl move, the annotation on the Node tells
+// whether the one that has the name is the right one.
 func (r *Reconciler) gather(ctx context.Context, w client.Reader, cluster client.ObjectKey, config *bootstrapv1.PoolbootConfig) (facts, error) {
 	f := facts{config: config}
 	var err error
@@ -147,8 +147,8 @@ func (r *Reconciler) gather(ctx context.Context, w client.Reader, cluster client
 	return f, err
 }
 
-// apply does what a judgement asks for: the Node first, then the end of the boot and what the host keeps, the record last, so
-// that after a crash the next judgement asks for what is left.
+// apply does what a judgement asks for: the Node first, then the end of the boot and what the host keeps, the record
+// last, so that after a crash the next judgement asks for what is left.
 func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judgement) error {
 	if j.node != nil {
 		patch := client.MergeFromWithOptions(f.node.DeepCopy(), client.MergeFromWithOptimisticLock{})

@@ -45,8 +45,8 @@ type site struct {
 	events     *events.FakeRecorder
 	reconciler *Reconciler
 
-	// writes counts the reconciler's; at the one of number failing it ends: before that is done or, when late is set, after
-	// it.
+	// writes counts the reconciler's; at the one of number failing it ends: before that is done or, when late is set,
+	// after it.
 	writes, failing int
 	late, crashed   bool
 

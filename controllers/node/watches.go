@@ -62,8 +62,9 @@ func (r *Reconciler) configOfHost(ctx context.Context, bmh client.Object) []ctrl
 	return workload.ConfigOfHost(ctx, r.Client, bmh)
 }
 
-// hostCame lets a BareMetalHost through that was created, as clusterctl move does, which gives it another UID. One without a Machine is
-// known as the host of a Node only by its state, which the baremetal-operator restores after the move.
+// hostCame lets a BareMetalHost through that was created, as clusterctl move does, which gives it another UID. One
+// without a Machine is known as the host of a Node only by its state, which the baremetal-operator restores after the
+// move.
 func hostCame() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {

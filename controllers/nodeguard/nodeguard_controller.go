@@ -1,7 +1,7 @@
-// Package nodeguard keeps in every workload cluster that has pools what Poolboot needs to be there: the admission policy that
-// keeps a kubelet from moving its own Node into another pool, and, once hosts boot there, the rights of join credentials and of
-// Nodes that renew their certificates. What is deleted or changed there, by GitOps or a restore of etcd, is restored. What the
-// objects say is in bootstrap/registration and bootstrap/join. It touches no Nodes.
+// Package nodeguard keeps in every workload cluster that has pools what Poolboot needs to be there: the admission
+// policy that keeps a kubelet from moving its own Node into another pool, and, once hosts boot there, the rights of
+// join credentials and of Nodes that renew their certificates. What is deleted or changed there, by GitOps or a restore
+// of etcd, is restored. What the objects say is in bootstrap/registration and bootstrap/join. It touches no Nodes.
 package nodeguard
 
 import (
@@ -37,8 +37,8 @@ import (
 // kubeconfigRetry is when a kubeconfig that is refused is looked at again.
 const kubeconfigRetry = time.Minute
 
-// namePrefix starts the names of policies; namespace and name of the Cluster follow, so that a cluster that several Cluster
-// objects lead to has the policy of each.
+// namePrefix starts the names of policies; namespace and name of the Cluster follow, so that a cluster that several
+// Cluster objects lead to has the policy of each.
 const namePrefix = "poolboot-node-guard."
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=list;watch
@@ -46,9 +46,9 @@ const namePrefix = "poolboot-node-guard."
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconciler reconciles Clusters: the policy and the rights in each that has pools. It applies them when a connection is made, when
-// a pool's spec changes, and when one of them is changed or deleted. In the workload cluster it needs the right to read and write
-// ValidatingAdmissionPolicies, roles and their bindings; Cluster API's kubeconfig has it.
+// Reconciler reconciles Clusters: the policy and the rights in each that has pools. It applies them when a connection
+// is made, when a pool's spec changes, and when one of them is changed or deleted. In the workload cluster it needs the
+// right to read and write ValidatingAdmissionPolicies, roles and their bindings; Cluster API's kubeconfig has it.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
@@ -57,7 +57,8 @@ type Reconciler struct {
 	// Recorder takes events; left nil, SetupWithManager sets the manager's.
 	Recorder events.EventRecorder
 
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Clusters must have; empty means all.
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Clusters must have; empty means
+	// all.
 	WatchFilterValue string
 
 	// controller is where the watches of workload clusters lead.
@@ -89,7 +90,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return err
 }
 
-// Reconcile applies the policy and the rights of one Cluster. Without pools it does nothing: what is guarded stays guarded.
+// Reconcile applies the policy and the rights of one Cluster. Without pools it does nothing: what is guarded stays
+// guarded.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster, pools, err := workload.ClusterWithPools(ctx, r.Client, req.NamespacedName, r.WatchFilterValue)
 	if err != nil || len(pools) == 0 {
@@ -129,8 +131,8 @@ func (r *Reconciler) apply(ctx context.Context, cluster client.ObjectKey, pools 
 	return r.watch(ctx, cluster, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 }
 
-// applyRights applies the rights to join if a host has been prepared for there: until then the boot controller gives them, before
-// the first credential is made.
+// applyRights applies the rights to join if a host has been prepared for there: until then the boot controller gives
+// them, before the first credential is made.
 func (r *Reconciler) applyRights(ctx context.Context, cluster client.ObjectKey, w client.Client) error {
 	configs := &bootstrapv1.PoolbootConfigList{}
 	if err := r.Client.List(ctx, configs, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name},

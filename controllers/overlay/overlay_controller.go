@@ -1,6 +1,6 @@
-// Package overlay deletes overlay Secrets whose join credential has ended: no host gets one of those any more. Others delete
-// an overlay when its boot ends; this is for those that nobody is left to end: of a machine that clusterctl moved to another
-// management cluster, whose PoolbootConfig went without its finalizer.
+// Package overlay deletes overlay Secrets whose join credential has ended: no host gets one of those any more. Others
+// delete an overlay when its boot ends; this is for those that nobody is left to end: of a machine that clusterctl
+// moved to another management cluster, whose PoolbootConfig went without its finalizer.
 package overlay
 
 import (
@@ -59,8 +59,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{}, nil
 }
 
-// isWanted says whether an overlay is that of a host which may hold what is in it and has not joined: its boot ends it. Until then its
-// credential, whose end is put off meanwhile, can be made again from it if nobody could do that in time.
+// isWanted says whether an overlay is that of a host which may hold what is in it and has not joined: its boot ends it.
+// Until then its credential, whose end is put off meanwhile, can be made again from it if nobody could do that in time.
 func (r *Reconciler) isWanted(ctx context.Context, overlay *metav1.PartialObjectMetadata) (bool, error) {
 	configs := &bootstrapv1.PoolbootConfigList{}
 	if err := r.Client.List(ctx, configs, client.MatchingFields{UIDIndex: overlay.Labels[bootstrapv1.OverlayLabel]}, client.UnsafeDisableDeepCopy); err != nil {
@@ -81,8 +81,8 @@ const UIDIndex = "metadata.uid"
 // UID is what UIDIndex finds an object by.
 func UID(object client.Object) []string { return []string{string(object.GetUID())} }
 
-// SetupWithManager adds the controller to a manager. The overlays come from a cache of their own: the manager's knows no
-// other Secrets than kubeconfigs.
+// SetupWithManager adds the controller to a manager. The overlays come from a cache of their own: the manager's knows
+// no other Secrets than kubeconfigs.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	ours, err := labels.NewRequirement(bootstrapv1.OverlayLabel, selection.Exists, nil)
 	if err != nil {

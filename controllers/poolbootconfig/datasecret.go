@@ -31,7 +31,8 @@ const (
 	formatIgnition = "ignition"
 )
 
-// secretRetry is when to look again at a Secret that stands in the way: the garbage collector may be about to remove it.
+// secretRetry is when to look again at a Secret that stands in the way: the garbage collector may be about to remove
+// it.
 const secretRetry = 15 * time.Second
 
 // reasonError is something that a user or another controller has to mend, by the reason of the condition that says so.
@@ -53,8 +54,8 @@ func dataSecretStands(config *bootstrapv1.PoolbootConfig) bool {
 		config.Annotations[bootstrapv1.PointerIDAnnotation] != "" && hostaccess.Read(config.Annotations).Exists()
 }
 
-// enrolled says whether a config is that of a host which came with an enrollment token: that was in its user data already, and
-// there is nothing to put into a Secret.
+// enrolled says whether a config is that of a host which came with an enrollment token: that was in its user data
+// already, and there is nothing to put into a Secret.
 func enrolled(config *bootstrapv1.PoolbootConfig) bool {
 	return config.Spec.Enrolled() != nil
 }
@@ -68,16 +69,16 @@ func needNoDataSecret(config *bootstrapv1.PoolbootConfig) {
 	})
 }
 
-// dataSecretMayStand says whether there are signs of a data Secret from before: after clusterctl move the status is gone
-// and the Secret is not.
+// dataSecretMayStand says whether there are signs of a data Secret from before: after clusterctl move the status is
+// gone and the Secret is not.
 func dataSecretMayStand(s *scope) bool {
 	return s.config.Status.DataSecretName != "" ||
 		s.config.Annotations[bootstrapv1.PointerIDAnnotation] != "" ||
 		s.machine != nil && ptr.Deref(s.machine.Spec.Bootstrap.DataSecretName, "") == s.config.Name
 }
 
-// presetDataSecret is the name of a Secret that a user gave a Machine to boot with; "" when it is to have Poolboot's, which is named as its
-// PoolbootConfig. Cluster API then looks at no PoolbootConfig.
+// presetDataSecret is the name of a Secret that a user gave a Machine to boot with; "" when it is to have Poolboot's,
+// which is named as its PoolbootConfig. Cluster API then looks at no PoolbootConfig.
 func presetDataSecret(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine) string {
 	if machine == nil || ptr.Deref(machine.Spec.Bootstrap.DataSecretName, config.Name) == config.Name {
 		return ""
@@ -85,7 +86,8 @@ func presetDataSecret(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Mac
 	return *machine.Spec.Bootstrap.DataSecretName
 }
 
-// isFirstTry says whether a pointer is next and nothing speaks for a Secret that stands: then the try to make one tells.
+// isFirstTry says whether a pointer is next and nothing speaks for a Secret that stands: then the try to make one
+// tells.
 func isFirstTry(s *scope) bool {
 	missing := conditions.Get(s.before, bootstrapv1.DataSecretAvailableCondition)
 	return !s.config.Spec.IsInline() && poolIsDecided(s.config) && !dataSecretMayStand(s) &&
@@ -105,9 +107,9 @@ func (r *Reconciler) dataSecretMissed(ctx context.Context, s *scope) (bool, erro
 	return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 }
 
-// ensureDataSecret takes over the data Secret that stands, or makes it. A host may hold what is in it, so it is
-// only ever created, and changed when somebody asks for that (rotateToken): after a crash between any two writes the token is read back, never
-// made anew.
+// ensureDataSecret takes over the data Secret that stands, or makes it. A host may hold what is in it, so it is only
+// ever created, and changed when somebody asks for that (rotateToken): after a crash between any two writes the token
+// is read back, never made anew.
 func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *metav1.Condition) (ctrl.Result, error) {
 	key := client.ObjectKeyFromObject(s.config)
 	if s.inline != nil {
@@ -163,7 +165,8 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 	return r.adopt(ctx, s, secret)
 }
 
-// retryOf is when to try again after what no watch tells the end of: it is in the workload cluster, or on the way there.
+// retryOf is when to try again after what no watch tells the end of: it is in the workload cluster, or on the way
+// there.
 func retryOf(reason string) time.Duration {
 	switch reason {
 	case bootstrapv1.WorkloadClusterUnreachableReason, bootstrapv1.KubeconfigInvalidReason, bootstrapv1.CertificatesAutoApprovedReason:
@@ -247,8 +250,8 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret)
 	return ctrl.Result{}, nil
 }
 
-// goes says whether a Secret is about to be deleted: it is being deleted, or it is an earlier PoolbootConfig's of this name, with which
-// it goes.
+// goes says whether a Secret is about to be deleted: it is being deleted, or it is an earlier PoolbootConfig's of this
+// name, with which it goes.
 func goes(secret *corev1.Secret, config *bootstrapv1.PoolbootConfig) bool {
 	owner := metav1.GetControllerOf(secret)
 	earlier := owner != nil && owner.Kind == "PoolbootConfig" && owner.Name == config.Name && owner.UID != config.UID
@@ -266,8 +269,8 @@ func recordDataSecret(config *bootstrapv1.PoolbootConfig, name string) {
 	})
 }
 
-// lostDataSecret is about a data Secret that was made and does not exist. A host may hold what was in it, and another one would have
-// another token: so none is made.
+// lostDataSecret is about a data Secret that was made and does not exist. A host may hold what was in it, and another
+// one would have another token: so none is made.
 func lostDataSecret(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 	return dataSecretMissing(bootstrapv1.DataSecretFailedReason, "Secret %s, which held the bootstrap data, does not exist: %s", config.Name, restoreSecret(config))
 }

@@ -137,8 +137,8 @@ var _ = Describe("The data Secret", func() {
 		}
 	})
 
-	// moved is the site to which clusterctl move has brought the config as it is on another, with its Secret: with other UIDs, and
-	// without a status.
+	// moved is the site to which clusterctl move has brought the config as it is on another, with its Secret: with
+	// other UIDs, and without a status.
 	moved := func(s *site, change ...func(*bootstrapv1.PoolbootConfig, *corev1.Secret)) *site {
 		GinkgoHelper()
 		config := &bootstrapv1.PoolbootConfig{}

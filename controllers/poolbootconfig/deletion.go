@@ -24,9 +24,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// A workload cluster that can't be reached, or refuses, holds a deletion up for cleanupPatience, and one that can't be reached is
-// looked at every unreachableRetry: long enough for a manager that has just started to connect. After that the credential ends by
-// itself, and whatever else is left is told: a Machine must not stay for ever because of a cluster that nobody can write to.
+// A workload cluster that can't be reached, or refuses, holds a deletion up for cleanupPatience, and one that can't be
+// reached is looked at every unreachableRetry: long enough for a manager that has just started to connect. After that
+// the credential ends by itself, and whatever else is left is told: a Machine must not stay for ever because of a
+// cluster that nobody can write to.
 const (
 	cleanupPatience  = time.Minute
 	unreachableRetry = 10 * time.Second
@@ -65,8 +66,8 @@ func (r *Reconciler) tellLeft(s *scope, left []string, why error) {
 	}
 }
 
-// cleanWorkloadCluster deletes the join credential, and a Node whose kubelet never came, each whatever becomes of the other. With
-// an error it returns what may be left.
+// cleanWorkloadCluster deletes the join credential, and a Node whose kubelet never came, each whatever becomes of the
+// other. With an error it returns what may be left.
 func (r *Reconciler) cleanWorkloadCluster(ctx context.Context, s *scope) ([]string, error) {
 	id := s.config.Status.Boot.CredentialID
 	name := registration.Name(registration.Naming{Config: s.config, Machine: s.machine}) // also of a Node that was made and is not on record
@@ -108,9 +109,9 @@ func deleteNode(ctx context.Context, w client.Client, s *scope, name string) err
 	return client.IgnoreNotFound(w.Delete(ctx, made, client.Preconditions{UID: &made.UID, ResourceVersion: &made.ResourceVersion}))
 }
 
-// neverJoined says whether a Node was made for a config and its kubelet never came, or never became Ready, or its Machine goes
-// before Cluster API has heard of it. Any other Node is Cluster API's to drain and delete, and that of a host without a
-// Machine a person's.
+// neverJoined says whether a Node was made for a config and its kubelet never came, or never became Ready, or its
+// Machine goes before Cluster API has heard of it. Any other Node is Cluster API's to drain and delete, and that of a
+// host without a Machine a person's.
 func neverJoined(s *scope, node *corev1.Node) bool {
 	if node.Annotations[poolv1.NodeConfigAnnotation] != client.ObjectKeyFromObject(s.config).String() {
 		return false

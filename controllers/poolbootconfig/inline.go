@@ -20,9 +20,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// inline returns the machine's whole configuration with its join credential. The credential's ID is written to the status
-// before it is rendered: after a crash the next try renders the same one, and one that a crash kept from the record ends by itself
-// after join.Life. The annotations let the record be read back from the Secret.
+// inline returns the machine's whole configuration with its join credential. The credential's ID is written to the
+// status before it is rendered: after a crash the next try renders the same one, and one that a crash kept from the
+// record ends by itself after join.Life. The annotations let the record be read back from the Secret.
 func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]string, error) {
 	p, err := pool.OfRole(s.pools, s.config.Status.PoolRole)
 	if err != nil {
@@ -127,8 +127,8 @@ func recordCredential(config *bootstrapv1.PoolbootConfig, id string, expires tim
 	config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expires}
 }
 
-// readInline returns a config's inline data Secret, if it exists and may not be on record: then nothing but the Secret tells which pool it
-// was made for. It is read live, because a crash may have come between the Secret and the record.
+// readInline returns a config's inline data Secret, if it exists and may not be on record: then nothing but the Secret
+// tells which pool it was made for. It is read live, because a crash may have come between the Secret and the record.
 func (r *Reconciler) readInline(ctx context.Context, s *scope) (*corev1.Secret, error) {
 	if !s.config.Spec.IsInline() || s.config.Status.DataSecretName != "" && s.config.Status.PoolRole != "" {
 		return nil, nil

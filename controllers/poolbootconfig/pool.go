@@ -36,7 +36,8 @@ func (r *Reconciler) decidePool(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// decide returns the role of the pool to have on record, "" for none, and the condition that says why, or why none is decided.
+// decide returns the role of the pool to have on record, "" for none, and the condition that says why, or why none is
+// decided.
 func decide(boot pool.Boot) (string, metav1.Condition) {
 	assigned, err := pool.ForBoot(boot)
 	if err != nil {

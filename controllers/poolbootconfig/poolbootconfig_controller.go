@@ -1,6 +1,6 @@
 // Package poolbootconfig reconciles PoolbootConfigs after the Cluster API contract for bootstrap providers: it decides
-// the pool, makes the bootstrap data Secret, computes Ready, and cleans up when a config goes. What happens when the host
-// asks is the boot controller's, what happens once a kubelet came is the node controller's.
+// the pool, makes the bootstrap data Secret, computes Ready, and cleans up when a config goes. What happens when the
+// host asks is the boot controller's, what happens once a kubelet came is the node controller's.
 package poolbootconfig
 
 import (
@@ -51,8 +51,8 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads live: the data Secret, whose token must never be made twice.
 	APIReader client.Reader
-	// Secrets reads from a cache which data Secrets stand; left nil, SetupWithManager sets the manager's, which has those with the label of
-	// a Cluster, without data.
+	// Secrets reads from a cache which data Secrets stand; left nil, SetupWithManager sets the manager's, which has
+	// those with the label of a Cluster, without data.
 	Secrets client.Reader
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache

@@ -23,9 +23,9 @@ func wantsRotation(config *bootstrapv1.PoolbootConfig) bool {
 	return metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.RotateTokenAnnotation)
 }
 
-// rotateToken puts a new token into the data Secret and then its hash on record, which ends the old one. Until that is done
-// the config server tells who comes with an unknown token to ask again, so a crash in between harms no host; the next
-// try finds a token in the Secret that is not the one on record, and only records it.
+// rotateToken puts a new token into the data Secret and then its hash on record, which ends the old one. Until that is
+// done the config server tells who comes with an unknown token to ask again, so a crash in between harms no host; the
+// next try finds a token in the Secret that is not the one on record, and only records it.
 func (r *Reconciler) rotateToken(ctx context.Context, s *scope) error {
 	if why := notRotatable(s.config); why != "" {
 		return r.refuseRotation(ctx, s, why)
@@ -65,9 +65,9 @@ func (r *Reconciler) rotateToken(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// rotatedRole is the role in the URL of a rotated pointer. While no pool is decided, as when labels name two, it is the one in the URL
-// before: an old token must be ended without waiting for a person, and the role is for people to read. The config server goes by the
-// record, but a URL without a role is not one of its own: the 404 would end the boot.
+// rotatedRole is the role in the URL of a rotated pointer. While no pool is decided, as when labels name two, it is the
+// one in the URL before: an old token must be ended without waiting for a person, and the role is for people to read.
+// The config server goes by the record, but a URL without a role is not one of its own: the 404 would end the boot.
 func rotatedRole(config *bootstrapv1.PoolbootConfig, before string) string {
 	if config.Status.PoolRole != "" {
 		return config.Status.PoolRole

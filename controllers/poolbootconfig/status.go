@@ -26,7 +26,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// mark writes annotations, and the finalizer if it is missing, at once, and takes away annotations without a value; changes of the status stay to be written.
+// mark writes annotations, and the finalizer if it is missing, at once, and takes away annotations without a value;
+// changes of the status stay to be written.
 func (r *Reconciler) mark(ctx context.Context, s *scope, annotations map[string]string) error {
 	written := s.before.DeepCopy()
 	changed := controllerutil.AddFinalizer(written, bootstrapv1.Finalizer)

@@ -18,21 +18,22 @@ func ownerOf(config *bootstrapv1.PoolbootConfig) hostaccess.Owner {
 	return hostaccess.Config(client.ObjectKeyFromObject(config), config.UID)
 }
 
-// tokenIsBound says whether what is on record of a config's token is bound to it, and not to an earlier object of the same name.
+// tokenIsBound says whether what is on record of a config's token is bound to it, and not to an earlier object of the
+// same name.
 func tokenIsBound(config *bootstrapv1.PoolbootConfig) bool {
 	recorded := hostaccess.Read(config.Annotations)
 	return hostaccess.HasJoined(config) || recorded.Hash != "" && recorded.UID == config.UID
 }
 
-// accepts says whether a token is the one on record for a config, expired or not. After clusterctl move, or from a backup, what is
-// on record is still bound to the earlier object of the same name.
+// accepts says whether a token is the one on record for a config, expired or not. After clusterctl move, or from a
+// backup, what is on record is still bound to the earlier object of the same name.
 func accepts(config *bootstrapv1.PoolbootConfig, token string) bool {
 	recorded := hostaccess.Read(config.Annotations)
 	return hostaccess.Config(client.ObjectKeyFromObject(config), recorded.UID).Accepts(recorded.Hash, token)
 }
 
-// readPointer returns the annotations by which the config server knows the host, read back from the pointer. What is on record
-// stays: a revoked token stays revoked, and one that has expired stays expired when it is bound anew.
+// readPointer returns the annotations by which the config server knows the host, read back from the pointer. What is on
+// record stays: a revoked token stays revoked, and one that has expired stays expired when it is bound anew.
 func readPointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (map[string]string, error) {
 	held, address, err := parsePointer(config, secret)
 	if err != nil {

@@ -52,7 +52,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Complete(r)
 }
 
-// configOfDataSecret sends the config of a data Secret that has come, changed or gone since it was on record, as long as its host may need it.
+// configOfDataSecret sends the config of a data Secret that has come, changed or gone since it was on record, as long
+// as its host may need it.
 func (r *Reconciler) configOfDataSecret(ctx context.Context, secret client.Object) []ctrl.Request {
 	config, key := &bootstrapv1.PoolbootConfig{}, client.ObjectKeyFromObject(secret)
 	if err := r.Client.Get(ctx, key, config); err != nil || hostaccess.HasJoined(config) {

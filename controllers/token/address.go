@@ -40,8 +40,8 @@ func arrival(config *bootstrapv1.PoolbootConfig, address string) *bootstrapv1.To
 	return &noted[slices.IndexFunc(noted, func(a bootstrapv1.TokenAddress) bool { return a.Address == address })]
 }
 
-// keepAddresses puts on record which addresses a token is bound to, for the config server, and tells, once, of each address that the
-// token came from beside its first, or that is refused.
+// keepAddresses puts on record which addresses a token is bound to, for the config server, and tells, once, of each
+// address that the token came from beside its first, or that is refused.
 func (r *Reconciler) keepAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) error {
 	if !hostaccess.IsBound(config) && config.Status.HostAddresses == nil && len(unreported(config)) == 0 {
 		return nil // as nearly always
@@ -96,7 +96,8 @@ func told(config *bootstrapv1.PoolbootConfig, address, bmh string, known []strin
 	return bootstrapv1.EventSecondAddress, fmt.Sprintf("the token came from %s%s, and first from %s", address, is, hostaccess.UsedFrom(config)[0])
 }
 
-// knownAddresses returns the name of a config's BareMetalHost and the addresses that it is known to have; nothing while it has none.
+// knownAddresses returns the name of a config's BareMetalHost and the addresses that it is known to have; nothing while
+// it has none.
 func (r *Reconciler) knownAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) (bmh string, known []string, err error) {
 	if hostaccess.IsBound(config) {
 		if err := r.watchHardware(); err != nil {

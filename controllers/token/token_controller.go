@@ -1,7 +1,7 @@
-// Package token looks after the tokens by which hosts get their configuration from the config server: one whose host was
-// provisioned and has not joined in time is ended, one that comes from a second address is told of, and one that is bound to its
-// host's addresses is told them. A token whose Node is Ready is ended by the node controller, and the poolbootconfig controller
-// makes new ones.
+// Package token looks after the tokens by which hosts get their configuration from the config server: one whose host
+// was provisioned and has not joined in time is ended, one that comes from a second address is told of, and one that is
+// bound to its host's addresses is told them. A token whose Node is Ready is ended by the node controller, and the
+// poolbootconfig controller makes new ones.
 package token
 
 import (
@@ -62,7 +62,8 @@ type Reconciler struct {
 	// Recorder takes events; left nil, SetupWithManager sets the manager's.
 	Recorder events.EventRecorder
 
-	// Life is how long a token lives once its host is provisioned or, if that is later, once it was rotated; zero is for ever.
+	// Life is how long a token lives once its host is provisioned or, if that is later, once it was rotated; zero is
+	// for ever.
 	Life time.Duration
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string

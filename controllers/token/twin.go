@@ -41,8 +41,9 @@ func (t *twins) isNew(pair [2]types.UID) bool {
 	return !known
 }
 
-// tellTwins tells, once, of two PoolbootConfigs with one pointer id: one of them is a copy. Each is paired with the eldest only, so that
-// many copies make as many events. Nothing goes wrong by them: hosts ask by namespace and name, and a copied hash accepts no token.
+// tellTwins tells, once, of two PoolbootConfigs with one pointer id: one of them is a copy. Each is paired with the
+// eldest only, so that many copies make as many events. Nothing goes wrong by them: hosts ask by namespace and name,
+// and a copied hash accepts no token.
 func (r *Reconciler) tellTwins(ctx context.Context, config *bootstrapv1.PoolbootConfig) error {
 	ids := pointerOf(config)
 	if ids == nil || !config.DeletionTimestamp.IsZero() {

@@ -126,7 +126,8 @@ func TestIsTestedWithTheVersionsItRequires(t *testing.T) {
 	}
 }
 
-// A group may get another version, or another name, without the other group. What both use is in api/node, which has no kinds.
+// A group may get another version, or another name, without the other group. What both use is in api/node, which has no
+// kinds.
 func TestNoGroupNeedsTypesOfAnother(t *testing.T) {
 	heed(t, sources)
 	for line := range strings.Lines(goCommand(t, "api", "list", "-f", `{{$in := .ImportPath}}{{range .Imports}}{{$in}} {{.}}{{"\n"}}{{end}}`, "./...")) {

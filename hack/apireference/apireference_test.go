@@ -1,4 +1,5 @@
-// Package apireference_test holds the table of labels, annotations, taints and finalizers in docs/reference.md to the constants in api/.
+// Package apireference_test holds the table of labels, annotations, taints and finalizers in docs/reference.md to the
+// constants in api/.
 package apireference_test
 
 import (

@@ -18,7 +18,8 @@ var programs = map[string]string{
 	"etcd":                    "etcd Version: 3.6.11\nGit SHA: 1234567\nGo Version: go1.26.0\nGo OS/Arch: linux/amd64",
 }
 
-// folder returns a folder of programs, with some changes: the text that a program prints, or "" for one that is not there.
+// folder returns a folder of programs, with some changes: the text that a program prints, or "" for one that is not
+// there.
 func folder(t *testing.T, changes map[string]string) string {
 	dir := t.TempDir()
 	for name, prints := range programs {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A command that make runs by way of progress.sh ends when make alone gets a signal. It holds a pipe open and would sleep for
-// long.
+// A command that make runs by way of progress.sh ends when make alone gets a signal. It holds a pipe open and would
+// sleep for long.
 func TestEndsWithMake(t *testing.T) {
 	script, err := filepath.Abs("../progress.sh")
 	if err != nil {

@@ -1,10 +1,12 @@
-// Command retry runs a command that tests, and runs what failed in it once more, by itself: a machine that is shared may stall for
-// longer than a spec waits. What passes only the second time is flaky. It is counted and named, so that a retry hides nothing.
+// Command retry runs a command that tests, and runs what failed in it once more, by itself: a machine that is shared
+// may stall for longer than a spec waits. What passes only the second time is flaky. It is counted and named, so that a
+// retry hides nothing.
 //
 //	retry -report FILE [-suites 'go test -v -count 1'] -- make test
 //	retry -report FILE
 //
-// The first form runs a command and adds to the report; it may be used several times. The second prints what the report says:
+// The first form runs a command and adds to the report; it may be used several times. The second prints what the report
+// says:
 //
 //	packages: 81 passed, 0 failed
 //	flaky: 1

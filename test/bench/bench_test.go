@@ -1,6 +1,6 @@
-// Package bench measures what Poolboot does most: rendering a pool, making a machine's overlay, and serving both to hosts.
-// Every figure comes with a peer that was measured in the same run on the same machine, so that the ratio ("x-peer":
-// time of ours over time of the peer's, less is better) says more than the time.
+// Package bench measures what Poolboot does most: rendering a pool, making a machine's overlay, and serving both to
+// hosts. Every figure comes with a peer that was measured in the same run on the same machine, so that the ratio
+// ("x-peer": time of ours over time of the peer's, less is better) says more than the time.
 package bench
 
 import (
@@ -68,8 +68,8 @@ func pools() []poolv1.MachineConfigPool {
 	return []poolv1.MachineConfigPool{of("worker"), of("infra")}
 }
 
-// make returns the MachineConfigs of both pools: three of four are worker's, and infra inherits them. Each writes its files
-// of text, in base64, and one unit.
+// make returns the MachineConfigs of both pools: three of four are worker's, and infra inherits them. Each writes its
+// files of text, in base64, and one unit.
 func (l load) make() ([]poolv1.MachineConfig, error) {
 	words := rand.New(rand.NewPCG(1, 2))
 	out := make([]poolv1.MachineConfig, 0, l.configs)

@@ -35,13 +35,14 @@ const (
 	maxBoot = time.Minute
 )
 
-// BenchmarkBoots boots hosts from a config server that has a process and a core of its own, as Ignition does: each host opens
-// a connection, asks for its configuration, follows it to the pool's bytes on the same connection and verifies their hash.
-// The peer is net/http's file server with the same two answers, in the same process as ours, in turn with it. So is a server that
-// ends each connection as soon as its TLS handshake is done: handshake-share is how much of a boot's processor time that takes.
+// BenchmarkBoots boots hosts from a config server that has a process and a core of its own, as Ignition does: each host
+// opens a connection, asks for its configuration, follows it to the pool's bytes on the same connection and verifies
+// their hash. The peer is net/http's file server with the same two answers, in the same process as ours, in turn with
+// it. So is a server that ends each connection as soon as its TLS handshake is done: handshake-share is how much of a
+// boot's processor time that takes.
 //
-// Where hosts and server have a core each, it is the hosts' that is full: core-boots/s is what the server's own processor time
-// would allow on one core.
+// Where hosts and server have a core each, it is the hosts' that is full: core-boots/s is what the server's own
+// processor time would allow on one core.
 func BenchmarkBoots(b *testing.B) {
 	ontoCore(b, os.Getpid(), 1)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -190,8 +191,8 @@ func (s *served) handshake() error {
 	return connection.Close()
 }
 
-// boot is one host. It writes its requests itself and reads no more of an answer than it must: on their core hosts must not be
-// what is measured.
+// boot is one host. It writes its requests itself and reads no more of an answer than it must: on their core hosts must
+// not be what is measured.
 func (s *served) boot(target string) error {
 	first, err := url.Parse(target)
 	if err != nil {
@@ -264,8 +265,8 @@ func get(connection io.Writer, from *bufio.Reader, target *url.URL) ([]byte, err
 	return body, nil
 }
 
-// verify makes sure that a gzip file's content has a hash. Hashing takes the hosts longer than the server takes to serve: of
-// files that are the same, byte for byte, it is done once.
+// verify makes sure that a gzip file's content has a hash. Hashing takes the hosts longer than the server takes to
+// serve: of files that are the same, byte for byte, it is done once.
 func (s *served) verify(file []byte, hash string) error {
 	if known, ok := s.verified.Load(hash); ok && bytes.Equal(known.([]byte), file) {
 		return nil

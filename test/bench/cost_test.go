@@ -15,8 +15,8 @@ import (
 //
 //   - config is a machine's own configuration.
 //   - rendered is the pool's bytes.
-//   - unknown is the refusal of a host whose machine is not known (503), and not-ready that of one whose overlay does not come
-//     in time (503, here after no time at all).
+//   - unknown is the refusal of a host whose machine is not known (503), and not-ready that of one whose overlay does
+//     not come in time (503, here after no time at all).
 func BenchmarkAnswer(b *testing.B) {
 	m, err := newMachine(usual)
 	if err != nil {

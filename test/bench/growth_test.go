@@ -9,9 +9,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// BenchmarkRenderGrowth renders pools of more and more MachineConfigs, and of larger and larger ones. "cpu-ns/op" is the
-// time that the program's threads ran, the garbage collector's among them: unlike ns/op it is much the same on a machine
-// that has other things to do. "ns/file" shows how it grows: it stays the same where the time grows as the files do.
+// BenchmarkRenderGrowth renders pools of more and more MachineConfigs, and of larger and larger ones. "cpu-ns/op" is
+// the time that the program's threads ran, the garbage collector's among them: unlike ns/op it is much the same on a
+// machine that has other things to do. "ns/file" shows how it grows: it stays the same where the time grows as the
+// files do.
 func BenchmarkRenderGrowth(b *testing.B) {
 	for _, of := range []load{
 		{configs: 10, filesEach: 5, bytes: 50 << 10},

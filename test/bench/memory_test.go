@@ -24,8 +24,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// BenchmarkMemory runs the config server itself against a real API server with 50 rendered configs of 1 MiB and boots the hosts of
-// each. It tells what the server holds when it is ready and when they have booted, and what it held at most.
+// BenchmarkMemory runs the config server itself against a real API server with 50 rendered configs of 1 MiB and boots
+// the hosts of each. It tells what the server holds when it is ready and when they have booted, and what it held at
+// most.
 func BenchmarkMemory(b *testing.B) {
 	const many = 50
 	ctx := context.Background()

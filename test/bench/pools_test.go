@@ -29,8 +29,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/manager"
 )
 
-// A fleet is 50 pools in one namespace: five Clusters with a worker pool and nine custom ones each. A worker pool selects five
-// MachineConfigs with 20 files each, a custom pool three more.
+// A fleet is 50 pools in one namespace: five Clusters with a worker pool and nine custom ones each. A worker pool
+// selects five MachineConfigs with 20 files each, a custom pool three more.
 const (
 	fleetNamespace  = "default"
 	fleetClusters   = 5
@@ -43,11 +43,12 @@ const (
 	controllerName = "machineconfigpool"
 )
 
-// BenchmarkMachineConfigChange changes one MachineConfig in a namespace of 50 pools and runs the real reconciler against a
-// real API server until every pool that it concerns has its new configuration, and nothing is left to reconcile. ns/op is the
-// time to the last pool's configuration. The counts are the controller's own and the API server's audit log's; "x-needed"
-// is the number of reconciles over that of pools. A pool needs two writes, of its rendered config and of its status, and more
-// fail the benchmark, as does a render too many; a change that concerns no pool and a manager that starts again need none.
+// BenchmarkMachineConfigChange changes one MachineConfig in a namespace of 50 pools and runs the real reconciler
+// against a real API server until every pool that it concerns has its new configuration, and nothing is left to
+// reconcile. ns/op is the time to the last pool's configuration. The counts are the controller's own and the API
+// server's audit log's; "x-needed" is the number of reconciles over that of pools. A pool needs two writes, of its
+// rendered config and of its status, and more fail the benchmark, as does a render too many; a change that concerns no
+// pool and a manager that starts again need none.
 func BenchmarkMachineConfigChange(b *testing.B) {
 	ctrl.SetLogger(logr.Discard())
 	f := startFleet(b)
@@ -162,8 +163,8 @@ func configName(cluster int, role string, i int) string {
 	return fmt.Sprintf("50-%s-%d-%d", role, cluster, i)
 }
 
-// start starts a manager with the pool controller, as a user whom the audit log can tell from the benchmark, and returns when
-// it has seen every pool and settled.
+// start starts a manager with the pool controller, as a user whom the audit log can tell from the benchmark, and
+// returns when it has seen every pool and settled.
 func (f *fleet) start(b *testing.B) {
 	b.Helper()
 	before := gathered(b, reconcileTotal, controllerName)
@@ -285,8 +286,9 @@ func (f *fleet) count(b *testing.B) counts {
 	return c
 }
 
-// report reports what was done since for each of the benchmark's iterations, in which as many pools were to be rendered, and
-// fails when more was rendered or written. Rendered configs that are deleted because they are old are left out.
+// report reports what was done since for each of the benchmark's iterations, in which as many pools were to be
+// rendered, and fails when more was rendered or written. Rendered configs that are deleted because they are old are
+// left out.
 func (f *fleet) report(b *testing.B, before counts, pools, writes int) {
 	b.Helper()
 	now, n := f.count(b), float64(b.N)

@@ -14,8 +14,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// BenchmarkRender renders a pool of 200 MachineConfigs with 1,000 files, 1 MiB in all. The peer only decodes the same MachineConfigs
-// from JSON and encodes them again.
+// BenchmarkRender renders a pool of 200 MachineConfigs with 1,000 files, 1 MiB in all. The peer only decodes the same
+// MachineConfigs from JSON and encodes them again.
 func BenchmarkRender(b *testing.B) {
 	all, err := usual.make()
 	if err != nil {

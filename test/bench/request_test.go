@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// BenchmarkRequest asks a config server, in a process of its own, again and again on one connection without TLS: what a request
-// takes of its processor time and memory beyond TLS, net/http's and the kernel's share included. A pool's bytes are 400 KiB before they
-// are packed; 503 is the refusal of a host whose machine is not known.
+// BenchmarkRequest asks a config server, in a process of its own, again and again on one connection without TLS: what a
+// request takes of its processor time and memory beyond TLS, net/http's and the kernel's share included. A pool's bytes
+// are 400 KiB before they are packed; 503 is the refusal of a host whose machine is not known.
 func BenchmarkRequest(b *testing.B) {
 	s := startServer(b, 1, 400<<10)
 	for _, what := range []struct{ name, path, status string }{

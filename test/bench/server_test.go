@@ -62,8 +62,8 @@ var certificate = sync.OnceValue(func() tls.Certificate {
 	return certificate
 })
 
-// BenchmarkConfigServer asks a config server over TLS on loopback, for the bytes of a pool and for the configuration of a
-// machine that stands. The peer is net/http's file server with the same bytes behind the same TLS settings.
+// BenchmarkConfigServer asks a config server over TLS on loopback, for the bytes of a pool and for the configuration of
+// a machine that stands. The peer is net/http's file server with the same bytes behind the same TLS settings.
 func BenchmarkConfigServer(b *testing.B) {
 	ours, rendered := configServer(b)
 	for _, what := range []struct{ name, path string }{

@@ -26,14 +26,14 @@ const defaultStorm = "50"
 // stormTimeout is how long one storm may take.
 const stormTimeout = 2 * time.Hour
 
-// BenchmarkStorm boots more and more hosts of one MachineDeployment, each number on a site of its own, by Poolboot and, as
-// the peer, by Cluster API's kubeadm bootstrap provider with Cluster API's own label sync. All hosts are switched on in the
-// same moment; see package storm. It needs the programs of "make binaries". Each of the two can be run alone, so that what
-// was measured of one is kept when the other fails: "-bench Storm/hosts=1000/by=peer".
+// BenchmarkStorm boots more and more hosts of one MachineDeployment, each number on a site of its own, by Poolboot and,
+// as the peer, by Cluster API's kubeadm bootstrap provider with Cluster API's own label sync. All hosts are switched on
+// in the same moment; see package storm. It needs the programs of "make binaries". Each of the two can be run alone, so
+// that what was measured of one is kept when the other fails: "-bench Storm/hosts=1000/by=peer".
 //
-// "s-secrets" is the time from the MachineDeployment until the last data Secret, of which "s-machines" went by until Cluster
-// API had made the last Machine; "s-boot" the time from power on until the last Node was Ready in its pool; "outside" how many
-// versions of Nodes were outside it, and "orders" what an adversary made of them.
+// "s-secrets" is the time from the MachineDeployment until the last data Secret, of which "s-machines" went by until
+// Cluster API had made the last Machine; "s-boot" the time from power on until the last Node was Ready in its pool;
+// "outside" how many versions of Nodes were outside it, and "orders" what an adversary made of them.
 func BenchmarkStorm(b *testing.B) {
 	gomega.RegisterTestingT(b)
 	ctrl.SetLogger(logr.Discard())

@@ -13,8 +13,8 @@ import (
 
 // untilInterrupted returns a context that ends when this program, or the make that runs it, gets SIGINT or SIGTERM.
 //
-// GNU make hands SIGTERM on. A SIGINT it takes for one from the terminal, which goes to the whole process group: it hands nothing on and
-// waits for what it runs. So a SIGINT to make alone, as by kill, would never get here.
+// GNU make hands SIGTERM on. A SIGINT it takes for one from the terminal, which goes to the whole process group: it
+// hands nothing on and waits for what it runs. So a SIGINT to make alone, as by kill, would never get here.
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithCancel(ctx) // without stop: a second signal must not end the cleanup

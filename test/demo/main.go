@@ -1,6 +1,6 @@
 // Command demo runs Poolboot's main job for people to see: it sets up a site, applies what a user would, watches four
-// machines boot into their pools, and proves from what a watch saw that no Node was ever outside its pool. It counts every
-// figure it prints and fails when one is off.
+// machines boot into their pools, and proves from what a watch saw that no Node was ever outside its pool. It counts
+// every figure it prints and fails when one is off.
 package main
 
 import (
@@ -91,8 +91,8 @@ func run(ctx context.Context, keep bool) (err error) {
 	return result.check()
 }
 
-// apply makes what a user would: hosts, the Cluster, pools with their MachineConfigs, MachineDeployments. It returns when
-// it asked for the last.
+// apply makes what a user would: hosts, the Cluster, pools with their MachineConfigs, MachineDeployments. It returns
+// when it asked for the last.
 func apply(ctx context.Context, s *site.Site) (asked time.Time, err error) {
 	fmt.Println("==> Applying what a user would")
 	if err := s.CreateCluster(ctx); err != nil {

@@ -19,7 +19,8 @@ import (
 // result is what the demo counted.
 type result struct {
 	machines, ready, bornInPool, poolChanges int
-	// outside is how many versions of Nodes were not in the Node's pool; filesOff how many hosts lack their pools' files.
+	// outside is how many versions of Nodes were not in the Node's pool; filesOff how many hosts lack their pools'
+	// files.
 	outside, filesOff int
 	seconds           int
 }
@@ -83,7 +84,8 @@ func prove(ctx context.Context, s *site.Site, boots []boot, history *site.NodeHi
 	return r, nil
 }
 
-// holdsFiles says whether a host's disk has the file of the worker pool, and that of the infra pool only if it is in it.
+// holdsFiles says whether a host's disk has the file of the worker pool, and that of the infra pool only if it is in
+// it.
 func holdsFiles(s *site.Site, b boot) bool {
 	root := s.Hardware.Host(b.config.Status.HostRef.Name).Root()
 	worker, workerErr := os.ReadFile(filepath.Join(root, "etc", "workertest"))

@@ -2,34 +2,37 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// BootStatus is the timeline of a host's boot. It begins with the creation of the PoolbootConfig and the condition DataSecretAvailable.
+// BootStatus is the timeline of a host's boot. It begins with the creation of the PoolbootConfig and the condition
+// DataSecretAvailable.
 //
 // +kubebuilder:validation:MinProperties=1
 type BootStatus struct {
-	// hostChosenTime is the time at which Poolboot first saw which host the infrastructure provider chose. It is set at the latest when that
-	// host requests its configuration.
+	// hostChosenTime is the time at which Poolboot first saw which host the infrastructure provider chose. It is set at
+	// the latest when that host requests its configuration.
 	// +optional
 	HostChosenTime *metav1.MicroTime `json:"hostChosenTime,omitempty"`
 
-	// firstRequestedTime is the time of the host's first request for the configuration that it has or waits for. A host starts over when it
-	// requests one again after its configuration was prepared, presents another token, or takes the place of another host. The config server
-	// writes it, and the manager when another host takes the place.
+	// firstRequestedTime is the time of the host's first request for the configuration that it has or waits for. A host
+	// starts over when it requests one again after its configuration was prepared, presents another token, or takes the
+	// place of another host. The config server writes it, and the manager when another host takes the place.
 	// +optional
 	FirstRequestedTime *metav1.MicroTime `json:"firstRequestedTime,omitempty"`
 
-	// requestedTime is the time of the host's last request to which there was no fresh configuration yet. The config server writes it.
+	// requestedTime is the time of the host's last request to which there was no fresh configuration yet. The config
+	// server writes it.
 	// +optional
 	RequestedTime *metav1.MicroTime `json:"requestedTime,omitempty"`
 
-	// addresses are the addresses that the host's token came from, eight at most of a token. The config server writes them, and removes those of a token
-	// that was rotated when the new one is first used.
+	// addresses are the addresses that the host's token came from, eight at most of a token. The config server writes
+	// them, and removes those of a token that was rotated when the new one is first used.
 	// +optional
 	// +listType=map
 	// +listMapKey=address
 	// +kubebuilder:validation:MaxItems=16
 	Addresses []TokenAddress `json:"addresses,omitempty"`
 
-	// servedTime is the time at which the host was first served the configuration that was last prepared. The config server writes it.
+	// servedTime is the time at which the host was first served the configuration that was last prepared. The config
+	// server writes it.
 	// +optional
 	ServedTime *metav1.MicroTime `json:"servedTime,omitempty"`
 
@@ -37,8 +40,8 @@ type BootStatus struct {
 	// +optional
 	PreparedTime *metav1.MicroTime `json:"preparedTime,omitempty"`
 
-	// kubeletRegisteredTime is the time at which the host's kubelet first reported its state, by the host's own clock. It is set once the Node
-	// is Ready in its pool.
+	// kubeletRegisteredTime is the time at which the host's kubelet first reported its state, by the host's own clock.
+	// It is set once the Node is Ready in its pool.
 	// +optional
 	KubeletRegisteredTime *metav1.Time `json:"kubeletRegisteredTime,omitempty"`
 
@@ -46,7 +49,8 @@ type BootStatus struct {
 	// +optional
 	NodeReadyTime *metav1.MicroTime `json:"nodeReadyTime,omitempty"`
 
-	// tokenRevokedTime is the time at which the host's token was revoked and its join credential deleted, which ends the boot.
+	// tokenRevokedTime is the time at which the host's token was revoked and its join credential deleted, which ends
+	// the boot.
 	// +optional
 	TokenRevokedTime *metav1.MicroTime `json:"tokenRevokedTime,omitempty"`
 
@@ -61,7 +65,8 @@ type BootStatus struct {
 	// +optional
 	CredentialExpirationTime *metav1.Time `json:"credentialExpirationTime,omitempty"`
 
-	// certificate is the kubelet's client certificate for which a join credential was last used. Each credential obtains one certificate.
+	// certificate is the kubelet's client certificate for which a join credential was last used. Each credential
+	// obtains one certificate.
 	// +optional
 	Certificate GrantedCertificate `json:"certificate,omitempty,omitzero"`
 }
@@ -87,8 +92,8 @@ type TokenAddress struct {
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{16}$`
 	Token string `json:"token,omitempty"`
 
-	// reportedTime is the time at which the manager reported the address by an event, because it is not the first one, or not one that the
-	// token is bound to.
+	// reportedTime is the time at which the manager reported the address by an event, because it is not the first one,
+	// or not one that the token is bound to.
 	// +optional
 	ReportedTime *metav1.MicroTime `json:"reportedTime,omitempty"`
 }
@@ -104,8 +109,8 @@ type GrantedCertificate struct {
 	// +kubebuilder:validation:MaxLength=6
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]{6}$`
 	CredentialID string `json:"credentialID,omitempty"`
-	// publicKeySHA256 is the SHA-256 of the public key in the certificate, in hex. A kubelet that restarts before it has its certificate
-	// requests one for another key, and gets it when no request for this key has come for a while.
+	// publicKeySHA256 is the SHA-256 of the public key in the certificate, in hex. A kubelet that restarts before it
+	// has its certificate requests one for another key, and gets it when no request for this key has come for a while.
 	// +required
 	// +kubebuilder:validation:MinLength=64
 	// +kubebuilder:validation:MaxLength=64

@@ -37,8 +37,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !('node.cluster.x-k8s.io/pool' in self.nodeLabels) || has(self.poolRole) && self.nodeLabels['node.cluster.x-k8s.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".nodeLabels['node.cluster.x-k8s.io/pool']",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !has(self.nodeLabelRules) || self.nodeLabelRules.all(rule, !(rule.key in self.nodeLabels))",message="nodeLabels has a value for the key of a rule: remove one of the two",fieldPath=".nodeLabelRules",reason=FieldValueForbidden
 type BootSpec struct {
-	// poolRole is the role of the MachineConfigPool that the Machine boots into. If it is not set, the Machine's labels decide; without a
-	// role label of its own the Machine boots into worker, and with one that no pool selects it does not boot.
+	// poolRole is the role of the MachineConfigPool that the Machine boots into. If it is not set, the Machine's labels
+	// decide; without a role label of its own the Machine boots into worker, and with one that no pool selects it does
+	// not boot.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -54,20 +55,21 @@ type BootSpec struct {
 	// +required
 	Join Join `json:"join,omitempty,omitzero"`
 
-	// nodeNameSource is the object that the Node is named after: the Machine, or Host for its BareMetalHost. Defaults to Machine.
+	// nodeNameSource is the object that the Node is named after: the Machine, or Host for its BareMetalHost. Defaults
+	// to Machine.
 	// +optional
 	NodeNameSource NodeNameSource `json:"nodeNameSource,omitempty"`
 
-	// poolRetention says for how long the pool of the Node is kept. Machine keeps it in status.poolRole for as long as the Machine exists;
-	// the pool of its replacement is decided again. Host also keeps it on the BareMetalHost, in the annotation
-	// pool.cluster.x-k8s.io/retained-pool: the next Machine on that host whose poolRetention is Host boots into that pool, whatever its
-	// poolRole and labels say. The annotation follows a Node that is relabeled to another pool. Host requires configSource.type Server.
-	// Defaults to Machine.
+	// poolRetention says for how long the pool of the Node is kept. Machine keeps it in status.poolRole for as long as
+	// the Machine exists; the pool of its replacement is decided again. Host also keeps it on the BareMetalHost, in the
+	// annotation pool.cluster.x-k8s.io/retained-pool: the next Machine on that host whose poolRetention is Host boots
+	// into that pool, whatever its poolRole and labels say. The annotation follows a Node that is relabeled to another
+	// pool. Host requires configSource.type Server. Defaults to Machine.
 	// +optional
 	PoolRetention PoolRetention `json:"poolRetention,omitempty"`
 
-	// nodeLabels are the labels that the Node is registered with, in addition to those of the pool and of the Machine. A key that has
-	// another value there is an error.
+	// nodeLabels are the labels that the Node is registered with, in addition to those of the pool and of the Machine.
+	// A key that has another value there is an error.
 	// +optional
 	NodeLabels nodev1.Labels `json:"nodeLabels,omitempty"`
 
@@ -79,16 +81,16 @@ type BootSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	NodeTaints []nodev1.Taint `json:"nodeTaints,omitempty"`
 
-	// nodeLabelRules are rules that derive labels of the Node from facts of its host when the Node is registered, in addition to those of
-	// the pool. A key that has another value elsewhere is an error.
+	// nodeLabelRules are rules that derive labels of the Node from facts of its host when the Node is registered, in
+	// addition to those of the pool. A key that has another value elsewhere is an error.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
 	// +kubebuilder:validation:MaxItems=64
 	NodeLabelRules []nodev1.NodeLabelRule `json:"nodeLabelRules,omitempty"`
 
-	// extraConfig is merged over the pool's configuration, for this PoolbootConfig only; that of a template is for each of its Machines. The same entries are refused as in a
-	// MachineConfig.
+	// extraConfig is merged over the pool's configuration, for this PoolbootConfig only; that of a template is for each
+	// of its Machines. The same entries are refused as in a MachineConfig.
 	// +optional
 	ExtraConfig *ExtraConfig `json:"extraConfig,omitempty"`
 }
@@ -129,12 +131,12 @@ type ConfigSource struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type ServerSource struct {
-	// tokenBinding says from which addresses the host's token is accepted. Any accepts it from every address. HostAddresses accepts it
-	// only from the addresses of the BareMetalHost: those that inspection found, and those in its annotation
-	// pool.cluster.x-k8s.io/addresses. Requests from other addresses, and all requests while no address is known, are answered with an
-	// error that has the host retry. Use HostAddresses with Metal3, where hosts boot with the addresses that inspection found and the
-	// config server sees these addresses. Defaults to Any. The token of a host that enrolled is always bound to the address that it
-	// enrolled from.
+	// tokenBinding says from which addresses the host's token is accepted. Any accepts it from every address.
+	// HostAddresses accepts it only from the addresses of the BareMetalHost: those that inspection found, and those in
+	// its annotation pool.cluster.x-k8s.io/addresses. Requests from other addresses, and all requests while no address
+	// is known, are answered with an error that has the host retry. Use HostAddresses with Metal3, where hosts boot
+	// with the addresses that inspection found and the config server sees these addresses. Defaults to Any. The token
+	// of a host that enrolled is always bound to the address that it enrolled from.
 	// +optional
 	TokenBinding TokenBinding `json:"tokenBinding,omitempty"`
 }
@@ -170,8 +172,8 @@ const (
 type Join struct {
 	// type says what joins the host to the cluster.
 	//
-	// Kubelet: the kubelet joins by itself, by TLS bootstrap. Nothing but a kubelet and a container runtime is needed on
-	// the host.
+	// Kubelet: the kubelet joins by itself, by TLS bootstrap. Nothing but a kubelet and a container runtime is needed
+	// on the host.
 	//
 	// Kubeadm: the host runs kubeadm join. The cluster must have been made by kubeadm.
 	// +required

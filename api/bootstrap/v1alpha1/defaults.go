@@ -2,7 +2,8 @@ package v1alpha1
 
 import "cmp"
 
-// The CRDs have no defaults: an object is stored as it was written, and a reader asks here for what an absent field means.
+// The CRDs have no defaults: an object is stored as it was written, and a reader asks here for what an absent field
+// means.
 const (
 	// DefaultKubeletPath is the path of the kubelet on a host unless join.kubelet.kubeletPath names another.
 	DefaultKubeletPath = "/usr/bin/kubelet"
@@ -10,7 +11,8 @@ const (
 	DefaultKubeadmPath = "/usr/bin/kubeadm"
 )
 
-// IsInline says whether the bootstrap Secret holds the whole configuration. By default it does not: configSource is of type Server.
+// IsInline says whether the bootstrap Secret holds the whole configuration. By default it does not: configSource is of
+// type Server.
 func (s *BootSpec) IsInline() bool { return s.ConfigSource.Type == ConfigSourceInline }
 
 // NodeNamedAfter returns whose name the Node gets: by default the Machine's.

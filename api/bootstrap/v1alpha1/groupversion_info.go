@@ -1,5 +1,5 @@
-// Package v1alpha1 holds Poolboot's kinds of the group bootstrap.cluster.x-k8s.io: the bootstrap config of one Machine and
-// its template, after the Cluster API contract v1beta2 for bootstrap providers. It holds types and constants only.
+// Package v1alpha1 holds Poolboot's kinds of the group bootstrap.cluster.x-k8s.io: the bootstrap config of one Machine
+// and its template, after the Cluster API contract v1beta2 for bootstrap providers. It holds types and constants only.
 //
 // +kubebuilder:object:generate=true
 // +groupName=bootstrap.cluster.x-k8s.io

@@ -13,7 +13,8 @@ import (
 type PoolbootConfigSpec struct {
 	BootSpec `json:",inline"`
 
-	// host names the host of a PoolbootConfig that belongs to no Machine. Poolboot sets it for the hosts that a pool admits.
+	// host names the host of a PoolbootConfig that belongs to no Machine. Poolboot sets it for the hosts that a pool
+	// admits.
 	// +optional
 	Host HostWithoutMachine `json:"host,omitempty,omitzero"`
 }
@@ -48,8 +49,8 @@ type HostWithoutMachine struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
 	NodeName string `json:"nodeName,omitempty"`
 
-	// bareMetalHostName is the name of the BareMetalHost, in the same namespace, whose annotation pool.cluster.x-k8s.io/pool-role asked for
-	// the pool. It is immutable.
+	// bareMetalHostName is the name of the BareMetalHost, in the same namespace, whose annotation
+	// pool.cluster.x-k8s.io/pool-role asked for the pool. It is immutable.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -64,8 +65,8 @@ type HostWithoutMachine struct {
 
 // EnrolledHost is what is known of a host that an Enrollment admitted.
 type EnrolledHost struct {
-	// name is the name of the Enrollment, in the same namespace. The host's token is valid only while that of the Enrollment is. It is
-	// immutable.
+	// name is the name of the Enrollment, in the same namespace. The host's token is valid only while that of the
+	// Enrollment is. It is immutable.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -73,16 +74,16 @@ type EnrolledHost struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
 	Name string `json:"name,omitempty"`
 
-	// address is the IP address that the host asked from. A host that asks for the same name from another address is another host, until
-	// this one was silent for 15 minutes: then the manager writes the new address.
+	// address is the IP address that the host asked from. A host that asks for the same name from another address is
+	// another host, until this one was silent for 15 minutes: then the manager writes the new address.
 	// +required
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="it must be an IP address"
 	Address string `json:"address,omitempty"`
 
-	// addressRanges are the Enrollment's when the host was admitted or changed its address. They count when the Enrollment has been
-	// deleted.
+	// addressRanges are the Enrollment's when the host was admitted or changed its address. They count when the
+	// Enrollment has been deleted.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -126,8 +127,8 @@ type PoolbootConfigInitializationStatus struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type PoolbootConfigStatus struct {
-	// conditions are Ready, DataSecretAvailable, PoolDecided, BootPrepared, NodeInPool, Paused and, of a host whose token can't be
-	// used, TokenUsable.
+	// conditions are Ready, DataSecretAvailable, PoolDecided, BootPrepared, NodeInPool, Paused and, of a host whose
+	// token can't be used, TokenUsable.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -150,7 +151,8 @@ type PoolbootConfigStatus struct {
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// poolRole is the role of the pool that the Machine is recorded in. A Node that registers again gets the labels of this pool.
+	// poolRole is the role of the pool that the Machine is recorded in. A Node that registers again gets the labels of
+	// this pool.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -160,8 +162,8 @@ type PoolbootConfigStatus struct {
 	// +optional
 	Configuration ConfigurationReference `json:"configuration,omitempty,omitzero"`
 
-	// hostRef is the BareMetalHost that the Machine runs on. Before that host requests its configuration, it is the one that the
-	// infrastructure provider chose.
+	// hostRef is the BareMetalHost that the Machine runs on. Before that host requests its configuration, it is the one
+	// that the infrastructure provider chose.
 	// +optional
 	HostRef HostReference `json:"hostRef,omitempty,omitzero"`
 
@@ -178,8 +180,8 @@ type PoolbootConfigStatus struct {
 	// +optional
 	NodeRef NodeReference `json:"nodeRef,omitempty,omitzero"`
 
-	// derivedNodeLabels are the labels that nodeLabelRules derived from the facts of the host when the Node was registered. A Node that
-	// registers again gets them back.
+	// derivedNodeLabels are the labels that nodeLabelRules derived from the facts of the host when the Node was
+	// registered. A Node that registers again gets them back.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=128
 	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 317 && size(self[key]) <= 63)",message="a key may have 317 characters, and a value 63"
@@ -190,8 +192,8 @@ type PoolbootConfigStatus struct {
 	Boot BootStatus `json:"boot,omitempty,omitzero"`
 }
 
-// PoolbootConfig is the bootstrap config of one Machine: which pool it boots into, where its configuration comes from and
-// how it joins.
+// PoolbootConfig is the bootstrap config of one Machine: which pool it boots into, where its configuration comes from
+// and how it joins.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=poolbootconfigs,scope=Namespaced,shortName=pbconf,categories=cluster-api

@@ -19,7 +19,8 @@ type PoolbootConfigTemplateResource struct {
 
 // PoolbootConfigTemplateSpec holds the PoolbootConfig to make.
 type PoolbootConfigTemplateSpec struct {
-	// template is the PoolbootConfig to make. It is immutable: to change it, create another template and name it in the MachineDeployment.
+	// template is the PoolbootConfig to make. It is immutable: to change it, create another template and name it in the
+	// MachineDeployment.
 	// +required
 	Template PoolbootConfigTemplateResource `json:"template,omitempty,omitzero"`
 }

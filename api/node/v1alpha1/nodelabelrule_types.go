@@ -22,15 +22,15 @@ type OnInvalid string
 const (
 	// OnInvalidBlock blocks the host, which gets no configuration, until the rule or the fact is corrected.
 	OnInvalidBlock OnInvalid = "Block"
-	// OnInvalidSanitize makes a label value of the text: every run of other characters than letters, digits, ".", "_" and
-	// "-" becomes one "-", then it is cut to 63 characters, and both ends to a letter or a digit.
+	// OnInvalidSanitize makes a label value of the text: every run of other characters than letters, digits, ".", "_"
+	// and "-" becomes one "-", then it is cut to 63 characters, and both ends to a letter or a digit.
 	OnInvalidSanitize OnInvalid = "Sanitize"
 )
 
 // NodeLabelRule is a rule that makes a Node label out of what is known of the host, its Machine and its Cluster.
 type NodeLabelRule struct {
-	// key is the label's key. Labels by which a pool selects its Nodes, roles (node-role.kubernetes.io/…) and labels that
-	// the kubelet or Poolboot sets are refused.
+	// key is the label's key. Labels by which a pool selects its Nodes, roles (node-role.kubernetes.io/…) and labels
+	// that the kubelet or Poolboot sets are refused.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
@@ -40,8 +40,8 @@ type NodeLabelRule struct {
 	// +kubebuilder:validation:XValidation:rule="!(self in ['kubernetes.io/hostname', 'kubernetes.io/os', 'kubernetes.io/arch'])",message="the kubelet sets this label: use another key",reason=FieldValueForbidden
 	Key string `json:"key,omitempty"`
 
-	// valueExpression is the label's value: a CEL expression that gives a string or an optional string, with the functions
-	// that Kubernetes has in its own CEL. It knows three variables:
+	// valueExpression is the label's value: a CEL expression that gives a string or an optional string, with the
+	// functions that Kubernetes has in its own CEL. It knows three variables:
 	//
 	//   host.name, host.namespace, host.uid, host.labels, host.annotations, and host.hardware with vendor, product, serial,
 	//   hostname, memoryMebibytes, cpu{arch, model, clockMegahertz, count, flags}, bios{vendor, version, date},
@@ -50,8 +50,8 @@ type NodeLabelRule struct {
 	//   machine.name, machine.namespace, machine.labels, machine.annotations, machine.version, machine.failureDomain;
 	//   cluster.name, cluster.namespace, cluster.labels, cluster.annotations.
 	//
-	// Hardware is that of the HardwareData of the BareMetalHost's name or, without one, of its status.hardware. What is not
-	// known, or empty, is missing: has(host.hardware.vendor) is false then, and host.?hardware.?vendor is none.
+	// Hardware is that of the HardwareData of the BareMetalHost's name or, without one, of its status.hardware. What is
+	// not known, or empty, is missing: has(host.hardware.vendor) is false then, and host.?hardware.?vendor is none.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=10240

@@ -2,8 +2,8 @@ package v1alpha1
 
 import corev1 "k8s.io/api/core/v1"
 
-// Taint is a taint that Nodes are registered with. It is the core API's Taint without the time at which it was added, which
-// is the node lifecycle controller's to write. A Node has at most one taint of a key and effect.
+// Taint is a taint that Nodes are registered with. It is the core API's Taint without the time at which it was added,
+// which is the node lifecycle controller's to write. A Node has at most one taint of a key and effect.
 type Taint struct {
 	// key is the taint's key, as that of a label.
 	// +required

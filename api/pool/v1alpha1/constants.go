@@ -31,8 +31,8 @@ const (
 	// NodeDesiredConfigAnnotation names the rendered config that a Node ought to run: that of its pool.
 	NodeDesiredConfigAnnotation = "pool.cluster.x-k8s.io/desired-config"
 
-	// NodeAppliedTaintsAnnotation lists the taints of its pool that were put on a Node, as <key>=<value>:<effect> with commas
-	// between them. Each is put on a Node once: one that is listed and not there was removed by a person.
+	// NodeAppliedTaintsAnnotation lists the taints of its pool that were put on a Node, as <key>=<value>:<effect> with
+	// commas between them. Each is put on a Node once: one that is listed and not there was removed by a person.
 	NodeAppliedTaintsAnnotation = "pool.cluster.x-k8s.io/applied-taints"
 )
 
@@ -44,18 +44,18 @@ const (
 	EventCustomPoolUnsupported = "CustomPoolUnsupported"
 )
 
-// EventNodesUnguarded is the reason of an event about a Cluster that is too old for the policy that keeps kubelets from changing
-// what says which pool their Node is in.
+// EventNodesUnguarded is the reason of an event about a Cluster that is too old for the policy that keeps kubelets from
+// changing what says which pool their Node is in.
 const EventNodesUnguarded = "NodesUnguarded"
 
-// HostRetainedPoolAnnotation is on a BareMetalHost that keeps a pool for its next Machine, as <Cluster>/<role>/<identity of the Cluster>.
-// Poolboot writes it for Machines with poolRetention: Host; without it the pool of the next Machine is decided again. It is metadata, so that
-// it survives clusterctl move.
+// HostRetainedPoolAnnotation is on a BareMetalHost that keeps a pool for its next Machine, as
+// <Cluster>/<role>/<identity of the Cluster>. Poolboot writes it for Machines with poolRetention: Host; without it the
+// pool of the next Machine is decided again. It is metadata, so that it survives clusterctl move.
 const HostRetainedPoolAnnotation = "pool.cluster.x-k8s.io/retained-pool"
 
-// ClusterIdentityAnnotation is on every MachineConfigPool and tells its Cluster from every other, also from one that had the same name
-// before: it is the UID that the Cluster had when its first pool was rendered. Poolboot writes it; it is metadata, so that, unlike the
-// Cluster's UID, it survives clusterctl move.
+// ClusterIdentityAnnotation is on every MachineConfigPool and tells its Cluster from every other, also from one that
+// had the same name before: it is the UID that the Cluster had when its first pool was rendered. Poolboot writes it; it
+// is metadata, so that, unlike the Cluster's UID, it survives clusterctl move.
 const ClusterIdentityAnnotation = "pool.cluster.x-k8s.io/cluster-identity"
 
 // Annotations by which a person asks for a BareMetalHost that no Machine uses to boot into a pool. Both are needed.
@@ -66,12 +66,12 @@ const (
 	HostClusterAnnotation = "pool.cluster.x-k8s.io/cluster"
 )
 
-// HostAddressesAnnotation is on a BareMetalHost, or on the PoolbootConfig of a host without one, and names addresses, separated by commas,
-// that the host has beside those that its inspection found.
+// HostAddressesAnnotation is on a BareMetalHost, or on the PoolbootConfig of a host without one, and names addresses,
+// separated by commas, that the host has beside those that its inspection found.
 const HostAddressesAnnotation = "pool.cluster.x-k8s.io/addresses"
 
-// Events of a BareMetalHost that asks for a pool, beside the reasons for which a pool takes no hosts and those of the condition
-// UserDataSet.
+// Events of a BareMetalHost that asks for a pool, beside the reasons for which a pool takes no hosts and those of the
+// condition UserDataSet.
 const (
 	// EventHostRecordMade: the host's PoolbootConfig stands.
 	EventHostRecordMade = "PoolbootConfigCreated"
@@ -89,9 +89,9 @@ const (
 	EventHostNameTaken = "NameTaken"
 )
 
-// ForceDeleteAnnotation with the value "true" lets a MachineConfigPool be deleted although Machines are recorded in it or other
-// pools inherit from it. Machines that have not booted then wait for a pool; Nodes keep their labels and are in the pool
-// that those name now.
+// ForceDeleteAnnotation with the value "true" lets a MachineConfigPool be deleted although Machines are recorded in it
+// or other pools inherit from it. Machines that have not booted then wait for a pool; Nodes keep their labels and are
+// in the pool that those name now.
 const ForceDeleteAnnotation = "pool.cluster.x-k8s.io/force-delete"
 
 // RenderedForLabel is on every rendered MachineConfig and holds the name of the pool it was rendered for.
@@ -106,8 +106,8 @@ const (
 	UpdatedCondition = "Updated"
 	// UpdatingCondition is true when the pool is not Updated and not paused.
 	UpdatingCondition = "Updating"
-	// RenderDegradedCondition is true when the pool's MachineConfigs can't be rendered, or when spec.pausedConfiguration can't be
-	// handed out; the message names the MachineConfig and the place in it.
+	// RenderDegradedCondition is true when the pool's MachineConfigs can't be rendered, or when
+	// spec.pausedConfiguration can't be handed out; the message names the MachineConfig and the place in it.
 	RenderDegradedCondition = "RenderDegraded"
 	// NodeDegradedCondition is true when a Machine of the pool can't go on without a person; the message names the
 	// Machines and what each of them needs.
@@ -133,7 +133,8 @@ const (
 	AsExpectedReason                 = "AsExpected"
 )
 
-// ManagedByLabel is, with the value ManagedByPoolboot, on every object but Nodes and Secrets that Poolboot keeps in workload clusters.
+// ManagedByLabel is, with the value ManagedByPoolboot, on every object but Nodes and Secrets that Poolboot keeps in
+// workload clusters.
 const (
 	ManagedByLabel    = "app.kubernetes.io/managed-by"
 	ManagedByPoolboot = "poolboot"

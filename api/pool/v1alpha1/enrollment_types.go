@@ -5,11 +5,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EnrollmentTokenType is the type of Secrets that hold an enrollment token. Poolboot reads no Secret of another type for an Enrollment.
+// EnrollmentTokenType is the type of Secrets that hold an enrollment token. Poolboot reads no Secret of another type
+// for an Enrollment.
 const EnrollmentTokenType corev1.SecretType = "pool.cluster.x-k8s.io/enrollment-token"
 
-// EnrollmentTokenKey is the key of the token in a Secret of EnrollmentTokenType: 32 to 512 characters that a bearer token may have, best
-// 256 random bits.
+// EnrollmentTokenKey is the key of the token in a Secret of EnrollmentTokenType: 32 to 512 characters that a bearer
+// token may have, best 256 random bits.
 const EnrollmentTokenKey = "token"
 
 // MaxEnrollmentRequests is how many hosts the status of an Enrollment holds that asked and are not admitted.
@@ -35,8 +36,8 @@ type EnrollmentSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another Enrollment"
 	PoolRole string `json:"poolRole,omitempty"`
 
-	// namePattern is the pattern of the names that hosts may take: * stands for any characters, ? for one, [a-f0-9] for one of several
-	// and [^0-9] for one of all others.
+	// namePattern is the pattern of the names that hosts may take: * stands for any characters, ? for one, [a-f0-9] for
+	// one of several and [^0-9] for one of all others.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -57,8 +58,8 @@ type EnrollmentSpec struct {
 	// +required
 	TokenSecretRef TokenSecretReference `json:"tokenSecretRef,omitempty,omitzero"`
 
-	// addressRanges are the networks that the hosts are in, as CIDRs. The address that a host enrolled from may be in its kubelet's serving
-	// certificate only if it is in one of them.
+	// addressRanges are the networks that the hosts are in, as CIDRs. The address that a host enrolled from may be in
+	// its kubelet's serving certificate only if it is in one of them.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -68,9 +69,9 @@ type EnrollmentSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(r, isCIDR(r) && cidr(r) == cidr(r).masked() && cidr(r).prefixLength() > 0)",message="each address range must be a CIDR without host bits, such as 192.0.2.0/24 or 2001:db8::/64, and not every address"
 	AddressRanges []string `json:"addressRanges,omitempty"`
 
-	// admitted are the names that were taken, in the order in which they were. Each is one use, however often its host asks or is
-	// installed again. Poolboot's manager writes them, and nobody else may change them; they are in the spec so that they survive
-	// clusterctl move.
+	// admitted are the names that were taken, in the order in which they were. Each is one use, however often its host
+	// asks or is installed again. Poolboot's manager writes them, and nobody else may change them; they are in the spec
+	// so that they survive clusterctl move.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
@@ -81,8 +82,8 @@ type EnrollmentSpec struct {
 
 // TokenSecretReference names a Secret of EnrollmentTokenType in the Enrollment's namespace.
 type TokenSecretReference struct {
-	// name is the Secret's name. The Secret must be of type pool.cluster.x-k8s.io/enrollment-token and have the key token: 32 to 512
-	// random characters.
+	// name is the Secret's name. The Secret must be of type pool.cluster.x-k8s.io/enrollment-token and have the key
+	// token: 32 to 512 random characters.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -140,8 +141,8 @@ type EnrollmentStatus struct {
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// tokenSHA256 is the SHA-256 of the token, bound to the namespace and name of the Enrollment and the UID of the Secret, in hex.
-	// Absent while there is no valid Secret: then no host is answered.
+	// tokenSHA256 is the SHA-256 of the token, bound to the namespace and name of the Enrollment and the UID of the
+	// Secret, in hex. Absent while there is no valid Secret: then no host is answered.
 	// +optional
 	// +kubebuilder:validation:MinLength=64
 	// +kubebuilder:validation:MaxLength=64
@@ -159,20 +160,22 @@ type EnrollmentStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	UsedCount *int32 `json:"usedCount,omitempty"`
 
-	// url is the URL of the config server that hosts request their configuration at, without the name: <url>?name=<name>.
+	// url is the URL of the config server that hosts request their configuration at, without the name:
+	// <url>?name=<name>.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url,omitempty"`
 
-	// certificateAuthority is the CA by which hosts verify the config server, in PEM. It is absent when the hosts' image trusts the CA.
+	// certificateAuthority is the CA by which hosts verify the config server, in PEM. It is absent when the hosts'
+	// image trusts the CA.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	CertificateAuthority string `json:"certificateAuthority,omitempty"`
 
-	// requests are hosts that asked and are not admitted. The config server adds them, and Poolboot's manager says why a host is refused
-	// and removes them.
+	// requests are hosts that asked and are not admitted. The config server adds them, and Poolboot's manager says why
+	// a host is refused and removes them.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -1,7 +1,7 @@
-// Package v1alpha1 holds the kinds of the group pool.cluster.x-k8s.io: machine configs and the pools that collect
-// them, as OpenShift's Machine Config Operator knows them, for any Cluster API cluster, and enrollments, by which pools admit
-// hosts that Cluster API does not manage. It holds types and constants
-// only: what they mean is decided in bootstrap/pool, what they cause in controllers.
+// Package v1alpha1 holds the kinds of the group pool.cluster.x-k8s.io: machine configs and the pools that collect them,
+// as OpenShift's Machine Config Operator knows them, for any Cluster API cluster, and enrollments, by which pools admit
+// hosts that Cluster API does not manage. It holds types and constants only: what they mean is decided in
+// bootstrap/pool, what they cause in controllers.
 //
 // +kubebuilder:object:generate=true
 // +groupName=pool.cluster.x-k8s.io

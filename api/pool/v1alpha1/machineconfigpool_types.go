@@ -21,8 +21,8 @@ type MachineConfigPoolSpec struct {
 	ClusterName string `json:"clusterName,omitempty"`
 
 	// poolRole is the pool's name within its cluster: the word in node-role.kubernetes.io/<role>, in the Node label
-	// node.cluster.x-k8s.io/pool=<role>, and in PoolbootConfig's spec.poolRole. The role "worker" is the pool that every other
-	// pool of the cluster inherits from.
+	// node.cluster.x-k8s.io/pool=<role>, and in PoolbootConfig's spec.poolRole. The role "worker" is the pool that
+	// every other pool of the cluster inherits from.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -37,21 +37,21 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it must not be empty: leave it out for a pool without MachineConfigs of its own, or select by a label that all MachineConfigs meant have"
 	MachineConfigSelector *metav1.LabelSelector `json:"machineConfigSelector,omitempty"`
 
-	// nodeSelector selects the Nodes of the pool. It must be registrable: the labels that follow from what a Node must have
-	// (matchLabels, In, Exists) must meet all of it, also what a Node must not have (NotIn, DoesNotExist). Where In leaves several
-	// values, nodeLabels says which one the pool's Nodes are registered with.
-	// Defaults to node-role.kubernetes.io/<role>: "".
+	// nodeSelector selects the Nodes of the pool. It must be registrable: the labels that follow from what a Node must
+	// have (matchLabels, In, Exists) must meet all of it, also what a Node must not have (NotIn, DoesNotExist). Where
+	// In leaves several values, nodeLabels says which one the pool's Nodes are registered with. Defaults to
+	// node-role.kubernetes.io/<role>: "".
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it is empty and matches nothing: leave it out to have the default"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
-	// nodeLabels are the labels that the pool's Nodes are registered with. They are also added to existing Nodes that lack them. A value
-	// that a person set on a Node is never overwritten.
+	// nodeLabels are the labels that the pool's Nodes are registered with. They are also added to existing Nodes that
+	// lack them. A value that a person set on a Node is never overwritten.
 	// +optional
 	NodeLabels nodev1.Labels `json:"nodeLabels,omitempty"`
 
-	// nodeTaints are the taints that the pool's Nodes are registered with. They are also added, once, to existing Nodes that lack them. A
-	// taint that a person changed stays, and one that a person removed does not come back.
+	// nodeTaints are the taints that the pool's Nodes are registered with. They are also added, once, to existing Nodes
+	// that lack them. A taint that a person changed stays, and one that a person removed does not come back.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
@@ -60,10 +60,10 @@ type MachineConfigPoolSpec struct {
 	NodeTaints []nodev1.Taint `json:"nodeTaints,omitempty"`
 
 	// kubeletConfiguration is how the kubelets of the pool's machines are set up: a KubeletConfiguration of
-	// kubelet.config.k8s.io/v1beta1, with apiVersion, kind and the fields to set, for example maxPods or systemReserved. What makes
-	// a kubelet its Node, or lets it join and be reached, is refused: names, taints, authentication, certificates.
-	// A pool other than worker has what the worker pool says here too, and wins over it field by field, as the kubelet merges
-	// drop-ins: objects by their keys, lists as a whole.
+	// kubelet.config.k8s.io/v1beta1, with apiVersion, kind and the fields to set, for example maxPods or
+	// systemReserved. What makes a kubelet its Node, or lets it join and be reached, is refused: names, taints,
+	// authentication, certificates. A pool other than worker has what the worker pool says here too, and wins over it
+	// field by field, as the kubelet merges drop-ins: objects by their keys, lists as a whole.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:EmbeddedResource
@@ -72,28 +72,29 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.metadata)",message="a KubeletConfiguration has no metadata: remove it",reason=FieldValueForbidden
 	KubeletConfiguration *runtime.RawExtension `json:"kubeletConfiguration,omitempty"`
 
-	// hostTemplateRef names the PoolbootConfigTemplate, in the same namespace, for hosts without a Machine: hosts that come with an
-	// enrollment token, and BareMetalHosts with the annotations pool.cluster.x-k8s.io/pool-role: <role> and pool.cluster.x-k8s.io/cluster:
-	// <Cluster>. If it is not set, the pool takes Machines only.
+	// hostTemplateRef names the PoolbootConfigTemplate, in the same namespace, for hosts without a Machine: hosts that
+	// come with an enrollment token, and BareMetalHosts with the annotations pool.cluster.x-k8s.io/pool-role: <role>
+	// and pool.cluster.x-k8s.io/cluster: <Cluster>. If it is not set, the pool takes Machines only.
 	// +optional
 	HostTemplateRef HostTemplateReference `json:"hostTemplateRef,omitempty,omitzero"`
 
-	// nodeLabelRules are rules that derive labels of the pool's Nodes from facts of their hosts when the Nodes are registered. They apply
-	// to the hosts of this pool only; other pools do not inherit those of the worker pool.
+	// nodeLabelRules are rules that derive labels of the pool's Nodes from facts of their hosts when the Nodes are
+	// registered. They apply to the hosts of this pool only; other pools do not inherit those of the worker pool.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
 	// +kubebuilder:validation:MaxItems=64
 	NodeLabelRules []nodev1.NodeLabelRule `json:"nodeLabelRules,omitempty"`
 
-	// paused specifies whether new rendered configs are held back. A paused pool goes on rendering, and its new Machines boot with
-	// pausedConfiguration.
+	// paused specifies whether new rendered configs are held back. A paused pool goes on rendering, and its new
+	// Machines boot with pausedConfiguration.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 
-	// pausedConfiguration is the rendered config of this pool that new Machines boot with while the pool is paused. If it is not set, Poolboot
-	// sets it when the pool is paused: to the config that the pool hands out; if no Machine of the pool booted with that one, to the
-	// one that most of them run. Poolboot removes it when the pool is no longer paused.
+	// pausedConfiguration is the rendered config of this pool that new Machines boot with while the pool is paused. If
+	// it is not set, Poolboot sets it when the pool is paused: to the config that the pool hands out; if no Machine of
+	// the pool booted with that one, to the one that most of them run. Poolboot removes it when the pool is no longer
+	// paused.
 	// +optional
 	PausedConfiguration RenderedConfigReference `json:"pausedConfiguration,omitempty,omitzero"`
 }
@@ -140,8 +141,8 @@ type PoolConfiguration struct {
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
 	Name string `json:"name,omitempty"`
 
-	// source lists the MachineConfigs that were merged, in the order in which they were. It is empty for an earlier rendered
-	// config that a paused pool goes back to.
+	// source lists the MachineConfigs that were merged, in the order in which they were. It is empty for an earlier
+	// rendered config that a paused pool goes back to.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
@@ -155,8 +156,8 @@ func (c *PoolConfiguration) IsDefined() bool { return c.Name != "" }
 //
 // +kubebuilder:validation:MinProperties=1
 type MachineConfigPoolStatus struct {
-	// conditions are Updated, Updating, Degraded, RenderDegraded, NodeDegraded and Paused, which is true while Cluster API has the
-	// Cluster or the pool paused.
+	// conditions are Updated, Updating, Degraded, RenderDegraded, NodeDegraded and Paused, which is true while Cluster
+	// API has the Cluster or the pool paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -177,8 +178,8 @@ type MachineConfigPoolStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	MachineCount *int32 `json:"machineCount,omitempty"`
 
-	// updatedMachineCount is the number of the pool's Machines that run what the pool renders. For a paused pool that is what waits to be
-	// handed out, as in OpenShift.
+	// updatedMachineCount is the number of the pool's Machines that run what the pool renders. For a paused pool that
+	// is what waits to be handed out, as in OpenShift.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UpdatedMachineCount *int32 `json:"updatedMachineCount,omitempty"`
@@ -188,7 +189,8 @@ type MachineConfigPoolStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	ReadyMachineCount *int32 `json:"readyMachineCount,omitempty"`
 
-	// unavailableMachineCount is the number of the pool's Machines whose Node is not there, not Ready or not in the pool.
+	// unavailableMachineCount is the number of the pool's Machines whose Node is not there, not Ready or not in the
+	// pool.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UnavailableMachineCount *int32 `json:"unavailableMachineCount,omitempty"`

@@ -1,6 +1,6 @@
-// Package fairqueue shares a controller's workers among Clusters and their pools: a Cluster whose API server is slow, or whose objects
-// change all the time, keeps a bounded number of workers busy, and among the requests that wait Clusters take turns, and in each
-// of them its pools. It decides nothing about what a request is for.
+// Package fairqueue shares a controller's workers among Clusters and their pools: a Cluster whose API server is slow,
+// or whose objects change all the time, keeps a bounded number of workers busy, and among the requests that wait
+// Clusters take turns, and in each of them its pools. It decides nothing about what a request is for.
 package fairqueue
 
 import (
@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// ClustersAtOnce is how many Clusters may each keep as many workers busy as they are allowed to before another one has to wait.
+// ClustersAtOnce is how many Clusters may each keep as many workers busy as they are allowed to before another one has
+// to wait.
 const ClustersAtOnce = 10
 
 // Place is where a request waits: with those of its Cluster, and there with those of its pool.
@@ -24,9 +25,9 @@ type Place struct {
 	Pool string
 }
 
-// Options returns the options of a controller whose Clusters take turns. MaxConcurrentReconciles becomes what each Cluster may
-// have under way at once; the workers are ClustersAtOnce times as many. placeOf is asked whenever a request is added, so it
-// must answer from memory.
+// Options returns the options of a controller whose Clusters take turns. MaxConcurrentReconciles becomes what each
+// Cluster may have under way at once; the workers are ClustersAtOnce times as many. placeOf is asked whenever a request
+// is added, so it must answer from memory.
 func Options(options controller.Options, placeOf func(ctrl.Request) Place) controller.Options {
 	each := max(options.MaxConcurrentReconciles, 1)
 	options.MaxConcurrentReconciles = each * ClustersAtOnce
@@ -55,8 +56,8 @@ func newQueue(name string, limiter workqueue.TypedRateLimiter[ctrl.Request], eac
 	})}
 }
 
-// AddWithOpts adds requests. Those of a low priority, as of a cache's first list, come after the others of their pool; a
-// request that is delayed has no priority.
+// AddWithOpts adds requests. Those of a low priority, as of a cache's first list, come after the others of their pool;
+// a request that is delayed has no priority.
 func (q *queue) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
 	for _, r := range requests {
 		switch {

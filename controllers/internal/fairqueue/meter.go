@@ -6,8 +6,8 @@ import (
 )
 
 // meter reports the workqueue metrics of a queue (workqueue_depth and its siblings) through the metrics provider that
-// controller-runtime gives client-go. That provider is not exported, so the meter is a client-go workqueue that repeats what turns
-// decides: it never chooses a request, and it is only called under the lock of turns.
+// controller-runtime gives client-go. That provider is not exported, so the meter is a client-go workqueue that repeats
+// what turns decides: it never chooses a request, and it is only called under the lock of turns.
 type meter struct {
 	*workqueue.Typed[ctrl.Request]
 	chosen *chosen

@@ -17,7 +17,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 )
 
-// workqueueMetrics returns the workqueue metrics of a controller, as the manager serves them: of a histogram the number of samples.
+// workqueueMetrics returns the workqueue metrics of a controller, as the manager serves them: of a histogram the number
+// of samples.
 func workqueueMetrics(controller string) map[string]float64 {
 	GinkgoHelper()
 	families, err := ctrlmetrics.Registry.Gather()

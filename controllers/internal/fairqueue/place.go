@@ -10,8 +10,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-// OfConfig returns the place of requests for PoolbootConfigs, which are read from a cache. One that is gone waits with all such
-// of its namespace.
+// OfConfig returns the place of requests for PoolbootConfigs, which are read from a cache. One that is gone waits with
+// all such of its namespace.
 func OfConfig(configs client.Reader) func(ctrl.Request) Place {
 	return func(r ctrl.Request) Place {
 		config := &bootstrapv1.PoolbootConfig{}

@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// turns is the queue proper: each request is in it once, however often it is added, and is worked on by one worker at a time.
+// turns is the queue proper: each request is in it once, however often it is added, and is worked on by one worker at a
+// time.
 type turns struct {
 	each    int
 	placeOf func(ctrl.Request) Place
@@ -43,8 +44,8 @@ type cluster struct {
 	pools   []*pool // those with requests that wait, whose turn is next first
 }
 
-// pool has the requests that wait in it, in the order in which they came: those of a low priority apart, and after the others. One
-// that has come to the others since is skipped there.
+// pool has the requests that wait in it, in the order in which they came: those of a low priority apart, and after the
+// others. One that has come to the others since is skipped there.
 type pool struct {
 	role      string
 	next, low []*request

@@ -1,5 +1,5 @@
-// Package hostpool finds the pool that a host without a Machine is to boot into, and makes the host's record by the template
-// that the pool names. It reads and watches only; who may have a record is decided by its callers.
+// Package hostpool finds the pool that a host without a Machine is to boot into, and makes the host's record by the
+// template that the pool names. It reads and watches only; who may have a record is decided by its callers.
 package hostpool
 
 import (
@@ -94,8 +94,9 @@ func (p Place) Obstacle() *Obstacle {
 	return nil
 }
 
-// Config returns the record of a host: what the pool's template says, for this host. Annotations of Poolboot's own that the template has
-// are left out: they say what is known of one host, such as its addresses or the state of its token. There must be no Obstacle.
+// Config returns the record of a host: what the pool's template says, for this host. Annotations of Poolboot's own that
+// the template has are left out: they say what is known of one host, such as its addresses or the state of its token.
+// There must be no Obstacle.
 func (p Place) Config(name string, of bootstrapv1.HostWithoutMachine) *bootstrapv1.PoolbootConfig {
 	template := p.Template.Spec.Template
 	config := &bootstrapv1.PoolbootConfig{

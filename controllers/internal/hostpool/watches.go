@@ -18,8 +18,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// Watches has a controller look again at those of its objects that asks says yes to, of a namespace in which something changes
-// that Find reads. list is what the controller's objects are listed into, by c.
+// Watches has a controller look again at those of its objects that asks says yes to, of a namespace in which something
+// changes that Find reads. list is what the controller's objects are listed into, by c.
 func Watches(ctx context.Context, b *builder.Builder, c client.Client, list client.ObjectList, asks func(client.Object) bool) *builder.Builder {
 	again := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, changed client.Object) (requests []ctrl.Request) {
 		found := list.DeepCopyObject().(client.ObjectList)
@@ -45,8 +45,8 @@ func Watches(ctx context.Context, b *builder.Builder, c client.Client, list clie
 			predicates.ClusterUnpaused(c.Scheme(), ctrl.LoggerFrom(ctx)), clusterGoes())))
 }
 
-// clusterGoes lets through the events of a Cluster whose deletion has begun, and of one that is gone. The garbage collector may
-// have deleted its pools before that, or do so later.
+// clusterGoes lets through the events of a Cluster whose deletion has begun, and of one that is gone. The garbage
+// collector may have deleted its pools before that, or do so later.
 func clusterGoes() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

@@ -1,5 +1,5 @@
-// Package latecrd waits for kinds of other projects, which may be installed long after the manager has started. A watch on a
-// kind that does not exist keeps its controller from working, and after some minutes ends the manager.
+// Package latecrd waits for kinds of other projects, which may be installed long after the manager has started. A watch
+// on a kind that does not exist keeps its controller from working, and after some minutes ends the manager.
 package latecrd
 
 import (
@@ -19,11 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// retry is when to look again whether a kind is served whose CustomResourceDefinition stands: the API server needs a moment.
+// retry is when to look again whether a kind is served whose CustomResourceDefinition stands: the API server needs a
+// moment.
 const retry = 500 * time.Millisecond
 
-// WhenServed calls begin once, as soon as the API server serves a kind: when the manager starts or, without a restart, when the kind
-// is installed later. The controller's name is for the log, which says that it waits. An error of begin ends the manager.
+// WhenServed calls begin once, as soon as the API server serves a kind: when the manager starts or, without a restart,
+// when the kind is installed later. The controller's name is for the log, which says that it waits. An error of begin
+// ends the manager.
 func WhenServed(mgr ctrl.Manager, controller string, kind schema.GroupVersionKind, begin func() error) error {
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		log := mgr.GetLogger().WithValues("controller", controller, "kind", kind.GroupKind().String())
@@ -48,8 +50,8 @@ func WhenServed(mgr ctrl.Manager, controller string, kind schema.GroupVersionKin
 	}))
 }
 
-// installed returns when the CustomResourceDefinition of a kind stands, or the manager ends. Of all definitions the metadata
-// alone is watched, which Cluster API's code does already to find out versions.
+// installed returns when the CustomResourceDefinition of a kind stands, or the manager ends. Of all definitions the
+// metadata alone is watched, which Cluster API's code does already to find out versions.
 func installed(ctx context.Context, definitions ctrlcache.Informers, kind schema.GroupKind) error {
 	all := &metav1.PartialObjectMetadata{}
 	all.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))

@@ -1,6 +1,6 @@
-// Package metrics holds the manager's own metrics; docs/metrics.md describes them. No label takes more values than there are
-// clusters, pools, stages and reasons. Controllers count here what happens; what is at the moment is read from the manager's
-// cache when somebody asks.
+// Package metrics holds the manager's own metrics; docs/metrics.md describes them. No label takes more values than
+// there are clusters, pools, stages and reasons. Controllers count here what happens; what is at the moment is read
+// from the manager's cache when somebody asks.
 package metrics
 
 import (
@@ -68,8 +68,8 @@ var (
 	}, []string{"cluster", "reason"})
 )
 
-// startedFrom0 are the outcomes of a stage whose counters NewPool starts: those that are few and known. Any other reason that holds a boot up
-// begins with its first boot; what is blocked at the moment, Now says.
+// startedFrom0 are the outcomes of a stage whose counters NewPool starts: those that are few and known. Any other
+// reason that holds a boot up begins with its first boot; what is blocked at the moment, Now says.
 var startedFrom0 = []struct {
 	stage   timeline.Stage
 	outcome string
@@ -87,8 +87,8 @@ func init() {
 	}
 }
 
-// NewPool starts the counters of a pool and of its Cluster at 0. Prometheus' rate and increase do not see the first increment of a counter
-// that begins with it. It changes no counter that exists.
+// NewPool starts the counters of a pool and of its Cluster at 0. Prometheus' rate and increase do not see the first
+// increment of a counter that begins with it. It changes no counter that exists.
 func NewPool(p *poolv1.MachineConfigPool) Pool {
 	cluster := clusterOfPool(p)
 	for _, start := range startedFrom0 {
@@ -109,8 +109,8 @@ func NewPool(p *poolv1.MachineConfigPool) Pool {
 // Pool is a pool whose counters were started. The zero value is none.
 type Pool struct{ cluster, role string }
 
-// End removes the counters of a pool that no longer exists. Without it, pools that are created and deleted would leave theirs for as long
-// as the manager runs.
+// End removes the counters of a pool that no longer exists. Without it, pools that are created and deleted would leave
+// theirs for as long as the manager runs.
 func (p Pool) End() {
 	of := prometheus.Labels{"cluster": p.cluster, "pool": p.role}
 	boots.DeletePartialMatch(of)
@@ -130,7 +130,8 @@ func Passed(config *bootstrapv1.PoolbootConfig, stage timeline.Stage) {
 	HeldUp(config, stage, done)
 }
 
-// HeldUp counts a boot that came to be held up in a stage, by the reason of the condition that says why. A retry is not counted again.
+// HeldUp counts a boot that came to be held up in a stage, by the reason of the condition that says why. A retry is not
+// counted again.
 func HeldUp(config *bootstrapv1.PoolbootConfig, stage timeline.Stage, reason string) {
 	boots.WithLabelValues(clusterOf(config), config.Status.PoolRole, string(stage), reason).Inc()
 }

@@ -29,7 +29,8 @@ func TestMetrics(t *testing.T) {
 	RunSpecs(t, "the manager's metrics")
 }
 
-// config is a PoolbootConfig of the pool infra whose Node is in a state, by the condition NodeInPool; none when it is empty.
+// config is a PoolbootConfig of the pool infra whose Node is in a state, by the condition NodeInPool; none when it is
+// empty.
 func config(name, reason string, labels map[string]string) *bootstrapv1.PoolbootConfig {
 	c := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "edge"}}}
 	for key, value := range labels {

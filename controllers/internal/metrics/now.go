@@ -35,8 +35,8 @@ var (
 		[]string{"cluster", "pool", "condition", "reason"}, nil)
 )
 
-// Now is what there is at the moment, counted at each scrape out of the manager's cache. Only the manager that leads exposes
-// it: the others would count the same again.
+// Now is what there is at the moment, counted at each scrape out of the manager's cache. Only the manager that leads
+// exposes it: the others would count the same again.
 type Now struct {
 	// Cache reads PoolbootConfigs and MachineConfigPools from the manager's cache.
 	Cache client.Reader
@@ -97,7 +97,8 @@ func (s series) values() []string {
 // tally is how many objects each series counts.
 type tally map[series]int
 
-// countConfigs counts PoolbootConfigs, and returns for each stage that ends how long the one that began first has been in it.
+// countConfigs counts PoolbootConfigs, and returns for each stage that ends how long the one that began first has been
+// in it.
 func (n *Now) countConfigs(configs []bootstrapv1.PoolbootConfig, counted tally) map[timeline.Stage]time.Duration {
 	now := time.Now()
 	if n.Clock != nil {

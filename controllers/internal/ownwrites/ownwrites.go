@@ -1,5 +1,5 @@
-// Package ownwrites keeps a reconciler from starting on what its own last write has overtaken: an object from a cache that has
-// not seen that write yet. Doing so ends in a conflict at best, and costs requests either way.
+// Package ownwrites keeps a reconciler from starting on what its own last write has overtaken: an object from a cache
+// that has not seen that write yet. Doing so ends in a conflict at best, and costs requests either way.
 package ownwrites
 
 import (
@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Patience is how long a cache may lag behind a write before it counts as all there is, as after an API server's return from
-// a backup, when versions begin anew. A reconciler that finds its cache behind looks again after that, if no event of the
-// write has brought the object before.
+// Patience is how long a cache may lag behind a write before it counts as all there is, as after an API server's return
+// from a backup, when versions begin anew. A reconciler that finds its cache behind looks again after that, if no event
+// of the write has brought the object before.
 const Patience = 5 * time.Second
 
-// Tracker remembers the version of each object that its owner last wrote. The zero value is ready to use, also by several
-// goroutines.
+// Tracker remembers the version of each object that its owner last wrote. The zero value is ready to use, also by
+// several goroutines.
 type Tracker struct {
 	once sync.Once
 	last *cache.Expiring // identity → resource version

@@ -21,8 +21,9 @@ const (
 	autoApprovedLife = 10 * time.Second
 )
 
-// Approval checks, before a join credential is made, that no workload cluster approves its certificate requests by itself. It
-// keeps answers for a bounded time, so that a site of hosts that boot at once costs one question. The zero value is ready to use.
+// Approval checks, before a join credential is made, that no workload cluster approves its certificate requests by
+// itself. It keeps answers for a bounded time, so that a site of hosts that boot at once costs one question. The zero
+// value is ready to use.
 type Approval struct {
 	// Clock is the clock that answers age by; nil is the real one.
 	Clock clock.PassiveClock

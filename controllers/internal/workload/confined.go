@@ -18,12 +18,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 )
 
-// Confine returns a cluster cache whose clients may lead to an API server that a tenant chose: they follow no redirect, and
-// their errors, which end in conditions and events, repeat nothing that did not come as a Kubernetes Status. Without a connection
-// the error says what is wrong with the kubeconfig, if that is why; secrets reads it.
+// Confine returns a cluster cache whose clients may lead to an API server that a tenant chose: they follow no redirect,
+// and their errors, which end in conditions and events, repeat nothing that did not come as a Kubernetes Status.
+// Without a connection the error says what is wrong with the kubeconfig, if that is why; secrets reads it.
 //
-// The cluster cache's own connection test, discovery and informers stay as they are. They only read, and what goes wrong
-// with them is only logged.
+// The cluster cache's own connection test, discovery and informers stay as they are. They only read, and what goes
+// wrong with them is only logged.
 func Confine(clusters clustercache.ClusterCache, secrets client.Reader) clustercache.ClusterCache {
 	return &confined{ClusterCache: clusters, diagnosis: diagnosis{secrets: secrets}, connections: map[client.ObjectKey]connection{}}
 }
@@ -112,8 +112,8 @@ type discreet struct {
 	cluster client.ObjectKey
 }
 
-// tell returns the error that others may be told. A Kubernetes Status is what a tenant can ask the API server for directly; what a
-// client finds out by itself tells nothing of the server.
+// tell returns the error that others may be told. A Kubernetes Status is what a tenant can ask the API server for
+// directly; what a client finds out by itself tells nothing of the server.
 func (d *discreet) tell(ctx context.Context, err error) error {
 	var status apierrors.APIStatus
 	switch {

@@ -1,6 +1,6 @@
-// Package workload is the way from the controllers into workload clusters, through Cluster API's cluster cache: clients,
-// watches that lead back to PoolbootConfigs, and what a host must know of its cluster. It decides nothing about Machines
-// or Nodes, and it may not import another controller.
+// Package workload is the way from the controllers into workload clusters, through Cluster API's cluster cache:
+// clients, watches that lead back to PoolbootConfigs, and what a host must know of its cluster. It decides nothing
+// about Machines or Nodes, and it may not import another controller.
 package workload
 
 import (
@@ -25,9 +25,9 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// ClientOptions are the options of the cluster cache's clients. Secrets are never cached: an informer on them would hold
-// every Secret of every workload cluster. userAgent is the manager's name; qps and burst of 0 mean the cluster cache's
-// own defaults.
+// ClientOptions are the options of the cluster cache's clients. Secrets are never cached: an informer on them would
+// hold every Secret of every workload cluster. userAgent is the manager's name; qps and burst of 0 mean the cluster
+// cache's own defaults.
 func ClientOptions(userAgent string, qps float32, burst int) clustercache.ClientOptions {
 	return clustercache.ClientOptions{
 		UserAgent: remote.DefaultClusterAPIUserAgent(userAgent),
@@ -52,8 +52,8 @@ func Requestor(object client.Object) []string {
 }
 
 // CacheOptions are the options of the cluster cache's caches: Nodes without the lists of images and volumes that nobody
-// here reads; of the certificate signing requests, by RequestorIndex, not those of users for client certificates; and of policies
-// and rights only Poolboot's own.
+// here reads; of the certificate signing requests, by RequestorIndex, not those of users for client certificates; and
+// of policies and rights only Poolboot's own.
 func CacheOptions() clustercache.CacheOptions {
 	byObject := map[client.Object]cache.ByObject{
 		&corev1.Node{}: {Transform: slimNode},
@@ -107,8 +107,8 @@ func LiveClient(ctx context.Context, clusters clustercache.ClusterCache, cluster
 }
 
 // IsUnreachable says whether a call into a workload cluster failed because its API server can't be reached or can't
-// answer now: no connection in the cluster cache, a network error, a timeout, or a server that is starting or overloaded.
-// The cluster cache itself notices a lost connection only after several failed probes.
+// answer now: no connection in the cluster cache, a network error, a timeout, or a server that is starting or
+// overloaded. The cluster cache itself notices a lost connection only after several failed probes.
 func IsUnreachable(err error) bool {
 	var (
 		network    net.Error

@@ -17,8 +17,8 @@ import (
 // lookInterval is how long what a look at a Secret found is good: all hosts of a cluster may ask at once.
 const lookInterval = 10 * time.Second
 
-// diagnosis says why there is no connection to a workload cluster: the cluster cache only logs it. It connects to nothing
-// itself.
+// diagnosis says why there is no connection to a workload cluster: the cluster cache only logs it. It connects to
+// nothing itself.
 type diagnosis struct {
 	// secrets reads the Secrets with the clusters' kubeconfigs.
 	secrets client.Reader
@@ -34,8 +34,8 @@ type look struct {
 }
 
 // why returns why there is no connection to an API server, with the cure: what is wrong with the kubeconfig, or else an
-// UnansweredError. However many ask, the Secret is read once in lookInterval, and those who ask meanwhile get what the look
-// before has found.
+// UnansweredError. However many ask, the Secret is read once in lookInterval, and those who ask meanwhile get what the
+// look before has found.
 func (d *diagnosis) why(ctx context.Context, cluster client.ObjectKey) error {
 	d.mu.Lock()
 	known, is := d.looks[cluster]
@@ -62,8 +62,8 @@ func (d *diagnosis) why(ctx context.Context, cluster client.ObjectKey) error {
 	return known.why
 }
 
-// notConnected is why there is no connection: it satisfies IsUnreachable, and errors.Is of ErrClusterNotConnected, as what
-// the cluster cache itself returns does.
+// notConnected is why there is no connection: it satisfies IsUnreachable, and errors.Is of ErrClusterNotConnected, as
+// what the cluster cache itself returns does.
 type notConnected struct{ error }
 
 func (n notConnected) Unwrap() []error { return []error{n.error, clustercache.ErrClusterNotConnected} }
@@ -76,9 +76,9 @@ func UnreachableReason(err error) string {
 	return bootstrapv1.WorkloadClusterUnreachableReason
 }
 
-// UnansweredError says that no API server answers to a Cluster's kubeconfig. Its text is the same whatever happened, and it
-// wraps nothing that code could decide by. A tenant chooses the address, so what told a refused connection from a timeout, or
-// one answer from another, would let a tenant scan the networks that the manager reaches.
+// UnansweredError says that no API server answers to a Cluster's kubeconfig. Its text is the same whatever happened,
+// and it wraps nothing that code could decide by. A tenant chooses the address, so what told a refused connection from
+// a timeout, or one answer from another, would let a tenant scan the networks that the manager reaches.
 type UnansweredError struct {
 	// Cluster is the Cluster whose kubeconfig leads there.
 	Cluster client.ObjectKey

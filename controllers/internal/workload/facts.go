@@ -14,8 +14,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
-// Identity returns what a cluster is known by: what the Cluster says, and the address and the name in the certificate of the server of the
-// manager's own connection, if there is one.
+// Identity returns what a cluster is known by: what the Cluster says, and the address and the name in the certificate
+// of the server of the manager's own connection, if there is one.
 func Identity(ctx context.Context, clusters clustercache.ClusterCache, cluster *clusterv1.Cluster) identity.Cluster {
 	var servers []string
 	if connection, err := clusters.GetRESTConfig(ctx, client.ObjectKeyFromObject(cluster)); err == nil && connection != nil {
@@ -27,9 +27,9 @@ func Identity(ctx context.Context, clusters clustercache.ClusterCache, cluster *
 	return identity.Of(cluster, servers...)
 }
 
-// Facts returns what a host must know to reach its cluster: the address in the Cluster's spec.controlPlaneEndpoint, which
-// is the one that hosts can reach, and the certificate authority in the kubeconfig of the manager's own connection; it reads
-// no file. Its error satisfies IsUnreachable when there is no connection.
+// Facts returns what a host must know to reach its cluster: the address in the Cluster's spec.controlPlaneEndpoint,
+// which is the one that hosts can reach, and the certificate authority in the kubeconfig of the manager's own
+// connection; it reads no file. Its error satisfies IsUnreachable when there is no connection.
 func Facts(ctx context.Context, clusters clustercache.ClusterCache, cluster *clusterv1.Cluster) (join.Cluster, error) {
 	key := client.ObjectKeyFromObject(cluster)
 	endpoint := cluster.Spec.ControlPlaneEndpoint

@@ -36,8 +36,8 @@ func PoolsOfCluster(ctx context.Context, c client.Reader, cluster client.ObjectK
 }
 
 // ClusterWithPools returns a Cluster whose Nodes there is something to do for, and its pools: no pools when it is not
-// initialised, paused, going or gone, has none, or lacks the label cluster.x-k8s.io/watch-filter with watchFilter for its value,
-// unless that is empty.
+// initialised, paused, going or gone, has none, or lacks the label cluster.x-k8s.io/watch-filter with watchFilter for
+// its value, unless that is empty.
 func ClusterWithPools(ctx context.Context, c client.Reader, key client.ObjectKey, watchFilter string) (*clusterv1.Cluster, []poolv1.MachineConfigPool, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := c.Get(ctx, key, cluster); err != nil {
@@ -64,9 +64,9 @@ func ClusterOfPool(pool client.Object) client.ObjectKey {
 	return client.ObjectKey{Namespace: pool.GetNamespace(), Name: pool.(*poolv1.MachineConfigPool).Spec.ClusterName}
 }
 
-// ConfigsOfCluster returns a request for each PoolbootConfig of a Cluster that is concerned, for the use in event handlers:
-// a failure is logged. It must not change the config it is shown: that may be the cache's own. Options narrow the list: what
-// happens for each of a Cluster's Machines must not look at all of them.
+// ConfigsOfCluster returns a request for each PoolbootConfig of a Cluster that is concerned, for the use in event
+// handlers: a failure is logged. It must not change the config it is shown: that may be the cache's own. Options narrow
+// the list: what happens for each of a Cluster's Machines must not look at all of them.
 func ConfigsOfCluster(
 	ctx context.Context, configs client.Reader, cluster client.ObjectKey, concerned func(*bootstrapv1.PoolbootConfig) bool, options ...client.ListOption,
 ) []ctrl.Request {
@@ -85,7 +85,8 @@ func ConfigsOfCluster(
 	return requests
 }
 
-// ConfigOfMachine returns a request for the PoolbootConfig that a Machine boots with; none when it boots by other means.
+// ConfigOfMachine returns a request for the PoolbootConfig that a Machine boots with; none when it boots by other
+// means.
 func ConfigOfMachine(_ context.Context, object client.Object) []ctrl.Request {
 	machine, is := object.(*clusterv1.Machine)
 	if !is {
@@ -98,7 +99,8 @@ func ConfigOfMachine(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
 }
 
-// ConfigOfHost returns a request for the PoolbootConfig that a BareMetalHost boots with; none when it boots by other means.
+// ConfigOfHost returns a request for the PoolbootConfig that a BareMetalHost boots with; none when it boots by other
+// means.
 func ConfigOfHost(ctx context.Context, c client.Reader, object client.Object) []ctrl.Request {
 	bmh, is := object.(*bmov1alpha1.BareMetalHost)
 	if !is {
@@ -130,7 +132,8 @@ func ConfigOfHardware(ctx context.Context, c client.Reader, hardware client.Obje
 	return ConfigOfHost(ctx, c, bmh)
 }
 
-// ConfigOfNode returns the PoolbootConfig that a Node was made for, by its annotation; false when it was made by others.
+// ConfigOfNode returns the PoolbootConfig that a Node was made for, by its annotation; false when it was made by
+// others.
 func ConfigOfNode(node client.Object) (types.NamespacedName, bool) {
 	namespace, name, found := strings.Cut(node.GetAnnotations()[poolv1.NodeConfigAnnotation], "/")
 	if !found || namespace == "" || name == "" {

@@ -32,8 +32,8 @@ type Watch struct {
 }
 
 // Nodes sends the PoolbootConfig of every Node that changes in a way the predicates let through: the config that the
-// Node's annotation names, and without one, as on a Node that registered anew, the config whose status names the Node or, if it has lost
-// its record, whose own name it is.
+// Node's annotation names, and without one, as on a Node that registered anew, the config whose status names the Node
+// or, if it has lost its record, whose own name it is.
 func (w Watch) Nodes(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
 	return w.start(ctx, cluster, &corev1.Node{}, func(ctx context.Context, node client.Object) []ctrl.Request {
 		if config, made := ConfigOfNode(node); made {
@@ -55,8 +55,8 @@ func (w Watch) EveryNode(ctx context.Context, cluster client.ObjectKey, predicat
 	}, predicates...)
 }
 
-// Own sends the Cluster for every object of a kind that Poolboot keeps there and that is made, changed or deleted. It holds their
-// metadata alone.
+// Own sends the Cluster for every object of a kind that Poolboot keeps there and that is made, changed or deleted. It
+// holds their metadata alone.
 func (w Watch) Own(ctx context.Context, cluster client.ObjectKey, kind schema.GroupVersionKind) error {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
@@ -72,7 +72,8 @@ const NodeUserPrefix = "system:node:"
 // HostUserIndex indexes PoolbootConfigs by HostUsers.
 const HostUserIndex = "status.users"
 
-// HostUsers are the users as which the host of a PoolbootConfig may ask for certificates: that of its join credential, and its Node's.
+// HostUsers are the users as which the host of a PoolbootConfig may ask for certificates: that of its join credential,
+// and its Node's.
 func HostUsers(object client.Object) (users []string) {
 	config, is := object.(*bootstrapv1.PoolbootConfig)
 	if is && config.Status.Boot.CredentialID != "" {
@@ -84,8 +85,8 @@ func HostUsers(object client.Object) (users []string) {
 	return users
 }
 
-// CertificateSigningRequests sends the PoolbootConfig whose join credential made a certificate signing request, or the kubelet of
-// whose Node asks for its serving certificate. Configs must have HostUserIndex.
+// CertificateSigningRequests sends the PoolbootConfig whose join credential made a certificate signing request, or the
+// kubelet of whose Node asks for its serving certificate. Configs must have HostUserIndex.
 func (w Watch) CertificateSigningRequests(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
 	return w.start(ctx, cluster, &certificatesv1.CertificateSigningRequest{}, func(ctx context.Context, object client.Object) []ctrl.Request {
 		request, is := object.(*certificatesv1.CertificateSigningRequest)

@@ -18,8 +18,8 @@ func main() {
 	}
 }
 
-// build describes this program for "golangci-lint version". The version is in the key of golangci-lint's cache of results, so it names both
-// linters.
+// build describes this program for "golangci-lint version". The version is in the key of golangci-lint's cache of
+// results, so it names both linters.
 func build() commands.BuildInfo {
 	info := commands.BuildInfo{Version: "(unknown)", Commit: "(unknown)", Date: "(unknown)"}
 	read, ok := debug.ReadBuildInfo()

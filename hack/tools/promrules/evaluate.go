@@ -43,7 +43,8 @@ func (a alerts) firing() (texts []string) {
 	return texts
 }
 
-// evaluate evaluates a rule. What its expression returns is pending, and fires once it has been returned for as long as the rule asks.
+// evaluate evaluates a rule. What its expression returns is pending, and fires once it has been returned for as long as
+// the rule asks.
 func evaluate(ctx context.Context, engine *promql.Engine, series storage.Queryable, rule rulefmt.Rule, at time.Duration, before alerts) (alerts, error) {
 	moment := time.UnixMilli(0).Add(at)
 	query, err := engine.NewInstantQuery(ctx, series, nil, rule.Expr, moment)

@@ -1,6 +1,7 @@
-// Command promrules tests Prometheus rules, as "promtool test rules" does and in its file format: what a test file says of input series,
-// times and alerts. It evaluates with Prometheus' own engine, parser and templates, and needs a tenth of what promtool takes to build. A
-// rule file may be a PrometheusRule. Beyond promtool, every alert must fire in one test and stay silent in another.
+// Command promrules tests Prometheus rules, as "promtool test rules" does and in its file format: what a test file says
+// of input series, times and alerts. It evaluates with Prometheus' own engine, parser and templates, and needs a tenth
+// of what promtool takes to build. A rule file may be a PrometheusRule. Beyond promtool, every alert must fire in one
+// test and stay silent in another.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Package api tests what the API server takes and refuses by the CRDs alone: no manager runs, and no webhook is installed.
+// Package api tests what the API server takes and refuses by the CRDs alone: no manager runs, and no webhook is
+// installed.
 package api
 
 import (
@@ -116,8 +117,8 @@ func takes(kind string) func(ctx SpecContext, patch string) {
 	}
 }
 
-// refuses is the body of a table of patches with which a valid object of a kind is refused, each with the field that the answer names and
-// words of it.
+// refuses is the body of a table of patches with which a valid object of a kind is refused, each with the field that
+// the answer names and words of it.
 func refuses(kind string) func(ctx SpecContext, patch, field string, words ...string) {
 	return func(ctx SpecContext, patch, field string, words ...string) {
 		Expect(c.Create(ctx, with(kind, patch), client.DryRunAll)).To(refuse(field, words...))
@@ -135,7 +136,8 @@ func changes(kind string) func(ctx SpecContext, patch, field string, words ...st
 	}
 }
 
-// refuse matches the API server's answer to a write that it refuses: it names a field and says each of some words about it.
+// refuse matches the API server's answer to a write that it refuses: it names a field and says each of some words about
+// it.
 func refuse(field string, words ...string) gomegatypes.GomegaMatcher {
 	causes := func(err error) []metav1.StatusCause {
 		status, is := err.(apierrors.APIStatus)

@@ -63,11 +63,12 @@ func expectKubelet(node *corev1.Node, role string) {
 	Expect(node.Status.Capacity.Cpu().MilliValue()-node.Status.Allocatable.Cpu().MilliValue()).To(Equal(int64(150)), "worker's holds where it says nothing")
 }
 
-// joined waits until a config's Node is Ready in its pool, works, and nothing by which its host could join again is left.
+// joined waits until a config's Node is Ready in its pool, works, and nothing by which its host could join again is
+// left.
 func joined(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
 	EventuallyWithOffset(1, t.Condition(config, bootstrapv1.NodeInPoolCondition)).WithContext(ctx).Should(HavePrefix("True"))
-	// kube-controller-manager and Cluster API take their own taints away some time before or after Poolboot's, and a kubelet may say that it
-	// is Ready before it registers, which gives its Node further annotations.
+	// kube-controller-manager and Cluster API take their own taints away some time before or after Poolboot's, and a
+	// kubelet may say that it is Ready before it registers, which gives its Node further annotations.
 	EventuallyWithOffset(1, func() *corev1.Node { return t.Node(ctx, config) }).WithContext(ctx).Should(And(
 		HaveField("Spec.Taints", Not(ContainElement(HaveField("Key", BeElementOf(poolv1.NodeUnassignedTaint, corev1.TaintNodeNotReady, clusterv1.NodeUninitializedTaint.Key))))),
 		HaveField("Annotations", HaveKey(managedAttach))))

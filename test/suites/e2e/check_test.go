@@ -20,8 +20,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// altering has a program on the host replace, once and before most units start, the role infra by worker in a file. The name of the
-// file is put together by the program, so that only a check on the host can see it.
+// altering has a program on the host replace, once and before most units start, the role infra by worker in a file. The
+// name of the file is put together by the program, so that only a check on the host can see it.
 func altering(file string) string {
 	return `{"ignition":{"version":"3.4.0"},
 		"storage":{"files":[{"path":"/opt/alter","mode":493,"contents":{"source":"data:;base64,` + base64.StdEncoding.EncodeToString([]byte(

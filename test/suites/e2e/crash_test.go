@@ -123,9 +123,9 @@ func approved(ctx context.Context, configs map[string]*bootstrapv1.PoolbootConfi
 	return nil
 }
 
-// letStand has a boot that is prepared stand before its end, or go on, by a pause of its config: certificates are approved all the same.
-// Without, a Node may be Ready, and its boot over, before the manager that has just approved its certificate is killed. The manager
-// must run.
+// letStand has a boot that is prepared stand before its end, or go on, by a pause of its config: certificates are
+// approved all the same. Without, a Node may be Ready, and its boot over, before the manager that has just approved its
+// certificate is killed. The manager must run.
 func letStand(ctx context.Context, config *bootstrapv1.PoolbootConfig, stand bool) {
 	GinkgoHelper()
 	before := config.DeepCopy()

@@ -108,8 +108,8 @@ var _ = Describe("A Machine that goes", func() {
 	})
 })
 
-// prepared brings a Machine to where its host has asked, everything is made for it, and it does not get it: there is no config
-// server.
+// prepared brings a Machine to where its host has asked, everything is made for it, and it does not get it: there is no
+// config server.
 func prepared(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
 	GinkgoHelper()
 	kill(lab.Manager)

@@ -66,8 +66,8 @@ func takingHosts(ctx context.Context) *tenant.Tenant {
 	return t
 }
 
-// works waits until a host without a Machine works in the pool infra, and looks at every version of its Node since before its
-// boot. Nothing by which it could join again is left.
+// works waits until a host without a Machine works in the pool infra, and looks at every version of its Node since
+// before its boot. Nothing by which it could join again is left.
 func works(ctx context.Context, t *tenant.Tenant, name string, server *host.Host, history *site.NodeHistory) *corev1.Node {
 	GinkgoHelper()
 	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: t.Namespace}}

@@ -71,8 +71,8 @@ var _ = Describe("OpenShift's guide to custom pools, with kubectl where oc stand
 	}
 })
 
-// flowSite is what the document starts from: a Cluster with free servers, a Node of its control plane, and one that was joined
-// by hand.
+// flowSite is what the document starts from: a Cluster with free servers, a Node of its control plane, and one that was
+// joined by hand.
 type flowSite struct {
 	*tenant.Tenant
 	// foreign are the Nodes that Poolboot did not boot. No kubelet is behind them.
@@ -107,7 +107,8 @@ func newFlowSite(ctx context.Context) *flowSite {
 	return s
 }
 
-// write puts a file of the document, named in its first line, where the commands run. The Cluster is named as the namespace.
+// write puts a file of the document, named in its first line, where the commands run. The Cluster is named as the
+// namespace.
 func (s *flowSite) write(text string) {
 	GinkgoHelper()
 	name, contents, named := strings.Cut(strings.TrimPrefix(text, "# "), "\n")
@@ -116,7 +117,8 @@ func (s *flowSite) write(text string) {
 	Expect(os.WriteFile(filepath.Join(s.dir, name), []byte(contents), 0o600)).To(Succeed())
 }
 
-// run runs the commands of a block and returns how many they are. One that only reads is run until it prints what is shown.
+// run runs the commands of a block and returns how many they are. One that only reads is run until it prints what is
+// shown.
 func (s *flowSite) run(ctx context.Context, block string) int {
 	GinkgoHelper()
 	type command struct{ shell, line, shown string }

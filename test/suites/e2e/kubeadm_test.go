@@ -25,7 +25,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// kubeadmToken is a bootstrap token of kubeadm's own, as a cluster of kubeadm's has them. No host of these specs gets it.
+// kubeadmToken is a bootstrap token of kubeadm's own, as a cluster of kubeadm's has them. No host of these specs gets
+// it.
 const kubeadmToken = "abcdef.0123456789abcdef"
 
 // ofThisMachine is what kubeadm finds wrong with the machine that all hosts share: its kernel and its control groups.
@@ -34,8 +35,8 @@ var ofThisMachine = []string{"SystemVerification"}
 var reserved = corev1.Taint{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule}
 
 // All of kubeadm join runs here, by the unit, the JoinConfiguration and the discovery file that Ignition wrote. It ends
-// where kubeadm calls systemctl to start the kubelet: the one here can't, so the image's kubelet.path starts the kubelet
-// when kubeadm has written its flags, and kubeadm waits for it as ever.
+// where kubeadm calls systemctl to start the kubelet: the one here can't, so the image's kubelet.path starts the
+// kubelet when kubeadm has written its flags, and kubeadm waits for it as ever.
 var _ = Describe("A host that joins with kubeadm", func() {
 	BeforeEach(func(ctx SpecContext) {
 		Expect(kubeadm.Init(ctx, lab.Workload, kubeadmToken)).To(Succeed())
@@ -83,9 +84,9 @@ var _ = Describe("A host that joins with kubeadm", func() {
 	})
 })
 
-// deployKubeadm makes a MachineDeployment of one machine of the pool infra that joins with kubeadm, and returns its config.
-// The spec's end switches its host off: on one machine one host at a time can join with kubeadm, because it looks for the
-// kubelet's health at one port.
+// deployKubeadm makes a MachineDeployment of one machine of the pool infra that joins with kubeadm, and returns its
+// config. The spec's end switches its host off: on one machine one host at a time can join with kubeadm, because it
+// looks for the kubelet's health at one port.
 func deployKubeadm(ctx context.Context, t *tenant.Tenant, change func(*bootstrapv1.BootSpec)) *bootstrapv1.PoolbootConfig {
 	DeferCleanup(func() {
 		if machine := lab.Hardware.Host(t.HostName(0)); machine != nil {

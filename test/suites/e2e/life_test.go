@@ -194,8 +194,8 @@ func expectClosedOutside(history *site.NodeHistory, node *corev1.Node, role stri
 	}
 }
 
-// withoutManager waits for the Node that registers anew under the name of one that was deleted, until Cluster API has had its turn, and
-// Poolboot, whose manager does not run, has not.
+// withoutManager waits for the Node that registers anew under the name of one that was deleted, until Cluster API has
+// had its turn, and Poolboot, whose manager does not run, has not.
 func withoutManager(ctx context.Context, before *corev1.Node) *corev1.Node {
 	GinkgoHelper()
 	node := &corev1.Node{}

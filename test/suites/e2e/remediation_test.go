@@ -23,7 +23,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// frozen is the Node condition by which these tests' health checks find a host sick, as a node problem detector sets it.
+// frozen is the Node condition by which these tests' health checks find a host sick, as a node problem detector sets
+// it.
 const frozen corev1.NodeConditionType = "HostFrozen"
 
 // outOfService matches the taint by which Metal3 has the Pods of a host that is off cleared away.
@@ -142,8 +143,9 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 	}, SpecTimeout(5*time.Minute))
 })
 
-// remediated has a health check fail and Metal3 remediate: while the host is off, and once it is on again, something is done. What is
-// done meanwhile may take its time: the host is held off by the spec too. Cluster API ends it when the Node is healthy.
+// remediated has a health check fail and Metal3 remediate: while the host is off, and once it is on again, something is
+// done. What is done meanwhile may take its time: the host is held off by the spec too. Cluster API ends it when the
+// Node is healthy.
 func remediated(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig, whenOff func(*infrav1.Metal3Remediation), whenOn func()) {
 	GinkgoHelper()
 	const held = bmov1alpha1.RebootAnnotationPrefix + "/held"

@@ -1,6 +1,6 @@
-// Package e2e holds Poolboot to its promises from a MachineDeployment to a Node that is born in its pool, with everything
-// real but hardware, Cluster API's Metal3 provider and the container runtime: Ignition, kubelet, kubeadm, both API servers,
-// Cluster API's core, and Poolboot's two programs under the rights that config/ gives them.
+// Package e2e holds Poolboot to its promises from a MachineDeployment to a Node that is born in its pool, with
+// everything real but hardware, Cluster API's Metal3 provider and the container runtime: Ignition, kubelet, kubeadm,
+// both API servers, Cluster API's core, and Poolboot's two programs under the rights that config/ gives them.
 package e2e
 
 import (
@@ -23,7 +23,8 @@ var (
 	secrets *secrecy.Watch
 )
 
-// asDebugged is as loud as Poolboot's programs are when somebody looks for a fault. From 8 on client-go prints what it sends.
+// asDebugged is as loud as Poolboot's programs are when somebody looks for a fault. From 8 on client-go prints what it
+// sends.
 const asDebugged = "-v=7"
 
 func TestEndToEnd(t *testing.T) {

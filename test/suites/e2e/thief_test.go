@@ -34,8 +34,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// switchedOff gives a config's Machine a server that stays off, because somebody has paused its BareMetalHost, until the
-// returned function ends the pause.
+// switchedOff gives a config's Machine a server that stays off, because somebody has paused its BareMetalHost, until
+// the returned function ends the pause.
 func switchedOff(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) (boot func()) {
 	GinkgoHelper()
 	host := &bmov1alpha1.BareMetalHost{

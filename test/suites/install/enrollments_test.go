@@ -39,7 +39,8 @@ func mayAnything(ctx context.Context, user, namespace string) client.Client {
 }
 
 var _ = Describe("The names that an Enrollment has admitted", func() {
-	// admitting is an Enrollment that has admitted three hosts, as clusterctl move or a backup creates it, with the policy in force.
+	// admitting is an Enrollment that has admitted three hosts, as clusterctl move or a backup creates it, with the
+	// policy in force.
 	admitting := func(ctx context.Context, by client.Client, namespace string) *poolv1.Enrollment {
 		GinkgoHelper()
 		e := &poolv1.Enrollment{

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// installKinds installs what must be in a management cluster before Poolboot: Cluster API's core and kubeadm kinds, Metal3's
-// and cert-manager's.
+// installKinds installs what must be in a management cluster before Poolboot: Cluster API's core and kubeadm kinds,
+// Metal3's and cert-manager's.
 func installKinds(ctx SpecContext) {
 	clusterAPI := goOutput(ctx, root, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
 	var certManager struct{ Dir string }
@@ -38,8 +38,8 @@ func installKinds(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// readDefinitions reads the CustomResourceDefinitions of a folder. They get the contract label that their releases have, and
-// no field that their types do not have is let through.
+// readDefinitions reads the CustomResourceDefinitions of a folder. They get the contract label that their releases
+// have, and no field that their types do not have is let through.
 func readDefinitions(dir string) []*apiextensionsv1.CustomResourceDefinition {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	Expect(err).NotTo(HaveOccurred())

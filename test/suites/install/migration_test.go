@@ -172,7 +172,8 @@ var _ = Describe("Objects of another version", Ordered, func() {
 				return object.GetManagedFields(), err
 			}).ShouldNot(ContainElement(HaveField("APIVersion", HaveSuffix("/"+earlier))))
 		}
-		// The API server refuses this while status.storedVersions names the earlier version, and can't read what is stored in it afterwards.
+		// The API server refuses this while status.storedVersions names the earlier version, and can't read what is
+		// stored in it afterwards.
 		setVersions(ctx, func(now apiextensionsv1.CustomResourceDefinitionVersion) versions { return versions{now} })
 		for _, object := range objects {
 			Expect(c.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())

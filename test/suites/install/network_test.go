@@ -27,8 +27,8 @@ func policyFor(pod *corev1.Pod) networkingv1.NetworkPolicy {
 	return found[0]
 }
 
-// letIn returns the numbers of a Pod's ports that a policy opens to everybody, and to some. It fails on a port that the Pod does
-// not have, and on a rule for all ports.
+// letIn returns the numbers of a Pod's ports that a policy opens to everybody, and to some. It fails on a port that the
+// Pod does not have, and on a rule for all ports.
 func letIn(policy networkingv1.NetworkPolicy, pod *corev1.Pod) (everybody, some []int32) {
 	GinkgoHelper()
 	Expect(policy.Spec.PolicyTypes).To(ContainElement(networkingv1.PolicyTypeIngress))

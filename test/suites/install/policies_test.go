@@ -11,7 +11,8 @@ import (
 )
 
 var _ = Describe("The admission policies", func() {
-	// A rule for a version that is not served matches nothing, and one for all versions evaluates its expressions on fields of any version.
+	// A rule for a version that is not served matches nothing, and one for all versions evaluates its expressions on
+	// fields of any version.
 	It("name one version of each kind of Poolboot's and Kubernetes', the one that is stored, and hold for requests in all others", func(ctx SpecContext) {
 		stored := map[string]string{"": "v1", apiextensionsv1.GroupName: "v1"}
 		crds := &apiextensionsv1.CustomResourceDefinitionList{}

@@ -30,8 +30,8 @@ import (
 // diagnostics is where the manager serves its metrics.
 var diagnostics string
 
-// startPrograms runs the manager and the config server with the arguments of their Deployments; only addresses and paths
-// that this machine does not have are replaced. The API server is told to ask the manager's webhooks.
+// startPrograms runs the manager and the config server with the arguments of their Deployments; only addresses and
+// paths that this machine does not have are replaced. The API server is told to ask the manager's webhooks.
 func startPrograms(ctx SpecContext) {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
@@ -99,8 +99,8 @@ func ready(ctx context.Context, health string) error {
 	return nil
 }
 
-// redirectWebhooks points the installed webhooks, which name a Service, to the manager of this test, and returns when the
-// API server asks it.
+// redirectWebhooks points the installed webhooks, which name a Service, to the manager of this test, and returns when
+// the API server asks it.
 func redirectWebhooks(ctx SpecContext, url string, ca []byte) {
 	GinkgoHelper()
 	var configurations []unstructured.Unstructured
@@ -139,7 +139,8 @@ func freePort() int {
 	return port
 }
 
-// askForMetrics asks for the manager's metrics as somebody without the right to them, and returns the answer's status code.
+// askForMetrics asks for the manager's metrics as somebody without the right to them, and returns the answer's status
+// code.
 func askForMetrics(ctx SpecContext) (code int) {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: rights.ConfigServer, Namespace: own}}

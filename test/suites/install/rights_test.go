@@ -22,8 +22,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/rights"
 )
 
-// right is a set of verbs on a resource: group/resource, or group/resource/subresource, with an empty group for Kubernetes'
-// own. Without a namespace it is meant for all of them.
+// right is a set of verbs on a resource: group/resource, or group/resource/subresource, with an empty group for
+// Kubernetes' own. Without a namespace it is meant for all of them.
 type right struct {
 	group, resource, subresource string
 	namespace, name              string
@@ -35,7 +35,8 @@ var (
 	own  = "poolboot-system"
 )
 
-// as is a client with the rights of a ServiceAccount or, when change is set, of somebody who has those of its ClusterRole as changed.
+// as is a client with the rights of a ServiceAccount or, when change is set, of somebody who has those of its
+// ClusterRole as changed.
 func as(ctx context.Context, account string, change func(*rbacv1.PolicyRule)) client.Client {
 	GinkgoHelper()
 	user := "system:serviceaccount:" + own + ":" + account
@@ -61,7 +62,8 @@ func as(ctx context.Context, account string, change func(*rbacv1.PolicyRule)) cl
 	return impersonator
 }
 
-// byPoliciesAlone is a client with the name of a ServiceAccount and all rights: what it may not do, a policy keeps it from.
+// byPoliciesAlone is a client with the name of a ServiceAccount and all rights: what it may not do, a policy keeps it
+// from.
 func byPoliciesAlone(account string) client.Client {
 	GinkgoHelper()
 	config := rest.CopyConfig(plane.Config)

@@ -1,7 +1,7 @@
 // Package install_test holds the installable set and the templates to what they promise: make release writes them,
-// clusterctl's own code reads them, and a real API server takes every object, with the kinds of Cluster API, cert-manager and
-// Metal3 and the webhooks of Cluster API and Poolboot. Poolboot's programs run with the arguments of their Deployments and
-// the rights of their ServiceAccounts.
+// clusterctl's own code reads them, and a real API server takes every object, with the kinds of Cluster API,
+// cert-manager and Metal3 and the webhooks of Cluster API and Poolboot. Poolboot's programs run with the arguments of
+// their Deployments and the rights of their ServiceAccounts.
 package install_test
 
 import (

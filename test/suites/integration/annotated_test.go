@@ -25,8 +25,8 @@ type annotated struct {
 	name string
 }
 
-// newAnnotated adds one that asks for the pool infra, in which hosts without a Machine get what the template says and a label
-// of the host's rack.
+// newAnnotated adds one that asks for the pool infra, in which hosts without a Machine get what the template says and a
+// label of the host's rack.
 func newAnnotated(ctx context.Context, changes ...func(*bmov1alpha1.BareMetalHost)) *annotated {
 	GinkgoHelper()
 	a := &annotated{Tenant: tenant.New(ctx, lab, 0, func(pool *poolv1.MachineConfigPool) {

@@ -25,7 +25,8 @@ var (
 	toldBlanks = regexp.MustCompile(` +`)
 )
 
-// toldSite is what the documentation of boots and explain shows: one Machine whose host boots, and one whose labels are of two pools.
+// toldSite is what the documentation of boots and explain shows: one Machine whose host boots, and one whose labels are
+// of two pools.
 type toldSite struct {
 	*tenant.Tenant
 	// names are the documentation's, by what they are called here.

@@ -37,7 +37,8 @@ const (
 	elsewhere = "127.0.0.2"
 )
 
-// batch is an Enrollment of the pool infra, for hosts whose names start with the namespace's, and the Secret with its token.
+// batch is an Enrollment of the pool infra, for hosts whose names start with the namespace's, and the Secret with its
+// token.
 type batch struct {
 	*tenant.Tenant
 	management client.Client
@@ -97,7 +98,8 @@ func (b *batch) prolong(ctx context.Context, life time.Duration) {
 	}).Should(Succeed())
 }
 
-// pointer is what is in the user data of a host of the batch: all of it is in the Secret and in the enrollment's status.
+// pointer is what is in the user data of a host of the batch: all of it is in the Secret and in the enrollment's
+// status.
 func (b *batch) pointer(name string) ignition.Pointer {
 	return ignition.Pointer{
 		URL: b.enrollment.Status.URL + "?name=" + name, CA: []byte(b.enrollment.Status.CertificateAuthority),

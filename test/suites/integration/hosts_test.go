@@ -13,8 +13,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/fetch"
 )
 
-// askingHosts are servers that ask for their configuration as Ignition does, again and again until they have it, and then
-// do nothing: their kubelets never come.
+// askingHosts are servers that ask for their configuration as Ignition does, again and again until they have it, and
+// then do nothing: their kubelets never come.
 type askingHosts struct {
 	mu    sync.Mutex
 	hosts map[client.ObjectKey]*askingHost

@@ -10,8 +10,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/rights"
 )
 
-// ofInstalled says of a right that test/suites/install/rights_test.go sees to: leases and their events, and reviews, are of a manager that
-// is one of several and guards its metrics; the last two are what the API server asks itself, which its audit log does not show.
+// ofInstalled says of a right that test/suites/install/rights_test.go sees to: leases and their events, and reviews,
+// are of a manager that is one of several and guards its metrics; the last two are what the API server asks itself,
+// which its audit log does not show.
 func ofInstalled(r rights.Right) bool {
 	switch r.Resource {
 	case "leases.coordination.k8s.io", "tokenreviews.authentication.k8s.io", "subjectaccessreviews.authorization.k8s.io":
@@ -24,8 +25,9 @@ func ofInstalled(r rights.Right) bool {
 	return strings.HasSuffix(r.Resource, "/finalizers")
 }
 
-// ofUpgrade says of a right of the manager that only the CRD migrator uses it, after an upgrade: test/suites/install/migration_test.go sees to it, but for
-// Enrollments, which the migrator reads again only when nobody else has written them since they are stored in another version.
+// ofUpgrade says of a right of the manager that only the CRD migrator uses it, after an upgrade:
+// test/suites/install/migration_test.go sees to it, but for Enrollments, which the migrator reads again only when
+// nobody else has written them since they are stored in another version.
 func ofUpgrade(r rights.Right) bool {
 	switch r.Resource {
 	case "customresourcedefinitions.apiextensions.k8s.io", "customresourcedefinitions.apiextensions.k8s.io/status", "machineconfigs.pool.cluster.x-k8s.io":

@@ -34,7 +34,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultConsistentlyDuration(2 * time.Second)
 	hosts = newAskingHosts()
 	storms = &storm.Hardware{Otherwise: hosts}
-	// As with an API server that has no streaming lists: Poolboot needs the right to list there. Other suites have them.
+	// As with an API server that has no streaming lists: Poolboot needs the right to list there. Other suites have
+	// them.
 	GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false")
 	lab = tenant.StartSite(ctx, site.Options{Hardware: storms, GarbageCollector: true,
 		// The hosts have no heartbeat.

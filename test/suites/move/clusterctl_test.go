@@ -17,8 +17,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
-// labelKinds does what clusterctl init does to every kind of a provider that it installs, and what Metal3 has its users do
-// to the kinds of the baremetal-operator, which clusterctl does not install.
+// labelKinds does what clusterctl init does to every kind of a provider that it installs, and what Metal3 has its users
+// do to the kinds of the baremetal-operator, which clusterctl does not install.
 func labelKinds(ctx context.Context, c client.Client) {
 	GinkgoHelper()
 	var kinds apiextensionsv1.CustomResourceDefinitionList
@@ -39,8 +39,8 @@ func labelKinds(ctx context.Context, c client.Client) {
 	}
 }
 
-// leave has a site's Ironic stand still, as the guide of Cluster API's Metal3 provider says: clusterctl takes the pause off the hosts that
-// it deletes, and the operator would clean them.
+// leave has a site's Ironic stand still, as the guide of Cluster API's Metal3 provider says: clusterctl takes the pause
+// off the hosts that it deletes, and the operator would clean them.
 func leave(s *site.Site) { s.StopIronic() }
 
 // move runs clusterctl move.

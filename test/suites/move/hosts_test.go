@@ -91,8 +91,8 @@ func (b *batch) expectFull(ctx context.Context, s *site.Site, t *tenant.Tenant, 
 	}).Should(ContainElement(And(HaveField("Name", further), HaveField("Refused", ContainSubstring("all 2 uses are taken")))))
 }
 
-// holdForMove writes down what Metal3 writes down itself only for hosts that a Metal3Machine has: the BareMetalHost's state,
-// and that nobody is to touch it until it has arrived.
+// holdForMove writes down what Metal3 writes down itself only for hosts that a Metal3Machine has: the BareMetalHost's
+// state, and that nobody is to touch it until it has arrived.
 func holdForMove(ctx context.Context, s *site.Site, t *tenant.Tenant, name string) {
 	GinkgoHelper()
 	changeHost(ctx, s, t, name, func(bmh *bmov1alpha1.BareMetalHost) {
@@ -118,8 +118,8 @@ func changeHost(ctx context.Context, s *site.Site, t *tenant.Tenant, name string
 	Expect(s.ManagementClient.Patch(ctx, bmh, client.MergeFrom(before))).To(Succeed())
 }
 
-// expectNodeLabelRules waits until the Node on each BareMetalHost has the label with that one's UID, by which Metal3 finds it: a move
-// makes BareMetalHosts anew.
+// expectNodeLabelRules waits until the Node on each BareMetalHost has the label with that one's UID, by which Metal3
+// finds it: a move makes BareMetalHosts anew.
 func expectNodeLabelRules(ctx context.Context, s *site.Site, t *tenant.Tenant) {
 	GinkgoHelper()
 	nodes := map[string]string{} // by the name of what has the host

@@ -30,7 +30,8 @@ const deployment = "infra"
 var _ = Describe("A cluster with a paused pool, Nodes that have joined, with and without a Machine, and hosts that still ask", Ordered, func() {
 	var (
 		t *tenant.Tenant
-		// b are hosts without a Machine that come with a token, annotated is one that a BareMetalHost's annotation brought.
+		// b are hosts without a Machine that come with a token, annotated is one that a BareMetalHost's annotation
+		// brought.
 		b                       *batch
 		annotated, first, other string
 		// history is every version of every Node, from before the first boot.
@@ -125,8 +126,8 @@ func arrive(ctx context.Context, t *tenant.Tenant, s *site.Site) *tenant.Tenant 
 	return t.MovedTo(s)
 }
 
-// askWithoutAnswer adds a machine whose host's request is recorded but never answered, because the config server goes away:
-// its Node stands, so that clusterctl takes the Machine for provisioned, and the host asks on.
+// askWithoutAnswer adds a machine whose host's request is recorded but never answered, because the config server goes
+// away: its Node stands, so that clusterctl takes the Machine for provisioned, and the host asks on.
 func askWithoutAnswer(ctx context.Context, s *site.Site, t *tenant.Tenant, replicas int32) {
 	GinkgoHelper()
 	Expect(s.ConfigServer.Stop()).To(Succeed())
@@ -153,8 +154,8 @@ func askWithoutAnswer(ctx context.Context, s *site.Site, t *tenant.Tenant, repli
 		BeTrue(), "the Machine's nodeRef, without which clusterctl refuses to move it")
 }
 
-// everyNodeJoins waits until the Nodes of n Machines and of the hosts without one are Ready in their pool and can work. uids
-// remembers them: a Node that has joined is the same for ever.
+// everyNodeJoins waits until the Nodes of n Machines and of the hosts without one are Ready in their pool and can work.
+// uids remembers them: a Node that has joined is the same for ever.
 func everyNodeJoins(ctx context.Context, s *site.Site, t *tenant.Tenant, n int, uids map[string]types.UID, alone ...string) {
 	GinkgoHelper()
 	Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return t.Configs(ctx, deployment) }).Should(HaveLen(n))
@@ -197,8 +198,8 @@ func expectEveryNodeInPool(ctx context.Context, s *site.Site, t *tenant.Tenant, 
 	}
 }
 
-// expectNothingLeft looks for what a moved cluster must not leave behind. The overlay of the host that asked ends with the
-// credential in it; the time until then is cut short.
+// expectNothingLeft looks for what a moved cluster must not leave behind. The overlay of the host that asked ends with
+// the credential in it; the time until then is cut short.
 func expectNothingLeft(ctx context.Context, s *site.Site, namespace string) {
 	GinkgoHelper()
 	for _, list := range []client.ObjectList{&poolv1.MachineConfigPoolList{}, &poolv1.MachineConfigList{}, &bootstrapv1.PoolbootConfigList{}, &bootstrapv1.PoolbootConfigTemplateList{},

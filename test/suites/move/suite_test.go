@@ -1,6 +1,7 @@
-// Package move holds Poolboot to its promise that a cluster can change its management cluster at any time: by clusterctl move,
-// and by a backup that is restored elsewhere, with hosts that ask for their configuration all the while. clusterctl's own code
-// does the moving, between two management clusters that run the real Cluster API core and Poolboot's two programs.
+// Package move holds Poolboot to its promise that a cluster can change its management cluster at any time: by
+// clusterctl move, and by a backup that is restored elsewhere, with hosts that ask for their configuration all the
+// while. clusterctl's own code does the moving, between two management clusters that run the real Cluster API core and
+// Poolboot's two programs.
 package move
 
 import (
@@ -14,8 +15,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// here is where the cluster is first, there is where it is moved to. Both reach the same workload cluster and hosts, and
-// hosts reach either config server, whichever runs, by the same address.
+// here is where the cluster is first, there is where it is moved to. Both reach the same workload cluster and hosts,
+// and hosts reach either config server, whichever runs, by the same address.
 var here, there *site.Site
 
 func TestMove(t *testing.T) {

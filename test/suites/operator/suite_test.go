@@ -1,5 +1,6 @@
-// Package operator repeats what an operator tries who has the documentation, kubectl and a demo that is left running: blocked
-// hosts, leftover Nodes, changes of pools, metrics, and the end of it all. It sees no more than an operator sees.
+// Package operator repeats what an operator tries who has the documentation, kubectl and a demo that is left running:
+// blocked hosts, leftover Nodes, changes of pools, metrics, and the end of it all. It sees no more than an operator
+// sees.
 package operator
 
 import (

@@ -31,8 +31,8 @@ const (
 	anewEvery = 2 * time.Second
 )
 
-// herd is machines whose hosts boot over and over again, up to where a kubelet would start: the same machine can so be asked for
-// thousands of times.
+// herd is machines whose hosts boot over and over again, up to where a kubelet would start: the same machine can so be
+// asked for thousands of times.
 type herd struct {
 	machines []*machine
 
@@ -144,7 +144,8 @@ func (m *machine) check(config ignition.Config) error {
 	return errors.Join(wrong...)
 }
 
-// bootFor has hosts boot for a time, perSecond of them if that is not 0, and returns when the last of them has its configuration.
+// bootFor has hosts boot for a time, perSecond of them if that is not 0, and returns when the last of them has its
+// configuration.
 func (h *herd) bootFor(ctx context.Context, d time.Duration, perSecond float32) (took time.Duration) {
 	began := time.Now()
 	limit := flowcontrol.NewFakeAlwaysRateLimiter()

@@ -1,6 +1,6 @@
-// Package soak has hosts boot for as long as it is told to, while config servers are killed and the ways between Poolboot's
-// programs and both API servers are bad, and counts what comes of it. "make test" runs a short form of it, "make soak" the
-// long one.
+// Package soak has hosts boot for as long as it is told to, while config servers are killed and the ways between
+// Poolboot's programs and both API servers are bad, and counts what comes of it. "make test" runs a short form of it,
+// "make soak" the long one.
 package soak
 
 import (

@@ -30,15 +30,16 @@ type ClusterOptions struct {
 	Workload *controlplane.ControlPlane
 	// Kubeconfig is what is in the Cluster's kubeconfig Secret. Left empty, it is the administrator's of Workload.
 	Kubeconfig []byte
-	// WithoutMetal3 leaves the Cluster without infrastructure of its own, as one is whose hosts are nobody's in the management
-	// cluster.
+	// WithoutMetal3 leaves the Cluster without infrastructure of its own, as one is whose hosts are nobody's in the
+	// management cluster.
 	WithoutMetal3 bool
-	// Uninitialized leaves the control plane object without a word that it is initialised, until InitializeControlPlane.
+	// Uninitialized leaves the control plane object without a word that it is initialised, until
+	// InitializeControlPlane.
 	Uninitialized bool
 }
 
-// CreateCluster makes a Cluster whose control plane runs already: with its Metal3Cluster, a control plane object that says
-// it is initialised, and the Secret that holds the workload cluster's kubeconfig. c's scheme must be Scheme.
+// CreateCluster makes a Cluster whose control plane runs already: with its Metal3Cluster, a control plane object that
+// says it is initialised, and the Secret that holds the workload cluster's kubeconfig. c's scheme must be Scheme.
 func CreateCluster(ctx context.Context, c client.Client, options ClusterOptions) (*clusterv1.Cluster, error) {
 	endpoint, err := apiEndpoint(options.Workload.Endpoint)
 	if err != nil {

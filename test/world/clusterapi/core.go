@@ -126,8 +126,8 @@ func newManager(cfg *rest.Config, log logr.Logger, ca *loopback.CA, port int) (c
 
 var started atomic.Int32
 
-// ofItsOwn makes a name for informers out of a manager's: in one process each must have another, however many managers there
-// were.
+// ofItsOwn makes a name for informers out of a manager's: in one process each must have another, however many managers
+// there were.
 func ofItsOwn(name string) string { return fmt.Sprintf("%s-%d", name, started.Add(1)) }
 
 // setUp registers the core's indexes, reconcilers and webhooks.

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// waitForDefaulting returns when the API server asks the core's webhooks. A MachineDeployment that is made before is not
-// defaulted, and its reconciler makes one MachineSet after the other.
+// waitForDefaulting returns when the API server asks the core's webhooks. A MachineDeployment that is made before is
+// not defaulted, and its reconciler makes one MachineSet after the other.
 func waitForDefaulting(ctx context.Context, cfg *rest.Config) error {
 	c, err := client.New(cfg, client.Options{Scheme: Scheme()})
 	if err != nil {

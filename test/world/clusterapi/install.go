@@ -1,5 +1,5 @@
-// Package clusterapi runs the real Cluster API core, reconcilers and webhooks, in the test's own process against a control
-// plane of package controlplane, and installs the kinds that Poolboot meets.
+// Package clusterapi runs the real Cluster API core, reconcilers and webhooks, in the test's own process against a
+// control plane of package controlplane, and installs the kinds that Poolboot meets.
 package clusterapi
 
 import (
@@ -21,8 +21,9 @@ const (
 	clusterAPIModule = "sigs.k8s.io/cluster-api"
 )
 
-// Install installs the CustomResourceDefinitions of Cluster API (with the generic control plane and bootstrap provider of
-// its own tests) and Poolboot, and returns when the API server serves them all. Definitions that are there already are updated.
+// Install installs the CustomResourceDefinitions of Cluster API (with the generic control plane and bootstrap provider
+// of its own tests) and Poolboot, and returns when the API server serves them all. Definitions that are there already
+// are updated.
 func Install(ctx context.Context, cfg *rest.Config) error {
 	poolboot, err := moduleDir(ctx, poolbootModule)
 	if err != nil {

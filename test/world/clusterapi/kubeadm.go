@@ -44,8 +44,8 @@ type KubeadmBootstrap struct {
 	running *manager.Running
 }
 
-// StartKubeadmBootstrap installs the kinds of Cluster API's kubeadm bootstrap provider and starts its real reconciler, with
-// its own limits, in this process. Its webhooks, which only check and default, are left out.
+// StartKubeadmBootstrap installs the kinds of Cluster API's kubeadm bootstrap provider and starts its real reconciler,
+// with its own limits, in this process. Its webhooks, which only check and default, are left out.
 func StartKubeadmBootstrap(ctx context.Context, cfg *rest.Config, options Options) (*KubeadmBootstrap, error) {
 	if err := installKubeadmKinds(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("install the kinds of the kubeadm bootstrap provider: %w", err)
@@ -89,7 +89,8 @@ func StartKubeadmBootstrap(ctx context.Context, cfg *rest.Config, options Option
 // Stop ends the provider and returns when it has ended.
 func (k *KubeadmBootstrap) Stop() error { return k.running.Stop() }
 
-// installKubeadmKinds installs the definitions as the provider's release has them: labelled with Cluster API's contract.
+// installKubeadmKinds installs the definitions as the provider's release has them: labelled with Cluster API's
+// contract.
 func installKubeadmKinds(ctx context.Context, cfg *rest.Config) error {
 	dir, err := moduleDir(ctx, clusterAPIModule)
 	if err != nil {
@@ -116,8 +117,8 @@ func installKubeadmKinds(ctx context.Context, cfg *rest.Config) error {
 	return err
 }
 
-// CreateClusterCA makes the Secret with a Cluster's certificate authority, by which the kubeadm bootstrap provider has hosts
-// trust their API server.
+// CreateClusterCA makes the Secret with a Cluster's certificate authority, by which the kubeadm bootstrap provider has
+// hosts trust their API server.
 func CreateClusterCA(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, workload *controlplane.ControlPlane) error {
 	pair, err := workload.Authority()
 	if err != nil {

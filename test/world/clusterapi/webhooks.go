@@ -14,8 +14,8 @@ import (
 const fieldOwner = client.FieldOwner("poolboot-test")
 
 // InstallWebhooks installs webhook configurations, pointed at a server on loopback instead of a Service: url is that
-// server's, https://host:port, to which each webhook's path is added; ca is the PEM certificate that vouches for it. The
-// API server may take a second to heed them.
+// server's, https://host:port, to which each webhook's path is added; ca is the PEM certificate that vouches for it.
+// The API server may take a second to heed them.
 func InstallWebhooks(ctx context.Context, cfg *rest.Config, configurations []unstructured.Unstructured, url string, ca []byte) error {
 	c, err := client.New(cfg, client.Options{})
 	if err != nil {

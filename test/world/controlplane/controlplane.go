@@ -1,6 +1,6 @@
 // Package controlplane runs a real Kubernetes control plane on loopback: etcd, kube-apiserver and, if asked for,
-// kube-controller-manager, from the repository's bin folder. Tests and the demo use it as management cluster, as workload
-// cluster or as both. Nothing in it knows of Cluster API or Poolboot.
+// kube-controller-manager, from the repository's bin folder. Tests and the demo use it as management cluster, as
+// workload cluster or as both. Nothing in it knows of Cluster API or Poolboot.
 package controlplane
 
 import (
@@ -25,13 +25,14 @@ type Options struct {
 	Name string
 	// Dir keeps certificates, etcd's data and logs. Left empty, a temporary folder is made, and removed by Stop.
 	Dir string
-	// BinDir holds the programs. Left empty, it is the environment variable POOLBOOT_BIN, or bin in the repository's root.
+	// BinDir holds the programs. Left empty, it is the environment variable POOLBOOT_BIN, or bin in the repository's
+	// root.
 	BinDir string
-	// ControllerManager starts kube-controller-manager too: it signs kubelets' certificates, makes service accounts, watches
-	// over Nodes and cleans up bootstrap tokens.
+	// ControllerManager starts kube-controller-manager too: it signs kubelets' certificates, makes service accounts,
+	// watches over Nodes and cleans up bootstrap tokens.
 	ControllerManager bool
-	// Controllers are those that kube-controller-manager runs; serviceaccount-controller must be one. Nil: all, and those for bootstrap
-	// tokens.
+	// Controllers are those that kube-controller-manager runs; serviceaccount-controller must be one. Nil: all, and
+	// those for bootstrap tokens.
 	Controllers []string
 	// ControllerManagerFlags are further flags of kube-controller-manager.
 	ControllerManagerFlags []string
@@ -108,7 +109,8 @@ func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 	return c, nil
 }
 
-// Stop ends every program of the control plane and removes its folder if that was a temporary one. It may be called twice.
+// Stop ends every program of the control plane and removes its folder if that was a temporary one. It may be called
+// twice.
 func (c *ControlPlane) Stop() error {
 	// An API server that is asked to end waits for those who watch it.
 	errs := []error{c.controllerManager.Stop(), c.apiServer.Kill(), c.etcd.Stop()}

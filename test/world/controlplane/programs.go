@@ -74,7 +74,8 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, port int) error {
 		"--allow-privileged",
 	}
 	if c.AuditLog != "" {
-		// One file, in MiB: after 100, the default, the API server begins another, and who counts requests would miss the first.
+		// One file, in MiB: after 100, the default, the API server begins another, and who counts requests would miss
+		// the first.
 		args = append(args, "--audit-log-path="+c.AuditLog, "--audit-policy-file="+c.path(auditPolicy), "--audit-log-maxsize=100000")
 	}
 	clients, err := kubernetes.NewForConfig(c.Config)

@@ -38,8 +38,8 @@ func (c *ControlPlane) UserKubeconfig(name string, groups ...string) ([]byte, er
 	})
 }
 
-// ServingPair returns a certificate and its key for another server that clients take for this API server: what stands between
-// them and it.
+// ServingPair returns a certificate and its key for another server that clients take for this API server: what stands
+// between them and it.
 func (c *ControlPlane) ServingPair() (loopback.Pair, error) { return c.authority.Server() }
 
 // writeAdmin makes the credentials of ControlPlane.Config and Kubeconfig for the current endpoint.

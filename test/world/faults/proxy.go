@@ -1,5 +1,5 @@
-// Package faults stands between programs and the API server or the config server that they talk to, and makes the way as bad
-// as a test wants it. It knows nothing of Poolboot.
+// Package faults stands between programs and the API server or the config server that they talk to, and makes the way
+// as bad as a test wants it. It knows nothing of Poolboot.
 package faults
 
 import (
@@ -26,18 +26,20 @@ import (
 type Faults struct {
 	// Delay is how long a request waits before it goes on, at most.
 	Delay time.Duration
-	// Dropped is the share of requests whose connection is closed: one half of them before the API server sees the request, the
-	// other before the client sees what became of it.
+	// Dropped is the share of requests whose connection is closed: one half of them before the API server sees the
+	// request, the other before the client sees what became of it.
 	Dropped float64
 	// Errors is the share of requests that are answered 500.
 	Errors float64
-	// Expired is the share of watches that are answered 410 Gone, as when the API server does not have the versions any more.
+	// Expired is the share of watches that are answered 410 Gone, as when the API server does not have the versions any
+	// more.
 	Expired float64
 	// WatchLife is how long a watch goes well, at most; 0: for ever.
 	WatchLife time.Duration
 	// Partition lets nothing through: what is under way is cut off, and what comes hangs until the partition ends.
 	Partition bool
-	// NoWatches cuts off watches and holds new ones back; everything else passes. So caches are behind, and live reads are not.
+	// NoWatches cuts off watches and holds new ones back; everything else passes. So caches are behind, and live reads
+	// are not.
 	NoWatches bool
 }
 
@@ -59,7 +61,8 @@ type Proxy struct {
 }
 
 // Start starts a proxy to the API server that config reaches. What a client says of itself goes along (its token), and
-// config's own client certificate, if it has one. The proxy shows a certificate that vouches for it: one of an authority that the clients trust.
+// config's own client certificate, if it has one. The proxy shows a certificate that vouches for it: one of an
+// authority that the clients trust.
 func Start(config *rest.Config, certificate loopback.Pair) (*Proxy, error) {
 	target, err := url.Parse(config.Host)
 	if err != nil {

@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// probeInterval is how often a Service's backends are asked whether they are ready: ten times as often as a kubelet does at
-	// its most eager.
+	// probeInterval is how often a Service's backends are asked whether they are ready: ten times as often as a kubelet
+	// does at its most eager.
 	probeInterval = 100 * time.Millisecond
 	// probeTimeout is how long one of them may take to answer.
 	probeTimeout = time.Second
 )
 
-// Service forwards TCP connections to those of some backends that are ready, each to one of them by chance: a Kubernetes Service of several Pods.
+// Service forwards TCP connections to those of some backends that are ready, each to one of them by chance: a
+// Kubernetes Service of several Pods.
 type Service struct {
 	listener net.Listener
 	probes   *http.Client

@@ -31,9 +31,9 @@ const (
 	timeout = 15 * time.Second
 )
 
-// Config asks for the configuration that a pointer leads to, again and again until the answer is no longer that it is too
-// early, and returns it whole: every part is fetched, verified and merged. answered is told each status code. The error is
-// that of an answer that Ignition gives up on (4xx), of a part that is not what the answer says, or ctx's.
+// Config asks for the configuration that a pointer leads to, again and again until the answer is no longer that it is
+// too early, and returns it whole: every part is fetched, verified and merged. answered is told each status code. The
+// error is that of an answer that Ignition gives up on (4xx), of a part that is not what the answer says, or ctx's.
 func Config(ctx context.Context, pointer ignition.Pointer, answered func(code int)) (ignition.Config, error) {
 	answer, err := persist(ctx, pointer, pointer.URL, answered)
 	if err != nil {

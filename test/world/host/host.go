@@ -1,7 +1,8 @@
 // Package host simulates one bare-metal host, with as little simulation as possible: the disk is a folder, power is a
 // set of processes, and all between is real. The real Ignition fetches and writes the configuration, the units that it
-// wrote are run as systemd would run them, and the real kubelet and kubeadm run inside the host's root, where every path
-// is the one that Ignition wrote. Only the hardware, the boot loader, systemd and the container runtime are stand-ins.
+// wrote are run as systemd would run them, and the real kubelet and kubeadm run inside the host's root, where every
+// path is the one that Ignition wrote. Only the hardware, the boot loader, systemd and the container runtime are
+// stand-ins.
 //
 // The package knows nothing of Poolboot: a host gets user data, as from any provisioner, and does what it says.
 package host
@@ -42,8 +43,8 @@ type Options struct {
 	Image Image
 
 	// KubeletPort is the port of the kubelet's API and HealthzPort the one of its health check. Hosts share the
-	// machine's network, so every host needs its own. 0: a free one; with KubeadmImage the health check's is 10248, where
-	// kubeadm looks for it, so that only one such host can join at a time.
+	// machine's network, so every host needs its own. 0: a free one; with KubeadmImage the health check's is 10248,
+	// where kubeadm looks for it, so that only one such host can join at a time.
 	KubeletPort, HealthzPort int
 
 	// Log gets what Ignition and the units print, line by line, beside the file console.log in Dir. Nil: only the file.
@@ -96,8 +97,8 @@ func (h *Host) PowerOff() {
 	}
 }
 
-// Done is closed when the host goes off: after PowerOff, or when Ignition failed or a unit is not understood. A unit that
-// fails does not switch a host off; Events tell of it. Before the first PowerOn it is nil.
+// Done is closed when the host goes off: after PowerOff, or when Ignition failed or a unit is not understood. A unit
+// that fails does not switch a host off; Events tell of it. Before the first PowerOn it is nil.
 func (h *Host) Done() <-chan struct{} {
 	if b := h.current(); b != nil {
 		return b.done

@@ -36,8 +36,8 @@ func (b *boot) ignite() error {
 	return nil
 }
 
-// sysroot is where Ignition sees the host's root. It must be reachable for every user: Ignition writes a user's SSH keys
-// as that user, who may have no way to the host's folder.
+// sysroot is where Ignition sees the host's root. It must be reachable for every user: Ignition writes a user's SSH
+// keys as that user, who may have no way to the host's folder.
 const sysroot = "/mnt"
 
 func (b *boot) ignition(stage string) *exec.Cmd {

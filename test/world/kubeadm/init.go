@@ -1,5 +1,5 @@
-// Package kubeadm gives a running control plane what kubeadm init would have left in it, by the phases of the real kubeadm,
-// so that the real kubeadm join finds what it looks for. It knows of control planes only.
+// Package kubeadm gives a running control plane what kubeadm init would have left in it, by the phases of the real
+// kubeadm, so that the real kubeadm join finds what it looks for. It knows of control planes only.
 package kubeadm
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// phases are those of kubeadm init that write into the cluster for those who join: its own configuration, the kubelets', and
-// for bootstrap tokens of kubeadm the rights, the cluster-info and a token.
+// phases are those of kubeadm init that write into the cluster for those who join: its own configuration, the
+// kubelets', and for bootstrap tokens of kubeadm the rights, the cluster-info and a token.
 var phases = [][]string{{"upload-config", "kubeadm"}, {"upload-config", "kubelet"}, {"bootstrap-token"}}
 
 const configuration = `apiVersion: kubeadm.k8s.io/v1beta4
@@ -29,8 +29,8 @@ kubernetesVersion: v1.36.3
 controlPlaneEndpoint: %q
 `
 
-// Init makes a control plane look as if kubeadm init had made it, with a bootstrap token of kubeadm's own group. It may be
-// called again.
+// Init makes a control plane look as if kubeadm init had made it, with a bootstrap token of kubeadm's own group. It may
+// be called again.
 func Init(ctx context.Context, cluster *controlplane.ControlPlane, token string) error {
 	binDir, err := process.BinDir()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package loopback makes what a server on 127.0.0.1 needs in a test: a free port, a certificate authority and certificates.
-// It knows nothing of Kubernetes.
+// Package loopback makes what a server on 127.0.0.1 needs in a test: a free port, a certificate authority and
+// certificates. It knows nothing of Kubernetes.
 package loopback
 
 import (

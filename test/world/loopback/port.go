@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// Ports are taken below those that Linux gives to whoever asks for any port and to outgoing connections (from 32768 on, see
-// ip_local_port_range): one of these could go to such a one before the program starts that it is for, or while that restarts.
+// Ports are taken below those that Linux gives to whoever asks for any port and to outgoing connections (from 32768 on,
+// see ip_local_port_range): one of these could go to such a one before the program starts that it is for, or while that
+// restarts.
 const (
 	lowestPort  = 15000
 	highestPort = 31999
@@ -22,8 +23,8 @@ var reserved struct {
 	ports []net.Listener
 }
 
-// FreePort returns a TCP port of 127.0.0.1 that nobody listens on, and that no other caller of FreePort gets while this process
-// lives, in whatever process. A program that asks nobody may still take it.
+// FreePort returns a TCP port of 127.0.0.1 that nobody listens on, and that no other caller of FreePort gets while this
+// process lives, in whatever process. A program that asks nobody may still take it.
 func FreePort() (int, error) {
 	for range portTries {
 		port := lowestPort + rand.IntN(highestPort-lowestPort+1)

@@ -20,7 +20,8 @@ type Running struct {
 	err    error         // what it returned; read it after ended is closed
 }
 
-// Start starts a manager and returns when it reconciles. The manager must not take part in a leader election with others.
+// Start starts a manager and returns when it reconciles. The manager must not take part in a leader election with
+// others.
 func Start(ctx context.Context, mgr ctrl.Manager) (*Running, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Running{cancel: cancel, ended: make(chan struct{})}
@@ -42,8 +43,8 @@ func Start(ctx context.Context, mgr ctrl.Manager) (*Running, error) {
 	return r, nil
 }
 
-// Stop ends the manager and returns when its last reconcile has ended, with the error that ended it before, if any. It may
-// be called twice and on nil.
+// Stop ends the manager and returns when its last reconcile has ended, with the error that ended it before, if any. It
+// may be called twice and on nil.
 func (r *Running) Stop() error {
 	if r == nil {
 		return nil

@@ -20,8 +20,8 @@ import (
 // unhealthyAnnotation keeps a host from being taken.
 const unhealthyAnnotation = "capm3.metal3.io/unhealthy"
 
-// associatedHost returns the host that a Metal3Machine's annotation names, nil if there is none. As in the real provider,
-// the host is looked for in the Metal3Machine's own namespace whatever the annotation says.
+// associatedHost returns the host that a Metal3Machine's annotation names, nil if there is none. As in the real
+// provider, the host is looked for in the Metal3Machine's own namespace whatever the annotation says.
 func associatedHost(ctx context.Context, live client.Reader, m *infrav1.Metal3Machine) (*bmov1alpha1.BareMetalHost, error) {
 	value, ok := m.Annotations[infrav1.HostAnnotation]
 	if !ok {
@@ -40,9 +40,9 @@ func hostOf(ctx context.Context, live client.Reader, m *infrav1.Metal3Machine, n
 	return host, nil
 }
 
-// chooseHost returns the host that has the Metal3Machine for consumer already, else one that is kept for its MachineDeployment,
-// which is waited for, else any of those that are free and fit. The cache says which may be free, the API server whether one still
-// is.
+// chooseHost returns the host that has the Metal3Machine for consumer already, else one that is kept for its
+// MachineDeployment, which is waited for, else any of those that are free and fit. The cache says which may be free,
+// the API server whether one still is.
 func (r *machineReconciler) chooseHost(ctx context.Context, s *machineScope) (*bmov1alpha1.BareMetalHost, error) {
 	m := s.metal3Machine
 	selector := labels.Everything()
@@ -178,7 +178,8 @@ func (r *machineReconciler) release(ctx context.Context, s *machineScope, host *
 		host.Spec.Image, host.Spec.CustomDeploy, host.Spec.UserData = nil, nil, nil
 		host.Spec.Online = false
 	} else if holdsNothing(host.Status.Provisioning.State) {
-		// The annotation block-move stays, and holds up the next clusterctl move (Delete in metal3machine_manager.go of the provider).
+		// The annotation block-move stays, and holds up the next clusterctl move (Delete in metal3machine_manager.go of
+		// the provider).
 		host.Spec.ConsumerRef = nil
 		if host.Labels[clusterv1.ClusterNameLabel] == s.machine.Spec.ClusterName {
 			delete(host.Labels, clusterv1.ClusterNameLabel)
@@ -191,7 +192,8 @@ func (r *machineReconciler) release(ctx context.Context, s *machineScope, host *
 	return released, client.IgnoreNotFound(r.Patch(ctx, host, client.MergeFrom(before)))
 }
 
-// holdsNothing says whether nothing is on a host in a state: then it is free (Delete in metal3machine_manager.go of the provider).
+// holdsNothing says whether nothing is on a host in a state: then it is free (Delete in metal3machine_manager.go of the
+// provider).
 func holdsNothing(state bmov1alpha1.ProvisioningState) bool {
 	switch state {
 	case bmov1alpha1.StateNone, bmov1alpha1.StateUnmanaged, bmov1alpha1.StateRegistering, bmov1alpha1.StateInspecting,

@@ -31,8 +31,8 @@ const hostWorkers, maxBackoffs = 10, 6
 // nextStep is the wait between two steps that need none.
 const nextStep = time.Millisecond
 
-// hostReconciler does the baremetal-operator's part: a host is inspected, provisioned with what its spec names, switched on
-// and off, and deprovisioned when its spec names nothing more.
+// hostReconciler does the baremetal-operator's part: a host is inspected, provisioned with what its spec names,
+// switched on and off, and deprovisioned when its spec names nothing more.
 type hostReconciler struct {
 	client.Client
 	hosts   client.Reader // not a cache: what was done once must not be done again
@@ -60,8 +60,9 @@ func (r *hostReconciler) Reconcile(ctx context.Context, request ctrl.Request) (_
 	if err := r.hosts.Get(ctx, request.NamespacedName, host); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// The pause is all that keeps the operator from a host: it knows nothing of clusterctl's annotation delete-for-move, which takes the
-	// place of all others, the pause too (Reconcile in baremetalhost_controller.go of the baremetal-operator).
+	// The pause is all that keeps the operator from a host: it knows nothing of clusterctl's annotation
+	// delete-for-move, which takes the place of all others, the pause too (Reconcile in baremetalhost_controller.go of
+	// the baremetal-operator).
 	if _, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused || r.ironicStopped() {
 		return ctrl.Result{}, nil
 	}
@@ -97,8 +98,8 @@ func (r *hostReconciler) Reconcile(ctx context.Context, request ctrl.Request) (_
 	return ctrl.Result{RequeueAfter: wait}, r.writeStatus(ctx, before, host)
 }
 
-// asked lets those changes of a host through that ask for something: its own status does not bring it back, or there would be no
-// backoff (updateEventHandler in baremetalhost_controller.go of the operator).
+// asked lets those changes of a host through that ask for something: its own status does not bring it back, or there
+// would be no backoff (updateEventHandler in baremetalhost_controller.go of the operator).
 func asked() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -107,8 +108,8 @@ func asked() predicate.Predicate {
 	})
 }
 
-// recordOperations notes in the status when the operations of a host began and ended (recordStateBegin and recordStateEnd in
-// host_state_machine.go of the baremetal-operator).
+// recordOperations notes in the status when the operations of a host began and ended (recordStateBegin and
+// recordStateEnd in host_state_machine.go of the baremetal-operator).
 func recordOperations(before bmov1alpha1.ProvisioningState, host *bmov1alpha1.BareMetalHost) {
 	after, now := host.Status.Provisioning.State, metav1.Now()
 	if before == after {
@@ -122,8 +123,8 @@ func recordOperations(before bmov1alpha1.ProvisioningState, host *bmov1alpha1.Ba
 	}
 }
 
-// writeStatus writes a host's status by a patch, which keeps the fields of newer operators that these types lack. The first
-// status is written whole, since a patch would leave out required fields that are empty.
+// writeStatus writes a host's status by a patch, which keeps the fields of newer operators that these types lack. The
+// first status is written whole, since a patch would leave out required fields that are empty.
 func (r *hostReconciler) writeStatus(ctx context.Context, before, host *bmov1alpha1.BareMetalHost) error {
 	if before.Status.OperationalStatus == "" {
 		return r.Status().Update(ctx, host)
@@ -131,8 +132,9 @@ func (r *hostReconciler) writeStatus(ctx context.Context, before, host *bmov1alp
 	return r.Status().Patch(ctx, host, client.MergeFrom(before))
 }
 
-// step does what a host's state asks for and writes the result in its status: one state at a time, as the operator's state machine
-// does. It returns how long to wait for the next step; without a wait it is next when the status has changed.
+// step does what a host's state asks for and writes the result in its status: one state at a time, as the operator's
+// state machine does. It returns how long to wait for the next step; without a wait it is next when the status has
+// changed.
 func (r *hostReconciler) step(ctx context.Context, host *bmov1alpha1.BareMetalHost) (time.Duration, error) {
 	status := &host.Status
 	next := func(state bmov1alpha1.ProvisioningState) { status.Provisioning.State = state }
@@ -197,8 +199,8 @@ func (r *hostReconciler) step(ctx context.Context, host *bmov1alpha1.BareMetalHo
 	return 0, nil
 }
 
-// onItsWayOut returns the next state of a host that is being deleted, and whether that is another one: what is deployed is cleaned
-// away first (checkInitiateDelete in host_state_machine.go).
+// onItsWayOut returns the next state of a host that is being deleted, and whether that is another one: what is deployed
+// is cleaned away first (checkInitiateDelete in host_state_machine.go).
 func onItsWayOut(state bmov1alpha1.ProvisioningState) (bmov1alpha1.ProvisioningState, bool) {
 	switch state {
 	case bmov1alpha1.StateNone, bmov1alpha1.StateUnmanaged, bmov1alpha1.StateRegistering:
@@ -211,8 +213,8 @@ func onItsWayOut(state bmov1alpha1.ProvisioningState) (bmov1alpha1.ProvisioningS
 	return bmov1alpha1.StatePoweringOffBeforeDelete, true
 }
 
-// failure is an error that the operator tells in the status; it tries again when the backoff is over. Any other one it logs and
-// retries.
+// failure is an error that the operator tells in the status; it tries again when the backoff is over. Any other one it
+// logs and retries.
 type failure struct {
 	kind bmov1alpha1.ErrorType
 	err  error
@@ -220,7 +222,8 @@ type failure struct {
 
 func (f *failure) Error() string { return f.err.Error() }
 
-// fail tells a failure and returns when to go on: later after each (setErrorMessage and calculateBackoff of the operator).
+// fail tells a failure and returns when to go on: later after each (setErrorMessage and calculateBackoff of the
+// operator).
 func (r *hostReconciler) fail(host *bmov1alpha1.BareMetalHost, f *failure) time.Duration {
 	status := &host.Status
 	status.OperationalStatus, status.ErrorType, status.ErrorMessage = bmov1alpha1.OperationalStatusError, f.kind, f.Error()
@@ -232,8 +235,8 @@ func clearError(host *bmov1alpha1.BareMetalHost) {
 	host.Status.OperationalStatus, host.Status.ErrorType, host.Status.ErrorMessage = bmov1alpha1.OperationalStatusOK, "", ""
 }
 
-// wanted says whether a host's spec names something to deploy, and nothing else than what is deployed (provisioningCancelled in
-// host_state_machine.go).
+// wanted says whether a host's spec names something to deploy, and nothing else than what is deployed
+// (provisioningCancelled in host_state_machine.go).
 func wanted(host *bmov1alpha1.BareMetalHost) bool {
 	if host.Spec.CustomDeploy != nil && host.Spec.CustomDeploy.Method != "" {
 		return true
@@ -242,8 +245,9 @@ func wanted(host *bmov1alpha1.BareMetalHost) bool {
 	return host.Spec.Image != nil && host.Spec.Image.URL != "" && (deployed == "" || deployed == host.Spec.Image.URL)
 }
 
-// provision deploys the host's image and boots it with its user data, which is read when the deployment starts. Like Ironic it calls
-// the host provisioned some time after that runs: the host may have asked and joined by then. Until then nobody looks whether it is on.
+// provision deploys the host's image and boots it with its user data, which is read when the deployment starts. Like
+// Ironic it calls the host provisioned some time after that runs: the host may have asked and joined by then. Until
+// then nobody looks whether it is on.
 func (r *hostReconciler) provision(ctx context.Context, host *bmov1alpha1.BareMetalHost) (time.Duration, error) {
 	deployment, found := r.current(host)
 	if !found {
@@ -338,11 +342,12 @@ func (r *hostReconciler) power(ctx context.Context, host *bmov1alpha1.BareMetalH
 	return nil
 }
 
-// environmentLabel is on Secrets that the operator reads, so that its cache has them (pkg/secretutils of the baremetal-operator).
+// environmentLabel is on Secrets that the operator reads, so that its cache has them (pkg/secretutils of the
+// baremetal-operator).
 const environmentLabel, environment = "environment.metal3.io", "baremetal"
 
-// userData reads the bytes that a host boots with: the Secret's key userData, else value, as the baremetal-operator does, which labels
-// the Secret.
+// userData reads the bytes that a host boots with: the Secret's key userData, else value, as the baremetal-operator
+// does, which labels the Secret.
 func (r *hostReconciler) userData(ctx context.Context, host *bmov1alpha1.BareMetalHost) ([]byte, error) {
 	if host.Spec.UserData == nil {
 		return []byte{}, nil

@@ -28,8 +28,8 @@ import (
 // errRetry marks what the provider waits for by asking again later.
 var errRetry = errors.New("trying again later")
 
-// machineReconciler does a Metal3Machine's part: it waits for bootstrap data, takes a host, has it provisioned, finds the
-// Node that joined from it, and frees the host in the end. One worker does it, so that no host is taken twice.
+// machineReconciler does a Metal3Machine's part: it waits for bootstrap data, takes a host, has it provisioned, finds
+// the Node that joined from it, and frees the host in the end. One worker does it, so that no host is taken twice.
 type machineReconciler struct {
 	client.Client
 	live          client.Reader // not a cache: what was taken must not look free, nor who took it without

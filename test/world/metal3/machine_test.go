@@ -81,7 +81,8 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 	})
 
 	It("then deploys a host that fits, and boots it with the bootstrap data", func(ctx SpecContext) {
-		// Named as the bootstrap config: the provider takes that name when it sees the Machine before its dataSecretName.
+		// Named as the bootstrap config: the provider takes that name when it sees the Machine before its
+		// dataSecretName.
 		secret := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name},
 			Data:       map[string][]byte{"value": []byte("the pointer")},

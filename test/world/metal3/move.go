@@ -14,8 +14,9 @@ import (
 // pausedBy is what the provider writes as the value of a host's pause: one that a person set has another.
 const pausedBy = "metal3.io/capm3"
 
-// How a host is carried to another management cluster: its status does not go with it, so the provider writes it down in an
-// annotation when the Cluster is paused, and holds clusterctl back until then; the operator over there reads it again.
+// How a host is carried to another management cluster: its status does not go with it, so the provider writes it down
+// in an annotation when the Cluster is paused, and holds clusterctl back until then; the operator over there reads it
+// again.
 
 // pauseHost makes the host of a paused Cluster's Metal3Machine ready to be moved.
 func (r *machineReconciler) pauseHost(ctx context.Context, s *machineScope) error {

@@ -23,9 +23,9 @@ const workloadTimeout = 2 * time.Second
 // uuidLabel on a Node holds the UID of its BareMetalHost.
 const uuidLabel = "metal3.io/uuid"
 
-// adoptNode looks for the Node that joined from a host and, if there is one, marks the Metal3Machine as provisioned. A Node
-// is found by its provider ID once the Metal3Machine has one, else by the label with the host's UID. A Node without
-// provider ID gets it; one with another is an error.
+// adoptNode looks for the Node that joined from a host and, if there is one, marks the Metal3Machine as provisioned. A
+// Node is found by its provider ID once the Metal3Machine has one, else by the label with the host's UID. A Node
+// without provider ID gets it; one with another is an error.
 func (r *machineReconciler) adoptNode(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) error {
 	providerID := fmt.Sprintf("metal3://%s/%s/%s", s.metal3Machine.Namespace, host.Name, s.metal3Machine.Name)
 	workload, err := r.workloads.client(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))

@@ -25,16 +25,18 @@ import (
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
-// remediationPoll is the wait for what is done elsewhere, remediationNext that for the next step, defaultRemediationTimeout what a Node has
-// to become healthy: all as in metal3remediation_controller.go and metal3remediation_manager.go of the provider.
+// remediationPoll is the wait for what is done elsewhere, remediationNext that for the next step,
+// defaultRemediationTimeout what a Node has to become healthy: all as in metal3remediation_controller.go and
+// metal3remediation_manager.go of the provider.
 const remediationPoll, remediationNext, defaultRemediationTimeout = 5 * time.Second, time.Second, 10 * time.Minute
 
 // outOfServiceSince is the first version of API servers with which the provider keeps Nodes (main.go of the provider).
 var outOfServiceSince = version.MustParseGeneric("1.28.0")
 
-// remediationReconciler does a Metal3Remediation's part: it powers the host of an unhealthy Machine off, has the Pods of its Node cleared
-// away, powers the host on and gives the Node back what it had; and that again, up to the limit. One worker does it. The provider also does
-// without the Node where its credential may not read it, which those of Clusters here may.
+// remediationReconciler does a Metal3Remediation's part: it powers the host of an unhealthy Machine off, has the Pods
+// of its Node cleared away, powers the host on and gives the Node back what it had; and that again, up to the limit.
+// One worker does it. The provider also does without the Node where its credential may not read it, which those of
+// Clusters here may.
 type remediationReconciler struct {
 	client.Client
 	live         client.Reader // not a cache: what was done once must not be done again
@@ -100,7 +102,8 @@ func (r *remediationReconciler) Reconcile(ctx context.Context, request ctrl.Requ
 	return ctrl.Result{RequeueAfter: wait}, kerrors.NewAggregate([]error{err, helper.Patch(ctx, s.remediation)})
 }
 
-// step does what the phase asks for and returns when to look again (reconcileNormal in metal3remediation_controller.go).
+// step does what the phase asks for and returns when to look again (reconcileNormal in
+// metal3remediation_controller.go).
 func (r *remediationReconciler) step(ctx context.Context, s *remediationScope) (time.Duration, error) {
 	status, strategy := &s.remediation.Status, s.remediation.Spec.Strategy
 	if !s.host.Spec.Online {
@@ -133,7 +136,8 @@ func (s *remediationScope) begin() time.Duration {
 	return remediationNext
 }
 
-// powerOff powers the host off and only then, when nothing of the Node runs any more, has its Pods cleared away (remediateRebootStrategy).
+// powerOff powers the host off and only then, when nothing of the Node runs any more, has its Pods cleared away
+// (remediateRebootStrategy).
 func (r *remediationReconciler) powerOff(ctx context.Context, s *remediationScope) (time.Duration, error) {
 	if controllerutil.AddFinalizer(s.remediation, infrav1.RemediationFinalizer) {
 		return remediationNext, nil
@@ -168,8 +172,9 @@ func (r *remediationReconciler) powerOff(ctx context.Context, s *remediationScop
 	return remediationPoll, nil
 }
 
-// powerOn lets go of the host's power, gives the Node back what it had once the host is on, and then waits for the remediation to be
-// deleted: by its health check, when the Node is healthy. It tries again, or gives up, when that takes too long.
+// powerOn lets go of the host's power, gives the Node back what it had once the host is on, and then waits for the
+// remediation to be deleted: by its health check, when the Node is healthy. It tries again, or gives up, when that
+// takes too long.
 func (r *remediationReconciler) powerOn(ctx context.Context, s *remediationScope) (time.Duration, error) {
 	if _, asked := s.host.Annotations[s.powerOffAnnotation()]; asked {
 		if err := r.annotate(ctx, s.host, s.powerOffAnnotation(), ""); err != nil {
@@ -201,8 +206,8 @@ func (r *remediationReconciler) powerOn(ctx context.Context, s *remediationScope
 	return 0, r.giveUp(ctx, s)
 }
 
-// giveUp leaves the Machine to its owner, and the host to nobody. The condition that it sets is the one of v1beta1, as the provider does
-// (SetOwnerRemediatedConditionNew in metal3remediation_manager.go).
+// giveUp leaves the Machine to its owner, and the host to nobody. The condition that it sets is the one of v1beta1, as
+// the provider does (SetOwnerRemediatedConditionNew in metal3remediation_manager.go).
 func (r *remediationReconciler) giveUp(ctx context.Context, s *remediationScope) error {
 	helper, err := patch.NewHelper(s.machine, r.Client)
 	if err != nil {

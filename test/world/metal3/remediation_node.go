@@ -53,7 +53,8 @@ func (s *remediationScope) cleared(ctx context.Context) (bool, error) {
 	return !terminating && !attached, nil
 }
 
-// backUp notes the Node's annotations and labels on the remediation, and says whether that changed anything (backupNode).
+// backUp notes the Node's annotations and labels on the remediation, and says whether that changed anything
+// (backupNode).
 func (s *remediationScope) backUp() (modified bool, err error) {
 	for key, content := range map[string]map[string]string{annotationsBackup: s.node.Annotations, labelsBackup: s.node.Labels} {
 		if len(content) == 0 {
@@ -71,8 +72,9 @@ func (s *remediationScope) backUp() (modified bool, err error) {
 	return modified, nil
 }
 
-// restoreNode takes the taint off the Node, or gives one that registered anew what the deleted one had and it lacks (restoreNode). The
-// provider only logs when that write fails, and the labels are lost; here it is tried again, so that specs can rely on it.
+// restoreNode takes the taint off the Node, or gives one that registered anew what the deleted one had and it lacks
+// (restoreNode). The provider only logs when that write fails, and the labels are lost; here it is tried again, so that
+// specs can rely on it.
 func (r *remediationReconciler) restoreNode(ctx context.Context, s *remediationScope) error {
 	if !r.deletesNodes.Load() {
 		if !slices.ContainsFunc(s.node.Spec.Taints, isOutOfService) {

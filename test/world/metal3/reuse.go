@@ -21,8 +21,8 @@ func reuser(machine *clusterv1.Machine) string {
 	return "md-" + machine.Labels[clusterv1.MachineDeploymentNameLabel]
 }
 
-// keepForReuse keeps a host that was freed for its MachineDeployment, when the template of its Metal3Machine asks for that: by
-// the label, and with the Cluster for consumer, so that nobody else takes it.
+// keepForReuse keeps a host that was freed for its MachineDeployment, when the template of its Metal3Machine asks for
+// that: by the label, and with the Cluster for consumer, so that nobody else takes it.
 func (r *machineReconciler) keepForReuse(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) error {
 	template := &infrav1.Metal3MachineTemplate{}
 	key := client.ObjectKey{Namespace: s.metal3Machine.Namespace, Name: s.metal3Machine.Annotations[clusterv1.TemplateClonedFromNameAnnotation]}

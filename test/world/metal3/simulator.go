@@ -1,6 +1,7 @@
-// Package metal3 stands in for Metal3 where there is no hardware: one manager that behaves, as far as a bootstrap provider
-// and Cluster API can tell, like Cluster API's Metal3 provider (Metal3Cluster, Metal3Machine, Metal3Remediation) and the baremetal-operator
-// (BareMetalHost, HardwareData). Hosts are real BareMetalHosts; what they do when they are powered on is up to Hardware.
+// Package metal3 stands in for Metal3 where there is no hardware: one manager that behaves, as far as a bootstrap
+// provider and Cluster API can tell, like Cluster API's Metal3 provider (Metal3Cluster, Metal3Machine,
+// Metal3Remediation) and the baremetal-operator (BareMetalHost, HardwareData). Hosts are real BareMetalHosts; what they
+// do when they are powered on is up to Hardware.
 package metal3
 
 import (
@@ -29,12 +30,12 @@ import (
 // defaultRetryInterval is the real provider's, defaultBackoff the real operator's.
 const defaultRetryInterval, defaultBackoff = 30 * time.Second, time.Minute
 
-// Hardware is what BareMetalHosts stand for. A call may be repeated after an error. The context is the command's, not the
-// host's: it ends when the simulator does. A call may take as long as a power command does, no longer.
+// Hardware is what BareMetalHosts stand for. A call may be repeated after an error. The context is the command's, not
+// the host's: it ends when the simulator does. A call may take as long as a power command does, no longer.
 type Hardware interface {
 	// PowerOn boots a host that is off. After a deployment userData is what the host finds on its config drive, and its
-	// disk holds a fresh image: whatever the host was before is gone. On a mere power cycle userData is nil and the host
-	// boots from the disk it had.
+	// disk holds a fresh image: whatever the host was before is gone. On a mere power cycle userData is nil and the
+	// host boots from the disk it had.
 	PowerOn(ctx context.Context, host *bmov1alpha1.BareMetalHost, userData []byte) error
 	// PowerOff ends a host at once, as pulling the plug does. Its disk stays. A host that is off already is no error.
 	PowerOff(ctx context.Context, host *bmov1alpha1.BareMetalHost) error
@@ -46,15 +47,16 @@ type Options struct {
 	Hardware Hardware
 	// Provisioning is how long writing an image takes. Real hardware needs ten to thirty minutes.
 	Provisioning time.Duration
-	// Reporting is how long a host that was deployed runs before its BareMetalHost is provisioned. With Ironic that is ten seconds and
-	// more, in which the host may ask for its configuration and join.
+	// Reporting is how long a host that was deployed runs before its BareMetalHost is provisioned. With Ironic that is
+	// ten seconds and more, in which the host may ask for its configuration and join.
 	Reporting time.Duration
-	// Backoff is how long the operator waits after a first failure; after each further one twice as long. Zero is a minute.
+	// Backoff is how long the operator waits after a first failure; after each further one twice as long. Zero is a
+	// minute.
 	Backoff time.Duration
 	// Deprovisioning is how long cleaning takes.
 	Deprovisioning time.Duration
-	// RetryInterval is the wait between two looks for a free host, or for the Node of a provisioned host. Zero is what the
-	// real provider has: 30 seconds.
+	// RetryInterval is the wait between two looks for a free host, or for the Node of a provisioned host. Zero is what
+	// the real provider has: 30 seconds.
 	RetryInterval time.Duration
 	// Log is the simulator's logger. The zero value is controller-runtime's global one.
 	Log logr.Logger
@@ -111,8 +113,8 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 	return &Simulator{running: running, hosts: hosts, remediations: remediations}, nil
 }
 
-// StopIronic ends all work on hosts until StartIronic, as one does before a Cluster is moved away: clusterctl takes the pause off
-// the hosts that it deletes.
+// StopIronic ends all work on hosts until StartIronic, as one does before a Cluster is moved away: clusterctl takes the
+// pause off the hosts that it deletes.
 func (s *Simulator) StopIronic() {
 	s.hosts.mu.Lock()
 	defer s.hosts.mu.Unlock()

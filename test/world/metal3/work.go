@@ -15,8 +15,8 @@ type work struct {
 	on bool
 }
 
-// current returns the operation of the host's state, if it has begun. That of an earlier state counts for nothing: between
-// two deployments there is always a cleaning.
+// current returns the operation of the host's state, if it has begun. That of an earlier state counts for nothing:
+// between two deployments there is always a cleaning.
 func (r *hostReconciler) current(host *bmov1alpha1.BareMetalHost) (work, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

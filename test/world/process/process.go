@@ -1,4 +1,5 @@
-// Package process runs programs that end with the one that started them, however it ends, and that say why when they fail.
+// Package process runs programs that end with the one that started them, however it ends, and that say why when they
+// fail.
 package process
 
 import (
@@ -18,7 +19,8 @@ import (
 )
 
 const (
-	// startTimeout is how long a program may take to become ready: seconds on a quiet machine, far longer on a busy one.
+	// startTimeout is how long a program may take to become ready: seconds on a quiet machine, far longer on a busy
+	// one.
 	startTimeout = 2 * time.Minute
 	// stopTimeout is how long a program may take to end by itself before it is killed. Nothing it holds is worth more.
 	stopTimeout = 5 * time.Second
@@ -33,9 +35,9 @@ type Process struct {
 	exited  chan struct{} // closed when the program has ended
 }
 
-// Start starts a command that may have Pdeathsig set, from one operating system thread that lives as long as this program:
-// the kernel sends that signal when the thread that started the command ends, which for any other thread of a Go program
-// may be at any time.
+// Start starts a command that may have Pdeathsig set, from one operating system thread that lives as long as this
+// program: the kernel sends that signal when the thread that started the command ends, which for any other thread of a
+// Go program may be at any time.
 func Start(command *exec.Cmd) error {
 	started := make(chan error)
 	launcher() <- func() { started <- command.Start() }
@@ -76,8 +78,8 @@ func Launch(dir, path string, args ...string) (*Process, error) {
 	return p, nil
 }
 
-// WaitFor polls until ready says so. The error, when the program ends or time is up before, says what was last wrong and
-// shows the end of the program's log.
+// WaitFor polls until ready says so. The error, when the program ends or time is up before, says what was last wrong
+// and shows the end of the program's log.
 func (p *Process) WaitFor(ctx context.Context, ready func(context.Context) error) error {
 	last := errors.New("not asked yet")
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {

@@ -1,5 +1,6 @@
-// Package rights compares the rights of Poolboot's programs by where they are told: in the tables of docs/security.md, in the
-// RBAC rules of an installable set, and in an API server's audit log, which knows what was used and which role allowed it.
+// Package rights compares the rights of Poolboot's programs by where they are told: in the tables of docs/security.md,
+// in the RBAC rules of an installable set, and in an API server's audit log, which knows what was used and which role
+// allowed it.
 package rights
 
 import (
@@ -40,8 +41,9 @@ const (
 	Own = "own"
 )
 
-// SeenInIntegrationOnly are what the manager does in a workload cluster in test/suites/integration and not in test/suites/e2e: it lists what it
-// watches where lists can't be streamed, and looks for the token of a host that asks twice.
+// SeenInIntegrationOnly are what the manager does in a workload cluster in test/suites/integration and not in
+// test/suites/e2e: it lists what it watches where lists can't be streamed, and looks for the token of a host that asks
+// twice.
 var SeenInIntegrationOnly = []Right{
 	{Where: All, Resource: "nodes", Verb: "list"},
 	{Where: All, Resource: "certificatesigningrequests.certificates.k8s.io", Verb: "list"},

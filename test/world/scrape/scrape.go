@@ -6,8 +6,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Sum is the sum of a metric over the label values that fit: of counters and gauges their values, of histograms how often something
-// was observed. A label that is not named may have any value.
+// Sum is the sum of a metric over the label values that fit: of counters and gauges their values, of histograms how
+// often something was observed. A label that is not named may have any value.
 func Sum(from prometheus.Gatherer, name string, labels map[string]string) (sum float64, err error) {
 	return total(from, name, labels, func(m *dto.Metric) float64 {
 		return m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())

@@ -1,6 +1,7 @@
-// Package secrecy finds out whether anything secret of a site was told to anybody. It notes every secret that the site's clusters
-// have held in Secrets, and every version of every other object; at the end each secret is looked for in those, in the logs of
-// all programs and hosts, and in what is said on request: metrics, answers, the command line. It knows no program's ways.
+// Package secrecy finds out whether anything secret of a site was told to anybody. It notes every secret that the
+// site's clusters have held in Secrets, and every version of every other object; at the end each secret is looked for
+// in those, in the logs of all programs and hosts, and in what is said on request: metrics, answers, the command line.
+// It knows no program's ways.
 package secrecy
 
 import (
@@ -38,7 +39,8 @@ type Watch struct {
 	failure error
 }
 
-// Start watches every kind of object of clusters until ctx ends; what it sees is kept in files of dir, where the logs are too.
+// Start watches every kind of object of clusters until ctx ends; what it sees is kept in files of dir, where the logs
+// are too.
 func Start(ctx context.Context, dir string, clusters ...*controlplane.ControlPlane) (*Watch, error) {
 	w := &Watch{dir: dir, secrets: map[string]string{}, users: map[string]string{}}
 	for _, cluster := range clusters {
@@ -166,8 +168,8 @@ type Findings struct {
 	Leaks []string
 }
 
-// Leaks looks for every secret in every log of the folder, those of hosts included; in plain, in base64 wherever it starts, and of
-// a key line by line.
+// Leaks looks for every secret in every log of the folder, those of hosts included; in plain, in base64 wherever it
+// starts, and of a key line by line.
 func (w *Watch) Leaks() (Findings, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -69,8 +69,8 @@ func (h *Hardware) PowerOff(_ context.Context, bmh *bmov1alpha1.BareMetalHost) e
 	return nil
 }
 
-// Scrap takes a host away for good: it is off, and stays off whatever its BareMetalHost asks for. A kubelet that nobody looks
-// at any more still takes its share of what a machine has for all, of which inotify instances end first.
+// Scrap takes a host away for good: it is off, and stays off whatever its BareMetalHost asks for. A kubelet that nobody
+// looks at any more still takes its share of what a machine has for all, of which inotify instances end first.
 func (h *Hardware) Scrap(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

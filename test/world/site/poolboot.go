@@ -39,7 +39,8 @@ import (
 // namespace is where config/ installs Poolboot.
 const namespace = "poolboot-system"
 
-// Program is one of Poolboot's two programs, run as its own ServiceAccount with the very RBAC rules that config/ installs.
+// Program is one of Poolboot's two programs, run as its own ServiceAccount with the very RBAC rules that config/
+// installs.
 type Program struct {
 	name, dir, path, hosts, health, metrics string
 	args                                    []string
@@ -113,7 +114,8 @@ func read(ctx context.Context, url string) ([]byte, error) {
 	return body, err
 }
 
-// InstallSet returns the objects of config/default with clusterctl's variables filled in, as clusterctl would install them.
+// InstallSet returns the objects of config/default with clusterctl's variables filled in, as clusterctl would install
+// them.
 func InstallSet(ctx context.Context, binDir string) ([]unstructured.Unstructured, error) {
 	kustomize := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl"), "kustomize", filepath.Join(filepath.Dir(binDir), "config", "default"))
 	var stderr bytes.Buffer
@@ -145,8 +147,8 @@ func newDoor() (*door, error) {
 	return &door{address: loopback.Address(port), authority: authority}, err
 }
 
-// startPoolboot installs Poolboot's namespace, ServiceAccounts, RBAC rules and webhooks, and starts its two programs; of a
-// site that takes over from another, the manager only.
+// startPoolboot installs Poolboot's namespace, ServiceAccounts, RBAC rules and webhooks, and starts its two programs;
+// of a site that takes over from another, the manager only.
 func (s *Site) startPoolboot(ctx context.Context) error {
 	objects, err := InstallSet(ctx, s.binDir)
 	if err != nil {
@@ -251,7 +253,8 @@ func writeServingCertificate(authority *loopback.CA, certDir, caFile string) err
 	return nil
 }
 
-// writeAccountKubeconfig writes a kubeconfig with a token of a ServiceAccount of Poolboot's namespace, for the API server at a URL.
+// writeAccountKubeconfig writes a kubeconfig with a token of a ServiceAccount of Poolboot's namespace, for the API
+// server at a URL.
 func writeAccountKubeconfig(ctx context.Context, management *controlplane.ControlPlane, admin client.Client, account, server, path string) error {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 3600)}}
 	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: namespace}}

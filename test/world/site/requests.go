@@ -28,8 +28,8 @@ type RequestCount struct {
 	All, Conflicts int
 }
 
-// Requests counts what Poolboot's two programs asked of both API servers since a moment, as the API servers' audit logs have
-// it. Watches and their first lists are left out: they are there once, however many machines.
+// Requests counts what Poolboot's two programs asked of both API servers since a moment, as the API servers' audit logs
+// have it. Watches and their first lists are left out: they are there once, however many machines.
 func (s *Site) Requests(since time.Time) (map[RequestKind]RequestCount, error) {
 	counts := map[RequestKind]RequestCount{}
 	for _, cluster := range []*controlplane.ControlPlane{s.Management, s.Workload} {
@@ -55,7 +55,8 @@ func (s *Site) Requests(since time.Time) (map[RequestKind]RequestCount, error) {
 }
 
 // poolbootProgram names the program of Poolboot that a request came from. In the workload cluster the manager has the
-// rights of Cluster API's kubeconfig, so there only its user agent tells: the cluster cache puts the program's name first.
+// rights of Cluster API's kubeconfig, so there only its user agent tells: the cluster cache puts the program's name
+// first.
 func poolbootProgram(r controlplane.Request) (string, bool) {
 	if program, is := strings.CutPrefix(r.User.Name, "system:serviceaccount:poolboot-system:poolboot-"); is {
 		return program, true

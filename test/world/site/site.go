@@ -1,7 +1,7 @@
-// Package site sets up a whole site on one machine: a management cluster that runs the real Cluster API core and Poolboot's
-// two programs, a workload cluster, and hosts that boot with the real Ignition and the real kubelet. The demo shows it to
-// people; end-to-end tests hold it to its promises. Only hardware, Cluster API's Metal3 provider and the container runtime
-// are stand-ins.
+// Package site sets up a whole site on one machine: a management cluster that runs the real Cluster API core and
+// Poolboot's two programs, a workload cluster, and hosts that boot with the real Ignition and the real kubelet. The
+// demo shows it to people; end-to-end tests hold it to its promises. Only hardware, Cluster API's Metal3 provider and
+// the container runtime are stand-ins.
 package site
 
 import (
@@ -44,13 +44,14 @@ type Flags struct {
 type Options struct {
 	// Hardware is what BareMetalHosts stand for. Nil: hosts that boot for real.
 	Hardware metal3.Hardware
-	// Neighbour is a site whose workload cluster and hosts this one uses too, from a management cluster of its own. Nil: none.
+	// Neighbour is a site whose workload cluster and hosts this one uses too, from a management cluster of its own.
+	// Nil: none.
 	Neighbour *Site
 	// WithoutMetal3 leaves Metal3 and its kinds out until StartMetal3.
 	WithoutMetal3 bool
-	// Predecessor is the site that this one takes over from: to a management cluster of its own it gets that site's workload
-	// cluster and hosts, and the address and the certificate by which hosts know its config server. The config server is for
-	// the caller to start once the predecessor's has ended. Nil: nothing is taken over.
+	// Predecessor is the site that this one takes over from: to a management cluster of its own it gets that site's
+	// workload cluster and hosts, and the address and the certificate by which hosts know its config server. The config
+	// server is for the caller to start once the predecessor's has ended. Nil: nothing is taken over.
 	Predecessor *Site
 	// Flags are further flags of the site's programs.
 	Flags Flags
@@ -60,7 +61,8 @@ type Options struct {
 	Concurrency int
 	// RetryInterval is that of the Metal3 provider, see metal3.Options. Zero is one second.
 	RetryInterval time.Duration
-	// Replicas is how many config servers there are. More than one stand behind a Service, at the address that hosts know. Zero is one.
+	// Replicas is how many config servers there are. More than one stand behind a Service, at the address that hosts
+	// know. Zero is one.
 	Replicas int
 	// Ways has the programs reach both API servers by ways that a test can make bad, see Site.Ways.
 	Ways bool

@@ -21,8 +21,8 @@ func (k kind) WatchWithContext(ctx context.Context, options metav1.ListOptions) 
 	return k.client.Watch(ctx, k.list.DeepCopyObject().(client.ObjectList), &client.ListOptions{Raw: &options})
 }
 
-// Follow calls seen for every version of every object of a kind, from now on and without a gap: a watch that breaks goes
-// on where it broke. It returns once it is known from where; it ends with ctx. One goroutine calls seen.
+// Follow calls seen for every version of every object of a kind, from now on and without a gap: a watch that breaks
+// goes on where it broke. It returns once it is known from where; it ends with ctx. One goroutine calls seen.
 func Follow[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, seen func(watch.EventType, T)) error {
 	if err := c.List(ctx, list); err != nil {
 		return fmt.Errorf("list %T: %w", list, err)

@@ -26,8 +26,8 @@ type Verdict struct {
 	Nodes, Versions int
 	// Outside is how many of the versions were outside the custom pool.
 	Outside int
-	// Orders is how often a Node was told to take the worker pool's configuration: once each time it was first seen outside.
-	// On real hardware each costs two reboots, there and back.
+	// Orders is how often a Node was told to take the worker pool's configuration: once each time it was first seen
+	// outside. On real hardware each costs two reboots, there and back.
 	Orders int
 }
 
@@ -54,8 +54,8 @@ type adversary struct {
 	err   error
 }
 
-// watchAsAdversary starts an adversary of all Nodes that are concerned. It sees each version, by a watch without a cache
-// that would skip some, and tells saw of it.
+// watchAsAdversary starts an adversary of all Nodes that are concerned. It sees each version, by a watch without a
+// cache that would skip some, and tells saw of it.
 func watchAsAdversary(ctx context.Context, workload client.WithWatch, concerned func(*corev1.Node) bool, saw func(*corev1.Node)) (*adversary, error) {
 	a := &adversary{workload: workload, nodes: map[types.UID]bool{}}
 	return a, site.Follow(ctx, workload, &corev1.NodeList{}, func(kind watch.EventType, node *corev1.Node) {

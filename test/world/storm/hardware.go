@@ -81,7 +81,8 @@ type hosts struct {
 // own says whether a Node is that of one of the hosts.
 func (h *hosts) own(node string) bool { return strings.HasPrefix(node, h.namespace+"-host-") }
 
-// provision switches a host on when all are provisioned. Without user data, as after a power cycle, nothing is new to it.
+// provision switches a host on when all are provisioned. Without user data, as after a power cycle, nothing is new to
+// it.
 func (h *hosts) provision(host *bmov1alpha1.BareMetalHost, userData []byte) {
 	if userData == nil {
 		return

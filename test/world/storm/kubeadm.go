@@ -24,8 +24,8 @@ import (
 // joinConfigurationPath is where the kubeadm bootstrap provider's cloud-init puts kubeadm's configuration.
 const joinConfigurationPath = "/run/kubeadm/kubeadm-join-config.yaml"
 
-// Kubeadm boots by Cluster API's kubeadm bootstrap provider (CABPK) and cloud-init. Labels that decide the pool come from
-// Cluster API's own sync, after the Node has registered: a kubelet may not set them.
+// Kubeadm boots by Cluster API's kubeadm bootstrap provider (CABPK) and cloud-init. Labels that decide the pool come
+// from Cluster API's own sync, after the Node has registered: a kubelet may not set them.
 func Kubeadm() Provider {
 	return Provider{
 		configKind: "KubeadmConfig",

@@ -103,7 +103,8 @@ func (k *kubelet) certificate(ctx context.Context) (*rest.Config, error) {
 	return own, nil
 }
 
-// register makes the Node, or adopts the one that stands: of that, only the labels that tell what the machine is are set.
+// register makes the Node, or adopts the one that stands: of that, only the labels that tell what the machine is are
+// set.
 func (k *kubelet) register(ctx context.Context, clients *kubernetes.Clientset) (*corev1.Node, error) {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: k.name, Labels: map[string]string{}},

@@ -1,8 +1,8 @@
-// Package storm boots many simulated hosts of one MachineDeployment at once and counts what comes of their Nodes, while an
-// adversary does what the Machine Config Operator's node controller would do with a Node outside its pool. Hosts have no
-// disk, kubelet or container runtime: they ask, get a certificate and register with it, request by request as a real one
-// does. It knows two ways of booting: Poolboot's, and that of Cluster API's kubeadm bootstrap provider with Cluster API's own
-// label sync. It is for ginkgo suites and benchmarks: what can't be set up fails them.
+// Package storm boots many simulated hosts of one MachineDeployment at once and counts what comes of their Nodes, while
+// an adversary does what the Machine Config Operator's node controller would do with a Node outside its pool. Hosts
+// have no disk, kubelet or container runtime: they ask, get a certificate and register with it, request by request as a
+// real one does. It knows two ways of booting: Poolboot's, and that of Cluster API's kubeadm bootstrap provider with
+// Cluster API's own label sync. It is for ginkgo suites and benchmarks: what can't be set up fails them.
 package storm
 
 import (
@@ -28,7 +28,8 @@ import (
 // role is the role of the custom pool that every host of a storm belongs to.
 const role = "infra"
 
-// setUpTimeout is how long hosts may take to be inspected and the Cluster to be connected to, before anything is measured.
+// setUpTimeout is how long hosts may take to be inspected and the Cluster to be connected to, before anything is
+// measured.
 const setUpTimeout = 10 * time.Minute
 
 // Result is what a storm came to. Times are since the MachineDeployment was made.
@@ -37,20 +38,20 @@ type Result struct {
 	Machines, DataSecrets time.Duration
 	// SwitchedOn is when the last host was provisioned and all were switched on, in the same moment.
 	SwitchedOn time.Duration
-	// Registered is when the last kubelet had registered, InPool when the last Node was Ready in its pool, Ended when nothing
-	// was left of the last boot: its token, join credential and overlay. Without Poolboot there is no such end.
+	// Registered is when the last kubelet had registered, InPool when the last Node was Ready in its pool, Ended when
+	// nothing was left of the last boot: its token, join credential and overlay. Without Poolboot there is no such end.
 	Registered, InPool, Ended time.Duration
 	// Nodes is what the adversary saw.
 	Nodes Verdict
 	// Began is when the MachineDeployment was made.
 	Began time.Time
-	// NotEnded is why something that the provider started did not end in time afterwards, as a manager with much in its queues may
-	// not. It takes nothing away from what was measured before.
+	// NotEnded is why something that the provider started did not end in time afterwards, as a manager with much in its
+	// queues may not. It takes nothing away from what was measured before.
 	NotEnded error
 }
 
-// Run boots n hosts in a namespace of its own and returns when each of their Nodes is Ready in its pool. The site's hardware
-// must be hardware. With an error comes what was measured until then.
+// Run boots n hosts in a namespace of its own and returns when each of their Nodes is Ready in its pool. The site's
+// hardware must be hardware. With an error comes what was measured until then.
 func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provider, n int) (result Result, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -123,7 +123,8 @@ func (t *Tenant) Condition(config *bootstrapv1.PoolbootConfig, kind string) func
 	}
 }
 
-// Machine returns the Machine of a config. It waits for Cluster API to make that the config's owner: the MachineSet is, at first.
+// Machine returns the Machine of a config. It waits for Cluster API to make that the config's owner: the MachineSet is,
+// at first.
 func (t *Tenant) Machine(ctx context.Context, config *bootstrapv1.PoolbootConfig) *clusterv1.Machine {
 	GinkgoHelper()
 	var machine *clusterv1.Machine
@@ -153,7 +154,8 @@ func (t *Tenant) Pointer(ctx context.Context, config *bootstrapv1.PoolbootConfig
 	return pointer
 }
 
-// Rotate asks for another token for a config's host, as a person does with kubectl annotate, and returns when that is on record.
+// Rotate asks for another token for a config's host, as a person does with kubectl annotate, and returns when that is
+// on record.
 func (t *Tenant) Rotate(ctx context.Context, config *bootstrapv1.PoolbootConfig) {
 	GinkgoHelper()
 	key := client.ObjectKeyFromObject(config)

@@ -22,8 +22,8 @@ func StartSite(ctx context.Context, options site.Options) *site.Site {
 	return s
 }
 
-// ShowLogs adds the end of what Poolboot's programs have printed to the report of a spec that failed: it helps more than
-// anything. It is for ReportAfterEach.
+// ShowLogs adds the end of what Poolboot's programs have printed to the report of a spec that failed: it helps more
+// than anything. It is for ReportAfterEach.
 func ShowLogs(report SpecReport, sites ...*site.Site) {
 	if !report.Failed() || slices.Contains(sites, nil) {
 		return

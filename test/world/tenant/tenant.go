@@ -21,8 +21,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
-// Tenant is a namespace of a site's management cluster with at most one Cluster in it, named as the namespace. All tenants
-// of a site share its workload control plane.
+// Tenant is a namespace of a site's management cluster with at most one Cluster in it, named as the namespace. All
+// tenants of a site share its workload control plane.
 type Tenant struct {
 	// Namespace is the name of the namespace and of the Cluster.
 	Namespace string
@@ -35,7 +35,8 @@ type Tenant struct {
 }
 
 // New makes a namespace with a Cluster, a worker and an infra pool with a MachineConfig each, and as many free hosts as
-// asked for. Changes are made to both pools before they are. Its servers end with the spec, or the container, that it is made in.
+// asked for. Changes are made to both pools before they are. Its servers end with the spec, or the container, that it
+// is made in.
 func New(ctx context.Context, s *site.Site, freeHosts int, changes ...func(*poolv1.MachineConfigPool)) *Tenant {
 	t := NewEmpty(ctx, s)
 	t.furnish(ctx, freeHosts, changes...)

@@ -234,8 +234,8 @@ func (m *Manager) awaitRequirements(j *job) bool {
 	return !m.failedRequirement(j)
 }
 
-// comesFirst says whether a is ordered before b: by name, or because it is early, which means before sysinit.target and without
-// the default dependencies that order all other units after that.
+// comesFirst says whether a is ordered before b: by name, or because it is early, which means before sysinit.target and
+// without the default dependencies that order all other units after that.
 func comesFirst(a, b *Unit) bool {
 	return slices.Contains(b.words("Unit", "After"), a.Name) || slices.Contains(a.words("Unit", "Before"), b.Name) || a.early() && !b.early()
 }

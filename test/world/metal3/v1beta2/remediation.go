@@ -59,8 +59,8 @@ type Metal3RemediationStatus struct {
 	LastRemediated *metav1.Time `json:"lastRemediated,omitempty"`
 }
 
-// Metal3Remediation is the remediation of the Machine that owns it. A MachineHealthCheck creates it when the Machine is unhealthy
-// and deletes it when the Machine is healthy.
+// Metal3Remediation is the remediation of the Machine that owns it. A MachineHealthCheck creates it when the Machine is
+// unhealthy and deletes it when the Machine is healthy.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=metal3remediations,scope=Namespaced,categories=cluster-api
