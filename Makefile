@@ -98,11 +98,12 @@ soak: binaries ## Boot hosts for DURATION (default 10m) while servers are killed
 	SOAK_DURATION=$(or $(DURATION),10m) go test -v -count 1 -timeout 3h ./test/suites/soak/ -ginkgo.focus '$(if $(FAULTS),way to both API servers is bad,while servers are killed)'
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) lint-api ## Lint.
+lint: $(GOLANGCI_LINT) lint-api ## Lint the code, and check links, anchors and the width of comments.
 	go vet ./...
 	go -C api vet ./...
 	$(GOLANGCI_LINT) run ./...
 	cd api && $(GOLANGCI_LINT) run ./...
+	go test ./hack/prose
 
 .PHONY: lint-api
 lint-api: $(GOLANGCI_LINT) ## Lint the API against the Kubernetes API conventions, with Cluster API's rules.

@@ -61,7 +61,8 @@ func decode(source string) ([]byte, error) {
 // elsewhere is a source that is right in every spec version and takes no time to check.
 var elsewhere = "http:"
 
-// withoutData returns a resource, of any spec version, with another source where its own is a data URL that was found right.
+// withoutData returns a resource, of any spec version, with another source where its own is a data URL that was found
+// right.
 func withoutData(resource reflect.Value) reflect.Value {
 	source, _ := resource.FieldByName("Source").Interface().(*string)
 	if source == nil || resource.FieldByName("HTTPHeaders").Len() > 0 {

@@ -12,7 +12,7 @@ import (
 // VersionsWritten are the spec versions that WriteAs writes, the oldest first.
 var VersionsWritten = []string{versionWithoutHeaders, "3.1.0", "3.2.0", "3.3.0", "3.4.0", Version}
 
-// firstReleases are the releases of Ignition that first read each of VersionsWritten, as Ignition's own docs/specs.md
+// firstReleases are the releases of Ignition that first read each of VersionsWritten, as Ignition's own specs.md
 // lists them.
 var firstReleases = map[string]string{
 	versionWithoutHeaders: "2.0.0", "3.1.0": "2.3.0", "3.2.0": "2.7.0", "3.3.0": "2.11.0", "3.4.0": "2.15.0", Version: "2.20.0",

@@ -36,7 +36,8 @@ func FuzzJudge(f *testing.F) {
 		clientUsages    = "digital signature,key encipherment,client auth"
 		serverUsages    = "digital signature,server auth"
 	)
-	//    signer, user, groups, usages, common name, organizations, DNS names, addresses, e-mail, URI, Node's name, addresses known, what else is so
+	// signer, user, groups, usages, common name, organizations, DNS names, addresses, e-mail, URI, the Node's name, its
+	// known addresses, and flags
 	f.Add(client, token, tokenGroups, clientUsages, kubelet, "system:nodes", "", "", "", "", name, "", uint8(0))
 	f.Add(client, token, tokenGroups, "digital signature,client auth", kubelet, "system:nodes", "", "", "", "", name, "", uint8(0))
 	f.Add(serving, kubelet, nodeGroups, serverUsages, kubelet, "system:nodes", name, "192.0.2.7,2001:db8::7", "", "", name, "192.0.2.7,2001:db8::7", uint8(0))

@@ -43,8 +43,8 @@ type NodeLabelRule struct {
 	// valueExpression is the label's value: a CEL expression that gives a string or an optional string, with the
 	// functions that Kubernetes has in its own CEL. It knows three variables:
 	//
-	//   host.name, host.namespace, host.uid, host.labels, host.annotations, and host.hardware with vendor, product, serial,
-	//   hostname, memoryMebibytes, cpu{arch, model, clockMegahertz, count, flags}, bios{vendor, version, date},
+	//   host.name, host.namespace, host.uid, host.labels, host.annotations, and host.hardware with vendor, product,
+	//   serial, hostname, memoryMebibytes, cpu{arch, model, clockMegahertz, count, flags}, bios{vendor, version, date},
 	//   nics[]{name, model, mac, ip, speedGbps, vlanID, pxe, lldp{switchID, portID, switchSystemName}},
 	//   disks[]{name, type, rotational, sizeBytes, vendor, model, serial, wwn, hctl};
 	//   machine.name, machine.namespace, machine.labels, machine.annotations, machine.version, machine.failureDomain;

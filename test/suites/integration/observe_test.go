@@ -205,7 +205,8 @@ var _ = Describe("A boot", func() {
 			documented[row[1]] = row[4] + " " + row[2] + " " + strings.Join(labels, ",")
 		}
 
-		// A boot, an Ignition that is too old for it, a token that is rotated, a conflict and a pool without its Cluster, so that all have something to say.
+		// A boot, an Ignition that is too old for it, a token that is rotated, a conflict and a pool without its
+		// Cluster, so that all have something to say.
 		t := tenant.New(ctx, lab, 1)
 		t.Create(ctx, t.Pool("storage"))
 		lost := t.Pool("lost")

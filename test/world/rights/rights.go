@@ -66,7 +66,8 @@ func resource(group, name, subresource string) string {
 
 var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([a-z, ]+) \\| ([a-z-]+) \\| (\\S.*) \\|$")
 
-// Documented are the rights in the table below a heading of docs/security.md, each row of which must say what they are for.
+// Documented are the rights in the table below a heading of docs/security.md, each row of which must say what they are
+// for.
 func Documented(heading string) (rights []Right, err error) {
 	document, err := os.ReadFile("../../../docs/security.md")
 	if err != nil {
@@ -89,8 +90,8 @@ func Documented(heading string) (rights []Right, err error) {
 	return rights, nil
 }
 
-// Granted are the rights that the objects of an installable set give a ServiceAccount: those of the ClusterRole and the Role of
-// its name.
+// Granted are the rights that the objects of an installable set give a ServiceAccount: those of the ClusterRole and the
+// Role of its name.
 func Granted(objects []unstructured.Unstructured, account string) (rights []Right, err error) {
 	for _, object := range objects {
 		where, is := map[string]string{"ClusterRole": All, "Role": Own}[object.GetKind()]
@@ -115,8 +116,8 @@ func Granted(objects []unstructured.Unstructured, account string) (rights []Righ
 	return rights, nil
 }
 
-// UsedAtHome are the rights that a program has used in the management cluster, by the role that allowed each request, and its
-// requests that were refused for want of one. What tests ask for in its place is not among them.
+// UsedAtHome are the rights that a program has used in the management cluster, by the role that allowed each request,
+// and its requests that were refused for want of one. What tests ask for in its place is not among them.
 func UsedAtHome(plane *controlplane.ControlPlane, program string) (used []Right, refused []string, err error) {
 	err = plane.EachRequest(func(r controlplane.Request) {
 		account := cmp.Or(r.Impersonated.Name, r.User.Name)
@@ -139,8 +140,8 @@ func UsedAtHome(plane *controlplane.ControlPlane, program string) (used []Right,
 	return distinct(used), refused, err
 }
 
-// UsedAway are the rights that the manager has used in a workload cluster, by its user agent: it has the rights of Cluster API's
-// kubeconfig there.
+// UsedAway are the rights that the manager has used in a workload cluster, by its user agent: it has the rights of
+// Cluster API's kubeconfig there.
 func UsedAway(plane *controlplane.ControlPlane) (used []Right, err error) {
 	err = plane.EachRequest(func(r controlplane.Request) {
 		if !strings.Contains(r.UserAgent, " "+Manager+" ") || r.Object.Resource == "" {
