@@ -16,8 +16,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// What the policy does on a real API server, to a real kubelet and to who has its credential, is in
-// test/suites/e2e/root_test.go.
+// The policy on a real API server, with a real kubelet and with its stolen credential, is tested in
+// test/suites/e2e/compromised_node_test.go.
 var _ = Describe("the policy that guards Nodes", func() {
 	selecting := func(role string, keys ...string) poolv1.MachineConfigPool {
 		p := poolOf(role)

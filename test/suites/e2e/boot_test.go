@@ -19,14 +19,14 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// managedAttach is an annotation that only a kubelet sets, when it registers.
-const managedAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
+// managedAttachDetachAnnotation is set by the kubelet only, when it registers.
+const managedAttachDetachAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 var infraLabels = map[string]string{"node-role.kubernetes.io/infra": ""}
 
 var _ = Describe("Machines of two pools", func() {
-	It("boot straight into their pools: no version of their Nodes was ever outside", func(ctx SpecContext) {
-		t := tenant.New(ctx, lab, 5, withKubelets)
+	It("boot straight into their pools: each version of their Nodes is in its pool", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 5, setKubeletSections)
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 2, Labels: infraLabels})
@@ -34,44 +34,45 @@ var _ = Describe("Machines of two pools", func() {
 		for _, role := range []string{"infra", "worker"} {
 			Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return t.Configs(ctx, role) }).Should(HaveLen(2))
 			for _, config := range t.Configs(ctx, role) {
-				joined(ctx, t, &config)
+				expectJoined(ctx, t, &config)
 				Expect(config.Status.PoolRole).To(Equal(role))
-				verdict := site.Judge(versions(ctx, history, config.Status.NodeRef.Name), role, pools(ctx, t))
+				verdict := site.Judge(listVersions(ctx, history, config.Status.NodeRef.Name), role, listPools(ctx, t))
 				Expect(verdict.Versions).To(BeNumerically(">", 1))
 				Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
-				Expect(onDisk(&config, "/etc/workertest")).To(Equal("worker"))
+				Expect(readHostFile(&config, "/etc/workertest")).To(Equal("worker"))
 				expectKubelet(t.Node(ctx, &config), role)
 				if role == "infra" {
-					Expect(onDisk(&config, "/etc/infratest")).To(Equal("infra"))
+					Expect(readHostFile(&config, "/etc/infratest")).To(Equal("infra"))
 				}
 			}
 		}
 	})
 })
 
-// withKubelets gives the pools worker and infra kubelet sections: infra's says less, and in part something else.
-func withKubelets(p *poolv1.MachineConfigPool) {
+// setKubeletSections sets spec.kubeletConfiguration of the pools worker and infra. The section of infra overrides maxPods
+// and inherits systemReserved.
+func setKubeletSections(p *poolv1.MachineConfigPool) {
 	sections := map[string]string{"worker": `"maxPods":77,"systemReserved":{"cpu":"150m"}`, "infra": `"maxPods":57`}
 	p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration",%s}`, sections[p.Spec.PoolRole])}
 }
 
-// expectKubelet holds what the kubelet of a Node says of itself against the sections of withKubelets.
+// expectKubelet expects a Node's capacity and allocatable resources to match setKubeletSections.
 func expectKubelet(node *corev1.Node, role string) {
 	GinkgoHelper()
 	maxPods := map[string]int64{"worker": 77, "infra": 57}
-	Expect(node.Status.Capacity.Pods().Value()).To(Equal(maxPods[role]), "the pool's own section wins")
-	Expect(node.Status.Capacity.Cpu().MilliValue()-node.Status.Allocatable.Cpu().MilliValue()).To(Equal(int64(150)), "worker's holds where it says nothing")
+	Expect(node.Status.Capacity.Pods().Value()).To(Equal(maxPods[role]), "the custom pool's own maxPods wins")
+	Expect(node.Status.Capacity.Cpu().MilliValue()-node.Status.Allocatable.Cpu().MilliValue()).To(Equal(int64(150)), "systemReserved is inherited from the pool worker")
 }
 
-// joined waits until a config's Node is Ready in its pool, works, and nothing by which its host could join again is
-// left.
-func joined(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
+// expectJoined waits until the Node of a config is Ready in its pool and schedulable, and its token and join credential
+// are revoked.
+func expectJoined(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
 	EventuallyWithOffset(1, t.Condition(config, bootstrapv1.NodeInPoolCondition)).WithContext(ctx).Should(HavePrefix("True"))
-	// kube-controller-manager and Cluster API take their own taints away some time before or after Poolboot's, and a
-	// kubelet may say that it is Ready before it registers, which gives its Node further annotations.
+	// kube-controller-manager and Cluster API remove their taints independently of Poolboot. A Node can be Ready before
+	// the kubelet has added its annotations.
 	EventuallyWithOffset(1, func() *corev1.Node { return t.Node(ctx, config) }).WithContext(ctx).Should(And(
 		HaveField("Spec.Taints", Not(ContainElement(HaveField("Key", BeElementOf(poolv1.NodeUnassignedTaint, corev1.TaintNodeNotReady, clusterv1.NodeUninitializedTaint.Key))))),
-		HaveField("Annotations", HaveKey(managedAttach))))
+		HaveField("Annotations", HaveKey(managedAttachDetachAnnotation))))
 	EventuallyWithOffset(1, func() (string, error) {
 		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
 		return config.Annotations[bootstrapv1.TokenStateAnnotation] + config.Status.Boot.CredentialID, err
@@ -79,8 +80,8 @@ func joined(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootC
 	EventuallyWithOffset(1, lab.Hardware.Host(config.Status.HostRef.Name).Joined).WithContext(ctx).Should(BeTrue(), "the sentinel file")
 }
 
-// versions are those of a Node up to the one that stands: a watch tells of a version some time after it can be read.
-func versions(ctx context.Context, history *site.NodeHistory, name string) []site.NodeVersion {
+// listVersions returns the recorded versions of a Node, up to the current one. It waits for the watch to catch up.
+func listVersions(ctx context.Context, history *site.NodeHistory, name string) []site.NodeVersion {
 	GinkgoHelper()
 	node := &corev1.Node{}
 	Expect(lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
@@ -93,14 +94,14 @@ func versions(ctx context.Context, history *site.NodeHistory, name string) []sit
 	return history.Of(name)
 }
 
-func pools(ctx context.Context, t *tenant.Tenant) []poolv1.MachineConfigPool {
+func listPools(ctx context.Context, t *tenant.Tenant) []poolv1.MachineConfigPool {
 	var list poolv1.MachineConfigPoolList
 	Expect(lab.ManagementClient.List(ctx, &list, client.InNamespace(t.Namespace))).To(Succeed())
 	return list.Items
 }
 
-// onDisk reads a file of the disk of a config's host.
-func onDisk(config *bootstrapv1.PoolbootConfig, path string) (string, error) {
+// readHostFile reads a file on the disk of a config's host.
+func readHostFile(config *bootstrapv1.PoolbootConfig, path string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(lab.Hardware.Host(config.Status.HostRef.Name).Root(), path))
 	return string(content), err
 }

@@ -21,26 +21,26 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// promptly is how often a step is looked for that a crash has to follow at once.
-const promptly = 10 * time.Millisecond
+// crashPollingInterval is short, because a crash has to follow a step immediately.
+const crashPollingInterval = 10 * time.Millisecond
 
-var _ = Describe("Poolboot that is killed", func() {
-	It("between the steps of a boot goes on where it was: one Secret, one Node, born in its pool, and nothing left", func(ctx SpecContext) {
+var _ = Describe("Poolboot killed between the steps of a boot", func() {
+	It("resumes the boot: one Secret, one Node that is always in its pool, and no leftovers", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(revive)
+		DeferCleanup(restartAfterFailure)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		t.Deploy(ctx, tenant.Deployment{Name: "worker", Replicas: 1})
 		configs := map[string]*bootstrapv1.PoolbootConfig{"infra": t.Config(ctx, "infra"), "worker": t.Config(ctx, "worker")}
-		eventually := func(step string, taken func(*bootstrapv1.PoolbootConfig) bool) {
+		eventually := func(step string, reached func(*bootstrapv1.PoolbootConfig) bool) {
 			GinkgoHelper()
 			By(step)
 			for _, config := range configs {
 				Eventually(ctx, func() (bool, error) {
 					err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
-					return taken(config), err
-				}).WithPolling(promptly).Should(BeTrue(), step)
+					return reached(config), err
+				}).WithPolling(crashPollingInterval).Should(BeTrue(), step)
 			}
 		}
 
@@ -48,39 +48,39 @@ var _ = Describe("Poolboot that is killed", func() {
 		for role, secret := range secrets {
 			Eventually(ctx, func() error {
 				return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(configs[role]), secret)
-			}).WithPolling(promptly).Should(Succeed(), "the data Secret")
+			}).WithPolling(crashPollingInterval).Should(Succeed(), "the data Secret")
 		}
 		kill(lab.Manager, lab.ConfigServer)
 		start(ctx, lab.Manager, lab.ConfigServer)
-		eventually("the data Secret known to the Machine", func(c *bootstrapv1.PoolbootConfig) bool {
+		eventually("waiting for the Machine to refer to the data Secret", func(c *bootstrapv1.PoolbootConfig) bool {
 			return ptr.Deref(t.Machine(ctx, c).Spec.Bootstrap.DataSecretName, "") == c.Name
 		})
 
 		kill(lab.Manager)
 		t.AddHosts(ctx, 2)
-		eventually("the boot request, while nobody prepares", func(c *bootstrapv1.PoolbootConfig) bool { return c.Status.Boot.RequestedTime != nil })
+		eventually("waiting for the boot request while the manager is stopped", func(c *bootstrapv1.PoolbootConfig) bool { return c.Status.Boot.RequestedTime != nil })
 		kill(lab.ConfigServer)
 		start(ctx, lab.Manager)
 		Eventually(ctx, func() []corev1.Node {
-			return slices.Concat(nodes(ctx, configs["infra"]), nodes(ctx, configs["worker"]))
-		}).WithPolling(promptly).ShouldNot(BeEmpty(), "the first Node")
+			return slices.Concat(listNodes(ctx, configs["infra"]), listNodes(ctx, configs["worker"]))
+		}).WithPolling(crashPollingInterval).ShouldNot(BeEmpty(), "the first pre-registered Node")
 		kill(lab.Manager)
 		start(ctx, lab.Manager)
-		eventually("the pre-registration, while nobody serves", func(c *bootstrapv1.PoolbootConfig) bool { return c.Status.Boot.PreparedTime != nil })
-		letStand(ctx, configs["infra"], true)
-		letStand(ctx, configs["worker"], true)
+		eventually("waiting for the pre-registration while the config server is stopped", func(c *bootstrapv1.PoolbootConfig) bool { return c.Status.Boot.PreparedTime != nil })
+		setPaused(ctx, configs["infra"], true)
+		setPaused(ctx, configs["worker"], true)
 		kill(lab.Manager)
 		start(ctx, lab.ConfigServer)
-		eventually("the configuration served, while nobody approves", func(c *bootstrapv1.PoolbootConfig) bool { return c.Status.Boot.ServedTime != nil })
+		eventually("waiting for the configuration to be served while the manager is stopped", func(c *bootstrapv1.PoolbootConfig) bool { return c.Status.Boot.ServedTime != nil })
 		kill(lab.ConfigServer)
 		start(ctx, lab.Manager, lab.ConfigServer)
 
-		By("the kubelet registered, while nobody ends the boot")
+		By("waiting for the Node to be Ready while the manager is stopped")
 		var first *bootstrapv1.PoolbootConfig
 		Eventually(ctx, func() *bootstrapv1.PoolbootConfig {
-			first = approved(ctx, configs)
+			first = findApproved(ctx, configs)
 			return first
-		}).WithPolling(promptly).ShouldNot(BeNil())
+		}).WithPolling(crashPollingInterval).ShouldNot(BeNil())
 		kill(lab.Manager, lab.ConfigServer)
 		Eventually(ctx, func() bool { return site.Ready(t.Node(ctx, first)) }).Should(BeTrue())
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(first), first)).To(Succeed())
@@ -88,29 +88,29 @@ var _ = Describe("Poolboot that is killed", func() {
 		start(ctx, lab.Manager, lab.ConfigServer)
 
 		for role, config := range configs {
-			letStand(ctx, config, false)
-			joined(ctx, t, config)
+			setPaused(ctx, config, false)
+			expectJoined(ctx, t, config)
 			Expect(config.Status.PoolRole).To(Equal(role))
-			seen := versions(ctx, history, config.Status.NodeRef.Name)
-			verdict := site.Judge(seen, role, pools(ctx, t))
+			seen := listVersions(ctx, history, config.Status.NodeRef.Name)
+			verdict := site.Judge(seen, role, listPools(ctx, t))
 			Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
-			Expect(overlays(ctx, config)).To(BeEmpty())
-			Expect(joinTokens(ctx, config)).To(BeEmpty())
-			Expect(nodes(ctx, config)).To(HaveExactElements(HaveField("Name", config.Status.NodeRef.Name)))
+			Expect(listOverlays(ctx, config)).To(BeEmpty())
+			Expect(listJoinTokens(ctx, config)).To(BeEmpty())
+			Expect(listNodes(ctx, config)).To(HaveExactElements(HaveField("Name", config.Status.NodeRef.Name)))
 			for _, version := range seen {
-				Expect(string(version.Node.UID)).To(Equal(config.Status.NodeRef.UID), "there was one Node only")
+				Expect(string(version.Node.UID)).To(Equal(config.Status.NodeRef.UID), "only one Node was created")
 			}
 			secret := &corev1.Secret{}
 			Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), secret)).To(Succeed())
 			Expect(secret.UID).To(Equal(secrets[role].UID))
 			Expect(secret.Data).To(Equal(secrets[role].Data))
-			Expect(secret.ManagedFields).To(ContainElement(secrets[role].ManagedFields[0]), "written once: the operator adds its label only")
+			Expect(secret.ManagedFields).To(ContainElement(secrets[role].ManagedFields[0]), "Poolboot wrote it once: the Bare Metal Operator adds its label")
 		}
 	}, SpecTimeout(5*time.Minute))
 })
 
-// approved returns a config whose host's request for a certificate is approved, nil while there is none.
-func approved(ctx context.Context, configs map[string]*bootstrapv1.PoolbootConfig) *bootstrapv1.PoolbootConfig {
+// findApproved returns a config whose host's certificate request was decided, or nil.
+func findApproved(ctx context.Context, configs map[string]*bootstrapv1.PoolbootConfig) *bootstrapv1.PoolbootConfig {
 	var requests certificatesv1.CertificateSigningRequestList
 	ExpectWithOffset(1, lab.WorkloadClient.List(ctx, &requests)).To(Succeed())
 	for _, request := range requests.Items {
@@ -123,35 +123,35 @@ func approved(ctx context.Context, configs map[string]*bootstrapv1.PoolbootConfi
 	return nil
 }
 
-// letStand has a boot that is prepared stand before its end, or go on, by a pause of its config: certificates are
-// approved all the same. Without, a Node may be Ready, and its boot over, before the manager that has just approved its
-// certificate is killed. The manager must run.
-func letStand(ctx context.Context, config *bootstrapv1.PoolbootConfig, stand bool) {
+// setPaused pauses or resumes the boot of a config. Certificates of a paused config are approved, but its boot is not
+// completed: otherwise the manager can complete a boot between approving the certificate and being killed. The manager
+// must be running.
+func setPaused(ctx context.Context, config *bootstrapv1.PoolbootConfig, paused bool) {
 	GinkgoHelper()
 	before := config.DeepCopy()
 	delete(config.Annotations, clusterv1.PausedAnnotation)
-	if stand {
+	if paused {
 		metav1.SetMetaDataAnnotation(&config.ObjectMeta, clusterv1.PausedAnnotation, "")
 	}
 	Expect(client.IgnoreNotFound(lab.ManagementClient.Patch(ctx, config, client.MergeFrom(before)))).To(Succeed())
 }
 
-// kill ends programs as a crash does.
+// kill kills programs with SIGKILL.
 func kill(programs ...*site.Program) {
 	for _, program := range programs {
 		ExpectWithOffset(1, program.Kill()).To(Succeed())
 	}
 }
 
-// start starts programs that were killed; it returns when they are ready.
+// start starts killed programs and waits until they are ready.
 func start(ctx context.Context, programs ...*site.Program) {
 	for _, program := range programs {
 		ExpectWithOffset(1, program.Start(ctx)).To(Succeed())
 	}
 }
 
-// revive gives the specs after one that failed half way both programs back.
-func revive(ctx SpecContext) {
+// restartAfterFailure restarts both programs when the current spec has failed, for the specs after it.
+func restartAfterFailure(ctx SpecContext) {
 	if CurrentSpecReport().Failed() {
 		kill(lab.Manager, lab.ConfigServer)
 		start(ctx, lab.Manager, lab.ConfigServer)

@@ -21,8 +21,8 @@ import (
 )
 
 var _ = Describe("A host without a Machine", func() {
-	It("boots into its pool by an enrollment token: no version of its Node was ever outside", func(ctx SpecContext) {
-		t := takingHosts(ctx)
+	It("boots into its pool with an enrollment token: each version of its Node is in the pool", func(ctx SpecContext) {
+		t := newTenantTakingHosts(ctx)
 		name := t.Namespace + "-7"
 		secret, enrollment := t.Enrollment("edge", 1)
 		token := secret.StringData[poolv1.EnrollmentTokenKey]
@@ -43,48 +43,48 @@ var _ = Describe("A host without a Machine", func() {
 		Expect(server.PowerOn(context.WithoutCancel(ctx), userData)).To(Succeed())
 		DeferCleanup(server.PowerOff)
 
-		works(ctx, t, name, server, history)
+		expectWorkingNode(ctx, t, name, server, history)
 	})
 
-	It("boots into its pool by the annotation on its BareMetalHost: no version of its Node was ever outside", func(ctx SpecContext) {
-		t := takingHosts(ctx)
+	It("boots into its pool by the annotation on its BareMetalHost: each version of its Node is in the pool", func(ctx SpecContext) {
+		t := newTenantTakingHosts(ctx)
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		bmh := t.BootAnnotatedHost(ctx, t.HostName(0), "infra")
 		Eventually(func() *host.Host { return lab.Hardware.Host(bmh.Name) }).WithContext(ctx).ShouldNot(BeNil(), "the host is on")
-		node := works(ctx, t, bmh.Name, lab.Hardware.Host(bmh.Name), history)
+		node := expectWorkingNode(ctx, t, bmh.Name, lab.Hardware.Host(bmh.Name), history)
 		Expect(node.Labels).To(HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, string(bmh.UID)))
-		Expect(node.Spec.ProviderID).To(BeEmpty(), "Metal3's names a Metal3Machine")
+		Expect(node.Spec.ProviderID).To(BeEmpty(), "a provider ID of Metal3 names a Metal3Machine")
 	})
 })
 
-// takingHosts is a tenant whose pool infra takes hosts without a Machine.
-func takingHosts(ctx context.Context) *tenant.Tenant {
+// newTenantTakingHosts returns a tenant whose pool infra takes hosts without a Machine.
+func newTenantTakingHosts(ctx context.Context) *tenant.Tenant {
 	GinkgoHelper()
 	t := tenant.New(ctx, lab, 0, tenant.TakeHosts)
 	t.CreateHostTemplate(ctx, nil)
 	return t
 }
 
-// works waits until a host without a Machine works in the pool infra, and looks at every version of its Node since
-// before its boot. Nothing by which it could join again is left.
-func works(ctx context.Context, t *tenant.Tenant, name string, server *host.Host, history *site.NodeHistory) *corev1.Node {
+// expectWorkingNode waits until the Node of a host without a Machine is Ready in the pool infra and the host's token is
+// revoked. It expects each version of the Node since the start of history to be in the pool.
+func expectWorkingNode(ctx context.Context, t *tenant.Tenant, name string, server *host.Host, history *site.NodeHistory) *corev1.Node {
 	GinkgoHelper()
 	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: t.Namespace}}
 	Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
 	Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).
 		ShouldNot(ContainElement(Or(HaveField("Key", poolv1.NodeUnassignedTaint), HaveField("Key", clusterv1.NodeUninitializedTaint.Key))))
 	Eventually(ctx, server.Joined).Should(BeTrue(), "the sentinel file")
-	verdict := site.Judge(versions(ctx, history, name), "infra", pools(ctx, t))
+	verdict := site.Judge(listVersions(ctx, history, name), "infra", listPools(ctx, t))
 	Expect(verdict.Versions).To(BeNumerically(">", 1))
 	Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 	Expect(os.ReadFile(filepath.Join(server.Root(), "/etc/infratest"))).To(BeEquivalentTo("infra"))
 
-	By("being known by its token no more")
+	By("waiting for its token to be revoked")
 	Eventually(ctx, func(ctx context.Context) (string, error) {
 		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
 		return config.Annotations[bootstrapv1.TokenStateAnnotation] + config.Status.Boot.CredentialID, err
 	}).Should(BeEquivalentTo(bootstrapv1.TokenStateRevoked))
-	Expect(overlays(ctx, config)).To(BeEmpty())
+	Expect(listOverlays(ctx, config)).To(BeEmpty())
 	return t.Node(ctx, config)
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// The document is the test: each of its commands is run by a shell, in order, and must come to print what is shown.
+// flowsDocument is the test: its commands run in a shell, in order, and must print the output that the document shows.
 const flowsDocument = "../../../docs/flows.md"
 
 var (
@@ -33,16 +33,16 @@ var (
 	flowBlock   = regexp.MustCompile("(?ms)^```(yaml|console)\n(.*?)^```$")
 	flowCommand = regexp.MustCompile(`^([a-z0-9-]+)\$ (.+)\n$`)
 
-	// flowNode is the name of a Node of the document.
+	// flowNode matches the names of the document's Nodes.
 	flowNode = regexp.MustCompile(`^(server|cp|upi)-\d$`)
 
-	// What no two runs have alike.
+	// These differ between runs.
 	flowAge     = regexp.MustCompile(`(?m)(\s)(?:\d+[smhd]){1,2}(\s|$)`)
 	flowMachine = regexp.MustCompile(`\b(worker|infra)-[a-z0-9]{5}-[a-z0-9]{5}\b`)
 	flowSpaces  = regexp.MustCompile(` +`)
 )
 
-var _ = Describe("OpenShift's guide to custom pools, with kubectl where oc stands:", Ordered, func() {
+var _ = Describe("OpenShift's guide to custom pools, with kubectl in place of oc:", Ordered, func() {
 	document, err := os.ReadFile(flowsDocument)
 	if err != nil {
 		panic(err)
@@ -71,13 +71,13 @@ var _ = Describe("OpenShift's guide to custom pools, with kubectl where oc stand
 	}
 })
 
-// flowSite is what the document starts from: a Cluster with free servers, a Node of its control plane, and one that was
-// joined by hand.
+// flowSite is the state that the document starts from: a Cluster with available servers, a control plane Node, and a Node
+// that was joined manually.
 type flowSite struct {
 	*tenant.Tenant
-	// foreign are the Nodes that Poolboot did not boot. No kubelet is behind them.
-	foreign []*corev1.Node
-	// dir is where the document's files are and its commands run.
+	// foreignNodes are the Nodes that Poolboot did not boot. They have no kubelet.
+	foreignNodes []*corev1.Node
+	// dir has the document's files and is the working directory of its commands.
 	dir string
 }
 
@@ -87,14 +87,14 @@ func newFlowSite(ctx context.Context) *flowSite {
 	s.CreateCluster(ctx, clusterapi.ClusterOptions{})
 	s.AddHost(ctx, "server-1")
 	s.AddHost(ctx, "server-2")
-	named := func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameFromHost }
-	s.Deploy(ctx, tenant.Deployment{Name: "worker", Config: named})
-	s.Deploy(ctx, tenant.Deployment{Name: "infra", Labels: infraLabels, Config: named})
+	setHostName := func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameFromHost }
+	s.Deploy(ctx, tenant.Deployment{Name: "worker", Config: setHostName})
+	s.Deploy(ctx, tenant.Deployment{Name: "infra", Labels: infraLabels, Config: setHostName})
 	for name, role := range map[string]string{"cp-1": "control-plane", "upi-1": "worker"} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/" + role: ""}}}
 		Expect(lab.WorkloadClient.Create(ctx, node)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(lab.WorkloadClient.Delete(ctx, node)).To(Succeed()) })
-		s.foreign = append(s.foreign, node)
+		s.foreignNodes = append(s.foreignNodes, node)
 	}
 	for shell, cluster := range map[string]*controlplane.ControlPlane{"hub": lab.Management, "edge": lab.Workload} {
 		config, err := clientcmd.LoadFromFile(cluster.Kubeconfig)
@@ -107,69 +107,68 @@ func newFlowSite(ctx context.Context) *flowSite {
 	return s
 }
 
-// write puts a file of the document, named in its first line, where the commands run. The Cluster is named as the
-// namespace.
+// write writes a file of the document to dir. The first line has the file's name. The Cluster's name is replaced with the
+// namespace's.
 func (s *flowSite) write(text string) {
 	GinkgoHelper()
-	name, contents, named := strings.Cut(strings.TrimPrefix(text, "# "), "\n")
-	Expect(named).To(BeTrue())
+	name, contents, ok := strings.Cut(strings.TrimPrefix(text, "# "), "\n")
+	Expect(ok).To(BeTrue(), "the first line has the file's name")
 	contents = strings.ReplaceAll(contents, "clusterName: edge", "clusterName: "+s.Namespace)
 	Expect(os.WriteFile(filepath.Join(s.dir, name), []byte(contents), 0o600)).To(Succeed())
 }
 
-// run runs the commands of a block and returns how many they are. One that only reads is run until it prints what is
-// shown.
+// run runs the commands of a block and returns their number. It repeats kubectl get until the output is as shown.
 func (s *flowSite) run(ctx context.Context, block string) int {
 	GinkgoHelper()
-	type command struct{ shell, line, shown string }
+	type command struct{ shell, line, output string }
 	var commands []command
 	for line := range strings.Lines(block) {
 		if c := flowCommand.FindStringSubmatch(line); c != nil {
 			commands = append(commands, command{shell: c[1], line: c[2]})
 			continue
 		}
-		Expect(commands).NotTo(BeEmpty(), "a block starts with a command")
-		commands[len(commands)-1].shown += line
+		Expect(commands).NotTo(BeEmpty(), "a block must start with a command")
+		commands[len(commands)-1].output += line
 	}
 	for _, c := range commands {
 		By(c.shell + "$ " + c.line)
-		shown := s.comparable(ctx, c.shown)
+		want := s.normalize(ctx, c.output)
 		if strings.HasPrefix(c.line, "kubectl get ") {
-			Eventually(ctx, s.terminal).WithArguments(c.shell, c.line).Should(Equal(shown))
+			Eventually(ctx, s.runInShell).WithArguments(c.shell, c.line).Should(Equal(want))
 		} else {
-			Expect(s.terminal(ctx, c.shell, c.line)).To(Equal(shown))
+			Expect(s.runInShell(ctx, c.shell, c.line)).To(Equal(want))
 		}
 	}
 	return len(commands)
 }
 
-// terminal is what a command line prints in the shell of a cluster or of a host.
-func (s *flowSite) terminal(ctx context.Context, where, line string) string {
+// runInShell returns the output of a command in the shell of a cluster. For cat it returns a file of a host.
+func (s *flowSite) runInShell(ctx context.Context, where, line string) string {
 	GinkgoHelper()
-	if path, is := strings.CutPrefix(line, "cat "); is {
+	if path, ok := strings.CutPrefix(line, "cat "); ok {
 		host := lab.Hardware.Host(where)
 		Expect(host).NotTo(BeNil())
 		content, err := os.ReadFile(filepath.Join(host.Root(), path))
 		Expect(err).NotTo(HaveOccurred())
-		return s.comparable(ctx, string(content))
+		return s.normalize(ctx, string(content))
 	}
-	s.beat(ctx)
+	s.sendHeartbeats(ctx)
 	binDir, err := process.BinDir()
 	Expect(err).NotTo(HaveOccurred())
 	shell := exec.CommandContext(ctx, "bash", "-c", line)
 	shell.Dir = s.dir
 	shell.Env = append(os.Environ(), "PATH="+binDir+":"+os.Getenv("PATH"), "KUBECONFIG="+filepath.Join(s.dir, where+".kubeconfig"))
 	output, err := shell.CombinedOutput()
-	if refused := (*exec.ExitError)(nil); err != nil && !errors.As(err, &refused) {
+	if exitErr := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exitErr) {
 		Expect(err).NotTo(HaveOccurred())
 	}
-	return s.comparable(ctx, string(output))
+	return s.normalize(ctx, string(output))
 }
 
-// beat is the heartbeat of the foreign Nodes.
-func (s *flowSite) beat(ctx context.Context) {
+// sendHeartbeats sets the Ready condition of the foreign Nodes.
+func (s *flowSite) sendHeartbeats(ctx context.Context) {
 	GinkgoHelper()
-	for _, node := range s.foreign {
+	for _, node := range s.foreignNodes {
 		before := node.DeepCopy()
 		node.Status.NodeInfo.KubeletVersion = "v1.36.3"
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
@@ -177,8 +176,8 @@ func (s *flowSite) beat(ctx context.Context) {
 	}
 }
 
-// comparable leaves out of what a terminal shows what no two runs have alike, and the Nodes of other tenants.
-func (s *flowSite) comparable(ctx context.Context, text string) string {
+// normalize removes from a command's output what differs between runs, and the Nodes of other tenants.
+func (s *flowSite) normalize(ctx context.Context, text string) string {
 	GinkgoHelper()
 	var nodes corev1.NodeList
 	Expect(lab.WorkloadClient.List(ctx, &nodes)).To(Succeed())

@@ -22,14 +22,14 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-func inline(spec *bootstrapv1.BootSpec) {
+func setInline(spec *bootstrapv1.BootSpec) {
 	spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceInline}
 }
 
 var _ = Describe("A host that can't reach the config server", func() {
-	BeforeEach(func(ctx SpecContext) { without(ctx, lab.ConfigServer) })
+	BeforeEach(func(ctx SpecContext) { stopProgram(ctx, lab.ConfigServer) })
 
-	It("is born in its pool with what is in the data Secret, however long it takes to get one", func(ctx SpecContext) {
+	It("boots into its pool with its data Secret, although the credential would have expired before a host was available", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
@@ -37,72 +37,72 @@ var _ = Describe("A host that can't reach the config server", func() {
 		Eventually(ctx, func() (poolv1.PoolConfiguration, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)
 			return infra.Status.Configuration, err
-		}).Should(HaveValue(HaveField("Source", HaveLen(2))), "the data Secret is written once, with what is rendered by then")
-		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: inline})
+		}).Should(HaveValue(HaveField("Source", HaveLen(2))), "the data Secret is written once, with the configuration that is rendered at that time")
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: setInline})
 		config := t.Config(ctx, "infra")
-		content, credential := inlined(ctx, t, config)
-		Expect(content.Ignition.Config.Merge).To(BeEmpty(), "nothing is fetched")
-		Expect(pathsIn(content)).To(ContainElements("/etc/workertest", "/etc/infratest", "/etc/kubernetes/bootstrap-kubelet.conf", "/etc/poolboot/kubelet.env"))
+		content, credential := readInlineSecret(ctx, t, config)
+		Expect(content.Ignition.Config.Merge).To(BeEmpty(), "the host fetches nothing")
+		Expect(listPaths(content)).To(ContainElements("/etc/workertest", "/etc/infratest", "/etc/kubernetes/bootstrap-kubelet.conf", "/etc/poolboot/kubelet.env"))
 		token := "bootstrap-token-" + credential.ID
-		Expect(joinTokens(ctx, config)).To(ConsistOf(HaveField("Name", token)))
+		Expect(listJoinTokens(ctx, config)).To(ConsistOf(HaveField("Name", token)))
 		Eventually(t.Condition(config, bootstrapv1.BootPreparedCondition)).WithContext(ctx).Should(HavePrefix("Unknown WaitingForHost"))
 		name := t.Machine(ctx, config).Name
 
-		By("letting the host boot while the manager is gone and the credential is about to end")
-		back := without(ctx, lab.Manager)
-		endsAt(ctx, config, time.Now().Add(5*time.Minute)) // what a busy machine takes to boot a host
+		By("booting the host while the manager is stopped and the credential is about to expire")
+		restart := stopProgram(ctx, lab.Manager)
+		setCredentialExpiration(ctx, config, time.Now().Add(5*time.Minute)) // enough to boot a host on a busy machine
 		t.AddHosts(ctx, 1)
-		Eventually(ctx, func() []certificatesv1.CertificateSigningRequest { return requestsFor(ctx, name) }).Should(And(Not(BeEmpty()), HaveEach(
-			HaveField("Status.Conditions", BeEmpty()))), "it asks for a certificate and gets none")
-		Expect(nodes(ctx, config)).To(BeEmpty())
+		Eventually(ctx, func() []certificatesv1.CertificateSigningRequest { return listClientRequests(ctx, name) }).Should(And(Not(BeEmpty()), HaveEach(
+			HaveField("Status.Conditions", BeEmpty()))), "its request for a certificate is pending")
+		Expect(listNodes(ctx, config)).To(BeEmpty())
 
-		By("having the manager back")
-		back()
-		joined(ctx, t, config)
+		By("restarting the manager")
+		restart()
+		expectJoined(ctx, t, config)
 		expectBornInPool(ctx, t, config, history)
 		node := t.Node(ctx, config)
 		Expect(node.Labels).To(HaveKeyWithValue("metal3.io/uuid", config.Status.HostRef.UID))
 		Expect(node.Spec.ProviderID).To(HavePrefix("metal3://" + t.Namespace + "/" + config.Status.HostRef.Name + "/"))
-		Expect(onDisk(config, "/etc/infratest")).To(Equal("infra"))
-		Expect(answered("patch", "secrets", "", token)).To(BeNumerically("<", answered("delete", "secrets", "", token)),
-			"the credential's life was extended before it went")
+		Expect(readHostFile(config, "/etc/infratest")).To(Equal("infra"))
+		Expect(findInAuditLog("patch", "secrets", "", token)).To(BeNumerically("<", findInAuditLog("delete", "secrets", "", token)),
+			"the credential's expiration was extended before its deletion")
 	})
 
-	It("joins with kubeadm, although the manager was gone until the credential had ended and the host had booted", func(ctx SpecContext) {
+	It("joins with kubeadm, although the manager was stopped until the credential had expired and the host had booted", func(ctx SpecContext) {
 		Expect(kubeadm.Init(ctx, lab.Workload, kubeadmToken)).To(Succeed())
 		t := tenant.New(ctx, lab, 0)
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
-		config := deployKubeadm(ctx, t, inline)
-		_, credential := inlined(ctx, t, config)
+		config := deployKubeadm(ctx, t, setInline)
+		_, credential := readInlineSecret(ctx, t, config)
 
-		back := without(ctx, lab.Manager)
-		endsAt(ctx, config, time.Now().Add(-time.Minute))
-		Eventually(ctx, func() []corev1.Secret { return joinTokens(ctx, config) }).Should(BeEmpty(), "Kubernetes cleans up")
+		restart := stopProgram(ctx, lab.Manager)
+		setCredentialExpiration(ctx, config, time.Now().Add(-time.Minute))
+		Eventually(ctx, func() []corev1.Secret { return listJoinTokens(ctx, config) }).Should(BeEmpty(), "kube-controller-manager deletes expired tokens")
 		t.AddHosts(ctx, 1)
 		Eventually(ctx, func() bool {
 			machine := lab.Hardware.Host(t.HostName(0))
 			return machine != nil && !machine.When(host.UnitsStarted).IsZero()
-		}).Should(BeTrue(), "the host boots by itself")
-		back()
-		Eventually(ctx, func() []corev1.Secret { return joinTokens(ctx, config) }).Should(ConsistOf(
+		}).Should(BeTrue(), "the host boots without the manager")
+		restart()
+		Eventually(ctx, func() []corev1.Secret { return listJoinTokens(ctx, config) }).Should(ConsistOf(
 			HaveField("Data", HaveKeyWithValue("token-secret", []byte(credential.Secret)))))
-		joined(ctx, t, config)
+		expectJoined(ctx, t, config)
 		expectBornInPool(ctx, t, config, history)
 	})
 
-	It("can't name its Node after itself: the name is fixed before it is chosen", func(ctx SpecContext) {
+	It("can't have nodeNameSource Host: the Node's name is fixed before a host is chosen", func(ctx SpecContext) {
 		t := tenant.NewEmpty(ctx, lab)
 		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "infra"}}
 		template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinKubelet
 		template.Spec.Template.Spec.NodeNameSource = bootstrapv1.NodeNameFromHost
-		inline(&template.Spec.Template.Spec)
+		setInline(&template.Spec.Template.Spec)
 		Expect(lab.ManagementClient.Create(ctx, template)).To(MatchError(ContainSubstring("spec.template.spec.nodeNameSource")))
 	})
 })
 
-// inlined waits for a config's data Secret and returns what is in it.
-func inlined(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) (ignition.Config, join.Credential) {
+// readInlineSecret waits for a config's data Secret and returns its Ignition and join credential.
+func readInlineSecret(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) (ignition.Config, join.Credential) {
 	GinkgoHelper()
 	Eventually(t.Condition(config, clusterv1.ReadyCondition)).WithContext(ctx).Should(HavePrefix("True"))
 	secret := &corev1.Secret{}
@@ -114,21 +114,21 @@ func inlined(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.Poolboot
 	return content, credential
 }
 
-func pathsIn(config ignition.Config) (paths []string) {
+func listPaths(config ignition.Config) (paths []string) {
 	for _, file := range config.Storage.Files {
 		paths = append(paths, file.Path)
 	}
 	return paths
 }
 
-// endsAt lets time pass by for a config's join credential: on record and in the workload cluster.
-func endsAt(ctx context.Context, config *bootstrapv1.PoolbootConfig, end time.Time) {
+// setCredentialExpiration changes when a config's join credential expires, in its status and in the workload cluster.
+func setCredentialExpiration(ctx context.Context, config *bootstrapv1.PoolbootConfig, expiration time.Time) {
 	GinkgoHelper()
-	token := joinTokens(ctx, config)[0]
-	token.Data["expiration"] = []byte(end.UTC().Format(time.RFC3339))
+	token := listJoinTokens(ctx, config)[0]
+	token.Data["expiration"] = []byte(expiration.UTC().Format(time.RFC3339))
 	Expect(lab.WorkloadClient.Update(ctx, &token)).To(Succeed())
 	Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
 	before := config.DeepCopy()
-	config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: end}
+	config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expiration}
 	Expect(lab.ManagementClient.Status().Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
 }

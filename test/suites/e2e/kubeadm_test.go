@@ -25,68 +25,69 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// kubeadmToken is a bootstrap token of kubeadm's own, as a cluster of kubeadm's has them. No host of these specs gets
-// it.
+// kubeadmToken is a bootstrap token that kubeadm init creates. No host of these specs gets it.
 const kubeadmToken = "abcdef.0123456789abcdef"
 
-// ofThisMachine is what kubeadm finds wrong with the machine that all hosts share: its kernel and its control groups.
-var ofThisMachine = []string{"SystemVerification"}
+// ignoredPreflightErrors are the preflight errors for the kernel and the control groups of the machine that runs all hosts.
+var ignoredPreflightErrors = []string{"SystemVerification"}
 
-var reserved = corev1.Taint{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule}
+var reservedTaint = corev1.Taint{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule}
 
-// All of kubeadm join runs here, by the unit, the JoinConfiguration and the discovery file that Ignition wrote. It ends
-// where kubeadm calls systemctl to start the kubelet: the one here can't, so the image's kubelet.path starts the
-// kubelet when kubeadm has written its flags, and kubeadm waits for it as ever.
+// These specs run all phases of the real kubeadm join, with the unit, the JoinConfiguration and the discovery file that
+// Ignition wrote. One thing differs: systemctl on these hosts can't start the kubelet. The image's kubelet.path unit
+// starts it when kubeadm has written the kubelet's flags.
 var _ = Describe("A host that joins with kubeadm", func() {
 	BeforeEach(func(ctx SpecContext) {
 		Expect(kubeadm.Init(ctx, lab.Workload, kubeadmToken)).To(Succeed())
 	})
 
-	It("is born in its pool, by the real kubeadm join", func(ctx SpecContext) {
-		t := tenant.New(ctx, lab, 1, withKubelets)
+	It("registers its Node in its pool", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1, setKubeletSections)
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		config := deployKubeadm(ctx, t, nil)
-		joined(ctx, t, config)
+		expectJoined(ctx, t, config)
 		expectBornInPool(ctx, t, config, history)
 
 		node := t.Node(ctx, config)
 		Expect(node.Labels).To(And(HaveKey("node-role.kubernetes.io/infra"), HaveKeyWithValue("node.cluster.x-k8s.io/pool", "infra"),
 			HaveKeyWithValue("metal3.io/uuid", config.Status.HostRef.UID)))
 		Expect(node.Spec.ProviderID).To(HavePrefix("metal3://" + t.Namespace + "/" + config.Status.HostRef.Name + "/"))
-		Expect(node.Spec.Taints).To(ContainElement(reserved))
-		Expect(onDisk(config, "/etc/infratest")).To(Equal("infra"))
+		Expect(node.Spec.Taints).To(ContainElement(reservedTaint))
+		Expect(readHostFile(config, "/etc/infratest")).To(Equal("infra"))
 		expectKubelet(node, "infra")
-		Expect(onDisk(config, "/var/lib/kubelet/kubeadm-flags.env")).To(And(
+		Expect(readHostFile(config, "/var/lib/kubelet/kubeadm-flags.env")).To(And(
 			ContainSubstring("node.cluster.x-k8s.io/pool=infra"), ContainSubstring("--provider-id="+node.Spec.ProviderID),
-			ContainSubstring("infra=reserved:NoSchedule")), "what brings them back when the Node is deleted and registers anew")
+			ContainSubstring("infra=reserved:NoSchedule")), "these flags restore them when the Node is deleted and registers again")
 	})
 
-	It("joins although kubeadm had given up waiting when the power went", func(ctx SpecContext) {
+	It("joins after a power loss, although kubeadm had stopped waiting for the kubelet", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		config := deployKubeadm(ctx, t, nil)
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
-		DeferCleanup(revive)
-		prepared(ctx, t, config)
-		back := without(ctx, lab.Manager) // who approves certificates
+		DeferCleanup(restartAfterFailure)
+		prepareWithoutServing(ctx, t, config)
+		restart := stopProgram(ctx, lab.Manager) // no certificate is approved
 		start(ctx, lab.ConfigServer)
-		Eventually(ctx, func() []certificatesv1.CertificateSigningRequest { return requestsFor(ctx, config.Status.NodeRef.Name) }).ShouldNot(BeEmpty())
-		Expect(onDisk(config, "/etc/kubernetes/kubelet.conf")).NotTo(BeEmpty(), "it stands before there is a certificate")
+		Eventually(ctx, func() []certificatesv1.CertificateSigningRequest {
+			return listClientRequests(ctx, config.Status.NodeRef.Name)
+		}).ShouldNot(BeEmpty())
+		Expect(readHostFile(config, "/etc/kubernetes/kubelet.conf")).NotTo(BeEmpty(), "the file exists before the certificate is issued")
 		machine := lab.Hardware.Host(config.Status.HostRef.Name)
 		machine.PowerOff()
 		Expect(machine.Joined()).To(BeFalse())
-		// kubeadm takes the kubelet's credential away when it gives up, after minutes that this spec does not have.
+		// kubeadm removes the kubelet's credential when it times out, after several minutes. The spec removes it at once.
 		Expect(os.Remove(filepath.Join(machine.Root(), "/etc/kubernetes/bootstrap-kubelet.conf"))).To(Succeed())
 
-		back()
+		restart()
 		Expect(machine.Reboot(context.WithoutCancel(ctx))).To(Succeed())
-		joined(ctx, t, config)
+		expectJoined(ctx, t, config)
 	})
 })
 
-// deployKubeadm makes a MachineDeployment of one machine of the pool infra that joins with kubeadm, and returns its
-// config. The spec's end switches its host off: on one machine one host at a time can join with kubeadm, because it
-// looks for the kubelet's health at one port.
+// deployKubeadm creates a MachineDeployment of one Machine of the pool infra that joins with kubeadm, and returns its
+// config. The host is powered off at the end of the spec: all hosts share one machine, and kubeadm checks the kubelet's
+// health at a fixed port, therefore only one of them can join with kubeadm at a time.
 func deployKubeadm(ctx context.Context, t *tenant.Tenant, change func(*bootstrapv1.BootSpec)) *bootstrapv1.PoolbootConfig {
 	DeferCleanup(func() {
 		if machine := lab.Hardware.Host(t.HostName(0)); machine != nil {
@@ -95,8 +96,8 @@ func deployKubeadm(ctx context.Context, t *tenant.Tenant, change func(*bootstrap
 	})
 	t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Image: site.KubeadmImageURL,
 		Config: func(spec *bootstrapv1.BootSpec) {
-			spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinKubeadm, Kubeadm: bootstrapv1.KubeadmJoin{IgnorePreflightErrors: ofThisMachine}}
-			spec.NodeTaints = []nodev1.Taint{{Key: reserved.Key, Value: reserved.Value, Effect: reserved.Effect}}
+			spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinKubeadm, Kubeadm: bootstrapv1.KubeadmJoin{IgnorePreflightErrors: ignoredPreflightErrors}}
+			spec.NodeTaints = []nodev1.Taint{{Key: reservedTaint.Key, Value: reservedTaint.Value, Effect: reservedTaint.Effect}}
 			if change != nil {
 				change(spec)
 			}
@@ -104,54 +105,56 @@ func deployKubeadm(ctx context.Context, t *tenant.Tenant, change func(*bootstrap
 	return t.Config(ctx, "infra")
 }
 
-// expectBornInPool holds a Node that has joined, and the way it got its certificate, against what Poolboot promises.
+// expectBornInPool expects each version of a joined Node to be in the pool infra, its join credential to be revoked, and
+// its certificate to be approved by Poolboot after the Node was created.
 func expectBornInPool(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig, history *site.NodeHistory) {
 	GinkgoHelper()
-	verdict := site.Judge(versions(ctx, history, config.Status.NodeRef.Name), "infra", pools(ctx, t))
+	verdict := site.Judge(listVersions(ctx, history, config.Status.NodeRef.Name), "infra", listPools(ctx, t))
 	Expect(verdict.Versions).To(BeNumerically(">", 1))
 	Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
-	Expect(joinTokens(ctx, config)).To(BeEmpty(), "nobody can join with its credential any more")
+	Expect(listJoinTokens(ctx, config)).To(BeEmpty(), "the join credential is revoked")
 
-	certificates := requestsFor(ctx, config.Status.NodeRef.Name)
+	certificates := listClientRequests(ctx, config.Status.NodeRef.Name)
 	Expect(certificates).NotTo(BeEmpty())
-	made := answered("create", "nodes", "", config.Status.NodeRef.Name)
+	created := findInAuditLog("create", "nodes", "", config.Status.NodeRef.Name)
 	for _, request := range certificates {
-		Expect(request.Status.Conditions).To(ConsistOf(HaveField("Reason", certificate.ApprovedReason)), "Poolboot approved it, and nobody else")
-		Expect(answered("update", "certificatesigningrequests", "approval", request.Name)).To(BeNumerically(">", made), "the Node stood before")
+		Expect(request.Status.Conditions).To(ConsistOf(HaveField("Reason", certificate.ApprovedReason)), "only Poolboot approved it")
+		Expect(findInAuditLog("update", "certificatesigningrequests", "approval", request.Name)).To(BeNumerically(">", created), "the Node existed before the approval")
 	}
 }
 
-// requestsFor are the certificates that the kubelet of a Node has asked for with a join credential.
-func requestsFor(ctx context.Context, node string) []certificatesv1.CertificateSigningRequest {
+// listClientRequests lists the requests for a client certificate of a Node's kubelet made with a join credential.
+func listClientRequests(ctx context.Context, node string) []certificatesv1.CertificateSigningRequest {
 	GinkgoHelper()
 	var list certificatesv1.CertificateSigningRequestList
 	Expect(lab.WorkloadClient.List(ctx, &list)).To(Succeed())
 	return slices.DeleteFunc(list.Items, func(request certificatesv1.CertificateSigningRequest) bool {
 		block, _ := pem.Decode(request.Spec.Request)
-		wanted, err := x509.ParseCertificateRequest(block.Bytes)
+		csr, err := x509.ParseCertificateRequest(block.Bytes)
 		Expect(err).NotTo(HaveOccurred())
-		return wanted.Subject.CommonName != "system:node:"+node || !strings.HasPrefix(request.Spec.Username, "system:bootstrap:")
+		return csr.Subject.CommonName != "system:node:"+node || !strings.HasPrefix(request.Spec.Username, "system:bootstrap:")
 	})
 }
 
-// answered is the place of a request among all that the workload cluster's API server has granted.
-func answered(verb, resource, subresource, name string) int {
+// findInAuditLog returns the index of a successful request in the audit log of the workload cluster.
+func findInAuditLog(verb, resource, subresource, name string) int {
 	GinkgoHelper()
-	var place int
-	Eventually(func() (int, error) { // the log has a request some time after its answer
+	var index int
+	Eventually(func() (int, error) { // the API server logs a request after it answers
 		requests, err := lab.Workload.Requests()
-		place = slices.IndexFunc(requests, func(r controlplane.Request) bool {
+		index = slices.IndexFunc(requests, func(r controlplane.Request) bool {
 			return r.Verb == verb && r.Object.Resource == resource && r.Object.Subresource == subresource && r.Object.Name == name && r.Response.Code < 300
 		})
-		return place, err
+		return index, err
 	}).Should(BeNumerically(">=", 0), "%s %s/%s %s", verb, resource, subresource, name)
-	return place
+	return index
 }
 
-// without kills a program. It returns what starts it again; the spec's end does at the latest.
-func without(ctx context.Context, program *site.Program) (back func()) {
+// stopProgram kills a program and returns a function that restarts it. It is restarted at the end of the spec at the
+// latest.
+func stopProgram(ctx context.Context, program *site.Program) (restart func()) {
 	kill(program)
-	back = sync.OnceFunc(func() { start(context.WithoutCancel(ctx), program) })
-	DeferCleanup(back)
-	return back
+	restart = sync.OnceFunc(func() { start(context.WithoutCancel(ctx), program) })
+	DeferCleanup(restart)
+	return restart
 }

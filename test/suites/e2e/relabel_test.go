@@ -19,7 +19,7 @@ import (
 
 const controlPlaneRole = "node-role.kubernetes.io/control-plane"
 
-var _ = Describe("A person who relabels a Node", Ordered, func() {
+var _ = Describe("A Node that a user relabels", Ordered, func() {
 	var (
 		t      *tenant.Tenant
 		config *bootstrapv1.PoolbootConfig
@@ -30,38 +30,38 @@ var _ = Describe("A person who relabels a Node", Ordered, func() {
 		t.Create(ctx, t.Pool("edge"), t.Pool("storage"))
 		t.Deploy(ctx, tenant.Deployment{Name: "edge", Replicas: 1, Config: func(spec *bootstrapv1.BootSpec) { spec.PoolRole = "edge" }})
 		config = t.Config(ctx, "edge")
-		joined(ctx, t, config)
+		expectJoined(ctx, t, config)
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 		Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).Should(BeEmpty())
 	}, NodeTimeout(5*time.Minute))
 
-	DescribeTable("out of its pool is told so, nothing flaps, and all is well when the labels are right again: the Node is",
-		func(ctx SpecContext, reason string, wrong, right map[string]*string, says string) {
+	DescribeTable("out of its pool is reported once, does not flap, and recovers when the labels are restored: the Node is",
+		func(ctx SpecContext, reason string, change, restore map[string]*string, message string) {
 			history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 			Expect(err).NotTo(HaveOccurred())
 			before := t.Node(ctx, config)
-			relabel(ctx, t.Node(ctx, config), wrong)
+			relabel(ctx, t.Node(ctx, config), change)
 			Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(And(
-				HavePrefix("False "+reason), ContainSubstring(before.Name), ContainSubstring(says)))
+				HavePrefix("False "+reason), ContainSubstring(before.Name), ContainSubstring(message)))
 			Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("False " + reason))
-			Eventually(ctx, eventsOf(ctx, config, reason)).Should(ConsistOf(ContainSubstring(says)))
+			Eventually(ctx, listEvents(ctx, config, reason)).Should(ConsistOf(ContainSubstring(message)))
 			Consistently(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False " + reason))
-			Expect(config.Status.PoolRole).To(Equal("edge"), "the record stays")
+			Expect(config.Status.PoolRole).To(Equal("edge"), "the recorded pool is unchanged")
 
-			relabel(ctx, t.Node(ctx, config), right)
+			relabel(ctx, t.Node(ctx, config), restore)
 			Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
 			Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 			Consistently(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
 			Expect(config.Status.PoolRole).To(Equal("edge"))
 			Expect(config.Status.NodeRef.UID).To(BeEquivalentTo(before.UID))
-			Expect(eventsOf(ctx, config, reason)()).To(HaveLen(1))
+			Expect(listEvents(ctx, config, reason)()).To(HaveLen(1))
 
-			all := append([]site.NodeVersion{{Node: before}}, versions(ctx, history, before.Name)...)
+			all := append([]site.NodeVersion{{Node: before}}, listVersions(ctx, history, before.Name)...)
 			labels := slices.CompactFunc(slices.Clone(all), func(a, b site.NodeVersion) bool { return maps.Equal(a.Node.Labels, b.Node.Labels) })
-			Expect(labels).To(HaveLen(3), "wrong, and right again: both by the person, and nothing else")
+			Expect(labels).To(HaveLen(3), "the only label changes are the user's two")
 			Expect(labels[2].Node.Labels).To(Equal(before.Labels))
 			for _, version := range all {
-				Expect(version.Node.Annotations).To(HaveKeyWithValue(poolv1.NodeDesiredConfigAnnotation, before.Annotations[poolv1.NodeDesiredConfigAnnotation]), "no order was given")
+				Expect(version.Node.Annotations).To(HaveKeyWithValue(poolv1.NodeDesiredConfigAnnotation, before.Annotations[poolv1.NodeDesiredConfigAnnotation]), "the desired config did not change")
 				Expect(version.Node.Spec.Taints).To(Equal(before.Spec.Taints))
 			}
 		},

@@ -25,8 +25,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// expectSecrecy holds all that the suite's programs, hosts and clusters have said against all secrets that there were.
-func expectSecrecy(ctx context.Context) {
+// expectNoLeaks expects no secret of this run in the logs, metrics, events and objects of the suite's programs and
+// clusters.
+func expectNoLeaks(ctx context.Context) {
 	GinkgoHelper()
 	for name, program := range map[string]*site.Program{"manager-metrics": lab.Manager, "config-server-metrics": lab.ConfigServer} {
 		text, err := program.Exposition(ctx)
@@ -44,11 +45,11 @@ func expectSecrecy(ctx context.Context) {
 	}
 }
 
-// userSecret is a file that nobody but root may read on the hosts of a pool.
+// userSecret is the content of a file that only root can read on the hosts of a pool.
 const userSecret = "a-users-own-8c1f2e7d90"
 
-// secretFile is a MachineConfig of a role with that file.
-func secretFile(t *tenant.Tenant, name, role string, files ...string) *poolv1.MachineConfig {
+// newSecretMachineConfig returns a MachineConfig with that file, and with further files.
+func newSecretMachineConfig(t *tenant.Tenant, name, role string, files ...string) *poolv1.MachineConfig {
 	config := t.MachineConfig(name, role, "/etc/password", userSecret)
 	content := fmt.Sprintf(`{"path":"/etc/password","mode":384,"contents":{"source":"data:;base64,%s"}}`, base64.StdEncoding.EncodeToString([]byte(userSecret)))
 	config.Spec.Config = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"ignition":{"version":"3.4.0"},"storage":{"files":[%s]}}`,
@@ -59,28 +60,28 @@ func secretFile(t *tenant.Tenant, name, role string, files ...string) *poolv1.Ma
 var _ = Describe("Secrets", func() {
 	BeforeEach(func() { secrets.KeepOfUser("a file of a MachineConfig", userSecret) })
 
-	It("are in no answer to who may not have them, and in nothing that the command line prints", func(ctx SpecContext) {
+	It("are not in answers to unauthorized clients, nor in the output of kubectl poolboot", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
-		t.Create(ctx, secretFile(t, "52-password", "infra"))
+		t.Create(ctx, newSecretMachineConfig(t, "52-password", "infra"))
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 		pointer := t.Pointer(ctx, config)
-		joined(ctx, t, config)
-		Expect(onDisk(config, "/etc/password")).To(Equal(userSecret))
+		expectJoined(ctx, t, config)
+		Expect(readHostFile(config, "/etc/password")).To(Equal(userSecret))
 
-		By("asking with a dead token, another one, and none")
-		Eventually(ctx, answer).WithArguments(pointer).Should(Equal(401), "the config server knows that it is dead")
+		By("requesting with a revoked token, a wrong token, and no token")
+		Eventually(ctx, fetchStatus).WithArguments(pointer).Should(Equal(401), "the config server knows that the token is revoked")
 		for _, token := range []string{pointer.Token, pointer.Token + "x", ""} {
 			wrong := pointer
 			wrong.Token = token
-			status, body, err := said(ctx, wrong)
+			status, body, err := fetchPointer(ctx, wrong)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(status).To(Equal(401))
 			secrets.Said("the-config-server", body)
 		}
 
-		By("asking the command line")
+		By("running kubectl poolboot")
 		changed := filepath.Join(GinkgoT().TempDir(), "change.yaml")
 		Expect(os.WriteFile(changed, fmt.Appendf(nil, `{"apiVersion":"pool.cluster.x-k8s.io/v1alpha1","kind":"MachineConfig","metadata":{"name":"52-password","labels":{"role":"infra"}},
 			"spec":{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/password","mode":384,"contents":{"source":"data:,another"}}]}}}}`), 0o600)).To(Succeed())
@@ -88,17 +89,17 @@ var _ = Describe("Secrets", func() {
 			"boots", "boots -o wide", "boots -o json", "diff -f " + changed,
 			"explain machine " + t.Machine(ctx, config).Name, "explain node " + config.Status.NodeRef.Name, "explain host " + config.Status.HostRef.Name,
 		} {
-			secrets.Said("kubectl-poolboot", poolboot(ctx, t, command))
+			secrets.Said("kubectl-poolboot", runPoolboot(ctx, t, command))
 		}
 	}, SpecTimeout(3*time.Minute))
 
-	It("are in nothing that is said of what goes wrong", func(ctx SpecContext) {
-		By("refusing MachineConfigs that have them")
+	It("are not in error messages, conditions or logs", func(ctx SpecContext) {
+		By("creating invalid MachineConfigs with secrets in them")
 		t := tenant.New(ctx, lab, 1)
 		escaped := t.MachineConfig("53-escape", "infra", "/etc/password", userSecret+"%zz")
 		butane := &poolv1.MachineConfig{Spec: poolv1.MachineConfigSpec{Butane: "variant: fcos\nversion: 1.5.0\npasswd:\n  users: " + userSecret + "\n"}}
 		butane.Name = "54-butane"
-		flag := secretFile(t, "55-flag", "infra", `{"path":"/etc/default/kubelet","contents":{"source":"data:,A=`+userSecret+`%20--node-labels=a=b"}}`)
+		flag := newSecretMachineConfig(t, "55-flag", "infra", `{"path":"/etc/default/kubelet","contents":{"source":"data:,A=`+userSecret+`%20--node-labels=a=b"}}`)
 		for _, refused := range []*poolv1.MachineConfig{escaped, butane, flag} {
 			refused.Namespace = t.Namespace
 			err := lab.ManagementClient.Create(ctx, refused)
@@ -106,9 +107,9 @@ var _ = Describe("Secrets", func() {
 			secrets.Said("the-webhooks", err.Error())
 		}
 
-		By("rendering what can't be merged")
+		By("rendering MachineConfigs that can't be merged")
 		half := func(name, content string) *poolv1.MachineConfig {
-			return secretFile(t, name, "infra", fmt.Sprintf(`{"path":"/etc/sysconfig/kubelet","append":[{"source":"data:,%s"}]}`, content))
+			return newSecretMachineConfig(t, name, "infra", fmt.Sprintf(`{"path":"/etc/sysconfig/kubelet","append":[{"source":"data:,%s"}]}`, content))
 		}
 		t.Create(ctx, half("56-first", userSecret+"%20--node-"), half("57-second", "labels=a=b"))
 		infra := t.Pool("infra")
@@ -117,28 +118,28 @@ var _ = Describe("Secrets", func() {
 			return conditions.IsTrue(infra, poolv1.RenderDegradedCondition), err
 		}).Should(BeTrue())
 
-		By("preparing a boot with a configuration that can't be read, for a cluster that refuses")
+		By("preparing a boot for a cluster that refuses the manager's credential")
 		nobody, err := lab.Workload.UserKubeconfig("nobody")
 		Expect(err).NotTo(HaveOccurred())
 		refusing := tenant.NewEmpty(ctx, lab)
 		refusing.CreateCluster(ctx, clusterapi.ClusterOptions{Kubeconfig: nobody})
-		refusing.Create(ctx, refusing.Pool("worker"), secretFile(refusing, "00-worker", "worker"))
+		refusing.Create(ctx, refusing.Pool("worker"), newSecretMachineConfig(refusing, "00-worker", "worker"))
 		refusing.AddHosts(ctx, 1)
 		refusing.Deploy(ctx, tenant.Deployment{Name: "worker", Replicas: 1})
 		config := refusing.Config(ctx, "worker")
 		Eventually(ctx, refusing.Condition(config, bootstrapv1.BootPreparedCondition)).Should(HavePrefix("False WorkloadClusterUnreachable"))
-		status, body, err := said(ctx, refusing.Pointer(ctx, config))
+		status, body, err := fetchPointer(ctx, refusing.Pointer(ctx, config))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(status).To(Equal(503))
 		secrets.Said("the-config-server", body)
 		for _, command := range []string{"boots", "explain machine " + refusing.Machine(ctx, config).Name} {
-			secrets.Said("kubectl-poolboot", poolboot(ctx, refusing, command))
+			secrets.Said("kubectl-poolboot", runPoolboot(ctx, refusing, command))
 		}
 	}, SpecTimeout(3*time.Minute))
 })
 
-// poolboot is what kubectl poolboot prints on a tenant's namespace.
-func poolboot(ctx context.Context, t *tenant.Tenant, command string) string {
+// runPoolboot returns the output of kubectl poolboot in a tenant's namespace.
+func runPoolboot(ctx context.Context, t *tenant.Tenant, command string) string {
 	GinkgoHelper()
 	binDir, err := process.BinDir()
 	Expect(err).NotTo(HaveOccurred())

@@ -1,6 +1,6 @@
-// Package e2e holds Poolboot to its promises from a MachineDeployment to a Node that is born in its pool, with
-// everything real but hardware, Cluster API's Metal3 provider and the container runtime: Ignition, kubelet, kubeadm,
-// both API servers, Cluster API's core, and Poolboot's two programs under the rights that config/ gives them.
+// Package e2e tests Poolboot from a MachineDeployment to a Node that is in its pool from its first version. Real are
+// Ignition, kubelet, kubeadm, both API servers, Cluster API's core, and Poolboot's two programs with the rights that
+// config/ gives them. Simulated are the hardware, Cluster API's Metal3 provider and the container runtime.
 package e2e
 
 import (
@@ -23,20 +23,19 @@ var (
 	secrets *secrecy.Watch
 )
 
-// asDebugged is as loud as Poolboot's programs are when somebody looks for a fault. From 8 on client-go prints what it
-// sends.
-const asDebugged = "-v=7"
+// debugVerbosity is the highest verbosity for debugging. From 8 on, client-go logs the bodies of requests.
+const debugVerbosity = "-v=7"
 
 func TestEndToEnd(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Poolboot from end to end")
+	RunSpecs(t, "End to end")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
 	SetDefaultConsistentlyDuration(3 * time.Second)
-	lab = tenant.StartSite(ctx, site.Options{Consoles: GinkgoWriter, Flags: site.Flags{Manager: []string{asDebugged}, ConfigServer: []string{asDebugged}}})
+	lab = tenant.StartSite(ctx, site.Options{Consoles: GinkgoWriter, Flags: site.Flags{Manager: []string{debugVerbosity}, ConfigServer: []string{debugVerbosity}}})
 	watching, end := context.WithCancel(context.WithoutCancel(ctx))
 	DeferCleanup(end)
 	var err error
@@ -44,10 +43,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 }, NodeTimeout(5*time.Minute))
 
-// What the manager did in the workload cluster is what the documentation says, and nothing secret was told to anybody.
+// The manager used exactly the documented rights in the workload cluster, and no secret leaked.
 var _ = AfterSuite(func(ctx SpecContext) {
 	if secrets == nil {
-		return // nothing has started
+		return // BeforeSuite failed
 	}
 	documented, err := rights.Documented("Rights of the manager in a workload cluster")
 	Expect(err).NotTo(HaveOccurred())
@@ -57,7 +56,7 @@ var _ = AfterSuite(func(ctx SpecContext) {
 	if rights.WholeRun() {
 		Expect(used).To(ContainElements(slices.DeleteFunc(documented, func(r rights.Right) bool { return slices.Contains(rights.SeenInIntegrationOnly, r) })))
 	}
-	expectSecrecy(ctx)
+	expectNoLeaks(ctx)
 }, NodeTimeout(2*time.Minute))
 
 var _ = ReportAfterEach(func(report SpecReport) { tenant.ShowLogs(report, lab) })

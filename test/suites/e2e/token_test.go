@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("A host's token", func() {
-	It("is another one when somebody asks for that, and the host boots with it", func(ctx SpecContext) {
+	It("is replaced on request, and the host boots with the new token", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
@@ -25,20 +25,20 @@ var _ = Describe("A host's token", func() {
 		pointer := t.Pointer(ctx, config)
 		Expect(pointer.URL).To(Equal(old.URL))
 		Expect(pointer.Token).NotTo(Equal(old.Token))
-		Eventually(ctx, answer).WithArguments(old).Should(Equal(401))
-		Eventually(ctx, eventsOf(ctx, config, bootstrapv1.EventTokenRotated)).Should(HaveLen(1))
+		Eventually(ctx, fetchStatus).WithArguments(old).Should(Equal(401))
+		Eventually(ctx, listEvents(ctx, config, bootstrapv1.EventTokenRotated)).Should(HaveLen(1))
 		t.AddHost(ctx, t.HostName(0))
-		joined(ctx, t, config)
+		expectJoined(ctx, t, config)
 	}, SpecTimeout(3*time.Minute))
 
-	It("ends when the host was provisioned long ago and has not joined, until it is rotated", func(ctx SpecContext) {
+	It("expires a day after the host was provisioned without joining, and rotation replaces it", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 		pointer := t.Pointer(ctx, config)
-		switchedOff(ctx, t, config)
-		Eventually(ctx, answer).WithArguments(pointer).Should(Equal(200))
+		assignPausedHost(ctx, t, config)
+		Eventually(ctx, fetchStatus).WithArguments(pointer).Should(Equal(200))
 
 		host := &bmov1alpha1.BareMetalHost{}
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.HostName(0)}, host)).To(Succeed())
@@ -46,14 +46,14 @@ var _ = Describe("A host's token", func() {
 		host.Status.Provisioning.State = bmov1alpha1.StateProvisioned
 		host.Status.OperationHistory.Provision.End = metav1.NewTime(time.Now().Add(-25 * time.Hour))
 		Expect(lab.ManagementClient.Status().Patch(ctx, host, client.MergeFrom(before))).To(Succeed())
-		Eventually(ctx, answer).WithArguments(pointer).Should(Equal(401))
+		Eventually(ctx, fetchStatus).WithArguments(pointer).Should(Equal(401))
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(And(HavePrefix("False"), ContainSubstring(bootstrapv1.RotateTokenAnnotation)))
-		Eventually(ctx, eventsOf(ctx, config, bootstrapv1.TokenExpiredReason)).Should(HaveLen(1))
+		Eventually(ctx, listEvents(ctx, config, bootstrapv1.TokenExpiredReason)).Should(HaveLen(1))
 
 		t.Rotate(ctx, config)
 		Expect(t.Pointer(ctx, config).Token).NotTo(Equal(pointer.Token))
-		Eventually(ctx, answer).WithArguments(t.Pointer(ctx, config)).Should(Equal(200))
+		Eventually(ctx, fetchStatus).WithArguments(t.Pointer(ctx, config)).Should(Equal(200))
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
-		Expect(answer(ctx, pointer)).To(Equal(401))
+		Expect(fetchStatus(ctx, pointer)).To(Equal(401))
 	}, SpecTimeout(3*time.Minute))
 })

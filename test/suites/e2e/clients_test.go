@@ -34,9 +34,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// switchedOff gives a config's Machine a server that stays off, because somebody has paused its BareMetalHost, until
-// the returned function ends the pause.
-func switchedOff(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) (boot func()) {
+// assignPausedHost assigns a host to a config's Machine. The BareMetalHost is paused, and therefore powered off, until the
+// returned function is called.
+func assignPausedHost(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) (resume func()) {
 	GinkgoHelper()
 	host := &bmov1alpha1.BareMetalHost{
 		ObjectMeta: metav1.ObjectMeta{Name: t.HostName(0), Annotations: map[string]string{bmov1alpha1.PausedAnnotation: ""}},
@@ -60,14 +60,14 @@ func switchedOff(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.Pool
 	}
 }
 
-// answer is what the config server answers to a pointer.
-func answer(ctx context.Context, pointer ignition.Pointer) (int, error) {
-	status, _, err := said(ctx, pointer)
+// fetchStatus fetches a pointer's URL and returns the HTTP status.
+func fetchStatus(ctx context.Context, pointer ignition.Pointer) (int, error) {
+	status, _, err := fetchPointer(ctx, pointer)
 	return status, err
 }
 
-// said is the same with the answer's body.
-func said(ctx context.Context, pointer ignition.Pointer) (int, string, error) {
+// fetchPointer fetches a pointer's URL and returns the HTTP status and the body.
+func fetchPointer(ctx context.Context, pointer ignition.Pointer) (int, string, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pointer.CA)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
@@ -85,12 +85,12 @@ func said(ctx context.Context, pointer ignition.Pointer) (int, string, error) {
 	return response.StatusCode, string(body), err
 }
 
-// stolen is how a host reaches the workload cluster, by the kubeconfig in its overlay.
-func stolen(ctx context.Context, config *bootstrapv1.PoolbootConfig) *rest.Config {
+// stealCredential returns the credential in a host's overlay.
+func stealCredential(ctx context.Context, config *bootstrapv1.PoolbootConfig) *rest.Config {
 	GinkgoHelper()
-	standing := overlays(ctx, config)
-	Expect(standing).To(HaveLen(1))
-	raw, err := ignition.PackedOverlay(standing[0].Data[bootstrapv1.OverlayKey]).Unpack()
+	secrets := listOverlays(ctx, config)
+	Expect(secrets).To(HaveLen(1))
+	raw, err := ignition.PackedOverlay(secrets[0].Data[bootstrapv1.OverlayKey]).Unpack()
 	Expect(err).NotTo(HaveOccurred())
 	overlay, err := ignition.Parse(raw)
 	Expect(err).NotTo(HaveOccurred())
@@ -107,32 +107,32 @@ func stolen(ctx context.Context, config *bootstrapv1.PoolbootConfig) *rest.Confi
 	return nil
 }
 
-func clientOf(credential *rest.Config) client.Client {
+func newClient(credential *rest.Config) client.Client {
 	GinkgoHelper()
 	c, err := client.New(credential, client.Options{Scheme: clusterapi.Scheme()})
 	Expect(err).NotTo(HaveOccurred())
 	return c
 }
 
-// ask asks a signer for a client certificate that makes its bearer a user in groups.
-func ask(ctx context.Context, c client.Client, signer, user string, groups ...string) *certificatesv1.CertificateSigningRequest {
+// requestCertificate requests a client certificate for a user in groups from a signer.
+func requestCertificate(ctx context.Context, c client.Client, signer, user string, groups ...string) *certificatesv1.CertificateSigningRequest {
 	GinkgoHelper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	Expect(err).NotTo(HaveOccurred())
 	csr, err := certutil.MakeCSR(key, &pkix.Name{CommonName: user, Organization: groups}, nil, nil)
 	Expect(err).NotTo(HaveOccurred())
 	request := &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "asked-"},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "requested-"},
 		Spec: certificatesv1.CertificateSigningRequestSpec{Request: csr, SignerName: signer,
 			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}},
 	}
-	// The API server knows a join credential, and its rights, some time after they stand.
+	// The API server accepts a new join credential, and its rights, with a delay.
 	Eventually(ctx, func() error { return c.Create(ctx, request) }).Should(Succeed())
 	return request
 }
 
-// decision is what became of a request, as "Type Reason"; "" while nothing did.
-func decision(ctx context.Context, request *certificatesv1.CertificateSigningRequest) (string, error) {
+// getDecision returns the conditions of a request as "Type Reason", or "" when there are none.
+func getDecision(ctx context.Context, request *certificatesv1.CertificateSigningRequest) (string, error) {
 	err := lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(request), request)
 	var conditions []string
 	for _, c := range request.Status.Conditions {
@@ -141,8 +141,8 @@ func decision(ctx context.Context, request *certificatesv1.CertificateSigningReq
 	return strings.Join(conditions, ", "), err
 }
 
-// decisions are what became of all requests of a user for one certificate.
-func decisions(ctx context.Context, by, user string, groups ...string) []string {
+// listDecisions returns the decisions on all requests of a requester for a client certificate of a user in groups.
+func listDecisions(ctx context.Context, requester, user string, groups ...string) []string {
 	GinkgoHelper()
 	var requests certificatesv1.CertificateSigningRequestList
 	Expect(lab.WorkloadClient.List(ctx, &requests)).To(Succeed())
@@ -150,19 +150,19 @@ func decisions(ctx context.Context, by, user string, groups ...string) []string 
 	for i := range requests.Items {
 		request := &requests.Items[i]
 		block, _ := pem.Decode(request.Spec.Request)
-		wanted, err := x509.ParseCertificateRequest(block.Bytes)
+		csr, err := x509.ParseCertificateRequest(block.Bytes)
 		Expect(err).NotTo(HaveOccurred())
-		if request.Spec.Username == by && wanted.Subject.CommonName == user && slices.Equal(wanted.Subject.Organization, groups) {
-			became, err := decision(ctx, request)
+		if request.Spec.Username == requester && csr.Subject.CommonName == user && slices.Equal(csr.Subject.Organization, groups) {
+			decision, err := getDecision(ctx, request)
 			Expect(err).NotTo(HaveOccurred())
-			all = append(all, became)
+			all = append(all, decision)
 		}
 	}
 	return all
 }
 
-// mayApproveItself says whether kube-controller-manager would approve a join credential's requests of a kind.
-func mayApproveItself(ctx context.Context, user, kind string) bool {
+// isAutoApproved reports whether kube-controller-manager approves requests of a kind that a join credential makes.
+func isAutoApproved(ctx context.Context, user, kind string) bool {
 	GinkgoHelper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user, Groups: []string{"system:bootstrappers", join.Group, "system:authenticated"},

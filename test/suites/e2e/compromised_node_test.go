@@ -22,13 +22,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// gpuLabel is one that a kubelet may set, and that a pool selects by.
+// gpuLabel is a label that a kubelet can set and that a pool selects.
 const gpuLabel = "example.com/gpu"
 
 var _ = Describe("Root on a host that has joined", Ordered, func() {
 	var (
 		t *tenant.Tenant
-		// own is the host's, in pool infra; other is a host of pool gpu that is about to boot.
+		// own is the config of the compromised host, in pool infra. other is a host of pool gpu that is about to boot.
 		own, other *bootstrapv1.PoolbootConfig
 		credential *rest.Config
 		kubelet    client.Client
@@ -46,18 +46,18 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 		t.Deploy(ctx, tenant.Deployment{Name: "gpu", Replicas: 1, Config: func(spec *bootstrapv1.BootSpec) { spec.PoolRole = "gpu" }})
 		other = t.Config(ctx, "gpu")
 		Eventually(ctx, t.Condition(other, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
-		switchedOff(ctx, t, other)
-		Eventually(ctx, answer).WithArguments(t.Pointer(ctx, other)).Should(Equal(200))
+		assignPausedHost(ctx, t, other)
+		Eventually(ctx, fetchStatus).WithArguments(t.Pointer(ctx, other)).Should(Equal(200))
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
 
 		t.AddHost(ctx, t.HostName(1))
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		own = t.Config(ctx, "infra")
-		joined(ctx, t, own)
+		expectJoined(ctx, t, own)
 		var err error
 		credential, err = lab.Workload.UserConfig("system:node:"+own.Status.NodeRef.Name, "system:nodes")
 		Expect(err).NotTo(HaveOccurred())
-		kubelet = clientOf(credential)
+		kubelet = newClient(credential)
 
 		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
 		Eventually(ctx, func() (*admissionregistrationv1.TypeChecking, error) {
@@ -65,12 +65,12 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 			return policy.Status.TypeChecking, err
 		}).Should(HaveValue(HaveField("ExpressionWarnings", BeEmpty())))
 
-		// The API server has the policy in force some time after it stands, and again after the last pool changed it.
+		// The API server enforces a new or changed policy with a delay.
 		Eventually(ctx, func() error {
-			is := t.Node(ctx, own)
-			wanted := is.DeepCopy()
-			wanted.Labels[gpuLabel] = "yes"
-			return kubelet.Patch(ctx, wanted, client.MergeFrom(is), client.DryRunAll)
+			before := t.Node(ctx, own)
+			changed := before.DeepCopy()
+			changed.Labels[gpuLabel] = "yes"
+			return kubelet.Patch(ctx, changed, client.MergeFrom(before), client.DryRunAll)
 		}).Should(Satisfy(apierrors.IsForbidden))
 	}, NodeTimeout(5*time.Minute))
 
@@ -85,57 +85,58 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 	annotation := func(key, value string) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Annotations[key] = value }
 	}
-	DescribeTable("can't change of its Node what says which pool it is in, by neither of the ways to a Node's metadata",
+	DescribeTable("can't change the metadata that decides its Node's pool, by the Node or by its status:",
 		func(ctx SpecContext, change func(*corev1.Node), by, what string) {
-			is := t.Node(ctx, own)
-			wanted := is.DeepCopy()
-			change(wanted)
-			Expect(wanted).NotTo(Equal(is))
+			before := t.Node(ctx, own)
+			changed := before.DeepCopy()
+			change(changed)
+			Expect(changed).NotTo(Equal(before))
 			for way, patch := range map[string]func() error{
-				"the Node":   func() error { return kubelet.Patch(ctx, wanted.DeepCopy(), client.MergeFrom(is)) },
-				"its status": func() error { return kubelet.Status().Patch(ctx, wanted.DeepCopy(), client.MergeFrom(is)) },
+				"the Node":   func() error { return kubelet.Patch(ctx, changed.DeepCopy(), client.MergeFrom(before)) },
+				"its status": func() error { return kubelet.Status().Patch(ctx, changed.DeepCopy(), client.MergeFrom(before)) },
 			} {
 				if err := patch(); way == "the Node" || what != "taints" { // which are not metadata
 					Expect(err).To(And(Satisfy(apierrors.IsForbidden), MatchError(And(ContainSubstring(by), ContainSubstring(what)))), way)
 				}
 			}
-			Expect(t.Node(ctx, own)).To(And(HaveField("Labels", is.Labels), HaveField("Annotations", is.Annotations), HaveField("Spec", is.Spec)))
+			Expect(t.Node(ctx, own)).To(And(HaveField("Labels", before.Labels), HaveField("Annotations", before.Annotations), HaveField("Spec", before.Spec)))
 		},
-		Entry("the label that another pool selects", label(gpuLabel, "yes"), policy, gpuLabel),
+		Entry("a label that another pool selects", label(gpuLabel, "yes"), policy, gpuLabel),
 		Entry("another pool's role label", label("node-role.kubernetes.io/worker", ""), nodeRestriction, "node-role.kubernetes.io/worker"),
 		Entry("its own pool's role label", func(n *corev1.Node) { delete(n.Labels, infraRole) }, nodeRestriction, infraRole),
 		Entry("the name of its pool", label(poolv1.NodePoolLabel, "gpu"), policy, poolv1.NodePoolLabel),
-		Entry("the name of its pool, away", func(n *corev1.Node) { delete(n.Labels, poolv1.NodePoolLabel) }, policy, poolv1.NodePoolLabel),
-		Entry("an operating system that is in no pool", label(corev1.LabelOSStable, "windows"), policy, corev1.LabelOSStable),
+		Entry("removing the name of its pool", func(n *corev1.Node) { delete(n.Labels, poolv1.NodePoolLabel) }, policy, poolv1.NodePoolLabel),
+		Entry("an operating system that belongs to no pool", label(corev1.LabelOSStable, "windows"), policy, corev1.LabelOSStable),
 		Entry("another server's UID", label(poolv1.NodeMetal3UUIDLabel, "0"), policy, poolv1.NodeMetal3UUIDLabel),
-		Entry("a label of Poolboot's", label("pool.cluster.x-k8s.io/new", ""), policy, "pool.cluster.x-k8s.io/new"),
-		Entry("what it was made for", annotation(poolv1.NodeConfigAnnotation, "default/other"), policy, poolv1.NodeConfigAnnotation),
-		Entry("what it was made for, away", func(n *corev1.Node) { delete(n.Annotations, poolv1.NodeConfigAnnotation) }, policy, poolv1.NodeConfigAnnotation),
-		Entry("what it booted with", annotation(poolv1.NodeCurrentConfigAnnotation, "rendered-gpu-0"), policy, poolv1.NodeCurrentConfigAnnotation),
-		Entry("the taints that it has had", annotation(poolv1.NodeAppliedTaintsAnnotation, "a=b:NoSchedule"), policy, poolv1.NodeAppliedTaintsAnnotation),
+		Entry("a label of Poolboot", label("pool.cluster.x-k8s.io/new", ""), policy, "pool.cluster.x-k8s.io/new"),
+		Entry("the PoolbootConfig that it was created for", annotation(poolv1.NodeConfigAnnotation, "default/other"), policy, poolv1.NodeConfigAnnotation),
+		Entry("removing the PoolbootConfig that it was created for", func(n *corev1.Node) { delete(n.Annotations, poolv1.NodeConfigAnnotation) }, policy, poolv1.NodeConfigAnnotation),
+		Entry("the rendered config that it booted with", annotation(poolv1.NodeCurrentConfigAnnotation, "rendered-gpu-0"), policy, poolv1.NodeCurrentConfigAnnotation),
+		Entry("the taints that were applied to it", annotation(poolv1.NodeAppliedTaintsAnnotation, "a=b:NoSchedule"), policy, poolv1.NodeAppliedTaintsAnnotation),
 		Entry("the labels that Cluster API removes", annotation(clusterv1.LabelsFromMachineAnnotation, gpuLabel), policy, clusterv1.LabelsFromMachineAnnotation),
 		Entry("the annotations that Cluster API removes",
 			annotation(clusterv1.AnnotationsFromMachineAnnotation, poolv1.NodeConfigAnnotation), policy, clusterv1.AnnotationsFromMachineAnnotation),
 		Entry("its pool's taint", func(n *corev1.Node) { n.Spec.Taints = nil }, nodeRestriction, "taints"),
 	)
 
-	It("can't have its Node deleted by an owner that does not exist, nor keep it from being deleted", func(ctx SpecContext) {
-		// NodeRestriction of an API server without the fix for CVE-2025-5187 lets it: it does not look at this user.
+	It("can't add owner references or finalizers to its Node", func(ctx SpecContext) {
+		// NodeRestriction without the fix for CVE-2025-5187 allows this. It ignores the user "unrestricted", who stands in for
+		// such an API server: the policy alone must refuse.
 		config, err := lab.Workload.UserConfig("unrestricted", "system:nodes", "system:masters")
 		Expect(err).NotTo(HaveOccurred())
-		for user, w := range map[string]client.Client{"its kubelet": kubelet, "one without NodeRestriction": clientOf(config)} {
+		for user, c := range map[string]client.Client{"its kubelet": kubelet, "a user without NodeRestriction": newClient(config)} {
 			for field, change := range map[string]func(*corev1.Node){
 				"metadata.ownerReferences": func(n *corev1.Node) {
 					n.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "0"}}
 				},
 				"metadata.finalizers": func(n *corev1.Node) { n.Finalizers = []string{"example.com/stay"} },
 			} {
-				is := t.Node(ctx, own)
-				wanted := is.DeepCopy()
-				change(wanted)
+				before := t.Node(ctx, own)
+				changed := before.DeepCopy()
+				change(changed)
 				for way, err := range map[string]error{
-					"the Node":   w.Patch(ctx, wanted.DeepCopy(), client.MergeFrom(is)),
-					"its status": w.Status().Patch(ctx, wanted.DeepCopy(), client.MergeFrom(is)),
+					"the Node":   c.Patch(ctx, changed.DeepCopy(), client.MergeFrom(before)),
+					"its status": c.Status().Patch(ctx, changed.DeepCopy(), client.MergeFrom(before)),
 				} {
 					Expect(err).To(Satisfy(apierrors.IsForbidden), user+" "+field+" "+way)
 					if user != "its kubelet" {
@@ -147,20 +148,20 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 		}
 	})
 
-	It("can't touch another Node, make one or delete its own", func(ctx SpecContext) {
+	It("can't change another Node, create a Node or delete its own", func(ctx SpecContext) {
 		another := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "another-" + t.Namespace}}
 		Expect(kubelet.Create(ctx, another)).To(And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring(nodeRestriction))))
 		victim := t.Node(ctx, other)
 		before := victim.DeepCopy()
 		metav1.SetMetaDataLabel(&victim.ObjectMeta, "example.com/any", "")
 		Expect(kubelet.Patch(ctx, victim, client.MergeFrom(before))).To(Satisfy(apierrors.IsForbidden))
-		Expect(kubelet.Delete(ctx, t.Node(ctx, own))).To(Satisfy(apierrors.IsForbidden), "it would register anew with labels of its choice")
+		Expect(kubelet.Delete(ctx, t.Node(ctx, own))).To(Satisfy(apierrors.IsForbidden), "it could register again with labels of its choice")
 	})
 
-	It("gets no configuration any more, neither its own nor another's", func(ctx SpecContext) {
+	It("can no longer fetch configuration, neither its own nor another host's", func(ctx SpecContext) {
 		mine, others := t.Pointer(ctx, own), t.Pointer(ctx, other)
-		Expect(answer(ctx, mine)).To(Equal(401))
-		Expect(answer(ctx, ignition.Pointer{URL: others.URL, Token: mine.Token, CA: mine.CA})).To(Equal(401), "another machine's overlay")
+		Expect(fetchStatus(ctx, mine)).To(Equal(401))
+		Expect(fetchStatus(ctx, ignition.Pointer{URL: others.URL, Token: mine.Token, CA: mine.CA})).To(Equal(401), "another machine's overlay")
 		rendered := func(of *bootstrapv1.PoolbootConfig, token string) ignition.Pointer {
 			u, err := url.Parse(mine.URL)
 			Expect(err).NotTo(HaveOccurred())
@@ -168,35 +169,35 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 			u.RawQuery = url.Values{"config": {of.Name}, "pointer": {of.Annotations[bootstrapv1.PointerIDAnnotation]}}.Encode()
 			return ignition.Pointer{URL: u.String(), Token: token, CA: mine.CA}
 		}
-		Expect(answer(ctx, rendered(other, others.Token))).To(Equal(200), "who may have it")
-		Expect(answer(ctx, rendered(other, mine.Token))).To(Equal(401), "another pool's configuration")
-		Expect(answer(ctx, rendered(own, mine.Token))).To(Equal(401), "another pool's configuration")
+		Expect(fetchStatus(ctx, rendered(other, others.Token))).To(Equal(200), "the token of a host of that pool")
+		Expect(fetchStatus(ctx, rendered(other, mine.Token))).To(Equal(401), "another pool's configuration")
+		Expect(fetchStatus(ctx, rendered(own, mine.Token))).To(Equal(401), "another pool's configuration")
 
-		Expect(overlays(ctx, other)).To(HaveLen(1))
-		there := rest.CopyConfig(credential)
-		there.Host, there.CAData = lab.Management.Config.Host, lab.Management.Config.CAData
-		stranger, err := rest.HTTPClientFor(there)
+		Expect(listOverlays(ctx, other)).To(HaveLen(1))
+		config := rest.CopyConfig(credential)
+		config.Host, config.CAData = lab.Management.Config.Host, lab.Management.Config.CAData
+		stranger, err := rest.HTTPClientFor(config)
 		Expect(err).NotTo(HaveOccurred())
-		response, err := stranger.Get(there.Host + "/api/v1/secrets")
+		response, err := stranger.Get(config.Host + "/api/v1/secrets")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(response.Body.Close()).To(Succeed())
-		Expect(response.StatusCode).To(Equal(401), "its certificate counts in the workload cluster only")
+		Expect(response.StatusCode).To(Equal(401), "its certificate is valid in the workload cluster only")
 		Expect(kubelet.List(ctx, &corev1.SecretList{})).To(Satisfy(apierrors.IsForbidden))
 	})
 
-	It("does not keep the kubelet from its own work", func(ctx SpecContext) {
-		is := t.Node(ctx, own)
-		wanted := is.DeepCopy()
-		metav1.SetMetaDataLabel(&wanted.ObjectMeta, "example.com/any", "")
-		metav1.SetMetaDataAnnotation(&wanted.ObjectMeta, "example.com/any", "")
-		Expect(kubelet.Patch(ctx, wanted, client.MergeFrom(is))).To(Succeed())
+	It("can still use the kubelet normally", func(ctx SpecContext) {
+		before := t.Node(ctx, own)
+		changed := before.DeepCopy()
+		metav1.SetMetaDataLabel(&changed.ObjectMeta, "example.com/any", "")
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, "example.com/any", "")
+		Expect(kubelet.Patch(ctx, changed, client.MergeFrom(before))).To(Succeed())
 
-		By("letting it register on the Node that stands")
-		is = wanted.DeepCopy()
-		delete(wanted.Labels, corev1.LabelOSStable)
-		Expect(lab.WorkloadClient.Patch(ctx, wanted, client.MergeFrom(is))).To(Succeed())
-		// The host is the site's, not the spec's.
+		By("registering on the existing Node")
+		before = changed.DeepCopy()
+		delete(changed.Labels, corev1.LabelOSStable)
+		Expect(lab.WorkloadClient.Patch(ctx, changed, client.MergeFrom(before))).To(Succeed())
+		// The site owns the host: it keeps running after the spec.
 		Expect(lab.Hardware.Host(own.Status.HostRef.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
-		Eventually(ctx, func() map[string]string { return t.Node(ctx, own).Labels }).Should(Equal(is.Labels))
+		Eventually(ctx, func() map[string]string { return t.Node(ctx, own).Labels }).Should(Equal(before.Labels))
 	})
 })

@@ -16,9 +16,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/certificate"
 )
 
-var _ = Describe("A host that may choose any name", func() {
-	It("gets neither the API server's nor another Node's, and no certificate for them", func(ctx SpecContext) {
-		t := takingHosts(ctx)
+var _ = Describe("A host that can choose any name", func() {
+	It("does not get the API server's or another Node's name, nor a certificate for them", func(ctx SpecContext) {
+		t := newTenantTakingHosts(ctx)
 		const apiServer = "kubernetes.default.svc"
 		own, taken := t.Namespace+"-own", t.Namespace+"-taken"
 		secret, enrollment := t.Enrollment("edge", 2)
@@ -26,11 +26,11 @@ var _ = Describe("A host that may choose any name", func() {
 		token := secret.StringData[poolv1.EnrollmentTokenKey]
 		t.Create(ctx, secret)
 		t.Create(ctx, enrollment)
-		read := func(ctx context.Context) (*poolv1.Enrollment, error) {
+		get := func(ctx context.Context) (*poolv1.Enrollment, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(enrollment), enrollment)
 			return enrollment, client.IgnoreNotFound(err)
 		}
-		Eventually(ctx, read).Should(HaveField("Status.URL", Not(BeEmpty())))
+		Eventually(ctx, get).Should(HaveField("Status.URL", Not(BeEmpty())))
 		pointer := func(name string) ignition.Pointer {
 			return ignition.Pointer{URL: enrollment.Status.URL + "?name=" + name, Token: token, CA: []byte(enrollment.Status.CertificateAuthority)}
 		}
@@ -38,28 +38,28 @@ var _ = Describe("A host that may choose any name", func() {
 		Expect(lab.WorkloadClient.Create(ctx, foreign)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(lab.WorkloadClient.Delete(ctx, foreign)).To(Succeed()) })
 
-		By("asking for the API server's name")
-		code, why, err := said(ctx, pointer(apiServer))
+		By("requesting the API server's name")
+		code, body, err := fetchPointer(ctx, pointer(apiServer))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(code).To(Equal(403), why)
-		Expect(why).To(ContainSubstring("no Node may have the name"))
+		Expect(code).To(Equal(403), body)
+		Expect(body).To(ContainSubstring("no Node may have the name"))
 
-		By("asking for the name of a Node that exists, once the manager is connected to the cluster")
-		Eventually(ctx, answer).WithArguments(pointer(own)).Should(Equal(200))
+		By("requesting the name of an existing Node, after the manager has connected to the cluster")
+		Eventually(ctx, fetchStatus).WithArguments(pointer(own)).Should(Equal(200))
 		Eventually(ctx, func(ctx context.Context) (string, error) {
-			_, why, err := said(ctx, pointer(taken))
-			return why, err
+			_, body, err := fetchPointer(ctx, pointer(taken))
+			return body, err
 		}).Should(ContainSubstring("Node " + taken + " exists already"))
-		Expect(read(ctx)).To(HaveField("Spec.Admitted", ConsistOf(own)), "no use is spent")
+		Expect(get(ctx)).To(HaveField("Spec.Admitted", ConsistOf(own)), "a refused name does not use up the token")
 
-		By("asking, with the join credential of its own name, for other names")
+		By("requesting certificates for other names with its own join credential")
 		config := &bootstrapv1.PoolbootConfig{}
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: own}, config)).To(Succeed())
-		host := clientOf(stolen(ctx, config))
+		host := newClient(stealCredential(ctx, config))
 		for _, name := range []string{apiServer, taken} {
-			request := ask(ctx, host, certificatesv1.KubeAPIServerClientKubeletSignerName, "system:node:"+name, "system:nodes")
-			Eventually(ctx, decision).WithArguments(request).Should(Equal("Denied " + certificate.DeniedReason))
-			Eventually(ctx, eventsOf(ctx, config, bootstrapv1.EventRequestDenied)).Should(ContainElement(ContainSubstring("Node " + name)))
+			request := requestCertificate(ctx, host, certificatesv1.KubeAPIServerClientKubeletSignerName, "system:node:"+name, "system:nodes")
+			Eventually(ctx, getDecision).WithArguments(request).Should(Equal("Denied " + certificate.DeniedReason))
+			Eventually(ctx, listEvents(ctx, config, bootstrapv1.EventRequestDenied)).Should(ContainElement(ContainSubstring("Node " + name)))
 		}
 		Expect(lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: apiServer}, &corev1.Node{})).NotTo(Succeed())
 	})

@@ -34,7 +34,7 @@ const (
 var _ = Describe("A Node after its boot", Ordered, func() {
 	var (
 		t *tenant.Tenant
-		// edge boots by spec.poolRole: no label of its Machine has a say. The infras boot by their Machines' labels.
+		// edge boots into the pool that spec.poolRole names, the configs in infras into the pool of their Machines' labels.
 		edge, infra *bootstrapv1.PoolbootConfig
 		infras      []bootstrapv1.PoolbootConfig
 		deployment  *clusterv1.MachineDeployment
@@ -49,64 +49,64 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		t.Deploy(ctx, tenant.Deployment{Name: "edge", Replicas: 1, Config: func(spec *bootstrapv1.BootSpec) { spec.PoolRole = "edge" }})
 		deployment = t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 2, Labels: infraLabels})
 		edge = t.Config(ctx, "edge")
-		joined(ctx, t, edge)
+		expectJoined(ctx, t, edge)
 		Eventually(ctx, func() []bootstrapv1.PoolbootConfig {
 			infras = t.Configs(ctx, "infra")
 			return infras
 		}).Should(HaveLen(2))
 		for i := range infras {
-			joined(ctx, t, &infras[i])
+			expectJoined(ctx, t, &infras[i])
 		}
 		infra = &infras[0]
 	}, NodeTimeout(5*time.Minute))
 
-	It("comes back in its pool when it is deleted and its kubelet starts again", func(ctx SpecContext) {
-		anew(ctx, t, edge)
+	It("registers in its pool again when it is deleted and its kubelet restarts", func(ctx SpecContext) {
+		reregisterNode(ctx, t, edge)
 		Expect(edge.Status.PoolRole).To(Equal("edge"))
 		Expect(t.Node(ctx, edge).Labels).To(And(
 			HaveKey(edgeRole), HaveKeyWithValue(tierLabel, "gold"), HaveKeyWithValue(poolv1.NodePoolLabel, "edge")))
 	})
 
-	It("is closed to Pods until all its labels stand, also when Cluster API takes its own taint away first", func(ctx SpecContext) {
+	It("is unschedulable until it has all its labels, also when Cluster API removes its own taint first", func(ctx SpecContext) {
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		before := t.Node(ctx, edge)
-		DeferCleanup(revive)
+		DeferCleanup(restartAfterFailure)
 		kill(lab.Manager)
 		Expect(lab.WorkloadClient.Delete(ctx, before.DeepCopy())).To(Succeed())
 		Expect(lab.Hardware.Host(edge.Status.HostRef.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
-		node := withoutManager(ctx, before)
-		Expect(node.Labels).To(And(HaveKeyWithValue(tierLabel, "gold"), HaveKeyWithValue(poolv1.NodePoolLabel, "edge"), Not(HaveKey(edgeRole))), "the kubelet's flags alone")
-		Expect(unassigned(node)).To(BeTrue())
+		node := waitForReregistration(ctx, before)
+		Expect(node.Labels).To(And(HaveKeyWithValue(tierLabel, "gold"), HaveKeyWithValue(poolv1.NodePoolLabel, "edge"), Not(HaveKey(edgeRole))), "the labels of the kubelet's flags only")
+		Expect(hasUnassignedTaint(node)).To(BeTrue())
 		start(ctx, lab.Manager)
 		Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, edge).Spec.Taints }).Should(BeEmpty())
 
-		var anew []site.NodeVersion
-		for _, version := range versions(ctx, history, before.Name) {
+		var registered []site.NodeVersion
+		for _, version := range listVersions(ctx, history, before.Name) {
 			if version.Node.UID == node.UID {
-				anew = append(anew, version)
+				registered = append(registered, version)
 			}
 		}
-		Expect(anew[0].Node.Labels).To(And(HaveKeyWithValue(tierLabel, "gold"), HaveKeyWithValue(rackLabel, "r7"), HaveKeyWithValue(poolv1.NodePoolLabel, "edge")), "at once")
-		Expect(tainted(anew[0].Node, clusterv1.NodeUninitializedTaint.Key)).To(BeTrue())
-		expectClosedOutside(history, node, "edge", pools(ctx, t))
+		Expect(registered[0].Node.Labels).To(And(HaveKeyWithValue(tierLabel, "gold"), HaveKeyWithValue(rackLabel, "r7"), HaveKeyWithValue(poolv1.NodePoolLabel, "edge")), "in its first version")
+		Expect(hasTaint(registered[0].Node, clusterv1.NodeUninitializedTaint.Key)).To(BeTrue())
+		expectUnschedulableOutsidePool(history, node, "edge", listPools(ctx, t))
 		Eventually(ctx, func() (string, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(edge), edge)
 			return edge.Status.NodeRef.UID, err
 		}).Should(BeEquivalentTo(node.UID))
 	}, SpecTimeout(5*time.Minute))
 
-	It("moves with its labels: the record, the counts of both pools and an event follow, and what a person set stays", func(ctx SpecContext) {
+	It("moves to the pool of its labels: the status, the Machine counts and an event follow, and user-set labels stay", func(ctx SpecContext) {
 		before := t.Node(ctx, edge)
 		relabel(ctx, before, map[string]*string{edgeRole: nil, storageRole: ptr.To(""), disksLabel: ptr.To("few")})
 		Eventually(ctx, func() (string, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(edge), edge)
 			return edge.Status.PoolRole, err
 		}).Should(Equal("storage"))
-		Eventually(ctx, eventsOf(ctx, edge, bootstrapv1.EventPoolChanged)).Should(ConsistOf(And(
+		Eventually(ctx, listEvents(ctx, edge, bootstrapv1.EventPoolChanged)).Should(ConsistOf(And(
 			ContainSubstring(before.Name), ContainSubstring(`"storage"`), ContainSubstring(`"edge"`))))
 		Expect(t.Condition(edge, bootstrapv1.NodeInPoolCondition)(ctx)).To(And(HavePrefix("True"), ContainSubstring(`"storage"`)))
-		Eventually(ctx, machines(ctx, t)).Should(And(HaveKeyWithValue("storage", int32(1)), HaveKeyWithValue("edge", int32(0))))
+		Eventually(ctx, countMachines(ctx, t)).Should(And(HaveKeyWithValue("storage", int32(1)), HaveKeyWithValue("edge", int32(0))))
 
 		labels := HaveField("Labels", And(Not(HaveKey(edgeRole)), HaveKey(storageRole), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"),
 			HaveKeyWithValue(disksLabel, "few"), HaveKeyWithValue(tierLabel, "gold")))
@@ -114,45 +114,45 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		Consistently(ctx, func() *corev1.Node { return t.Node(ctx, edge) }).Should(labels)
 	})
 
-	It("comes back in the pool that it moved to, never in the one that it was built for", func(ctx SpecContext) {
+	It("registers again in the pool that it moved to, not in the pool that it first booted into", func(ctx SpecContext) {
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
-		anew(ctx, t, edge)
+		reregisterNode(ctx, t, edge)
 		Expect(edge.Status.PoolRole).To(Equal("storage"))
 		Expect(t.Node(ctx, edge).Labels).To(And(Not(HaveKey(edgeRole)), HaveKey(storageRole), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"),
 			HaveKeyWithValue(disksLabel, "many"), HaveKeyWithValue(tierLabel, "silver"), Not(HaveKey(rackLabel))))
-		Eventually(ctx, eventsOf(ctx, edge, bootstrapv1.EventLabelsRestored)).Should(ContainElement(ContainSubstring(`"storage"`)))
+		Eventually(ctx, listEvents(ctx, edge, bootstrapv1.EventLabelsRestored)).Should(ContainElement(ContainSubstring(`"storage"`)))
 
-		usable := 0
-		for _, version := range versions(ctx, history, edge.Status.NodeRef.Name) {
+		schedulable := 0
+		for _, version := range listVersions(ctx, history, edge.Status.NodeRef.Name) {
 			node := version.Node
 			if string(node.UID) != edge.Status.NodeRef.UID {
 				continue
 			}
-			Expect(node.Labels).NotTo(HaveKey(edgeRole), "not for a moment")
-			if !unassigned(node) {
-				usable++
-				Expect(site.Judge([]site.NodeVersion{version}, "storage", pools(ctx, t)).Outside).To(BeZero(), "open to Pods only in its pool")
+			Expect(node.Labels).NotTo(HaveKey(edgeRole), "in any version")
+			if !hasUnassignedTaint(node) {
+				schedulable++
+				Expect(site.Judge([]site.NodeVersion{version}, "storage", listPools(ctx, t)).Outside).To(BeZero(), "schedulable only in its pool")
 				Expect(node.Labels).To(And(HaveKey(disksLabel), HaveKeyWithValue(tierLabel, "silver"), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"),
 					HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, edge.Status.HostRef.UID)))
 				Expect(site.Ready(node)).To(BeTrue())
 			}
 		}
-		Expect(usable).NotTo(BeZero())
+		Expect(schedulable).NotTo(BeZero())
 	})
 
-	It("is in two pools when its Machine's labels pull it back: that is said, with the cure, which moves all and provisions none anew", func(ctx SpecContext) {
-		type place struct {
+	It("reports a conflict when its Machine's labels name the old pool, and moves without reprovisioning when the MachineDeployment's labels change", func(ctx SpecContext) {
+		type identity struct {
 			machine, node types.UID
-			host          *host.Host // another one once an image is written
+			host          *host.Host // another pointer after provisioning
 		}
-		where := func() (all []place) {
+		identities := func() (all []identity) {
 			for i := range infras {
-				all = append(all, place{t.Machine(ctx, &infras[i]).UID, t.Node(ctx, &infras[i]).UID, lab.Hardware.Host(infras[i].Status.HostRef.Name)})
+				all = append(all, identity{t.Machine(ctx, &infras[i]).UID, t.Node(ctx, &infras[i]).UID, lab.Hardware.Host(infras[i].Status.HostRef.Name)})
 			}
 			return all
 		}
-		stood, other := where(), site.NodeVersion{Node: t.Node(ctx, &infras[1])}
+		original, other := identities(), site.NodeVersion{Node: t.Node(ctx, &infras[1])}
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		relabel(ctx, t.Node(ctx, infra), map[string]*string{infraRole: nil, storageRole: ptr.To("")})
@@ -171,48 +171,50 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 			Eventually(ctx, t.Condition(moved, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 			Expect(moved.Status.PoolRole).To(Equal("storage"))
 			Expect(t.Node(ctx, moved).Labels).To(And(Not(HaveKey(infraRole)), HaveKey(storageRole)))
-			Expect(hostOf(ctx, moved).Status.Provisioning.State).To(Equal(bmov1alpha1.StateProvisioned))
+			Expect(getHost(ctx, moved).Status.Provisioning.State).To(Equal(bmov1alpha1.StateProvisioned))
 		}
-		Eventually(ctx, machines(ctx, t)).Should(And(HaveKeyWithValue("storage", int32(3)), HaveKeyWithValue("infra", int32(0))))
+		Eventually(ctx, countMachines(ctx, t)).Should(And(HaveKeyWithValue("storage", int32(3)), HaveKeyWithValue("infra", int32(0))))
 		Expect(t.Configs(ctx, "infra")).To(HaveLen(2))
-		Expect(where()).To(Equal(stood))
-		all := append([]site.NodeVersion{other}, versions(ctx, history, other.Node.Name)...)
-		Expect(site.Judge(all, "storage", pools(ctx, t)).Changes).To(Equal(1), "from infra to storage, by no other way")
+		Expect(identities()).To(Equal(original))
+		all := append([]site.NodeVersion{other}, listVersions(ctx, history, other.Node.Name)...)
+		Expect(site.Judge(all, "storage", listPools(ctx, t)).Changes).To(Equal(1), "from infra directly to storage")
 	})
 })
 
-// expectClosedOutside holds every version of a Node to this: open to Pods only in its pool, with all that it has there.
-func expectClosedOutside(history *site.NodeHistory, node *corev1.Node, role string, pools []poolv1.MachineConfigPool) {
+// expectUnschedulableOutsidePool expects each version of a Node without the unassigned taint to be in its pool, with the
+// labels of the pool and the host.
+func expectUnschedulableOutsidePool(history *site.NodeHistory, node *corev1.Node, role string, pools []poolv1.MachineConfigPool) {
 	GinkgoHelper()
-	open := func() []site.NodeVersion {
-		return slices.DeleteFunc(history.Of(node.Name), func(v site.NodeVersion) bool { return v.Node.UID != node.UID || unassigned(v.Node) })
+	schedulable := func() []site.NodeVersion {
+		return slices.DeleteFunc(history.Of(node.Name), func(v site.NodeVersion) bool { return v.Node.UID != node.UID || hasUnassignedTaint(v.Node) })
 	}
-	Eventually(open).ShouldNot(BeEmpty())
-	for _, version := range open() {
-		Expect(site.Judge([]site.NodeVersion{version}, role, pools).Outside).To(BeZero(), "open to Pods only in its pool")
+	Eventually(schedulable).ShouldNot(BeEmpty())
+	for _, version := range schedulable() {
+		Expect(site.Judge([]site.NodeVersion{version}, role, pools).Outside).To(BeZero(), "schedulable only in its pool")
 		Expect(version.Node.Labels).To(And(HaveKeyWithValue(poolv1.NodePoolLabel, role), HaveKey(poolv1.NodeMetal3UUIDLabel)))
 	}
 }
 
-// withoutManager waits for the Node that registers anew under the name of one that was deleted, until Cluster API has
-// had its turn, and Poolboot, whose manager does not run, has not.
-func withoutManager(ctx context.Context, before *corev1.Node) *corev1.Node {
+// waitForReregistration waits until a deleted Node has registered again, is Ready, and Cluster API has removed its taint.
+// The manager is not running.
+func waitForReregistration(ctx context.Context, before *corev1.Node) *corev1.Node {
 	GinkgoHelper()
 	node := &corev1.Node{}
 	Eventually(ctx, func() bool {
 		err := lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(before), node)
-		return err == nil && node.UID != before.UID && site.Ready(node) && !tainted(node, clusterv1.NodeUninitializedTaint.Key)
+		return err == nil && node.UID != before.UID && site.Ready(node) && !hasTaint(node, clusterv1.NodeUninitializedTaint.Key)
 	}).Should(BeTrue())
 	return node
 }
 
-// anew deletes the Node of a config, starts its host again and waits until another Node of the name is open to Pods.
-func anew(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
+// reregisterNode deletes the Node of a config, reboots its host, and waits until the new Node is in its pool and has no
+// taints.
+func reregisterNode(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
 	GinkgoHelper()
 	before := t.Node(ctx, config)
 	Expect(lab.WorkloadClient.Delete(ctx, before)).To(Succeed())
 	Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False " + bootstrapv1.NodeMissingReason))
-	// The host is the site's, not the spec's.
+	// The site owns the host: it keeps running after the spec.
 	Expect(lab.Hardware.Host(config.Status.HostRef.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
 	Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
 	Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).Should(BeEmpty())
@@ -220,7 +222,7 @@ func anew(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootCon
 	Expect(config.Status.NodeRef.UID).To(BeEquivalentTo(t.Node(ctx, config).UID))
 }
 
-// relabel does what a person does with kubectl label: a nil value removes a label.
+// relabel changes labels of a Node. A nil value removes the label.
 func relabel(ctx context.Context, node *corev1.Node, labels map[string]*string) {
 	GinkgoHelper()
 	before := node.DeepCopy()
@@ -233,19 +235,19 @@ func relabel(ctx context.Context, node *corev1.Node, labels map[string]*string) 
 	Expect(lab.WorkloadClient.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
 }
 
-// unassigned says whether a Node is closed to Pods until it is in its pool.
-func unassigned(node *corev1.Node) bool { return tainted(node, poolv1.NodeUnassignedTaint) }
+// hasUnassignedTaint reports whether a Node has Poolboot's taint.
+func hasUnassignedTaint(node *corev1.Node) bool { return hasTaint(node, poolv1.NodeUnassignedTaint) }
 
-// tainted says whether a Node has a taint that closes it to Pods.
-func tainted(node *corev1.Node, key string) bool {
+// hasTaint reports whether a Node has a NoSchedule taint with the key.
+func hasTaint(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == corev1.TaintEffectNoSchedule })
 }
 
-// machines are the counts of Machines of a tenant's pools, by role.
-func machines(ctx context.Context, t *tenant.Tenant) func() map[string]int32 {
+// countMachines returns the Machine counts in the status of a tenant's pools, by role.
+func countMachines(ctx context.Context, t *tenant.Tenant) func() map[string]int32 {
 	return func() map[string]int32 {
 		counts := map[string]int32{}
-		for _, pool := range pools(ctx, t) {
+		for _, pool := range listPools(ctx, t) {
 			counts[pool.Spec.PoolRole] = ptr.Deref(pool.Status.MachineCount, -1)
 		}
 		return counts

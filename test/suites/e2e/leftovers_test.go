@@ -17,15 +17,15 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// overlays are the overlay Secrets of a config, by the label that says so.
-func overlays(ctx context.Context, config *bootstrapv1.PoolbootConfig) []corev1.Secret {
+// listOverlays lists the overlay Secrets of a config.
+func listOverlays(ctx context.Context, config *bootstrapv1.PoolbootConfig) []corev1.Secret {
 	var list corev1.SecretList
 	ExpectWithOffset(1, lab.ManagementClient.List(ctx, &list, client.MatchingLabels{bootstrapv1.OverlayLabel: string(config.UID)})).To(Succeed())
 	return list.Items
 }
 
-// joinTokens are the bootstrap tokens that were ever made for a config and stand, recorded or not.
-func joinTokens(ctx context.Context, config *bootstrapv1.PoolbootConfig) []corev1.Secret {
+// listJoinTokens lists the bootstrap tokens that exist for a config, also those that its status does not name.
+func listJoinTokens(ctx context.Context, config *bootstrapv1.PoolbootConfig) []corev1.Secret {
 	var list corev1.SecretList
 	ExpectWithOffset(1, lab.WorkloadClient.List(ctx, &list, client.InNamespace(metav1.NamespaceSystem),
 		client.MatchingFields{"type": string(bootstrapapi.SecretTypeBootstrapToken)})).To(Succeed())
@@ -38,8 +38,8 @@ func joinTokens(ctx context.Context, config *bootstrapv1.PoolbootConfig) []corev
 	return own
 }
 
-// nodes are the Nodes that were made for a config.
-func nodes(ctx context.Context, config *bootstrapv1.PoolbootConfig) []corev1.Node {
+// listNodes lists the Nodes that were created for a config.
+func listNodes(ctx context.Context, config *bootstrapv1.PoolbootConfig) []corev1.Node {
 	var list corev1.NodeList
 	ExpectWithOffset(1, lab.WorkloadClient.List(ctx, &list)).To(Succeed())
 	var own []corev1.Node
@@ -51,31 +51,31 @@ func nodes(ctx context.Context, config *bootstrapv1.PoolbootConfig) []corev1.Nod
 	return own
 }
 
-// traces are what there is of a config in both clusters.
-func traces(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) func() []string {
+// findLeftovers returns a function that lists the objects of a config in both clusters.
+func findLeftovers(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) func() []string {
 	return func() []string {
 		var found []string
 		for _, c := range t.Configs(ctx, config.Labels[clusterv1.MachineDeploymentNameLabel]) {
 			found = append(found, "PoolbootConfig "+c.Name)
 		}
-		for _, s := range append(overlays(ctx, config), joinTokens(ctx, config)...) {
+		for _, s := range append(listOverlays(ctx, config), listJoinTokens(ctx, config)...) {
 			found = append(found, "Secret "+s.Name)
 		}
 		data := &corev1.Secret{}
 		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), data)
 		ExpectWithOffset(1, client.IgnoreNotFound(err)).To(Succeed())
-		if err == nil && !metav1.IsControlledBy(data, config) { // else Kubernetes' garbage collector takes it, which does not run here
+		if err == nil && !metav1.IsControlledBy(data, config) { // the garbage collector, which does not run here, deletes controlled objects
 			found = append(found, "Secret "+data.Name)
 		}
-		for _, n := range nodes(ctx, config) {
+		for _, n := range listNodes(ctx, config) {
 			found = append(found, "Node "+n.Name)
 		}
 		return found
 	}
 }
 
-// eventsOf are the notes of the events of a reason on a config.
-func eventsOf(ctx context.Context, config *bootstrapv1.PoolbootConfig, reason string) func() []string {
+// listEvents returns a function that lists the notes of a config's events with a reason.
+func listEvents(ctx context.Context, config *bootstrapv1.PoolbootConfig, reason string) func() []string {
 	return func() []string {
 		var list eventsv1.EventList
 		ExpectWithOffset(1, lab.ManagementClient.List(ctx, &list, client.InNamespace(config.Namespace))).To(Succeed())

@@ -14,8 +14,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-var _ = Describe("The labels that every kubelet sets", func() {
-	It("are on a Node from its first version, and the kubelet corrects an architecture that the inspection got wrong", func(ctx SpecContext) {
+var _ = Describe("The labels that each kubelet sets", func() {
+	It("are on a Node from its first version, and the kubelet corrects a wrong architecture from the inspection", func(ctx SpecContext) {
 		wrong := "aarch64"
 		if goruntime.GOARCH == "arm64" {
 			wrong = "x86_64"
@@ -32,9 +32,9 @@ var _ = Describe("The labels that every kubelet sets", func() {
 		Expect(err).NotTo(HaveOccurred())
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
-		joined(ctx, t, config)
+		expectJoined(ctx, t, config)
 		name := config.Status.NodeRef.Name
-		first := versions(ctx, history, name)[0].Node.Labels
+		first := listVersions(ctx, history, name)[0].Node.Labels
 		Expect(first).To(And(HaveKeyWithValue(corev1.LabelHostname, name), HaveKeyWithValue(corev1.LabelOSStable, "linux"),
 			HaveKeyWithValue(corev1.LabelArchStable, map[string]string{"aarch64": "arm64", "x86_64": "amd64"}[wrong])))
 		Expect(t.Node(ctx, config).Labels).To(And(HaveKeyWithValue(corev1.LabelHostname, name), HaveKeyWithValue(corev1.LabelOSStable, "linux"),

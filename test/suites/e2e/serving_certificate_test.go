@@ -27,8 +27,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// served are the requests of a Node's kubelet for its serving certificate.
-func served(ctx context.Context, node string) func() ([]certificatesv1.CertificateSigningRequest, error) {
+// listServingRequests returns a function that lists the requests of a Node's kubelet for serving certificates.
+func listServingRequests(ctx context.Context, node string) func() ([]certificatesv1.CertificateSigningRequest, error) {
 	return func() (found []certificatesv1.CertificateSigningRequest, err error) {
 		var requests certificatesv1.CertificateSigningRequestList
 		err = lab.WorkloadClient.List(ctx, &requests)
@@ -41,8 +41,8 @@ func served(ctx context.Context, node string) func() ([]certificatesv1.Certifica
 	}
 }
 
-// askToServe asks, with a kubelet's credential, for a serving certificate.
-func askToServe(ctx context.Context, kubelet client.Client, node, name string, address net.IP) *certificatesv1.CertificateSigningRequest {
+// requestServingCertificate requests a serving certificate for a name and an address with a kubelet's credential.
+func requestServingCertificate(ctx context.Context, kubelet client.Client, node, name string, address net.IP) *certificatesv1.CertificateSigningRequest {
 	GinkgoHelper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	Expect(err).NotTo(HaveOccurred())
@@ -58,7 +58,7 @@ func askToServe(ctx context.Context, kubelet client.Client, node, name string, a
 }
 
 var _ = Describe("A kubelet's serving certificate", func() {
-	It("is for its Node's name and its host's addresses, and for no other host's", func(ctx SpecContext) {
+	It("is for its Node's name and its host's addresses only", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1, func(p *poolv1.MachineConfigPool) {
 			if p.Spec.PoolRole == "infra" {
 				p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: []byte(`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","serverTLSBootstrap":true}`)}
@@ -66,7 +66,7 @@ var _ = Describe("A kubelet's serving certificate", func() {
 		})
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
-		joined(ctx, t, config)
+		expectJoined(ctx, t, config)
 		node := t.Node(ctx, config)
 		var address net.IP
 		for _, a := range node.Status.Addresses {
@@ -76,43 +76,43 @@ var _ = Describe("A kubelet's serving certificate", func() {
 		}
 		Expect(address).NotTo(BeNil())
 
-		By("asking while its host is not known to have the address that the Node says it has")
-		Eventually(ctx, served(ctx, node.Name)).ShouldNot(BeEmpty())
-		Eventually(ctx, eventsOf(ctx, config, bootstrapv1.EventServingRefused)).Should(ContainElement(ContainSubstring(address.String())))
-		Expect(served(ctx, node.Name)()).To(HaveEach(HaveField("Status", BeZero())))
+		By("requesting an address that is not on record for the host")
+		Eventually(ctx, listServingRequests(ctx, node.Name)).ShouldNot(BeEmpty())
+		Eventually(ctx, listEvents(ctx, config, bootstrapv1.EventServingRefused)).Should(ContainElement(ContainSubstring(address.String())))
+		Expect(listServingRequests(ctx, node.Name)()).To(HaveEach(HaveField("Status", BeZero())))
 
-		By("asking when somebody has said so")
+		By("recording the address on the BareMetalHost")
 		bmh := &bmov1alpha1.BareMetalHost{}
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: config.Status.HostRef.Name}, bmh)).To(Succeed())
 		before := bmh.DeepCopy()
 		metav1.SetMetaDataAnnotation(&bmh.ObjectMeta, poolv1.HostAddressesAnnotation, address.String())
 		Expect(lab.ManagementClient.Patch(ctx, bmh, client.MergeFrom(before))).To(Succeed())
-		var got certificatesv1.CertificateSigningRequest
+		var signed certificatesv1.CertificateSigningRequest
 		Eventually(ctx, func() ([]byte, error) {
-			requests, err := served(ctx, node.Name)()
+			requests, err := listServingRequests(ctx, node.Name)()
 			for _, request := range requests {
 				if len(request.Status.Certificate) > 0 {
-					got = request
+					signed = request
 				}
 			}
-			return got.Status.Certificate, err
-		}).ShouldNot(BeEmpty(), "kube-controller-manager signs")
-		Expect(got.Status.Conditions).To(HaveExactElements(HaveField("Reason", certificate.ServingReason)))
-		block, _ := pem.Decode(got.Status.Certificate)
-		shown, err := x509.ParseCertificate(block.Bytes)
+			return signed.Status.Certificate, err
+		}).ShouldNot(BeEmpty(), "kube-controller-manager signs the approved request")
+		Expect(signed.Status.Conditions).To(HaveExactElements(HaveField("Reason", certificate.ServingReason)))
+		block, _ := pem.Decode(signed.Status.Certificate)
+		cert, err := x509.ParseCertificate(block.Bytes)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(shown.VerifyHostname(node.Name)).To(Succeed())
-		Expect(shown.VerifyHostname(address.String())).To(Succeed())
+		Expect(cert.VerifyHostname(node.Name)).To(Succeed())
+		Expect(cert.VerifyHostname(address.String())).To(Succeed())
 
-		By("asking, as root on the host, for what is another host's")
+		By("requesting another host's address and the API server's name, as root on the host")
 		credential, err := lab.Workload.UserConfig("system:node:"+node.Name, "system:nodes")
 		Expect(err).NotTo(HaveOccurred())
-		foreign := askToServe(ctx, clientOf(credential), node.Name, node.Name, net.IPv4(192, 0, 2, 99))
-		apiServer := askToServe(ctx, clientOf(credential), node.Name, "kubernetes.default.svc", address)
-		Eventually(ctx, eventsOf(ctx, config, bootstrapv1.EventServingRefused)).Should(ContainElements(
+		foreign := requestServingCertificate(ctx, newClient(credential), node.Name, node.Name, net.IPv4(192, 0, 2, 99))
+		apiServer := requestServingCertificate(ctx, newClient(credential), node.Name, "kubernetes.default.svc", address)
+		Eventually(ctx, listEvents(ctx, config, bootstrapv1.EventServingRefused)).Should(ContainElements(
 			ContainSubstring("192.0.2.99"), ContainSubstring("kubernetes.default.svc")))
 		for _, refused := range []*certificatesv1.CertificateSigningRequest{foreign, apiServer} {
-			Expect(decision(ctx, refused)).To(BeEmpty())
+			Expect(getDecision(ctx, refused)).To(BeEmpty())
 		}
 	}, SpecTimeout(3*time.Minute))
 })

@@ -21,8 +21,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// autoApproval is the binding of Kubernetes' guide to TLS bootstrapping.
-func autoApproval(group string) *rbacv1.ClusterRoleBinding {
+// newAutoApproval returns the ClusterRoleBinding of Kubernetes' guide to TLS bootstrapping.
+func newAutoApproval(group string) *rbacv1.ClusterRoleBinding {
 	return &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "auto-approve-csrs-for-group"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:certificates.k8s.io:certificatesigningrequests:nodeclient"},
@@ -30,25 +30,25 @@ func autoApproval(group string) *rbacv1.ClusterRoleBinding {
 	}
 }
 
-var _ = Describe("A cluster that approves certificates for every bootstrap token", func() {
-	It("gets no join credential, says which binding is why, and its hosts boot once that is gone", func(ctx SpecContext) {
-		binding := autoApproval(bootstrapapi.BootstrapDefaultGroup)
+var _ = Describe("A cluster that approves certificates for all bootstrap tokens", func() {
+	It("gets no join credential, reports the binding that is the cause, and boots its hosts after the binding is changed", func(ctx SpecContext) {
+		binding := newAutoApproval(bootstrapapi.BootstrapDefaultGroup)
 		Expect(lab.WorkloadClient.Create(ctx, binding)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(client.IgnoreNotFound(lab.WorkloadClient.Delete(ctx, binding))).To(Succeed())
 		})
 
-		By("showing what a token of the same groups would get there")
+		By("showing that a certificate for any Node is approved for a token of the same groups")
 		credential, err := join.EnsureCredential(ctx, lab.WorkloadClient, "default/a-thief", "", join.Life)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(join.DeleteCredential(ctx, lab.WorkloadClient, credential.ID)).To(Succeed())
 		})
-		thief := clientOf(&rest.Config{Host: lab.Workload.Config.Host, BearerToken: credential.Token(),
+		thief := newClient(&rest.Config{Host: lab.Workload.Config.Host, BearerToken: credential.Token(),
 			TLSClientConfig: rest.TLSClientConfig{CAData: lab.Workload.Config.CAData}})
 		Expect(join.EnsureRBAC(ctx, lab.WorkloadClient, false)).To(Succeed())
-		request := ask(ctx, thief, certificatesv1.KubeAPIServerClientKubeletSignerName, "system:node:any-node", "system:nodes")
-		Eventually(ctx, decision).WithArguments(request).Should(Equal("Approved AutoApproved"))
+		request := requestCertificate(ctx, thief, certificatesv1.KubeAPIServerClientKubeletSignerName, "system:node:any-node", "system:nodes")
+		Eventually(ctx, getDecision).WithArguments(request).Should(Equal("Approved AutoApproved"))
 
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
@@ -74,10 +74,10 @@ var _ = Describe("A cluster that approves certificates for every bootstrap token
 		Expect(tokens(ctx)).To(BeEmpty())
 		Expect(lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: t.Machine(ctx, config).Name}, &corev1.Node{})).To(Satisfy(apierrors.IsNotFound))
 
-		By("binding it as kubeadm does, to tokens of another group")
+		By("binding it to tokens of another group, as kubeadm does")
 		t.Scale(ctx, inline, 0)
-		binding.Subjects = autoApproval("system:bootstrappers:kubeadm:default-node-token").Subjects
+		binding.Subjects = newAutoApproval("system:bootstrappers:kubeadm:default-node-token").Subjects
 		Expect(lab.WorkloadClient.Update(ctx, binding)).To(Succeed())
-		joined(ctx, t, config)
+		expectJoined(ctx, t, config)
 	}, SpecTimeout(6*time.Minute))
 })

@@ -20,9 +20,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// altering has a program on the host replace, once and before most units start, the role infra by worker in a file. The
-// name of the file is put together by the program, so that only a check on the host can see it.
-func altering(file string) string {
+// newAlteringIgnition returns Ignition with a unit that, once and early in the boot, replaces the role infra with worker
+// in a file. The script gets the file's name as an argument, and therefore only the check on the host can detect it.
+func newAlteringIgnition(file string) string {
 	return `{"ignition":{"version":"3.4.0"},
 		"storage":{"files":[{"path":"/opt/alter","mode":493,"contents":{"source":"data:;base64,` + base64.StdEncoding.EncodeToString([]byte(
 		"#!/bin/sh\nsed -i 's,pool=infra,pool=worker,; s,value: infra,value: worker,' \"$@\"\n: >/opt/altered\n")) + `"}}]},
@@ -30,8 +30,8 @@ func altering(file string) string {
 		`ConditionPathExists=!/opt/altered\n[Service]\nType=oneshot\nExecStart=/bin/sh /opt/alter ` + file + `\n[Install]\nWantedBy=sysinit.target\n"}]}}`
 }
 
-var _ = Describe("A host on which a program changes what puts its Node into its pool", func() {
-	DescribeTable("does not join, says why, and joins in its pool once that is undone",
+var _ = Describe("A host on which a program changes the pool in a file of the join", func() {
+	DescribeTable("does not join, reports the file on its console, and joins its pool after the change is undone",
 		func(ctx SpecContext, image, file string, join bootstrapv1.Join) {
 			if join.Type == bootstrapv1.JoinKubeadm {
 				Expect(kubeadm.Init(ctx, lab.Workload, kubeadmToken)).To(Succeed())
@@ -41,7 +41,7 @@ var _ = Describe("A host on which a program changes what puts its Node into its 
 			Expect(err).NotTo(HaveOccurred())
 			t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Image: image, Config: func(spec *bootstrapv1.BootSpec) {
 				spec.Join = join
-				spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(altering(file))}}
+				spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(newAlteringIgnition(file))}}
 			}})
 			config := t.Config(ctx, "infra")
 			var machine *host.Host
@@ -58,21 +58,21 @@ var _ = Describe("A host on which a program changes what puts its Node into its 
 			Expect(err).NotTo(HaveOccurred())
 			Expect(string(console)).To(ContainSubstring("poolboot: this host does not join, because " + file + " is not as Poolboot wrote it"))
 			Expect(machine.When(host.KubeletStarted)).To(BeZero())
-			Eventually(ctx, func() []corev1.Node { return nodes(ctx, config) }).Should(HaveLen(1))
-			Expect(requestsFor(ctx, nodes(ctx, config)[0].Name)).To(BeEmpty(), "no kubelet has asked for a certificate")
+			Eventually(ctx, func() []corev1.Node { return listNodes(ctx, config) }).Should(HaveLen(1))
+			Expect(listClientRequests(ctx, listNodes(ctx, config)[0].Name)).To(BeEmpty(), "no kubelet has requested a certificate")
 
 			By("undoing the change")
 			altered := filepath.Join(machine.Root(), file)
 			content, err := os.ReadFile(altered)
 			Expect(err).NotTo(HaveOccurred())
-			undone := strings.NewReplacer("pool=worker", "pool=infra", "value: worker", "value: infra").Replace(string(content))
-			Expect(undone).NotTo(Equal(string(content)))
-			Expect(os.WriteFile(altered, []byte(undone), 0o600)).To(Succeed())
+			restored := strings.NewReplacer("pool=worker", "pool=infra", "value: worker", "value: infra").Replace(string(content))
+			Expect(restored).NotTo(Equal(string(content)))
+			Expect(os.WriteFile(altered, []byte(restored), 0o600)).To(Succeed())
 			Expect(machine.Reboot(context.WithoutCancel(ctx))).To(Succeed())
-			joined(ctx, t, config)
+			expectJoined(ctx, t, config)
 			expectBornInPool(ctx, t, config, history)
 		},
 		Entry("by kubelet", site.KubeletImageURL, ignition.KubeletEnvPath, bootstrapv1.Join{Type: bootstrapv1.JoinKubelet}),
-		Entry("by kubeadm", site.KubeadmImageURL, ignition.KubeadmJoinPath, bootstrapv1.Join{Type: bootstrapv1.JoinKubeadm, Kubeadm: bootstrapv1.KubeadmJoin{IgnorePreflightErrors: ofThisMachine}}),
+		Entry("by kubeadm", site.KubeadmImageURL, ignition.KubeadmJoinPath, bootstrapv1.Join{Type: bootstrapv1.JoinKubeadm, Kubeadm: bootstrapv1.KubeadmJoin{IgnorePreflightErrors: ignoredPreflightErrors}}),
 	)
 })
