@@ -6,7 +6,6 @@ package baremetalhost
 import (
 	"context"
 	"sync"
-	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,14 +24,11 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
-const (
-	// action is what events say this controller was doing.
-	action = "BootHost"
-	// conflictRetry is when to look again after somebody else wrote first.
-	conflictRetry = 200 * time.Millisecond
-)
+// action is the action in the events of this controller.
+const action = "BootHost"
 
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;create;patch;delete
@@ -53,8 +49,8 @@ type Reconciler struct {
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
 
-	// told is the last finding that an event on a host told, by the host's UID: each is told once.
-	told sync.Map
+	// reported has the finding that was last reported of a host, by the host's UID: each is reported once.
+	reported sync.Map
 }
 
 // scope is what one Reconcile works on.
@@ -73,11 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err == nil && s != nil {
 		err = r.reconcile(ctx, s)
 	}
-	if apierrors.IsConflict(err) {
-		ctrl.LoggerFrom(ctx).V(4).Info("Somebody else wrote first, looking again", "error", err.Error())
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil
-	}
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	return status.RetryConflict(ctx, ctrl.Result{}, client.IgnoreNotFound(err))
 }
 
 // gather returns nil for a host that is none of this controller's, and for one whose Cluster is paused or moving.
@@ -183,7 +175,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if err == nil {
-		r.tell(s, corev1.EventTypeNormal, found(poolv1.EventHostRecordMade, "PoolbootConfig %s stands: the host is to boot into pool %s of Cluster %s",
+		r.report(s, corev1.EventTypeNormal, found(poolv1.EventHostRecordMade, "PoolbootConfig %s stands: the host is to boot into pool %s of Cluster %s",
 			config.Name, config.Spec.PoolRole, clusterOf(config)))
 	}
 	return err
@@ -196,11 +188,11 @@ func (r *Reconciler) stepBack(ctx context.Context, s *scope, why string) error {
 		return err
 	}
 	// Of this version: a cache that is behind does not show yet that the record is being deleted, and the event would
-	// be told twice.
+	// be sent twice.
 	if err := r.Client.Delete(ctx, s.config, client.Preconditions{UID: &s.config.UID, ResourceVersion: &s.config.ResourceVersion}); err != nil {
 		return err
 	}
-	r.tell(s, corev1.EventTypeNormal, found(poolv1.EventHostRecordDeleted, "PoolbootConfig %s is deleted: %s", s.config.Name, why))
+	r.report(s, corev1.EventTypeNormal, found(poolv1.EventHostRecordDeleted, "PoolbootConfig %s is deleted: %s", s.config.Name, why))
 	return nil
 }
 
@@ -233,11 +225,11 @@ func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 	before := s.config.Spec.PoolRole
 	moved := s.config.DeepCopy()
 	moved.Spec = s.place.Config(s.config.Name, s.config.Spec.Host).Spec
-	if err := r.Client.Patch(ctx, moved, locked(s.config)); err != nil {
+	if err := r.Client.Patch(ctx, moved, status.Locked(s.config)); err != nil {
 		return err
 	}
 	s.config = moved
-	r.tell(s, corev1.EventTypeNormal, found(poolv1.EventHostPoolChanged, "the host is to boot into pool %s, not %s", asked, before))
+	r.report(s, corev1.EventTypeNormal, found(poolv1.EventHostPoolChanged, "the host is to boot into pool %s, not %s", asked, before))
 	return nil
 }
 
@@ -266,7 +258,7 @@ func (r *Reconciler) point(ctx context.Context, s *scope) error {
 	}
 	changed := s.config.DeepCopy()
 	conditions.Set(changed, condition)
-	return r.Client.Status().Patch(ctx, changed, locked(s.config))
+	return status.BareMetalHost.Patch(ctx, r.Client, s.config, changed)
 }
 
 // setUserData writes the one field of a host's spec that Poolboot ever writes. By the lock the host is as it was
@@ -274,22 +266,18 @@ func (r *Reconciler) point(ctx context.Context, s *scope) error {
 func (r *Reconciler) setUserData(ctx context.Context, s *scope, to *corev1.SecretReference) error {
 	changed := s.host.DeepCopy()
 	changed.Spec.UserData = to
-	return r.Client.Patch(ctx, changed, locked(s.host))
+	return r.Client.Patch(ctx, changed, status.Locked(s.host))
 }
 
-func locked(before client.Object) client.Patch {
-	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-}
-
-// warn tells what is wrong with a host, unless that was the last that was told.
+// warn reports what is wrong with a host, unless that was reported last.
 func (r *Reconciler) warn(s *scope, wrong *finding) {
-	if before, _ := r.told.Load(s.host.UID); before != *wrong {
-		r.tell(s, corev1.EventTypeWarning, wrong)
+	if before, _ := r.reported.Load(s.host.UID); before != *wrong {
+		r.report(s, corev1.EventTypeWarning, wrong)
 	}
 }
 
-func (r *Reconciler) tell(s *scope, kind string, what *finding) {
-	r.told.Store(s.host.UID, *what)
+func (r *Reconciler) report(s *scope, kind string, what *finding) {
+	r.reported.Store(s.host.UID, *what)
 	// A typed nil would be taken for an object.
 	if s.config == nil {
 		r.Recorder.Eventf(s.host, nil, kind, what.reason, action, "%s", what.message)

@@ -37,6 +37,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -300,10 +301,10 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 		ctrl.LoggerFrom(ctx).V(2).Info("Certificate signing request waits", "certificateSigningRequest", request.Name, "reason", why)
 		return true, nil
 	case contest:
-		r.tell(f, corev1.EventTypeWarning, bootstrapv1.EventRequestContested, why)
+		r.report(f, corev1.EventTypeWarning, bootstrapv1.EventRequestContested, why)
 		return true, nil
 	case leave:
-		r.tellLeft(f, why)
+		r.reportRefused(f, why)
 		return false, nil
 	case approve:
 		condition.Type, condition.Reason = certificatesv1.CertificateApproved, ApprovedReason
@@ -323,14 +324,14 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 	}
 	r.written.Note(request)
 	if serving || kind == corev1.EventTypeWarning { // a grant as usual is on record
-		r.tell(f, kind, event, why)
+		r.report(f, kind, event, why)
 	}
 	return false, nil
 }
 
-// tell makes an event, with the request as related object, or the recorder would count events on two requests as one
-// that came twice.
-func (r *Reconciler) tell(f *facts, kind, event, why string) {
+// report sends an event, with the request as related object: otherwise the recorder counts events on two requests as one
+// that is repeated.
+func (r *Reconciler) report(f *facts, kind, event, why string) {
 	r.Recorder.Eventf(f.config, f.request, kind, event, "Decide", "CertificateSigningRequest %s: %s", f.request.Name, why)
 }
 
@@ -341,16 +342,16 @@ func (r *Reconciler) grant(ctx context.Context, f *facts) error {
 	f.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{
 		CredentialID: f.config.Status.Boot.CredentialID, PublicKeySHA256: keyOf(f.request), GrantedTime: metav1.NewTime(f.now),
 	}
-	return r.Client.Status().Patch(ctx, f.config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return status.Certificate.Patch(ctx, r.Client, before, f.config)
 }
 
-// tellLeft says, once, why a request is not approved.
-func (r *Reconciler) tellLeft(f *facts, why string) {
-	if told, known := r.left.Get(f.request.UID); known && told == why {
+// reportRefused reports, once, why a request is not approved.
+func (r *Reconciler) reportRefused(f *facts, why string) {
+	if reported, known := r.left.Get(f.request.UID); known && reported == why {
 		return
 	}
 	r.left.Add(f.request.UID, why)
-	r.tell(f, corev1.EventTypeWarning, bootstrapv1.EventServingRefused, why)
+	r.report(f, corev1.EventTypeWarning, bootstrapv1.EventServingRefused, why)
 }
 
 // gatherServing reads what the verdict on a serving certificate rests on beside the record and the Node.

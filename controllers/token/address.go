@@ -8,9 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -26,7 +24,7 @@ const (
 	maxNamed = 8
 )
 
-// unreported returns the addresses that are to be told of and were not: all but the first, and those that are refused.
+// unreported returns the addresses that are to be reported and were not: all but the first, and those that are refused.
 func unreported(config *bootstrapv1.PoolbootConfig) []string {
 	all := hostaccess.UsedFrom(config)
 	return slices.DeleteFunc(slices.Clone(all), func(address string) bool {
@@ -40,60 +38,63 @@ func arrival(config *bootstrapv1.PoolbootConfig, address string) *bootstrapv1.To
 	return &noted[slices.IndexFunc(noted, func(a bootstrapv1.TokenAddress) bool { return a.Address == address })]
 }
 
-// keepAddresses puts on record which addresses a token is bound to, for the config server, and tells, once, of each
-// address that the token came from beside its first, or that is refused.
-func (r *Reconciler) keepAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) error {
-	if !hostaccess.IsBound(config) && config.Status.HostAddresses == nil && len(unreported(config)) == 0 {
-		return nil // as nearly always
+// origins are the addresses from which a token came and that are to be reported, and what is known of its host.
+type origins struct {
+	addresses []string
+	// host is the name of the BareMetalHost, and known are its known addresses.
+	host  string
+	known []string
+}
+
+// setAddresses records which addresses a token is bound to, for the config server, and marks as reported each address
+// that the token came from beside its first, or that is refused. It returns these.
+func (r *Reconciler) setAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) (from origins, err error) {
+	if from.addresses = unreported(config); len(from.addresses) == 0 && !hostaccess.IsBound(config) && config.Status.HostAddresses == nil {
+		return from, nil // as nearly always
 	}
-	bmh, known, err := r.knownAddresses(ctx, config)
-	if err != nil {
-		return err
+	if from.host, from.known, err = r.knownAddresses(ctx, config); err != nil {
+		return from, err
 	}
-	before := config.DeepCopy()
 	if hasToken(config) {
 		if config.Status.HostAddresses = nil; hostaccess.IsBound(config) {
-			config.Status.HostAddresses = known
+			config.Status.HostAddresses = from.known
 		}
 	}
-	news := unreported(config)
-	for _, address := range news {
+	from.addresses = unreported(config) // whether an address is refused depends on those that are known
+	for _, address := range from.addresses {
 		arrival(config, address).ReportedTime = &metav1.MicroTime{Time: time.Now()}
 	}
-	if equality.Semantic.DeepEqual(before.Status, config.Status) {
-		return nil
-	}
-	if err := r.Client.Status().Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return err
-	}
-	r.written.Note(config)
-	for _, address := range news {
-		reason, why := told(config, address, bmh, known)
+	return from, nil
+}
+
+// reportAddresses reports addresses from which a token came.
+func (r *Reconciler) reportAddresses(config *bootstrapv1.PoolbootConfig, from origins) {
+	for _, address := range from.addresses {
+		reason, why := describe(config, address, from)
 		metrics.TokenEvent(config, reason)
-		// As what it is related to, or the recorder would count the events on two addresses as one that came twice.
+		// As the related object: otherwise the recorder counts the events on two addresses as one that is repeated.
 		entry := &corev1.ObjectReference{APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Namespace: config.Namespace,
 			Name: config.Name, UID: config.UID, FieldPath: "status.boot.addresses[" + address + "]"}
 		r.Recorder.Eventf(config, entry, corev1.EventTypeWarning, reason, action, "%s: if that is not the host, somebody else has its token: %s", why, cure.Rotate(config))
 	}
-	return nil
 }
 
-// told returns the reason and the words of the event on an address.
-func told(config *bootstrapv1.PoolbootConfig, address, bmh string, known []string) (reason, why string) {
+// describe returns the reason and the note of the event on an address.
+func describe(config *bootstrapv1.PoolbootConfig, address string, from origins) (reason, why string) {
 	if hostaccess.Refuses(config, address) {
-		whose := strings.TrimSpace("its BareMetalHost " + bmh)
+		whose := strings.TrimSpace("its BareMetalHost " + from.host)
 		has := "of which none is known"
-		if len(known) > 0 {
+		if known := from.known; len(known) > 0 {
 			has = "which are known to be " + strings.Join(known[:min(len(known), maxNamed)], ", ")
 		}
 		return bootstrapv1.EventAddressRefused, fmt.Sprintf("the token came from %s, and is refused from there: it is bound to the addresses of %s, %s. "+
 			"If that is the host, add the address to the annotation %s of its BareMetalHost", address, whose, has, poolv1.HostAddressesAnnotation)
 	}
-	is := ""
-	if slices.Contains(known, address) {
-		is = fmt.Sprintf(", which BareMetalHost %s is known to have", bmh)
+	known := ""
+	if slices.Contains(from.known, address) {
+		known = fmt.Sprintf(", which BareMetalHost %s is known to have", from.host)
 	}
-	return bootstrapv1.EventSecondAddress, fmt.Sprintf("the token came from %s%s, and first from %s", address, is, hostaccess.UsedFrom(config)[0])
+	return bootstrapv1.EventSecondAddress, fmt.Sprintf("the token came from %s%s, and first from %s", address, known, hostaccess.UsedFrom(config)[0])
 }
 
 // knownAddresses returns the name of a config's BareMetalHost and the addresses that it is known to have; nothing while

@@ -13,7 +13,6 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -34,14 +33,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // action is what events say this controller was doing.
 const action = "GuardToken"
-
-// conflictRetry is when to look again after another controller wrote the same PoolbootConfig first.
-const conflictRetry = 200 * time.Millisecond
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
@@ -72,7 +69,7 @@ type Reconciler struct {
 	watchHardware func() error
 	// written are the PoolbootConfigs as this controller left them.
 	written ownwrites.Tracker
-	// twins are the PoolbootConfigs with one pointer id that were told of.
+	// twins are the PoolbootConfigs with one pointer id that were reported.
 	twins twins
 }
 
@@ -116,7 +113,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
-	if err := r.tellTwins(ctx, config); err != nil || !hasToken(config) && len(unreported(config)) == 0 {
+	if err := r.reportTwins(ctx, config); err != nil || !hasToken(config) && len(unreported(config)) == 0 {
 		return ctrl.Result{}, err
 	}
 	if r.written.Behind(config) {
@@ -127,17 +124,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, key, cluster); err != nil || annotations.IsPaused(cluster, config) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	var result ctrl.Result
-	err := r.keepAddresses(ctx, config)
-	if err == nil && hasToken(config) {
-		if result, err = r.expire(ctx, config); err == nil {
-			err = r.tell(ctx, config)
+	result, err := r.reconcile(ctx, config)
+	return status.RetryConflict(ctx, result, err)
+}
+
+// reconcile revokes a token that has expired, and then reports in one patch of the status whether the token can be used
+// and where it came from.
+func (r *Reconciler) reconcile(ctx context.Context, config *bootstrapv1.PoolbootConfig) (result ctrl.Result, err error) {
+	if hasToken(config) {
+		if result, err = r.expire(ctx, config); err != nil {
+			return result, err
 		}
 	}
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	before := config.DeepCopy()
+	addresses, err := r.setAddresses(ctx, config)
+	if err != nil {
+		return result, err
 	}
-	return result, err
+	if hasToken(config) {
+		r.setUsable(config)
+	}
+	if err := status.Token.Patch(ctx, r.Client, before, config); err != nil {
+		return result, err
+	}
+	r.written.Note(config)
+	r.reportAddresses(config, addresses)
+	r.reportUsable(before, config)
+	return result, nil
 }
 
 // hasToken says whether a config has a token of its own that its host has not joined with.
@@ -164,7 +177,7 @@ func (r *Reconciler) expire(ctx context.Context, config *bootstrapv1.PoolbootCon
 	}
 	before := current.DeepCopy()
 	hostaccess.Expire(current)
-	if err := r.Client.Patch(ctx, current, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Patch(ctx, current, status.Locked(before)); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.written.Note(current)
@@ -201,26 +214,24 @@ func (r *Reconciler) hostOf(ctx context.Context, c client.Reader, config *bootst
 	return found, err
 }
 
-// tell says by condition and event whether a token can be used. Of one that always could there is nothing to say.
-func (r *Reconciler) tell(ctx context.Context, config *bootstrapv1.PoolbootConfig) error {
-	was := conditions.Get(config, bootstrapv1.TokenUsableCondition)
-	is := metav1.Condition{Type: bootstrapv1.TokenUsableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.TokenLiveReason}
+// setUsable sets the condition TokenUsable. A token that has never been unusable has none.
+func (r *Reconciler) setUsable(config *bootstrapv1.PoolbootConfig) {
+	usable := metav1.Condition{Type: bootstrapv1.TokenUsableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.TokenLiveReason}
 	if hostaccess.IsExpired(config) {
-		is.Status, is.Reason = metav1.ConditionFalse, bootstrapv1.TokenExpiredReason
-		is.Message = fmt.Sprintf("the host did not join within %s of being provisioned, and its token is dead: %s", r.Life, cure.Rotate(config))
+		usable.Status, usable.Reason = metav1.ConditionFalse, bootstrapv1.TokenExpiredReason
+		usable.Message = fmt.Sprintf("the host did not join within %s of being provisioned, and its token is dead: %s", r.Life, cure.Rotate(config))
 	}
-	if was == nil && is.Status == metav1.ConditionTrue || was != nil && was.Status == is.Status {
-		return nil
+	current := conditions.Get(config, usable.Type)
+	if current == nil && usable.Status == metav1.ConditionFalse || current != nil && current.Status != usable.Status {
+		conditions.Set(config, usable)
 	}
-	before := config.DeepCopy()
-	conditions.Set(config, is)
-	if err := r.Client.Status().Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return err
+}
+
+// reportUsable reports by an event that a token can no longer be used.
+func (r *Reconciler) reportUsable(before, after *bootstrapv1.PoolbootConfig) {
+	usable := conditions.Get(after, bootstrapv1.TokenUsableCondition)
+	if conditions.IsFalse(after, bootstrapv1.TokenUsableCondition) && !conditions.IsFalse(before, bootstrapv1.TokenUsableCondition) {
+		metrics.TokenEvent(after, usable.Reason)
+		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, usable.Reason, action, "%s", usable.Message)
 	}
-	r.written.Note(config)
-	if is.Status == metav1.ConditionFalse {
-		metrics.TokenEvent(config, is.Reason)
-		r.Recorder.Eventf(config, nil, corev1.EventTypeWarning, is.Reason, action, "%s", is.Message)
-	}
-	return nil
 }

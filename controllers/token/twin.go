@@ -17,7 +17,7 @@ import (
 // pointerIndex finds PoolbootConfigs by the id in their pointer.
 const pointerIndex = "metadata.annotations.pointer-id"
 
-// maxTwins bounds how many pairs are remembered. One that is forgotten is told of again.
+// maxTwins bounds how many pairs are remembered. One that is forgotten is reported with again.
 const maxTwins = 10000
 
 func pointerOf(config client.Object) []string {
@@ -27,24 +27,24 @@ func pointerOf(config client.Object) []string {
 	return nil
 }
 
-// twins remembers which PoolbootConfigs were told of each other. The zero value is ready to use.
+// twins remembers which PoolbootConfigs were reported with each other. The zero value is ready to use.
 type twins struct {
-	once sync.Once
-	told *lru.Cache
+	once     sync.Once
+	reported *lru.Cache
 }
 
-// isNew says whether a pair was not told of before, and remembers it.
+// isNew says whether a pair was not reported with before, and remembers it.
 func (t *twins) isNew(pair [2]types.UID) bool {
-	t.once.Do(func() { t.told = lru.New(maxTwins) })
-	_, known := t.told.Get(pair)
-	t.told.Add(pair, nil)
+	t.once.Do(func() { t.reported = lru.New(maxTwins) })
+	_, known := t.reported.Get(pair)
+	t.reported.Add(pair, nil)
 	return !known
 }
 
-// tellTwins tells, once, of two PoolbootConfigs with one pointer id: one of them is a copy. Each is paired with the
+// reportTwins reports, once, two PoolbootConfigs with one pointer id: one of them is a copy. Each is paired with the
 // eldest only, so that many copies make as many events. Nothing goes wrong by them: hosts ask by namespace and name,
 // and a copied hash accepts no token.
-func (r *Reconciler) tellTwins(ctx context.Context, config *bootstrapv1.PoolbootConfig) error {
+func (r *Reconciler) reportTwins(ctx context.Context, config *bootstrapv1.PoolbootConfig) error {
 	ids := pointerOf(config)
 	if ids == nil || !config.DeletionTimestamp.IsZero() {
 		return nil

@@ -1,0 +1,197 @@
+package status
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+type configStatus = bootstrapv1.PoolbootConfigStatus
+
+// owners are all that write the status of a PoolbootConfig.
+var owners = []Owner{PoolbootConfig, Boot, Certificate, Node, Token, BareMetalHost, ConfigServer}
+
+// samples change one part of a status each.
+var samples = map[string]func(*configStatus){
+	"observedGeneration":              func(s *configStatus) { s.ObservedGeneration = 7 },
+	"initialization":                  func(s *configStatus) { s.Initialization.DataSecretCreated = ptr.To(true) },
+	"dataSecretName":                  func(s *configStatus) { s.DataSecretName = "other" },
+	"poolRole":                        func(s *configStatus) { s.PoolRole = "other" },
+	"configuration":                   func(s *configStatus) { s.Configuration.Name = "other" },
+	"nodeRef":                         func(s *configStatus) { s.NodeRef.UID = "other" },
+	"hostRef":                         func(s *configStatus) { s.HostRef.UID = "other" },
+	"hostAddresses":                   func(s *configStatus) { s.HostAddresses = []string{"192.0.2.9"} },
+	"derivedNodeLabels":               func(s *configStatus) { s.DerivedNodeLabels = map[string]string{"a": "b"} },
+	"boot.hostChosenTime":             func(s *configStatus) { s.Boot.HostChosenTime = at(7) },
+	"boot.firstRequestedTime":         func(s *configStatus) { s.Boot.FirstRequestedTime = at(7) },
+	"boot.requestedTime":              func(s *configStatus) { s.Boot.RequestedTime = at(7) },
+	"boot.addresses":                  func(s *configStatus) { s.Boot.Addresses[0].Token = "other" },
+	"boot.addresses[].reportedTime":   func(s *configStatus) { s.Boot.Addresses[0].ReportedTime = at(7) },
+	"boot.preparedTime":               func(s *configStatus) { s.Boot.PreparedTime = at(7) },
+	"boot.servedTime":                 func(s *configStatus) { s.Boot.ServedTime = at(7) },
+	"boot.kubeletRegisteredTime":      func(s *configStatus) { s.Boot.KubeletRegisteredTime = ptr.To(metav1.Unix(7, 0)) },
+	"boot.nodeReadyTime":              func(s *configStatus) { s.Boot.NodeReadyTime = at(7) },
+	"boot.tokenRevokedTime":           func(s *configStatus) { s.Boot.TokenRevokedTime = at(7) },
+	"boot.credentialID":               func(s *configStatus) { s.Boot.CredentialID = "other" },
+	"boot.credentialExpirationTime":   func(s *configStatus) { s.Boot.CredentialExpirationTime = ptr.To(metav1.Unix(7, 0)) },
+	"boot.certificate":                func(s *configStatus) { s.Boot.Certificate.CredentialID = "other" },
+	"conditions[Ready]":               condition(clusterv1.ReadyCondition, metav1.ConditionTrue),
+	"conditions[Paused]":              condition(clusterv1.PausedCondition, metav1.ConditionTrue),
+	"conditions[PoolDecided]":         condition(bootstrapv1.PoolDecidedCondition, metav1.ConditionTrue),
+	"conditions[DataSecretAvailable]": condition(bootstrapv1.DataSecretAvailableCondition, metav1.ConditionTrue),
+	"conditions[UserDataSet]":         condition(bootstrapv1.UserDataSetCondition, metav1.ConditionTrue),
+	"conditions[TokenUsable]":         condition(bootstrapv1.TokenUsableCondition, metav1.ConditionTrue),
+	"conditions[BootPrepared]":        condition(bootstrapv1.BootPreparedCondition, metav1.ConditionTrue),
+	"conditions[NodeInPool]":          condition(bootstrapv1.NodeInPoolCondition, metav1.ConditionTrue),
+}
+
+func at(second int64) *metav1.MicroTime { return ptr.To(metav1.NewMicroTime(time.Unix(second, 0))) }
+
+func condition(kind string, value metav1.ConditionStatus) func(*configStatus) {
+	return func(s *configStatus) {
+		config := &bootstrapv1.PoolbootConfig{Status: *s}
+		conditions.Set(config, metav1.Condition{Type: kind, Status: value, Reason: "Sample", Message: fmt.Sprint("since ", time.Now())})
+		*s = config.Status
+	}
+}
+
+// written is a status of which a data Secret and a request are on record, and as changes say more.
+func written(changes ...func(*configStatus)) *bootstrapv1.PoolbootConfig {
+	config := &bootstrapv1.PoolbootConfig{}
+	s := &config.Status
+	s.DataSecretName, s.PoolRole = "machine", "infra"
+	s.Boot.Addresses = []bootstrapv1.TokenAddress{{Address: "192.0.2.1", Token: "token"}}
+	for _, change := range changes {
+		change(s)
+	}
+	return config
+}
+
+// writers are those of the owners that may change one version into the next.
+func writers(before, after *bootstrapv1.PoolbootConfig) (may []Owner) {
+	GinkgoHelper()
+	changed, err := changes(before, after)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(changed).NotTo(BeEmpty())
+	for _, owner := range owners {
+		if owner.mayWrite(before, after, changed) == nil {
+			may = append(may, owner)
+		}
+	}
+	return may
+}
+
+var _ = Describe("Each part of a PoolbootConfig's status", func() {
+	It("has an owner", func() {
+		var fields []string
+		jsonFields := func(of any, prefix string, but ...string) {
+			for field := range reflect.TypeOf(of).Fields() {
+				name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+				if !slices.Contains(but, name) {
+					fields = append(fields, prefix+name)
+				}
+			}
+		}
+		jsonFields(configStatus{}, "", "conditions", "boot")
+		jsonFields(bootstrapv1.BootStatus{}, "boot.")
+		isField := func(path string) bool { return !strings.ContainsAny(path, "[") }
+		known := slices.DeleteFunc(slices.Collect(maps.Keys(parts)), func(path string) bool { return !isField(path) })
+		Expect(known).To(ConsistOf(fields))
+	})
+
+	for path, change := range samples {
+		It("is written by nobody else: "+path, func() {
+			before := written()
+			after := before.DeepCopy()
+			change(&after.Status)
+			Expect(changes(before, after)).To(ConsistOf(path))
+			c := changeOf(before, after)
+			Expect(writers(before, after)).To(Equal([]Owner{ownerOf(path, c)}))
+			if parts[path].handover == nil {
+				Expect(ownerOf(path, c)).To(Equal(parts[path].owner))
+			}
+		})
+	}
+
+	It("has a sample in this test", func() {
+		Expect(slices.Collect(maps.Keys(samples))).To(ConsistOf(slices.Collect(maps.Keys(parts))))
+	})
+})
+
+func changeOf(before, after *bootstrapv1.PoolbootConfig) change {
+	return change{was: &before.Status, now: &after.Status}
+}
+
+var _ = DescribeTable("A part that is handed over has one owner at a time",
+	func(before, after []func(*configStatus), owner Owner) {
+		was, now := written(before...), written(append(before, after...)...)
+		Expect(writers(was, now)).To(Equal([]Owner{owner}))
+	},
+	Entry("the pool, before a host asks", with(), with(samples["poolRole"]), PoolbootConfig),
+	Entry("the pool, with the boot's record", with(), with(samples["poolRole"], samples["nodeRef"], samples["boot.preparedTime"]), Boot),
+	Entry("the pool, once a Node is on record", with(samples["nodeRef"]), with(samples["poolRole"]), Node),
+	Entry("the pool, with a Node that was found after a move", with(), with(samples["poolRole"], samples["nodeRef"]), Node),
+	Entry("the pool, with an inline data Secret that is put on record again", with(samples["nodeRef"], noDataSecret),
+		with(samples["poolRole"], samples["configuration"], samples["dataSecretName"]), PoolbootConfig),
+	Entry("the pool of another Node, when the boot is prepared again", with(samples["nodeRef"]), with(samples["poolRole"], samples["boot.preparedTime"]), Boot),
+	Entry("the credential of an inline data Secret that is not on record yet", with(noDataSecret), with(samples["boot.credentialID"]), PoolbootConfig),
+	Entry("the credential, with the boot's record", with(), with(samples["boot.credentialID"], samples["boot.preparedTime"]), Boot),
+	Entry("the life of the credential", with(credentialOnRecord), with(samples["boot.credentialExpirationTime"]), Boot),
+	Entry("the credential, when the token is revoked", with(credentialOnRecord), with(samples["boot.tokenRevokedTime"], noCredential), Node),
+	Entry("the certificate of a credential", with(), with(samples["boot.certificate"]), Certificate),
+	Entry("the certificate that is forgotten", with(samples["boot.certificate"]), with(func(s *configStatus) { s.Boot.Certificate = bootstrapv1.GrantedCertificate{} }), Boot),
+	Entry("the requests of a host", with(), with(samples["boot.firstRequestedTime"], samples["boot.addresses"]), ConfigServer),
+	Entry("the requests of a host that another one replaces", with(), with(samples["boot.firstRequestedTime"], samples["boot.addresses"], samples["hostRef"]), Boot),
+	Entry("BootPrepared", with(), with(samples["conditions[BootPrepared]"]), Boot),
+	Entry("BootPrepared that stays True, when the Node moves to another pool", with(samples["conditions[BootPrepared]"], samples["nodeRef"]),
+		with(samples["conditions[BootPrepared]"], samples["poolRole"]), Node),
+	Entry("BootPrepared that is no longer True", with(samples["conditions[BootPrepared]"]), with(condition(bootstrapv1.BootPreparedCondition, metav1.ConditionFalse)), Boot),
+	Entry("the first NodeInPool", with(), with(samples["conditions[NodeInPool]"], samples["boot.preparedTime"]), Boot),
+	Entry("every other NodeInPool", with(samples["conditions[NodeInPool]"]), with(condition(bootstrapv1.NodeInPoolCondition, metav1.ConditionFalse)), Node),
+)
+
+func with(changes ...func(*configStatus)) []func(*configStatus) { return changes }
+
+func noDataSecret(s *configStatus)       { s.DataSecretName = "" }
+func credentialOnRecord(s *configStatus) { s.Boot.CredentialID = "abcdef" }
+func noCredential(s *configStatus)       { s.Boot.CredentialID = "" }
+
+var _ = Describe("Other code", func() {
+	It("does not write status", func() {
+		const root = "../../.."
+		var writers []string
+		for _, folder := range []string{"bootstrap", "controllers", "cmd"} {
+			Expect(filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
+				if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+					return err
+				}
+				text, err := os.ReadFile(path)
+				if strings.Contains(string(text), ".Status().") || strings.Contains(string(text), ".SubResource(\"status\")") {
+					writers = append(writers, strings.TrimPrefix(filepath.ToSlash(path), root+"/"))
+				}
+				return err
+			})).To(Succeed())
+		}
+		Expect(writers).To(ConsistOf("controllers/internal/status/status.go",
+			"cmd/config-server/records.go", "cmd/config-server/admissions.go", // they patch their fields by name
+			"controllers/internal/workload/confined.go", // passes on what others write
+			"controllers/boot/record.go", "controllers/enrollment/status.go", "controllers/machineconfigpool/machineconfigpool_controller.go",
+			"controllers/node/node_controller.go", "controllers/poolbootconfig/status.go",
+		))
+	})
+})

@@ -1,0 +1,80 @@
+// Package status writes the status of Poolboot's objects. Each reconcile changes its copy of an object and then patches
+// the status once, in one request, locked to the version that was read. The package knows which controller owns which
+// part of the status, and refuses a patch of anything else.
+package status
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+// ConflictRetry is when a reconcile that met another writer is repeated: by then the cache has the other write.
+const ConflictRetry = 200 * time.Millisecond
+
+// Patch writes what differs between the status of two versions of an object, and nothing if they are equal. The object
+// after becomes what the API server returns. The error is a conflict if the object has changed since it was read: the
+// lock protects the lists, which a merge patch replaces as a whole. It is a ForeignError if the change is not the
+// owner's.
+func (o Owner) Patch(ctx context.Context, c client.Client, before, after client.Object) error {
+	changed, err := changes(before, after)
+	if err != nil || len(changed) == 0 {
+		return err
+	}
+	if err := o.mayWrite(before, after, changed); err != nil {
+		return err
+	}
+	if err := c.Status().Patch(ctx, after, Locked(before)); err != nil {
+		return fmt.Errorf("status of %s %s: %w", kindOf(after), client.ObjectKeyFromObject(after), err)
+	}
+	return nil
+}
+
+// Change records what was done elsewhere and must not be done again for a conflict: it applies a change to the status
+// of a PoolbootConfig, and if the object has changed meanwhile, to its current version, read live. It returns the
+// version that it leaves, and a NotFound error if the PoolbootConfig is being deleted.
+func (o Owner) Change(ctx context.Context, c client.Client, live client.Reader, config *bootstrapv1.PoolbootConfig, change func(*bootstrapv1.PoolbootConfig)) (*bootstrapv1.PoolbootConfig, error) {
+	key := client.ObjectKeyFromObject(config)
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if !config.DeletionTimestamp.IsZero() {
+			return apierrors.NewNotFound(bootstrapv1.GroupVersion.WithResource("poolbootconfigs").GroupResource(), key.Name)
+		}
+		changed := config.DeepCopy()
+		change(changed)
+		conflict := o.Patch(ctx, c, config, changed)
+		switch {
+		case conflict == nil:
+			config = changed
+		case apierrors.IsConflict(conflict):
+			current := &bootstrapv1.PoolbootConfig{}
+			if err := live.Get(ctx, key, current); err != nil {
+				return err
+			}
+			config = current
+		}
+		return conflict
+	})
+	return config, err
+}
+
+// Locked is a merge patch from a version of an object that the API server refuses if the object has changed since.
+func Locked(before client.Object) client.Patch {
+	return client.MergeFromWithOptions(before.DeepCopyObject().(client.Object), client.MergeFromWithOptimisticLock{})
+}
+
+// RetryConflict turns a conflict into a repetition of the reconcile after ConflictRetry, because its decisions rest on
+// what another writer has changed.
+func RetryConflict(ctx context.Context, result ctrl.Result, err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) {
+		ctrl.LoggerFrom(ctx).V(4).Info("Another client wrote first, retrying", "error", err.Error())
+		return ctrl.Result{RequeueAfter: ConflictRetry}, nil
+	}
+	return result, err
+}

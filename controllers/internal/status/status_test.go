@@ -1,0 +1,103 @@
+package status
+
+import (
+	"context"
+	"errors"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var _ = Describe("A patch of a status", func() {
+	var (
+		c       client.Client
+		patches int
+		config  *bootstrapv1.PoolbootConfig
+	)
+	BeforeEach(func(ctx SpecContext) {
+		scheme := runtime.NewScheme()
+		Expect(bootstrapv1.AddToScheme(scheme)).To(Succeed())
+		Expect(poolv1.AddToScheme(scheme)).To(Succeed())
+		patches = 0
+		config = written()
+		config.ObjectMeta = metav1.ObjectMeta{Namespace: "site", Name: "machine"}
+		c = fake.NewClientBuilder().WithScheme(scheme).WithObjects(config).WithStatusSubresource(config).WithInterceptorFuncs(interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, c client.Client, subResource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+				patches++
+				return c.SubResource(subResource).Patch(ctx, object, patch, options...)
+			},
+		}).Build()
+		Expect(c.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
+	})
+	changed := func(changes ...func(*configStatus)) *bootstrapv1.PoolbootConfig {
+		after := config.DeepCopy()
+		for _, change := range changes {
+			change(&after.Status)
+		}
+		return after
+	}
+
+	It("is one request for all that differs", func(ctx SpecContext) {
+		after := changed(samples["poolRole"], samples["conditions[PoolDecided]"], samples["conditions[Ready]"])
+		Expect(PoolbootConfig.Patch(ctx, c, config, after)).To(Succeed())
+		Expect(patches).To(Equal(1))
+		current := &bootstrapv1.PoolbootConfig{}
+		Expect(c.Get(ctx, client.ObjectKeyFromObject(config), current)).To(Succeed())
+		Expect(current.Status.PoolRole).To(Equal("other"))
+		Expect(current.Status.Conditions).To(HaveLen(2))
+	})
+
+	It("is no request when nothing differs", func(ctx SpecContext) {
+		Expect(PoolbootConfig.Patch(ctx, c, config, config.DeepCopy())).To(Succeed())
+		Expect(patches).To(BeZero())
+	})
+
+	It("is refused, and not sent, when it changes what another controller owns", func(ctx SpecContext) {
+		err := Node.Patch(ctx, c, config, changed(samples["hostRef"], samples["boot.nodeReadyTime"]))
+		var foreign *ForeignError
+		Expect(errors.As(err, &foreign)).To(BeTrue())
+		Expect(*foreign).To(Equal(ForeignError{Object: "PoolbootConfig site/machine", Path: "hostRef", Writer: Node, Owner: Boot}))
+		Expect(patches).To(BeZero())
+	})
+
+	It("is refused of a kind that the controller does not write", func(ctx SpecContext) {
+		pool := &poolv1.MachineConfigPool{}
+		after := pool.DeepCopy()
+		after.Status.ObservedGeneration = 1
+		Expect(Boot.Patch(ctx, c, pool, after)).To(MatchError(ContainSubstring("which the machineconfigpool controller owns")))
+	})
+
+	It("is a conflict when the object has changed since it was read, which repeats the reconcile", func(ctx SpecContext) {
+		Expect(Token.Patch(ctx, c, config, changed(samples["hostAddresses"]))).To(Succeed())
+		err := Node.Patch(ctx, c, config, changed(samples["boot.nodeReadyTime"]))
+		Expect(apierrors.IsConflict(err)).To(BeTrue())
+		Expect(RetryConflict(ctx, ctrl.Result{}, err)).To(Equal(ctrl.Result{RequeueAfter: ConflictRetry}))
+		Expect(RetryConflict(ctx, ctrl.Result{}, errors.New("other"))).Error().To(MatchError("other"))
+	})
+
+	It("of what was done elsewhere is applied to the current version after a conflict", func(ctx SpecContext) {
+		Expect(Token.Patch(ctx, c, config, changed(samples["hostAddresses"]))).To(Succeed())
+		after, err := Boot.Change(ctx, c, c, config, func(config *bootstrapv1.PoolbootConfig) { samples["boot.preparedTime"](&config.Status) })
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after.Status.HostAddresses).NotTo(BeEmpty())
+		Expect(after.Status.Boot.PreparedTime).NotTo(BeNil())
+		Expect(patches).To(Equal(3))
+	})
+
+	It("of what was done elsewhere finds a PoolbootConfig that is being deleted", func(ctx SpecContext) {
+		now := metav1.Now()
+		config.DeletionTimestamp = &now
+		_, err := Boot.Change(ctx, c, c, config, func(*bootstrapv1.PoolbootConfig) { Fail("nothing is left to record") })
+		Expect(apierrors.IsNotFound(err)).To(BeTrue())
+	})
+})
