@@ -1,4 +1,4 @@
-// The kinds of Poolboot, for those who import them: it requires what the types need, and nothing of what Poolboot's programs do.
+// The kinds of Poolboot, for importers: it requires only what the types need, and none of the dependencies of Poolboot's programs.
 module github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api
 
 go 1.26.0

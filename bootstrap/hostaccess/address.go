@@ -10,7 +10,7 @@ import (
 
 // IsBound says whether a config's token is good from its host's addresses only.
 func IsBound(config *bootstrapv1.PoolbootConfig) bool {
-	return !config.Spec.IsInline() && config.Spec.ConfigSource.Server.TokenBinding == bootstrapv1.BindToHostAddresses
+	return !config.Spec.IsInline() && config.Spec.ConfigSource.Server.TokenBinding == bootstrapv1.TokenBindingHostAddresses
 }
 
 // Refuses says whether the config server refuses a config's token from an address.

@@ -28,9 +28,9 @@ type checkedHost struct {
 func newCheckedHost(kubeadm bool) *checkedHost {
 	GinkgoHelper()
 	h := &checkedHost{root: GinkgoT().TempDir(), kubeadm: kubeadm}
-	chosen := bootstrapv1.Join{Type: bootstrapv1.JoinKubelet}
+	chosen := bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet}
 	if kubeadm {
-		chosen = bootstrapv1.Join{Type: bootstrapv1.JoinKubeadm}
+		chosen = bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubeadm}
 	}
 	config, err := join.Overlay(&bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: chosen}}},
 		registration.Registration{Name: "infra-0", Labels: map[string]string{"node.cluster.x-k8s.io/pool": "infra"},

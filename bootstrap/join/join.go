@@ -123,11 +123,11 @@ func ownConfig(cfg *bootstrapv1.PoolbootConfig, reg registration.Registration, c
 		return ignition.Config{}, errors.New("the cluster has no control plane endpoint yet")
 	case len(cl.CA) == 0:
 		return ignition.Config{}, errors.New("the cluster's certificate authority is missing")
-	case cfg.Spec.Join.Type == bootstrapv1.JoinKubelet:
+	case cfg.Spec.Join.Type == bootstrapv1.JoinTypeKubelet:
 		return kubeletJoin(&cfg.Spec.Join.Kubelet, reg, cl, cred)
-	case cfg.Spec.Join.Type == bootstrapv1.JoinKubeadm:
+	case cfg.Spec.Join.Type == bootstrapv1.JoinTypeKubeadm:
 		return kubeadmJoin(&cfg.Spec.Join.Kubeadm, reg, cl, cred)
 	default:
-		return ignition.Config{}, fmt.Errorf("spec.join.type: %q is not supported: set %s or %s", cfg.Spec.Join.Type, bootstrapv1.JoinKubelet, bootstrapv1.JoinKubeadm)
+		return ignition.Config{}, fmt.Errorf("spec.join.type: %q is not supported: set %s or %s", cfg.Spec.Join.Type, bootstrapv1.JoinTypeKubelet, bootstrapv1.JoinTypeKubeadm)
 	}
 }

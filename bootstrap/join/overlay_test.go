@@ -43,7 +43,7 @@ var _ = Describe("the overlay of one machine", func() {
 	BeforeEach(func() {
 		cfg = &bootstrapv1.PoolbootConfig{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "infra-boot"},
-			Spec:       bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Type: bootstrapv1.JoinKubelet}}},
+			Spec:       bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet}}},
 		}
 		registered = registration.Registration{
 			Name:       "infra-x7k2p",
@@ -68,7 +68,7 @@ var _ = Describe("the overlay of one machine", func() {
 		return config
 	}
 	useKubeadm := func() {
-		cfg.Spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinKubeadm, Kubeadm: bootstrapv1.KubeadmJoin{
+		cfg.Spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubeadm, Kubeadm: bootstrapv1.KubeadmJoin{
 			CRISocket:             "unix:///run/crio/crio.sock",
 			IgnorePreflightErrors: []string{"Swap"},
 		}}

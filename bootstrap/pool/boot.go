@@ -22,9 +22,9 @@ type Reason string
 const (
 	FromRecord Reason = bootstrapv1.PoolRecordedReason
 	FromHost   Reason = bootstrapv1.PoolRetainedByHostReason
-	FromSpec   Reason = bootstrapv1.PoolFromSpecReason
-	FromLabels Reason = bootstrapv1.PoolFromLabelsReason
-	Defaulted  Reason = bootstrapv1.PoolDefaultedReason
+	FromSpec   Reason = bootstrapv1.PoolSpecifiedInConfigReason
+	FromLabels Reason = bootstrapv1.PoolFromMachineLabelsReason
+	Defaulted  Reason = bootstrapv1.PoolDefaultedToWorkerReason
 )
 
 // Boot is all that decides into which pool a host boots. Labels of the PoolbootConfig are not among it: they may come

@@ -37,7 +37,7 @@ var _ = Describe("ForBoot", func() {
 	spec := func(role string) change { return func(b *pool.Boot) { b.Config.Spec.PoolRole = role } }
 	record := func(role string) change { return func(b *pool.Boot) { b.Config.Status.PoolRole = role } }
 	node := func(b *pool.Boot) { b.Config.Status.NodeRef = bootstrapv1.NodeReference{Name: "m1", UID: "1"} }
-	inline := func(b *pool.Boot) { b.Config.Spec.ConfigSource.Type = bootstrapv1.ConfigSourceInline }
+	inline := func(b *pool.Boot) { b.Config.Spec.ConfigSource.Type = bootstrapv1.ConfigSourceTypeInline }
 	secretOnRecord := func(b *pool.Boot) { b.Config.Status.DataSecretName = "m1" }
 	secret := func(annotations map[string]string) change {
 		return func(b *pool.Boot) {
@@ -46,7 +46,7 @@ var _ = Describe("ForBoot", func() {
 	}
 	keeps := func(value string) change {
 		return func(b *pool.Boot) {
-			b.Config.Spec.PoolRetention = bootstrapv1.RetainOnHost
+			b.Config.Spec.PoolRetention = bootstrapv1.PoolRetentionHost
 			b.Host = &metav1.ObjectMeta{Name: "rack1-u12", Annotations: map[string]string{poolv1.HostRetainedPoolAnnotation: value}}
 		}
 	}
@@ -79,35 +79,35 @@ var _ = Describe("ForBoot", func() {
 			Expect(string(assigned.Reason)).To(Equal(why))
 			Expect(assigned.Message(b)).To(ContainSubstring(role))
 		},
-		Entry("the config's", "infra", bootstrapv1.PoolFromSpecReason, spec("infra")),
-		Entry("the config's before the labels'", "worker", bootstrapv1.PoolFromSpecReason, spec("worker"), labels(infraLabel)),
-		Entry("the labels'", "infra", bootstrapv1.PoolFromLabelsReason, labels(infraLabel)),
-		Entry("the labels' custom pool beside worker", "infra", bootstrapv1.PoolFromLabelsReason, labels(infraLabel, workerLabel)),
-		Entry("worker by its label", "worker", bootstrapv1.PoolFromLabelsReason, labels(workerLabel)),
-		Entry("worker without either", "worker", bootstrapv1.PoolDefaultedReason),
-		Entry("the Machine's labels, not the config's own", "worker", bootstrapv1.PoolDefaultedReason,
+		Entry("the config's", "infra", bootstrapv1.PoolSpecifiedInConfigReason, spec("infra")),
+		Entry("the config's before the labels'", "worker", bootstrapv1.PoolSpecifiedInConfigReason, spec("worker"), labels(infraLabel)),
+		Entry("the labels'", "infra", bootstrapv1.PoolFromMachineLabelsReason, labels(infraLabel)),
+		Entry("the labels' custom pool beside worker", "infra", bootstrapv1.PoolFromMachineLabelsReason, labels(infraLabel, workerLabel)),
+		Entry("worker by its label", "worker", bootstrapv1.PoolFromMachineLabelsReason, labels(workerLabel)),
+		Entry("worker without either", "worker", bootstrapv1.PoolDefaultedToWorkerReason),
+		Entry("the Machine's labels, not the config's own", "worker", bootstrapv1.PoolDefaultedToWorkerReason,
 			func(b *pool.Boot) { b.Config.Labels = map[string]string{infraLabel: ""} }),
-		Entry("a host without a Machine by its spec.poolRole", "infra", bootstrapv1.PoolFromSpecReason, spec("infra"), func(b *pool.Boot) { b.Machine = nil }),
+		Entry("a host without a Machine by its spec.poolRole", "infra", bootstrapv1.PoolSpecifiedInConfigReason, spec("infra"), func(b *pool.Boot) { b.Machine = nil }),
 
 		Entry("what the host keeps before the config's", "edge", bootstrapv1.PoolRetainedByHostReason, keeps("lab/edge/uid-1"), spec("infra")),
 		Entry("what the host keeps before the labels'", "edge", bootstrapv1.PoolRetainedByHostReason, keeps("lab/edge/uid-1"), labels(infraLabel)),
 		Entry("what the host keeps, also worker", "worker", bootstrapv1.PoolRetainedByHostReason, keeps("lab/worker/uid-1"), spec("infra")),
-		Entry("not what the host keeps of a pool that is gone", "infra", bootstrapv1.PoolFromSpecReason, keeps("lab/gone/uid-1"), spec("infra")),
-		Entry("not what the host keeps for another Cluster", "infra", bootstrapv1.PoolFromSpecReason, keeps("other/edge/uid-1"), spec("infra")),
-		Entry("not what the host kept for a Cluster that had the same name", "infra", bootstrapv1.PoolFromSpecReason, keeps("lab/edge/uid-0"), spec("infra")),
-		Entry("not what does not say for which Cluster of the name", "infra", bootstrapv1.PoolFromSpecReason, keeps("lab/edge"), spec("infra")),
-		Entry("not what the host keeps, when the config does not ask for it", "infra", bootstrapv1.PoolFromSpecReason, keeps("lab/edge/uid-1"), spec("infra"),
-			func(b *pool.Boot) { b.Config.Spec.PoolRetention = bootstrapv1.RetainOnMachine }),
+		Entry("not what the host keeps of a pool that is gone", "infra", bootstrapv1.PoolSpecifiedInConfigReason, keeps("lab/gone/uid-1"), spec("infra")),
+		Entry("not what the host keeps for another Cluster", "infra", bootstrapv1.PoolSpecifiedInConfigReason, keeps("other/edge/uid-1"), spec("infra")),
+		Entry("not what the host kept for a Cluster that had the same name", "infra", bootstrapv1.PoolSpecifiedInConfigReason, keeps("lab/edge/uid-0"), spec("infra")),
+		Entry("not what does not say for which Cluster of the name", "infra", bootstrapv1.PoolSpecifiedInConfigReason, keeps("lab/edge"), spec("infra")),
+		Entry("not what the host keeps, when the config does not ask for it", "infra", bootstrapv1.PoolSpecifiedInConfigReason, keeps("lab/edge/uid-1"), spec("infra"),
+			func(b *pool.Boot) { b.Config.Spec.PoolRetention = bootstrapv1.PoolRetentionMachine }),
 
-		Entry("the labels again, while a record fixes nothing yet", "infra", bootstrapv1.PoolFromLabelsReason, record("edge"), labels(infraLabel)),
-		Entry("the labels again, when only a pointer is in the data Secret", "infra", bootstrapv1.PoolFromLabelsReason, record("edge"), labels(infraLabel), secretOnRecord),
-		Entry("worker again, while the pool on record exists", "worker", bootstrapv1.PoolDefaultedReason, record("edge")),
+		Entry("the labels again, while a record fixes nothing yet", "infra", bootstrapv1.PoolFromMachineLabelsReason, record("edge"), labels(infraLabel)),
+		Entry("the labels again, when only a pointer is in the data Secret", "infra", bootstrapv1.PoolFromMachineLabelsReason, record("edge"), labels(infraLabel), secretOnRecord),
+		Entry("worker again, while the pool on record exists", "worker", bootstrapv1.PoolDefaultedToWorkerReason, record("edge")),
 		Entry("the record once a Node was made", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(infraLabel)),
-		Entry("the record by what it was decided by, as long as that holds", "edge", bootstrapv1.PoolFromLabelsReason, record("edge"), node, labels(edgeLabel)),
+		Entry("the record by what it was decided by, as long as that holds", "edge", bootstrapv1.PoolFromMachineLabelsReason, record("edge"), node, labels(edgeLabel)),
 		Entry("the record also when nothing could be decided any more", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(infraLabel, edgeLabel)),
 		Entry("the record also when its pool is gone", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(edgeLabel), without("edge")),
 		Entry("the record of a Machine that might have been its host's", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(edgeLabel),
-			func(b *pool.Boot) { b.Config.Spec.PoolRetention = bootstrapv1.RetainOnHost }),
+			func(b *pool.Boot) { b.Config.Spec.PoolRetention = bootstrapv1.PoolRetentionHost }),
 
 		Entry("an inline Secret's pool, whatever the labels say", "edge", bootstrapv1.PoolRecordedReason, inline, record("edge"), secretOnRecord, labels(infraLabel)),
 		Entry("an inline Secret's pool when that is gone", "edge", bootstrapv1.PoolRecordedReason, inline, record("edge"), secretOnRecord, without("edge")),
@@ -117,15 +117,15 @@ var _ = Describe("ForBoot", func() {
 			secret(map[string]string{bootstrapv1.DataSecretPoolAnnotation: "edge"}), labels(infraLabel)),
 		Entry("the pool of the rendered config that is in the inline Secret", "edge", bootstrapv1.PoolRecordedReason, inline,
 			secret(map[string]string{bootstrapv1.OverlayConfigurationAnnotation: "rendered-edge-0123456789abcdef0123456789abcdef"}), labels(infraLabel)),
-		Entry("the labels before there is an inline Secret", "infra", bootstrapv1.PoolFromLabelsReason, inline, record("edge"), labels(infraLabel)),
+		Entry("the labels before there is an inline Secret", "infra", bootstrapv1.PoolFromMachineLabelsReason, inline, record("edge"), labels(infraLabel)),
 
-		Entry("a custom pool, whatever other role labels there are", "infra", bootstrapv1.PoolFromLabelsReason, labels(infraLabel, poolv1.NodeRoleLabelPrefix+"storage")),
-		Entry("worker by spec.poolRole, whatever role labels there are", "worker", bootstrapv1.PoolFromSpecReason, spec("worker"), labels(edgeLabel), without("edge")),
-		Entry("worker by a role label that the worker pool selects by", "worker", bootstrapv1.PoolFromLabelsReason, labels(poolv1.NodeRoleLabelPrefix+"compute"), func(b *pool.Boot) {
+		Entry("a custom pool, whatever other role labels there are", "infra", bootstrapv1.PoolFromMachineLabelsReason, labels(infraLabel, poolv1.NodeRoleLabelPrefix+"storage")),
+		Entry("worker by spec.poolRole, whatever role labels there are", "worker", bootstrapv1.PoolSpecifiedInConfigReason, spec("worker"), labels(edgeLabel), without("edge")),
+		Entry("worker by a role label that the worker pool selects by", "worker", bootstrapv1.PoolFromMachineLabelsReason, labels(poolv1.NodeRoleLabelPrefix+"compute"), func(b *pool.Boot) {
 			b.Pools[0] = selecting(b.Pools[0], map[string]string{poolv1.NodeRoleLabelPrefix + "compute": ""})
 		}),
-		Entry("another pool than the one that is gone, by its labels", "infra", bootstrapv1.PoolFromLabelsReason, record("edge"), labels(infraLabel), without("edge")),
-		Entry("another pool than the one that is gone, by spec.poolRole", "worker", bootstrapv1.PoolFromSpecReason, record("edge"), spec("worker"), without("edge")),
+		Entry("another pool than the one that is gone, by its labels", "infra", bootstrapv1.PoolFromMachineLabelsReason, record("edge"), labels(infraLabel), without("edge")),
+		Entry("another pool than the one that is gone, by spec.poolRole", "worker", bootstrapv1.PoolSpecifiedInConfigReason, record("edge"), spec("worker"), without("edge")),
 	)
 
 	DescribeTable("refuses",

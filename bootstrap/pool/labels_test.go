@@ -52,7 +52,7 @@ var _ = Describe("Labels", func() {
 			Expect(err).To(BeAssignableToTypeOf(&pool.NotRegistrableError{}))
 			Expect(err).To(MatchError(And(ContainSubstring(`MachineConfigPool "infra": `+path+": "), ContainSubstring(why))))
 		},
-		Entry("empty", selecting(newPool("infra"), nil), "spec.nodeSelector", "matches nothing"),
+		Entry("empty", selecting(newPool("infra"), nil), "spec.nodeSelector", "would match nothing"),
 		Entry("only NotIn", selecting(newPool("infra"), nil, requirement("a", metav1.LabelSelectorOpNotIn, "b")), "spec.nodeSelector.matchExpressions[0]", "a NotIn [b] says only which labels a Node must not have: add one that it must have"),
 		Entry("only DoesNotExist", selecting(newPool("infra"), nil, requirement("a", metav1.LabelSelectorOpDoesNotExist)), "spec.nodeSelector.matchExpressions[0]", "add one that it must have"),
 		Entry("In with two values", selecting(newPool("infra"), nil, requirement("c", metav1.LabelSelectorOpExists), requirement("a", metav1.LabelSelectorOpIn, "b", "c")),

@@ -51,7 +51,7 @@ func identity(pools []poolv1.MachineConfigPool) (id string) {
 
 // StaysOnHost says whether a BareMetalHost keeps the pool for its next Machine.
 func StaysOnHost(spec *bootstrapv1.BootSpec) bool {
-	return spec.PoolRetention == bootstrapv1.RetainOnHost
+	return spec.PoolRetention == bootstrapv1.PoolRetentionHost
 }
 
 // Retention returns the value of poolv1.HostRetainedPoolAnnotation by which a host keeps the pool of a role for the

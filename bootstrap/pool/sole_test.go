@@ -83,7 +83,7 @@ var _ = Describe("Nobody else decides", func() {
 		)).To(BeEmpty())
 	})
 	It("which pool spec.poolRole names: use pool.ForBoot", func() {
-		Expect(of(mentions, "RetainOnHost", "bootstrap/pool/")).To(BeEmpty())
+		Expect(of(mentions, "PoolRetentionHost", "bootstrap/pool/")).To(BeEmpty())
 		Expect(of(mentions, "config.Spec.PoolRole", "bootstrap/pool/",
 			"controllers/baremetalhost/", "controllers/internal/hostpool/", "controllers/enrollment/", // who writes it, for hosts without a Machine
 			"controllers/node/judgement.go", // whether the labels of a Machine are to name its pool at all
@@ -98,7 +98,7 @@ var _ = Describe("Nobody else decides", func() {
 		Expect(of(mentions, "TokenStateExpired", "bootstrap/hostaccess/", "bootstrap/server/token.go")).To(BeEmpty())
 	})
 	It("how a Node is named: use node.Name", func() {
-		Expect(of(mentions, "NodeNameFromHost", "bootstrap/registration/name.go")).To(BeEmpty())
+		Expect(of(mentions, "NodeNameSourceHost", "bootstrap/registration/name.go")).To(BeEmpty())
 		Expect(of(mentions, "Machine.Status.NodeRef.Name", "bootstrap/registration/name.go")).To(BeEmpty())
 	})
 })

@@ -51,7 +51,7 @@ func Name(of Naming) string {
 
 // NamedAfterHost says whether a Node gets the name of the BareMetalHost that its Machine is on.
 func NamedAfterHost(config *bootstrapv1.PoolbootConfig) bool {
-	return !config.Spec.Host.IsDefined() && config.Spec.NodeNamedAfter() == bootstrapv1.NodeNameFromHost
+	return !config.Spec.Host.IsDefined() && config.Spec.NodeNamedAfter() == bootstrapv1.NodeNameSourceHost
 }
 
 // Rename says how a host's Node gets another name.

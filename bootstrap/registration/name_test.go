@@ -19,7 +19,7 @@ var _ = Describe("The name of a Node", func() {
 		return func(n *registration.Naming) { n.Config.Status.HostRef = bootstrapv1.HostReference{Name: name} }
 	}
 	host := func(name string) change { return func(n *registration.Naming) { n.Host = name } }
-	byHost := func(n *registration.Naming) { n.Config.Spec.NodeNameSource = bootstrapv1.NodeNameFromHost }
+	byHost := func(n *registration.Naming) { n.Config.Spec.NodeNameSource = bootstrapv1.NodeNameSourceHost }
 	nodeRef := func(name string) change { return func(n *registration.Naming) { n.Machine.Status.NodeRef.Name = name } }
 	withoutMachine := func(n *registration.Naming) { n.Machine = nil }
 	enrolled := func(n *registration.Naming) {
@@ -32,7 +32,7 @@ var _ = Describe("The name of a Node", func() {
 			n := registration.Naming{
 				Config: &bootstrapv1.PoolbootConfig{
 					ObjectMeta: metav1.ObjectMeta{Name: "c1", OwnerReferences: []metav1.OwnerReference{{Kind: "Machine", Name: "m1"}}},
-					Spec:       bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{NodeNameSource: bootstrapv1.NodeNameFromMachine}},
+					Spec:       bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{NodeNameSource: bootstrapv1.NodeNameSourceMachine}},
 				},
 				Machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}},
 			}

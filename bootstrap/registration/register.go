@@ -48,7 +48,7 @@ func Register(in Input) (Registration, error) {
 		poolv1.NodeCurrentConfigAnnotation: in.RenderedConfig,
 		poolv1.NodeDesiredConfigAnnotation: in.RenderedConfig,
 	}
-	if applied := AppliedTaints(nodev1.Core(in.Pool.Spec.NodeTaints)); applied != "" {
+	if applied := AppliedTaints(nodev1.CoreTaints(in.Pool.Spec.NodeTaints)); applied != "" {
 		annotations[poolv1.NodeAppliedTaintsAnnotation] = applied
 	}
 	return Registration{
@@ -123,8 +123,8 @@ func nodeTaints(in Input) (taintSet, error) {
 		taints []corev1.Taint
 	}{
 		{"Poolboot", ownTaints(in.Config)},
-		{fmt.Sprintf("MachineConfigPool %s spec.nodeTaints", klog.KObj(&in.Pool)), nodev1.Core(in.Pool.Spec.NodeTaints)},
-		{fmt.Sprintf("PoolbootConfig %s spec.nodeTaints", klog.KObj(in.Config)), nodev1.Core(in.Config.Spec.NodeTaints)},
+		{fmt.Sprintf("MachineConfigPool %s spec.nodeTaints", klog.KObj(&in.Pool)), nodev1.CoreTaints(in.Pool.Spec.NodeTaints)},
+		{fmt.Sprintf("PoolbootConfig %s spec.nodeTaints", klog.KObj(in.Config)), nodev1.CoreTaints(in.Config.Spec.NodeTaints)},
 	} {
 		if err := set.add(from.source, from.taints); err != nil {
 			return nil, err

@@ -179,7 +179,7 @@ var _ = Describe("a Node's registration", func() {
 			{Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule},
 			{Key: "pool.cluster.x-k8s.io/unassigned", Effect: corev1.TaintEffectNoSchedule},
 		}))
-		Expect(got.Annotations).To(HaveKeyWithValue("pool.cluster.x-k8s.io/applied-taints", registration.AppliedTaints(nodev1.Core(in.Pool.Spec.NodeTaints))))
+		Expect(got.Annotations).To(HaveKeyWithValue("pool.cluster.x-k8s.io/applied-taints", registration.AppliedTaints(nodev1.CoreTaints(in.Pool.Spec.NodeTaints))))
 	})
 
 	It("is made beforehand as a Node that is not Ready", func() {

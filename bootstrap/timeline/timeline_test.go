@@ -109,7 +109,7 @@ var _ = Describe("The timeline of a boot", func() {
 		}),
 		Entry("that goes", boot(3), timeline.Deleting, 60, func(c *bootstrapv1.PoolbootConfig) { c.DeletionTimestamp = &metav1.Time{Time: at(60)} }),
 		Entry("from an inline data Secret, which nobody serves", boot(4), timeline.Joining, 10, func(c *bootstrapv1.PoolbootConfig) {
-			c.Spec.ConfigSource.Type, c.Status.Boot.RequestedTime = bootstrapv1.ConfigSourceInline, nil
+			c.Spec.ConfigSource.Type, c.Status.Boot.RequestedTime = bootstrapv1.ConfigSourceTypeInline, nil
 		}),
 		Entry("of a record that was moved with clusterctl, which leaves the status behind", &bootstrapv1.PoolbootConfig{
 			Status: bootstrapv1.PoolbootConfigStatus{Conditions: []metav1.Condition{condition(bootstrapv1.NodeInPoolCondition, "NodeReadyInPool", metav1.ConditionTrue, 9)}},

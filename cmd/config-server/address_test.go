@@ -44,13 +44,13 @@ var _ = Describe("The address that a token comes from", func() {
 		m.rotate(ctx, "another-token")
 		Eventually(asks(there)).Should(Equal(http.StatusOK))
 		Eventually(noted(ctx)).Should(HaveExactElements(And(HaveField("Address", there),
-			HaveField("Token", m.config.Annotations[bootstrapv1.TokenHashAnnotation][:bootstrapv1.TokenDigits]))))
+			HaveField("Token", m.config.Annotations[bootstrapv1.TokenHashAnnotation][:bootstrapv1.TokenHashPrefixLength]))))
 	})
 
 	It("must be one of the host's when the token is bound to them", func(ctx SpecContext) {
 		m = newMachine(ctx, "bound")
 		m.prepare(ctx)
-		m.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}}
+		m.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.TokenBindingHostAddresses}}
 		Expect(admin.Update(ctx, m.config)).To(Succeed())
 		Eventually(asks(there)).Should(Equal(http.StatusServiceUnavailable))
 		before := m.config.DeepCopy()

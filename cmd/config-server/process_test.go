@@ -144,7 +144,7 @@ func newMachine(ctx context.Context, name string) *machine {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault, Name: name, Annotations: map[string]string{bootstrapv1.PointerIDAnnotation: name},
 		},
-		Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Type: bootstrapv1.JoinKubelet}}},
+		Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet}}},
 	}
 	Expect(admin.Create(ctx, m.config)).To(Succeed())
 	m.rotate(ctx, m.token)

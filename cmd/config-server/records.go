@@ -104,7 +104,9 @@ func parsed(texts []string) (addresses []netip.Addr) {
 }
 
 // tokenOf is what tells a token from those before it, by its hash.
-func tokenOf(sha256 string) string { return sha256[:min(len(sha256), bootstrapv1.TokenDigits)] }
+func tokenOf(sha256 string) string {
+	return sha256[:min(len(sha256), bootstrapv1.TokenHashPrefixLength)]
+}
 
 func timeOf(t *metav1.MicroTime) time.Time {
 	if t == nil {

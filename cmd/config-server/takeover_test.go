@@ -54,7 +54,7 @@ var _ = Describe("Who has taken the config server over", func() {
 		m := newMachine(ctx, "taken-over")
 		m.config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: metav1.Now().Time}
 		m.config.Status.ObservedGeneration = 1
-		now, digits := metav1.NowMicro(), m.config.Annotations[bootstrapv1.TokenHashAnnotation][:bootstrapv1.TokenDigits]
+		now, digits := metav1.NowMicro(), m.config.Annotations[bootstrapv1.TokenHashAnnotation][:bootstrapv1.TokenHashPrefixLength]
 		from := func(address, token string) bootstrapv1.TokenAddress {
 			return bootstrapv1.TokenAddress{Address: address, FirstUsedTime: now, Token: token}
 		}

@@ -56,7 +56,7 @@ func bootIn(namespace, machine string, change func(*bootstrapv1.PoolbootConfig))
 // usedFrom has the token of a boot, which is bound to its host's first address, used from two.
 func usedFrom(c *bootstrapv1.PoolbootConfig) {
 	first := metav1.NewMicroTime(time.Now().Add(-time.Hour).Truncate(time.Second))
-	c.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}}
+	c.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.TokenBindingHostAddresses}}
 	c.Status.HostAddresses = []string{"192.0.2.7"}
 	c.Status.Boot.Addresses = []bootstrapv1.TokenAddress{
 		{Address: "192.0.2.8", FirstUsedTime: metav1.NewMicroTime(first.Add(time.Minute))},

@@ -67,7 +67,7 @@ func assign(existing *corev1.Node, pools []poolv1.MachineConfigPool) assignment 
 		a.problem = errors.Join(err, fmt.Errorf("the labels that pool %q declares would put the Node in another one", a.role))
 		return a
 	}
-	registration.DeclareTaints(a.node, nodev1.Core(of.Spec.NodeTaints))
+	registration.DeclareTaints(a.node, nodev1.CoreTaints(of.Spec.NodeTaints))
 	return a
 }
 

@@ -192,7 +192,7 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(answer.Todo).To(ContainElement(And(ContainSubstring("node-role.kubernetes.io/gpu="), ContainSubstring("spec.poolRole: worker"))))
 
 		machine.Labels = nil
-		config.Spec.PoolRetention = bootstrapv1.RetainOnHost
+		config.Spec.PoolRetention = bootstrapv1.PoolRetentionHost
 		subject := &bootSubject{config: config, machine: machine, bmh: &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "rack1-u12",
 			Annotations: map[string]string{poolv1.HostRetainedPoolAnnotation: "infra-1/infra/uid-1"}}}}
 		for _, role := range []string{"infra", "worker"} {

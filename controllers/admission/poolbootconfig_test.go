@@ -20,9 +20,9 @@ type configSpec = bootstrapv1.BootSpec
 // aSpec returns what the CRD's defaults make of a minimal spec, changed by edits.
 func aSpec(edits ...func(*configSpec)) configSpec {
 	spec := configSpec{
-		ConfigSource:   bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer},
-		Join:           bootstrapv1.Join{Type: bootstrapv1.JoinKubelet},
-		NodeNameSource: bootstrapv1.NodeNameFromMachine,
+		ConfigSource:   bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeServer},
+		Join:           bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet},
+		NodeNameSource: bootstrapv1.NodeNameSourceMachine,
 	}
 	for _, edit := range edits {
 		edit(&spec)
@@ -41,9 +41,9 @@ func aTemplate(edits ...func(*configSpec)) *bootstrapv1.PoolbootConfigTemplate {
 }
 
 func inline(s *configSpec) {
-	s.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceInline}
+	s.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeInline}
 }
-func nameOfHost(s *configSpec)   { s.NodeNameSource = bootstrapv1.NodeNameFromHost }
+func nameOfHost(s *configSpec)   { s.NodeNameSource = bootstrapv1.NodeNameSourceHost }
 func otherKubelet(s *configSpec) { s.Join.Kubelet.KubeletPath = "/opt/bin/kubelet" }
 func withLabels(of map[string]string) func(*configSpec) {
 	return func(s *configSpec) { s.NodeLabels = of }
@@ -123,7 +123,7 @@ var _ = Describe("PoolbootConfig webhook", func() {
 		},
 		Entry("how a host joins", booted(aConfig()), aConfig(otherKubelet)),
 		Entry("from where a token is good", booted(aConfig()), aConfig(func(c *configSpec) {
-			c.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}}
+			c.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.TokenBindingHostAddresses}}
 		})),
 		Entry("labels", booted(aConfig()), aConfig(withLabels(map[string]string{"example.com/rack": "r2"}))),
 		Entry("everything before the Secret stands", aConfig(), aConfig(inline, otherKubelet)),

@@ -171,11 +171,11 @@ func (r *Reconciler) create(ctx context.Context, s *scope) error {
 		if err := r.Client.Get(ctx, client.ObjectKeyFromObject(config), current); err != nil || isOf(current, s.host) {
 			return err // the cache was behind, and brings the host here again
 		}
-		r.warn(s, found(poolv1.EventHostNameTaken, "PoolbootConfig %s stands already and is not this host's: name the host otherwise, or delete the PoolbootConfig", config.Name))
+		r.warn(s, found(poolv1.EventNameTaken, "PoolbootConfig %s stands already and is not this host's: name the host otherwise, or delete the PoolbootConfig", config.Name))
 		return nil
 	}
 	if err == nil {
-		r.report(s, corev1.EventTypeNormal, found(poolv1.EventHostRecordMade, "PoolbootConfig %s stands: the host is to boot into pool %s of Cluster %s",
+		r.report(s, corev1.EventTypeNormal, found(poolv1.EventPoolbootConfigCreated, "PoolbootConfig %s stands: the host is to boot into pool %s of Cluster %s",
 			config.Name, config.Spec.PoolRole, clusterOf(config)))
 	}
 	return err
@@ -192,7 +192,7 @@ func (r *Reconciler) stepBack(ctx context.Context, s *scope, why string) error {
 	if err := r.Client.Delete(ctx, s.config, client.Preconditions{UID: &s.config.UID, ResourceVersion: &s.config.ResourceVersion}); err != nil {
 		return err
 	}
-	r.report(s, corev1.EventTypeNormal, found(poolv1.EventHostRecordDeleted, "PoolbootConfig %s is deleted: %s", s.config.Name, why))
+	r.report(s, corev1.EventTypeNormal, found(poolv1.EventPoolbootConfigDeleted, "PoolbootConfig %s is deleted: %s", s.config.Name, why))
 	return nil
 }
 
@@ -214,7 +214,7 @@ func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 	}
 	if s.config.Status.NodeRef.IsDefined() || hostaccess.HasJoined(s.config) {
 		if asked != s.config.Status.PoolRole {
-			r.warn(s, found(poolv1.EventHostPoolFixed, "the host's Node stands in pool %s: to move it to pool %s, change the Node's labels", s.config.Status.PoolRole, asked))
+			r.warn(s, found(poolv1.EventPoolFixed, "the host's Node stands in pool %s: to move it to pool %s, change the Node's labels", s.config.Status.PoolRole, asked))
 		}
 		return nil
 	}
@@ -229,7 +229,7 @@ func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 		return err
 	}
 	s.config = moved
-	r.report(s, corev1.EventTypeNormal, found(poolv1.EventHostPoolChanged, "the host is to boot into pool %s, not %s", asked, before))
+	r.report(s, corev1.EventTypeNormal, found(poolv1.EventPoolChanged, "the host is to boot into pool %s, not %s", asked, before))
 	return nil
 }
 

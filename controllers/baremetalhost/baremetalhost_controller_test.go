@@ -55,7 +55,7 @@ func newWorld(changes ...func(*bmov1alpha1.BareMetalHost)) *world {
 		change(host)
 	}
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: meta("hosts")}
-	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinKubelet
+	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
 	template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/of": "the-template"}
 	other := template.DeepCopy()
 	other.Name, other.Spec.Template.Spec.NodeLabels = "storage", map[string]string{"example.com/disk": "nvme"}
@@ -335,7 +335,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		}
 		w.settle(ctx)
 		Expect(w.config(ctx)).To(BeNil())
-		Expect(w.told()).NotTo(ContainSubstring(poolv1.EventHostRecordDeleted), "who deleted it has told")
+		Expect(w.told()).NotTo(ContainSubstring(poolv1.EventPoolbootConfigDeleted), "who deleted it has told")
 	})
 
 	DescribeTable("loses its record",
@@ -347,7 +347,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 			w.settle(ctx)
 			Expect(w.config(ctx)).To(BeNil())
 			Expect(w.host(ctx).Spec.UserData).To(Equal(left))
-			Expect(w.told()).To(ContainSubstring(poolv1.EventHostRecordDeleted))
+			Expect(w.told()).To(ContainSubstring(poolv1.EventPoolbootConfigDeleted))
 		},
 		Entry("when it asks no more", annotated(poolv1.HostPoolAnnotation, ""), nil),
 		Entry("when it asks for another Cluster's pool", annotated(poolv1.HostClusterAnnotation, "elsewhere"), own),

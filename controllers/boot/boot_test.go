@@ -77,14 +77,14 @@ var _ = Describe("A host that asks for its configuration", func() {
 	})
 
 	It("is told apart by the name of its host where the config says so", func(ctx SpecContext) {
-		s.config.Spec.NodeNameSource = bootstrapv1.NodeNameFromHost
+		s.config.Spec.NodeNameSource = bootstrapv1.NodeNameSourceHost
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
 		expectPrepared(ctx, w, hostName)
 	})
 
 	It("joins by kubeadm where the config says so, with the rights that kubeadm needs", func(ctx SpecContext) {
-		s.config.Spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinKubeadm}
+		s.config.Spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubeadm}
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
 		Expect(w.overlays(ctx)).To(HaveLen(1))

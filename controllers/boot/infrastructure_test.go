@@ -51,7 +51,7 @@ var _ = Describe("A host of another infrastructure provider", func() {
 			Expect(conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(And(
 				HaveField("Reason", reason), HaveField("Message", ContainSubstring(why))))
 		},
-		Entry("its name for the Node", func() { s.config.Spec.NodeNameSource = bootstrapv1.NodeNameFromHost }, bootstrapv1.BootFailedReason, "use nodeNameSource: Machine"),
+		Entry("its name for the Node", func() { s.config.Spec.NodeNameSource = bootstrapv1.NodeNameSourceHost }, bootstrapv1.BootFailedReason, "use nodeNameSource: Machine"),
 		Entry("its name for a label", func() {
 			s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.name", OnMissing: nodev1.OnMissingBlock}}
 		}, bootstrapv1.HostFactMissingReason, "host.name is missing"),

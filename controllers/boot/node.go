@@ -40,7 +40,7 @@ type clusterRights struct {
 
 // ensureRights gives join credentials their rights, once a cluster and process.
 func (r *Reconciler) ensureRights(ctx context.Context, s *scope) error {
-	seenTo := clusterRights{cluster: s.cluster.UID, kubeadm: s.config.Spec.Join.Type == bootstrapv1.JoinKubeadm}
+	seenTo := clusterRights{cluster: s.cluster.UID, kubeadm: s.config.Spec.Join.Type == bootstrapv1.JoinTypeKubeadm}
 	if _, done := r.rights.Load(seenTo); done {
 		return nil
 	}

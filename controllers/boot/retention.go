@@ -41,7 +41,7 @@ func (r *Reconciler) tellPool(s *scope) {
 	}
 	switch {
 	case s.assigned.Retained != "" && s.assigned.Reason != pool.FromHost:
-		event(corev1.EventTypeWarning, bootstrapv1.EventRetainedPoolGone, "BareMetalHost %s keeps pool %s, which Cluster %s does not have any more: Machine %s boots into pool %s",
+		event(corev1.EventTypeWarning, bootstrapv1.EventRetainedPoolNotFound, "BareMetalHost %s keeps pool %s, which Cluster %s does not have any more: Machine %s boots into pool %s",
 			s.host.Name, s.assigned.Retained, s.cluster.Name, s.machine.Name, role)
 	case s.before == "" || s.before == role:
 	case s.assigned.Reason == pool.FromHost:

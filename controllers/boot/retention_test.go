@@ -17,7 +17,7 @@ var _ = Describe("A host that keeps a pool", func() {
 		s = newSetting()
 		delete(s.machine.Labels, infraLabel)
 		s.config.Spec.PoolRole, s.config.Status.PoolRole = "infra", "infra"
-		s.config.Spec.PoolRetention = bootstrapv1.RetainOnHost
+		s.config.Spec.PoolRetention = bootstrapv1.PoolRetentionHost
 		s.host.Annotations = map[string]string{poolv1.HostRetainedPoolAnnotation: "edge/storage/first-uid"}
 	})
 	storage := newPool("edge-storage", "storage")
@@ -55,14 +55,14 @@ var _ = Describe("A host that keeps a pool", func() {
 				Expect(w.told()).To(ContainElement(ContainSubstring(word)))
 			}
 		},
-		Entry("when the Machine does not ask for it", func() { s.config.Spec.PoolRetention = bootstrapv1.RetainOnMachine }),
+		Entry("when the Machine does not ask for it", func() { s.config.Spec.PoolRetention = bootstrapv1.PoolRetentionMachine }),
 		Entry("when it is another Cluster's pool", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "other/storage/first-uid" }),
 		Entry("when it is the pool of a Cluster that had the same name before", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/storage/another-uid" }),
 		Entry("when a Node stands: that is on record", func() {
 			s.config.Status.NodeRef = bootstrapv1.NodeReference{Name: machineName, UID: "before"}
 		}),
 		Entry("when the pool is gone: that is told", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/gone/first-uid" },
-			"Warning "+bootstrapv1.EventRetainedPoolGone+" BareMetalHost "+hostName+" keeps pool gone"),
+			"Warning "+bootstrapv1.EventRetainedPoolNotFound+" BareMetalHost "+hostName+" keeps pool gone"),
 	)
 
 	It("and the Machine's labels name another: the host waits, with the cures, of which each works", func(ctx SpecContext) {
@@ -76,7 +76,7 @@ var _ = Describe("A host that keeps a pool", func() {
 		expectPrepared(ctx, w, machineName)
 
 		s = newSetting()
-		s.config.Spec.PoolRetention = bootstrapv1.RetainOnHost
+		s.config.Spec.PoolRetention = bootstrapv1.PoolRetentionHost
 		s.host.Annotations = map[string]string{poolv1.HostRetainedPoolAnnotation: "edge/storage/first-uid"}
 		w = s.world(storage.DeepCopy())
 		Expect(w.ask(ctx)).Error().To(HaveOccurred())

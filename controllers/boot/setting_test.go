@@ -56,9 +56,9 @@ func newSetting() *setting {
 		config: &bootstrapv1.PoolbootConfig{
 			ObjectMeta: meta(machineName),
 			Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{
-				ConfigSource:   bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer},
-				Join:           bootstrapv1.Join{Type: bootstrapv1.JoinKubelet},
-				NodeNameSource: bootstrapv1.NodeNameFromMachine,
+				ConfigSource:   bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeServer},
+				Join:           bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet},
+				NodeNameSource: bootstrapv1.NodeNameSourceMachine,
 			}},
 			Status: bootstrapv1.PoolbootConfigStatus{DataSecretName: machineName},
 		},
@@ -92,7 +92,7 @@ func newPool(name, role string) *poolv1.MachineConfigPool {
 
 // inline makes the machine boot from its data Secret alone, which holds the credential abcdef until expires.
 func (s *setting) inline(expires time.Time) {
-	s.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceInline}
+	s.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeInline}
 	s.config.Status.PoolRole, s.config.Status.Configuration.Name = "infra", "rendered-edge-infra-1"
 	s.config.Status.Boot.CredentialID = "abcdef"
 	s.config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expires}

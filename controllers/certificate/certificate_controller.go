@@ -295,13 +295,13 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 		return false, client.IgnoreNotFound(err)
 	}
 	condition := certificatesv1.CertificateSigningRequestCondition{Status: corev1.ConditionTrue, Message: why}
-	event := bootstrapv1.EventRequestApproved
+	event := bootstrapv1.EventCertificateRequestApproved
 	switch verdict {
 	case wait:
 		ctrl.LoggerFrom(ctx).V(2).Info("Certificate signing request waits", "certificateSigningRequest", request.Name, "reason", why)
 		return true, nil
 	case contest:
-		r.report(f, corev1.EventTypeWarning, bootstrapv1.EventRequestContested, why)
+		r.report(f, corev1.EventTypeWarning, bootstrapv1.EventCertificateRequestContested, why)
 		return true, nil
 	case leave:
 		r.reportRefused(f, why)
@@ -313,7 +313,7 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 		}
 	case deny:
 		condition.Type, condition.Reason = certificatesv1.CertificateDenied, DeniedReason
-		event, kind = bootstrapv1.EventRequestDenied, corev1.EventTypeWarning
+		event, kind = bootstrapv1.EventCertificateRequestDenied, corev1.EventTypeWarning
 	}
 	request.Status.Conditions = append(request.Status.Conditions, condition)
 	if err := live.SubResource("approval").Update(ctx, request); err != nil {
@@ -351,7 +351,7 @@ func (r *Reconciler) reportRefused(f *facts, why string) {
 		return
 	}
 	r.left.Add(f.request.UID, why)
-	r.report(f, corev1.EventTypeWarning, bootstrapv1.EventServingRefused, why)
+	r.report(f, corev1.EventTypeWarning, bootstrapv1.EventServingCertificateNotApproved, why)
 }
 
 // gatherServing reads what the verdict on a serving certificate rests on beside the record and the Node.

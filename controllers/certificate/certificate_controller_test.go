@@ -78,7 +78,7 @@ var _ = Describe("The approver", func() {
 		Expect(reconcile()).To(BeZero())
 		Expect(verdictOn("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
 		Expect(verdictOn("node-csr-2")).To(Equal(certificatesv1.CertificateDenied))
-		Expect(told.Events).To(Receive(ContainSubstring(bootstrapv1.EventRequestDenied)))
+		Expect(told.Events).To(Receive(ContainSubstring(bootstrapv1.EventCertificateRequestDenied)))
 		Expect(reconcile()).To(BeZero())
 		Expect(told.Events).NotTo(Receive())
 	})
@@ -144,7 +144,7 @@ var _ = Describe("The approver", func() {
 		Expect(verdictOn("node-csr-1")).To(BeEmpty())
 		Expect(verdictOn("node-csr-2")).To(Equal(certificatesv1.CertificateApproved))
 		Expect(verdictOn("node-csr-3")).To(Equal(certificatesv1.CertificateApproved), "it is the same key")
-		Expect(told.Events).To(Receive(And(ContainSubstring(corev1.EventTypeWarning), ContainSubstring(bootstrapv1.EventRequestContested))))
+		Expect(told.Events).To(Receive(And(ContainSubstring(corev1.EventTypeWarning), ContainSubstring(bootstrapv1.EventCertificateRequestContested))))
 	})
 
 	It("approves another key when nobody came with the first, and warns of it", func() {
@@ -158,7 +158,7 @@ var _ = Describe("The approver", func() {
 		Expect(r.Client.Status().Update(ctx, granted)).To(Succeed())
 		Expect(reconcile()).To(BeZero())
 		Expect(verdictOn("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
-		Expect(told.Events).To(Receive(And(ContainSubstring(corev1.EventTypeWarning), ContainSubstring(bootstrapv1.EventRequestApproved))))
+		Expect(told.Events).To(Receive(And(ContainSubstring(corev1.EventTypeWarning), ContainSubstring(bootstrapv1.EventCertificateRequestApproved))))
 		Expect(r.Client.Get(ctx, config, granted)).To(Succeed())
 		Expect(granted.Status.Boot.Certificate).To(HaveValue(And(
 			HaveField("PublicKeySHA256", keyOf(request)), HaveField("GrantedTime.Time", BeTemporally("~", time.Now(), time.Minute)))))

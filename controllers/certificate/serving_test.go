@@ -119,7 +119,7 @@ var _ = Describe("A kubelet's request for its serving certificate", func() {
 			return
 		}
 		Expect(s.verdict(ctx)).To(BeEmpty())
-		Expect(s.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventServingRefused), ContainSubstring(own.String()), ContainSubstring(why))))
+		Expect(s.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventServingCertificateNotApproved), ContainSubstring(own.String()), ContainSubstring(why))))
 	},
 		Entry("what inspection found", true, "", func() *serving { return newServing(unchanged, newHost(own.String())) }),
 		Entry("what inspection found for two hosts", false, "BareMetalHost other has the address", func() *serving {
@@ -184,7 +184,7 @@ var _ = Describe("A kubelet's request for its serving certificate", func() {
 		s := newServing(unchanged, bmh)
 		s.reconcile(ctx)
 		Expect(s.verdict(ctx)).To(BeEmpty())
-		Expect(s.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventServingRefused), ContainSubstring(own.String()), ContainSubstring(poolv1.HostAddressesAnnotation))))
+		Expect(s.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventServingCertificateNotApproved), ContainSubstring(own.String()), ContainSubstring(poolv1.HostAddressesAnnotation))))
 		s.reconcile(ctx)
 		Expect(s.told.Events).NotTo(Receive())
 		Expect(s.management.Get(ctx, configKey, bmh)).To(Succeed())

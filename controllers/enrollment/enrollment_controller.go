@@ -195,13 +195,13 @@ func (r *Reconciler) readToken(ctx context.Context, s *scope) error {
 		return err
 	}
 	if secret.Name == "" || !secret.DeletionTimestamp.IsZero() || secret.Type != poolv1.EnrollmentTokenType {
-		s.tokenProblem = &hostpool.Obstacle{Reason: poolv1.EnrollmentNoSecretReason, Message: fmt.Sprintf(
+		s.tokenProblem = &hostpool.Obstacle{Reason: poolv1.EnrollmentSecretNotFoundReason, Message: fmt.Sprintf(
 			"Secret %s of type %s does not exist: create it, with the token in data.%s", key.Name, poolv1.EnrollmentTokenType, poolv1.EnrollmentTokenKey)}
 		return nil
 	}
 	text, err := enroll.Token(secret)
 	if err != nil {
-		s.tokenProblem = &hostpool.Obstacle{Reason: poolv1.EnrollmentInvalidReason, Message: fmt.Sprintf("Secret %s: %s", key.Name, err)}
+		s.tokenProblem = &hostpool.Obstacle{Reason: poolv1.EnrollmentInvalidSecretReason, Message: fmt.Sprintf("Secret %s: %s", key.Name, err)}
 		return nil
 	}
 	owner := hostaccess.Enrollment(client.ObjectKeyFromObject(s.enrollment), secret.UID)
@@ -277,7 +277,7 @@ func (s *scope) obstacle() *hostpool.Obstacle {
 	case s.tokenProblem != nil:
 		return s.tokenProblem
 	case patternErr != nil:
-		return &hostpool.Obstacle{Reason: poolv1.EnrollmentBadPatternReason, Message: fmt.Sprintf("spec.namePattern: %s", patternErr)}
+		return &hostpool.Obstacle{Reason: poolv1.EnrollmentInvalidNamePatternReason, Message: fmt.Sprintf("spec.namePattern: %s", patternErr)}
 	case !s.now.Before(spec.ExpirationTime.Time):
 		return &hostpool.Obstacle{Reason: poolv1.EnrollmentExpiredReason, Message: "the token expired: set a later spec.expirationTime, or delete the Enrollment and its Secret"}
 	case s.place.Cluster != nil && s.place.Cluster.DeletionTimestamp.IsZero() && ownerCluster(s.enrollment) != s.place.Cluster.UID:

@@ -45,7 +45,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(w.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: "edge-7"}, config)).To(Succeed())
 		Expect(config.Spec.PoolRole).To(Equal("infra"))
 		Expect(config.Spec.Host).To(HaveValue(Equal(bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}})))
-		Expect(config.Spec.Join.Type).To(Equal(bootstrapv1.JoinKubelet))
+		Expect(config.Spec.Join.Type).To(Equal(bootstrapv1.JoinTypeKubelet))
 		Expect(config.Labels).To(Equal(map[string]string{clusterv1.ClusterNameLabel: "c1", "example.com/of": "the-template"}))
 		Expect(config.OwnerReferences).To(ConsistOf(HaveField("Kind", "Cluster")))
 		Expect(config.Finalizers).To(ConsistOf(bootstrapv1.Finalizer))
@@ -349,10 +349,10 @@ var _ = Describe("An enrollment", func() {
 			Expect(w.Create(ctx, secret)).To(Succeed())
 			Expect(w.settle(ctx).Status.TokenSHA256).To(Equal(hostaccess.Enrollment(key, "another-secret").Hash(token0)))
 		},
-		Entry("that was deleted", poolv1.EnrollmentNoSecretReason, "Secret edge-token of type", nil),
-		Entry("that is of another type, such as a kubeconfig or a password", poolv1.EnrollmentNoSecretReason, "Secret edge-token of type", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }),
-		Entry("that has a token which can be guessed", poolv1.EnrollmentInvalidReason, "data.token", func(s *corev1.Secret) { s.Data["token"] = []byte("short") }),
-		Entry("that has no token", poolv1.EnrollmentInvalidReason, "data.token", func(s *corev1.Secret) { s.Data = nil }),
+		Entry("that was deleted", poolv1.EnrollmentSecretNotFoundReason, "Secret edge-token of type", nil),
+		Entry("that is of another type, such as a kubeconfig or a password", poolv1.EnrollmentSecretNotFoundReason, "Secret edge-token of type", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }),
+		Entry("that has a token which can be guessed", poolv1.EnrollmentInvalidSecretReason, "data.token", func(s *corev1.Secret) { s.Data["token"] = []byte("short") }),
+		Entry("that has no token", poolv1.EnrollmentInvalidSecretReason, "data.token", func(s *corev1.Secret) { s.Data = nil }),
 	)
 
 	It("takes a token that ended out of its status before anything else, also when nothing else can be written", func(ctx SpecContext) {
@@ -380,7 +380,7 @@ var _ = Describe("An enrollment", func() {
 	It("admits nobody by a pattern all of whose names no Node may have", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.edit(ctx, func(e *poolv1.Enrollment) { e.Spec.NamePattern = "*.default.svc" })
-		Expect(w.settle(ctx).Status.Conditions).To(ContainElement(And(HaveField("Reason", poolv1.EnrollmentBadPatternReason), HaveField("Message", HavePrefix("spec.namePattern: ")))))
+		Expect(w.settle(ctx).Status.Conditions).To(ContainElement(And(HaveField("Reason", poolv1.EnrollmentInvalidNamePatternReason), HaveField("Message", HavePrefix("spec.namePattern: ")))))
 	})
 
 	It("loses neither what a user writes into the spec at the moment of an admission, nor the admission", func(ctx SpecContext) {

@@ -73,7 +73,7 @@ func newWorld(uses int) *world {
 		Expect(add(scheme)).To(Succeed())
 	}
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "hosts"}}
-	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinKubelet
+	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
 	template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/of": "the-template"}
 	w := &world{events: events.NewFakeRecorder(1000), workload: fake.NewClientBuilder().WithScheme(scheme).Build()}
 	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&poolv1.Enrollment{}).WithObjects(template,

@@ -148,7 +148,7 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 		return no(bootstrapv1.NodeOutsidePoolReason, "Node %s: %s", wanted.Name, err)
 	}
 	registration.AddLabels(wanted, declared)
-	registration.DeclareTaints(wanted, nodev1.Core(p.Spec.NodeTaints))
+	registration.DeclareTaints(wanted, nodev1.CoreTaints(p.Spec.NodeTaints))
 	setPoolLabel(wanted, role, f.machine)
 	setAnnotation(wanted, poolv1.NodeConfigAnnotation, client.ObjectKeyFromObject(f.config).String())
 	if p.Status.Configuration.IsDefined() {
@@ -202,9 +202,9 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 		registration.AddLabels(wanted, map[string]string{poolv1.NodeMetal3UUIDLabel: made.UID})
 	}
 	// Metal3's remediation may have brought the list back of what was put on the Node before this one.
-	registration.AddTaints(wanted, nodev1.Core(p.Spec.NodeTaints))
-	registration.DeclareTaints(wanted, nodev1.Core(p.Spec.NodeTaints))
-	registration.AddTaints(wanted, nodev1.Core(f.config.Spec.NodeTaints))
+	registration.AddTaints(wanted, nodev1.CoreTaints(p.Spec.NodeTaints))
+	registration.DeclareTaints(wanted, nodev1.CoreTaints(p.Spec.NodeTaints))
+	registration.AddTaints(wanted, nodev1.CoreTaints(f.config.Spec.NodeTaints))
 	setAnnotation(wanted, poolv1.NodeConfigAnnotation, client.ObjectKeyFromObject(f.config).String())
 	if booted := f.config.Status.Configuration.Name; booted != "" && wanted.Annotations[poolv1.NodeCurrentConfigAnnotation] == "" {
 		setAnnotation(wanted, poolv1.NodeCurrentConfigAnnotation, booted)
@@ -260,7 +260,7 @@ func decideRole(node *corev1.Node, f facts) (string, *judgement) {
 	case err != nil:
 		j = no(bootstrapv1.PoolConflictReason, "Node %s: %s", node.Name, err)
 	case decision.ControlPlane:
-		j = no(bootstrapv1.NodeControlPlaneReason, "the labels of Node %s are those of a control plane, which is in no pool: remove the control-plane label", node.Name)
+		j = no(bootstrapv1.ControlPlaneNodeReason, "the labels of Node %s are those of a control plane, which is in no pool: remove the control-plane label", node.Name)
 	case decision.Role == "":
 		j = no(bootstrapv1.NodeOutsidePoolReason, "the labels of Node %s are those of no pool: put the labels of a pool on it", node.Name)
 	default:

@@ -184,7 +184,7 @@ var _ = Describe("A Node's place in its pool", func() {
 		Entry("labels of two pools", bootstrapv1.PoolConflictReason, labelled(role("infra", "edge"))),
 		Entry("labels of no pool", bootstrapv1.NodeOutsidePoolReason, labelled(nil)),
 		Entry("a Windows Node", bootstrapv1.NodeOutsidePoolReason, labelled(map[string]string{corev1.LabelOSStable: "windows"})),
-		Entry("labels of a control plane", bootstrapv1.NodeControlPlaneReason, labelled(role("control-plane", "infra"))),
+		Entry("labels of a control plane", bootstrapv1.ControlPlaneNodeReason, labelled(role("control-plane", "infra"))),
 		Entry("a recorded pool that is gone, when the Node registers anew", bootstrapv1.NodeOutsidePoolReason, bare,
 			func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "gone" }),
 	)

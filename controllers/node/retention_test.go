@@ -23,7 +23,7 @@ var _ = Describe("The host of a Node", func() {
 	BeforeEach(func(c SpecContext) { ctx = c })
 
 	const metal3 = "infrastructure.cluster.x-k8s.io"
-	retained := func(config *bootstrapv1.PoolbootConfig) { config.Spec.PoolRetention = bootstrapv1.RetainOnHost }
+	retained := func(config *bootstrapv1.PoolbootConfig) { config.Spec.PoolRetention = bootstrapv1.PoolRetentionHost }
 	behind := func(f *facts) {
 		f.machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: metal3, Kind: "Metal3Machine", Name: "m3"}
 	}

@@ -143,7 +143,7 @@ func (r *Reconciler) applyRights(ctx context.Context, cluster client.ObjectKey, 
 	for i := range configs.Items {
 		config := &configs.Items[i]
 		if config.Status.NodeRef.IsDefined() || config.Status.Boot.CredentialID != "" {
-			needed, kubeadm = true, kubeadm || config.Spec.Join.Type == bootstrapv1.JoinKubeadm && config.Status.Boot.CredentialID != ""
+			needed, kubeadm = true, kubeadm || config.Spec.Join.Type == bootstrapv1.JoinTypeKubeadm && config.Status.Boot.CredentialID != ""
 		}
 	}
 	if needed {

@@ -117,7 +117,7 @@ var _ = Describe("The policy that guards Nodes", func() {
 		}
 		Expect(management.Create(ctx, poolOf("gpu", "example.com/gpu"))).To(Succeed())
 		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: "one", Labels: map[string]string{clusterv1.ClusterNameLabel: edge.Name}},
-			Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Type: bootstrapv1.JoinKubeadm}}}}
+			Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubeadm}}}}
 		Expect(management.Create(ctx, config)).To(Succeed())
 		Expect(reconcile(ctx)).To(Succeed())
 		Expect(rights()).To(BeEmpty())

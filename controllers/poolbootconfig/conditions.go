@@ -37,7 +37,7 @@ func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cl
 	case cluster == nil:
 		return no(bootstrapv1.WaitingForClusterReason, "Cluster %s does not exist", clusterNameOf(config, machine))
 	case !ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false):
-		return no(bootstrapv1.WaitingForInfrastructureReason, "infrastructure of Cluster %s is not provisioned yet", cluster.Name)
+		return no(bootstrapv1.WaitingForClusterInfrastructureReason, "infrastructure of Cluster %s is not provisioned yet", cluster.Name)
 	case !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition):
 		return no(bootstrapv1.WaitingForControlPlaneReason, "control plane of Cluster %s is not initialized yet", cluster.Name)
 	}

@@ -45,7 +45,7 @@ var _ = Describe("What keeps a data Secret from being made", func() {
 		Entry("no Cluster", func(w *world) { w.cluster = nil }, bootstrapv1.WaitingForClusterReason),
 		Entry("no infrastructure", func(w *world) {
 			w.cluster.Status.Initialization.InfrastructureProvisioned = nil
-		}, bootstrapv1.WaitingForInfrastructureReason),
+		}, bootstrapv1.WaitingForClusterInfrastructureReason),
 		Entry("a Machine whose name is the control plane endpoint's", func(w *world) {
 			w.cluster.Spec.ControlPlaneEndpoint.Host = machineName
 		}, bootstrapv1.NodeNameReservedReason),
@@ -70,7 +70,7 @@ var _ = Describe("Ready", func() {
 		config.Status.DataSecretName = config.Name
 		config.Status.Initialization.DataSecretCreated = ptr.To(true)
 		condition(bootstrapv1.DataSecretAvailableCondition, metav1.ConditionTrue, bootstrapv1.DataSecretCreatedReason)(config)
-		condition(bootstrapv1.PoolDecidedCondition, metav1.ConditionTrue, bootstrapv1.PoolFromLabelsReason)(config)
+		condition(bootstrapv1.PoolDecidedCondition, metav1.ConditionTrue, bootstrapv1.PoolFromMachineLabelsReason)(config)
 	}
 	DescribeTable("follows from the other conditions",
 		func(status metav1.ConditionStatus, reason string, change ...func(*bootstrapv1.PoolbootConfig)) {

@@ -239,9 +239,9 @@ func newConfig(change ...func(*bootstrapv1.PoolbootConfig)) *bootstrapv1.Poolboo
 			}},
 		},
 		Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{
-			ConfigSource:   bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer},
-			Join:           bootstrapv1.Join{Type: bootstrapv1.JoinKubelet},
-			NodeNameSource: bootstrapv1.NodeNameFromMachine,
+			ConfigSource:   bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeServer},
+			Join:           bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet},
+			NodeNameSource: bootstrapv1.NodeNameSourceMachine,
 		}},
 	}
 	for _, c := range change {
@@ -251,7 +251,7 @@ func newConfig(change ...func(*bootstrapv1.PoolbootConfig)) *bootstrapv1.Poolboo
 }
 
 func inlineSource(config *bootstrapv1.PoolbootConfig) {
-	config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceInline}
+	config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeInline}
 }
 
 // deleted makes a config one that is being deleted since a while ago.

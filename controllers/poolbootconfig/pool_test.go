@@ -40,11 +40,11 @@ var _ = Describe("The pool of a Machine that has not booted", func() {
 			Expect(condition.Status == metav1.ConditionTrue).To(Equal(role != ""))
 			Expect(condition.Message).NotTo(BeEmpty())
 		},
-		Entry("spec.poolRole before labels", role("infra"), "edge", bootstrapv1.PoolFromSpecReason, in("edge")),
-		Entry("the Machine's labels", role("infra", "worker"), "infra", bootstrapv1.PoolFromLabelsReason),
-		Entry("not the config's own labels, which may be its template's and reach no Node", map[string]string{}, "worker", bootstrapv1.PoolDefaultedReason,
+		Entry("spec.poolRole before labels", role("infra"), "edge", bootstrapv1.PoolSpecifiedInConfigReason, in("edge")),
+		Entry("the Machine's labels", role("infra", "worker"), "infra", bootstrapv1.PoolFromMachineLabelsReason),
+		Entry("not the config's own labels, which may be its template's and reach no Node", map[string]string{}, "worker", bootstrapv1.PoolDefaultedToWorkerReason,
 			func(config *bootstrapv1.PoolbootConfig) { config.Labels[poolv1.NodeRoleLabelPrefix+"infra"] = "" }),
-		Entry("worker without labels", map[string]string{}, "worker", bootstrapv1.PoolDefaultedReason),
+		Entry("worker without labels", map[string]string{}, "worker", bootstrapv1.PoolDefaultedToWorkerReason),
 		Entry("the record once a Node was made", role("infra"), "edge", bootstrapv1.PoolRecordedReason, recorded),
 		Entry("none for two custom pools", role("infra", "edge"), "", bootstrapv1.PoolConflictReason),
 		Entry("none for a pool that does not exist", map[string]string{}, "", bootstrapv1.PoolNotFoundReason, in("gpu")),

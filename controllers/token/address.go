@@ -87,14 +87,14 @@ func describe(config *bootstrapv1.PoolbootConfig, address string, from origins) 
 		if known := from.known; len(known) > 0 {
 			has = "which are known to be " + strings.Join(known[:min(len(known), maxNamed)], ", ")
 		}
-		return bootstrapv1.EventAddressRefused, fmt.Sprintf("the token came from %s, and is refused from there: it is bound to the addresses of %s, %s. "+
+		return bootstrapv1.EventTokenAddressRefused, fmt.Sprintf("the token came from %s, and is refused from there: it is bound to the addresses of %s, %s. "+
 			"If that is the host, add the address to the annotation %s of its BareMetalHost", address, whose, has, poolv1.HostAddressesAnnotation)
 	}
 	known := ""
 	if slices.Contains(from.known, address) {
 		known = fmt.Sprintf(", which BareMetalHost %s is known to have", from.host)
 	}
-	return bootstrapv1.EventSecondAddress, fmt.Sprintf("the token came from %s%s, and first from %s", address, known, hostaccess.UsedFrom(config)[0])
+	return bootstrapv1.EventTokenUsedFromSecondAddress, fmt.Sprintf("the token came from %s%s, and first from %s", address, known, hostaccess.UsedFrom(config)[0])
 }
 
 // knownAddresses returns the name of a config's BareMetalHost and the addresses that it is known to have; nothing while

@@ -20,7 +20,7 @@ import (
 const own, second, third = "192.0.2.7", "192.0.2.8", "2001:db8::9"
 
 // digits tell the token from those before it.
-var digits = hash[:bootstrapv1.TokenDigits]
+var digits = hash[:bootstrapv1.TokenHashPrefixLength]
 
 // came notes that a token came from addresses, one after the other, as the config server does.
 func (w *world) came(token string, addresses ...string) {
@@ -57,7 +57,7 @@ var _ = Describe("A token that comes from a second address", func() {
 		w := newWorld(0)
 		w.came(digits, own)
 		w.start()
-		before := counted(bootstrapv1.EventSecondAddress)
+		before := counted(bootstrapv1.EventTokenUsedFromSecondAddress)
 		w.reconcile(ctx)
 		Expect(w.told.Events).NotTo(Receive(), "of the first there is nothing to tell")
 		Expect(w.config.ResourceVersion).To(Equal("999"), "and nothing to write")
@@ -65,7 +65,7 @@ var _ = Describe("A token that comes from a second address", func() {
 		w.came(digits, second)
 		w.save(ctx)
 		w.reconcile(ctx)
-		Expect(w.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventSecondAddress), ContainSubstring(own), ContainSubstring(second),
+		Expect(w.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventTokenUsedFromSecondAddress), ContainSubstring(own), ContainSubstring(second),
 			ContainSubstring(bootstrapv1.RotateTokenAnnotation))))
 		w.restart()
 		w.reconcile(ctx)
@@ -76,7 +76,7 @@ var _ = Describe("A token that comes from a second address", func() {
 		w.reconcile(ctx)
 		Expect(w.told.Events).To(Receive(And(ContainSubstring("from "+third), Not(ContainSubstring(second)))))
 		Expect(w.told.Events).NotTo(Receive())
-		Expect(counted(bootstrapv1.EventSecondAddress) - before).To(Equal(2.0))
+		Expect(counted(bootstrapv1.EventTokenUsedFromSecondAddress) - before).To(Equal(2.0))
 	})
 
 	It("is told of also when its Node was Ready first", func(ctx SpecContext) {
@@ -85,7 +85,7 @@ var _ = Describe("A token that comes from a second address", func() {
 		w.config.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
 		w.start()
 		w.reconcile(ctx)
-		Expect(w.told.Events).To(Receive(HavePrefix("Warning " + bootstrapv1.EventSecondAddress)))
+		Expect(w.told.Events).To(Receive(HavePrefix("Warning " + bootstrapv1.EventTokenUsedFromSecondAddress)))
 		w.reconcile(ctx)
 		Expect(w.told.Events).NotTo(Receive())
 	})
@@ -122,7 +122,7 @@ var _ = Describe("A token that comes from a second address", func() {
 var _ = Describe("A token that is bound to its host's addresses", func() {
 	newBound := func(ago time.Duration) *world {
 		w := newWorld(ago)
-		w.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}}
+		w.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.TokenBindingHostAddresses}}
 		w.host.Annotations = map[string]string{poolv1.HostAddressesAnnotation: third}
 		w.has("::ffff:"+own, own+"/24")
 		return w
@@ -142,7 +142,7 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		w.reconcile(ctx)
 		Expect(w.config.Status.HostAddresses).To(Equal([]string{own}))
 
-		w.config.Spec.ConfigSource.Server.TokenBinding = bootstrapv1.BindToNothing
+		w.config.Spec.ConfigSource.Server.TokenBinding = bootstrapv1.TokenBindingAny
 		Expect(w.Update(ctx, w.config)).To(Succeed())
 		w.reconcile(ctx)
 		Expect(w.config.Status.HostAddresses).To(BeEmpty())
@@ -161,11 +161,11 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		w := newBound(0)
 		w.came(digits, second)
 		w.start()
-		before := counted(bootstrapv1.EventAddressRefused)
+		before := counted(bootstrapv1.EventTokenAddressRefused)
 		w.reconcile(ctx)
-		Expect(w.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventAddressRefused), ContainSubstring("from "+second),
+		Expect(w.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventTokenAddressRefused), ContainSubstring("from "+second),
 			ContainSubstring("rack1-u12, which are known to be "+own+", "+third), ContainSubstring(poolv1.HostAddressesAnnotation), ContainSubstring(bootstrapv1.RotateTokenAnnotation))))
-		Expect(counted(bootstrapv1.EventAddressRefused) - before).To(Equal(1.0))
+		Expect(counted(bootstrapv1.EventTokenAddressRefused) - before).To(Equal(1.0))
 		w.reconcile(ctx)
 		Expect(w.told.Events).NotTo(Receive())
 

@@ -87,7 +87,7 @@ func createMachines(ctx context.Context, admin client.Client, many int) error {
 		}
 		config := &bootstrapv1.PoolbootConfig{
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "infra-" + id},
-			Spec:       bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Type: bootstrapv1.JoinKubelet}}},
+			Spec:       bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet}}},
 		}
 		if err := errors.Join(admin.Create(ctx, rendered), admin.Create(ctx, config)); err != nil {
 			return err

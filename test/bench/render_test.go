@@ -62,7 +62,7 @@ func overlay() (ignition.PackedOverlay, error) {
 	config := &bootstrapv1.PoolbootConfig{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "infra-0", UID: "7d8f3f0a-3a64-4c5c-9c51-2f3f4b1f0001"},
 		Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{
-			Join:       bootstrapv1.Join{Type: bootstrapv1.JoinKubelet},
+			Join:       bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet},
 			NodeLabels: map[string]string{"example.com/rack": "r1"},
 		}},
 	}

@@ -13,18 +13,18 @@ type BootStatus struct {
 	HostChosenTime *metav1.MicroTime `json:"hostChosenTime,omitempty"`
 
 	// firstRequestedTime is the time of the host's first request for the configuration that it has or waits for. A host
-	// starts over when it requests one again after its configuration was prepared, presents another token, or takes the
-	// place of another host. The config server writes it, and the manager when another host takes the place.
+	// starts over when it requests one again after its configuration was prepared, presents another token, or replaces
+	// another host. The config server writes it; the manager writes it when another host replaces this one.
 	// +optional
 	FirstRequestedTime *metav1.MicroTime `json:"firstRequestedTime,omitempty"`
 
-	// requestedTime is the time of the host's last request to which there was no fresh configuration yet. The config
-	// server writes it.
+	// requestedTime is the time of the host's last request for which no fresh configuration was prepared yet. The
+	// config server writes it.
 	// +optional
 	RequestedTime *metav1.MicroTime `json:"requestedTime,omitempty"`
 
-	// addresses are the addresses that the host's token came from, eight at most of a token. The config server writes
-	// them, and removes those of a token that was rotated when the new one is first used.
+	// addresses are the addresses from which the host's token was used, at most eight for each token. The config server
+	// writes them. When a rotated token is first used, it removes the addresses of the earlier token.
 	// +optional
 	// +listType=map
 	// +listMapKey=address
@@ -71,7 +71,7 @@ type BootStatus struct {
 	Certificate GrantedCertificate `json:"certificate,omitempty,omitzero"`
 }
 
-// TokenAddress is what is known of an address from which a host's token came.
+// TokenAddress is an address from which a host's token was used.
 type TokenAddress struct {
 	// address is the IP address.
 	// +required
@@ -85,7 +85,7 @@ type TokenAddress struct {
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('2000-01-01T00:00:00Z')",message="it must be later than the year 1999"
 	FirstUsedTime metav1.MicroTime `json:"firstUsedTime,omitempty,omitzero"`
 
-	// token is the first 16 digits of the SHA-256 of the token that came from the address, in hex.
+	// token is the first 16 digits of the SHA-256 of the token that was used from the address, in hex.
 	// +required
 	// +kubebuilder:validation:MinLength=16
 	// +kubebuilder:validation:MaxLength=16
@@ -93,15 +93,17 @@ type TokenAddress struct {
 	Token string `json:"token,omitempty"`
 
 	// reportedTime is the time at which the manager reported the address by an event, because it is not the first one,
-	// or not one that the token is bound to.
+	// or because the token is not bound to it.
 	// +optional
 	ReportedTime *metav1.MicroTime `json:"reportedTime,omitempty"`
 }
 
-// TokenDigits is how many digits of its SHA-256 tell a token from those before it.
-const TokenDigits = 16
+// TokenHashPrefixLength is the number of hex digits of a token's SHA-256 in TokenAddress.Token. They distinguish a rotated token
+// from earlier ones.
+const TokenHashPrefixLength = 16
 
-// GrantedCertificate is the certificate that a join credential obtains. It is recorded before it is approved.
+// GrantedCertificate is the certificate that a host obtained with a join credential. It is recorded before the
+// certificate is approved.
 type GrantedCertificate struct {
 	// credentialID is the ID of the bootstrap token that the certificate was requested with.
 	// +required
@@ -110,7 +112,8 @@ type GrantedCertificate struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]{6}$`
 	CredentialID string `json:"credentialID,omitempty"`
 	// publicKeySHA256 is the SHA-256 of the public key in the certificate, in hex. A kubelet that restarts before it
-	// has its certificate requests one for another key, and gets it when no request for this key has come for a while.
+	// has its certificate requests one for another key. That request is approved when the kubelet stopped sending
+	// requests for this key a while ago.
 	// +required
 	// +kubebuilder:validation:MinLength=64
 	// +kubebuilder:validation:MaxLength=64
@@ -121,7 +124,7 @@ type GrantedCertificate struct {
 	GrantedTime metav1.Time `json:"grantedTime,omitempty,omitzero"`
 }
 
-// IsDefined says whether a join credential was used.
+// IsDefined reports whether a join credential was used.
 func (c *GrantedCertificate) IsDefined() bool { return *c != GrantedCertificate{} }
 
 // HostReference names the BareMetalHost behind a Machine.
@@ -145,7 +148,7 @@ type HostReference struct {
 	UID string `json:"uid,omitempty"`
 }
 
-// IsDefined says whether there is a host.
+// IsDefined reports whether the reference names a host.
 func (r *HostReference) IsDefined() bool { return *r != HostReference{} }
 
 // NodeReference names a Node of the workload cluster.
@@ -156,14 +159,14 @@ type NodeReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
 	Name string `json:"name,omitempty"`
-	// uid is the Node's UID. A Node of the same name with another UID was registered again.
+	// uid is the Node's UID. A Node with the same name and another UID was deleted and registered again.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid,omitempty"`
 }
 
-// IsDefined says whether there is a Node.
+// IsDefined reports whether the reference names a Node.
 func (r *NodeReference) IsDefined() bool { return *r != NodeReference{} }
 
 // ConfigurationReference names a rendered MachineConfig in the namespace of the object that refers to it.

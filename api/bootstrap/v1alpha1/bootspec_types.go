@@ -6,31 +6,31 @@ import (
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 )
 
-// NodeNameSource says whose name a Node gets.
+// NodeNameSource is the kind of object that a Node is named after.
 //
 // +kubebuilder:validation:Enum=Machine;Host
 type NodeNameSource string
 
 const (
-	// NodeNameFromMachine names the Node after its Machine.
-	NodeNameFromMachine NodeNameSource = "Machine"
-	// NodeNameFromHost names the Node after its BareMetalHost.
-	NodeNameFromHost NodeNameSource = "Host"
+	// NodeNameSourceMachine names the Node after its Machine.
+	NodeNameSourceMachine NodeNameSource = "Machine"
+	// NodeNameSourceHost names the Node after its BareMetalHost.
+	NodeNameSourceHost NodeNameSource = "Host"
 )
 
-// PoolRetention says for whom a pool is kept that a Node has been moved to.
+// PoolRetention is the object on which the pool of a Node is recorded.
 //
 // +kubebuilder:validation:Enum=Machine;Host
 type PoolRetention string
 
 const (
-	// RetainOnMachine keeps the pool for as long as the Machine is there.
-	RetainOnMachine PoolRetention = "Machine"
-	// RetainOnHost keeps it on the BareMetalHost, for the next Machine too.
-	RetainOnHost PoolRetention = "Host"
+	// PoolRetentionMachine keeps the pool for as long as the Machine exists.
+	PoolRetentionMachine PoolRetention = "Machine"
+	// PoolRetentionHost keeps the pool on the BareMetalHost, also for the next Machine on that host.
+	PoolRetentionHost PoolRetention = "Host"
 )
 
-// BootSpec says how a host boots into its pool. Templates hold it, and every PoolbootConfig.
+// BootSpec defines how a host boots into its pool. PoolbootConfigs and their templates share it.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.configSource) || self.configSource.type != 'Inline' || !has(self.nodeNameSource) || self.nodeNameSource != 'Host'",message="Host needs configSource.type Server: with Inline the Node's name is fixed before a host is chosen",fieldPath=".nodeNameSource",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.configSource) || self.configSource.type != 'Inline' || !has(self.poolRetention) || self.poolRetention != 'Host'",message="Host needs configSource.type Server: with Inline the pool is fixed before a host is chosen",fieldPath=".poolRetention",reason=FieldValueForbidden
@@ -38,7 +38,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !has(self.nodeLabelRules) || self.nodeLabelRules.all(rule, !(rule.key in self.nodeLabels))",message="nodeLabels has a value for the key of a rule: remove one of the two",fieldPath=".nodeLabelRules",reason=FieldValueForbidden
 type BootSpec struct {
 	// poolRole is the role of the MachineConfigPool that the Machine boots into. If it is not set, the Machine's labels
-	// decide; without a role label of its own the Machine boots into worker, and with one that no pool selects it does
+	// decide. A Machine without a role label boots into worker. A Machine with a role label that no pool selects does
 	// not boot.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -47,29 +47,29 @@ type BootSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!(self in ['master', 'control-plane'])",message="control plane machines can't boot into a pool: use the control plane provider's own bootstrap config"
 	PoolRole string `json:"poolRole,omitempty"`
 
-	// configSource is where the host gets its configuration from. Defaults to type Server.
+	// configSource defines where the host gets its configuration from. Defaults to type Server.
 	// +optional
 	ConfigSource ConfigSource `json:"configSource,omitempty,omitzero"`
 
-	// join is how the host joins the cluster.
+	// join defines how the host joins the cluster.
 	// +required
 	Join Join `json:"join,omitempty,omitzero"`
 
-	// nodeNameSource is the object that the Node is named after: the Machine, or Host for its BareMetalHost. Defaults
-	// to Machine.
+	// nodeNameSource is the object that the Node is named after: Machine, or Host for its BareMetalHost. Defaults to
+	// Machine.
 	// +optional
 	NodeNameSource NodeNameSource `json:"nodeNameSource,omitempty"`
 
-	// poolRetention says for how long the pool of the Node is kept. Machine keeps it in status.poolRole for as long as
+	// poolRetention defines how long the pool of the Node is kept. Machine keeps it in status.poolRole for as long as
 	// the Machine exists; the pool of its replacement is decided again. Host also keeps it on the BareMetalHost, in the
 	// annotation pool.cluster.x-k8s.io/retained-pool: the next Machine on that host whose poolRetention is Host boots
-	// into that pool, whatever its poolRole and labels say. The annotation follows a Node that is relabeled to another
+	// into that pool, regardless of its poolRole and labels. The annotation follows a Node that is relabeled to another
 	// pool. Host requires configSource.type Server. Defaults to Machine.
 	// +optional
 	PoolRetention PoolRetention `json:"poolRetention,omitempty"`
 
 	// nodeLabels are the labels that the Node is registered with, in addition to those of the pool and of the Machine.
-	// A key that has another value there is an error.
+	// A different value for the same key there is an error.
 	// +optional
 	NodeLabels nodev1.Labels `json:"nodeLabels,omitempty"`
 
@@ -82,109 +82,109 @@ type BootSpec struct {
 	NodeTaints []nodev1.Taint `json:"nodeTaints,omitempty"`
 
 	// nodeLabelRules are rules that derive labels of the Node from facts of its host when the Node is registered, in
-	// addition to those of the pool. A key that has another value elsewhere is an error.
+	// addition to those of the pool. A different value for the same key elsewhere is an error.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
 	// +kubebuilder:validation:MaxItems=64
 	NodeLabelRules []nodev1.NodeLabelRule `json:"nodeLabelRules,omitempty"`
 
-	// extraConfig is merged over the pool's configuration, for this PoolbootConfig only; that of a template is for each
-	// of its Machines. The same entries are refused as in a MachineConfig.
+	// extraConfig is merged over the pool's configuration, for this PoolbootConfig only. In a template it applies to
+	// each of the template's Machines. Entries that a MachineConfig must not have are refused here too.
 	// +optional
 	ExtraConfig *ExtraConfig `json:"extraConfig,omitempty"`
 }
 
-// ConfigSourceType says where a host gets its configuration from.
+// ConfigSourceType is the kind of source that a host gets its configuration from.
 //
 // +kubebuilder:validation:Enum=Server;Inline
 type ConfigSourceType string
 
 const (
-	// ConfigSourceServer has the bootstrap Secret hold a pointer to Poolboot's config server.
-	ConfigSourceServer ConfigSourceType = "Server"
-	// ConfigSourceInline has the bootstrap Secret hold the whole configuration and a join credential.
-	ConfigSourceInline ConfigSourceType = "Inline"
+	// ConfigSourceTypeServer puts a pointer to Poolboot's config server into the bootstrap Secret.
+	ConfigSourceTypeServer ConfigSourceType = "Server"
+	// ConfigSourceTypeInline puts the whole configuration and a join credential into the bootstrap Secret.
+	ConfigSourceTypeInline ConfigSourceType = "Inline"
 )
 
-// ConfigSource is where a host gets its configuration from.
+// ConfigSource defines where a host gets its configuration from.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'Server' || !has(self.server)",message="may only be set with type Server: remove it, or change type",fieldPath=".server",reason=FieldValueForbidden
 type ConfigSource struct {
-	// type says where the host gets its configuration from.
+	// type is where the host gets its configuration from.
 	//
-	// Server: the bootstrap Secret holds a pointer to Poolboot's config server, which makes the machine's configuration
-	// and its join credential when the host asks. The choice wherever hosts can reach the config server.
+	// Server: the bootstrap Secret holds a pointer to Poolboot's config server. The machine's configuration and its
+	// join credential are created when the host requests them. Use it wherever hosts can reach the config server.
 	//
-	// Inline: the bootstrap Secret holds the whole configuration and a join credential that is kept alive until the
-	// host has joined. For hosts that can't reach the config server.
+	// Inline: the bootstrap Secret holds the whole configuration and a join credential that is renewed until the host
+	// has joined. Use it for hosts that can't reach the config server.
 	// +required
 	// +unionDiscriminator
 	Type ConfigSourceType `json:"type,omitempty"`
 
-	// server has the settings of type Server.
+	// server is the settings for type Server.
 	// +optional
 	Server ServerSource `json:"server,omitempty,omitzero"`
 }
 
-// ServerSource is the config server as configuration source. Its address and CA are the manager's settings.
+// ServerSource is the settings of a host that gets its configuration from the config server. The address and the CA of
+// the config server are flags of the manager.
 //
 // +kubebuilder:validation:MinProperties=1
 type ServerSource struct {
-	// tokenBinding says from which addresses the host's token is accepted. Any accepts it from every address.
+	// tokenBinding defines from which addresses the host's token is accepted. Any accepts it from any address.
 	// HostAddresses accepts it only from the addresses of the BareMetalHost: those that inspection found, and those in
 	// its annotation pool.cluster.x-k8s.io/addresses. Requests from other addresses, and all requests while no address
-	// is known, are answered with an error that has the host retry. Use HostAddresses with Metal3, where hosts boot
-	// with the addresses that inspection found and the config server sees these addresses. Defaults to Any. The token
-	// of a host that enrolled is always bound to the address that it enrolled from.
+	// is known, are answered with an error after which the host retries. Use HostAddresses with Metal3, where hosts
+	// boot with the addresses that inspection found and the config server sees these addresses. Defaults to Any. The
+	// token of a host that enrolled is always bound to the address that it enrolled from.
 	// +optional
 	TokenBinding TokenBinding `json:"tokenBinding,omitempty"`
 }
 
-// TokenBinding says from which addresses a host's token is good.
+// TokenBinding defines from which addresses a host's token is accepted.
 //
 // +kubebuilder:validation:Enum=Any;HostAddresses
 type TokenBinding string
 
 const (
-	// BindToNothing has a token good from every address.
-	BindToNothing TokenBinding = "Any"
-	// BindToHostAddresses has a token good from the addresses that the BareMetalHost is known to have.
-	BindToHostAddresses TokenBinding = "HostAddresses"
+	// TokenBindingAny accepts the token from any address.
+	TokenBindingAny TokenBinding = "Any"
+	// TokenBindingHostAddresses accepts the token only from the known addresses of the BareMetalHost.
+	TokenBindingHostAddresses TokenBinding = "HostAddresses"
 )
 
-// JoinType says what joins a host to its cluster.
+// JoinType is the program that joins a host to its cluster.
 //
 // +kubebuilder:validation:Enum=Kubelet;Kubeadm
 type JoinType string
 
 const (
-	// JoinKubelet has the kubelet join by itself, by TLS bootstrap.
-	JoinKubelet JoinType = "Kubelet"
-	// JoinKubeadm has kubeadm join the host.
-	JoinKubeadm JoinType = "Kubeadm"
+	// JoinTypeKubelet joins by the kubelet's own TLS bootstrap.
+	JoinTypeKubelet JoinType = "Kubelet"
+	// JoinTypeKubeadm joins by kubeadm join.
+	JoinTypeKubeadm JoinType = "Kubeadm"
 )
 
-// Join is how a host joins its cluster.
+// Join defines how a host joins its cluster.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'Kubelet' || !has(self.kubelet)",message="may only be set with type Kubelet: remove it, or change type",fieldPath=".kubelet",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="self.type == 'Kubeadm' || !has(self.kubeadm)",message="may only be set with type Kubeadm: remove it, or change type",fieldPath=".kubeadm",reason=FieldValueForbidden
 type Join struct {
-	// type says what joins the host to the cluster.
+	// type is the program that joins the host to the cluster.
 	//
-	// Kubelet: the kubelet joins by itself, by TLS bootstrap. Nothing but a kubelet and a container runtime is needed
-	// on the host.
+	// Kubelet: the kubelet joins by its own TLS bootstrap. The host needs only a kubelet and a container runtime.
 	//
-	// Kubeadm: the host runs kubeadm join. The cluster must have been made by kubeadm.
+	// Kubeadm: the host runs kubeadm join. The cluster must have been created by kubeadm.
 	// +required
 	// +unionDiscriminator
 	Type JoinType `json:"type,omitempty"`
 
-	// kubelet has the settings of type Kubelet.
+	// kubelet is the settings for type Kubelet.
 	// +optional
 	Kubelet KubeletJoin `json:"kubelet,omitempty,omitzero"`
 
-	// kubeadm has the settings of type Kubeadm.
+	// kubeadm is the settings for type Kubeadm.
 	// +optional
 	Kubeadm KubeadmJoin `json:"kubeadm,omitempty,omitzero"`
 }
@@ -218,7 +218,7 @@ type KubeadmJoin struct {
 	// +kubebuilder:validation:MaxLength=255
 	CRISocket string `json:"criSocket,omitempty"`
 
-	// ignorePreflightErrors are the names of kubeadm's preflight checks whose errors are shown as warnings.
+	// ignorePreflightErrors are the names of kubeadm's preflight checks whose errors are reported as warnings.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=50
@@ -227,7 +227,7 @@ type KubeadmJoin struct {
 	IgnorePreflightErrors []string `json:"ignorePreflightErrors,omitempty"`
 }
 
-// ExtraConfig is configuration for one Machine.
+// ExtraConfig is configuration that is added to the pool's, for one Machine.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.config), has(self.butane)].filter(x, x).size() == 1",message="set exactly one of config (Ignition), butane"
 type ExtraConfig struct {
@@ -241,6 +241,6 @@ type ExtraConfig struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=262144
-	// +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 262144",message="it may have 262144 bytes"
+	// +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 262144",message="it must have at most 262144 bytes"
 	Butane string `json:"butane,omitempty"`
 }

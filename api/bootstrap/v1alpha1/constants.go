@@ -1,46 +1,45 @@
 package v1alpha1
 
-// Finalizer is on every PoolbootConfig whose removal has something to clean up: the machine's overlay, its join
-// credential and a Node whose kubelet never came.
+// Finalizer is on every PoolbootConfig whose deletion requires a cleanup: of the machine's overlay, its join credential
+// and a Node that no kubelet adopted.
 const Finalizer = "bootstrap.cluster.x-k8s.io/poolbootconfig"
 
-// Annotations of a PoolbootConfig by which the config server knows a host. They are metadata, not status, so that they
-// survive clusterctl move.
+// Annotations of a PoolbootConfig by which the config server identifies a host. They are metadata because clusterctl
+// move drops status.
 const (
 	// PointerIDAnnotation is the last part of the URL in the host's pointer: the UID that the Machine had when its
-	// bootstrap Secret was made; without a Machine that of the PoolbootConfig, and of a host that enrolled a name made
-	// of the enrollment's and its own.
+	// bootstrap Secret was created. Without a Machine it is the UID of the PoolbootConfig. For a host that enrolled, it
+	// consists of the Enrollment's name and the host's name.
 	PointerIDAnnotation = "pool.cluster.x-k8s.io/pointer-id"
 
 	// TokenHashAnnotation is the SHA-256 of the host's bearer token, bound to the PoolbootConfig's namespace, name and
-	// UID, in hex. A revoked token has none.
+	// UID, in hex. It is removed when the token is revoked.
 	TokenHashAnnotation = "pool.cluster.x-k8s.io/token-sha256"
 
-	// TokenUIDAnnotation is the UID that the hash is bound to: that of the PoolbootConfig; of a host that enrolled,
-	// that of the Secret with the enrollment token. Another one is that of an earlier object, as after clusterctl move:
-	// then the hash accepts no token until the manager has bound it again.
+	// TokenUIDAnnotation is the UID that the hash is bound to: that of the PoolbootConfig or, for a host that enrolled,
+	// that of the Secret with the enrollment token. If it is the UID of an earlier object, for example after clusterctl
+	// move, no token is accepted until the manager has bound the hash to the new UID.
 	TokenUIDAnnotation = "pool.cluster.x-k8s.io/token-uid"
 
-	// TokenStateAnnotation is the TokenState of a token that the config server does not accept. A token that can be
-	// used has none.
+	// TokenStateAnnotation is the TokenState of a token that the config server no longer accepts. It is absent while
+	// the token can be used.
 	TokenStateAnnotation = "pool.cluster.x-k8s.io/token-state"
 
-	// RotateTokenAnnotation asks, with any value, for a new token. It is taken away when that is done.
+	// RotateTokenAnnotation requests a new token, with any value. Poolboot removes it when the token was rotated.
 	RotateTokenAnnotation = "pool.cluster.x-k8s.io/rotate-token"
 
-	// TokenRotatedAnnotation is when the token was last rotated (RFC 3339).
+	// TokenRotatedAnnotation is the time at which the token was last rotated (RFC 3339).
 	TokenRotatedAnnotation = "pool.cluster.x-k8s.io/token-rotated"
 )
 
-// TokenState is why a host's token is not accepted any more. With a value that is none of these it is not accepted
-// either.
+// TokenState is why a host's token is no longer accepted. A token with an unknown state is not accepted either.
 type TokenState string
 
 const (
-	// TokenStateExpired is that of a token whose host did not join in time. A rotation replaces the token.
+	// TokenStateExpired is the state of a token whose host did not join in time. A rotation replaces the token.
 	TokenStateExpired TokenState = "Expired"
 
-	// TokenStateRevoked is that of a token whose host has joined: its Node was Ready in its pool.
+	// TokenStateRevoked is the state of a token whose host has joined: its Node was Ready in its pool.
 	TokenStateRevoked TokenState = "Revoked"
 )
 
@@ -48,43 +47,44 @@ const (
 const CredentialIDAnnotation = "pool.cluster.x-k8s.io/credential-id"
 
 // DataSecretPoolAnnotation is on inline data Secrets and holds the role of the pool whose configuration is in them. It
-// is metadata of the Secret itself, so that neither a crash nor clusterctl move parts the two.
+// is metadata of the Secret itself, so that a crash or clusterctl move can't separate it from the content.
 const DataSecretPoolAnnotation = "pool.cluster.x-k8s.io/pool-role"
 
-// Overlay Secrets: the configuration of one machine, made when its host asks, in the config server's own namespace.
+// Overlay Secrets hold the configuration of one machine. They are created in the config server's namespace when the
+// host requests its configuration.
 const (
-	// OverlayNamePrefix and the UID of the PoolbootConfig make the name of an overlay Secret.
+	// OverlayNamePrefix is the prefix of the name of an overlay Secret; the UID of the PoolbootConfig follows.
 	OverlayNamePrefix = "overlay-"
 
 	// OverlayLabel is on every overlay Secret; its value is the UID of the PoolbootConfig.
 	OverlayLabel = "pool.cluster.x-k8s.io/overlay-for"
 
-	// OverlayExpiresAnnotation is when the join credential in the overlay ends (RFC 3339).
+	// OverlayExpiresAnnotation is the time at which the join credential in the overlay expires (RFC 3339).
 	OverlayExpiresAnnotation = "pool.cluster.x-k8s.io/expires"
 
-	// OverlayConfigurationAnnotation names the rendered config that the host is to boot with.
+	// OverlayConfigurationAnnotation names the rendered config that the host boots with.
 	OverlayConfigurationAnnotation = "pool.cluster.x-k8s.io/configuration"
 
-	// OverlayKey is the key of the overlay in the Secret: Ignition, packed as the answer to the host carries it (a data
-	// URL of a gzip file).
+	// OverlayKey is the key of the overlay in the Secret: Ignition, encoded as in the answer to the host (a data URL of
+	// a gzip file).
 	OverlayKey = "packed"
 )
 
 // Condition types of a PoolbootConfig.
 const (
-	// DataSecretAvailableCondition is true once the bootstrap Secret stands; false again when it was lost before the
-	// host has joined.
+	// DataSecretAvailableCondition is true once the bootstrap Secret exists. It is false again if the Secret is lost
+	// before the host has joined.
 	DataSecretAvailableCondition = "DataSecretAvailable"
-	// PoolDecidedCondition is true when it is clear which pool the Machine belongs to.
+	// PoolDecidedCondition is true when the pool of the Machine is decided.
 	PoolDecidedCondition = "PoolDecided"
-	// BootPreparedCondition is true once the Node, the join credential and the overlay stood complete for a host that
-	// asked; unknown before the host asks; false when they can't be made.
+	// BootPreparedCondition is true once the Node, the join credential and the overlay were complete for a host that
+	// requested its configuration. It is unknown before the host's first request, and false when they can't be created.
 	BootPreparedCondition = "BootPrepared"
 	// UserDataSetCondition is true when the user data of the BareMetalHost that spec.host names is the data Secret.
 	// Other PoolbootConfigs don't have it.
 	UserDataSetCondition = "UserDataSet"
-	// TokenUsableCondition is false when the host's token has expired before the host joined, and true again once it
-	// was rotated. PoolbootConfigs whose token could always be used don't have it.
+	// TokenUsableCondition is false when the host's token expired before the host joined, and true again once the token
+	// was rotated. PoolbootConfigs whose token never expired don't have it.
 	TokenUsableCondition = "TokenUsable"
 	// NodeInPoolCondition is true when the Machine's Node is Ready and in the recorded pool.
 	NodeInPoolCondition = "NodeInPool"
@@ -92,79 +92,81 @@ const (
 
 // Reasons of the conditions of a PoolbootConfig.
 const (
-	WaitingForOwnerReason            = "WaitingForOwner"
-	WaitingForClusterReason          = "WaitingForCluster"
-	WaitingForInfrastructureReason   = "WaitingForClusterInfrastructure"
-	WaitingForControlPlaneReason     = "WaitingForControlPlane"
-	ControlPlaneNotSupportedReason   = "ControlPlaneNotSupported"
-	MachinePoolNotSupportedReason    = "MachinePoolNotSupported"
-	DataSecretCreatedReason          = "DataSecretCreated"
-	DataSecretFailedReason           = "DataSecretFailed"
-	DataSecretPresetReason           = "DataSecretPreset"
-	DataSecretNotOwnedReason         = "DataSecretNotOwned"
-	WaitingForSecretDeletionReason   = "WaitingForSecretDeletion"
-	HostEnrolledReason               = "HostEnrolled"
-	TokenExpiredReason               = "TokenExpired"
-	TokenLiveReason                  = "TokenLive"
-	UserDataSetReason                = "UserDataSet"
-	UserDataTakenReason              = "UserDataTaken"
-	HostProvisionedBeforeReason      = "HostProvisionedBefore"
-	PoolNotFoundReason               = "PoolNotFound"
-	PoolConflictReason               = "PoolConflict"
-	PoolNotRegistrableReason         = "PoolNotRegistrable"
-	PoolNotRenderedReason            = "PoolNotRendered"
-	PoolFromSpecReason               = "SpecifiedInConfig"
-	PoolFromLabelsReason             = "MachineLabels"
-	PoolDefaultedReason              = "DefaultedToWorker"
-	PoolRecordedReason               = "Recorded"
-	PoolRetainedByHostReason         = "RetainedByHost"
-	WaitingForHostReason             = "WaitingForHost"
-	HostNotReadyReason               = "HostNotReady"
-	HostImageIgnoresUserDataReason   = "HostImageIgnoresUserData"
-	LabelConflictReason              = "LabelConflict"
-	HostFactMissingReason            = "HostFactMissing"
-	NodeLabelRuleInvalidReason       = "NodeLabelRuleInvalid"
-	NodeNameTakenReason              = "NodeNameTaken"
-	NodeNameReservedReason           = "NodeNameReserved"
-	WorkloadClusterUnreachableReason = "WorkloadClusterUnreachable"
-	KubeconfigInvalidReason          = "KubeconfigInvalid"
-	CertificatesAutoApprovedReason   = "CertificatesAutoApproved"
-	ExtraConfigInvalidReason         = "ExtraConfigInvalid"
-	JoinCredentialExpiredReason      = "JoinCredentialExpired"
-	BootFailedReason                 = "BootFailed"
-	BootPreparedReason               = "BootPrepared"
-	WaitingForKubeletReason          = "WaitingForKubelet"
-	NodeReadyInPoolReason            = "NodeReadyInPool"
-	NodeNotReadyReason               = "NodeNotReady"
-	NodeOutsidePoolReason            = "NodeOutsidePool"
-	NodeMissingReason                = "NodeMissing"
-	NodeControlPlaneReason           = "ControlPlaneNode"
-	DeletingReason                   = "Deleting"
+	WaitingForOwnerReason                 = "WaitingForOwner"
+	WaitingForClusterReason               = "WaitingForCluster"
+	WaitingForClusterInfrastructureReason = "WaitingForClusterInfrastructure"
+	WaitingForControlPlaneReason          = "WaitingForControlPlane"
+	ControlPlaneNotSupportedReason        = "ControlPlaneNotSupported"
+	MachinePoolNotSupportedReason         = "MachinePoolNotSupported"
+	DataSecretCreatedReason               = "DataSecretCreated"
+	DataSecretFailedReason                = "DataSecretFailed"
+	DataSecretPresetReason                = "DataSecretPreset"
+	DataSecretNotOwnedReason              = "DataSecretNotOwned"
+	WaitingForSecretDeletionReason        = "WaitingForSecretDeletion"
+	HostEnrolledReason                    = "HostEnrolled"
+	TokenExpiredReason                    = "TokenExpired"
+	TokenLiveReason                       = "TokenLive"
+	UserDataSetReason                     = "UserDataSet"
+	UserDataTakenReason                   = "UserDataTaken"
+	HostProvisionedBeforeReason           = "HostProvisionedBefore"
+	PoolNotFoundReason                    = "PoolNotFound"
+	PoolConflictReason                    = "PoolConflict"
+	PoolNotRegistrableReason              = "PoolNotRegistrable"
+	PoolNotRenderedReason                 = "PoolNotRendered"
+	PoolSpecifiedInConfigReason           = "SpecifiedInConfig"
+	PoolFromMachineLabelsReason           = "MachineLabels"
+	PoolDefaultedToWorkerReason           = "DefaultedToWorker"
+	PoolRecordedReason                    = "Recorded"
+	PoolRetainedByHostReason              = "RetainedByHost"
+	WaitingForHostReason                  = "WaitingForHost"
+	HostNotReadyReason                    = "HostNotReady"
+	HostImageIgnoresUserDataReason        = "HostImageIgnoresUserData"
+	LabelConflictReason                   = "LabelConflict"
+	HostFactMissingReason                 = "HostFactMissing"
+	NodeLabelRuleInvalidReason            = "NodeLabelRuleInvalid"
+	NodeNameTakenReason                   = "NodeNameTaken"
+	NodeNameReservedReason                = "NodeNameReserved"
+	WorkloadClusterUnreachableReason      = "WorkloadClusterUnreachable"
+	KubeconfigInvalidReason               = "KubeconfigInvalid"
+	CertificatesAutoApprovedReason        = "CertificatesAutoApproved"
+	ExtraConfigInvalidReason              = "ExtraConfigInvalid"
+	JoinCredentialExpiredReason           = "JoinCredentialExpired"
+	BootFailedReason                      = "BootFailed"
+	BootPreparedReason                    = "BootPrepared"
+	WaitingForKubeletReason               = "WaitingForKubelet"
+	NodeReadyInPoolReason                 = "NodeReadyInPool"
+	NodeNotReadyReason                    = "NodeNotReady"
+	NodeOutsidePoolReason                 = "NodeOutsidePool"
+	NodeMissingReason                     = "NodeMissing"
+	ControlPlaneNodeReason                = "ControlPlaneNode"
+	DeletingReason                        = "Deleting"
 )
 
-// Events of a PoolbootConfig, by reason. What is wrong is told by events with the reason of the condition that says so.
+// Reasons of events about a PoolbootConfig. Errors are reported by events with the reason of the condition that becomes
+// false.
 const (
-	EventPoolDecided       = "PoolDecided"
-	EventPoolChanged       = "PoolChanged"
-	EventRetainedPoolGone  = "RetainedPoolNotFound"
-	EventDataSecretCreated = "DataSecretCreated"
-	EventBootPrepared      = "BootPrepared"
-	EventBootWithdrawn     = "BootWithdrawn"
-	EventNodeReady         = "NodeReady"
-	EventTokenRevoked      = "TokenRevoked"
-	EventTokenRotated      = "TokenRotated"
-	EventTokenNotRotated   = "TokenNotRotated"
-	EventSecondAddress     = "TokenUsedFromSecondAddress"
-	EventAddressRefused    = "TokenAddressRefused"
-	EventLabelsRestored    = "LabelsRestored"
-	EventRequestApproved   = "CertificateRequestApproved" // of a key that is not the first
-	EventRequestDenied     = "CertificateRequestDenied"
-	EventRequestContested  = "CertificateRequestContested"
-	EventServingRefused    = "ServingCertificateNotApproved"
+	EventPoolDecided                   = "PoolDecided"
+	EventPoolChanged                   = "PoolChanged"
+	EventRetainedPoolNotFound          = "RetainedPoolNotFound"
+	EventDataSecretCreated             = "DataSecretCreated"
+	EventBootPrepared                  = "BootPrepared"
+	EventBootWithdrawn                 = "BootWithdrawn"
+	EventNodeReady                     = "NodeReady"
+	EventTokenRevoked                  = "TokenRevoked"
+	EventTokenRotated                  = "TokenRotated"
+	EventTokenNotRotated               = "TokenNotRotated"
+	EventTokenUsedFromSecondAddress    = "TokenUsedFromSecondAddress"
+	EventTokenAddressRefused           = "TokenAddressRefused"
+	EventLabelsRestored                = "LabelsRestored"
+	EventCertificateRequestApproved    = "CertificateRequestApproved" // not for the first key of a host
+	EventCertificateRequestDenied      = "CertificateRequestDenied"
+	EventCertificateRequestContested   = "CertificateRequestContested"
+	EventServingCertificateNotApproved = "ServingCertificateNotApproved"
 
-	// EventLeftInWorkloadCluster says what could not be deleted there with a PoolbootConfig. It is on the Machine too.
+	// EventLeftInWorkloadCluster names the objects in the workload cluster that could not be deleted with a
+	// PoolbootConfig. It is also on the Machine.
 	EventLeftInWorkloadCluster = "LeftInWorkloadCluster"
 
-	// EventPointerIDNotUnique says that another PoolbootConfig has the same pointer id.
+	// EventPointerIDNotUnique reports that another PoolbootConfig has the same pointer ID.
 	EventPointerIDNotUnique = "PointerIDNotUnique"
 )

@@ -2,7 +2,7 @@ package v1alpha1
 
 import "cmp"
 
-// The CRDs have no defaults: an object is stored as it was written, and a reader asks here for what an absent field
+// The CRDs have no defaults: an object is stored as it was written. The functions below return what an absent field
 // means.
 const (
 	// DefaultKubeletPath is the path of the kubelet on a host unless join.kubelet.kubeletPath names another.
@@ -11,13 +11,13 @@ const (
 	DefaultKubeadmPath = "/usr/bin/kubeadm"
 )
 
-// IsInline says whether the bootstrap Secret holds the whole configuration. By default it does not: configSource is of
-// type Server.
-func (s *BootSpec) IsInline() bool { return s.ConfigSource.Type == ConfigSourceInline }
+// IsInline reports whether the bootstrap Secret holds the whole configuration. The default is type Server, whose Secret
+// holds only a pointer.
+func (s *BootSpec) IsInline() bool { return s.ConfigSource.Type == ConfigSourceTypeInline }
 
-// NodeNamedAfter returns whose name the Node gets: by default the Machine's.
+// NodeNamedAfter returns the kind of object that the Node is named after, by default the Machine.
 func (s *BootSpec) NodeNamedAfter() NodeNameSource {
-	return cmp.Or(s.NodeNameSource, NodeNameFromMachine)
+	return cmp.Or(s.NodeNameSource, NodeNameSourceMachine)
 }
 
 // Path returns the path of the kubelet on the host.

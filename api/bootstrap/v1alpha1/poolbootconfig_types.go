@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PoolbootConfigSpec says how one host boots into its pool: that of a Machine, or the one that it names.
+// PoolbootConfigSpec defines how one host boots into its pool: the host of a Machine, or the host that it names.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.host) && has(self.poolRetention) && self.poolRetention == 'Host')",message="Host needs a Machine: leave it out",fieldPath=".poolRetention",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.host) || has(self.poolRole)",message="host needs poolRole: without a Machine there are no labels to decide by",fieldPath=".poolRole",reason=FieldValueRequired
@@ -19,29 +19,29 @@ type PoolbootConfigSpec struct {
 	Host HostWithoutMachine `json:"host,omitempty,omitzero"`
 }
 
-// HostType says what a host without a Machine is.
+// HostType is the kind of a host without a Machine.
 //
 // +kubebuilder:validation:Enum=BareMetalHost;Enrollment
 type HostType string
 
 const (
-	// HostTypeBareMetalHost is a BareMetalHost whose annotation pool.cluster.x-k8s.io/pool-role asked for the pool.
+	// HostTypeBareMetalHost is a BareMetalHost whose annotation pool.cluster.x-k8s.io/pool-role requests a pool.
 	HostTypeBareMetalHost HostType = "BareMetalHost"
-	// HostTypeEnrollment is a host that an Enrollment admitted. Nothing but its name and address is known.
+	// HostTypeEnrollment is a host that an Enrollment admitted. Only its name and address are known.
 	HostTypeEnrollment HostType = "Enrollment"
 )
 
 // HostWithoutMachine is a host that Cluster API does not manage.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.bareMetalHostName) == (self.type == 'BareMetalHost')",message="bareMetalHostName is for type BareMetalHost, which needs it",fieldPath=".bareMetalHostName"
-// +kubebuilder:validation:XValidation:rule="has(self.enrollment) == (self.type == 'Enrollment')",message="enrollment is for type Enrollment, which needs it",fieldPath=".enrollment"
+// +kubebuilder:validation:XValidation:rule="has(self.bareMetalHostName) == (self.type == 'BareMetalHost')",message="bareMetalHostName is required with type BareMetalHost and forbidden otherwise",fieldPath=".bareMetalHostName"
+// +kubebuilder:validation:XValidation:rule="has(self.enrollment) == (self.type == 'Enrollment')",message="enrollment is required with type Enrollment and forbidden otherwise",fieldPath=".enrollment"
 type HostWithoutMachine struct {
 	// type is what the host is: a BareMetalHost, or a host that an Enrollment admitted. It is immutable.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
 	Type HostType `json:"type,omitempty"`
 
-	// nodeName is the name that the host's Node gets. It is immutable.
+	// nodeName is the name of the host's Node. It is immutable.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -50,7 +50,7 @@ type HostWithoutMachine struct {
 	NodeName string `json:"nodeName,omitempty"`
 
 	// bareMetalHostName is the name of the BareMetalHost, in the same namespace, whose annotation
-	// pool.cluster.x-k8s.io/pool-role asked for the pool. It is immutable.
+	// pool.cluster.x-k8s.io/pool-role requests the pool. It is immutable.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -58,15 +58,15 @@ type HostWithoutMachine struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
 	BareMetalHostName string `json:"bareMetalHostName,omitempty"`
 
-	// enrollment says which Enrollment admitted the host, and from where it asked.
+	// enrollment is the Enrollment that admitted the host, and the address of the host.
 	// +optional
 	Enrollment EnrolledHost `json:"enrollment,omitempty,omitzero"`
 }
 
-// EnrolledHost is what is known of a host that an Enrollment admitted.
+// EnrolledHost is a host that an Enrollment admitted.
 type EnrolledHost struct {
-	// name is the name of the Enrollment, in the same namespace. The host's token is valid only while that of the
-	// Enrollment is. It is immutable.
+	// name is the name of the Enrollment, in the same namespace. The host's token is valid only while the token of the
+	// Enrollment is valid. It is immutable.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -74,16 +74,16 @@ type EnrolledHost struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
 	Name string `json:"name,omitempty"`
 
-	// address is the IP address that the host asked from. A host that asks for the same name from another address is
-	// another host, until this one was silent for 15 minutes: then the manager writes the new address.
+	// address is the IP address of the host's requests. A request for the same name from another address counts as
+	// another host, until this host sent no request for 15 minutes. Then the manager writes the new address.
 	// +required
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="it must be an IP address"
 	Address string `json:"address,omitempty"`
 
-	// addressRanges are the Enrollment's when the host was admitted or changed its address. They count when the
-	// Enrollment has been deleted.
+	// addressRanges are the Enrollment's address ranges when the host was admitted or changed its address. They apply
+	// when the Enrollment was deleted.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -94,7 +94,7 @@ type EnrolledHost struct {
 	AddressRanges []string `json:"addressRanges,omitempty"`
 }
 
-// Enrolled returns what is known of the host if an Enrollment admitted it, nil otherwise.
+// Enrolled returns the host if an Enrollment admitted it, nil otherwise.
 func (s *PoolbootConfigSpec) Enrolled() *EnrolledHost {
 	if s.Host.Type != HostTypeEnrollment {
 		return nil
@@ -102,7 +102,7 @@ func (s *PoolbootConfigSpec) Enrolled() *EnrolledHost {
 	return &s.Host.Enrollment
 }
 
-// EnrollmentName returns the name of the Enrollment that admitted the host; empty for other hosts.
+// EnrollmentName returns the name of the Enrollment that admitted the host, or "" for other hosts.
 func (s *PoolbootConfigSpec) EnrollmentName() string {
 	if enrolled := s.Enrolled(); enrolled != nil {
 		return enrolled.Name
@@ -110,11 +110,11 @@ func (s *PoolbootConfigSpec) EnrollmentName() string {
 	return ""
 }
 
-// IsDefined says whether the PoolbootConfig names its host.
+// IsDefined reports whether the PoolbootConfig names a host.
 func (h *HostWithoutMachine) IsDefined() bool { return h.Type != "" }
 
-// PoolbootConfigInitializationStatus provides observations of the initialization process, after the Cluster API
-// contract.
+// PoolbootConfigInitializationStatus provides observations of the initialization process, as the Cluster API contract
+// defines them.
 //
 // +kubebuilder:validation:MinProperties=1
 type PoolbootConfigInitializationStatus struct {
@@ -123,12 +123,12 @@ type PoolbootConfigInitializationStatus struct {
 	DataSecretCreated *bool `json:"dataSecretCreated,omitempty"`
 }
 
-// PoolbootConfigStatus is what is known of a Machine's boot.
+// PoolbootConfigStatus is the observed state of a Machine's boot.
 //
 // +kubebuilder:validation:MinProperties=1
 type PoolbootConfigStatus struct {
-	// conditions are Ready, DataSecretAvailable, PoolDecided, BootPrepared, NodeInPool, Paused and, of a host whose
-	// token can't be used, TokenUsable.
+	// conditions are Ready, DataSecretAvailable, PoolDecided, BootPrepared, NodeInPool and Paused; also TokenUsable if
+	// the host's token has ever expired, and UserDataSet if spec.host names a BareMetalHost.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -139,7 +139,7 @@ type PoolbootConfigStatus struct {
 	// +optional
 	Initialization PoolbootConfigInitializationStatus `json:"initialization,omitempty,omitzero"`
 
-	// dataSecretName is the name of the Secret that holds the bootstrap data: that of the PoolbootConfig.
+	// dataSecretName is the name of the Secret that holds the bootstrap data. It is the name of the PoolbootConfig.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -151,14 +151,14 @@ type PoolbootConfigStatus struct {
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// poolRole is the role of the pool that the Machine is recorded in. A Node that registers again gets the labels of
-	// this pool.
+	// poolRole is the role of the pool in which the Machine is recorded. A Node that is deleted and registers again
+	// gets the labels of this pool.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	PoolRole string `json:"poolRole,omitempty"`
 
-	// configuration is the rendered config that was handed to the host.
+	// configuration is the rendered config that the host was served.
 	// +optional
 	Configuration ConfigurationReference `json:"configuration,omitempty,omitzero"`
 
@@ -181,10 +181,10 @@ type PoolbootConfigStatus struct {
 	NodeRef NodeReference `json:"nodeRef,omitempty,omitzero"`
 
 	// derivedNodeLabels are the labels that nodeLabelRules derived from the facts of the host when the Node was
-	// registered. A Node that registers again gets them back.
+	// registered. A Node that is deleted and registers again gets them back.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=128
-	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 317 && size(self[key]) <= 63)",message="a key may have 317 characters, and a value 63"
+	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 317 && size(self[key]) <= 63)",message="a key must have at most 317 characters, and a value at most 63"
 	DerivedNodeLabels map[string]string `json:"derivedNodeLabels,omitempty"`
 
 	// boot is the timeline of the host's boot.
@@ -192,8 +192,8 @@ type PoolbootConfigStatus struct {
 	Boot BootStatus `json:"boot,omitempty,omitzero"`
 }
 
-// PoolbootConfig is the bootstrap config of one Machine: which pool it boots into, where its configuration comes from
-// and how it joins.
+// PoolbootConfig is the bootstrap config of one Machine. It defines which pool the Machine boots into, where the host
+// gets its configuration from and how it joins the cluster.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=poolbootconfigs,scope=Namespaced,shortName=pbconf,categories=cluster-api
@@ -214,18 +214,18 @@ type PoolbootConfig struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec says how the Machine boots into its pool.
+	// spec defines how the Machine boots into its pool.
 	// +required
 	Spec PoolbootConfigSpec `json:"spec,omitempty,omitzero"`
-	// status is what is known of the Machine's boot.
+	// status is the observed state of the Machine's boot.
 	// +optional
 	Status PoolbootConfigStatus `json:"status,omitempty,omitzero"`
 }
 
-// GetConditions returns the config's conditions, for Cluster API's condition and patch libraries.
+// GetConditions returns the conditions, for Cluster API's condition and patch libraries.
 func (c *PoolbootConfig) GetConditions() []metav1.Condition { return c.Status.Conditions }
 
-// SetConditions replaces the config's conditions, for Cluster API's condition and patch libraries.
+// SetConditions replaces the conditions, for Cluster API's condition and patch libraries.
 func (c *PoolbootConfig) SetConditions(conditions []metav1.Condition) {
 	c.Status.Conditions = conditions
 }

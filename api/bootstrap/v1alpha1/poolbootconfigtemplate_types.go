@@ -6,26 +6,26 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// PoolbootConfigTemplateResource is the PoolbootConfig that a template makes.
+// PoolbootConfigTemplateResource is the PoolbootConfig that Cluster API creates from a template.
 type PoolbootConfigTemplateResource struct {
-	// metadata is the metadata of every PoolbootConfig that is made.
+	// metadata is the metadata of every PoolbootConfig that is created.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is the spec of every PoolbootConfig that is made.
+	// spec is the spec of every PoolbootConfig that is created.
 	// +required
 	Spec BootSpec `json:"spec,omitempty,omitzero"`
 }
 
-// PoolbootConfigTemplateSpec holds the PoolbootConfig to make.
+// PoolbootConfigTemplateSpec holds the PoolbootConfig to create.
 type PoolbootConfigTemplateSpec struct {
-	// template is the PoolbootConfig to make. It is immutable: to change it, create another template and name it in the
-	// MachineDeployment.
+	// template is the PoolbootConfig to create. It is immutable: to change it, create another template and reference it
+	// in the MachineDeployment.
 	// +required
 	Template PoolbootConfigTemplateResource `json:"template,omitempty,omitzero"`
 }
 
-// PoolbootConfigTemplate is the PoolbootConfig of every Machine of a MachineDeployment or MachineSet.
+// PoolbootConfigTemplate is the template of the PoolbootConfigs of a MachineDeployment's or MachineSet's Machines.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=poolbootconfigtemplates,scope=Namespaced,shortName=pbtemplate,categories=cluster-api
@@ -39,7 +39,7 @@ type PoolbootConfigTemplate struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec holds the PoolbootConfig to make.
+	// spec holds the PoolbootConfig to create.
 	// +required
 	Spec PoolbootConfigTemplateSpec `json:"spec,omitempty,omitzero"`
 }

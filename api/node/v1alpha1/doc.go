@@ -1,5 +1,5 @@
-// Package v1alpha1 holds the types about Nodes that the API groups of Poolboot share. It is no API group: nothing here
-// is an object of its own.
+// Package v1alpha1 holds the types about Nodes that Poolboot's API groups share. It is not an API group and has no
+// kinds.
 //
 // +kubebuilder:object:generate=true
 package v1alpha1

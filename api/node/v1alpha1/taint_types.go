@@ -2,22 +2,22 @@ package v1alpha1
 
 import corev1 "k8s.io/api/core/v1"
 
-// Taint is a taint that Nodes are registered with. It is the core API's Taint without the time at which it was added,
-// which is the node lifecycle controller's to write. A Node has at most one taint of a key and effect.
+// Taint is a taint that Nodes are registered with. It is the core API's Taint without timeAdded, which the node
+// lifecycle controller writes. A Node has at most one taint with a given key and effect.
 type Taint struct {
-	// key is the taint's key, as that of a label.
+	// key is the key of the taint, in the format of a label key.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="a taint's key is a qualified name, as example.com/dedicated"
-	// +kubebuilder:validation:XValidation:rule="!(self in ['pool.cluster.x-k8s.io/unassigned', 'node.cluster.x-k8s.io/uninitialized', 'node.cluster.x-k8s.io/outdated-revision'])",message="Poolboot or Cluster API puts this taint on Nodes and takes it away: leave it out",reason=FieldValueForbidden
+	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="it must be a taint key, such as example.com/dedicated"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['pool.cluster.x-k8s.io/unassigned', 'node.cluster.x-k8s.io/uninitialized', 'node.cluster.x-k8s.io/outdated-revision'])",message="Poolboot or Cluster API adds and removes this taint: leave it out",reason=FieldValueForbidden
 	Key string `json:"key,omitempty"`
 
-	// value is the taint's value, as that of a label. If it is not set, the value is empty.
+	// value is the value of the taint, in the format of a label value. If it is not set, the value is empty.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="!format.labelValue().validate(self).hasValue()",message="a taint's value is a label value: letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="!format.labelValue().validate(self).hasValue()",message="it must be a label value: letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
 	Value string `json:"value,omitempty"`
 
 	// effect is what the taint does to Pods that do not tolerate it: NoSchedule, PreferNoSchedule or NoExecute.
@@ -26,8 +26,8 @@ type Taint struct {
 	Effect corev1.TaintEffect `json:"effect,omitempty"`
 }
 
-// Core returns taints as a Node's spec has them.
-func Core(taints []Taint) []corev1.Taint {
+// CoreTaints converts taints to those of the core API, as in the spec of a Node.
+func CoreTaints(taints []Taint) []corev1.Taint {
 	var core []corev1.Taint
 	for _, t := range taints {
 		core = append(core, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})

@@ -5,99 +5,100 @@ const RoleWorker = "worker"
 
 // Labels, taints and annotations on Nodes.
 const (
-	// NodeRoleLabelPrefix and a role make the label by which kubectl shows a Node's roles and, by default, a pool
-	// selects its Nodes.
+	// NodeRoleLabelPrefix is the prefix of role labels; the role follows. kubectl shows the roles of a Node from them,
+	// and by default a pool selects its Nodes by them.
 	NodeRoleLabelPrefix = "node-role.kubernetes.io/"
 
-	// NodePoolLabel names the role of the pool that a Node is in. Poolboot keeps it; no decision rests on it, because a
-	// kubelet may set it on its own Node.
+	// NodePoolLabel is the role of the pool that a Node is in. Poolboot maintains it. No decision depends on it,
+	// because a kubelet can set it on its own Node.
 	NodePoolLabel = "node.cluster.x-k8s.io/pool"
 
-	// NodeUnassignedTaint (effect NoSchedule) stays on a Node until its kubelet is Ready and every label of its pool
-	// stands.
+	// NodeUnassignedTaint (effect NoSchedule) stays on a Node until its kubelet is Ready and it has every label of its
+	// pool.
 	NodeUnassignedTaint = "pool.cluster.x-k8s.io/unassigned"
 
 	// NodeMetal3UUIDLabel holds the UID of the BareMetalHost behind a Node. Cluster API's Metal3 provider finds the
 	// Node of a Metal3Machine by it.
 	NodeMetal3UUIDLabel = "metal3.io/uuid"
 
-	// NodeConfigAnnotation names the PoolbootConfig that a Node was made for, as <namespace>/<name>. A Node without it
-	// is not Poolboot's.
+	// NodeConfigAnnotation names the PoolbootConfig for which a Node was pre-registered, as <namespace>/<name>.
+	// Poolboot does not manage Nodes without it.
 	NodeConfigAnnotation = "pool.cluster.x-k8s.io/poolbootconfig"
 
 	// NodeCurrentConfigAnnotation names the rendered config that a Node booted with.
 	NodeCurrentConfigAnnotation = "pool.cluster.x-k8s.io/current-config"
 
-	// NodeDesiredConfigAnnotation names the rendered config that a Node ought to run: that of its pool.
+	// NodeDesiredConfigAnnotation names the rendered config that a Node should run: that of its pool.
 	NodeDesiredConfigAnnotation = "pool.cluster.x-k8s.io/desired-config"
 
-	// NodeAppliedTaintsAnnotation lists the taints of its pool that were put on a Node, as <key>=<value>:<effect> with
-	// commas between them. Each is put on a Node once: one that is listed and not there was removed by a person.
+	// NodeAppliedTaintsAnnotation lists the taints of its pool that were added to a Node, as <key>=<value>:<effect>,
+	// separated by commas. Each is added once: a user removed a taint that is listed but not on the Node.
 	NodeAppliedTaintsAnnotation = "pool.cluster.x-k8s.io/applied-taints"
 )
 
-// Events about Nodes that Poolboot did not boot, in their own cluster, by reason.
+// Reasons of events about Nodes that Poolboot did not boot, in their own cluster.
 const (
-	// EventPoolConflict: the Node's labels are those of several custom pools.
+	// EventPoolConflict reports that several custom pools match the Node's labels.
 	EventPoolConflict = "PoolConflict"
-	// EventCustomPoolUnsupported: a control plane's labels ask for custom pools.
+	// EventCustomPoolUnsupported reports that custom pools match the labels of a control plane Node.
 	EventCustomPoolUnsupported = "CustomPoolUnsupported"
 )
 
-// EventNodesUnguarded is the reason of an event about a Cluster that is too old for the policy that keeps kubelets from
-// changing what says which pool their Node is in.
+// EventNodesUnguarded is the reason of an event about a Cluster whose Kubernetes version does not support the policy
+// that prevents kubelets from changing the labels that decide the pool of their Node.
 const EventNodesUnguarded = "NodesUnguarded"
 
-// HostRetainedPoolAnnotation is on a BareMetalHost that keeps a pool for its next Machine, as
-// <Cluster>/<role>/<identity of the Cluster>. Poolboot writes it for Machines with poolRetention: Host; without it the
-// pool of the next Machine is decided again. It is metadata, so that it survives clusterctl move.
+// HostRetainedPoolAnnotation is on a BareMetalHost and records the pool for its next Machine, as
+// <Cluster>/<role>/<identity of the Cluster>. Poolboot writes it for Machines with poolRetention: Host. Without it the
+// pool of the next Machine is decided again. It is metadata because clusterctl move drops status.
 const HostRetainedPoolAnnotation = "pool.cluster.x-k8s.io/retained-pool"
 
-// ClusterIdentityAnnotation is on every MachineConfigPool and tells its Cluster from every other, also from one that
-// had the same name before: it is the UID that the Cluster had when its first pool was rendered. Poolboot writes it; it
-// is metadata, so that, unlike the Cluster's UID, it survives clusterctl move.
+// ClusterIdentityAnnotation is on every MachineConfigPool and distinguishes its Cluster from every other one, also from
+// an earlier Cluster with the same name. It is the UID that the Cluster had when its first pool was rendered. Poolboot
+// writes it. Unlike the Cluster's UID, it survives clusterctl move.
 const ClusterIdentityAnnotation = "pool.cluster.x-k8s.io/cluster-identity"
 
-// Annotations by which a person asks for a BareMetalHost that no Machine uses to boot into a pool. Both are needed.
+// Annotations by which a user requests that a BareMetalHost without a Machine boots into a pool. Both are required.
 const (
-	// HostPoolAnnotation is the role of the MachineConfigPool, which must name a hostTemplateRef.
+	// HostPoolAnnotation is the role of the MachineConfigPool, which must have a hostTemplateRef.
 	HostPoolAnnotation = "pool.cluster.x-k8s.io/pool-role"
 	// HostClusterAnnotation is the name of the pool's Cluster, in the host's namespace.
 	HostClusterAnnotation = "pool.cluster.x-k8s.io/cluster"
 )
 
-// HostAddressesAnnotation is on a BareMetalHost, or on the PoolbootConfig of a host without one, and names addresses,
-// separated by commas, that the host has beside those that its inspection found.
+// HostAddressesAnnotation is on a BareMetalHost, or on the PoolbootConfig of a host without a BareMetalHost. It lists
+// addresses, separated by commas, that the host has in addition to those that its inspection found.
 const HostAddressesAnnotation = "pool.cluster.x-k8s.io/addresses"
 
-// Events of a BareMetalHost that asks for a pool, beside the reasons for which a pool takes no hosts and those of the
-// condition UserDataSet.
+// Reasons of events about a BareMetalHost that requests a pool. Other events have the reason why the pool takes no
+// hosts, or a reason of the condition UserDataSet.
 const (
-	// EventHostRecordMade: the host's PoolbootConfig stands.
-	EventHostRecordMade = "PoolbootConfigCreated"
-	// EventHostRecordDeleted: it was deleted; the note says why.
-	EventHostRecordDeleted = "PoolbootConfigDeleted"
-	// EventHostPoolChanged: the host is to boot into another pool than before.
-	EventHostPoolChanged = "PoolChanged"
-	// EventHostPoolFixed: the annotation asks for another pool than that of the Node that stands.
-	EventHostPoolFixed = "PoolFixed"
-	// EventHostHasConsumer: the host is another one's to provision.
+	// EventHostRecordMadereports that the host's PoolbootConfig was created.
+	EventPoolbootConfigCreated = "PoolbootConfigCreated"
+	// EventHostRecordDeletedreports that the host's PoolbootConfig was deleted, and why.
+	EventPoolbootConfigDeleted = "PoolbootConfigDeleted"
+	// EventHostPoolChangedreports that the host boots into another pool than requested before.
+	EventPoolChanged = "PoolChanged"
+	// EventHostPoolFixedreports that the annotation requests another pool than that of the existing Node.
+	EventPoolFixed = "PoolFixed"
+	// EventHostHasConsumer reports that another controller provisions the host.
 	EventHostHasConsumer = "HostHasConsumer"
-	// EventHostRequestInvalid: one annotation is missing, or the host is one that can't boot by user data.
+	// EventHostRequestInvalid reports that one of the two annotations is missing, or that the host can't boot by user
+	// data.
 	EventHostRequestInvalid = "HostRequestInvalid"
-	// EventHostNameTaken: the PoolbootConfig of the host's name is not the host's.
-	EventHostNameTaken = "NameTaken"
+	// EventHostNameTakenreports that a PoolbootConfig with the host's name exists and does not belong to the host.
+	EventNameTaken = "NameTaken"
 )
 
-// ForceDeleteAnnotation with the value "true" lets a MachineConfigPool be deleted although Machines are recorded in it
-// or other pools inherit from it. Machines that have not booted then wait for a pool; Nodes keep their labels and are
-// in the pool that those name now.
+// ForceDeleteAnnotation with the value "true" allows the deletion of a MachineConfigPool in which Machines are recorded
+// or from which other pools inherit. Machines that have not booted then wait for a pool. Nodes keep their labels and
+// are in the pool that these labels select then.
 const ForceDeleteAnnotation = "pool.cluster.x-k8s.io/force-delete"
 
-// RenderedForLabel is on every rendered MachineConfig and holds the name of the pool it was rendered for.
+// RenderedForLabel is on every rendered config and is the name of the pool that it was rendered for.
 const RenderedForLabel = "pool.cluster.x-k8s.io/rendered-for"
 
-// RenderedNamePrefix starts the names of rendered MachineConfigs and of no others.
+// RenderedNamePrefix is the prefix of the names of rendered configs. Other MachineConfigs must not have it.
 const RenderedNamePrefix = "rendered-"
 
 // Condition types of a MachineConfigPool, as OpenShift names them.
@@ -107,10 +108,11 @@ const (
 	// UpdatingCondition is true when the pool is not Updated and not paused.
 	UpdatingCondition = "Updating"
 	// RenderDegradedCondition is true when the pool's MachineConfigs can't be rendered, or when
-	// spec.pausedConfiguration can't be handed out; the message names the MachineConfig and the place in it.
+	// spec.pausedConfiguration names no rendered config of the pool. The message names the MachineConfig and the field
+	// in it.
 	RenderDegradedCondition = "RenderDegraded"
-	// NodeDegradedCondition is true when a Machine of the pool can't go on without a person; the message names the
-	// Machines and what each of them needs.
+	// NodeDegradedCondition is true when a Machine of the pool requires a user's action. The message names the Machines
+	// and the action for each.
 	NodeDegradedCondition = "NodeDegraded"
 	// DegradedCondition is true when RenderDegraded or NodeDegraded is.
 	DegradedCondition = "Degraded"
@@ -133,8 +135,8 @@ const (
 	AsExpectedReason                 = "AsExpected"
 )
 
-// ManagedByLabel is, with the value ManagedByPoolboot, on every object but Nodes and Secrets that Poolboot keeps in
-// workload clusters.
+// ManagedByLabel, with the value ManagedByPoolboot, is on every object that Poolboot maintains in workload clusters,
+// except Nodes and Secrets.
 const (
 	ManagedByLabel    = "app.kubernetes.io/managed-by"
 	ManagedByPoolboot = "poolboot"

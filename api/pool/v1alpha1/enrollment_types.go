@@ -9,14 +9,14 @@ import (
 // for an Enrollment.
 const EnrollmentTokenType corev1.SecretType = "pool.cluster.x-k8s.io/enrollment-token"
 
-// EnrollmentTokenKey is the key of the token in a Secret of EnrollmentTokenType: 32 to 512 characters that a bearer
-// token may have, best 256 random bits.
+// EnrollmentTokenKey is the key of the token in a Secret of EnrollmentTokenType: 32 to 512 characters that are valid in
+// a bearer token. 256 random bits are recommended.
 const EnrollmentTokenKey = "token"
 
-// MaxEnrollmentRequests is how many hosts the status of an Enrollment holds that asked and are not admitted.
+// MaxEnrollmentRequests is the maximum number of entries in the status.requests of an Enrollment.
 const MaxEnrollmentRequests = 200
 
-// EnrollmentSpec is which hosts a token admits to which pool, and which it has admitted.
+// EnrollmentSpec defines which hosts a token admits to which pool. It also records the names that it has admitted.
 //
 // +kubebuilder:validation:XValidation:rule="!(self.poolRole in ['master', 'control-plane'])",message="control plane machines can't be in a pool: poolRole must not be master or control-plane",fieldPath=".poolRole"
 type EnrollmentSpec struct {
@@ -36,21 +36,22 @@ type EnrollmentSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another Enrollment"
 	PoolRole string `json:"poolRole,omitempty"`
 
-	// namePattern is the pattern of the names that hosts may take: * stands for any characters, ? for one, [a-f0-9] for
-	// one of several and [^0-9] for one of all others.
+	// namePattern is the pattern of the names that hosts can request: * matches any characters, ? matches one
+	// character, [a-f0-9] one of the listed characters and [^0-9] one that is not listed.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([-a-z0-9.*?]|\[\^?([a-z0-9.](-[a-z0-9.])?)+\])+$`
 	NamePattern string `json:"namePattern,omitempty"`
 
-	// maxUses is the number of names that may be taken. Raise it to admit more hosts.
+	// maxUses is the maximum number of names that are admitted. Increase it to admit more hosts.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MaxUses int32 `json:"maxUses,omitempty"`
 
-	// expirationTime is the time at which the token stops admitting hosts, also those that are on their way.
+	// expirationTime is the time at which the token expires. From then on it admits no hosts, and admitted hosts that
+	// have not joined get no configuration.
 	// +required
 	ExpirationTime metav1.Time `json:"expirationTime,omitempty,omitzero"`
 
@@ -58,20 +59,20 @@ type EnrollmentSpec struct {
 	// +required
 	TokenSecretRef TokenSecretReference `json:"tokenSecretRef,omitempty,omitzero"`
 
-	// addressRanges are the networks that the hosts are in, as CIDRs. The address that a host enrolled from may be in
-	// its kubelet's serving certificate only if it is in one of them.
+	// addressRanges are the networks of the hosts, as CIDRs. The kubelet's serving certificate can contain the address
+	// that the host enrolled from only if the address is in one of them.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=43
-	// +kubebuilder:validation:XValidation:rule="self.all(r, isCIDR(r) && cidr(r) == cidr(r).masked() && cidr(r).prefixLength() > 0)",message="each address range must be a CIDR without host bits, such as 192.0.2.0/24 or 2001:db8::/64, and not every address"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, isCIDR(r) && cidr(r) == cidr(r).masked() && cidr(r).prefixLength() > 0)",message="each address range must be a CIDR without host bits, such as 192.0.2.0/24 or 2001:db8::/64, and must not contain all addresses"
 	AddressRanges []string `json:"addressRanges,omitempty"`
 
-	// admitted are the names that were taken, in the order in which they were. Each is one use, however often its host
-	// asks or is installed again. Poolboot's manager writes them, and nobody else may change them; they are in the spec
-	// so that they survive clusterctl move.
+	// admitted are the admitted names, in the order of their admission. Each name is one use, even if its host sends
+	// more requests or is reinstalled. Poolboot's manager writes them; changes by others are refused. They are in the
+	// spec because clusterctl move drops status.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
@@ -91,7 +92,7 @@ type TokenSecretReference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// EnrollmentRequest is a host that asks to be admitted.
+// EnrollmentRequest is a host that requests to be admitted.
 type EnrollmentRequest struct {
 	// name is the name that the host requests.
 	// +required
@@ -111,21 +112,21 @@ type EnrollmentRequest struct {
 	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="it must be an IP address"
 	Address string `json:"address,omitempty"`
 
-	// tokenSHA256 is the status.tokenSHA256 of the Enrollment that the host's token matched.
+	// tokenSHA256 is the Enrollment's status.tokenSHA256 that the host's token matched.
 	// +optional
 	// +kubebuilder:validation:MinLength=64
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]*$`
 	TokenSHA256 string `json:"tokenSHA256,omitempty"`
 
-	// refused is why the host was not admitted. It is absent until that is decided.
+	// refused is the reason why the host was not admitted. It is absent until the manager has decided.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Refused string `json:"refused,omitempty"`
 }
 
-// EnrollmentStatus is what Poolboot computes of an Enrollment, and which hosts ask.
+// EnrollmentStatus is the observed state of an Enrollment and the requests of hosts.
 //
 // +kubebuilder:validation:MinProperties=1
 type EnrollmentStatus struct {
@@ -142,7 +143,7 @@ type EnrollmentStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// tokenSHA256 is the SHA-256 of the token, bound to the namespace and name of the Enrollment and the UID of the
-	// Secret, in hex. Absent while there is no valid Secret: then no host is answered.
+	// Secret, in hex. It is absent while there is no valid Secret; then no host is admitted.
 	// +optional
 	// +kubebuilder:validation:MinLength=64
 	// +kubebuilder:validation:MaxLength=64
@@ -155,27 +156,26 @@ type EnrollmentStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	TokenSecretUID string `json:"tokenSecretUID,omitempty"`
 
-	// usedCount is the number of names that were taken.
+	// usedCount is the number of admitted names.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UsedCount *int32 `json:"usedCount,omitempty"`
 
-	// url is the URL of the config server that hosts request their configuration at, without the name:
-	// <url>?name=<name>.
+	// url is the config server's URL for the hosts' requests. A host appends its name: <url>?name=<name>.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url,omitempty"`
 
-	// certificateAuthority is the CA by which hosts verify the config server, in PEM. It is absent when the hosts'
-	// image trusts the CA.
+	// certificateAuthority is the CA certificate with which hosts verify the config server, in PEM. It is absent when
+	// the hosts' image trusts the CA.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	CertificateAuthority string `json:"certificateAuthority,omitempty"`
 
-	// requests are hosts that asked and are not admitted. The config server adds them, and Poolboot's manager says why
-	// a host is refused and removes them.
+	// requests are hosts that requested to be admitted and are not admitted. The config server adds them. Poolboot's
+	// manager sets the reason if a host is refused, and removes them.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -205,10 +205,10 @@ type Enrollment struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is which hosts the token admits, and which it has admitted.
+	// spec defines which hosts the token admits, and records the names that it has admitted.
 	// +required
 	Spec EnrollmentSpec `json:"spec,omitempty,omitzero"`
-	// status is what Poolboot computes, and which hosts ask.
+	// status is the observed state of the Enrollment and the requests of hosts.
 	// +optional
 	Status EnrollmentStatus `json:"status,omitempty,omitzero"`
 }
@@ -233,23 +233,24 @@ const EnrollmentReadyCondition = "Ready"
 
 // Reasons of the condition Ready of an Enrollment.
 const (
-	EnrollmentAdmitsReason       = "Admits"
-	EnrollmentNoSecretReason     = "SecretNotFound"
-	EnrollmentInvalidReason      = "InvalidSecret"
-	EnrollmentBadPatternReason   = "InvalidNamePattern"
-	EnrollmentExpiredReason      = "Expired"
-	EnrollmentUsedUpReason       = "UsedUp"
-	EnrollmentPoolNotFoundReason = "PoolNotFound"
-	EnrollmentNoTemplateReason   = "PoolTakesMachinesOnly"
-	EnrollmentBadTemplateReason  = "TemplateNotUsable"
+	EnrollmentAdmitsReason                = "Admits"
+	EnrollmentSecretNotFoundReason        = "SecretNotFound"
+	EnrollmentInvalidSecretReason         = "InvalidSecret"
+	EnrollmentInvalidNamePatternReason    = "InvalidNamePattern"
+	EnrollmentExpiredReason               = "Expired"
+	EnrollmentUsedUpReason                = "UsedUp"
+	EnrollmentPoolNotFoundReason          = "PoolNotFound"
+	EnrollmentPoolTakesMachinesOnlyReason = "PoolTakesMachinesOnly"
+	EnrollmentTemplateNotUsableReason     = "TemplateNotUsable"
 )
 
-// Events of an enrollment, on the pool, on the Enrollment and, once there is one, on the host's PoolbootConfig.
+// Reasons of events about an enrollment: on the pool, on the Enrollment and, if it exists, on the host's
+// PoolbootConfig.
 const (
-	// EventHostAdmitted is one use of an enrollment token.
+	// EventHostAdmitted reports that a host was admitted, which is one use of the enrollment token.
 	EventHostAdmitted = "HostAdmitted"
-	// EventHostRelocated is an admitted host that asks from another address now, which is no further use.
+	// EventHostRelocated reports that an admitted host has another address now. This is not another use of the token.
 	EventHostRelocated = "HostRelocated"
-	// EventHostRefused is a host that presented a valid token and was not admitted.
+	// EventHostRefused reports that a host presented a valid token and was not admitted.
 	EventHostRefused = "HostRefused"
 )

@@ -12,28 +12,28 @@ const (
 	KernelType64kPages = "64k-pages"
 )
 
-// MachineConfigSpec is what one MachineConfig adds to the machines of the pools that select it. The fields are those of
-// OpenShift's machineconfiguration.openshift.io/v1 MachineConfig, and butane beside config.
+// MachineConfigSpec is what a MachineConfig adds to the machines of the pools that select it. It has the fields of
+// OpenShift's machineconfiguration.openshift.io/v1 MachineConfig, and butane as an alternative to config.
 //
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!(has(self.config) && has(self.butane))",message="set config (Ignition) or butane, not both",fieldPath=".butane",reason=FieldValueForbidden
 type MachineConfigSpec struct {
-	// config is an Ignition configuration, spec version 2.0 to 2.4 or 3.0 to 3.5.
-	// It must be whole: references to other configurations (ignition.config) are refused, and so are remote contents of
-	// files that may carry the kubelet's flags or settings: units, drop-ins, environment files, kubelet configurations.
+	// config is an Ignition configuration, spec version 2.0 to 2.4 or 3.0 to 3.5. It must be complete: references to
+	// other configurations (ignition.config) are refused. Remote contents are refused for files that can hold the
+	// kubelet's flags or settings: units, drop-ins, environment files, kubelet configurations.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	Config *runtime.RawExtension `json:"config,omitempty"`
 
-	// butane is a Butane configuration (YAML text) that is translated to Ignition. It may not read local files.
+	// butane is a Butane configuration (YAML text) that is translated to Ignition. It must not refer to local files.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1048576
-	// +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 1048576",message="it may have 1048576 bytes"
+	// +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 1048576",message="it must have at most 1048576 bytes"
 	Butane string `json:"butane,omitempty"`
 
-	// kernelArguments are added to the kernel command line, in this order, after those of earlier MachineConfigs.
+	// kernelArguments are appended to the kernel command line, in this order, after those of earlier MachineConfigs.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -49,23 +49,23 @@ type MachineConfigSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Extensions []string `json:"extensions,omitempty"`
 
-	// fips enables FIPS mode on the pool's machines. One MachineConfig that enables it is enough.
+	// fips enables FIPS mode on the pool's machines. It is enabled if any MachineConfig of the pool enables it.
 	// +optional
 	FIPS *bool `json:"fips,omitempty"`
 
-	// kernelType is the kernel to run. Of several MachineConfigs the last one wins; without any it is "default".
+	// kernelType is the kernel to run. If several MachineConfigs set it, the last one wins. Defaults to "default".
 	// +optional
 	// +kubebuilder:validation:Enum={"","default","realtime","64k-pages"}
 	KernelType string `json:"kernelType,omitempty"`
 
-	// osImageURL is the operating system image to run. Of several MachineConfigs the last one wins.
+	// osImageURL is the operating system image to run. If several MachineConfigs set it, the last one wins.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	OSImageURL string `json:"osImageURL,omitempty"`
 
-	// baseOSExtensionsContainerImage is the image that extensions and other kernels are installed from. Of several
-	// MachineConfigs the last one wins.
+	// baseOSExtensionsContainerImage is the image that extensions and other kernels are installed from. If several
+	// MachineConfigs set it, the last one wins.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
@@ -75,8 +75,8 @@ type MachineConfigSpec struct {
 // MachineConfig is a piece of machine configuration: files, units, users, kernel arguments. MachineConfigPools select
 // MachineConfigs by label and render them, in the order of their names, into one configuration.
 //
-// A MachineConfig whose name starts with "rendered-" is such a rendered configuration: made by Poolboot, named by its
-// content, never changed.
+// A MachineConfig whose name starts with "rendered-" is a rendered config. Poolboot creates it and names it after a
+// hash of its content. It never changes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=machineconfigs,scope=Namespaced,shortName=pbmconf,categories=cluster-api

@@ -7,7 +7,7 @@ import (
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 )
 
-// MachineConfigPoolSpec says which MachineConfigs a pool renders and which Nodes belong to it.
+// MachineConfigPoolSpec defines which MachineConfigs a pool renders and which Nodes belong to it.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.pausedConfiguration) || has(self.paused) && self.paused || has(oldSelf.pausedConfiguration) && oldSelf.pausedConfiguration == self.pausedConfiguration",message="pausedConfiguration is set only while paused is true: leave it out, or set paused to true",fieldPath=".pausedConfiguration",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !('node.cluster.x-k8s.io/pool' in self.nodeLabels) || self.nodeLabels['node.cluster.x-k8s.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".nodeLabels['node.cluster.x-k8s.io/pool']",reason=FieldValueForbidden
@@ -17,41 +17,42 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: make a new pool"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another pool"
 	ClusterName string `json:"clusterName,omitempty"`
 
-	// poolRole is the pool's name within its cluster: the word in node-role.kubernetes.io/<role>, in the Node label
-	// node.cluster.x-k8s.io/pool=<role>, and in PoolbootConfig's spec.poolRole. The role "worker" is the pool that
-	// every other pool of the cluster inherits from.
+	// poolRole is the pool's name within its cluster, as in the labels node-role.kubernetes.io/<role> and
+	// node.cluster.x-k8s.io/pool=<role> of its Nodes, and in the spec.poolRole of PoolbootConfigs. The role "worker" is
+	// the pool that every other pool of the cluster inherits from.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: make a new pool"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another pool"
 	// +kubebuilder:validation:XValidation:rule="!(self in ['master', 'control-plane'])",message="control plane machines can't be in a pool"
 	PoolRole string `json:"poolRole,omitempty"`
 
 	// machineConfigSelector selects the MachineConfigs of the same namespace that the pool renders. A pool other than
-	// worker always renders those of the worker pool first. If it is not set, the pool has none of its own.
+	// worker always renders those of the worker pool first. If it is not set, the pool has no MachineConfigs of its
+	// own.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it must not be empty: leave it out for a pool without MachineConfigs of its own, or select by a label that all MachineConfigs meant have"
+	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it must not be empty: leave it out for a pool without MachineConfigs of its own, or select by a label that all intended MachineConfigs have"
 	MachineConfigSelector *metav1.LabelSelector `json:"machineConfigSelector,omitempty"`
 
-	// nodeSelector selects the Nodes of the pool. It must be registrable: the labels that follow from what a Node must
-	// have (matchLabels, In, Exists) must meet all of it, also what a Node must not have (NotIn, DoesNotExist). Where
-	// In leaves several values, nodeLabels says which one the pool's Nodes are registered with. Defaults to
+	// nodeSelector selects the Nodes of the pool. It must be registrable: the labels that the requirements matchLabels,
+	// In and Exists determine must satisfy the whole selector, including NotIn and DoesNotExist. If In allows several
+	// values, nodeLabels must set the value that the pool's Nodes are registered with. Defaults to
 	// node-role.kubernetes.io/<role>: "".
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it is empty and matches nothing: leave it out to have the default"
+	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it must not be empty, because it would match nothing: leave it out for the default"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
 	// nodeLabels are the labels that the pool's Nodes are registered with. They are also added to existing Nodes that
-	// lack them. A value that a person set on a Node is never overwritten.
+	// lack them. A value that a user set on a Node is never overwritten.
 	// +optional
 	NodeLabels nodev1.Labels `json:"nodeLabels,omitempty"`
 
 	// nodeTaints are the taints that the pool's Nodes are registered with. They are also added, once, to existing Nodes
-	// that lack them. A taint that a person changed stays, and one that a person removed does not come back.
+	// that lack them. A taint that a user changed is kept, and a taint that a user removed is not added again.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
@@ -59,22 +60,22 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	NodeTaints []nodev1.Taint `json:"nodeTaints,omitempty"`
 
-	// kubeletConfiguration is how the kubelets of the pool's machines are set up: a KubeletConfiguration of
+	// kubeletConfiguration is the configuration of the kubelets of the pool's machines: a KubeletConfiguration of
 	// kubelet.config.k8s.io/v1beta1, with apiVersion, kind and the fields to set, for example maxPods or
-	// systemReserved. What makes a kubelet its Node, or lets it join and be reached, is refused: names, taints,
-	// authentication, certificates. A pool other than worker has what the worker pool says here too, and wins over it
-	// field by field, as the kubelet merges drop-ins: objects by their keys, lists as a whole.
+	// systemReserved. Fields by which a kubelet registers its Node, joins the cluster or is reached are refused: names,
+	// taints, authentication, certificates. A pool other than worker inherits the worker pool's kubeletConfiguration
+	// and overrides it field by field, as the kubelet merges drop-ins: objects by their keys, lists as a whole.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:EmbeddedResource
 	// +kubebuilder:validation:XValidation:rule="self.apiVersion == 'kubelet.config.k8s.io/v1beta1'",message="apiVersion must be kubelet.config.k8s.io/v1beta1"
 	// +kubebuilder:validation:XValidation:rule="self.kind == 'KubeletConfiguration'",message="kind must be KubeletConfiguration"
-	// +kubebuilder:validation:XValidation:rule="!has(self.metadata)",message="a KubeletConfiguration has no metadata: remove it",reason=FieldValueForbidden
+	// +kubebuilder:validation:XValidation:rule="!has(self.metadata)",message="it must not have metadata: remove it",reason=FieldValueForbidden
 	KubeletConfiguration *runtime.RawExtension `json:"kubeletConfiguration,omitempty"`
 
 	// hostTemplateRef names the PoolbootConfigTemplate, in the same namespace, for hosts without a Machine: hosts that
-	// come with an enrollment token, and BareMetalHosts with the annotations pool.cluster.x-k8s.io/pool-role: <role>
-	// and pool.cluster.x-k8s.io/cluster: <Cluster>. If it is not set, the pool takes Machines only.
+	// present an enrollment token, and BareMetalHosts with the annotations pool.cluster.x-k8s.io/pool-role: <role> and
+	// pool.cluster.x-k8s.io/cluster: <Cluster>. If it is not set, only Machines can boot into the pool.
 	// +optional
 	HostTemplateRef HostTemplateReference `json:"hostTemplateRef,omitempty,omitzero"`
 
@@ -86,15 +87,15 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	NodeLabelRules []nodev1.NodeLabelRule `json:"nodeLabelRules,omitempty"`
 
-	// paused specifies whether new rendered configs are held back. A paused pool goes on rendering, and its new
+	// paused specifies whether the pool holds back new rendered configs. A paused pool continues to render, but its new
 	// Machines boot with pausedConfiguration.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 
 	// pausedConfiguration is the rendered config of this pool that new Machines boot with while the pool is paused. If
-	// it is not set, Poolboot sets it when the pool is paused: to the config that the pool hands out; if no Machine of
-	// the pool booted with that one, to the one that most of them run. Poolboot removes it when the pool is no longer
-	// paused.
+	// it is not set, Poolboot sets it when the pool is paused: to the config that new Machines boot with at that time
+	// or, if no Machine of the pool booted with it yet, to the config that most of them run. Poolboot removes it when
+	// the pool is no longer paused.
 	// +optional
 	PausedConfiguration RenderedConfigReference `json:"pausedConfiguration,omitempty,omitzero"`
 }
@@ -119,10 +120,10 @@ type HostTemplateReference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// IsPaused says whether new rendered configs are kept from the pool's hosts.
+// IsPaused reports whether the pool holds back new rendered configs.
 func (s *MachineConfigPoolSpec) IsPaused() bool { return s.Paused != nil && *s.Paused }
 
-// MachineConfigSource names a MachineConfig that went into a rendered config.
+// MachineConfigSource names a MachineConfig that was merged into a rendered config.
 type MachineConfigSource struct {
 	// name is the MachineConfig's name.
 	// +required
@@ -132,7 +133,7 @@ type MachineConfigSource struct {
 	Name string `json:"name,omitempty"`
 }
 
-// PoolConfiguration is a rendered config and what it was made of.
+// PoolConfiguration is a rendered config and the MachineConfigs that were merged into it.
 type PoolConfiguration struct {
 	// name is the rendered MachineConfig's name: rendered-<pool>-<hash of its content>.
 	// +required
@@ -141,23 +142,23 @@ type PoolConfiguration struct {
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
 	Name string `json:"name,omitempty"`
 
-	// source lists the MachineConfigs that were merged, in the order in which they were. It is empty for an earlier
-	// rendered config that a paused pool goes back to.
+	// source lists the MachineConfigs that were merged, in order. It is empty if a paused pool was set back to an
+	// earlier rendered config.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	Source []MachineConfigSource `json:"source,omitempty"`
 }
 
-// IsDefined says whether the pool has a rendered config.
+// IsDefined reports whether the pool has a rendered config.
 func (c *PoolConfiguration) IsDefined() bool { return c.Name != "" }
 
-// MachineConfigPoolStatus is what is known of a pool.
+// MachineConfigPoolStatus is the observed state of a pool.
 //
 // +kubebuilder:validation:MinProperties=1
 type MachineConfigPoolStatus struct {
-	// conditions are Updated, Updating, Degraded, RenderDegraded, NodeDegraded and Paused, which is true while Cluster
-	// API has the Cluster or the pool paused.
+	// conditions are Updated, Updating, Degraded, RenderDegraded, NodeDegraded and Paused. Paused is true while the
+	// Cluster or the pool is paused by Cluster API; it does not reflect spec.paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -173,13 +174,13 @@ type MachineConfigPoolStatus struct {
 	// +optional
 	Configuration PoolConfiguration `json:"configuration,omitempty,omitzero"`
 
-	// machineCount is the number of Machines that are recorded in the pool, and of hosts without a Machine.
+	// machineCount is the number of Machines and of hosts without a Machine that are recorded in the pool.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MachineCount *int32 `json:"machineCount,omitempty"`
 
-	// updatedMachineCount is the number of the pool's Machines that run what the pool renders. For a paused pool that
-	// is what waits to be handed out, as in OpenShift.
+	// updatedMachineCount is the number of the pool's Machines that run the config that the pool rendered last. As in
+	// OpenShift, this also applies to a paused pool, which holds that config back.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UpdatedMachineCount *int32 `json:"updatedMachineCount,omitempty"`
@@ -189,27 +190,27 @@ type MachineConfigPoolStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	ReadyMachineCount *int32 `json:"readyMachineCount,omitempty"`
 
-	// unavailableMachineCount is the number of the pool's Machines whose Node is not there, not Ready or not in the
-	// pool.
+	// unavailableMachineCount is the number of the pool's Machines whose Node does not exist, is not Ready or is not in
+	// the pool.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UnavailableMachineCount *int32 `json:"unavailableMachineCount,omitempty"`
 
-	// degradedMachineCount is the number of the pool's Machines that can't go on without a person.
+	// degradedMachineCount is the number of the pool's Machines that require a user's action.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	DegradedMachineCount *int32 `json:"degradedMachineCount,omitempty"`
 }
 
-// MachineConfigPool is a group of machines of one cluster that have one configuration. A custom pool, one whose role is
-// not worker, inherits every MachineConfig of the worker pool and adds its own.
+// MachineConfigPool is a group of machines of one cluster with the same configuration. A custom pool is a pool whose
+// role is not worker. It inherits every MachineConfig of the worker pool and adds its own.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=machineconfigpools,scope=Namespaced,shortName=pbpool,categories=cluster-api
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name may have 63 characters, because a label of its rendered configs holds it: use a shorter one",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters, because it is the value of a label of its rendered configs: use a shorter name",fieldPath=".metadata"
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,priority=1
 // +kubebuilder:printcolumn:name="PoolRole",type=string,JSONPath=`.spec.poolRole`,priority=1
 // +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.configuration.name`
@@ -229,18 +230,18 @@ type MachineConfigPool struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec says which MachineConfigs the pool renders and which Nodes belong to it.
+	// spec defines which MachineConfigs the pool renders and which Nodes belong to it.
 	// +required
 	Spec MachineConfigPoolSpec `json:"spec,omitempty,omitzero"`
-	// status is what is known of the pool.
+	// status is the observed state of the pool.
 	// +optional
 	Status MachineConfigPoolStatus `json:"status,omitempty,omitzero"`
 }
 
-// GetConditions returns the pool's conditions, for Cluster API's condition and patch libraries.
+// GetConditions returns the conditions, for Cluster API's condition and patch libraries.
 func (p *MachineConfigPool) GetConditions() []metav1.Condition { return p.Status.Conditions }
 
-// SetConditions replaces the pool's conditions, for Cluster API's condition and patch libraries.
+// SetConditions replaces the conditions, for Cluster API's condition and patch libraries.
 func (p *MachineConfigPool) SetConditions(conditions []metav1.Condition) {
 	p.Status.Conditions = conditions
 }

@@ -79,15 +79,15 @@ func (p Place) Obstacle() *Obstacle {
 	case !p.Cluster.DeletionTimestamp.IsZero():
 		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("Cluster %s is being deleted: it takes no more hosts", p.cluster)}
 	case p.Pool.Spec.HostTemplateRef.Name == "":
-		return &Obstacle{poolv1.EnrollmentNoTemplateReason, fmt.Sprintf(
+		return &Obstacle{poolv1.EnrollmentPoolTakesMachinesOnlyReason, fmt.Sprintf(
 			"MachineConfigPool %s takes Machines only: name a PoolbootConfigTemplate in its spec.hostTemplateRef", p.Pool.Name)}
 	case p.Template == nil:
-		return &Obstacle{poolv1.EnrollmentBadTemplateReason, fmt.Sprintf(
+		return &Obstacle{poolv1.EnrollmentTemplateNotUsableReason, fmt.Sprintf(
 			"PoolbootConfigTemplate %s, the hostTemplateRef of MachineConfigPool %s, does not exist: make it", p.Pool.Spec.HostTemplateRef.Name, p.Pool.Name)}
 	}
 	boot := p.Template.Spec.Template.Spec
 	if boot.IsInline() || boot.PoolRole != "" && boot.PoolRole != p.role || pool.StaysOnHost(&boot) {
-		return &Obstacle{poolv1.EnrollmentBadTemplateReason, fmt.Sprintf(
+		return &Obstacle{poolv1.EnrollmentTemplateNotUsableReason, fmt.Sprintf(
 			"PoolbootConfigTemplate %s is not for hosts without a Machine in pool %s: it must have configSource.type Server, no other pool and no poolRetention: Host",
 			p.Template.Name, p.role)}
 	}

@@ -55,11 +55,11 @@ var _ = Describe("The pool of a host without a Machine", func() {
 		place := hostpool.Place{Cluster: &clusterv1.Cluster{ObjectMeta: meta("c1")}, Pool: aPool("a"), Template: template}
 		Expect(place.Obstacle()).To(BeNil())
 		spoil(&template.Spec.Template.Spec)
-		Expect(place.Obstacle()).To(HaveField("Reason", poolv1.EnrollmentBadTemplateReason))
+		Expect(place.Obstacle()).To(HaveField("Reason", poolv1.EnrollmentTemplateNotUsableReason))
 	},
-		Entry("an inline source", func(s *bootstrapv1.BootSpec) { s.ConfigSource.Type = bootstrapv1.ConfigSourceInline }),
+		Entry("an inline source", func(s *bootstrapv1.BootSpec) { s.ConfigSource.Type = bootstrapv1.ConfigSourceTypeInline }),
 		Entry("another pool", func(s *bootstrapv1.BootSpec) { s.PoolRole = "gpu" }),
-		Entry("a pool that is kept for Machines", func(s *bootstrapv1.BootSpec) { s.PoolRetention = bootstrapv1.RetainOnHost }),
+		Entry("a pool that is kept for Machines", func(s *bootstrapv1.BootSpec) { s.PoolRetention = bootstrapv1.PoolRetentionHost }),
 	)
 
 	It("gives its template's metadata to the record of each host, but no annotation of Poolboot's own", func() {

@@ -25,7 +25,7 @@ const (
 
 // tokenReasons are the reasons of events about tokens.
 var tokenReasons = []string{
-	bootstrapv1.EventTokenRotated, bootstrapv1.TokenExpiredReason, bootstrapv1.EventSecondAddress, bootstrapv1.EventAddressRefused,
+	bootstrapv1.EventTokenRotated, bootstrapv1.TokenExpiredReason, bootstrapv1.EventTokenUsedFromSecondAddress, bootstrapv1.EventTokenAddressRefused,
 }
 
 // What a pool conflict is about.

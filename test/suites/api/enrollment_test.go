@@ -53,8 +53,8 @@ var _ = Describe("An Enrollment", func() {
 		Entry("an address range with host bits", ranges("192.0.2.7/24"), "spec.addressRanges", "CIDR without host bits"),
 		Entry("an address range of IPv6 with host bits", ranges("2001:db8::1/64"), "spec.addressRanges", "CIDR without host bits"),
 		Entry("an address range that is none", ranges("everywhere"), "spec.addressRanges", "CIDR without host bits"),
-		Entry("every address of IPv6", ranges("::/0"), "spec.addressRanges", "not every address"),
-		Entry("every address", ranges("0.0.0.0/0"), "spec.addressRanges", "not every address"),
+		Entry("every address of IPv6", ranges("::/0"), "spec.addressRanges", "must not contain all addresses"),
+		Entry("every address", ranges("0.0.0.0/0"), "spec.addressRanges", "must not contain all addresses"),
 		Entry("an address range twice", ranges("192.0.2.0/24", "192.0.2.0/24"), "spec.addressRanges[1]", "Duplicate"),
 		Entry("a name that was taken twice", `spec: {admitted: [edge-1, edge-1]}`, "spec.admitted[1]", "Duplicate"),
 	)

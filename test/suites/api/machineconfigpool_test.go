@@ -42,9 +42,9 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry("a selector of MachineConfigs that has no labels", `spec: {machineConfigSelector: {matchLabels: {}, matchExpressions: []}}`, "spec.machineConfigSelector", "leave it out"),
 		Entry("a template whose name can't be", `spec: {hostTemplateRef: {name: a..b.-c}}`, "spec.hostTemplateRef.name", "lowercase RFC 1123 subdomain"),
 		Entry("a configuration whose name can't be", `spec: {paused: true, pausedConfiguration: {name: a..b}}`, "spec.pausedConfiguration.name", "lowercase RFC 1123 subdomain"),
-		Entry("a node selector that is empty", `spec: {nodeSelector: {}}`, "spec.nodeSelector", "it is empty and matches nothing: leave it out to have the default"),
-		Entry("a node selector of empty parts", `spec: {nodeSelector: {matchLabels: {}, matchExpressions: []}}`, "spec.nodeSelector", "leave it out to have the default"),
-		Entry("a name that no label can hold", `metadata: {name: `+strings.Repeat("a", 64)+`}`, "metadata", "metadata.name may have 63 characters"),
+		Entry("a node selector that is empty", `spec: {nodeSelector: {}}`, "spec.nodeSelector", "it must not be empty, because it would match nothing: leave it out for the default"),
+		Entry("a node selector of empty parts", `spec: {nodeSelector: {matchLabels: {}, matchExpressions: []}}`, "spec.nodeSelector", "leave it out for the default"),
+		Entry("a name that no label can hold", `metadata: {name: `+strings.Repeat("a", 64)+`}`, "metadata", "metadata.name must have at most 63 characters"),
 		Entry("settings of kubelets without apiVersion", kubelets("kind: KubeletConfiguration, maxPods: 500"), "spec.kubeletConfiguration.apiVersion", "Required value"),
 		Entry("settings of kubelets without kind", kubelets("apiVersion: kubelet.config.k8s.io/v1beta1, maxPods: 500"), "spec.kubeletConfiguration.kind", "Required value"),
 		Entry("settings of kubelets that are nothing", "spec: {kubeletConfiguration: {}}", "spec.kubeletConfiguration.kind", "Required value"),
@@ -52,11 +52,11 @@ var _ = Describe("A MachineConfigPool", func() {
 			"kind must be KubeletConfiguration"),
 		Entry("settings of kubelets of another version", kubelets("apiVersion: kubelet.config.k8s.io/v1, kind: KubeletConfiguration"), "spec.kubeletConfiguration",
 			"apiVersion must be kubelet.config.k8s.io/v1beta1"),
-		Entry("settings of kubelets with metadata", kubelets(kubeletType+", metadata: {name: edge}"), "spec.kubeletConfiguration", "has no metadata: remove it"),
+		Entry("settings of kubelets with metadata", kubelets(kubeletType+", metadata: {name: edge}"), "spec.kubeletConfiguration", "must not have metadata: remove it"),
 	)
 
 	DescribeTable("can't be changed", changes("MachineConfigPool"),
-		Entry("in its Cluster", `spec: {clusterName: infra-2}`, "spec.clusterName", "it is immutable: make a new pool"),
-		Entry("in its role", `spec: {poolRole: infra}`, "spec.poolRole", "it is immutable: make a new pool"),
+		Entry("in its Cluster", `spec: {clusterName: infra-2}`, "spec.clusterName", "it is immutable: create another pool"),
+		Entry("in its role", `spec: {poolRole: infra}`, "spec.poolRole", "it is immutable: create another pool"),
 	)
 })

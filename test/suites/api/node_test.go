@@ -48,10 +48,10 @@ var goodNodes = []TableEntry{
 }
 
 var badNodes = []TableEntry{
-	Entry("a label with a malformed key", label("-", "x"), "nodeLabels", "each key must be that of a label"),
-	Entry("a label whose key has two slashes", label("example.com/a/b", "x"), "nodeLabels", "each key must be that of a label"),
-	Entry("a label with a key that is too long", label(strings.Repeat("a", 64), "x"), "nodeLabels", "each key must be that of a label"),
-	Entry("a label with a malformed value", label("a", "b c"), "nodeLabels", "each value must be that of a label"),
+	Entry("a label with a malformed key", label("-", "x"), "nodeLabels", "each key must be a label key"),
+	Entry("a label whose key has two slashes", label("example.com/a/b", "x"), "nodeLabels", "each key must be a label key"),
+	Entry("a label with a key that is too long", label(strings.Repeat("a", 64), "x"), "nodeLabels", "each key must be a label key"),
+	Entry("a label with a malformed value", label("a", "b c"), "nodeLabels", "each value must be a label value"),
 	Entry("a label with a value that is too long", label("a", strings.Repeat("b", 64)), "nodeLabels.a", "63"),
 	Entry("too many labels", "nodeLabels: {"+many(65)+"}", "nodeLabels", "64"),
 	Entry("the label of the BareMetalHost", label(poolv1.NodeMetal3UUIDLabel, "x"), "nodeLabels", "metal3.io/uuid", "leave it out"),
@@ -61,14 +61,14 @@ var badNodes = []TableEntry{
 	Entry("a taint with another effect", taint("dedicated", "edge", "Bogus"), "nodeTaints[0].effect", `supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"`),
 	Entry("a taint without an effect", `nodeTaints: [{key: dedicated}]`, "nodeTaints[0].effect", "Required"),
 	Entry("a taint without a key", `nodeTaints: [{effect: NoSchedule}]`, "nodeTaints[0].key", "Required"),
-	Entry("a taint with a malformed key", taint("a b", "edge", "NoSchedule"), "nodeTaints[0].key", "qualified name"),
+	Entry("a taint with a malformed key", taint("a b", "edge", "NoSchedule"), "nodeTaints[0].key", "it must be a taint key"),
 	Entry("a taint with a malformed value", taint("dedicated", "b c", "NoSchedule"), "nodeTaints[0].value", "label value"),
 	Entry("a taint twice", `nodeTaints: [{key: dedicated, value: a, effect: NoSchedule}, {key: dedicated, value: b, effect: NoSchedule}]`, "nodeTaints[1]", "Duplicate"),
 	Entry("a taint of Poolboot", taint(poolv1.NodeUnassignedTaint, "a", "NoSchedule"), "nodeTaints[0].key", "leave it out"),
 	Entry("a taint of Cluster API", taint(clusterv1.NodeUninitializedTaint.Key, "a", "NoSchedule"), "nodeTaints[0].key", "leave it out"),
 	Entry("another taint of Cluster API", taint(clusterv1.NodeOutdatedRevisionTaint.Key, "a", "NoSchedule"), "nodeTaints[0].key", "leave it out"),
 
-	Entry("a rule with a malformed key", rule("a b"), "nodeLabelRules[0].key", "qualified name"),
+	Entry("a rule with a malformed key", rule("a b"), "nodeLabelRules[0].key", "it must be a label key"),
 	Entry("a rule without a key", `nodeLabelRules: [{valueExpression: host.name}]`, "nodeLabelRules[0].key", "Required"),
 	Entry("a rule without an expression", `nodeLabelRules: [{key: rack}]`, "nodeLabelRules[0].valueExpression", "Required"),
 	Entry("two rules for a label", `nodeLabelRules: [{key: rack, valueExpression: host.name}, {key: rack, valueExpression: host.uid}]`, "nodeLabelRules[1]", "Duplicate"),

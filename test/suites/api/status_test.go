@@ -41,7 +41,7 @@ var _ = DescribeTable("A status is refused with", func(ctx SpecContext, kind, st
 	Entry("a host without a UID", "PoolbootConfig", `{hostRef: {name: edge-1, namespace: metal}}`, "status.hostRef.uid", "Required"),
 	Entry("a Node whose name can't be", "PoolbootConfig", `{nodeRef: {name: a..b, uid: "1"}}`, "status.nodeRef.name", "lowercase RFC 1123 subdomain"),
 	Entry("an address of a host that is none", "PoolbootConfig", `{hostAddresses: [192.0.2.7, 192.0.2.256]}`, "status.hostAddresses", "IP address"),
-	Entry("a derived label whose value is too long", "PoolbootConfig", fmt.Sprintf(`{derivedNodeLabels: {a: %s}}`, strings.Repeat("a", 64)), "status.derivedNodeLabels", "a value 63"),
+	Entry("a derived label whose value is too long", "PoolbootConfig", fmt.Sprintf(`{derivedNodeLabels: {a: %s}}`, strings.Repeat("a", 64)), "status.derivedNodeLabels", "a value at most 63"),
 	Entry("a credential whose ID is no bootstrap token's", "PoolbootConfig", `{boot: {credentialID: abc}}`, "status.boot.credentialID", "at least 6 chars"),
 )
 

@@ -56,7 +56,7 @@ var _ = Describe("A cluster that approves certificates for all bootstrap tokens"
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("False CertificatesAutoApproved"),
 			ContainSubstring(`ClusterRoleBinding "auto-approve-csrs-for-group"`), ContainSubstring("system:bootstrappers:kubeadm:default-node-token")))
 		inline := t.Deploy(ctx, tenant.Deployment{Name: "inline", Replicas: 1, Config: func(spec *bootstrapv1.BootSpec) {
-			spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceInline}
+			spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeInline}
 		}})
 		Eventually(ctx, t.Condition(t.Config(ctx, "inline"), clusterv1.ReadyCondition)).Should(HavePrefix("False CertificatesAutoApproved"))
 		tokens := func(ctx context.Context) (owned []string) {

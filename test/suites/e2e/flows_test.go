@@ -87,7 +87,7 @@ func newFlowSite(ctx context.Context) *flowSite {
 	s.CreateCluster(ctx, clusterapi.ClusterOptions{})
 	s.AddHost(ctx, "server-1")
 	s.AddHost(ctx, "server-2")
-	setHostName := func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameFromHost }
+	setHostName := func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameSourceHost }
 	s.Deploy(ctx, tenant.Deployment{Name: "worker", Config: setHostName})
 	s.Deploy(ctx, tenant.Deployment{Name: "infra", Labels: infraLabels, Config: setHostName})
 	for name, role := range map[string]string{"cp-1": "control-plane", "upi-1": "worker"} {

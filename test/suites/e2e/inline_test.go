@@ -23,7 +23,7 @@ import (
 )
 
 func setInline(spec *bootstrapv1.BootSpec) {
-	spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceInline}
+	spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeInline}
 }
 
 var _ = Describe("A host that can't reach the config server", func() {
@@ -94,8 +94,8 @@ var _ = Describe("A host that can't reach the config server", func() {
 	It("can't have nodeNameSource Host: the Node's name is fixed before a host is chosen", func(ctx SpecContext) {
 		t := tenant.NewEmpty(ctx, lab)
 		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "infra"}}
-		template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinKubelet
-		template.Spec.Template.Spec.NodeNameSource = bootstrapv1.NodeNameFromHost
+		template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
+		template.Spec.Template.Spec.NodeNameSource = bootstrapv1.NodeNameSourceHost
 		setInline(&template.Spec.Template.Spec)
 		Expect(lab.ManagementClient.Create(ctx, template)).To(MatchError(ContainSubstring("spec.template.spec.nodeNameSource")))
 	})

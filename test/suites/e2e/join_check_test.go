@@ -33,7 +33,7 @@ func newAlteringIgnition(file string) string {
 var _ = Describe("A host on which a program changes the pool in a file of the join", func() {
 	DescribeTable("does not join, reports the file on its console, and joins its pool after the change is undone",
 		func(ctx SpecContext, image, file string, join bootstrapv1.Join) {
-			if join.Type == bootstrapv1.JoinKubeadm {
+			if join.Type == bootstrapv1.JoinTypeKubeadm {
 				Expect(kubeadm.Init(ctx, lab.Workload, kubeadmToken)).To(Succeed())
 			}
 			t := tenant.New(ctx, lab, 1)
@@ -72,7 +72,7 @@ var _ = Describe("A host on which a program changes the pool in a file of the jo
 			expectJoined(ctx, t, config)
 			expectBornInPool(ctx, t, config, history)
 		},
-		Entry("by kubelet", site.KubeletImageURL, ignition.KubeletEnvPath, bootstrapv1.Join{Type: bootstrapv1.JoinKubelet}),
-		Entry("by kubeadm", site.KubeadmImageURL, ignition.KubeadmJoinPath, bootstrapv1.Join{Type: bootstrapv1.JoinKubeadm, Kubeadm: bootstrapv1.KubeadmJoin{IgnorePreflightErrors: ignoredPreflightErrors}}),
+		Entry("by kubelet", site.KubeletImageURL, ignition.KubeletEnvPath, bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet}),
+		Entry("by kubeadm", site.KubeadmImageURL, ignition.KubeadmJoinPath, bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubeadm, Kubeadm: bootstrapv1.KubeadmJoin{IgnorePreflightErrors: ignoredPreflightErrors}}),
 	)
 })

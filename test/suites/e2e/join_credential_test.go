@@ -40,7 +40,7 @@ var _ = Describe("A join credential", func() {
 		for _, refused := range []*certificatesv1.CertificateSigningRequest{another, master} {
 			Eventually(ctx, getDecision).WithArguments(refused).Should(Equal("Denied " + certificate.DeniedReason))
 		}
-		Eventually(ctx, listEvents(ctx, config, bootstrapv1.EventRequestDenied)).Should(ContainElement(
+		Eventually(ctx, listEvents(ctx, config, bootstrapv1.EventCertificateRequestDenied)).Should(ContainElement(
 			And(ContainSubstring("Node another"), ContainSubstring("Node "+own))))
 		Expect(attacker.List(ctx, &corev1.SecretList{}, client.InNamespace(metav1.NamespaceSystem))).To(Satisfy(apierrors.IsForbidden))
 		Expect(isAutoApproved(ctx, user, "nodeclient")).To(BeFalse(), "otherwise kube-controller-manager approves requests for any Node")
@@ -78,7 +78,7 @@ var _ = Describe("A join credential", func() {
 		kubelets := certificatesv1.KubeAPIServerClientKubeletSignerName
 		Eventually(ctx, getDecision).WithArguments(requestCertificate(ctx, newClient(first), kubelets, own, "system:nodes")).Should(Equal("Approved " + certificate.ApprovedReason))
 		second := requestCertificate(ctx, newClient(first), kubelets, own, "system:nodes")
-		Eventually(ctx, listEvents(ctx, config, bootstrapv1.EventRequestContested)).Should(And(Not(BeEmpty()), HaveEach(ContainSubstring(second.Name))))
+		Eventually(ctx, listEvents(ctx, config, bootstrapv1.EventCertificateRequestContested)).Should(And(Not(BeEmpty()), HaveEach(ContainSubstring(second.Name))))
 		Expect(getDecision(ctx, second)).To(BeEmpty())
 
 		Eventually(ctx, fetchStatus).WithArguments(pointer).Should(Equal(200))

@@ -59,7 +59,7 @@ var _ = Describe("A host that can choose any name", func() {
 		for _, name := range []string{apiServer, taken} {
 			request := requestCertificate(ctx, host, certificatesv1.KubeAPIServerClientKubeletSignerName, "system:node:"+name, "system:nodes")
 			Eventually(ctx, getDecision).WithArguments(request).Should(Equal("Denied " + certificate.DeniedReason))
-			Eventually(ctx, listEvents(ctx, config, bootstrapv1.EventRequestDenied)).Should(ContainElement(ContainSubstring("Node " + name)))
+			Eventually(ctx, listEvents(ctx, config, bootstrapv1.EventCertificateRequestDenied)).Should(ContainElement(ContainSubstring("Node " + name)))
 		}
 		Expect(lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: apiServer}, &corev1.Node{})).NotTo(Succeed())
 	})

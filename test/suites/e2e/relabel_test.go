@@ -69,7 +69,7 @@ var _ = Describe("A Node that a user relabels", Ordered, func() {
 			map[string]*string{edgeRole: nil}, map[string]*string{edgeRole: ptr.To("")}, "put the labels of a pool on it"),
 		Entry("in conflict with a second pool's label", bootstrapv1.PoolConflictReason,
 			map[string]*string{storageRole: ptr.To("")}, map[string]*string{storageRole: nil}, "edge and storage"),
-		Entry("unsupported with the control plane's label", bootstrapv1.NodeControlPlaneReason,
+		Entry("unsupported with the control plane's label", bootstrapv1.ControlPlaneNodeReason,
 			map[string]*string{controlPlaneRole: ptr.To("")}, map[string]*string{controlPlaneRole: nil}, "remove the control-plane label"),
 	)
 })

@@ -43,7 +43,7 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 		storage.Spec.NodeTaints = []nodev1.Taint{{Key: "example.com/disks", Effect: corev1.TaintEffectPreferNoSchedule}}
 		t.Create(ctx, t.Pool("edge"), storage, newRemediationTemplate())
 		t.Deploy(ctx, tenant.Deployment{Name: "edge", Replicas: 1, Config: func(spec *bootstrapv1.BootSpec) {
-			spec.PoolRole, spec.PoolRetention = "edge", bootstrapv1.RetainOnHost
+			spec.PoolRole, spec.PoolRetention = "edge", bootstrapv1.PoolRetentionHost
 		}})
 		config = t.Config(ctx, "edge")
 		expectJoined(ctx, t, config)

@@ -78,7 +78,7 @@ var _ = Describe("A kubelet's serving certificate", func() {
 
 		By("requesting an address that is not on record for the host")
 		Eventually(ctx, listServingRequests(ctx, node.Name)).ShouldNot(BeEmpty())
-		Eventually(ctx, listEvents(ctx, config, bootstrapv1.EventServingRefused)).Should(ContainElement(ContainSubstring(address.String())))
+		Eventually(ctx, listEvents(ctx, config, bootstrapv1.EventServingCertificateNotApproved)).Should(ContainElement(ContainSubstring(address.String())))
 		Expect(listServingRequests(ctx, node.Name)()).To(HaveEach(HaveField("Status", BeZero())))
 
 		By("recording the address on the BareMetalHost")
@@ -109,7 +109,7 @@ var _ = Describe("A kubelet's serving certificate", func() {
 		Expect(err).NotTo(HaveOccurred())
 		foreign := requestServingCertificate(ctx, newClient(credential), node.Name, node.Name, net.IPv4(192, 0, 2, 99))
 		apiServer := requestServingCertificate(ctx, newClient(credential), node.Name, "kubernetes.default.svc", address)
-		Eventually(ctx, listEvents(ctx, config, bootstrapv1.EventServingRefused)).Should(ContainElements(
+		Eventually(ctx, listEvents(ctx, config, bootstrapv1.EventServingCertificateNotApproved)).Should(ContainElements(
 			ContainSubstring("192.0.2.99"), ContainSubstring("kubernetes.default.svc")))
 		for _, refused := range []*certificatesv1.CertificateSigningRequest{foreign, apiServer} {
 			Expect(getDecision(ctx, refused)).To(BeEmpty())

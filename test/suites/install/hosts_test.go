@@ -93,7 +93,7 @@ var _ = Describe("The manager's right to patch hosts", func() {
 		config := func(name string, change func(*bootstrapv1.PoolbootConfigSpec)) *bootstrapv1.PoolbootConfig {
 			// The finalizer keeps it from the manager, which deletes what has lost its host.
 			made := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{"example.com/kept"}}}
-			made.Spec.Join.Type = bootstrapv1.JoinKubelet
+			made.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
 			change(&made.Spec)
 			Expect(c.Create(ctx, made)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) error {

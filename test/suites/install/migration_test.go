@@ -33,7 +33,7 @@ func oneOfEachKind(ctx SpecContext, namespace string) []client.Object {
 		return metav1.ObjectMeta{Namespace: namespace, Name: "worker", Finalizers: []string{"example.com/kept"},
 			Annotations: map[string]string{clusterv1.PausedAnnotation: "true"}}
 	}
-	boot := bootstrapv1.BootSpec{Join: bootstrapv1.Join{Type: bootstrapv1.JoinKubelet}}
+	boot := bootstrapv1.BootSpec{Join: bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet}}
 	objects := []client.Object{
 		&bootstrapv1.PoolbootConfig{ObjectMeta: meta(), Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: boot}},
 		&bootstrapv1.PoolbootConfigTemplate{ObjectMeta: meta(),

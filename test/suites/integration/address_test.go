@@ -50,14 +50,14 @@ var _ = Describe("A host's token that somebody has copied", func() {
 		Eventually(ctx, noted).Should(Equal([]string{own}))
 		Eventually(ctx, asks(thiefs)).Should(Equal(http.StatusOK))
 		Eventually(ctx, noted).Should(Equal([]string{own, thiefs}))
-		Eventually(ctx, events(bootstrapv1.EventSecondAddress)).Should(ConsistOf(And(ContainSubstring("from "+thiefs), ContainSubstring("first from "+own))))
-		Eventually(ctx, counted(bootstrapv1.EventSecondAddress)).Should(Equal(1.0))
+		Eventually(ctx, events(bootstrapv1.EventTokenUsedFromSecondAddress)).Should(ConsistOf(And(ContainSubstring("from "+thiefs), ContainSubstring("first from "+own))))
+		Eventually(ctx, counted(bootstrapv1.EventTokenUsedFromSecondAddress)).Should(Equal(1.0))
 
 		By("rotating it: what comes with the new token is the host, wherever it is")
 		t.Rotate(ctx, config)
 		Eventually(ctx, asks(thiefs)).Should(Equal(http.StatusOK))
 		Eventually(ctx, noted).Should(Equal([]string{thiefs}))
-		Consistently(ctx, events(bootstrapv1.EventSecondAddress)).Should(HaveLen(1))
+		Consistently(ctx, events(bootstrapv1.EventTokenUsedFromSecondAddress)).Should(HaveLen(1))
 
 		By("binding it to the addresses that the host is known to have")
 		bmh := hostAt(t, config.Status.HostRef.Name)
@@ -65,7 +65,7 @@ var _ = Describe("A host's token that somebody has copied", func() {
 			metav1.SetMetaDataAnnotation(&h.ObjectMeta, poolv1.HostAddressesAnnotation, "192.0.2.7")
 		})
 		patched(ctx, config, func(c *bootstrapv1.PoolbootConfig) {
-			c.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.BindToHostAddresses}}
+			c.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.TokenBindingHostAddresses}}
 		})
 		Eventually(ctx, func() ([]string, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
@@ -76,7 +76,7 @@ var _ = Describe("A host's token that somebody has copied", func() {
 		refused := func(address string) gomegatypes.GomegaMatcher {
 			return And(ContainSubstring("from "+address), ContainSubstring("192.0.2.7"), ContainSubstring(poolv1.HostAddressesAnnotation))
 		}
-		Eventually(ctx, events(bootstrapv1.EventAddressRefused)).Should(ConsistOf(refused(own), refused(thiefs)))
-		Eventually(ctx, counted(bootstrapv1.EventAddressRefused)).Should(Equal(2.0))
+		Eventually(ctx, events(bootstrapv1.EventTokenAddressRefused)).Should(ConsistOf(refused(own), refused(thiefs)))
+		Eventually(ctx, counted(bootstrapv1.EventTokenAddressRefused)).Should(Equal(2.0))
 	})
 })

@@ -34,7 +34,7 @@ func newAnnotated(ctx context.Context, changes ...func(*bmov1alpha1.BareMetalHos
 		pool.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.labels.rack"}}
 	})}
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
-	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinKubelet
+	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
 	a.name = a.HostName(0)
 	host := &bmov1alpha1.BareMetalHost{
 		ObjectMeta: metav1.ObjectMeta{Name: a.name, Labels: map[string]string{"rack": "r7"},
@@ -135,11 +135,11 @@ var _ = Describe("A BareMetalHost with the annotation of a pool", func() {
 		Expect(record.OwnerReferences).To(ConsistOf(HaveField("UID", bmh.UID)))
 		Eventually(ctx, a.Condition(record, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 		Eventually(ctx, a.Condition(record, bootstrapv1.UserDataSetCondition)).Should(HavePrefix("True"))
-		Eventually(ctx, told(ctx, a.Namespace, "BareMetalHost", a.name, poolv1.EventHostRecordMade)).Should(HaveLen(1))
+		Eventually(ctx, told(ctx, a.Namespace, "BareMetalHost", a.name, poolv1.EventPoolbootConfigCreated)).Should(HaveLen(1))
 
 		By("keeping its pool once its Node stands, whatever the annotation says then")
 		a.change(ctx, asksFor("worker"))
-		Eventually(ctx, told(ctx, a.Namespace, "BareMetalHost", a.name, poolv1.EventHostPoolFixed)).Should(ConsistOf(ContainSubstring("change the Node's labels")))
+		Eventually(ctx, told(ctx, a.Namespace, "BareMetalHost", a.name, poolv1.EventPoolFixed)).Should(ConsistOf(ContainSubstring("change the Node's labels")))
 		a.change(ctx, asksFor("infra"))
 
 		By("leaving nothing behind when it is deprovisioned before it joined, and booting again")
@@ -184,7 +184,7 @@ var _ = Describe("A BareMetalHost with the annotation of a pool", func() {
 		asking(ctx, a.Tenant, config)
 		Eventually(ctx, func() (any, error) { is, err := a.record(ctx); return is.UID, err }).Should(BeEmpty())
 		Expect(a.userData(ctx)).To(Equal(config.Name))
-		Eventually(ctx, told(ctx, a.Namespace, "BareMetalHost", a.name, poolv1.EventHostRecordDeleted)).Should(ConsistOf(ContainSubstring("has taken the host")))
+		Eventually(ctx, told(ctx, a.Namespace, "BareMetalHost", a.name, poolv1.EventPoolbootConfigDeleted)).Should(ConsistOf(ContainSubstring("has taken the host")))
 	})
 
 	It("keeps user data that a person gave it, and says so", func(ctx SpecContext) {

@@ -154,7 +154,7 @@ var _ = Describe("What can't be", func() {
 			pool := t.Pool("infra")
 			pool.Spec.NodeSelector = &metav1.LabelSelector{}
 			return pool
-		}, "spec.nodeSelector", "matches nothing: leave it out"),
+		}, "spec.nodeSelector", "would match nothing: leave it out"),
 		Entry("a label with another value than the selector's", func(t *tenant.Tenant) client.Object {
 			pool := t.Pool("infra")
 			pool.Spec.NodeLabels = map[string]string{"node-role.kubernetes.io/infra": "yes"}
@@ -170,19 +170,19 @@ var _ = Describe("What can't be", func() {
 		Entry("a control plane pool", func(t *tenant.Tenant) client.Object { return t.Pool("control-plane") }, "spec.poolRole", "control plane"),
 		Entry("a join by two ways", func(*tenant.Tenant) client.Object {
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
-			config.Spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinKubelet, Kubeadm: bootstrapv1.KubeadmJoin{CRISocket: "/run/a.sock"}}
+			config.Spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet, Kubeadm: bootstrapv1.KubeadmJoin{CRISocket: "/run/a.sock"}}
 			return config
 		}, "spec.join.kubeadm", "only be set with type Kubeadm"),
 		Entry("a pool that the host keeps for a Machine whose pool is fixed before there is a host", func(*tenant.Tenant) client.Object {
 			template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
 			spec := &template.Spec.Template.Spec
-			spec.Join.Type, spec.ConfigSource.Type, spec.PoolRetention = bootstrapv1.JoinKubelet, bootstrapv1.ConfigSourceInline, bootstrapv1.RetainOnHost
+			spec.Join.Type, spec.ConfigSource.Type, spec.PoolRetention = bootstrapv1.JoinTypeKubelet, bootstrapv1.ConfigSourceTypeInline, bootstrapv1.PoolRetentionHost
 			return template
 		}, "spec.template.spec.poolRetention", "Host needs configSource.type Server"),
 		Entry("a host's name for a Node that is named before there is a host", func(*tenant.Tenant) client.Object {
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
-			config.Spec.Join.Type = bootstrapv1.JoinKubelet
-			config.Spec.ConfigSource.Type, config.Spec.NodeNameSource = bootstrapv1.ConfigSourceInline, bootstrapv1.NodeNameFromHost
+			config.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
+			config.Spec.ConfigSource.Type, config.Spec.NodeNameSource = bootstrapv1.ConfigSourceTypeInline, bootstrapv1.NodeNameSourceHost
 			return config
 		}, "spec.nodeNameSource"),
 	)
@@ -239,7 +239,7 @@ func machineOfItsOwn(ctx context.Context, t *tenant.Tenant, name string, labels 
 	t.Create(ctx, machine)
 	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all,
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))}}}
-	config.Spec.Join.Type = bootstrapv1.JoinKubelet
+	config.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
 	t.Create(ctx, config)
 	return config
 }

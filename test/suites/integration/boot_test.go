@@ -97,7 +97,7 @@ var _ = Describe("A Machine that boots", func() {
 
 	It("is named after its host when asked to", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
-		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameFromHost }})
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameSourceHost }})
 		config := t.Config(ctx, "infra")
 		asking(ctx, t, config)
 		Expect(config.Status.NodeRef.Name).To(Equal(t.HostName(0)))

@@ -218,7 +218,7 @@ func recordMachine(ctx context.Context) {
 	config := &bootstrapv1.PoolbootConfig{ObjectMeta: meta}
 	config.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID}}
-	config.Spec.Join.Type = bootstrapv1.JoinKubelet
+	config.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
 	Expect(lab.ManagementClient.Create(ctx, config)).To(Succeed())
 	before := config.DeepCopy()
 	config.Status.PoolRole, config.Status.NodeRef = "infra", bootstrapv1.NodeReference{Name: "host-7", UID: "1"}

@@ -50,7 +50,7 @@ type batch struct {
 func newBatch(ctx context.Context, t *tenant.Tenant, uses int32, change ...func(*batch)) *batch {
 	GinkgoHelper()
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
-	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinKubelet
+	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
 	template.Spec.Template.Spec.NodeLabels = map[string]string{"example.com/from": "the-template"}
 	t.Create(ctx, template)
 	pool := t.Pool("infra")
@@ -326,7 +326,7 @@ var _ = Describe("A host with an enrollment token", func() {
 		b.prolong(ctx, time.Hour)
 		Eventually(ctx, b.ready).Should(HavePrefix("True"))
 		Expect(lab.ManagementClient.Delete(ctx, b.secret)).To(Succeed())
-		Eventually(ctx, b.ready).Should(HavePrefix("False " + poolv1.EnrollmentNoSecretReason))
+		Eventually(ctx, b.ready).Should(HavePrefix("False " + poolv1.EnrollmentSecretNotFoundReason))
 		Eventually(ctx, func() (int, error) { code, _, err := ask(ctx, home, valid); return code, err }).Should(Equal(http.StatusServiceUnavailable))
 	})
 
@@ -335,7 +335,7 @@ var _ = Describe("A host with an enrollment token", func() {
 		b := &batch{Tenant: t, management: lab.ManagementClient}
 		b.secret, b.enrollment = t.Enrollment("edge", 1)
 		t.Create(ctx, b.enrollment)
-		Eventually(ctx, b.ready).Should(HavePrefix("False " + poolv1.EnrollmentNoSecretReason))
+		Eventually(ctx, b.ready).Should(HavePrefix("False " + poolv1.EnrollmentSecretNotFoundReason))
 		Expect(b.secret.Labels).NotTo(HaveKey(clusterv1.ClusterNameLabel), "a Secret is found by its type")
 		t.Create(ctx, b.secret)
 		Eventually(ctx, b.ready).Should(HavePrefix("False " + poolv1.ClusterNotFoundReason))
@@ -365,10 +365,10 @@ var _ = Describe("A host with an enrollment token", func() {
 			b := newBatch(ctx, tenant.New(ctx, lab, 0), 3, change)
 			Eventually(ctx, b.ready).Should(HavePrefix("False " + reason))
 		},
-		Entry("by a pool that takes Machines only", poolv1.EnrollmentNoTemplateReason, func(b *batch) { b.enrollment.Spec.PoolRole = "worker" }),
+		Entry("by a pool that takes Machines only", poolv1.EnrollmentPoolTakesMachinesOnlyReason, func(b *batch) { b.enrollment.Spec.PoolRole = "worker" }),
 		Entry("by a pool that is not there", poolv1.EnrollmentPoolNotFoundReason, func(b *batch) { b.enrollment.Spec.PoolRole = "gpu" }),
-		Entry("with a token that can be guessed", poolv1.EnrollmentInvalidReason, func(b *batch) { b.secret.StringData["token"] = "edge" }),
-		Entry("with a Secret of another type", poolv1.EnrollmentNoSecretReason, func(b *batch) { b.secret.Type = corev1.SecretTypeOpaque }),
+		Entry("with a token that can be guessed", poolv1.EnrollmentInvalidSecretReason, func(b *batch) { b.secret.StringData["token"] = "edge" }),
+		Entry("with a Secret of another type", poolv1.EnrollmentSecretNotFoundReason, func(b *batch) { b.secret.Type = corev1.SecretTypeOpaque }),
 		Entry("with a token that has expired", poolv1.EnrollmentExpiredReason, func(b *batch) { b.enrollment.Spec.ExpirationTime = metav1.NewTime(time.Now().Add(-time.Hour)) }),
 	)
 })

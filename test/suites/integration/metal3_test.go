@@ -164,7 +164,7 @@ var _ = Describe("A host that Metal3", func() {
 	It("keeps for the next Machine, by node reuse, has a token, a Node and a credential of the new one, under the same name", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		deployment := t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, NodeReuse: true,
-			Config: func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameFromHost }})
+			Config: func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameSourceHost }})
 		first := t.Config(ctx, "infra")
 		asking(ctx, t, first)
 		pointer, node := t.Pointer(ctx, first), t.Node(ctx, first)

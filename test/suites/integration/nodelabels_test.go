@@ -102,7 +102,7 @@ var _ = Describe("Labels out of facts of a host", func() {
 		t := tenant.New(ctx, lab, 1)
 		withRules(ctx, t, bios)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) {
-			spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceInline}
+			spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeInline}
 		}})
 		config := t.Config(ctx, "infra")
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(And(

@@ -37,8 +37,8 @@ func Poolboot() Provider {
 		configKind: "PoolbootConfig",
 		template: func() client.Object {
 			template := &bootstrapv1.PoolbootConfigTemplate{}
-			template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinKubelet
-			template.Spec.Template.Spec.NodeNameSource = bootstrapv1.NodeNameFromHost
+			template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
+			template.Spec.Template.Spec.NodeNameSource = bootstrapv1.NodeNameSourceHost
 			return template
 		},
 		start: func(context.Context, *site.Site, *tenant.Tenant) (boot, func() error, error) {

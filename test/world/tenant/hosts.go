@@ -25,7 +25,7 @@ func TakeHosts(pool *poolv1.MachineConfigPool) { pool.Spec.HostTemplateRef.Name 
 // CreateHostTemplate makes the template that pools of TakeHosts name.
 func (t *Tenant) CreateHostTemplate(ctx context.Context, labels map[string]string) {
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: HostTemplate, Labels: labels}}
-	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinKubelet
+	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
 	t.Create(ctx, template)
 }
 

@@ -79,7 +79,7 @@ func (t *Tenant) Deploy(ctx context.Context, d Deployment) *clusterv1.MachineDep
 func (t *Tenant) bootstrap(d Deployment) (client.Object, schema.GroupVersionKind) {
 	if d.Bootstrap == nil {
 		template := &bootstrapv1.PoolbootConfigTemplate{}
-		template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinKubelet
+		template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
 		if d.Config != nil {
 			d.Config(&template.Spec.Template.Spec)
 		}
