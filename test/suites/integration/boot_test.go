@@ -24,8 +24,8 @@ import (
 
 var infraLabels = map[string]string{"node-role.kubernetes.io/infra": "", "rack.node.cluster.x-k8s.io/id": "r7", "example.com/not-synced": "x"}
 
-var _ = Describe("A Machine that boots", func() {
-	It("has its MachineDeployment's labels on its Node before its host has any configuration", func(ctx SpecContext) {
+var _ = Describe("A booting Machine", func() {
+	It("has its MachineDeployment's labels on its Node before its host gets its configuration", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
@@ -34,11 +34,11 @@ var _ = Describe("A Machine that boots", func() {
 			spec.NodeTaints = []nodev1.Taint{{Key: "example.com/own", Effect: corev1.TaintEffectNoSchedule}}
 		}})
 		config := t.Config(ctx, "infra")
-		host := asking(ctx, t, config)
+		host := waitForConfiguration(ctx, t, config)
 
 		Eventually(ctx, func() []site.NodeVersion { return history.Of(config.Status.NodeRef.Name) }).ShouldNot(BeEmpty())
 		first := history.Of(config.Status.NodeRef.Name)[0].Node
-		// The config server writes it down after it has answered.
+		// The config server records the time after it has answered.
 		Eventually(ctx, func(ctx context.Context) (*metav1.MicroTime, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
 			return config.Status.Boot.ServedTime, err
@@ -57,37 +57,37 @@ var _ = Describe("A Machine that boots", func() {
 		Expect(first.Spec.ProviderID).To(Equal("metal3://" + t.Namespace + "/" + t.HostName(0) + "/" + t.Machine(ctx, config).Spec.InfrastructureRef.Name))
 		Expect(first.Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, HavePrefix("rendered-infra-")))
 
-		Expect(host.file("/etc/workertest")).To(Equal("worker"))
-		Expect(host.file("/etc/infratest")).To(Equal("infra"))
-		env, err := host.file("/etc/poolboot/kubelet.env")
+		Expect(host.readFile("/etc/workertest")).To(Equal("worker"))
+		Expect(host.readFile("/etc/infratest")).To(Equal("infra"))
+		env, err := host.readFile("/etc/poolboot/kubelet.env")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(env).To(And(ContainSubstring("example.com/own=yes"), ContainSubstring(poolv1.NodeUnassignedTaint)))
-		Expect(env).NotTo(ContainSubstring("node-role.kubernetes.io"), "the kubelet would refuse to start")
+		Expect(env).NotTo(ContainSubstring("node-role.kubernetes.io"), "the kubelet refuses to start with such labels")
 	})
 
-	It("is in the worker pool when nothing says otherwise", func(ctx SpecContext) {
+	It("is in the worker pool by default", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "plain", Replicas: 1})
 		config := t.Config(ctx, "plain")
-		host := asking(ctx, t, config)
+		host := waitForConfiguration(ctx, t, config)
 		Expect(config.Status.PoolRole).To(Equal("worker"))
 		Expect(t.Node(ctx, config).Labels).To(HaveKey("node-role.kubernetes.io/worker"))
-		_, err := host.file("/etc/infratest")
+		_, err := host.readFile("/etc/infratest")
 		Expect(err).To(HaveOccurred())
 	})
 
-	It("gets its Node again, in its pool, when somebody deletes it before the kubelet came", func(ctx SpecContext) {
+	It("gets its Node again, in its pool, when it is deleted before the kubelet has registered", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
-		asking(ctx, t, config)
+		waitForConfiguration(ctx, t, config)
 		first := t.Node(ctx, config)
 		Expect(lab.WorkloadClient.Delete(ctx, first)).To(Succeed())
 		again := &corev1.Node{}
 		Eventually(ctx, func() error { return lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(first), again) }).Should(Succeed())
 		Expect(again.UID).NotTo(Equal(first.UID))
 		Expect(again.Labels).To(HaveKey("node-role.kubernetes.io/infra"))
-		Expect(names(again.Spec.Taints)).To(ContainElement(poolv1.NodeUnassignedTaint))
+		Expect(listTaintKeys(again.Spec.Taints)).To(ContainElement(poolv1.NodeUnassignedTaint))
 		Eventually(ctx, func() (string, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
 			return config.Status.NodeRef.UID, err
@@ -95,16 +95,16 @@ var _ = Describe("A Machine that boots", func() {
 		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False WaitingForKubelet"))
 	})
 
-	It("is named after its host when asked to", func(ctx SpecContext) {
+	It("is named after its host with nodeNameSource Host", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameSourceHost }})
 		config := t.Config(ctx, "infra")
-		asking(ctx, t, config)
+		waitForConfiguration(ctx, t, config)
 		Expect(config.Status.NodeRef.Name).To(Equal(t.HostName(0)))
 		Expect(lab.WorkloadClient.Delete(ctx, t.Node(ctx, config))).To(Succeed())
 	})
 
-	It("gets one Secret, one token and one Ready condition that comes after them", func(ctx SpecContext) {
+	It("gets one data Secret, whose token is not a join credential, and is Ready after that", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
@@ -118,26 +118,26 @@ var _ = Describe("A Machine that boots", func() {
 		Expect(secret.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, t.Namespace))
 		Expect(metav1.IsControlledBy(secret, config)).To(BeTrue())
 		Expect(secret.Data).To(HaveKeyWithValue("format", []byte("ignition")))
-		Expect(string(secret.Data["value"])).NotTo(ContainSubstring("bootstrap-kubelet.conf"), "a pointer holds no join credential")
+		Expect(string(secret.Data["value"])).NotTo(ContainSubstring("bootstrap-kubelet.conf"), "a pointer has no join credential")
 		Eventually(ctx, func() *string { return t.Machine(ctx, config).Spec.Bootstrap.DataSecretName }).Should(Equal(ptr.To(config.Name)))
 	})
 })
 
-var _ = Describe("A MachineDeployment that is scaled", func() {
-	It("gets what it needs for every Machine, and leaves nothing behind for one that goes before its kubelet came, or before that was Ready", func(ctx SpecContext) {
+var _ = Describe("Scaling a MachineDeployment", func() {
+	It("prepares each new Machine, and cleans up Machines that are deleted before their Node is Ready", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 2)
 		deployment := t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
-		asking(ctx, t, t.Config(ctx, "infra"))
+		waitForConfiguration(ctx, t, t.Config(ctx, "infra"))
 		t.Scale(ctx, deployment, 2)
 		Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return t.Configs(ctx, "infra") }).Should(HaveLen(2))
 		configs := t.Configs(ctx, "infra")
 		for i := range configs {
-			asking(ctx, t, &configs[i])
+			waitForConfiguration(ctx, t, &configs[i])
 		}
-		came := t.Node(ctx, &configs[1])
-		before := came.DeepCopy()
-		came.Status.NodeInfo.KubeletVersion = "v1.36.3"
-		Expect(lab.WorkloadClient.Status().Patch(ctx, came, client.MergeFrom(before))).To(Succeed())
+		registered := t.Node(ctx, &configs[1])
+		before := registered.DeepCopy()
+		registered.Status.NodeInfo.KubeletVersion = "v1.36.3"
+		Expect(lab.WorkloadClient.Status().Patch(ctx, registered, client.MergeFrom(before))).To(Succeed())
 
 		t.Scale(ctx, deployment, 0)
 		for _, config := range configs {
@@ -156,8 +156,8 @@ var _ = Describe("A MachineDeployment that is scaled", func() {
 	})
 })
 
-var _ = Describe("A Cluster that is not there yet", func() {
-	It("has its Machines wait for its control plane, and goes on when it is initialized", func(ctx SpecContext) {
+var _ = Describe("The Machines of a Cluster", func() {
+	It("wait until its control plane is initialized", func(ctx SpecContext) {
 		t := tenant.NewEmpty(ctx, lab)
 		t.CreateCluster(ctx, clusterapi.ClusterOptions{Uninitialized: true})
 		t.Create(ctx, t.Pool("worker"), t.Pool("infra"))
@@ -169,11 +169,11 @@ var _ = Describe("A Cluster that is not there yet", func() {
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 	})
 
-	It("has nothing done for it while it is paused", func(ctx SpecContext) {
+	It("are not reconciled while it is paused", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
-		asking(ctx, t, config)
+		waitForConfiguration(ctx, t, config)
 		t.Pause(ctx, true)
 		Eventually(ctx, t.Condition(config, clusterv1.PausedCondition)).Should(HavePrefix("True"))
 		Expect(lab.WorkloadClient.Delete(ctx, t.Node(ctx, config))).To(Succeed())
@@ -185,8 +185,8 @@ var _ = Describe("A Cluster that is not there yet", func() {
 	})
 })
 
-var _ = Describe("A PoolbootConfig whose status is gone, as after clusterctl move", func() {
-	It("gets it back from what stands, with the same Secret and the same token", func(ctx SpecContext) {
+var _ = Describe("A PoolbootConfig whose status is lost, as after clusterctl move", func() {
+	It("gets its status back, with the same Secret and the same token", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
@@ -201,11 +201,11 @@ var _ = Describe("A PoolbootConfig whose status is gone, as after clusterctl mov
 		Expect(t.Pointer(ctx, config)).To(Equal(before))
 	})
 
-	It("lets its host, which has its configuration and asks no more, join with the credential in that", func(ctx SpecContext) {
+	It("keeps the join credential of a host that already has its configuration", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
-		asking(ctx, t, config)
+		waitForConfiguration(ctx, t, config)
 		before := config.Status.DeepCopy()
 		Expect(before.Boot.CredentialID).NotTo(BeEmpty())
 		loseStatus(ctx, t, config)
@@ -215,7 +215,7 @@ var _ = Describe("A PoolbootConfig whose status is gone, as after clusterctl mov
 	})
 })
 
-// loseStatus empties a config's status while its Cluster is paused.
+// loseStatus clears a config's status while its Cluster is paused.
 func loseStatus(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
 	GinkgoHelper()
 	t.Pause(ctx, true)
@@ -226,29 +226,29 @@ func loseStatus(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.Poolb
 		}
 		config.Status = bootstrapv1.PoolbootConfigStatus{}
 		return lab.ManagementClient.Status().Update(ctx, config)
-	}).Should(Succeed(), "others write it too")
+	}).Should(Succeed(), "the update can conflict with a controller's")
 	t.Pause(ctx, false)
 }
 
 var _ = Describe("The workload cluster's API server", func() {
-	It("may be away while a host asks: the host gets 503 until it is back, and then its configuration", func(ctx SpecContext) {
+	It("can be down while a host asks: the host gets 503 until it is up, and then its configuration", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 		Expect(lab.Workload.StopAPIServer()).To(Succeed())
 		t.AddHosts(ctx, 1)
-		host := hosts.of(client.ObjectKey{Namespace: t.Namespace, Name: t.HostName(0)})
-		Eventually(ctx, host.answered).Should(ContainElement(503))
-		Expect(host.answered()).To(HaveEach(503))
+		host := hosts.get(client.ObjectKey{Namespace: t.Namespace, Name: t.HostName(0)})
+		Eventually(ctx, host.statusCodes).Should(ContainElement(503))
+		Expect(host.statusCodes()).To(HaveEach(503))
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(HavePrefix("False WorkloadClusterUnreachable"))
 		Expect(lab.Workload.StartAPIServer(context.WithoutCancel(ctx))).To(Succeed())
-		asking(ctx, t, config)
-		Expect(strings.Join(names(t.Node(ctx, config).Spec.Taints), " ")).To(ContainSubstring(poolv1.NodeUnassignedTaint))
+		waitForConfiguration(ctx, t, config)
+		Expect(strings.Join(listTaintKeys(t.Node(ctx, config).Spec.Taints), " ")).To(ContainSubstring(poolv1.NodeUnassignedTaint))
 	}, SpecTimeout(6*time.Minute))
 })
 
-func names(taints []corev1.Taint) []string {
+func listTaintKeys(taints []corev1.Taint) []string {
 	var keys []string
 	for _, taint := range taints {
 		keys = append(keys, taint.Key)
@@ -256,10 +256,10 @@ func names(taints []corev1.Taint) []string {
 	return keys
 }
 
-// asking waits until the host of a config has its whole configuration and returns the host.
-func asking(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) *askingHost {
+// waitForConfiguration waits until the host of a config has fetched its configuration, and returns the host.
+func waitForConfiguration(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) *fakeHost {
 	EventuallyWithOffset(1, t.Condition(config, bootstrapv1.BootPreparedCondition)).WithContext(ctx).Should(HavePrefix("True"))
-	host := hosts.of(client.ObjectKey{Namespace: config.Status.HostRef.Namespace, Name: config.Status.HostRef.Name})
-	EventuallyWithOffset(1, func() error { _, err := host.got(); return err }).WithContext(ctx).Should(Succeed())
+	host := hosts.get(client.ObjectKey{Namespace: config.Status.HostRef.Namespace, Name: config.Status.HostRef.Name})
+	EventuallyWithOffset(1, func() error { _, err := host.configuration(); return err }).WithContext(ctx).Should(Succeed())
 	return host
 }

@@ -14,20 +14,20 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// isMachineConfig says whether an object is a MachineConfig: those that are not rendered are a person's.
+// isMachineConfig reports whether an object is a MachineConfig. Those that are not rendered belong to users.
 func isMachineConfig(object runtime.Object) bool {
-	_, is := object.(*poolv1.MachineConfig)
-	return is
+	_, ok := object.(*poolv1.MachineConfig)
+	return ok
 }
 
-var _ = Describe("A Cluster that is deleted", func() {
-	It("takes all with it that was made for its hosts without a Machine, whatever the garbage collector takes first", func(ctx SpecContext) {
-		a := newAnnotated(ctx)
-		record, _ := a.boots(ctx)
-		b := newToken(ctx, a.Tenant, lab.ManagementClient, 1)
-		Eventually(ctx, b.ready).Should(HavePrefix("True"))
-		served(ctx, b.pointer(b.name(0)))
-		enrolled := b.record(b.name(0))
+var _ = Describe("A deleted Cluster", func() {
+	It("takes with it all objects that Poolboot created for its hosts without a Machine, in any order of garbage collection", func(ctx SpecContext) {
+		a := newAnnotatedHost(ctx)
+		record, _ := a.boot(ctx)
+		b := createEnrollmentToken(ctx, a.Tenant, lab.ManagementClient, 1)
+		Eventually(ctx, b.getReady).Should(HavePrefix("True"))
+		fetchConfiguration(ctx, b.pointer(b.hostName(0)))
+		enrolled := b.newRecord(b.hostName(0))
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(enrolled), enrolled)).To(Succeed())
 
 		Expect(lab.ManagementClient.Delete(ctx, a.Cluster)).To(Succeed())
@@ -54,8 +54,8 @@ var _ = Describe("A Cluster that is deleted", func() {
 			return lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: record.Name}, &corev1.Secret{})
 		}).Should(Satisfy(apierrors.IsNotFound), "the data Secret")
 
-		By("leaving what is a person's: the host with its image and annotations, the token, the template")
-		host, err := a.host(ctx)
+		By("keeping the objects of users: the host with its image and annotations, and the token's Secret")
+		host, err := a.getHost(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(host.Spec.UserData).To(BeNil())
 		Expect(host).To(And(HaveField("Spec.Image", Not(BeNil())), HaveField("Status.Provisioning.State", Or(

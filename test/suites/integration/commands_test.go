@@ -23,11 +23,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// command is one that the documentation shows, with what it shows of its output.
+// command is a command in the documentation, with the output that the documentation shows.
 type command struct{ line, output string }
 
-// documented returns the commands of the block of a page under docs that begins with ```console <name>.
-func documented(page, name string) (commands []command) {
+// parseCommands returns the commands of the block of a page under docs that begins with ```console <name>.
+func parseCommands(page, name string) (commands []command) {
 	GinkgoHelper()
 	document, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", page))
 	Expect(err).NotTo(HaveOccurred())
@@ -45,7 +45,7 @@ func documented(page, name string) (commands []command) {
 	return commands
 }
 
-var _ = Describe("The commands that the documentation shows", func() {
+var _ = Describe("The commands in the documentation", func() {
 	It("install the alerts", func(ctx SpecContext) {
 		definition := &apiextensionsv1.CustomResourceDefinition{
 			ObjectMeta: metav1.ObjectMeta{Name: "prometheusrules.monitoring.coreos.com"},
@@ -64,7 +64,7 @@ var _ = Describe("The commands that the documentation shows", func() {
 		}).Should(ContainElement(And(HaveField("Type", apiextensionsv1.Established), HaveField("Status", apiextensionsv1.ConditionTrue))))
 
 		shell := &terminal{dir: "../../.."}
-		for _, shown := range documented("metrics.md", "alerts") {
+		for _, shown := range parseCommands("metrics.md", "alerts") {
 			Expect(shell.run(ctx, shown.line)).To(ContainSubstring(shown.output), shown.line)
 			Expect(shell.code).To(BeZero(), shown.line)
 		}
@@ -73,12 +73,12 @@ var _ = Describe("The commands that the documentation shows", func() {
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: "poolboot-system", Name: "poolboot-alerts"}, rule)).To(Succeed())
 		Expect(rule.Object["spec"]).To(HaveKeyWithValue("groups", Not(BeEmpty())))
 	})
-	It("renew the Machines of a pool on a site without a free host", func(ctx SpecContext) {
+	It("renew the Machines of a pool on a site without an available host", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		old := t.Config(ctx, "infra")
-		asking(ctx, t, old)
-		becomeReady(ctx, t, old)
+		waitForConfiguration(ctx, t, old)
+		makeNodeReady(ctx, t, old)
 		pool := func() (*poolv1.MachineConfigPool, error) {
 			infra := t.Pool("infra")
 			return infra, lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: infra.Name}, infra)
@@ -99,9 +99,9 @@ spec:
 		Eventually(ctx, updated).Should(HaveField("Message", And(ContainSubstring(old.Name), ContainSubstring("docs/pools.md#renewing-machines"))))
 		document, err := os.ReadFile("../../../docs/pools.md")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(string(document)).To(ContainSubstring("\n## Renewing Machines\n"), "which the message names")
+		Expect(string(document)).To(ContainSubstring("\n## Renewing Machines\n"), "the condition's message links to this section")
 
-		commands := documented("pools.md", "rollout")
+		commands := parseCommands("pools.md", "rollout")
 		here := strings.NewReplacer("-n edge", "-n "+t.Namespace)
 		run := func(shown command) string {
 			output := shell.run(ctx, here.Replace(shown.line))
@@ -124,21 +124,21 @@ spec:
 			}
 			return configs
 		}).Should(And(HaveLen(1), Not(ContainElement(HaveField("UID", old.UID)))))
-		asking(ctx, t, renewed)
+		waitForConfiguration(ctx, t, renewed)
 		Expect(renewed.Status.HostRef.Name).To(Equal(old.Status.HostRef.Name))
-		becomeReady(ctx, t, renewed)
+		makeNodeReady(ctx, t, renewed)
 		run(commands[last])
 	})
 
-	It("show what a host gets", func(ctx SpecContext) {
+	It("show the configuration that a host gets", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
-		asking(ctx, t, config)
+		waitForConfiguration(ctx, t, config)
 		shell := &terminal{dir: GinkgoT().TempDir()}
 		here := strings.NewReplacer("-n edge", "-n "+t.Namespace, "infra-x7k2p", config.Name)
 		printed := map[string]string{}
-		for _, shown := range documented("config-server.md", "curl") {
+		for _, shown := range parseCommands("config-server.md", "curl") {
 			program, _, _ := strings.Cut(shown.line, " ")
 			printed[program] = shell.run(ctx, here.Replace(shown.line))
 			Expect(shell.code).To(BeZero(), "%s: %s", shown.line, printed[program])
@@ -153,7 +153,7 @@ spec:
 			Expect(content("pool.ign")).To(ContainSubstring(file))
 		}
 		parsed, err := ignition.Parse([]byte(content("machine.ign")))
-		Expect(err).NotTo(HaveOccurred(), "one whole document")
+		Expect(err).NotTo(HaveOccurred(), "the file must be one complete document")
 		var paths []string
 		for _, file := range parsed.Storage.Files {
 			paths = append(paths, file.Path)

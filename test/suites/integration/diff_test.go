@@ -32,7 +32,7 @@ var (
 	namedFile = regexp.MustCompile("(?ms)^```\\w+\n# ([\\w./-]+)\n(.*?)^```")
 )
 
-// terminal runs command lines in a folder, with the real kubectl, its plugin, and the management cluster.
+// terminal runs commands in a directory, with the real kubectl, its plugin, and the management cluster.
 type terminal struct {
 	dir  string
 	code int
@@ -48,14 +48,14 @@ func (t *terminal) run(ctx context.Context, line string) string {
 	shell.Dir = t.dir
 	shell.Env = append(os.Environ(), "PATH="+binDir+":"+os.Getenv("PATH"), "KUBECONFIG="+lab.Management.Kubeconfig)
 	output, err := shell.CombinedOutput()
-	if ended := (*exec.ExitError)(nil); err != nil && !errors.As(err, &ended) {
+	if exitErr := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exitErr) {
 		ExpectWithOffset(1, err).NotTo(HaveOccurred())
 	}
 	t.code = shell.ProcessState.ExitCode()
 	return string(output)
 }
 
-// write writes a file into the terminal's folder.
+// write writes a file to the terminal's directory.
 func (t *terminal) write(name, content string) {
 	path := filepath.Join(t.dir, name)
 	ExpectWithOffset(1, os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
@@ -63,11 +63,11 @@ func (t *terminal) write(name, content string) {
 }
 
 var _ = Describe("kubectl poolboot", func() {
-	It("shows before kubectl apply the rendered config that a pool then has, and whom it concerns", func(ctx SpecContext) {
+	It("shows before kubectl apply the new rendered config of a pool, and the affected Machines", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
-		asking(ctx, t, config)
+		waitForConfiguration(ctx, t, config)
 		shell := &terminal{dir: GinkgoT().TempDir()}
 		shell.write("change.yaml", `apiVersion: pool.cluster.x-k8s.io/v1alpha1
 kind: MachineConfig
@@ -104,22 +104,22 @@ spec:
 		}).Should(Equal(promised))
 	})
 
-	It("shows before kubectl apply what an existing Node of a pool gets and keeps, and which Pods leave it", func(ctx SpecContext) {
+	It("shows before kubectl apply the labels and taints that existing Nodes get and keep, and the Pods that are evicted", func(ctx SpecContext) {
 		gpu := nodev1.Taint{Key: "example.com/gpu", Effect: corev1.TaintEffectNoExecute}
 		t := tenant.New(ctx, lab, 1, func(pool *poolv1.MachineConfigPool) {
 			pool.Spec.NodeLabels = map[string]string{"example.com/tier": "silver"}
 		})
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
-		asking(ctx, t, config)
+		waitForConfiguration(ctx, t, config)
 		node := t.Node(ctx, config)
 		Expect(node.Labels).To(HaveKeyWithValue("example.com/tier", "silver"))
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.Namespace}}
 		Expect(lab.WorkloadClient.Create(ctx, namespace)).To(Succeed())
-		stays, leaves := podOn(node, t.Namespace, "stays"), podOn(node, t.Namespace, "leaves")
+		stays, leaves := newPod(node, t.Namespace, "stays"), newPod(node, t.Namespace, "leaves")
 		stays.Spec.Tolerations = []corev1.Toleration{{Key: gpu.Key, Operator: corev1.TolerationOpExists}}
 		for _, pod := range []*corev1.Pod{stays, leaves} {
-			// The service account is there a moment after the namespace.
+			// The service account is created shortly after the namespace.
 			Eventually(ctx, func(ctx context.Context) error { return lab.WorkloadClient.Create(ctx, pod) }).Should(Succeed())
 		}
 
@@ -141,7 +141,7 @@ spec:
       = label example.com/tier: silver stays
       evicts Pod ` + t.Namespace + "/leaves\n"))
 
-		By("doing just that")
+		By("comparing with the result of kubectl apply")
 		Expect(shell.run(ctx, "kubectl apply -f pool.json")).To(ContainSubstring("infra configured"))
 		Expect(shell.run(ctx, diff)).To(BeEmpty())
 		Expect(shell.code).To(BeZero())
@@ -158,7 +158,7 @@ spec:
 		Expect(isLeaving(stays)(ctx)).To(BeFalse())
 	})
 
-	It("converts what the documentation shows of OpenShift into what can be applied, and differs from it as the documentation says", func(ctx SpecContext) {
+	It("converts the documentation's OpenShift objects to valid objects, and prints the documented output for them", func(ctx SpecContext) {
 		document, err := os.ReadFile("../../../docs/kubectl-poolboot.md")
 		Expect(err).NotTo(HaveOccurred())
 		shell := &terminal{dir: GinkgoT().TempDir()}
@@ -167,7 +167,7 @@ spec:
 		}
 		DeferCleanup(func(ctx SpecContext) {
 			for _, kind := range []client.Object{&bootstrapv1.PoolbootConfig{}, &poolv1.MachineConfigPool{}, &poolv1.MachineConfig{}} {
-				// A pool goes only when its Machines are gone.
+				// A pool can only be deleted after its Machines.
 				Eventually(ctx, func(ctx context.Context) error {
 					return lab.ManagementClient.DeleteAllOf(ctx, kind, client.InNamespace(site.Namespace))
 				}).Should(Succeed())
@@ -177,7 +177,7 @@ spec:
 			"kubectl poolboot convert -f pools.yaml -f machineconfigs/51-infra.yaml --cluster edge -n default | kubectl apply -f -")
 		Expect(shell.code).To(BeZero(), applied)
 		Expect(applied).To(And(ContainSubstring("/51-infra created"), ContainSubstring("/worker created"), ContainSubstring("/infra created")))
-		recordMachine(ctx)
+		createMachineRecord(ctx)
 
 		commands := 0
 		for _, block := range liveBlock.FindAllSubmatch(document, -1) {
@@ -191,21 +191,21 @@ spec:
 	})
 })
 
-// podOn is a Pod on a Node, where nothing starts it.
-func podOn(node *corev1.Node, namespace, name string) *corev1.Pod {
+// newPod returns a Pod on a Node. No kubelet starts it.
+func newPod(node *corev1.Node, namespace, name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{
 		NodeName: node.Name, Containers: []corev1.Container{{Name: "it", Image: "registry.example.com/it"}},
 	}}
 }
 
-// recordMachine makes the record of the documentation's Machine in the pool infra.
-func recordMachine(ctx context.Context) {
+// createMachineRecord creates the documentation's Machine in the pool infra, and its PoolbootConfig.
+func createMachineRecord(ctx context.Context) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{
 		Name: "infra-x7k2m", Namespace: site.Namespace, Labels: map[string]string{clusterv1.ClusterNameLabel: site.ClusterName},
-		Annotations: map[string]string{clusterv1.PausedAnnotation: ""}, // nobody boots it
+		Annotations: map[string]string{clusterv1.PausedAnnotation: ""}, // Poolboot does not boot it
 	}
-	// The garbage collector takes what names an owner that does not exist.
+	// The garbage collector deletes objects whose owner does not exist.
 	machine := &clusterv1.Machine{ObjectMeta: meta, Spec: clusterv1.MachineSpec{
 		ClusterName: site.ClusterName,
 		Bootstrap: clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{

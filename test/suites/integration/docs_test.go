@@ -16,12 +16,12 @@ import (
 )
 
 var (
-	yamlBlock      = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
-	wrongOnPurpose = regexp.MustCompile(`^# (broken|typo|near)\.yaml`)
+	yamlBlock        = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+	invalidOnPurpose = regexp.MustCompile(`^# (broken|typo|near)\.yaml`)
 )
 
 var _ = Describe("The documentation", func() {
-	It("shows only YAML that the API server and the webhooks accept", func(ctx SpecContext) {
+	It("has only YAML that the API server and the webhooks accept", func(ctx SpecContext) {
 		t := tenant.NewEmpty(ctx, lab)
 		files, err := filepath.Glob("../../../docs/*.md")
 		Expect(err).NotTo(HaveOccurred())
@@ -30,14 +30,14 @@ var _ = Describe("The documentation", func() {
 			text, err := os.ReadFile(file)
 			Expect(err).NotTo(HaveOccurred())
 			for _, block := range yamlBlock.FindAllSubmatch(text, -1) {
-				if wrongOnPurpose.Match(block[1]) {
+				if invalidOnPurpose.Match(block[1]) {
 					continue
 				}
-				shown, err := yaml.ToUnstructured(block[1])
+				parsed, err := yaml.ToUnstructured(block[1])
 				Expect(err).NotTo(HaveOccurred(), "%s:\n%s", file, block[1])
-				for _, object := range shown {
+				for _, object := range parsed {
 					if !strings.Contains(object.GetAPIVersion(), "cluster.x-k8s.io/") && object.GetKind() != "BareMetalHost" {
-						continue // a program's settings, or what OpenShift has
+						continue // a configuration file, or an object of OpenShift
 					}
 					object.SetNamespace(t.Namespace)
 					Expect(lab.ManagementClient.Create(ctx, &object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).

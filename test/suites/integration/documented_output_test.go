@@ -17,26 +17,26 @@ import (
 )
 
 var (
-	toldBlock = regexp.MustCompile("(?ms)^```console (boots|explain)\n(.*?)^```")
-	// What no two runs have alike.
-	toldTime   = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
-	toldTook   = regexp.MustCompile(`(\s)-?(?:\d+(?:\.\d+)?(?:ns|µs|ms|s|m|h|d))+(:|\s|$)`)
-	toldUUID   = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
-	toldBlanks = regexp.MustCompile(` +`)
+	outputBlock = regexp.MustCompile("(?ms)^```console (boots|explain)\n(.*?)^```")
+	// These differ between runs.
+	outputTime     = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
+	outputDuration = regexp.MustCompile(`(\s)-?(?:\d+(?:\.\d+)?(?:ns|µs|ms|s|m|h|d))+(:|\s|$)`)
+	outputUUID     = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	outputSpaces   = regexp.MustCompile(` +`)
 )
 
-// toldSite is what the documentation of boots and explain shows: one Machine whose host boots, and one whose labels are
-// of two pools.
-type toldSite struct {
+// documentedSite is the state that the documentation of boots and explain shows: a Machine whose host boots, and a Machine
+// with the labels of two pools.
+type documentedSite struct {
 	*tenant.Tenant
-	// names are the documentation's, by what they are called here.
+	// names replaces the names of this run with the documentation's.
 	names *strings.Replacer
 	infra *bootstrapv1.PoolbootConfig
 }
 
-func newToldSite(ctx context.Context) *toldSite {
+func newDocumentedSite(ctx context.Context) *documentedSite {
 	GinkgoHelper()
-	s := &toldSite{Tenant: tenant.New(ctx, lab, 0, func(p *poolv1.MachineConfigPool) {
+	s := &documentedSite{Tenant: tenant.New(ctx, lab, 0, func(p *poolv1.MachineConfigPool) {
 		if p.Spec.PoolRole == "infra" {
 			p.Spec.NodeLabels = map[string]string{"example.com/tier": "infra"}
 		}
@@ -45,50 +45,50 @@ func newToldSite(ctx context.Context) *toldSite {
 	s.AddHost(ctx, "rack1-u12")
 	s.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 	s.infra = s.Config(ctx, "infra")
-	asking(ctx, s.Tenant, s.infra)
+	waitForConfiguration(ctx, s.Tenant, s.infra)
 	s.Deploy(ctx, tenant.Deployment{Name: "both", Replicas: 1, Labels: map[string]string{
 		"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/storage": ""}})
 	both := s.Config(ctx, "both")
 	Eventually(ctx, s.Condition(both, bootstrapv1.PoolDecidedCondition)).Should(HavePrefix("False"))
-	s.names = strings.NewReplacer(s.Namespace+"/"+s.Namespace, "metal/edge", s.Namespace, "metal", s.infra.Name, "infra-9pq4c", both.Name, "both-x7k2m", home, "192.0.2.12")
+	s.names = strings.NewReplacer(s.Namespace+"/"+s.Namespace, "metal/edge", s.Namespace, "metal", s.infra.Name, "infra-9pq4c", both.Name, "both-x7k2m", hostAddress, "192.0.2.12")
 	return s
 }
 
-// expectTold holds what the commands of a block print against what is shown.
-func (s *toldSite) expectTold(ctx context.Context, block string) {
+// expectOutput expects the commands of a block to print the output that the block shows.
+func (s *documentedSite) expectOutput(ctx context.Context, block string) {
 	GinkgoHelper()
 	shell := &terminal{dir: GinkgoT().TempDir()}
-	here := strings.NewReplacer("infra-9pq4c", s.infra.Name, " metal", " "+s.Namespace)
-	comparable := func(text string) string {
-		text = toldUUID.ReplaceAllString(text, "UUID")
-		text = toldTook.ReplaceAllString(toldTime.ReplaceAllString(s.names.Replace(text), "TIME"), "${1}TOOK${2}")
-		text = toldTook.ReplaceAllString(toldBlanks.ReplaceAllString(text, " "), "${1}TOOK${2}")
+	replacer := strings.NewReplacer("infra-9pq4c", s.infra.Name, " metal", " "+s.Namespace)
+	normalize := func(text string) string {
+		text = outputUUID.ReplaceAllString(text, "UUID")
+		text = outputDuration.ReplaceAllString(outputTime.ReplaceAllString(s.names.Replace(text), "TIME"), "${1}TOOK${2}")
+		text = outputDuration.ReplaceAllString(outputSpaces.ReplaceAllString(text, " "), "${1}TOOK${2}")
 		return strings.ReplaceAll(strings.TrimSpace(text), " \n", "\n")
 	}
 	for _, shown := range strings.Split(strings.TrimPrefix(block, "$ "), "\n$ ") {
 		line, output, _ := strings.Cut(shown, "\n")
-		Eventually(ctx, func() string { return comparable(shell.run(ctx, here.Replace(line))) }).Should(Equal(comparable(output)), line)
+		Eventually(ctx, func() string { return normalize(shell.run(ctx, replacer.Replace(line))) }).Should(Equal(normalize(output)), line)
 	}
 }
 
-var _ = Describe("What the documentation shows of a cluster", func() {
-	It("is what kubectl poolboot boots and explain print", func(ctx SpecContext) {
+var _ = Describe("The documented output", func() {
+	It("is the output of kubectl poolboot boots and explain", func(ctx SpecContext) {
 		document, err := os.ReadFile("../../../docs/kubectl-poolboot.md")
 		Expect(err).NotTo(HaveOccurred())
 		blocks := map[string]string{}
-		for _, block := range toldBlock.FindAllStringSubmatch(string(document), -1) {
+		for _, block := range outputBlock.FindAllStringSubmatch(string(document), -1) {
 			blocks[block[1]] = block[2]
 		}
-		s := newToldSite(ctx)
+		s := newDocumentedSite(ctx)
 		Eventually(ctx, s.Condition(s.infra, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False WaitingForKubelet"))
 		Eventually(ctx, func(ctx context.Context) (bool, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)
 			return s.infra.Status.Boot.ServedTime != nil, err
 		}).Should(BeTrue())
-		s.expectTold(ctx, blocks["boots"])
+		s.expectOutput(ctx, blocks["boots"])
 
-		By("being Ready")
-		becomeReady(ctx, s.Tenant, s.infra)
+		By("making the Node Ready")
+		makeNodeReady(ctx, s.Tenant, s.infra)
 		Eventually(ctx, func() []corev1.Taint { return s.Node(ctx, s.infra).Spec.Taints }).Should(BeEmpty())
 		Eventually(ctx, func(ctx context.Context) (bool, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)
@@ -96,6 +96,6 @@ var _ = Describe("What the documentation shows of a cluster", func() {
 		}).Should(BeTrue())
 		_, err = lab.Kubectl(ctx, lab.Workload, "label", "node", s.infra.Name, "example.com/tier=gold", "--overwrite")
 		Expect(err).NotTo(HaveOccurred())
-		s.expectTold(ctx, blocks["explain"])
+		s.expectOutput(ctx, blocks["explain"])
 	})
 })

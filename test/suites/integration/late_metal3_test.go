@@ -17,8 +17,8 @@ import (
 )
 
 var _ = Describe("A management cluster without Metal3", func() {
-	It("boots hosts that come with a token, and those of Metal3 once it is installed, without a restart", func(ctx SpecContext) {
-		s := tenant.StartSite(ctx, site.Options{Hardware: storms, Neighbour: lab, WithoutMetal3: true})
+	It("boots hosts with an enrollment token, and Metal3's hosts after its installation, without a restart", func(ctx SpecContext) {
+		s := tenant.StartSite(ctx, site.Options{Hardware: stormHardware, Neighbour: lab, WithoutMetal3: true})
 		t := tenant.NewEmpty(ctx, s)
 		t.CreateCluster(ctx, clusterapi.ClusterOptions{WithoutMetal3: true})
 		t.CreateHostTemplate(ctx, nil)
@@ -28,15 +28,15 @@ var _ = Describe("A management cluster without Metal3", func() {
 		t.Create(ctx, t.Pool("worker"), infra,
 			t.MachineConfig("00-worker", "worker", "/etc/workertest", "worker"), t.MachineConfig("51-infra", "infra", "/etc/infratest", "infra"))
 
-		b := newToken(ctx, t, s.ManagementClient, 1)
-		Eventually(ctx, b.ready).Should(HavePrefix("True"))
-		config := b.record(b.name(1))
-		served(ctx, b.pointer(config.Name))
+		b := createEnrollmentToken(ctx, t, s.ManagementClient, 1)
+		Eventually(ctx, b.getReady).Should(HavePrefix("True"))
+		config := b.newRecord(b.hostName(1))
+		fetchConfiguration(ctx, b.pointer(config.Name))
 		Expect(s.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
 		Expect(t.Node(ctx, config).Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"))
 		Expect(s.Manager.Log()).To(ContainSubstring("The kind is not served: its objects will be watched once it is installed"))
 
-		By("watching hosts as soon as Metal3 is there: one that a Machine has, and one that asks for a pool")
+		By("installing Metal3, and booting a host of a Machine and a host with a pool annotation")
 		Expect(s.StartMetal3(context.WithoutCancel(ctx))).To(Succeed())
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		t.AddHost(ctx, t.HostName(0))
@@ -45,6 +45,6 @@ var _ = Describe("A management cluster without Metal3", func() {
 		Expect(t.Node(ctx, config).Labels).To(And(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"), HaveKey(poolv1.NodeMetal3UUIDLabel),
 			HaveKeyWithValue("example.com/vendor", "Simulated")))
 		t.BootAnnotatedHost(ctx, t.HostName(1), "infra")
-		Eventually(ctx, t.Condition(b.record(t.HostName(1)), bootstrapv1.BootPreparedCondition)).Should(HavePrefix("True"))
+		Eventually(ctx, t.Condition(b.newRecord(t.HostName(1)), bootstrapv1.BootPreparedCondition)).Should(HavePrefix("True"))
 	}, SpecTimeout(6*time.Minute))
 })

@@ -22,13 +22,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-var _ = Describe("Labels out of facts of a host", func() {
+var _ = Describe("Derived labels", func() {
 	rack := nodev1.NodeLabelRule{Key: "example.com/rack", ValueExpression: `host.labels["rack"]`, OnMissing: nodev1.OnMissingBlock}
 	bios := nodev1.NodeLabelRule{Key: "node-restriction.kubernetes.io/bios", ValueExpression: `host.hardware.bios.version`, OnMissing: nodev1.OnMissingBlock}
 	class := nodev1.NodeLabelRule{Key: "example.com/class", ValueExpression: `host.hardware.memoryMebibytes >= 262144 ? "large" : "small"`}
 
-	// withRules gives the infra pool rules.
-	withRules := func(ctx context.Context, t *tenant.Tenant, rules ...nodev1.NodeLabelRule) {
+	// setRules sets the nodeLabelRules of the pool infra.
+	setRules := func(ctx context.Context, t *tenant.Tenant, rules ...nodev1.NodeLabelRule) {
 		GinkgoHelper()
 		infra := t.Pool("infra")
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
@@ -39,13 +39,13 @@ var _ = Describe("Labels out of facts of a host", func() {
 	key := func(t *tenant.Tenant) client.ObjectKey {
 		return client.ObjectKey{Namespace: t.Namespace, Name: t.HostName(0)}
 	}
-	nodeOf := func(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) error {
+	getNode := func(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) error {
 		return lab.WorkloadClient.Get(ctx, client.ObjectKey{Name: t.Machine(ctx, config).Name}, &corev1.Node{})
 	}
 
-	It("hold a host at 503 until the fact is there, and stand on its Node from the first second", func(ctx SpecContext) {
+	It("answer a host with 503 until the fact exists, and are on its Node from its first version", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
-		withRules(ctx, t, rack, class)
+		setRules(ctx, t, rack, class)
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) {
@@ -54,16 +54,16 @@ var _ = Describe("Labels out of facts of a host", func() {
 		config := t.Config(ctx, "infra")
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(Equal("False HostFactMissing: host " + t.HostName(0) +
 			": MachineConfigPool " + t.Namespace + `/infra spec.nodeLabelRules[example.com/rack]: host.labels["rack"] is missing: give the BareMetalHost this fact, or set onMissing: Skip`))
-		Eventually(ctx, func() []int { return hosts.of(key(t)).answered() }).Should(ContainElement(http.StatusServiceUnavailable))
-		Expect(hosts.of(key(t)).answered()).To(HaveEach(http.StatusServiceUnavailable))
-		Expect(nodeOf(ctx, t, config)).To(Satisfy(apierrors.IsNotFound))
+		Eventually(ctx, func() []int { return hosts.get(key(t)).statusCodes() }).Should(ContainElement(http.StatusServiceUnavailable))
+		Expect(hosts.get(key(t)).statusCodes()).To(HaveEach(http.StatusServiceUnavailable))
+		Expect(getNode(ctx, t, config)).To(Satisfy(apierrors.IsNotFound))
 		shell := &terminal{dir: GinkgoT().TempDir()}
 		Expect(shell.run(ctx, "kubectl poolboot explain host "+t.HostName(0)+" -n "+t.Namespace)).To(And(
 			MatchRegexp(`example.com/rack +<none> +Blocked .*host.labels\["rack"\] is missing`), MatchRegexp(`example.com/class +large +Set .*memoryMebibytes`),
 			MatchRegexp(`example.com/who +\S+ +Set +PoolbootConfig`)))
 		Expect(shell.code).To(Equal(2))
 
-		By("being timed from the host's first request, however often it retries")
+		By("measuring the boot from the host's first request")
 		retried := func() (*metav1.MicroTime, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
 			return config.Status.Boot.RequestedTime, err
@@ -77,7 +77,7 @@ var _ = Describe("Labels out of facts of a host", func() {
 		stage, since := timeline.StageOf(config)
 		Expect(stage).To(Equal(timeline.Preparing))
 		Expect(since).To(BeTemporally("==", first.Time))
-		Expect(managerMetric(ctx, "poolboot_boots_total", map[string]string{"cluster": t.Namespace + "/" + t.Namespace,
+		Expect(sumManagerMetric(ctx, "poolboot_boots_total", map[string]string{"cluster": t.Namespace + "/" + t.Namespace,
 			"outcome": bootstrapv1.HostFactMissingReason})()).To(Equal(1.0))
 
 		bmh := &bmov1alpha1.BareMetalHost{}
@@ -86,10 +86,10 @@ var _ = Describe("Labels out of facts of a host", func() {
 		bmh.Labels = map[string]string{"rack": "r7"}
 		Expect(lab.ManagementClient.Patch(ctx, bmh, client.MergeFrom(before))).To(Succeed())
 
-		host := asking(ctx, t, config)
+		host := waitForConfiguration(ctx, t, config)
 		labels := map[string]string{"example.com/rack": "r7", "example.com/class": "large", "example.com/who": t.Namespace + ".r7"}
 		Eventually(ctx, func() []site.NodeVersion { return history.Of(config.Status.NodeRef.Name) }).ShouldNot(BeEmpty())
-		env, err := host.file("/etc/poolboot/kubelet.env")
+		env, err := host.readFile("/etc/poolboot/kubelet.env")
 		Expect(err).NotTo(HaveOccurred())
 		for name, value := range labels {
 			Expect(history.Of(config.Status.NodeRef.Name)[0].Node.Labels).To(HaveKeyWithValue(name, value))
@@ -98,9 +98,9 @@ var _ = Describe("Labels out of facts of a host", func() {
 		Expect(config.Status.DerivedNodeLabels).To(Equal(labels))
 	})
 
-	It("hold an inline host's Node back until its HardwareData has the fact: a watch tells", func(ctx SpecContext) {
+	It("delay the Node of an inline host until its HardwareData has the fact, which Poolboot watches", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
-		withRules(ctx, t, bios)
+		setRules(ctx, t, bios)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) {
 			spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeInline}
 		}})
@@ -112,8 +112,8 @@ var _ = Describe("Labels out of facts of a host", func() {
 			err := lab.ManagementClient.Get(ctx, key(t), bmh)
 			return bmh.Status.Provisioning.State, err
 		}).Should(Equal(bmov1alpha1.StateProvisioned))
-		// Nothing else changes any more that would have the boot looked at again.
-		Consistently(ctx, func() error { return nodeOf(ctx, t, config) }).Should(Satisfy(apierrors.IsNotFound))
+		// No other change triggers another reconcile of the boot.
+		Consistently(ctx, func() error { return getNode(ctx, t, config) }).Should(Satisfy(apierrors.IsNotFound))
 
 		data := &bmov1alpha1.HardwareData{}
 		Expect(lab.ManagementClient.Get(ctx, key(t), data)).To(Succeed())
@@ -124,11 +124,11 @@ var _ = Describe("Labels out of facts of a host", func() {
 		Expect(t.Node(ctx, config).Labels).To(HaveKeyWithValue(bios.Key, "1.9.2"))
 	})
 
-	It("let no hostile hardware through: its texts hold the host, in quotes and cut short, or are sanitised as the rule says", func(ctx SpecContext) {
+	It("block on invalid values, which messages quote and truncate, or sanitize them with onInvalid Sanitize", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		serial := nodev1.NodeLabelRule{Key: "example.com/serial", ValueExpression: "host.hardware.serial"}
 		vendor := nodev1.NodeLabelRule{Key: "example.com/vendor", ValueExpression: "host.hardware.vendor"}
-		withRules(ctx, t, serial)
+		setRules(ctx, t, serial)
 		details, err := json.Marshal(bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{
 			Manufacturer: strings.Repeat("v", 10_000), SerialNumber: "7X\x1b[31m\r\nK2\x00" + strings.Repeat("\x07", 5_000)}})
 		Expect(err).NotTo(HaveOccurred())
@@ -141,16 +141,16 @@ var _ = Describe("Labels out of facts of a host", func() {
 		config := t.Config(ctx, "infra")
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("False NodeLabelRuleInvalid"),
 			ContainSubstring("spec.nodeLabelRules[example.com/serial]"), ContainSubstring(`"7X\x1b[31m\r\nK2`)))
-		said, err := t.Condition(config, bootstrapv1.BootPreparedCondition)(ctx)
+		message, err := t.Condition(config, bootstrapv1.BootPreparedCondition)(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(strings.ContainsFunc(said, unicode.IsControl)).To(BeFalse(), "%q", said)
-		Expect(len(said)).To(BeNumerically("<", 1_000))
-		Eventually(ctx, func() []int { return hosts.of(key(t)).answered() }).Should(And(Not(BeEmpty()), HaveEach(http.StatusServiceUnavailable)))
-		Expect(nodeOf(ctx, t, config)).To(Satisfy(apierrors.IsNotFound))
+		Expect(strings.ContainsFunc(message, unicode.IsControl)).To(BeFalse(), "%q", message)
+		Expect(len(message)).To(BeNumerically("<", 1_000))
+		Eventually(ctx, func() []int { return hosts.get(key(t)).statusCodes() }).Should(And(Not(BeEmpty()), HaveEach(http.StatusServiceUnavailable)))
+		Expect(getNode(ctx, t, config)).To(Satisfy(apierrors.IsNotFound))
 
 		serial.OnInvalid, vendor.OnInvalid = nodev1.OnInvalidSanitize, nodev1.OnInvalidSanitize
-		withRules(ctx, t, serial, vendor)
-		asking(ctx, t, config)
+		setRules(ctx, t, serial, vendor)
+		waitForConfiguration(ctx, t, config)
 		Expect(t.Node(ctx, config).Labels).To(And(HaveKeyWithValue("example.com/serial", "7X-31m-K2"), HaveKeyWithValue("example.com/vendor", strings.Repeat("v", 63))))
 	})
 

@@ -8,12 +8,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-var _ = Describe("A pool that is deleted", func() {
-	It("stays while a Machine is recorded in it or another inherits from it, unless it is forced", func(ctx SpecContext) {
+var _ = Describe("Deletion of a pool", func() {
+	It("is refused while a Machine is recorded in it or another pool inherits from it, unless forced", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
-		asking(ctx, t, config)
+		waitForConfiguration(ctx, t, config)
 		remove := func(pool string) (string, error) {
 			return lab.Kubectl(ctx, lab.Management, "delete", "pbpool", pool, "--namespace", t.Namespace)
 		}
@@ -29,10 +29,10 @@ var _ = Describe("A pool that is deleted", func() {
 		Expect(remove("worker")).To(ContainSubstring("deleted"))
 	})
 
-	It("goes with its Cluster, whatever is recorded in it", func(ctx SpecContext) {
+	It("is allowed when its Cluster is deleted", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
-		asking(ctx, t, t.Config(ctx, "infra"))
+		waitForConfiguration(ctx, t, t.Config(ctx, "infra"))
 		worker := t.Pool("worker")
 		Expect(lab.ManagementClient.Delete(ctx, worker)).NotTo(Succeed())
 		Expect(lab.ManagementClient.Delete(ctx, t.Cluster)).To(Succeed())

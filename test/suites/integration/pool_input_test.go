@@ -13,8 +13,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// poolYAML is a pool with a role for a Cluster; more is indented as fields of its spec.
-func poolYAML(name, cluster, role string, more ...string) string {
+// formatPool returns the YAML of a pool. more is indented as fields of its spec.
+func formatPool(name, cluster, role string, more ...string) string {
 	return fmt.Sprintf(`apiVersion: pool.cluster.x-k8s.io/v1alpha1
 kind: MachineConfigPool
 metadata: {name: %s}
@@ -25,8 +25,8 @@ spec:
 `, name, cluster, role) + strings.Join(more, "")
 }
 
-var _ = Describe("A pool that a person makes", func() {
-	// create runs kubectl create, and returns what the person reads.
+var _ = Describe("A new pool", func() {
+	// create runs kubectl create and returns its output.
 	create := func(ctx SpecContext, t *tenant.Tenant, yaml string) (string, error) {
 		GinkgoHelper()
 		path := filepath.Join(GinkgoT().TempDir(), "pool.yaml")
@@ -34,41 +34,41 @@ var _ = Describe("A pool that a person makes", func() {
 		return lab.Kubectl(ctx, lab.Management, "create", "--namespace", t.Namespace, "-f", path)
 	}
 
-	It("for a Cluster of another namespace is warned of, says so, and leaves that Cluster alone", func(ctx SpecContext) {
+	It("for a Cluster of another namespace gets a warning and a condition, and does not affect that Cluster", func(ctx SpecContext) {
 		other, t := tenant.New(ctx, lab, 0), tenant.NewEmpty(ctx, lab)
-		Eventually(ctx, rendersFrom(other.Pool("infra"))).Should(HaveLen(2))
-		Expect(create(ctx, t, poolYAML("infra", other.Namespace, "infra"))).To(And(ContainSubstring("created"),
+		Eventually(ctx, getSources(other.Pool("infra"))).Should(HaveLen(2))
+		Expect(create(ctx, t, formatPool("infra", other.Namespace, "infra"))).To(And(ContainSubstring("created"),
 			ContainSubstring("Warning: spec.clusterName: Cluster "+t.Namespace+"/"+other.Namespace+" does not exist now"),
 			ContainSubstring("a pool is in the namespace of its Cluster")))
-		Eventually(ctx, poolCondition(t.Pool("infra"), poolv1.DegradedCondition)).Should(And(HavePrefix("True ClusterNotFound"),
+		Eventually(ctx, getPoolCondition(t.Pool("infra"), poolv1.DegradedCondition)).Should(And(HavePrefix("True ClusterNotFound"),
 			ContainSubstring(t.Namespace+"/"+other.Namespace), ContainSubstring("make it")))
-		Consistently(ctx, poolCondition(other.Pool("infra"), poolv1.DegradedCondition)).Should(HavePrefix("False"))
+		Consistently(ctx, getPoolCondition(other.Pool("infra"), poolv1.DegradedCondition)).Should(HavePrefix("False"))
 		_, err := lab.Kubectl(ctx, lab.Management, "delete", "pbpool", "infra", "--namespace", t.Namespace)
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("with a role that another has is refused by the other's name, and after it by nobody", func(ctx SpecContext) {
+	It("with the role of another pool is refused with the other pool's name, until that pool is deleted", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
-		_, err := create(ctx, t, poolYAML("infra-2", t.Namespace, "infra"))
+		_, err := create(ctx, t, formatPool("infra-2", t.Namespace, "infra"))
 		Expect(err).To(MatchError(And(ContainSubstring("spec.poolRole"), ContainSubstring("MachineConfigPool infra of Cluster "+t.Namespace))))
 		Expect(lab.ManagementClient.Delete(ctx, t.Pool("infra"))).To(Succeed())
-		Expect(create(ctx, t, poolYAML("infra-2", t.Namespace, "infra"))).To(ContainSubstring("created"))
+		Expect(create(ctx, t, formatPool("infra-2", t.Namespace, "infra"))).To(ContainSubstring("created"))
 	})
 
-	It("that may share Nodes with another is warned of, and one that must is refused", func(ctx SpecContext) {
+	It("that can share Nodes with another pool gets a warning, and is refused if it always shares them", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
-		Expect(create(ctx, t, poolYAML("far", t.Namespace, "far", "  nodeSelector: {matchLabels: {node-restriction.kubernetes.io/site: far}}\n"))).To(And(
+		Expect(create(ctx, t, formatPool("far", t.Namespace, "far", "  nodeSelector: {matchLabels: {node-restriction.kubernetes.io/site: far}}\n"))).To(And(
 			ContainSubstring("created"), ContainSubstring("Warning: spec.nodeSelector: a Node may have these labels and those of MachineConfigPool(s) infra")))
-		_, err := create(ctx, t, poolYAML("gpu", t.Namespace, "gpu", "  nodeSelector: {matchLabels: {node-role.kubernetes.io/infra: \"\"}}\n"))
+		_, err := create(ctx, t, formatPool("gpu", t.Namespace, "gpu", "  nodeSelector: {matchLabels: {node-role.kubernetes.io/infra: \"\"}}\n"))
 		Expect(err).To(MatchError(And(ContainSubstring("spec.nodeSelector"), ContainSubstring("infra"))))
 	})
 
-	It("that selects no MachineConfig is warned of, and has those of the worker pool", func(ctx SpecContext) {
+	It("that selects no MachineConfig gets a warning, and renders those of the worker pool", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		Expect(lab.ManagementClient.Delete(ctx, t.MachineConfig("51-infra", "", "", ""))).To(Succeed())
-		Expect(create(ctx, t, poolYAML("storage", t.Namespace, "storage"))).To(And(ContainSubstring("created"),
+		Expect(create(ctx, t, formatPool("storage", t.Namespace, "storage"))).To(And(ContainSubstring("created"),
 			ContainSubstring("Warning: spec.machineConfigSelector selects no MachineConfig of namespace "+t.Namespace+" now")))
-		Eventually(ctx, rendersFrom(t.Pool("storage"))).Should(Equal([]string{"00-worker"}))
-		Expect(poolCondition(t.Pool("storage"), poolv1.DegradedCondition)(ctx)).To(HavePrefix("False"))
+		Eventually(ctx, getSources(t.Pool("storage"))).Should(Equal([]string{"00-worker"}))
+		Expect(getPoolCondition(t.Pool("storage"), poolv1.DegradedCondition)(ctx)).To(HavePrefix("False"))
 	})
 })

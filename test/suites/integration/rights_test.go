@@ -10,10 +10,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/rights"
 )
 
-// ofInstalled says of a right that test/suites/install/rights_test.go sees to: leases and their events, and reviews,
-// are of a manager that is one of several and guards its metrics; the last two are what the API server asks itself,
-// which its audit log does not show.
-func ofInstalled(r rights.Right) bool {
+// isTestedByInstall reports whether test/suites/install/rights_test.go tests a right. Leases, their events and reviews are
+// used by replicated managers and by protected metrics. For the rest the API server checks the right itself, without an
+// entry in its audit log.
+func isTestedByInstall(r rights.Right) bool {
 	switch r.Resource {
 	case "leases.coordination.k8s.io", "tokenreviews.authentication.k8s.io", "subjectaccessreviews.authorization.k8s.io":
 		return true
@@ -25,10 +25,10 @@ func ofInstalled(r rights.Right) bool {
 	return strings.HasSuffix(r.Resource, "/finalizers")
 }
 
-// ofUpgrade says of a right of the manager that only the CRD migrator uses it, after an upgrade:
-// test/suites/install/migration_test.go sees to it, but for Enrollments, which the migrator reads again only when
-// nobody else has written them since they are stored in another version.
-func ofUpgrade(r rights.Right) bool {
+// isTestedByMigration reports whether only the CRD migrator uses a right, after an upgrade, which
+// test/suites/install/migration_test.go tests. It does not test reading Enrollments: the migrator reads them only if no
+// other client has written them since the storage version changed.
+func isTestedByMigration(r rights.Right) bool {
 	switch r.Resource {
 	case "customresourcedefinitions.apiextensions.k8s.io", "customresourcedefinitions.apiextensions.k8s.io/status", "machineconfigs.pool.cluster.x-k8s.io":
 		return r.Verb == "patch"
@@ -40,7 +40,7 @@ func ofUpgrade(r rights.Right) bool {
 	return false
 }
 
-// The programs have had the rights of config/ and no others. Each must have been used, and none have been missing.
+// The programs ran with exactly the rights of config/. Each right must be used, and no request may be refused.
 var _ = AfterSuite(func() {
 	if lab == nil || !rights.WholeRun() {
 		return
@@ -52,9 +52,9 @@ var _ = AfterSuite(func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(refused).To(BeEmpty(), program)
 		unused := slices.DeleteFunc(documented, func(r rights.Right) bool {
-			return ofInstalled(r) || program == rights.Manager && ofUpgrade(r) || slices.Contains(used, r)
+			return isTestedByInstall(r) || program == rights.Manager && isTestedByMigration(r) || slices.Contains(used, r)
 		})
-		Expect(unused).To(BeEmpty(), "%s has rights that no spec saw it use: take them away, or add the spec that needs them", program)
+		Expect(unused).To(BeEmpty(), "%s has rights that it did not use in any spec: remove them, or add a spec that needs them", program)
 	}
 
 	documented, err := rights.Documented("Rights of the manager in a workload cluster")

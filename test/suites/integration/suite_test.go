@@ -1,6 +1,6 @@
-// Package integration holds Poolboot's controllers, webhooks and config server to their promises together with the real
-// Cluster API core, a real workload cluster and the Metal3 simulator. Hosts do here only what Ignition does over the
-// network: they ask. Hosts that really boot are in test/suites/e2e.
+// Package integration tests Poolboot's controllers, webhooks and config server with the real Cluster API core, a real
+// workload cluster and the Metal3 simulator. Its hosts only fetch their configuration, as Ignition does. Hosts that boot are
+// in test/suites/e2e.
 package integration
 
 import (
@@ -17,14 +17,14 @@ import (
 )
 
 var (
-	lab    *site.Site
-	hosts  *askingHosts
-	storms *storm.Hardware
+	lab           *site.Site
+	hosts         *fakeHosts
+	stormHardware *storm.Hardware
 )
 
 func TestIntegration(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Poolboot with the real Cluster API")
+	RunSpecs(t, "Integration with Cluster API")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -32,13 +32,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(2 * time.Second)
-	hosts = newAskingHosts()
-	storms = &storm.Hardware{Otherwise: hosts}
-	// As with an API server that has no streaming lists: Poolboot needs the right to list there. Other suites have
-	// them.
+	hosts = newFakeHosts()
+	stormHardware = &storm.Hardware{Otherwise: hosts}
+	// Without streaming lists, as with older API servers, Poolboot needs the right to list. Other suites use streaming lists.
 	GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false")
-	lab = tenant.StartSite(ctx, site.Options{Hardware: storms, GarbageCollector: true,
-		// The hosts have no heartbeat.
+	lab = tenant.StartSite(ctx, site.Options{Hardware: stormHardware, GarbageCollector: true,
+		// The hosts have no kubelet that sends heartbeats.
 		Flags: site.Flags{ControllerManager: []string{"--node-monitor-grace-period=1h"}},
 	})
 }, NodeTimeout(5*time.Minute))

@@ -13,8 +13,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-var _ = Describe("What kubectl poolboot labels says", func() {
-	It("is what the Node carries that is made for a Machine, and exit code 2 says that none can be", func(ctx SpecContext) {
+var _ = Describe("kubectl poolboot labels", func() {
+	It("prints the labels and taints of a Machine's pre-registered Node, and exits with 2 if the pool can't have Nodes", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		infra := t.Pool("infra")
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
@@ -24,13 +24,13 @@ var _ = Describe("What kubectl poolboot labels says", func() {
 		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(before))).To(Succeed())
 
 		shell := &terminal{dir: GinkgoT().TempDir()}
-		said := shell.run(ctx, "kubectl get pbpool -o yaml -n "+t.Namespace+" > pools.yaml; kubectl poolboot labels -f pools.yaml --pool infra -o json")
-		Expect(shell.code).To(BeZero(), said)
+		output := shell.run(ctx, "kubectl get pbpool -o yaml -n "+t.Namespace+" > pools.yaml; kubectl poolboot labels -f pools.yaml --pool infra -o json")
+		Expect(shell.code).To(BeZero(), output)
 		var answer struct {
 			Labels map[string]string
 			Taints []corev1.Taint
 		}
-		Expect(json.Unmarshal([]byte(said), &answer)).To(Succeed(), said)
+		Expect(json.Unmarshal([]byte(output), &answer)).To(Succeed(), output)
 		Expect(answer.Labels).To(Equal(map[string]string{
 			"node-role.kubernetes.io/infra": "", "node.cluster.x-k8s.io/pool": "infra", "example.com/tier": "infra", corev1.LabelOSStable: "linux",
 		}))
@@ -38,19 +38,19 @@ var _ = Describe("What kubectl poolboot labels says", func() {
 
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
-		asking(ctx, t, config)
+		waitForConfiguration(ctx, t, config)
 		node := t.Node(ctx, config)
 		for key, value := range answer.Labels {
 			Expect(node.Labels).To(HaveKeyWithValue(key, value))
 		}
 		for _, taint := range answer.Taints {
 			if taint.Key == clusterv1.NodeUninitializedTaint.Key {
-				continue // Cluster API takes it away at its first look
+				continue // Cluster API removes it
 			}
 			Expect(node.Spec.Taints).To(ContainElement(And(HaveField("Key", taint.Key), HaveField("Value", taint.Value), HaveField("Effect", taint.Effect))))
 		}
 
-		shell.write("bad.yaml", poolYAML("bad", "edge", "bad", "  nodeSelector: {matchExpressions: [{key: a, operator: NotIn, values: [b]}]}\n"))
+		shell.write("bad.yaml", formatPool("bad", "edge", "bad", "  nodeSelector: {matchExpressions: [{key: a, operator: NotIn, values: [b]}]}\n"))
 		Expect(shell.run(ctx, "kubectl poolboot labels -f bad.yaml --pool bad -o json")).To(
 			Equal("error: MachineConfigPool \"bad\": spec.nodeSelector.matchExpressions[0]: a NotIn [b] says only which labels a Node must not have: " +
 				"add one that it must have, by matchLabels, Exists or In\n"))

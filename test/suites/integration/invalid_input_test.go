@@ -20,8 +20,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-var _ = Describe("What can't be", func() {
-	It("is said of a pool that does not exist, and heals when it does", func(ctx SpecContext) {
+var _ = Describe("Invalid input", func() {
+	It("is reported for a pool that does not exist, until it is created", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		t.Deploy(ctx, tenant.Deployment{Name: "storage", Replicas: 1, Config: func(spec *bootstrapv1.BootSpec) { spec.PoolRole = "storage" }})
 		config := t.Config(ctx, "storage")
@@ -31,7 +31,7 @@ var _ = Describe("What can't be", func() {
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
 	})
 
-	It("is said of a role label that no pool selects, and heals when the pool comes", func(ctx SpecContext) {
+	It("is reported for a role label that no pool selects, until the pool is created", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		t.Deploy(ctx, tenant.Deployment{Name: "storage", Replicas: 1, Labels: map[string]string{"node-role.kubernetes.io/storage": ""}})
 		config := t.Config(ctx, "storage")
@@ -42,7 +42,7 @@ var _ = Describe("What can't be", func() {
 		Expect(config.Status.PoolRole).To(Equal("storage"))
 	})
 
-	It("is said of labels of two custom pools, and heals when one goes", func(ctx SpecContext) {
+	It("is reported for labels of two custom pools, until one label is removed", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		t.Create(ctx, t.Pool("storage"))
 		deployment := t.Deploy(ctx, tenant.Deployment{Name: "both", Replicas: 1, Labels: map[string]string{"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/storage": ""}})
@@ -55,24 +55,24 @@ var _ = Describe("What can't be", func() {
 		Expect(config.Status.PoolRole).To(Equal("infra"))
 	})
 
-	It("is said of a control plane Machine", func(ctx SpecContext) {
+	It("is reported for a control plane Machine", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
-		config := machineOfItsOwn(ctx, t, "cp", map[string]string{clusterv1.MachineControlPlaneLabel: ""})
+		config := createStandaloneMachine(ctx, t, "cp", map[string]string{clusterv1.MachineControlPlaneLabel: ""})
 		Eventually(ctx, t.Condition(config, bootstrapv1.DataSecretAvailableCondition)).Should(HavePrefix("False ControlPlaneNotSupported"))
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(HavePrefix("False ControlPlaneNotSupported"))
 	})
 
-	It("is said of a Secret of the same name that is somebody else's, which stays as it is", func(ctx SpecContext) {
+	It("is reported for a foreign Secret of the same name, which is not changed", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		taken := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "own"}, StringData: map[string]string{"value": "mine"}}
 		t.Create(ctx, taken)
-		config := machineOfItsOwn(ctx, t, "own", nil)
+		config := createStandaloneMachine(ctx, t, "own", nil)
 		Eventually(ctx, t.Condition(config, bootstrapv1.DataSecretAvailableCondition)).Should(And(HavePrefix("False DataSecretNotOwned"), ContainSubstring("Secret own")))
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(taken), taken)).To(Succeed())
 		Expect(taken.Data).To(Equal(map[string][]byte{"value": []byte("mine")}))
 	})
 
-	It("is said of a Node of the same name that is somebody else's, which stays as it is", func(ctx SpecContext) {
+	It("is reported for a foreign Node of the same name, which is not changed", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
@@ -81,41 +81,41 @@ var _ = Describe("What can't be", func() {
 		Expect(lab.WorkloadClient.Create(ctx, foreign)).To(Succeed())
 		t.AddHosts(ctx, 1)
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("False NodeNameTaken"), ContainSubstring(foreign.Name)))
-		Eventually(ctx, told(ctx, t.Namespace, "PoolbootConfig", config.Name, bootstrapv1.NodeNameTakenReason)).Should(ConsistOf(ContainSubstring(foreign.Name)))
-		host := hosts.of(client.ObjectKey{Namespace: t.Namespace, Name: t.HostName(0)})
-		Eventually(ctx, host.answered).Should(And(Not(BeEmpty()), HaveEach(503)))
+		Eventually(ctx, listEvents(ctx, t.Namespace, "PoolbootConfig", config.Name, bootstrapv1.NodeNameTakenReason)).Should(ConsistOf(ContainSubstring(foreign.Name)))
+		host := hosts.get(client.ObjectKey{Namespace: t.Namespace, Name: t.HostName(0)})
+		Eventually(ctx, host.statusCodes).Should(And(Not(BeEmpty()), HaveEach(503)))
 		Expect(lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
 		Expect(foreign.Labels).NotTo(HaveKey("node-role.kubernetes.io/infra"))
 		Expect(lab.WorkloadClient.Delete(ctx, foreign)).To(Succeed())
-		asking(ctx, t, config)
+		waitForConfiguration(ctx, t, config)
 	})
 
-	It("is said of a pool for a Cluster that does not exist", func(ctx SpecContext) {
+	It("is reported for a pool of a Cluster that does not exist", func(ctx SpecContext) {
 		t := tenant.NewEmpty(ctx, lab)
 		pool := t.Pool("worker")
 		t.Create(ctx, pool)
-		Eventually(ctx, poolCondition(pool, poolv1.RenderDegradedCondition)).Should(And(HavePrefix("True ClusterNotFound"), ContainSubstring(t.Namespace)))
+		Eventually(ctx, getPoolCondition(pool, poolv1.RenderDegradedCondition)).Should(And(HavePrefix("True ClusterNotFound"), ContainSubstring(t.Namespace)))
 	})
 
-	It("is said of a pool that would render more than etcd can store", func(ctx SpecContext) {
+	It("is reported for a pool that renders more than etcd can store", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		pool := t.Pool("infra")
-		Eventually(ctx, rendersFrom(pool)).Should(HaveLen(2))
+		Eventually(ctx, getSources(pool)).Should(HaveLen(2))
 		for _, name := range []string{"60-big", "61-big"} {
 			t.Create(ctx, t.MachineConfig(name, "infra", "/etc/"+name, strings.Repeat("x", 800_000)))
 		}
-		Eventually(ctx, poolCondition(pool, poolv1.RenderDegradedCondition)).Should(And(HavePrefix("True RenderFailed"), ContainSubstring("60-big"), ContainSubstring("61-big")))
-		Expect(pool.Status.Configuration.Name).NotTo(BeEmpty(), "new Machines still boot, with what was rendered before")
+		Eventually(ctx, getPoolCondition(pool, poolv1.RenderDegradedCondition)).Should(And(HavePrefix("True RenderFailed"), ContainSubstring("60-big"), ContainSubstring("61-big")))
+		Expect(pool.Status.Configuration.Name).NotTo(BeEmpty(), "new Machines still boot, with the previous rendered config")
 	})
 
 	DescribeTable("is refused when it is applied",
-		func(ctx SpecContext, object func(*tenant.Tenant) client.Object, says ...string) {
+		func(ctx SpecContext, object func(*tenant.Tenant) client.Object, messages ...string) {
 			t := tenant.NewEmpty(ctx, lab)
 			refused := object(t)
 			refused.SetNamespace(t.Namespace)
 			err := lab.ManagementClient.Create(ctx, refused)
 			Expect(err).To(HaveOccurred())
-			for _, text := range says {
+			for _, text := range messages {
 				Expect(err.Error()).To(ContainSubstring(text))
 			}
 		},
@@ -126,9 +126,11 @@ var _ = Describe("What can't be", func() {
 			return pool
 		}, "spec.nodeSelector.matchExpressions[0]", "NotIn"),
 		Entry("Ignition that does not parse", func(t *tenant.Tenant) client.Object {
-			return raw(t, `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/a","mode":"0644"}]}}`)
+			return newIgnitionMachineConfig(t, `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/a","mode":"0644"}]}}`)
 		}, "storage.files[0].mode"),
-		Entry("Ignition of an unknown version", func(t *tenant.Tenant) client.Object { return raw(t, `{"ignition":{"version":"9.9.0"}}`) }, "9.9.0"),
+		Entry("Ignition of an unknown version", func(t *tenant.Tenant) client.Object {
+			return newIgnitionMachineConfig(t, `{"ignition":{"version":"9.9.0"}}`)
+		}, "9.9.0"),
 		Entry("Butane with errors", func(t *tenant.Tenant) client.Object {
 			config := t.MachineConfig("bad", "infra", "/etc/a", "a")
 			config.Spec.Config, config.Spec.Butane = nil, "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - pathh: /etc/a\n"
@@ -139,17 +141,17 @@ var _ = Describe("What can't be", func() {
 		},
 			"/etc/poolboot/kubelet.env"),
 		Entry("the kubelet's unit", func(t *tenant.Tenant) client.Object {
-			return raw(t, `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"kubelet.service","contents":"[Service]\nExecStart=/usr/bin/kubelet"}]}}`)
+			return newIgnitionMachineConfig(t, `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"kubelet.service","contents":"[Service]\nExecStart=/usr/bin/kubelet"}]}}`)
 		}, "kubelet.service"),
 		Entry("a kubelet flag for labels", func(t *tenant.Tenant) client.Object {
-			return raw(t, `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"a.service","contents":"[Service]\nExecStart=/usr/bin/x --node-labels=a=b"}]}}`)
+			return newIgnitionMachineConfig(t, `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"a.service","contents":"[Service]\nExecStart=/usr/bin/x --node-labels=a=b"}]}}`)
 		}, "a.service", "--node-labels"),
-		Entry("a rendered config that nobody rendered", func(t *tenant.Tenant) client.Object {
+		Entry("a rendered config that Poolboot did not render", func(t *tenant.Tenant) client.Object {
 			return t.MachineConfig("rendered-infra-00000000000000000000000000000000", "infra", "/etc/a", "a")
 		}, "rendered-"),
-		Entry("a role that is no DNS label", func(t *tenant.Tenant) client.Object { return poolOf(t, "In_fra") }, "spec.poolRole", "should match"),
-		Entry("a role that is too long", func(t *tenant.Tenant) client.Object { return poolOf(t, strings.Repeat("a", 64)) }, "spec.poolRole", "63"),
-		Entry("no role", func(t *tenant.Tenant) client.Object { return poolOf(t, "") }, "spec.poolRole"),
+		Entry("a role that is not a DNS label", func(t *tenant.Tenant) client.Object { return newPoolWithRole(t, "In_fra") }, "spec.poolRole", "should match"),
+		Entry("a role that is too long", func(t *tenant.Tenant) client.Object { return newPoolWithRole(t, strings.Repeat("a", 64)) }, "spec.poolRole", "63"),
+		Entry("no role", func(t *tenant.Tenant) client.Object { return newPoolWithRole(t, "") }, "spec.poolRole"),
 		Entry("a selector that selects no Node", func(t *tenant.Tenant) client.Object {
 			pool := t.Pool("infra")
 			pool.Spec.NodeSelector = &metav1.LabelSelector{}
@@ -168,18 +170,18 @@ var _ = Describe("What can't be", func() {
 			return pool
 		}, "spec.nodeTaints[1]", "Duplicate"),
 		Entry("a control plane pool", func(t *tenant.Tenant) client.Object { return t.Pool("control-plane") }, "spec.poolRole", "control plane"),
-		Entry("a join by two ways", func(*tenant.Tenant) client.Object {
+		Entry("two types of join", func(*tenant.Tenant) client.Object {
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
 			config.Spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet, Kubeadm: bootstrapv1.KubeadmJoin{CRISocket: "/run/a.sock"}}
 			return config
 		}, "spec.join.kubeadm", "only be set with type Kubeadm"),
-		Entry("a pool that the host keeps for a Machine whose pool is fixed before there is a host", func(*tenant.Tenant) client.Object {
+		Entry("poolRetention Host with configSource Inline, which fixes the pool before a host is chosen", func(*tenant.Tenant) client.Object {
 			template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
 			spec := &template.Spec.Template.Spec
 			spec.Join.Type, spec.ConfigSource.Type, spec.PoolRetention = bootstrapv1.JoinTypeKubelet, bootstrapv1.ConfigSourceTypeInline, bootstrapv1.PoolRetentionHost
 			return template
 		}, "spec.template.spec.poolRetention", "Host needs configSource.type Server"),
-		Entry("a host's name for a Node that is named before there is a host", func(*tenant.Tenant) client.Object {
+		Entry("nodeNameSource Host with configSource Inline, which fixes the name before a host is chosen", func(*tenant.Tenant) client.Object {
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
 			config.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
 			config.Spec.ConfigSource.Type, config.Spec.NodeNameSource = bootstrapv1.ConfigSourceTypeInline, bootstrapv1.NodeNameSourceHost
@@ -187,10 +189,10 @@ var _ = Describe("What can't be", func() {
 		}, "spec.nodeNameSource"),
 	)
 
-	It("can't be done to a rendered config", func(ctx SpecContext) {
+	It("is refused when a rendered config is changed", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		pool := t.Pool("infra")
-		Eventually(ctx, rendersFrom(pool)).Should(HaveLen(2))
+		Eventually(ctx, getSources(pool)).Should(HaveLen(2))
 		rendered := &poolv1.MachineConfig{}
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: pool.Status.Configuration.Name}, rendered)).To(Succeed())
 		before := rendered.DeepCopy()
@@ -199,21 +201,21 @@ var _ = Describe("What can't be", func() {
 	})
 })
 
-// poolOf is a pool with any role; Pool's is its name too.
-func poolOf(t *tenant.Tenant, role string) *poolv1.MachineConfigPool {
+// newPoolWithRole returns a pool whose role differs from its name.
+func newPoolWithRole(t *tenant.Tenant, role string) *poolv1.MachineConfigPool {
 	pool := t.Pool("bad")
 	pool.Spec.PoolRole = role
 	return pool
 }
 
-func raw(t *tenant.Tenant, ignition string) *poolv1.MachineConfig {
+func newIgnitionMachineConfig(t *tenant.Tenant, ignition string) *poolv1.MachineConfig {
 	config := t.MachineConfig("bad", "infra", "/etc/a", "a")
 	config.Spec.Config = &runtime.RawExtension{Raw: []byte(ignition)}
 	return config
 }
 
-// poolCondition reads a condition of a pool afresh, as "Status Reason: message".
-func poolCondition(pool *poolv1.MachineConfigPool, kind string) func(context.Context) (string, error) {
+// getPoolCondition returns a function that reads a condition of a pool as "Status Reason: message".
+func getPoolCondition(pool *poolv1.MachineConfigPool, kind string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool); err != nil {
 			return "", err
@@ -225,8 +227,8 @@ func poolCondition(pool *poolv1.MachineConfigPool, kind string) func(context.Con
 	}
 }
 
-// machineOfItsOwn makes a Machine that belongs to no MachineDeployment, and its PoolbootConfig.
-func machineOfItsOwn(ctx context.Context, t *tenant.Tenant, name string, labels map[string]string) *bootstrapv1.PoolbootConfig {
+// createStandaloneMachine creates a Machine without a MachineDeployment, and its PoolbootConfig.
+func createStandaloneMachine(ctx context.Context, t *tenant.Tenant, name string, labels map[string]string) *bootstrapv1.PoolbootConfig {
 	GinkgoHelper()
 	all := map[string]string{clusterv1.ClusterNameLabel: t.Namespace}
 	maps.Copy(all, labels)

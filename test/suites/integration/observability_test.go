@@ -28,8 +28,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// becomeReady lets the Node of a config be as its kubelet would report it.
-func becomeReady(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
+// makeNodeReady sets the status of a config's Node as its kubelet does, and waits until the Node is in its pool.
+func makeNodeReady(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) {
 	node := t.Node(ctx, config)
 	before := node.DeepCopy()
 	now := metav1.Now()
@@ -42,8 +42,8 @@ func becomeReady(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.Pool
 	EventuallyWithOffset(1, t.Condition(config, bootstrapv1.NodeInPoolCondition)).WithContext(ctx).Should(HavePrefix("True"))
 }
 
-// boots starts kubectl poolboot boots on a tenant's namespace and returns what it prints.
-func boots(ctx context.Context, t *tenant.Tenant, args ...string) (*gbytes.Buffer, func()) {
+// startBoots starts kubectl poolboot boots in a tenant's namespace, and returns its output and a function that stops it.
+func startBoots(ctx context.Context, t *tenant.Tenant, args ...string) (*gbytes.Buffer, func()) {
 	binDir, err := process.BinDir()
 	ExpectWithOffset(1, err).NotTo(HaveOccurred())
 	out := gbytes.NewBuffer()
@@ -56,9 +56,9 @@ func boots(ctx context.Context, t *tenant.Tenant, args ...string) (*gbytes.Buffe
 	}
 }
 
-// described is an object's Ready condition as clusterctl describe cluster would show them; nothing for an
-// object that it leaves out.
-func described(ctx context.Context, t *tenant.Tenant, object client.Object) func() (string, error) {
+// describeReady returns a function that reads an object's Ready condition as clusterctl describe cluster shows it, or ""
+// for an object that it does not show.
+func describeReady(ctx context.Context, t *tenant.Tenant, object client.Object) func() (string, error) {
 	return func() (string, error) {
 		shown, err := tree.Discovery(ctx, lab.ManagementClient, t.Namespace, t.Namespace, tree.DiscoverOptions{})
 		if err != nil {
@@ -76,20 +76,20 @@ func described(ctx context.Context, t *tenant.Tenant, object client.Object) func
 	}
 }
 
-// managerMetric is the sum of a metric of the manager over the labels that fit.
-func managerMetric(ctx context.Context, name string, labels map[string]string) func() (float64, error) {
+// sumManagerMetric returns a function that sums a metric of the manager over all series that match the labels.
+func sumManagerMetric(ctx context.Context, name string, labels map[string]string) func() (float64, error) {
 	return func() (sum float64, err error) {
 		families, err := lab.Manager.Metrics(ctx)
 		if err != nil || families[name] == nil {
 			return 0, err
 		}
 		for _, metric := range families[name].Metric {
-			fits := true
+			matches := true
 			for _, label := range metric.Label {
-				want, asked := labels[label.GetName()]
-				fits = fits && (!asked || want == label.GetValue())
+				want, ok := labels[label.GetName()]
+				matches = matches && (!ok || want == label.GetValue())
 			}
-			if fits {
+			if matches {
 				sum += metric.GetGauge().GetValue() + metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
 			}
 		}
@@ -99,29 +99,29 @@ func managerMetric(ctx context.Context, name string, labels map[string]string) f
 
 var _ = Describe("A boot", func() {
 	It("can be followed on its PoolbootConfig, by its events, in clusterctl describe cluster and by the metrics", func(ctx SpecContext) {
-		began := time.Now().Truncate(time.Second)
+		start := time.Now().Truncate(time.Second)
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
-		asking(ctx, t, config)
+		waitForConfiguration(ctx, t, config)
 		cluster := map[string]string{"cluster": t.Namespace + "/" + t.Namespace}
 		with := func(key, value string) map[string]string {
 			return map[string]string{"cluster": cluster["cluster"], key: value}
 		}
-		Eventually(ctx, managerMetric(ctx, "poolboot_boots", with("stage", "Joining"))).Should(Equal(1.0))
-		Eventually(ctx, managerMetric(ctx, "poolboot_nodes", with("state", "WaitingForKubelet"))).Should(Equal(1.0))
-		Eventually(ctx, managerMetric(ctx, "poolboot_preregistrations_total", with("outcome", "Created"))).Should(Equal(1.0))
-		out, stop := boots(ctx, t, "--watch")
+		Eventually(ctx, sumManagerMetric(ctx, "poolboot_boots", with("stage", "Joining"))).Should(Equal(1.0))
+		Eventually(ctx, sumManagerMetric(ctx, "poolboot_nodes", with("state", "WaitingForKubelet"))).Should(Equal(1.0))
+		Eventually(ctx, sumManagerMetric(ctx, "poolboot_preregistrations_total", with("outcome", "Created"))).Should(Equal(1.0))
+		out, stop := startBoots(ctx, t, "--watch")
 		defer stop()
 		Eventually(out).Should(gbytes.Say(`Joining`))
-		becomeReady(ctx, t, config)
+		makeNodeReady(ctx, t, config)
 		Eventually(out).Should(gbytes.Say(config.Status.HostRef.Name + ` +infra +Ready`))
 
 		Eventually(ctx, func(ctx context.Context) (steps []timeline.Step, err error) {
 			err = lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
 			for _, moment := range timeline.Of(config) {
 				steps = append(steps, moment.Step)
-				Expect(moment.Time).To(And(BeTemporally(">=", began), BeTemporally("<=", time.Now())))
+				Expect(moment.Time).To(And(BeTemporally(">=", start), BeTemporally("<=", time.Now())))
 			}
 			return steps, err
 		}).Should(Equal([]timeline.Step{timeline.Created, timeline.DataSecretCreated, timeline.HostChosen, timeline.BootRequested,
@@ -140,25 +140,25 @@ var _ = Describe("A boot", func() {
 				MatchRegexp(`rack.node.cluster.x-k8s.io/id=r7 +Stands +Machine metadata.labels`), ContainSubstring("TokenRevoked"), HaveSuffix("To do:\n  nothing\n")))
 			Expect(shell.code).To(BeZero())
 		}
-		Eventually(ctx, managerMetric(ctx, "poolboot_boots", with("stage", "Ready"))).Should(Equal(1.0))
-		Eventually(ctx, managerMetric(ctx, "poolboot_nodes", with("state", "Ready"))).Should(Equal(1.0))
-		Eventually(ctx, managerMetric(ctx, "poolboot_boots_total", with("outcome", "Done"))).Should(Equal(3.0), "Pending, Preparing, Joining")
-		Eventually(ctx, managerMetric(ctx, "poolboot_boot_stage_seconds", map[string]string{"stage": "Joining"})).Should(BeNumerically(">=", 1))
+		Eventually(ctx, sumManagerMetric(ctx, "poolboot_boots", with("stage", "Ready"))).Should(Equal(1.0))
+		Eventually(ctx, sumManagerMetric(ctx, "poolboot_nodes", with("state", "Ready"))).Should(Equal(1.0))
+		Eventually(ctx, sumManagerMetric(ctx, "poolboot_boots_total", with("outcome", "Done"))).Should(Equal(3.0), "Pending, Preparing, Joining")
+		Eventually(ctx, sumManagerMetric(ctx, "poolboot_boot_stage_seconds", map[string]string{"stage": "Joining"})).Should(BeNumerically(">=", 1))
 
 		Eventually(ctx, func() ([]string, error) {
-			var told []string
+			var reasons []string
 			events := &eventsv1.EventList{}
 			err := lab.ManagementClient.List(ctx, events, client.InNamespace(t.Namespace))
 			for _, event := range events.Items {
 				if event.Regarding.UID == config.UID && event.Series == nil {
-					told = append(told, event.Reason)
+					reasons = append(reasons, event.Reason)
 				}
 			}
-			return told, err
+			return reasons, err
 		}).Should(ConsistOf(bootstrapv1.EventDataSecretCreated, bootstrapv1.EventBootPrepared,
 			bootstrapv1.EventNodeReady, bootstrapv1.EventTokenRevoked))
 
-		By("sorting its events by their time, as the documentation says")
+		By("sorting its events by time, as the documentation shows")
 		shell := &terminal{dir: GinkgoT().TempDir()}
 		Expect(shell.run(ctx, "kubectl events --for poolbootconfig/"+config.Name+" -n "+t.Namespace)).To(MatchRegexp(
 			`(?s)^LAST SEEN .* DataSecretCreated .* BootPrepared .* (NodeReady .* TokenRevoked|TokenRevoked .* NodeReady) `))
@@ -166,7 +166,7 @@ var _ = Describe("A boot", func() {
 		Expect(shell.code).To(BeZero())
 	})
 
-	It("has no lastTimestamp in its events, because the API server refuses that", func(ctx SpecContext) {
+	It("has no lastTimestamp in its events, because the API server refuses it", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		event := &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "sorted"}, EventTime: metav1.NowMicro(),
 			Type: corev1.EventTypeNormal, Reason: "Sorted", Action: "Sort", ReportingController: "poolboot.example.com/a", ReportingInstance: "a",
@@ -177,16 +177,16 @@ var _ = Describe("A boot", func() {
 		Expect(lab.ManagementClient.Create(ctx, event)).To(Succeed())
 	})
 
-	It("that is held up says why in clusterctl describe cluster", func(ctx SpecContext) {
+	It("that is blocked reports the reason in clusterctl describe cluster", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		t.Create(ctx, t.Pool("storage"))
 		t.Deploy(ctx, tenant.Deployment{Name: "both", Replicas: 1, Labels: map[string]string{
 			"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/storage": ""}})
 		config := t.Config(ctx, "both")
 		Eventually(ctx, t.Condition(config, bootstrapv1.PoolDecidedCondition)).Should(HavePrefix("False"))
-		Eventually(ctx, described(ctx, t, config)).Should(And(HavePrefix("False PoolConflict: "), ContainSubstring("infra"), ContainSubstring("storage")))
-		Eventually(ctx, described(ctx, t, t.Machine(ctx, config))).Should(ContainSubstring("infra"), "the Machine hands it on")
-		Eventually(ctx, managerMetric(ctx, "poolboot_pool_conflicts_total", map[string]string{"cluster": t.Namespace + "/" + t.Namespace, "kind": "Machine"})).
+		Eventually(ctx, describeReady(ctx, t, config)).Should(And(HavePrefix("False PoolConflict: "), ContainSubstring("infra"), ContainSubstring("storage")))
+		Eventually(ctx, describeReady(ctx, t, t.Machine(ctx, config))).Should(ContainSubstring("infra"), "the Machine repeats the message")
+		Eventually(ctx, sumManagerMetric(ctx, "poolboot_pool_conflicts_total", map[string]string{"cluster": t.Namespace + "/" + t.Namespace, "kind": "Machine"})).
 			Should(Equal(1.0))
 
 		shell := &terminal{dir: GinkgoT().TempDir()}
@@ -195,7 +195,7 @@ var _ = Describe("A boot", func() {
 		Expect(shell.code).To(BeZero())
 	})
 
-	It("has the metrics that the documentation lists, with their types and labels, and no others", func(ctx SpecContext) {
+	It("has exactly the documented metrics, types and labels", func(ctx SpecContext) {
 		document, err := os.ReadFile("../../../docs/metrics.md")
 		Expect(err).NotTo(HaveOccurred())
 		documented := map[string]string{}
@@ -205,8 +205,8 @@ var _ = Describe("A boot", func() {
 			documented[row[1]] = row[4] + " " + row[2] + " " + strings.Join(labels, ",")
 		}
 
-		// A boot, an Ignition that is too old for it, a token that is rotated, a conflict and a pool without its
-		// Cluster, so that all have something to say.
+		// A boot, an Ignition that is too old, a rotated token, a conflict and a pool without its Cluster give each metric
+		// a value.
 		t := tenant.New(ctx, lab, 1)
 		t.Create(ctx, t.Pool("storage"))
 		lost := t.Pool("lost")
@@ -218,13 +218,13 @@ var _ = Describe("A boot", func() {
 			spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"3.3.0"},"kernelArguments":{"shouldExist":["quiet"]}}`)}}
 		}})
 		config := t.Config(ctx, "infra")
-		asking(ctx, t, config)
-		code, body, err := ask(ctx, "127.0.0.1", t.Pointer(ctx, config), "application/vnd.coreos.ignition+json;version=3.2.0")
+		waitForConfiguration(ctx, t, config)
+		code, body, err := requestFrom(ctx, "127.0.0.1", t.Pointer(ctx, config), "application/vnd.coreos.ignition+json;version=3.2.0")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(Equal(503))
 		Expect(body).To(ContainSubstring("IgnitionTooOld"))
 		t.Rotate(ctx, config)
-		becomeReady(ctx, t, config)
+		makeNodeReady(ctx, t, config)
 
 		Eventually(ctx, func() (map[string]string, error) {
 			exposed := map[string]string{}
@@ -249,7 +249,7 @@ var _ = Describe("A boot", func() {
 		}).Should(Equal(documented))
 	})
 
-	It("leaves the workqueue metrics of every controller of the manager, which the documentation lists", func(ctx SpecContext) {
+	It("has workqueue metrics of all documented controllers of the manager", func(ctx SpecContext) {
 		document, err := os.ReadFile("../../../docs/metrics.md")
 		Expect(err).NotTo(HaveOccurred())
 		var documented []string
@@ -259,27 +259,27 @@ var _ = Describe("A boot", func() {
 
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
-		asking(ctx, t, t.Config(ctx, "infra"))
+		waitForConfiguration(ctx, t, t.Config(ctx, "infra"))
 		Eventually(ctx, func(g Gomega) {
 			families, err := lab.Manager.Metrics(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
-			running := controllersOf(families["controller_runtime_max_concurrent_reconciles"])
+			running := listControllers(families["controller_runtime_max_concurrent_reconciles"])
 			g.Expect(running).To(ConsistOf(documented))
 			for _, name := range []string{"adds_total", "queue_duration_seconds", "work_duration_seconds", "retries_total",
 				"unfinished_work_seconds", "longest_running_processor_seconds"} {
-				g.Expect(controllersOf(families["workqueue_"+name])).To(ConsistOf(running), name)
+				g.Expect(listControllers(families["workqueue_"+name])).To(ConsistOf(running), name)
 			}
-			// That of a controller with priorities has no depth before it had something to do.
-			g.Expect(controllersOf(families["workqueue_depth"])).To(ContainElements(
+			// The depth of a priority queue has no series before its first item.
+			g.Expect(listControllers(families["workqueue_depth"])).To(ContainElements(
 				"node", "foreignnode", "certificate", "boot", "poolbootconfig", "nodeguard", "token", "machineconfigpool", "overlay"))
-			g.Expect(value(families["workqueue_adds_total"], "boot")).To(BeNumerically(">", 0))
-			g.Expect(value(families["workqueue_work_duration_seconds"], "boot")).To(BeNumerically(">", 0))
+			g.Expect(sumMetric(families["workqueue_adds_total"], "boot")).To(BeNumerically(">", 0))
+			g.Expect(sumMetric(families["workqueue_work_duration_seconds"], "boot")).To(BeNumerically(">", 0))
 		}).Should(Succeed())
 	})
 })
 
-// controllersOf returns the controllers that a metric is about, each once.
-func controllersOf(family *dto.MetricFamily) (names []string) {
+// listControllers returns the distinct values of a metric's label "controller".
+func listControllers(family *dto.MetricFamily) (names []string) {
 	for _, metric := range family.GetMetric() {
 		for _, label := range metric.Label {
 			if label.GetName() == "controller" && !slices.Contains(names, label.GetValue()) {
@@ -290,10 +290,10 @@ func controllersOf(family *dto.MetricFamily) (names []string) {
 	return names
 }
 
-// value is the sum of a metric, of a histogram the number of its samples, of one controller.
-func value(family *dto.MetricFamily, controller string) (sum float64) {
+// sumMetric sums a metric of one controller. For histograms it sums the number of samples.
+func sumMetric(family *dto.MetricFamily, controller string) (sum float64) {
 	for _, metric := range family.GetMetric() {
-		if slices.Contains(controllersOf(&dto.MetricFamily{Metric: []*dto.Metric{metric}}), controller) {
+		if slices.Contains(listControllers(&dto.MetricFamily{Metric: []*dto.Metric{metric}}), controller) {
 			sum += metric.GetGauge().GetValue() + metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
 		}
 	}

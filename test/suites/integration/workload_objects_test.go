@@ -15,13 +15,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-var _ = Describe("What Poolboot keeps in a workload cluster", func() {
-	It("is restored when somebody deletes it, changes it or takes its label away", func(ctx SpecContext) {
+var _ = Describe("Poolboot's objects in a workload cluster", func() {
+	It("are restored when they are deleted or changed, or lose their label", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
-		booting(ctx, t, nil)
+		bootHost(ctx, t, nil)
 		guard := metav1.ObjectMeta{Name: "poolboot-node-guard." + t.Namespace + "." + t.Namespace}
 		bootstrapper := metav1.ObjectMeta{Name: "poolboot:node-bootstrapper"}
-		version := func(ctx context.Context, object client.Object) (string, error) {
+		getUID := func(ctx context.Context, object client.Object) (string, error) {
 			err := lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(object), object)
 			return string(object.GetUID()), err
 		}
@@ -31,25 +31,25 @@ var _ = Describe("What Poolboot keeps in a workload cluster", func() {
 			&rbacv1.ClusterRoleBinding{ObjectMeta: bootstrapper},
 			&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "poolboot:node-certificate-renewal"}},
 		} {
-			Eventually(ctx, version).WithArguments(object).ShouldNot(BeEmpty())
+			Eventually(ctx, getUID).WithArguments(object).ShouldNot(BeEmpty())
 			before := object.GetUID()
 			Expect(lab.WorkloadClient.Delete(ctx, object)).To(Succeed())
-			Eventually(ctx, version).WithArguments(object).Should(And(Not(BeEmpty()), Not(BeEquivalentTo(before))), object.GetName())
+			Eventually(ctx, getUID).WithArguments(object).Should(And(Not(BeEmpty()), Not(BeEquivalentTo(before))), object.GetName())
 		}
 
 		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: bootstrapper}
-		_, err := version(ctx, binding)
+		_, err := getUID(ctx, binding)
 		Expect(err).NotTo(HaveOccurred())
-		wanted := binding.DeepCopy()
+		want := binding.DeepCopy()
 		binding.Subjects = nil
 		Expect(lab.WorkloadClient.Update(ctx, binding)).To(Succeed())
 		current := func(ctx context.Context) (*rbacv1.ClusterRoleBinding, error) {
-			_, err := version(ctx, binding)
+			_, err := getUID(ctx, binding)
 			return binding, err
 		}
-		Eventually(ctx, current).Should(HaveField("Subjects", wanted.Subjects))
+		Eventually(ctx, current).Should(HaveField("Subjects", want.Subjects))
 		delete(binding.Labels, poolv1.ManagedByLabel)
 		Expect(lab.WorkloadClient.Update(ctx, binding)).To(Succeed())
-		Eventually(ctx, current).Should(HaveField("Labels", wanted.Labels))
+		Eventually(ctx, current).Should(HaveField("Labels", want.Labels))
 	}, SpecTimeout(5*time.Minute))
 })

@@ -20,8 +20,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// bomb is YAML of a few lines that holds some billion items once its aliases are put in.
-var bomb = func() string {
+// aliasBomb is a few lines of YAML that expand to billions of items.
+var aliasBomb = func() string {
 	text := "    - &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n"
 	for letter := 'b'; letter < 'k'; letter++ {
 		text += fmt.Sprintf("    - &%c [%s*%c]\n", letter, strings.Repeat(fmt.Sprintf("*%c, ", letter-1), 8), letter-1)
@@ -29,13 +29,13 @@ var bomb = func() string {
 	return text
 }()
 
-// nested is JSON with objects in each other, as deep as said.
-func nested(levels int) string {
+// nestJSON returns JSON with nested objects.
+func nestJSON(levels int) string {
 	return strings.Repeat(`{"a":`, levels) + "1" + strings.Repeat("}", levels)
 }
 
-// post sends a MachineConfig with a spec as it is, past every check that a client makes, and returns the answer.
-func post(ctx context.Context, namespace, spec string) (code int, answer string) {
+// postMachineConfig creates a MachineConfig with a raw spec, without client-side checks.
+func postMachineConfig(ctx context.Context, namespace, spec string) (code int, answer string) {
 	GinkgoHelper()
 	web, err := rest.HTTPClientFor(lab.Management.Config)
 	Expect(err).NotTo(HaveOccurred())
@@ -56,10 +56,10 @@ var _ = Describe("Hostile MachineConfigs", Ordered, ContinueOnFailure, func() {
 	var t *tenant.Tenant
 	BeforeAll(func(ctx SpecContext) { t = tenant.New(ctx, lab, 0) })
 
-	// Whatever was sent, the next person is served, and nothing has crashed.
+	// The manager still works and has not crashed.
 	AfterEach(func(ctx SpecContext) {
 		Expect(client.IgnoreNotFound(lab.ManagementClient.Delete(ctx, t.MachineConfig("hostile", "", "", "")))).To(Succeed())
-		Eventually(ctx, poolCondition(t.Pool("infra"), poolv1.DegradedCondition)).Should(HavePrefix("False"))
+		Eventually(ctx, getPoolCondition(t.Pool("infra"), poolv1.DegradedCondition)).Should(HavePrefix("False"))
 		log, err := lab.Manager.Log()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(log).NotTo(Or(ContainSubstring("panic"), ContainSubstring("stack overflow")))
@@ -74,38 +74,38 @@ var _ = Describe("Hostile MachineConfigs", Ordered, ContinueOnFailure, func() {
 		return ignition(`"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,` + strings.Repeat("x", bytes) + `"}}]}`)
 	}
 
-	DescribeTable("are refused with the reason",
-		func(ctx SpecContext, spec func() string, code int, says string) {
-			got, answer := post(ctx, t.Namespace, spec())
+	DescribeTable("are refused with a reason",
+		func(ctx SpecContext, spec func() string, code int, message string) {
+			got, answer := postMachineConfig(ctx, t.Namespace, spec())
 			Expect(got).To(Equal(code), answer[:min(len(answer), 500)])
-			Expect(answer).To(ContainSubstring(says))
+			Expect(answer).To(ContainSubstring(message))
 		},
-		Entry("1.6 MiB: more than etcd takes", func() string { return huge(16 << 20 / 10) }, http.StatusUnprocessableEntity, "spec.config: Too long"),
+		Entry("1.6 MiB: more than etcd accepts", func() string { return huge(16 << 20 / 10) }, http.StatusUnprocessableEntity, "spec.config: Too long"),
 		Entry("2 MiB: more than the API server sends to etcd", func() string { return huge(2 << 20) }, http.StatusUnprocessableEntity, "spec.config: Too long"),
-		Entry("4 MiB: more than the API server takes", func() string { return huge(4 << 20) }, http.StatusRequestEntityTooLarge, "limit is 3145728"),
-		Entry("JSON nested 100,000 levels deep", func() string { return ignition(`"a":` + nested(100_000)) }, http.StatusBadRequest, "max depth"),
-		Entry("nested where Ignition has a list", func() string { return ignition(`"storage":{"files":[` + nested(5_000) + `]}`) },
+		Entry("4 MiB: more than the API server accepts", func() string { return huge(4 << 20) }, http.StatusRequestEntityTooLarge, "limit is 3145728"),
+		Entry("JSON nested 100,000 levels deep", func() string { return ignition(`"a":` + nestJSON(100_000)) }, http.StatusBadRequest, "max depth"),
+		Entry("nested objects in a list of Ignition", func() string { return ignition(`"storage":{"files":[` + nestJSON(5_000) + `]}`) },
 			http.StatusUnprocessableEntity, "storage.files"),
-		Entry("Butane whose aliases stand for billions of items", func() string { return butane("storage:\n  files:\n" + bomb) },
+		Entry("Butane whose aliases expand to billions of items", func() string { return butane("storage:\n  files:\n" + aliasBomb) },
 			http.StatusUnprocessableEntity, "spec.butane"),
-		Entry("Butane with an anchor that holds itself", func() string { return butane("storage: &a {files: [*a]}\n") },
+		Entry("Butane with an anchor that contains itself", func() string { return butane("storage: &a {files: [*a]}\n") },
 			http.StatusUnprocessableEntity, "spec.butane"),
 		Entry("Butane nested 20,000 levels deep", func() string { return butane("x: " + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)) },
 			http.StatusUnprocessableEntity, "max depth"),
 		Entry("Butane of 1.5 MiB", func() string { return butane("#" + strings.Repeat("x", 3<<19)) }, http.StatusUnprocessableEntity, "spec.butane"),
-		Entry("a path with a NUL in it", func() string { return ignition(`"storage":{"files":[{"path":"/etc/a\u0000b"}]}`) },
+		Entry("a path with a NUL character", func() string { return ignition(`"storage":{"files":[{"path":"/etc/a\u0000b"}]}`) },
 			http.StatusUnprocessableEntity, "storage.files[0].path"),
 		Entry("contents of a unit that can't be unpacked", func() string {
 			return ignition(`"storage":{"files":[{"path":"/etc/systemd/system/a.service","contents":{"compression":"gzip","source":"data:;base64,!!"}}]}`)
 		}, http.StatusUnprocessableEntity, "storage.files[0].contents"),
-		Entry("a list for the whole", func() string { return `[]` }, http.StatusUnprocessableEntity, "must be of type object"),
+		Entry("a list in place of the spec", func() string { return `[]` }, http.StatusUnprocessableEntity, "must be of type object"),
 	)
 
-	It("that are odd but mean nothing are taken, and rendered without what Ignition does not know", func(ctx SpecContext) {
+	It("with unknown fields are accepted, and rendered without these fields", func(ctx SpecContext) {
 		pool := t.Pool("infra")
-		code, answer := post(ctx, t.Namespace, ignition(`"a":`+nested(5_000)))
+		code, answer := postMachineConfig(ctx, t.Namespace, ignition(`"a":`+nestJSON(5_000)))
 		Expect(code).To(Equal(http.StatusCreated), answer[:min(len(answer), 500)])
-		Eventually(ctx, rendersFrom(pool)).Should(Equal([]string{"00-worker", "51-infra", "hostile"}))
+		Eventually(ctx, getSources(pool)).Should(Equal([]string{"00-worker", "51-infra", "hostile"}))
 		rendered := &poolv1.MachineConfig{}
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: pool.Status.Configuration.Name}, rendered)).To(Succeed())
 		Expect(string(rendered.Spec.Config.Raw)).NotTo(ContainSubstring(`{"a":`))
@@ -113,28 +113,28 @@ var _ = Describe("Hostile MachineConfigs", Ordered, ContinueOnFailure, func() {
 })
 
 var _ = Describe("A pool of a thousand MachineConfigs", func() {
-	It("is rendered whole, with far fewer writes than there are MachineConfigs", func(ctx SpecContext) {
-		const n = 998 // with those of worker and infra, as many as a pool renders
+	It("is rendered completely, with fewer writes than MachineConfigs", func(ctx SpecContext) {
+		const n = 998 // with the MachineConfigs of worker and infra, the maximum of a pool
 		t := tenant.New(ctx, lab, 0)
 		pool := t.Pool("infra")
-		Eventually(ctx, rendersFrom(pool)).Should(HaveLen(2))
-		var made atomic.Int64
-		makers, making := errgroup.WithContext(ctx)
+		Eventually(ctx, getSources(pool)).Should(HaveLen(2))
+		var created atomic.Int64
+		creators, creatorsCtx := errgroup.WithContext(ctx)
 		for range 4 {
-			makers.Go(func() error {
-				for i := made.Add(1); i <= n; i = made.Add(1) {
+			creators.Go(func() error {
+				for i := created.Add(1); i <= n; i = created.Add(1) {
 					name := fmt.Sprintf("60-%04d", i)
 					config := t.MachineConfig(name, "infra", "/etc/many/"+name, name)
-					if err := lab.ManagementClient.Create(making, config); err != nil {
+					if err := lab.ManagementClient.Create(creatorsCtx, config); err != nil {
 						return err
 					}
 				}
 				return nil
 			})
 		}
-		Expect(makers.Wait()).To(Succeed())
+		Expect(creators.Wait()).To(Succeed())
 		applied := time.Now()
-		Eventually(ctx, rendersFrom(pool)).Should(HaveLen(n + 2))
+		Eventually(ctx, getSources(pool)).Should(HaveLen(n + 2))
 		rendered := &poolv1.MachineConfig{}
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: pool.Status.Configuration.Name}, rendered)).To(Succeed())
 		Expect(strings.Count(string(rendered.Spec.Config.Raw), "/etc/many/60-")).To(Equal(n))
@@ -146,17 +146,17 @@ var _ = Describe("A pool of a thousand MachineConfigs", func() {
 				writes++
 			}
 		}
-		AddReportEntry(fmt.Sprintf("%d writes of the manager for %d MachineConfigs; whole %s after the last", writes, n, time.Since(applied)))
+		AddReportEntry(fmt.Sprintf("%d writes of the manager for %d MachineConfigs; rendered completely %s after the last", writes, n, time.Since(applied)))
 		Expect(writes).To(And(BeNumerically(">", 0), BeNumerically("<", n)))
 
-		By("taking a change of one of them over")
+		By("rendering a change of one MachineConfig")
 		last := t.MachineConfig(fmt.Sprintf("60-%04d", n), "infra", "", "")
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(last), last)).To(Succeed())
 		before := pool.Status.Configuration.Name
 		last.Spec.Config = &runtime.RawExtension{Raw: t.MachineConfig("", "", "/etc/many/other", "other").Spec.Config.Raw}
 		Expect(lab.ManagementClient.Update(ctx, last)).To(Succeed())
 		Eventually(ctx, func() (string, error) {
-			_, err := rendersFrom(pool)(ctx)
+			_, err := getSources(pool)(ctx)
 			return pool.Status.Configuration.Name, err
 		}).ShouldNot(Equal(before))
 	}, SpecTimeout(3*time.Minute))

@@ -14,12 +14,12 @@ import (
 )
 
 var _ = Describe("A change of a MachineConfig", func() {
-	It("costs two writes for each pool that it concerns, and a manager that starts again writes nothing", func(ctx SpecContext) {
+	It("causes two writes for each affected pool, and a restarted manager writes nothing", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		storage := t.Pool("storage")
 		t.Create(ctx, storage, t.MachineConfig("51-storage", "storage", "/etc/storage", "a"), t.MachineConfig("51-other", "other", "/etc/other", "a"))
 		pools := []*poolv1.MachineConfigPool{t.Pool("worker"), t.Pool("infra"), storage}
-		handedOut := func(ctx context.Context) (names []string, err error) {
+		getConfigNames := func(ctx context.Context) (names []string, err error) {
 			for _, pool := range pools {
 				if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool); err != nil {
 					return nil, err
@@ -30,13 +30,13 @@ var _ = Describe("A change of a MachineConfig", func() {
 			}
 			return names, nil
 		}
-		Eventually(ctx, handedOut).Should(HaveLen(3))
-		// writes are those of the manager in the namespace, without events.
-		writes := func() (writes []string, err error) {
+		Eventually(ctx, getConfigNames).Should(HaveLen(3))
+		// listWrites lists the manager's writes in the namespace, except events.
+		listWrites := func() (writes []string, err error) {
 			requests, err := lab.Management.Requests()
 			for _, r := range requests {
-				is := strings.HasSuffix(r.User.Name, ":poolboot-manager") && r.Object.Namespace == t.Namespace && r.Object.Resource != "events"
-				if is && r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" {
+				byManager := strings.HasSuffix(r.User.Name, ":poolboot-manager") && r.Object.Namespace == t.Namespace && r.Object.Resource != "events"
+				if byManager && r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" {
 					writes = append(writes, strings.TrimSuffix(r.Verb+" "+r.Object.Resource+"/"+r.Object.Subresource, "/"))
 				}
 			}
@@ -44,14 +44,14 @@ var _ = Describe("A change of a MachineConfig", func() {
 		}
 		done := 0
 		since := func() ([]string, error) {
-			all, err := writes()
+			all, err := listWrites()
 			return all[done:], err
 		}
-		// The audit log has a write a moment after everybody else sees it.
+		// The API server logs a write after it answers.
 		settle := func() {
 			GinkgoHelper()
 			Eventually(ctx, func(g Gomega) {
-				all, err := writes()
+				all, err := listWrites()
 				g.Expect(err).NotTo(HaveOccurred())
 				done = len(all)
 				g.Consistently(ctx, since).WithTimeout(time.Second).Should(BeEmpty())
@@ -61,22 +61,22 @@ var _ = Describe("A change of a MachineConfig", func() {
 
 		for _, change := range []struct {
 			name, role string
-			concerned  int
+			affected   int
 		}{{"51-storage", "storage", 1}, {"00-worker", "worker", 3}, {"51-other", "other", 0}} {
-			before, err := handedOut(ctx)
+			before, err := getConfigNames(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			config := t.MachineConfig(change.name, change.role, "/etc/changed", "b")
 			current := &poolv1.MachineConfig{}
 			Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: change.name}, current)).To(Succeed())
 			current.Spec = config.Spec
 			Expect(lab.ManagementClient.Update(ctx, current)).To(Succeed())
-			var needed []string
-			for range change.concerned {
-				needed = append(needed, "create machineconfigs", "patch machineconfigpools/status")
+			var want []string
+			for range change.affected {
+				want = append(want, "create machineconfigs", "patch machineconfigpools/status")
 			}
-			Eventually(ctx, since).Should(ConsistOf(needed), change.name)
-			Consistently(ctx, since).WithTimeout(time.Second).Should(ConsistOf(needed), change.name)
-			after, err := handedOut(ctx)
+			Eventually(ctx, since).Should(ConsistOf(want), change.name)
+			Consistently(ctx, since).WithTimeout(time.Second).Should(ConsistOf(want), change.name)
+			after, err := getConfigNames(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			same := 0
 			for i := range after {
@@ -84,7 +84,7 @@ var _ = Describe("A change of a MachineConfig", func() {
 					same++
 				}
 			}
-			Expect(same).To(Equal(len(pools) - change.concerned))
+			Expect(same).To(Equal(len(pools) - change.affected))
 			settle()
 		}
 

@@ -16,37 +16,37 @@ import (
 )
 
 var _ = Describe("A paused pool", func() {
-	It("goes on rendering, shows that as OpenShift's does, and new Machines boot with what its Nodes run, also when its status was lost", func(ctx SpecContext) {
+	It("keeps rendering, shows the same columns as OpenShift, and boots new Machines with the current config of its Nodes, also after losing its status", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		infra := t.Pool("infra")
-		Eventually(ctx, rendersFrom(infra)).Should(HaveLen(2))
+		Eventually(ctx, getSources(infra)).Should(HaveLen(2))
 		deployment := t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
-		asking(ctx, t, t.Config(ctx, "infra"))
-		runs := infra.Status.Configuration.Name
-		pause := func(is string) {
+		waitForConfiguration(ctx, t, t.Config(ctx, "infra"))
+		current := infra.Status.Configuration.Name
+		setPaused := func(paused string) {
 			GinkgoHelper()
-			_, err := lab.Kubectl(ctx, lab.Management, "patch", "pbpool", "infra", "--namespace", t.Namespace, "--type", "merge", "-p", `{"spec":{"paused":`+is+`}}`)
+			_, err := lab.Kubectl(ctx, lab.Management, "patch", "pbpool", "infra", "--namespace", t.Namespace, "--type", "merge", "-p", `{"spec":{"paused":`+paused+`}}`)
 			Expect(err).NotTo(HaveOccurred())
 		}
 
-		pause("true")
+		setPaused("true")
 		t.Create(ctx, t.MachineConfig("60-waits", "infra", "/etc/waits", "waits"))
-		Eventually(ctx, poolCondition(infra, poolv1.UpdatedCondition)).Should(And(HavePrefix("False RolloutPaused"), ContainSubstring("set spec.paused to false")))
+		Eventually(ctx, getPoolCondition(infra, poolv1.UpdatedCondition)).Should(And(HavePrefix("False RolloutPaused"), ContainSubstring("set spec.paused to false")))
 		Expect(infra.Status.ObservedGeneration).To(Equal(infra.Generation))
 		Eventually(ctx, func() ([]string, error) {
 			table, err := lab.Kubectl(ctx, lab.Management, "get", "pbpool", "infra", "--namespace", t.Namespace, "--no-headers")
 			return strings.Fields(table), err
-		}).Should(HaveExactElements("infra", runs, "False", "False", "False", "1", "0", "0", "0", Not(BeEmpty())), "the last is its age")
-		why, err := poolCondition(infra, poolv1.UpdatedCondition)(ctx)
+		}).Should(HaveExactElements("infra", current, "False", "False", "False", "1", "0", "0", "0", Not(BeEmpty())), "the last column is the age")
+		message, err := getPoolCondition(infra, poolv1.UpdatedCondition)(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		var rendered poolv1.MachineConfigList
 		Expect(lab.ManagementClient.List(ctx, &rendered, client.InNamespace(t.Namespace), client.MatchingLabels{poolv1.RenderedForLabel: "infra"})).To(Succeed())
 		Expect(rendered.Items).To(ContainElement(HaveField("Name", Satisfy(func(name string) bool {
-			return name != runs && strings.Contains(why, name+" waits")
+			return name != current && strings.Contains(message, name+" waits")
 		}))))
 
-		By("being applied by those who do not say what it hands out")
-		Expect(infra.Spec.PausedConfiguration.Name).To(Equal(runs))
+		By("applying the pool without spec.pausedConfiguration")
+		Expect(infra.Spec.PausedConfiguration.Name).To(Equal(current))
 		manifest := func(paused bool, more string) string {
 			path := filepath.Join(GinkgoT().TempDir(), "infra.yaml")
 			Expect(os.WriteFile(path, fmt.Appendf(nil, "apiVersion: pool.cluster.x-k8s.io/v1alpha1\nkind: MachineConfigPool\n"+
@@ -57,10 +57,10 @@ var _ = Describe("A paused pool", func() {
 			out, err := lab.Kubectl(ctx, lab.Management, append([]string{"apply", "-f", manifest(true, "")}, arguments...)...)
 			Expect(err).NotTo(HaveOccurred(), out)
 			Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
-			Expect(infra.Spec.PausedConfiguration.Name).To(Equal(runs))
+			Expect(infra.Spec.PausedConfiguration.Name).To(Equal(current))
 		}
 
-		By("losing its status")
+		By("clearing its status")
 		t.Pause(ctx, true)
 		Eventually(ctx, func() error {
 			if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra); err != nil {
@@ -68,15 +68,15 @@ var _ = Describe("A paused pool", func() {
 			}
 			infra.Status = poolv1.MachineConfigPoolStatus{}
 			return lab.ManagementClient.Status().Update(ctx, infra)
-		}).Should(Succeed(), "the manager writes it too")
+		}).Should(Succeed(), "the update can conflict with the manager's")
 		t.Pause(ctx, false)
-		handedOut := func(ctx context.Context) (string, error) {
+		getConfigName := func(ctx context.Context) (string, error) {
 			if err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra); err != nil || !infra.Status.Configuration.IsDefined() {
 				return "", err
 			}
 			return infra.Status.Configuration.Name, nil
 		}
-		Eventually(ctx, handedOut).Should(Equal(runs))
+		Eventually(ctx, getConfigName).Should(Equal(current))
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
 		t.Scale(ctx, deployment, 2)
 		t.AddHost(ctx, t.HostName(1))
@@ -85,18 +85,18 @@ var _ = Describe("A paused pool", func() {
 				booted = append(booted, config.Status.Configuration.Name)
 			}
 			return booted
-		}).Should(Equal([]string{runs, runs}))
+		}).Should(Equal([]string{current, current}))
 
-		pause("false")
-		Eventually(ctx, handedOut).ShouldNot(Equal(runs))
+		setPaused("false")
+		Eventually(ctx, getConfigName).ShouldNot(Equal(current))
 		Eventually(ctx, func() (poolv1.RenderedConfigReference, error) {
-			_, err := handedOut(ctx)
+			_, err := getConfigName(ctx)
 			return infra.Spec.PausedConfiguration, err
 		}).
 			Should(BeZero())
 
-		By("being told what to hand out although it is not paused")
-		out, err := lab.Kubectl(ctx, lab.Management, "apply", "--server-side", "--force-conflicts", "--field-manager=gitops", "-f", manifest(false, "pausedConfiguration: {name: "+runs+"},"))
+		By("setting spec.pausedConfiguration although it is not paused")
+		out, err := lab.Kubectl(ctx, lab.Management, "apply", "--server-side", "--force-conflicts", "--field-manager=gitops", "-f", manifest(false, "pausedConfiguration: {name: "+current+"},"))
 		Expect(fmt.Sprint(out, err)).To(ContainSubstring("spec.pausedConfiguration: Forbidden: pausedConfiguration is set only while paused is true"))
 	})
 })
