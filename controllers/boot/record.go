@@ -3,14 +3,11 @@ package boot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,6 +16,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
 // action is what events say this controller was doing.
@@ -84,17 +82,17 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	}
 	prepared := registration.BootPrepared(s.node.Name, s.pool.Spec.PoolRole, s.configuration)
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
-		status := &config.Status
-		status.PoolRole = s.pool.Spec.PoolRole
-		status.Configuration.Name = s.configuration
-		s.chooseHost(status)
-		status.DerivedNodeLabels = s.derivedLabels
-		status.NodeRef = bootstrapv1.NodeReference{Name: s.node.Name, UID: string(s.node.UID)}
+		recorded := &config.Status
+		recorded.PoolRole = s.pool.Spec.PoolRole
+		recorded.Configuration.Name = s.configuration
+		s.chooseHost(recorded)
+		recorded.DerivedNodeLabels = s.derivedLabels
+		recorded.NodeRef = bootstrapv1.NodeReference{Name: s.node.Name, UID: string(s.node.UID)}
 		if s.credential.ID != "" {
-			status.Boot.CredentialID = s.credential.ID
-			status.Boot.CredentialExpirationTime = &metav1.Time{Time: s.credential.Expires}
+			recorded.Boot.CredentialID = s.credential.ID
+			recorded.Boot.CredentialExpirationTime = &metav1.Time{Time: s.credential.Expires}
 		}
-		status.Boot.PreparedTime = &metav1.MicroTime{Time: now}
+		recorded.Boot.PreparedTime = &metav1.MicroTime{Time: now}
 		conditions.Set(config, prepared)
 		if !conditions.Has(config, bootstrapv1.NodeInPoolCondition) { // the node controller's, who would say the same next
 			conditions.Set(config, registration.WaitingForKubelet(s.node.Name, s.pool.Spec.PoolRole))
@@ -103,7 +101,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	r.tellPool(s)
+	r.reportPool(s)
 	metrics.Passed(s.config, timeline.Preparing)
 	r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeNormal, bootstrapv1.EventBootPrepared, action, "Host %s: %s", s.host.Name, prepared.Message)
 	return nil
@@ -144,42 +142,13 @@ func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) (
 	return isNew && err == nil, err
 }
 
-// patchStatus changes fields of the config's status, and when others changed the config meanwhile, changes them again
-// in what stands now: change must touch this controller's own fields only. The error is errAbandoned when the config is
-// going.
-func (r *Reconciler) patchStatus(ctx context.Context, s *scope, change func(*bootstrapv1.PoolbootConfig)) error {
-	key := client.ObjectKeyFromObject(s.config)
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		if !s.config.DeletionTimestamp.IsZero() {
-			return errAbandoned
-		}
-		changed := s.config.DeepCopy()
-		change(changed)
-		if equality.Semantic.DeepEqual(s.config.Status, changed.Status) {
-			return nil
-		}
-		err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(s.config, client.MergeFromWithOptimisticLock{}))
-		if err == nil {
-			s.config = changed
-			return nil
-		}
-		if apierrors.IsConflict(err) {
-			current := &bootstrapv1.PoolbootConfig{}
-			if err := r.APIReader.Get(ctx, key, current); err != nil {
-				return err
-			}
-			s.config = current
-		}
-		return err
-	})
-	switch {
-	case err == nil, errors.Is(err, errAbandoned):
-		return err
-	case apierrors.IsNotFound(err):
+// patchStatus changes the config's status and, if others changed the config meanwhile, its current version. The error
+// is errAbandoned when the config is being deleted.
+func (r *Reconciler) patchStatus(ctx context.Context, s *scope, change func(*bootstrapv1.PoolbootConfig)) (err error) {
+	if s.config, err = status.Boot.Change(ctx, r.Client, r.APIReader, s.config, change); apierrors.IsNotFound(err) {
 		return errAbandoned
-	default:
-		return fmt.Errorf("status of PoolbootConfig %s: %w", key, err)
 	}
+	return err
 }
 
 // abandon takes back what was made for a config that went meanwhile: its own clean-up may have come before.

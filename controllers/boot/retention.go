@@ -30,8 +30,8 @@ func (s *scope) withCure(err error) error {
 		s.host.Namespace, s.host.Name, s.assigned.Retained, err, poolv1.HostRetainedPoolAnnotation, cure.Whose(s.config))
 }
 
-// tellPool says by events that a Machine boots into another pool than was on record before its host was known, and why.
-func (r *Reconciler) tellPool(s *scope) {
+// reportPool reports that a Machine boots into another pool than was on record before its host was known, and why.
+func (r *Reconciler) reportPool(s *scope) {
 	if s.machine == nil || s.assigned.Reason == pool.FromRecord {
 		return
 	}

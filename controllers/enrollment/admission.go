@@ -17,6 +17,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -70,7 +71,7 @@ func (r *Reconciler) refuse(s *scope, f facts, why string) string {
 		why = string(long[:maxRefusal-1]) + "…"
 	}
 	if f.request.Refused != why {
-		r.tell(s, f.name, f.config, corev1.EventTypeWarning, poolv1.EventHostRefused, "%s, which asks from %s, is not admitted by Enrollment %s: %s",
+		r.report(s, f.name, f.config, corev1.EventTypeWarning, poolv1.EventHostRefused, "%s, which asks from %s, is not admitted by Enrollment %s: %s",
 			f.name, f.request.Address, s.enrollment.Name, why)
 	}
 	return why
@@ -126,7 +127,7 @@ func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
 	if err := r.Client.Create(ctx, config); err != nil {
 		return err
 	}
-	r.tell(s, f.name, config, corev1.EventTypeNormal, poolv1.EventHostAdmitted, "%s, which asks from %s, is admitted to pool %s by Enrollment %s: %d of %d uses",
+	r.report(s, f.name, config, corev1.EventTypeNormal, poolv1.EventHostAdmitted, "%s, which asks from %s, is admitted to pool %s by Enrollment %s: %d of %d uses",
 		f.name, f.request.Address, f.spec.PoolRole, s.enrollment.Name, len(s.enrollment.Spec.Admitted), f.spec.MaxUses)
 	return nil
 }
@@ -152,17 +153,17 @@ func (r *Reconciler) relocate(ctx context.Context, s *scope, f facts) error {
 	moved := f.config.DeepCopy()
 	enrolled := moved.Spec.Enrolled()
 	enrolled.Address, enrolled.AddressRanges = f.request.Address, slices.Clone(f.spec.AddressRanges)
-	if err := r.Client.Patch(ctx, moved, client.MergeFromWithOptions(f.config, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Patch(ctx, moved, status.Locked(f.config)); err != nil {
 		return err
 	}
-	r.tell(s, f.name, moved, corev1.EventTypeNormal, poolv1.EventHostRelocated, "%s, which asked from %s and was not heard of for %s, asks from %s now: that is no further use",
+	r.report(s, f.name, moved, corev1.EventTypeNormal, poolv1.EventHostRelocated, "%s, which asked from %s and was not heard of for %s, asks from %s now: that is no further use",
 		f.name, f.config.Spec.Enrolled().Address, silence, f.request.Address)
 	return nil
 }
 
-// tell puts an event on the enrollment, on the pool and on the host's record, where those exist. Each names what it is
-// about as the related object, or the recorder would count two hosts as one that came twice.
-func (r *Reconciler) tell(s *scope, name string, config *bootstrapv1.PoolbootConfig, kind, reason, note string, args ...any) {
+// report puts an event on the enrollment, on the pool and on the host's record, where those exist. Each names what it
+// is about as the related object, or the recorder would count two hosts as one that came twice.
+func (r *Reconciler) report(s *scope, name string, config *bootstrapv1.PoolbootConfig, kind, reason, note string, args ...any) {
 	note = fmt.Sprintf(note, args...)
 	about := &corev1.ObjectReference{
 		APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Namespace: s.enrollment.Namespace, Name: name,

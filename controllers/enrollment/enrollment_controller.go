@@ -31,10 +31,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/pause"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
-
-// conflictRetry is when to look again after the config server or somebody else wrote first.
-const conflictRetry = 200 * time.Millisecond
 
 // unreadableRetry is when to look again for Nodes that could not be read. A connection that is back is told of sooner.
 const unreadableRetry = 30 * time.Second
@@ -106,11 +104,10 @@ type token struct {
 // are never more than it allows.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, request.NamespacedName)
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		ctrl.LoggerFrom(ctx).V(4).Info("Another client wrote first, retrying", "error", err.Error())
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	if apierrors.IsAlreadyExists(err) {
+		return ctrl.Result{RequeueAfter: status.ConflictRetry}, nil
 	}
-	return result, err
+	return status.RetryConflict(ctx, result, err)
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
@@ -129,20 +126,20 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) (ctrl.
 		}
 	}
 	s.closed = s.obstacle()
-	status := s.enrollment.Status.DeepCopy()
-	for _, request := range slices.SortedFunc(slices.Values(status.Requests), firstCome) {
+	newStatus := s.enrollment.Status.DeepCopy()
+	for _, request := range slices.SortedFunc(slices.Values(newStatus.Requests), firstCome) {
 		stays, refused, err := r.decide(ctx, s, request)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		at := slices.IndexFunc(status.Requests, func(r poolv1.EnrollmentRequest) bool { return r.Name == request.Name })
+		at := slices.IndexFunc(newStatus.Requests, func(r poolv1.EnrollmentRequest) bool { return r.Name == request.Name })
 		if stays {
-			status.Requests[at].Refused = refused
+			newStatus.Requests[at].Refused = refused
 		} else {
-			status.Requests = slices.Delete(status.Requests, at, at+1)
+			newStatus.Requests = slices.Delete(newStatus.Requests, at, at+1)
 		}
 	}
-	return r.writeStatus(ctx, s, status)
+	return r.writeStatus(ctx, s, newStatus)
 }
 
 // gather reads an Enrollment and what it admits hosts to; nil when it is not this manager's to work on.
@@ -238,7 +235,7 @@ func (r *Reconciler) rebind(ctx context.Context, s *scope) error {
 		if maps.Equal(bound.Annotations, config.Annotations) {
 			continue // it presented another token
 		}
-		if err := r.Client.Patch(ctx, bound, client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		if err := r.Client.Patch(ctx, bound, status.Locked(config)); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
@@ -263,7 +260,7 @@ func (s *scope) labels() map[string]string {
 
 // patch writes an Enrollment's metadata and spec, unless it has changed since it was read: users write the spec too.
 func (r *Reconciler) patch(ctx context.Context, s *scope, written *poolv1.Enrollment) error {
-	if err := r.Client.Patch(ctx, written, client.MergeFromWithOptions(s.enrollment.DeepCopy(), client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Patch(ctx, written, status.Locked(s.enrollment)); err != nil {
 		return err
 	}
 	s.enrollment = written

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -15,20 +14,21 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
 // refusalLife is how long a refusal stays on record after the host last asked.
 const refusalLife = 10 * time.Minute
 
 // writeStatus brings the status up to date and returns when to look again.
-func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.EnrollmentStatus) (ctrl.Result, error) {
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope, newStatus *poolv1.EnrollmentStatus) (ctrl.Result, error) {
 	var next time.Duration
 	sooner := func(in time.Duration) {
 		if next == 0 || in < next {
 			next = in
 		}
 	}
-	status.Requests = slices.DeleteFunc(status.Requests, func(request poolv1.EnrollmentRequest) bool {
+	newStatus.Requests = slices.DeleteFunc(newStatus.Requests, func(request poolv1.EnrollmentRequest) bool {
 		left := request.RequestedTime.Add(refusalLife).Sub(s.now)
 		if isOver := left <= 0 || left > 2*refusalLife; isOver { // a time to come is that of a clock which is wrong
 			return true
@@ -37,11 +37,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 		return false
 	})
 	switch {
-	case len(status.Requests) == 0:
+	case len(newStatus.Requests) == 0:
 	case s.unreadable != nil:
 		sooner(unreadableRetry)
 	case s.isSlow:
-		sooner(conflictRetry)
+		sooner(status.ConflictRetry)
 	}
 	spec := s.enrollment.Spec
 	if s.now.Before(spec.ExpirationTime.Time) {
@@ -51,13 +51,13 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("CA of the config server: %w", err)
 	}
-	status.ObservedGeneration = s.enrollment.Generation
-	status.UsedCount = new(int32(len(spec.Admitted)))
-	status.URL, status.CertificateAuthority = hostaccess.EnrollmentURL(r.ServerURL, spec.PoolRole, client.ObjectKeyFromObject(s.enrollment)), string(ca)
-	meta.SetStatusCondition(&status.Conditions, s.ready())
-	meta.SetStatusCondition(&status.Conditions, s.notPaused)
+	newStatus.ObservedGeneration = s.enrollment.Generation
+	newStatus.UsedCount = new(int32(len(spec.Admitted)))
+	newStatus.URL, newStatus.CertificateAuthority = hostaccess.EnrollmentURL(r.ServerURL, spec.PoolRole, client.ObjectKeyFromObject(s.enrollment)), string(ca)
+	meta.SetStatusCondition(&newStatus.Conditions, s.ready())
+	meta.SetStatusCondition(&newStatus.Conditions, s.notPaused)
 	written := s.enrollment.DeepCopy()
-	written.Status = *status
+	written.Status = *newStatus
 	if err := r.patchStatus(ctx, s, written); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -67,10 +67,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, status *poolv1.E
 // patchStatus writes the status if it differs, and only while the Enrollment is as it was read: the lock keeps a host
 // that asks just now from being forgotten.
 func (r *Reconciler) patchStatus(ctx context.Context, s *scope, written *poolv1.Enrollment) error {
-	if equality.Semantic.DeepEqual(s.enrollment.Status, written.Status) {
-		return nil
-	}
-	if err := r.Client.Status().Patch(ctx, written, client.MergeFromWithOptions(s.enrollment.DeepCopy(), client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := status.Enrollment.Patch(ctx, r.Client, s.enrollment, written); err != nil {
 		return err
 	}
 	s.enrollment = written

@@ -27,6 +27,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/pause"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch;patch;delete
@@ -93,15 +94,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	s.hold()
 	made, err := r.keepRendered(ctx, s)
 	s.adopt()
-	if err := errors.Join(err, r.findHeld(ctx, s), r.write(ctx, before, s)); apierrors.IsConflict(err) {
-		return ctrl.Result{}, nil // the version that the cache lacks leads here again
-	} else if err != nil {
-		return ctrl.Result{}, err
+	if err := errors.Join(err, r.findHeld(ctx, s), r.write(ctx, before, s)); err != nil {
+		return status.RetryConflict(ctx, ctrl.Result{}, err)
 	}
 	if p.ResourceVersion != before.ResourceVersion {
 		r.written.Note(p)
 	}
-	r.tell(before, s, made)
+	r.reportChanges(before, s, made)
 	return ctrl.Result{}, r.collect(ctx, s)
 }
 
@@ -128,31 +127,29 @@ func ownedBy(cluster *clusterv1.Cluster) metav1.OwnerReference {
 // a status that describes it. What a paused pool hands out is written first: nothing in the status rests on what is not
 // on record. Its error is a conflict when the pool was changed since it was read.
 func (r *Reconciler) write(ctx context.Context, before *poolv1.MachineConfigPool, s *scope) error {
-	p, asRead := s.pool, client.MergeFromWithOptimisticLock{}
+	p := s.pool
 	base := before.DeepCopy()
 	if !equality.Semantic.DeepEqual(before.ObjectMeta, p.ObjectMeta) || before.Spec.PausedConfiguration != p.Spec.PausedConfiguration {
 		object := before.DeepCopy()
 		object.OwnerReferences, object.Labels, object.Annotations = p.OwnerReferences, p.Labels, p.Annotations
 		object.Spec.PausedConfiguration = p.Spec.PausedConfiguration
-		if err := r.Client.Patch(ctx, object, client.MergeFromWithOptions(before, asRead), fieldOwner); err != nil {
+		if err := r.Client.Patch(ctx, object, status.Locked(before), fieldOwner); err != nil {
 			return fmt.Errorf("MachineConfigPool %s: %w", client.ObjectKeyFromObject(p), err)
 		}
 		base.ResourceVersion, p.ResourceVersion, p.Generation = object.ResourceVersion, object.ResourceVersion, object.Generation
 	}
 	s.setStatus()
-	if !equality.Semantic.DeepEqual(before.Status, p.Status) {
-		status := base.DeepCopy()
-		status.Status = p.Status
-		if err := r.Client.Status().Patch(ctx, status, client.MergeFromWithOptions(base, asRead)); err != nil {
-			return fmt.Errorf("MachineConfigPool %s: status: %w", client.ObjectKeyFromObject(p), err)
-		}
-		p.ResourceVersion = status.ResourceVersion
+	written := base.DeepCopy()
+	written.Status = p.Status
+	if err := status.MachineConfigPool.Patch(ctx, r.Client, base, written); err != nil {
+		return err
 	}
+	p.ResourceVersion = written.ResourceVersion
 	return nil
 }
 
-// tell makes events of a failure that is new and of a configuration that is.
-func (r *Reconciler) tell(before *poolv1.MachineConfigPool, s *scope, made bool) {
+// reportChanges sends events about a failure or a configuration that is new.
+func (r *Reconciler) reportChanges(before *poolv1.MachineConfigPool, s *scope, made bool) {
 	if s.problem != nil {
 		if c := meta.FindStatusCondition(before.Status.Conditions, poolv1.RenderDegradedCondition); c == nil || c.Message != s.problem.message {
 			r.Recorder.Eventf(s.pool, nil, corev1.EventTypeWarning, s.problem.reason, "Render", "%s", s.problem.message)

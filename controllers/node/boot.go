@@ -14,6 +14,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
 // endBoot takes away what only a booting host needs: its token, its join credential and its overlay. It says whether
@@ -28,7 +29,7 @@ func (r *Reconciler) endBoot(ctx context.Context, w client.Client, config *boots
 	if !revoked {
 		marked := config.DeepCopy()
 		hostaccess.Revoke(marked)
-		if err := r.Client.Patch(ctx, marked, client.MergeFromWithOptions(config.DeepCopy(), client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := r.Client.Patch(ctx, marked, status.Locked(config)); err != nil {
 			return false, err
 		}
 		*config = *marked
@@ -59,8 +60,8 @@ func registered(node *corev1.Node) *metav1.Time {
 	return first
 }
 
-// tell says by events what changed on record.
-func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
+// reportChanges sends the events that a change of the record calls for.
+func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 	event := func(kind, reason, note string, args ...any) {
 		r.Recorder.Eventf(after, nil, kind, reason, action, note, args...)
 	}

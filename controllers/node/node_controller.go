@@ -9,8 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -28,6 +26,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -37,9 +36,6 @@ const (
 
 	// watchName tells the watch on Nodes from every other in the manager.
 	watchName = "node-nodes"
-
-	// conflictRetry is when to look again after somebody else wrote the Node or the PoolbootConfig first.
-	conflictRetry = 200 * time.Millisecond
 )
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;patch
@@ -91,19 +87,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	log := ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KObj(cluster))
 	err := r.reconcile(ctrl.LoggerInto(ctx, log), key, config)
-	switch {
-	case workload.IsUnreachable(err):
+	if workload.IsUnreachable(err) {
 		// The cluster source brings every config back once there is a connection; a call that failed without the
 		// connection being given up comes back by itself.
 		log.V(2).Info("Workload cluster can't be reached, waiting", "error", err.Error())
 		if errors.Is(err, clustercache.ErrClusterNotConnected) {
 			return ctrl.Result{}, nil
 		}
-	case apierrors.IsConflict(err):
-		log.V(4).Info("Somebody else wrote first, looking again", "error", err.Error())
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
-	return ctrl.Result{}, err
+	return status.RetryConflict(ctx, ctrl.Result{}, err)
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, cluster client.ObjectKey, config *bootstrapv1.PoolbootConfig) error {
@@ -151,8 +143,7 @@ func (r *Reconciler) gather(ctx context.Context, w client.Reader, cluster client
 // last, so that after a crash the next judgement asks for what is left.
 func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judgement) error {
 	if j.node != nil {
-		patch := client.MergeFromWithOptions(f.node.DeepCopy(), client.MergeFromWithOptimisticLock{})
-		if err := w.Patch(ctx, j.node, patch); err != nil {
+		if err := w.Patch(ctx, j.node, status.Locked(f.node)); err != nil {
 			return fmt.Errorf("patch Node %s: %w", f.node.Name, err)
 		}
 	}
@@ -167,30 +158,26 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 		return err
 	}
 	before := f.config.DeepCopy()
-	status := &f.config.Status
+	recorded := &f.config.Status
 	if ended {
-		status.Boot.CredentialID, status.Boot.CredentialExpirationTime = "", nil
-		status.Boot.KubeletRegisteredTime = registered(f.node)
-		status.Boot.NodeReadyTime = &metav1.MicroTime{Time: seen}
-		status.Boot.TokenRevokedTime = &metav1.MicroTime{Time: time.Now()}
+		recorded.Boot.CredentialID, recorded.Boot.CredentialExpirationTime = "", nil
+		recorded.Boot.KubeletRegisteredTime = registered(f.node)
+		recorded.Boot.NodeReadyTime = &metav1.MicroTime{Time: seen}
+		recorded.Boot.TokenRevokedTime = &metav1.MicroTime{Time: time.Now()}
 	}
 	if j.record != nil {
-		status.PoolRole, status.NodeRef = j.record.pool, j.record.node
+		recorded.PoolRole, recorded.NodeRef = j.record.pool, j.record.node
 		if j.record.configuration != "" {
-			status.Configuration.Name = j.record.configuration
+			recorded.Configuration.Name = j.record.configuration
 		}
 	}
 	if j.condition != nil {
 		conditions.Set(f.config, *j.condition)
 	}
-	if conditions.IsTrue(f.config, bootstrapv1.BootPreparedCondition) && status.NodeRef.IsDefined() { // its pool may be another one by now
-		conditions.Set(f.config, registration.BootPrepared(status.NodeRef.Name, status.PoolRole, status.Configuration.Name))
+	if conditions.IsTrue(f.config, bootstrapv1.BootPreparedCondition) && recorded.NodeRef.IsDefined() { // its pool may be another one by now
+		conditions.Set(f.config, registration.BootPrepared(recorded.NodeRef.Name, recorded.PoolRole, recorded.Configuration.Name))
 	}
-	if equality.Semantic.DeepEqual(before.Status, *status) {
-		return nil
-	}
-	// The lock keeps the list of conditions, which other controllers write too, from being set back.
-	if err := r.Client.Status().Patch(ctx, f.config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := status.Node.Patch(ctx, r.Client, before, f.config); err != nil {
 		return err
 	}
 	r.written.Note(f.config)
@@ -199,6 +186,6 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 		r.Recorder.Eventf(f.config, nil, corev1.EventTypeNormal, bootstrapv1.EventTokenRevoked, action,
 			"The Node is Ready in its pool: the host's token is revoked, its join credential and overlay are deleted")
 	}
-	r.tell(before, f.config)
+	r.reportChanges(before, f.config)
 	return nil
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
@@ -37,7 +37,7 @@ func (r *Reconciler) keepOnHost(ctx context.Context, f facts, j judgement) error
 	}
 	marked := on.Object.DeepCopy()
 	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, poolv1.HostRetainedPoolAnnotation, kept)
-	if err := r.Client.Patch(ctx, marked, client.MergeFromWithOptions(on.Object, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Patch(ctx, marked, status.Locked(on.Object)); err != nil {
 		return fmt.Errorf("pool of Node %s on BareMetalHost %s/%s: %w", f.node.Name, on.Namespace, on.Name, err)
 	}
 	return nil

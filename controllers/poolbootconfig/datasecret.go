@@ -22,6 +22,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
 // Keys of the data Secret, and the value of the second, after the Cluster API contract and what CAPM3 reads.
@@ -150,7 +151,7 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 		r.event(s.config, corev1.EventTypeNormal, bootstrapv1.EventDataSecretCreated, "CreateSecret", "Secret %s holds the bootstrap data: %s",
 			key.Name, conditions.GetMessage(s.config, bootstrapv1.PoolDecidedCondition))
 	case apierrors.IsAlreadyExists(err) && s.config.Spec.IsInline():
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil // it may be for another pool than was just decided
+		return ctrl.Result{RequeueAfter: status.ConflictRetry}, nil // it may be for another pool than was just decided
 	case apierrors.IsAlreadyExists(err):
 		if err := r.APIReader.Get(ctx, key, secret); err != nil {
 			return ctrl.Result{}, err

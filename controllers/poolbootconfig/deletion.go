@@ -21,6 +21,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -48,16 +49,16 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) 
 		case err != nil && patient:
 			return ctrl.Result{}, err
 		case err != nil:
-			r.tellLeft(s, left, err)
+			r.reportLeft(s, left, err)
 		}
 	}
 	before := s.config.DeepCopy()
 	controllerutil.RemoveFinalizer(s.config, bootstrapv1.Finalizer)
-	return ctrl.Result{}, client.IgnoreNotFound(r.Client.Patch(ctx, s.config, locked(before)))
+	return ctrl.Result{}, client.IgnoreNotFound(r.Client.Patch(ctx, s.config, status.Locked(before)))
 }
 
-// tellLeft says what may be left in the workload cluster, on the config and on its Machine.
-func (r *Reconciler) tellLeft(s *scope, left []string, why error) {
+// reportLeft sends the event about what may be left in the workload cluster, about the config and its Machine.
+func (r *Reconciler) reportLeft(s *scope, left []string, why error) {
 	note := fmt.Sprintf("%s may be left in workload cluster %s, which does not let it be deleted: %s. Delete it there, unless the Node is Ready",
 		strings.Join(left, " and "), klog.KObj(s.cluster), why)
 	r.event(s.config, corev1.EventTypeWarning, bootstrapv1.EventLeftInWorkloadCluster, "Delete", "%s", note)

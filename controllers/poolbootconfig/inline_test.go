@@ -21,6 +21,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
 // renderedWorker is a worker pool with one file, and the config that is rendered for it.
@@ -114,7 +115,7 @@ var _ = Describe("An inline data Secret", func() {
 		metav1.SetMetaDataAnnotation(&other.ObjectMeta, "example.com/note", "written in between")
 		Expect(s.Update(ctx, other)).To(Succeed())
 		s.cached, s.connected = waiting, true
-		Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).To(Equal(ctrl.Result{RequeueAfter: conflictRetry}))
+		Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).To(Equal(ctrl.Result{RequeueAfter: status.ConflictRetry}))
 		Expect(s.tokens(ctx)).To(BeEmpty())
 
 		s.cached = nil

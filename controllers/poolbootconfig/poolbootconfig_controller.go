@@ -8,10 +8,8 @@ import (
 	"errors"
 	"regexp"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -30,11 +28,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/pause"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
-
-// conflictRetry is when to look again after another controller wrote the same PoolbootConfig first.
-const conflictRetry = 200 * time.Millisecond
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
@@ -123,11 +119,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	result, err := r.reconcile(ctx, s)
 	err = errors.Join(err, r.finish(ctx, s, err == nil))
-	if apierrors.IsConflict(err) {
-		log.V(4).Info("Another controller wrote the PoolbootConfig first, looking again", "error", err.Error())
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil
-	}
-	return result, err
+	return status.RetryConflict(ctx, result, err)
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, error) {
@@ -203,17 +195,18 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, observed bool) error 
 	if err := r.writeStatus(ctx, s); err != nil {
 		return err
 	}
-	r.tell(before, s.config)
+	r.reportChanges(before, s.config)
 	return nil
 }
 
-// event puts an event on a config.
+// event sends an event about a config.
 func (r *Reconciler) event(config *bootstrapv1.PoolbootConfig, kind, reason, action, note string, args ...any) {
 	r.Recorder.Eventf(config, nil, kind, reason, action, note, args...)
 }
 
-// tell says by events what is new in the status: which pool was decided, and what this controller finds wrong.
-func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
+// reportChanges sends the events that a change of the status calls for: which pool was decided, and what this
+// controller finds wrong.
+func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 	passed := before.Status.DataSecretName == "" && !conditions.IsTrue(before, bootstrapv1.DataSecretAvailableCondition) && conditions.IsTrue(after, bootstrapv1.DataSecretAvailableCondition)
 	if passed {
 		metrics.Passed(after, timeline.Pending)
@@ -222,18 +215,18 @@ func (r *Reconciler) tell(before, after *bootstrapv1.PoolbootConfig) {
 		r.event(after, corev1.EventTypeNormal, bootstrapv1.EventPoolDecided, "Decide", "%s", conditions.GetMessage(after, bootstrapv1.PoolDecidedCondition))
 	}
 	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.DataSecretAvailableCondition} {
-		was, is := conditions.Get(before, kind), conditions.Get(after, kind)
-		if kind == bootstrapv1.DataSecretAvailableCondition && is != nil && is.Reason == conditions.GetReason(after, bootstrapv1.PoolDecidedCondition) {
-			continue // no pool, no Secret: that is told once
+		had, has := conditions.Get(before, kind), conditions.Get(after, kind)
+		if kind == bootstrapv1.DataSecretAvailableCondition && has != nil && has.Reason == conditions.GetReason(after, bootstrapv1.PoolDecidedCondition) {
+			continue // no pool, no Secret: that is one event
 		}
-		if outlook.IsWrong(is) && (was == nil || was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message) {
-			if kind == bootstrapv1.PoolDecidedCondition && is.Reason == bootstrapv1.PoolConflictReason && (was == nil || was.Reason != is.Reason) {
+		if outlook.IsWrong(has) && (had == nil || had.Status != has.Status || had.Reason != has.Reason || had.Message != has.Message) {
+			if kind == bootstrapv1.PoolDecidedCondition && has.Reason == bootstrapv1.PoolConflictReason && (had == nil || had.Reason != has.Reason) {
 				metrics.ConflictOf(after, metrics.OfMachine)
 			}
-			if was == nil || was.Status != is.Status || was.Reason != is.Reason {
-				metrics.HeldUp(after, timeline.Pending, is.Reason)
+			if had == nil || had.Status != has.Status || had.Reason != has.Reason {
+				metrics.HeldUp(after, timeline.Pending, has.Reason)
 			}
-			r.event(after, corev1.EventTypeWarning, is.Reason, kind, "%s", is.Message)
+			r.event(after, corev1.EventTypeWarning, has.Reason, kind, "%s", has.Message)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
 // wantsRotation says whether somebody asked for a new token.
@@ -107,5 +108,5 @@ func (r *Reconciler) replacePointer(ctx context.Context, secret *corev1.Secret, 
 	}
 	before := secret.DeepCopy()
 	secret.Data[valueKey] = value
-	return r.Client.Patch(ctx, secret, locked(before))
+	return r.Client.Patch(ctx, secret, status.Locked(before))
 }

@@ -3,22 +3,17 @@ package poolbootconfig
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
-// writeStatus writes every change of the status in one patch, so that Ready never stands before dataSecretName. The
-// optimistic lock keeps the list of conditions, which other controllers write too, from being set back.
+// writeStatus writes every change of the status in one patch, so Ready is never True without dataSecretName.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
-	if equality.Semantic.DeepEqual(s.before.Status, s.config.Status) {
-		return nil
-	}
 	written := s.config.DeepCopy()
-	if err := r.Client.Status().Patch(ctx, written, locked(s.before)); err != nil {
+	if err := status.PoolbootConfig.Patch(ctx, r.Client, s.before, written); err != nil {
 		return err
 	}
 	r.written.Note(written)
@@ -26,8 +21,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// mark writes annotations, and the finalizer if it is missing, at once, and takes away annotations without a value;
-// changes of the status stay to be written.
+// mark writes annotations, and the finalizer if it is missing, at once, and removes annotations without a value.
+// Changes of the status remain to be written.
 func (r *Reconciler) mark(ctx context.Context, s *scope, annotations map[string]string) error {
 	written := s.before.DeepCopy()
 	changed := controllerutil.AddFinalizer(written, bootstrapv1.Finalizer)
@@ -43,15 +38,11 @@ func (r *Reconciler) mark(ctx context.Context, s *scope, annotations map[string]
 	if !changed {
 		return nil
 	}
-	if err := r.Client.Patch(ctx, written, locked(s.before)); err != nil {
+	if err := r.Client.Patch(ctx, written, status.Locked(s.before)); err != nil {
 		return err
 	}
 	r.written.Note(written)
 	s.before.ObjectMeta = written.ObjectMeta
 	written.ObjectMeta.DeepCopyInto(&s.config.ObjectMeta)
 	return nil
-}
-
-func locked(before client.Object) client.Patch {
-	return client.MergeFromWithOptions(before.DeepCopyObject().(client.Object), client.MergeFromWithOptimisticLock{})
 }

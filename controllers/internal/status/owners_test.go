@@ -190,8 +190,6 @@ var _ = Describe("Other code", func() {
 		Expect(writers).To(ConsistOf("controllers/internal/status/status.go",
 			"cmd/config-server/records.go", "cmd/config-server/admissions.go", // they patch their fields by name
 			"controllers/internal/workload/confined.go", // passes on what others write
-			"controllers/boot/record.go", "controllers/enrollment/status.go", "controllers/machineconfigpool/machineconfigpool_controller.go",
-			"controllers/node/node_controller.go", "controllers/poolbootconfig/status.go",
 		))
 	})
 })

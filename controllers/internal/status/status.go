@@ -55,7 +55,7 @@ func (o Owner) Change(ctx context.Context, c client.Client, live client.Reader, 
 		case apierrors.IsConflict(conflict):
 			current := &bootstrapv1.PoolbootConfig{}
 			if err := live.Get(ctx, key, current); err != nil {
-				return err
+				return fmt.Errorf("PoolbootConfig %s: %w", key, err)
 			}
 			config = current
 		}
