@@ -70,10 +70,10 @@ func SetupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *Options) erro
 	if err != nil {
 		return fmt.Errorf("cluster cache: %w", err)
 	}
-	clusters = workload.Confine(clusters, mgr.GetAPIReader())
+	clusters = workload.Restrict(clusters, mgr.GetAPIReader())
 
 	cached, live := mgr.GetClient(), mgr.GetAPIReader()
-	if err := ctrlmetrics.Registry.Register(&metrics.Now{Cache: cached, Elected: mgr.Elected(), WatchFilterValue: opts.WatchFilterValue}); err != nil {
+	if err := ctrlmetrics.Registry.Register(&metrics.StateCollector{Cache: cached, Elected: mgr.Elected(), WatchFilterValue: opts.WatchFilterValue}); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	tokens, err := enrollment.NewTokenSecrets(mgr, opts.Namespace)

@@ -60,7 +60,7 @@ type scope struct {
 	// config is the host's record; nil when there is none.
 	config *bootstrapv1.PoolbootConfig
 	// place is the pool that the host asks for.
-	place hostpool.Place
+	place hostpool.Target
 }
 
 // Reconcile brings the record of one host, and the host's user data, in line with what the host asks for.
@@ -158,7 +158,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope) error {
 		r.warn(s, &finding{closed.Reason, closed.Message})
 		return nil
 	}
-	config := s.place.Config(s.host.Name, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: s.host.Name, BareMetalHostName: s.host.Name})
+	config := s.place.NewConfig(s.host.Name, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: s.host.Name, BareMetalHostName: s.host.Name})
 	config.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Name: s.host.Name, UID: s.host.UID, Controller: new(true),
 	}}
@@ -224,7 +224,7 @@ func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 	}
 	before := s.config.Spec.PoolRole
 	moved := s.config.DeepCopy()
-	moved.Spec = s.place.Config(s.config.Name, s.config.Spec.Host).Spec
+	moved.Spec = s.place.NewConfig(s.config.Name, s.config.Spec.Host).Spec
 	if err := r.Client.Patch(ctx, moved, status.Locked(s.config)); err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func over(s *scope) string {
 		return "Cluster " + clusterOf(config) + " is deleted"
 	case !s.clusterStays():
 		return "Cluster " + clusterOf(config) + " is being deleted"
-	case hostpool.IsOfEarlier(config, s.place.Cluster):
+	case hostpool.PredatesCluster(config, s.place.Cluster):
 		return "it is that of an earlier Cluster " + clusterOf(config)
 	case host.Spec.ConsumerRef != nil:
 		return fmt.Sprintf("%s %s has taken the host", host.Spec.ConsumerRef.Kind, host.Spec.ConsumerRef.Name)

@@ -63,7 +63,7 @@ type Reconciler struct {
 	// outages remembers which clusters don't answer.
 	outages outages
 	// approval remembers which clusters leave it to Poolboot to approve certificates.
-	approval workload.Approval
+	approval workload.ApprovalChecker
 	// rights remembers, as clusterRights, where this process has seen to the credentials' rights.
 	rights sync.Map
 }
@@ -232,7 +232,7 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, err error) (ctrl.Resu
 		return ctrl.Result{}, errors.Join(failed, err)
 	}
 	if isNew && failed.reason != bootstrapv1.WaitingForHostReason {
-		metrics.HeldUp(s.config, timeline.Preparing, failed.reason)
+		metrics.StageBlocked(s.config, timeline.Preparing, failed.reason)
 	}
 	if isNew && failed.reason == bootstrapv1.NodeNameTakenReason {
 		metrics.PreRegistered(s.config, s.pool.Spec.PoolRole, metrics.NodeTaken)

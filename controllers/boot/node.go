@@ -28,7 +28,7 @@ func (r *Reconciler) connect(ctx context.Context, s *scope) (err error) {
 	if s.workload, err = workload.LiveClient(ctx, r.ClusterCache, s.workloadKey()); err != nil {
 		return err
 	}
-	s.facts, err = workload.Facts(ctx, r.ClusterCache, s.cluster)
+	s.facts, err = workload.JoinCluster(ctx, r.ClusterCache, s.cluster)
 	return err
 }
 

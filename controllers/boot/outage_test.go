@@ -89,7 +89,7 @@ var _ = Describe("A workload cluster that", func() {
 
 	It("there is no connection to, because its kubeconfig is refused, is told with what is wrong, and the cure", func(ctx SpecContext) {
 		w = newSetting().world()
-		w.reconciler.ClusterCache = workload.Confine(clustercache.NewFakeEmptyClusterCache(), w.management)
+		w.reconciler.ClusterCache = workload.Restrict(clustercache.NewFakeEmptyClusterCache(), w.management)
 		result, err := w.ask(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.RequeueAfter).To(Equal(retryInterval))

@@ -78,7 +78,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 		now = requested.Time // the config server's clock is ahead
 	}
 	if first := timeline.Requested(s.config); !first.IsZero() {
-		metrics.Prepared(now.Sub(first).Seconds())
+		metrics.BootPrepared(now.Sub(first).Seconds())
 	}
 	prepared := registration.BootPrepared(s.node.Name, s.pool.Spec.PoolRole, s.configuration)
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
@@ -102,7 +102,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 		return err
 	}
 	r.reportPool(s)
-	metrics.Passed(s.config, timeline.Preparing)
+	metrics.StagePassed(s.config, timeline.Preparing)
 	r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeNormal, bootstrapv1.EventBootPrepared, action, "Host %s: %s", s.host.Name, prepared.Message)
 	return nil
 }

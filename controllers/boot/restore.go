@@ -128,7 +128,7 @@ func (r *Reconciler) giveUp(ctx context.Context, s *scope, why error) error {
 		return nil
 	}
 	if err == nil && told {
-		metrics.HeldUp(s.config, timeline.Joining, bootstrapv1.JoinCredentialExpiredReason)
+		metrics.StageBlocked(s.config, timeline.Joining, bootstrapv1.JoinCredentialExpiredReason)
 		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeWarning, bootstrapv1.JoinCredentialExpiredReason, action, "%s", why)
 	}
 	return err

@@ -46,7 +46,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			builder.WithPredicates(predicate.Or(predicates.ClusterUnpaused(mgr.GetScheme(), logger),
 				predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))). // nodeLabelRules may look at them
 		WatchesRawSource(r.ClusterCache.GetClusterSource("boot", r.clusterToConfigs)).
-		WithOptions(fairqueue.Options(options, fairqueue.OfConfig(r.Client))).
+		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client))).
 		Build(r)
 	if err != nil {
 		return err

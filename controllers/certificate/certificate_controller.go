@@ -118,7 +118,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		For(&bootstrapv1.PoolbootConfig{}).
 		Watches(&poolv1.Enrollment{}, handler.EnqueueRequestsFromMapFunc(r.configsOfEnrollment), builder.WithPredicates(rangesMayChange())).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("certificate", r.configsOf)).
-		WithOptions(fairqueue.Options(options, fairqueue.OfConfig(r.Client))).
+		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client))).
 		Build(r)
 	if err != nil {
 		return err
@@ -230,7 +230,7 @@ func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, co
 		serving int
 	)
 	for i := range asked {
-		if !concerns(&asked[i], config) || r.written.Behind(&asked[i]) {
+		if !concerns(&asked[i], config) || r.written.IsStale(&asked[i]) {
 			continue
 		}
 		if asked[i].Spec.SignerName == certificatesv1.KubeletServingSignerName {
@@ -322,7 +322,7 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 		}
 		return false, fmt.Errorf("CertificateSigningRequest %s: %w", request.Name, err)
 	}
-	r.written.Note(request)
+	r.written.Record(request)
 	if serving || kind == corev1.EventTypeWarning { // a grant as usual is on record
 		r.report(f, kind, event, why)
 	}

@@ -135,7 +135,7 @@ func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
 // configFor returns the record of a host: what the pool's template says, for this host. It belongs to the Cluster, not
 // to the Enrollment, which may be deleted once the hosts have joined.
 func (s *scope) configFor(f facts) *bootstrapv1.PoolbootConfig {
-	config := s.place.Config(f.name, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: f.name, Enrollment: bootstrapv1.EnrolledHost{
+	config := s.place.NewConfig(f.name, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: f.name, Enrollment: bootstrapv1.EnrolledHost{
 		Name: s.enrollment.Name, Address: f.request.Address, AddressRanges: slices.Clone(f.spec.AddressRanges),
 	}})
 	config.OwnerReferences = []metav1.OwnerReference{ownedBy(s.place.Cluster)}

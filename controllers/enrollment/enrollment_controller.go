@@ -81,7 +81,7 @@ type scope struct {
 	// tokenProblem is why there is no token; nil when there is one.
 	tokenProblem *hostpool.Obstacle
 	// place is what hosts are admitted to.
-	place hostpool.Place
+	place hostpool.Target
 	// closed is why nobody is admitted now; nil when the pool takes hosts.
 	closed *hostpool.Obstacle
 	// unreadable is why Nodes of the workload cluster can't be read; nil as long as nothing failed.

@@ -72,7 +72,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 		WatchesRawSource(r.ClusterCache.GetClusterSource("foreignnode", func(_ context.Context, cluster client.Object) []ctrl.Request {
 			return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
 		})).
-		WithOptions(fairqueue.Options(options, fairqueue.OfCluster)).
+		WithOptions(fairqueue.Options(options, fairqueue.FlowOfCluster)).
 		Build(r)
 	return err
 }
@@ -92,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 func (r *Reconciler) look(ctx context.Context, cluster client.ObjectKey, pools []poolv1.MachineConfigPool) error {
 	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.controller, Name: watchName}
-	if err := watch.EveryNode(ctx, cluster, labelsChanged()); err != nil {
+	if err := watch.NodesOfCluster(ctx, cluster, labelsChanged()); err != nil {
 		return err
 	}
 	w, err := workload.Client(ctx, r.ClusterCache, cluster)
@@ -155,7 +155,7 @@ func tell(ctx context.Context, w client.Client, cluster client.ObjectKey, node *
 		return nil
 	}
 	if err == nil && reason == poolv1.EventPoolConflict {
-		metrics.Conflict(cluster.String(), metrics.OfNode)
+		metrics.PoolConflict(cluster.String(), metrics.ConflictNode)
 	}
 	if err == nil {
 		ctrl.LoggerFrom(ctx).Info("The labels of a Node ask for what no pool can give", "Node", node.Name, "reason", reason, "note", note)

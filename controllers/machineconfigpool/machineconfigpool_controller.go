@@ -73,8 +73,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
-	if r.written.Behind(p) {
-		return ctrl.Result{RequeueAfter: ownwrites.Patience}, nil
+	if r.written.IsStale(p) {
+		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
 	}
 	if !p.DeletionTimestamp.IsZero() || (r.WatchFilterValue != "" && !labels.HasWatchLabel(p, r.WatchFilterValue)) {
 		return ctrl.Result{}, nil
@@ -84,7 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if s.cluster != nil { // or anybody who may write pools could name any number of clusters
-		s.memory.counted = metrics.NewPool(p)
+		s.memory.counted = metrics.NewPoolCounters(p)
 	}
 	before := p.DeepCopy()
 	if isPaused, requeue, err := pause.EnsureCondition(ctx, r.Client, s.cluster, p); err != nil || isPaused || requeue {
@@ -98,7 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return status.RetryConflict(ctx, ctrl.Result{}, err)
 	}
 	if p.ResourceVersion != before.ResourceVersion {
-		r.written.Note(p)
+		r.written.Record(p)
 	}
 	r.reportChanges(before, s, made)
 	return ctrl.Result{}, r.collect(ctx, s)

@@ -31,7 +31,7 @@ type memory struct {
 	// fitting are the versions of the rendered configs that were found to hold what their names say, by name.
 	fitting map[string]version
 	// counted is the pool as its counters name it.
-	counted metrics.Pool
+	counted metrics.PoolCounters
 }
 
 // maxFitting bounds what is known of rendered configs that a pool had once. It hands out one at a time.
@@ -52,7 +52,7 @@ func (r *Reconciler) remember(name types.NamespacedName) *memory {
 // forget drops what is known of a pool that no longer exists, and its counters.
 func (r *Reconciler) forget(name types.NamespacedName) {
 	if known, is := r.memories.LoadAndDelete(name); is {
-		known.(*memory).counted.End()
+		known.(*memory).counted.Delete()
 	}
 }
 

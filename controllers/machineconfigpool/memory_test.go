@@ -105,7 +105,7 @@ var _ = Describe("A pool that was rendered", func() {
 		before := s.writes
 		s.set(mconf("50-infra"), "again")
 		Expect(s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(wrote)})).To(
-			Equal(ctrl.Result{RequeueAfter: ownwrites.Patience}))
+			Equal(ctrl.Result{RequeueAfter: ownwrites.MaxLag}))
 		Expect(s.pool("infra")).To(Equal(wrote))
 		Expect(s.writes).To(Equal(before))
 

@@ -33,7 +33,7 @@ func (r *Reconciler) endBoot(ctx context.Context, w client.Client, config *boots
 			return false, err
 		}
 		*config = *marked
-		r.written.Note(config)
+		r.written.Record(config)
 	}
 	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: bootstrapv1.OverlayNamePrefix + string(config.UID)}}
 	if err := r.Client.Delete(ctx, overlay); client.IgnoreNotFound(err) != nil {
@@ -81,7 +81,7 @@ func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 		event(corev1.EventTypeNormal, bootstrapv1.EventNodeReady, "%s", has.Message)
 	case outlook.IsWrong(has):
 		if has.Reason == bootstrapv1.PoolConflictReason {
-			metrics.ConflictOf(after, metrics.OfNode)
+			metrics.PoolConflictOfConfig(after, metrics.ConflictNode)
 		}
 		event(corev1.EventTypeWarning, has.Reason, "%s", has.Message)
 	}

@@ -71,8 +71,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, config); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.written.Behind(config) {
-		return ctrl.Result{RequeueAfter: ownwrites.Patience}, nil
+	if r.written.IsStale(config) {
+		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
 	}
 	if !config.DeletionTimestamp.IsZero() || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
@@ -100,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 func (r *Reconciler) reconcile(ctx context.Context, cluster client.ObjectKey, config *bootstrapv1.PoolbootConfig) error {
 	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.controller, Name: watchName, Configs: r.Client}
-	if err := watch.Nodes(ctx, cluster, nodeChanged()); err != nil {
+	if err := watch.NodesOfConfigs(ctx, cluster, nodeChanged()); err != nil {
 		return err
 	}
 	w, err := workload.Client(ctx, r.ClusterCache, cluster)
@@ -180,9 +180,9 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 	if err := status.Node.Patch(ctx, r.Client, before, f.config); err != nil {
 		return err
 	}
-	r.written.Note(f.config)
+	r.written.Record(f.config)
 	if ended { // whether or not an earlier try failed half way
-		metrics.Over(f.config)
+		metrics.BootCompleted(f.config)
 		r.Recorder.Eventf(f.config, nil, corev1.EventTypeNormal, bootstrapv1.EventTokenRevoked, action,
 			"The Node is Ready in its pool: the host's token is revoked, its join credential and overlay are deleted")
 	}

@@ -85,7 +85,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WatchesRawSource(r.ClusterCache.GetClusterSource("nodeguard", func(_ context.Context, cluster client.Object) []ctrl.Request {
 			return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
 		})).
-		WithOptions(fairqueue.Options(options, fairqueue.OfCluster)).
+		WithOptions(fairqueue.Options(options, fairqueue.FlowOfCluster)).
 		Build(r)
 	return err
 }
@@ -162,7 +162,7 @@ func (r *Reconciler) watch(ctx context.Context, cluster client.ObjectKey, kinds 
 		if strings.HasPrefix(kind, "Validating") {
 			version = admissionregistrationv1.SchemeGroupVersion
 		}
-		if err := watch.Own(ctx, cluster, version.WithKind(kind)); err != nil {
+		if err := watch.ManagedObjects(ctx, cluster, version.WithKind(kind)); err != nil {
 			return err
 		}
 	}

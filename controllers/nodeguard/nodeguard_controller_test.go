@@ -158,7 +158,7 @@ var _ = Describe("The policy that guards Nodes", func() {
 			`{"current-context":"a","contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],"clusters":[{"name":"a","cluster":{"server":"https://a"}}],` +
 				`"users":[{"name":"a","user":{"exec":{"command":"sh"}}}]}`)}}
 		Expect(management.Create(ctx, secret)).To(Succeed())
-		clusters = confine.Confine(clustercache.NewFakeEmptyClusterCache(), management)
+		clusters = confine.Restrict(clustercache.NewFakeEmptyClusterCache(), management)
 		Expect(management.Create(ctx, poolOf("gpu", "example.com/gpu"))).To(Succeed())
 		Expect(reconcile(ctx)).To(Succeed())
 		Expect(told.Events).To(Receive(And(HavePrefix("Warning KubeconfigInvalid"), ContainSubstring("users[0].user.exec"),

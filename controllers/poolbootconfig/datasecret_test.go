@@ -51,7 +51,7 @@ var _ = Describe("The data Secret", func() {
 		s.settle(ctx)
 		s.cached = before
 		writes := s.writes
-		Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).To(Equal(ctrl.Result{RequeueAfter: ownwrites.Patience}))
+		Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).To(Equal(ctrl.Result{RequeueAfter: ownwrites.MaxLag}))
 		Expect(s.writes).To(Equal(writes))
 	})
 

@@ -88,7 +88,7 @@ func (r *Reconciler) joinFacts(ctx context.Context, s *scope) (join.Cluster, joi
 		}
 		return join.Cluster{}, join.Credential{}, err
 	}
-	cluster, err := workload.Facts(ctx, r.ClusterCache, s.cluster)
+	cluster, err := workload.JoinCluster(ctx, r.ClusterCache, s.cluster)
 	if err != nil {
 		return fail(err)
 	}

@@ -67,7 +67,7 @@ type Reconciler struct {
 	WatchFilterValue string
 
 	// approval remembers which clusters leave it to Poolboot to approve certificates.
-	approval workload.Approval
+	approval workload.ApprovalChecker
 	// written are the PoolbootConfigs as this controller left them.
 	written ownwrites.Tracker
 }
@@ -95,8 +95,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
-	if r.written.Behind(config) {
-		return ctrl.Result{RequeueAfter: ownwrites.Patience}, nil
+	if r.written.IsStale(config) {
+		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
 	}
 	machine, cluster, err := r.owners(ctx, config)
 	if err != nil {
@@ -209,7 +209,7 @@ func (r *Reconciler) event(config *bootstrapv1.PoolbootConfig, kind, reason, act
 func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 	passed := before.Status.DataSecretName == "" && !conditions.IsTrue(before, bootstrapv1.DataSecretAvailableCondition) && conditions.IsTrue(after, bootstrapv1.DataSecretAvailableCondition)
 	if passed {
-		metrics.Passed(after, timeline.Pending)
+		metrics.StagePassed(after, timeline.Pending)
 	}
 	if role := after.Status.PoolRole; role != "" && role != before.Status.PoolRole && !passed { // else the event of the Secret says it
 		r.event(after, corev1.EventTypeNormal, bootstrapv1.EventPoolDecided, "Decide", "%s", conditions.GetMessage(after, bootstrapv1.PoolDecidedCondition))
@@ -221,10 +221,10 @@ func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 		}
 		if outlook.IsWrong(has) && (had == nil || had.Status != has.Status || had.Reason != has.Reason || had.Message != has.Message) {
 			if kind == bootstrapv1.PoolDecidedCondition && has.Reason == bootstrapv1.PoolConflictReason && (had == nil || had.Reason != has.Reason) {
-				metrics.ConflictOf(after, metrics.OfMachine)
+				metrics.PoolConflictOfConfig(after, metrics.ConflictMachine)
 			}
 			if had == nil || had.Status != has.Status || had.Reason != has.Reason {
-				metrics.HeldUp(after, timeline.Pending, has.Reason)
+				metrics.StageBlocked(after, timeline.Pending, has.Reason)
 			}
 			r.event(after, corev1.EventTypeWarning, has.Reason, kind, "%s", has.Message)
 		}

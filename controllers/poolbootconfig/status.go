@@ -16,7 +16,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if err := status.PoolbootConfig.Patch(ctx, r.Client, s.before, written); err != nil {
 		return err
 	}
-	r.written.Note(written)
+	r.written.Record(written)
 	s.before, s.config = written, written.DeepCopy()
 	return nil
 }
@@ -41,7 +41,7 @@ func (r *Reconciler) mark(ctx context.Context, s *scope, annotations map[string]
 	if err := r.Client.Patch(ctx, written, status.Locked(s.before)); err != nil {
 		return err
 	}
-	r.written.Note(written)
+	r.written.Record(written)
 	s.before.ObjectMeta = written.ObjectMeta
 	written.ObjectMeta.DeepCopyInto(&s.config.ObjectMeta)
 	return nil

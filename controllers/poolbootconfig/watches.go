@@ -48,7 +48,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.configOfDataSecret)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("poolbootconfig", r.mapTo(clusterOf, waitsForConnection))).
-		WithOptions(fairqueue.Options(options, fairqueue.OfConfig(r.Client))).
+		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client))).
 		Complete(r)
 }
 

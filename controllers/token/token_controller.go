@@ -116,8 +116,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.reportTwins(ctx, config); err != nil || !hasToken(config) && len(unreported(config)) == 0 {
 		return ctrl.Result{}, err
 	}
-	if r.written.Behind(config) {
-		return ctrl.Result{RequeueAfter: ownwrites.Patience}, nil
+	if r.written.IsStale(config) {
+		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
 	}
 	cluster := &clusterv1.Cluster{}
 	key := client.ObjectKey{Namespace: config.Namespace, Name: config.Labels[clusterv1.ClusterNameLabel]}
@@ -147,7 +147,7 @@ func (r *Reconciler) reconcile(ctx context.Context, config *bootstrapv1.Poolboot
 	if err := status.Token.Patch(ctx, r.Client, before, config); err != nil {
 		return result, err
 	}
-	r.written.Note(config)
+	r.written.Record(config)
 	r.reportAddresses(config, addresses)
 	r.reportUsable(before, config)
 	return result, nil
@@ -180,7 +180,7 @@ func (r *Reconciler) expire(ctx context.Context, config *bootstrapv1.PoolbootCon
 	if err := r.Client.Patch(ctx, current, status.Locked(before)); err != nil {
 		return ctrl.Result{}, err
 	}
-	r.written.Note(current)
+	r.written.Record(current)
 	*config = *current
 	return ctrl.Result{}, nil
 }

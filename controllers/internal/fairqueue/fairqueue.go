@@ -1,6 +1,6 @@
-// Package fairqueue shares a controller's workers among Clusters and their pools: a Cluster whose API server is slow,
-// or whose objects change all the time, keeps a bounded number of workers busy, and among the requests that wait
-// Clusters take turns, and in each of them its pools. It decides nothing about what a request is for.
+// Package fairqueue provides a fair workqueue for controllers that call workload clusters. It schedules requests round
+// robin among Clusters, and within a Cluster round robin among pools. It limits how many requests of a Cluster are in
+// flight, so a Cluster with a slow API server, or with objects that change all the time, cannot occupy all workers.
 package fairqueue
 
 import (
@@ -14,50 +14,46 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// ClustersAtOnce is how many Clusters may each keep as many workers busy as they are allowed to before another one has
-// to wait.
-const ClustersAtOnce = 10
+// MaxBusyClusters is how many Clusters can have their maximum number of requests in flight before another Cluster has
+// to wait for a worker.
+const MaxBusyClusters = 10
 
-// Place is where a request waits: with those of its Cluster, and there with those of its pool.
-type Place struct {
-	Cluster client.ObjectKey
-	// Pool is the role of the pool; empty when that is not known yet, or does not matter.
-	Pool string
-}
-
-// Options returns the options of a controller whose Clusters take turns. MaxConcurrentReconciles becomes what each
-// Cluster may have under way at once; the workers are ClustersAtOnce times as many. placeOf is asked whenever a request
-// is added, so it must answer from memory.
-func Options(options controller.Options, placeOf func(ctrl.Request) Place) controller.Options {
-	each := max(options.MaxConcurrentReconciles, 1)
-	options.MaxConcurrentReconciles = each * ClustersAtOnce
+// Options returns controller options with a fair queue. MaxConcurrentReconciles of the given options becomes the
+// maximum number of requests that each Cluster can have in flight; the controller gets MaxBusyClusters times as many
+// workers. flowOf is called each time a request is added, so it must not do I/O.
+func Options(options controller.Options, flowOf func(ctrl.Request) Flow) controller.Options {
+	maxInFlight := max(options.MaxConcurrentReconciles, 1)
+	options.MaxConcurrentReconciles = maxInFlight * MaxBusyClusters
 	options.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
-		return newQueue(name, limiter, each, placeOf)
+		return newQueue(name, limiter, maxInFlight, flowOf)
 	}
 	return options
 }
 
-// queue puts client-go's delays and rate limits, and the priorities of controller-runtime, before the turns.
+// queue adds client-go's delays and rate limits, and controller-runtime's priorities, to a scheduler.
 type queue struct {
 	workqueue.TypedRateLimitingInterface[ctrl.Request]
-	turns *turns
+	scheduler *scheduler
 }
 
 var _ priorityqueue.PriorityQueue[ctrl.Request] = &queue{}
 
-func newQueue(name string, limiter workqueue.TypedRateLimiter[ctrl.Request], each int, placeOf func(ctrl.Request) Place) *queue {
-	t := &turns{each: each, placeOf: placeOf, meter: newMeter(name), requests: map[ctrl.Request]*request{}, clusters: map[client.ObjectKey]*cluster{}}
-	t.changed = sync.NewCond(&t.mu)
-	return &queue{turns: t, TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[ctrl.Request]{
+func newQueue(name string, limiter workqueue.TypedRateLimiter[ctrl.Request], maxInFlight int, flowOf func(ctrl.Request) Flow) *queue {
+	s := &scheduler{
+		maxInFlight: maxInFlight, flowOf: flowOf, meter: newMeter(name),
+		requests: map[ctrl.Request]*request{}, clusters: map[client.ObjectKey]*cluster{},
+	}
+	s.changed = sync.NewCond(&s.mu)
+	return &queue{scheduler: s, TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[ctrl.Request]{
 		Name: name,
 		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[ctrl.Request]{
-			Name: name, Queue: t,
+			Name: name, Queue: s,
 		}),
 	})}
 }
 
-// AddWithOpts adds requests. Those of a low priority, as of a cache's first list, come after the others of their pool;
-// a request that is delayed has no priority.
+// AddWithOpts adds requests. Requests with a negative priority, such as those from the initial list of a cache, are
+// scheduled after the other requests of their pool. The priority of a delayed request is ignored.
 func (q *queue) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
 	for _, r := range requests {
 		switch {
@@ -66,12 +62,12 @@ func (q *queue) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
 		case o.After > time.Duration(0):
 			q.AddAfter(r, o.After)
 		default:
-			q.turns.add(r, o.Priority != nil && *o.Priority < 0)
+			q.scheduler.add(r, o.Priority != nil && *o.Priority < 0)
 		}
 	}
 }
 
-// GetWithPriority returns the next request once there is one whose turn it is.
+// GetWithPriority blocks until a request is scheduled, and returns it.
 func (q *queue) GetWithPriority() (ctrl.Request, int, bool) {
 	r, shutdown := q.Get()
 	return r, 0, shutdown

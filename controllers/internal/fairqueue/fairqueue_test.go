@@ -24,199 +24,199 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 )
 
-// site is how many hosts wait at once when a whole site is switched on.
-const site = 3500
+// siteSize is the number of hosts that boot at the same time when a whole site is powered on.
+const siteSize = 3500
 
-// each is what every Cluster may have under way at once.
-const each = 10
+// maxInFlight is the number of requests that each Cluster can have in flight.
+const maxInFlight = 10
 
-func TestTurns(t *testing.T) {
+func TestFairQueue(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute) // a machine may be busy
-	RunSpecs(t, "Turns")
+	SetDefaultEventuallyTimeout(time.Minute) // the machine can be busy
+	RunSpecs(t, "Fair queue")
 }
 
-// of is the i-th request of a Cluster and a pool, which placeOf reads from it.
-func of(cluster, pool string, i int) ctrl.Request {
+// newRequest returns the i-th request of a pool. flowOf derives the flow from the request.
+func newRequest(cluster, pool string, i int) ctrl.Request {
 	return ctrl.Request{NamespacedName: client.ObjectKey{Namespace: cluster, Name: fmt.Sprintf("%s/%d", pool, i)}}
 }
 
-func placeOf(r ctrl.Request) fairqueue.Place {
+func flowOf(r ctrl.Request) fairqueue.Flow {
 	pool, _, _ := strings.Cut(r.Name, "/")
-	return fairqueue.Place{Cluster: client.ObjectKey{Name: r.Namespace}, Pool: pool}
+	return fairqueue.Flow{Cluster: client.ObjectKey{Name: r.Namespace}, Pool: pool}
 }
 
-// newQueue is what a controller gets.
+// newQueue returns the queue of a controller.
 func newQueue(workers int) priorityqueue.PriorityQueue[ctrl.Request] {
-	options := fairqueue.Options(controller.Options{MaxConcurrentReconciles: workers}, placeOf)
+	options := fairqueue.Options(controller.Options{MaxConcurrentReconciles: workers}, flowOf)
 	q := options.NewQueue("", workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Millisecond, time.Second))
 	DeferCleanup(q.ShutDown)
 	return q.(priorityqueue.PriorityQueue[ctrl.Request])
 }
 
-// work has one worker do what there is, n times, and returns what it did.
-func work(q priorityqueue.PriorityQueue[ctrl.Request], n int) (done []ctrl.Request) {
+// process gets n requests, one after the other, and returns them.
+func process(q priorityqueue.PriorityQueue[ctrl.Request], n int) (processed []ctrl.Request) {
 	GinkgoHelper()
 	for range n {
 		r, _, shutdown := q.GetWithPriority()
 		Expect(shutdown).To(BeFalse())
 		q.Done(r)
-		done = append(done, r)
+		processed = append(processed, r)
 	}
-	return done
+	return processed
 }
 
-// count is how many requests are of a Cluster and a pool.
-func count(requests []ctrl.Request, cluster, pool string) (n int) {
+// countOf returns how many of the requests are those of a pool.
+func countOf(requests []ctrl.Request, cluster, pool string) (n int) {
 	for _, r := range requests {
-		if r.Namespace == cluster && placeOf(r).Pool == pool {
+		if r.Namespace == cluster && flowOf(r).Pool == pool {
 			n++
 		}
 	}
 	return n
 }
 
-var _ = Describe("A controller whose Clusters take turns", func() {
-	It("goes on with the hosts of a Cluster while thousands of another wait for an API server that does not answer", func(ctx SpecContext) {
-		const silent = 3
-		var answered, stuck, most atomic.Int64
+var _ = Describe("A controller with a fair queue", func() {
+	It("reconciles the hosts of a Cluster while thousands of hosts of other Clusters wait for API servers that do not respond", func(ctx SpecContext) {
+		const slowClusters = 3
+		var reconciled, blocked, maxBlocked atomic.Int64
 		run(ctx, reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
-			if r.Namespace == "quick" {
-				answered.Add(1)
+			if r.Namespace == "fast" {
+				reconciled.Add(1)
 				return ctrl.Result{}, nil
 			}
-			most.Store(max(most.Load(), stuck.Add(1)))
+			maxBlocked.Store(max(maxBlocked.Load(), blocked.Add(1)))
 			<-ctx.Done()
 			return ctrl.Result{}, nil
 		}), func(add func(ctrl.Request)) {
-			for i := range site {
-				add(of(fmt.Sprintf("silent-%d", i%silent), "infra", i))
+			for i := range siteSize {
+				add(newRequest(fmt.Sprintf("slow-%d", i%slowClusters), "infra", i))
 			}
 			for i := range 100 {
-				add(of("quick", "infra", i))
+				add(newRequest("fast", "infra", i))
 			}
 		})
-		Eventually(answered.Load).Should(BeEquivalentTo(100))
-		Eventually(stuck.Load).Should(BeEquivalentTo(silent*each), "each has its own share under way, and no more")
-		Consistently(most.Load, 200*time.Millisecond).Should(BeEquivalentTo(silent * each))
+		Eventually(reconciled.Load).Should(BeEquivalentTo(100))
+		Eventually(blocked.Load).Should(BeEquivalentTo(slowClusters*maxInFlight), "each Cluster has its maximum in flight")
+		Consistently(maxBlocked.Load, 200*time.Millisecond).Should(BeEquivalentTo(slowClusters * maxInFlight))
 	})
 
-	It("works off 3,500 hosts, each once, none by two workers at a time, and keeps nothing of them", func(ctx SpecContext) {
+	It("reconciles each of 3,500 hosts once, and no host with two workers at a time", func(ctx SpecContext) {
 		var mu sync.Mutex
-		twice := false
-		working, times := map[ctrl.Request]bool{}, map[ctrl.Request]int{}
+		concurrent := false
+		inFlight, times := map[ctrl.Request]bool{}, map[ctrl.Request]int{}
 		run(ctx, reconcile.Func(func(_ context.Context, r ctrl.Request) (ctrl.Result, error) {
 			mu.Lock()
-			twice = twice || working[r]
-			working[r] = true
+			concurrent = concurrent || inFlight[r]
+			inFlight[r] = true
 			mu.Unlock()
 			time.Sleep(time.Millisecond)
 			mu.Lock()
 			defer mu.Unlock()
-			working[r] = false
+			inFlight[r] = false
 			times[r]++
 			return ctrl.Result{}, nil
 		}), func(add func(ctrl.Request)) {
-			for i := range site {
-				add(of("edge", fmt.Sprintf("pool-%d", i%7), i))
+			for i := range siteSize {
+				add(newRequest("edge", fmt.Sprintf("pool-%d", i%7), i))
 			}
 		})
 		Eventually(func() int {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(times)
-		}).Should(Equal(site))
+		}).Should(Equal(siteSize))
 		mu.Lock()
 		defer mu.Unlock()
 		Expect(times).To(HaveEach(1))
-		Expect(twice).To(BeFalse())
+		Expect(concurrent).To(BeFalse())
 	})
 })
 
-// run runs a real controller, with what feed adds, until the spec is over.
-func run(ctx context.Context, reconciler reconcile.Reconciler, feed func(add func(ctrl.Request))) {
+// run runs a real controller with the requests that addRequests adds, until the spec ends.
+func run(ctx context.Context, reconciler reconcile.Reconciler, addRequests func(add func(ctrl.Request))) {
 	GinkgoHelper()
-	c, err := controller.NewUnmanaged("turns", fairqueue.Options(controller.Options{
-		Reconciler: reconciler, MaxConcurrentReconciles: each, SkipNameValidation: ptr.To(true),
-	}, placeOf))
+	c, err := controller.NewUnmanaged("fairqueue", fairqueue.Options(controller.Options{
+		Reconciler: reconciler, MaxConcurrentReconciles: maxInFlight, SkipNameValidation: ptr.To(true),
+	}, flowOf))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-		feed(q.Add)
+		addRequests(q.Add)
 		return nil
 	}))).To(Succeed())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan error)
-	go func() { ended <- c.Start(ctx) }()
+	stopped := make(chan error)
+	go func() { stopped <- c.Start(ctx) }()
 	DeferCleanup(func() {
 		cancel()
-		Expect(<-ended).To(Succeed())
+		Expect(<-stopped).To(Succeed())
 	})
 }
 
-var _ = Describe("Requests that wait", func() {
-	It("of a small pool are done in turn with those of a large one that came before", func() {
-		q := newQueue(each)
+var _ = Describe("Queued requests", func() {
+	It("of a small pool are scheduled round robin with the earlier requests of a large pool", func() {
+		q := newQueue(maxInFlight)
 		for i := range 3400 {
-			q.Add(of("edge", "large", i))
+			q.Add(newRequest("edge", "large", i))
 		}
 		for i := range 100 {
-			q.Add(of("edge", "small", i))
+			q.Add(newRequest("edge", "small", i))
 		}
-		Expect(count(work(q, 200), "edge", "small")).To(Equal(100))
-		Expect(work(q, 3300)).To(HaveLen(3300))
+		Expect(countOf(process(q, 200), "edge", "small")).To(Equal(100))
+		Expect(process(q, 3300)).To(HaveLen(3300))
 		Expect(q.Len()).To(BeZero())
 	})
 
-	It("of a Cluster are done in turn with those of another whose objects change all the time", func() {
-		q := newQueue(each)
-		for i := range site {
-			q.Add(of("hot", "infra", i))
+	It("of a Cluster are scheduled round robin with those of a Cluster whose objects change all the time", func() {
+		q := newQueue(maxInFlight)
+		for i := range siteSize {
+			q.Add(newRequest("hot", "infra", i))
 		}
 		for i := range 100 {
-			q.Add(of("calm", "infra", i))
+			q.Add(newRequest("calm", "infra", i))
 		}
-		calm := 0
+		calmRequests := 0
 		for range 201 {
 			r, _, _ := q.GetWithPriority()
 			if r.Namespace == "calm" {
-				calm++
+				calmRequests++
 			} else {
 				q.Add(r)
 			}
 			q.Done(r)
 		}
-		Expect(calm).To(Equal(100))
-		Expect(q.Len()).To(Equal(site), "however often they were added")
+		Expect(calmRequests).To(Equal(100))
+		Expect(q.Len()).To(Equal(siteSize), "however often they were added")
 	})
 
-	It("are in it once, however often they are added", func() {
-		q := newQueue(each)
+	It("are queued once, however often they are added", func() {
+		q := newQueue(maxInFlight)
 		for range 20 {
-			for i := range site {
-				q.Add(of("edge", "infra", i))
+			for i := range siteSize {
+				q.Add(newRequest("edge", "infra", i))
 			}
 		}
-		Expect(q.Len()).To(Equal(site))
-		work(q, site)
+		Expect(q.Len()).To(Equal(siteSize))
+		process(q, siteSize)
 		Expect(q.Len()).To(BeZero())
 	})
 
-	It("again while they are worked on are worked on once more, and not before that has ended", func() {
-		q := newQueue(each)
-		q.Add(of("edge", "infra", 0))
+	It("that are added while in flight are queued once, after they are no longer in flight", func() {
+		q := newQueue(maxInFlight)
+		q.Add(newRequest("edge", "infra", 0))
 		r, _, _ := q.GetWithPriority()
 		q.Add(r)
 		q.Add(r)
 		Expect(q.Len()).To(BeZero())
 		q.Done(r)
-		Expect(work(q, 1)).To(Equal([]ctrl.Request{r}))
+		Expect(process(q, 1)).To(Equal([]ctrl.Request{r}))
 		Expect(q.Len()).To(BeZero())
 	})
 
-	It("of a Cluster with all its workers busy are done when one of them has ended", func() {
+	It("of a Cluster with the maximum in flight wait until one of these is done", func() {
 		q := newQueue(1)
-		q.Add(of("edge", "infra", 0))
-		q.Add(of("edge", "infra", 1))
+		q.Add(newRequest("edge", "infra", 0))
+		q.Add(newRequest("edge", "infra", 1))
 		first, _, _ := q.GetWithPriority()
 		second := make(chan ctrl.Request, 1)
 		go func() {
@@ -225,32 +225,32 @@ var _ = Describe("Requests that wait", func() {
 		}()
 		Consistently(second, 100*time.Millisecond).ShouldNot(Receive())
 		q.Done(first)
-		Eventually(second).Should(Receive(Equal(of("edge", "infra", 1))))
+		Eventually(second).Should(Receive(Equal(newRequest("edge", "infra", 1))))
 	})
 
-	It("of a low priority come after the others of their pool, unless they are added as one of those", func() {
-		q := newQueue(each)
+	It("with a low priority are scheduled after the others of their pool, unless they are added again with the default priority", func() {
+		q := newQueue(maxInFlight)
 		low := priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}
 		for i := range 4 {
-			q.AddWithOpts(low, of("edge", "infra", i))
+			q.AddWithOpts(low, newRequest("edge", "infra", i))
 		}
-		q.AddWithOpts(priorityqueue.AddOpts{}, of("edge", "infra", 9))
-		q.AddWithOpts(priorityqueue.AddOpts{}, of("edge", "infra", 2))
-		Expect(work(q, 5)).To(Equal([]ctrl.Request{
-			of("edge", "infra", 9), of("edge", "infra", 2), of("edge", "infra", 0), of("edge", "infra", 1), of("edge", "infra", 3)}))
+		q.AddWithOpts(priorityqueue.AddOpts{}, newRequest("edge", "infra", 9))
+		q.AddWithOpts(priorityqueue.AddOpts{}, newRequest("edge", "infra", 2))
+		Expect(process(q, 5)).To(Equal([]ctrl.Request{
+			newRequest("edge", "infra", 9), newRequest("edge", "infra", 2), newRequest("edge", "infra", 0), newRequest("edge", "infra", 1), newRequest("edge", "infra", 3)}))
 		Expect(q.Len()).To(BeZero())
 	})
 
-	It("until a time, or for a rate limit, are done when that is over", func() {
-		q := newQueue(each)
-		q.AddWithOpts(priorityqueue.AddOpts{After: time.Second}, of("edge", "infra", 0))
-		q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, of("edge", "infra", 1))
-		Expect(work(q, 2)).To(Equal([]ctrl.Request{of("edge", "infra", 1), of("edge", "infra", 0)}))
+	It("with a delay or a rate limit are scheduled after it", func() {
+		q := newQueue(maxInFlight)
+		q.AddWithOpts(priorityqueue.AddOpts{After: time.Second}, newRequest("edge", "infra", 0))
+		q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, newRequest("edge", "infra", 1))
+		Expect(process(q, 2)).To(Equal([]ctrl.Request{newRequest("edge", "infra", 1), newRequest("edge", "infra", 0)}))
 	})
 
-	It("are left when the controller ends", func() {
-		q := newQueue(each)
-		q.Add(of("edge", "infra", 0))
+	It("are dropped when the controller stops", func() {
+		q := newQueue(maxInFlight)
+		q.Add(newRequest("edge", "infra", 0))
 		q.ShutDown()
 		_, _, shutdown := q.GetWithPriority()
 		Expect(shutdown).To(BeTrue())

@@ -5,41 +5,46 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// meter reports the workqueue metrics of a queue (workqueue_depth and its siblings) through the metrics provider that
-// controller-runtime gives client-go. That provider is not exported, so the meter is a client-go workqueue that repeats
-// what turns decides: it never chooses a request, and it is only called under the lock of turns.
+// meter reports the workqueue metrics of a queue, such as workqueue_depth, through the metrics provider that
+// controller-runtime sets in client-go. client-go does not export that provider, so the meter is a client-go workqueue
+// that repeats the decisions of the scheduler. It never chooses a request, and is called only under the scheduler's
+// lock.
 type meter struct {
 	*workqueue.Typed[ctrl.Request]
-	chosen *chosen
+	order *externalOrder
 }
 
-// newMeter returns the meter of a controller's queue; one without a name reports nothing, as in client-go.
+// newMeter returns the meter of a controller's queue. As in client-go, a queue without a name has no metrics.
 func newMeter(name string) *meter {
-	c := &chosen{}
-	return &meter{chosen: c, Typed: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[ctrl.Request]{Name: name, Queue: c})}
+	order := &externalOrder{}
+	return &meter{order: order, Typed: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[ctrl.Request]{Name: name, Queue: order})}
 }
 
-// take records that a worker takes a request, which must have been added.
+// take records that a worker gets a request, which must have been added.
 func (m *meter) take(r ctrl.Request) {
-	m.chosen.next = r
+	m.order.next = r
 	m.Get()
 }
 
-// chosen is the order of the meter's queue: the next request is the one that turns has chosen.
-type chosen struct {
-	next    ctrl.Request
-	waiting int
+// externalOrder is the order of the meter's queue: it pops the request that the scheduler has chosen.
+type externalOrder struct {
+	next   ctrl.Request
+	queued int
 }
 
-var _ workqueue.Queue[ctrl.Request] = &chosen{}
+var _ workqueue.Queue[ctrl.Request] = &externalOrder{}
 
-func (c *chosen) Touch(ctrl.Request) {}
+// Touch implements workqueue.Queue.
+func (o *externalOrder) Touch(ctrl.Request) {}
 
-func (c *chosen) Push(ctrl.Request) { c.waiting++ }
+// Push implements workqueue.Queue.
+func (o *externalOrder) Push(ctrl.Request) { o.queued++ }
 
-func (c *chosen) Len() int { return c.waiting }
+// Len implements workqueue.Queue.
+func (o *externalOrder) Len() int { return o.queued }
 
-func (c *chosen) Pop() ctrl.Request {
-	c.waiting--
-	return c.next
+// Pop implements workqueue.Queue.
+func (o *externalOrder) Pop() ctrl.Request {
+	o.queued--
+	return o.next
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 )
 
-// workqueueMetrics returns the workqueue metrics of a controller, as the manager serves them: of a histogram the number
-// of samples.
+// workqueueMetrics returns the workqueue metrics of a controller by name, as the manager serves them. The value of a
+// histogram is its number of samples.
 func workqueueMetrics(controller string) map[string]float64 {
 	GinkgoHelper()
 	families, err := ctrlmetrics.Registry.Gather()
@@ -28,7 +28,7 @@ func workqueueMetrics(controller string) map[string]float64 {
 		for _, metric := range family.Metric {
 			for _, label := range metric.Label {
 				if label.GetName() == "name" && label.GetValue() == controller {
-					got[family.GetName()] += value(metric)
+					got[family.GetName()] += valueOf(metric)
 				}
 			}
 		}
@@ -36,22 +36,22 @@ func workqueueMetrics(controller string) map[string]float64 {
 	return got
 }
 
-func value(metric *dto.Metric) float64 {
+func valueOf(metric *dto.Metric) float64 {
 	return metric.GetGauge().GetValue() + metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
 }
 
-var _ = Describe("The workqueue metrics of a controller whose Clusters take turns", func() {
-	It("count what waits, what was added and retried, and how long it waited and took", func() {
+var _ = Describe("The workqueue metrics of a controller with a fair queue", func() {
+	It("count queued, added and retried requests, and measure how long requests are queued and in flight", func() {
 		const name = "metered"
-		options := fairqueue.Options(controller.Options{MaxConcurrentReconciles: 1}, placeOf)
+		options := fairqueue.Options(controller.Options{MaxConcurrentReconciles: 1}, flowOf)
 		q := options.NewQueue(name, workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Millisecond, time.Second)).(priorityqueue.PriorityQueue[ctrl.Request])
 		DeferCleanup(q.ShutDown)
-		first, second, third := of("edge", "infra", 0), of("edge", "infra", 1), of("edge", "infra", 2)
+		first, second, third := newRequest("edge", "infra", 0), newRequest("edge", "infra", 1), newRequest("edge", "infra", 2)
 		Expect(workqueueMetrics(name)).To(HaveKeyWithValue("workqueue_depth", 0.0))
 
 		q.Add(first)
 		q.Add(second)
-		q.Add(second) // waits already
+		q.Add(second) // is queued already
 		q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}, third)
 		Expect(workqueueMetrics(name)).To(And(HaveKeyWithValue("workqueue_depth", 3.0), HaveKeyWithValue("workqueue_adds_total", 3.0)))
 
@@ -65,14 +65,14 @@ var _ = Describe("The workqueue metrics of a controller whose Clusters take turn
 			HaveKeyWithValue("workqueue_unfinished_work_seconds", BeNumerically(">", 0)),
 			HaveKeyWithValue("workqueue_longest_running_processor_seconds", BeNumerically(">", 0))))
 
-		q.Add(first) // again, while a worker is at it
+		q.Add(first) // again, while it is in flight
 		Expect(workqueueMetrics(name)).To(And(HaveKeyWithValue("workqueue_depth", 3.0), HaveKeyWithValue("workqueue_adds_total", 4.0)))
 		q.Done(first)
 		Expect(workqueueMetrics(name)).To(HaveKeyWithValue("workqueue_work_duration_seconds", 1.0))
 
-		q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, of("edge", "infra", 3))
+		q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, newRequest("edge", "infra", 3))
 		Expect(workqueueMetrics(name)).To(HaveKeyWithValue("workqueue_retries_total", 1.0))
-		Expect(work(q, 4)).To(ConsistOf(second, first, third, of("edge", "infra", 3)))
+		Expect(process(q, 4)).To(ConsistOf(second, first, third, newRequest("edge", "infra", 3)))
 		Expect(workqueueMetrics(name)).To(And(
 			HaveKeyWithValue("workqueue_depth", 0.0),
 			HaveKeyWithValue("workqueue_adds_total", 5.0),

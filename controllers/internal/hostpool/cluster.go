@@ -23,6 +23,6 @@ func LiveCluster(ctx context.Context, live client.Reader, key client.ObjectKey) 
 
 // IsOfEarlier says whether a record was made for an earlier Cluster of the same name. A record is younger than its
 // Cluster, also after clusterctl move, which creates Clusters before all that it finds by owners.
-func IsOfEarlier(record client.Object, cluster *clusterv1.Cluster) bool {
+func PredatesCluster(record client.Object, cluster *clusterv1.Cluster) bool {
 	return record.GetCreationTimestamp().Add(clockSkew).Before(cluster.CreationTimestamp.Time)
 }

@@ -21,23 +21,23 @@ import (
 )
 
 // Place is a pool that takes hosts, as far as there is one.
-type Place struct {
+type Target struct {
 	// Cluster, Pool and Template are nil where there is none.
 	Cluster  *clusterv1.Cluster
 	Pool     *poolv1.MachineConfigPool
 	Template *bootstrapv1.PoolbootConfigTemplate
 
-	cluster, role string
+	clusterName, role string
 	// duplicate is why there is no Pool, when there are several.
-	duplicate *pool.DuplicateError
+	duplicateErr *pool.DuplicateError
 }
 
 // Obstacle is why a pool takes no hosts, by the reason of the condition or event that says so.
 type Obstacle struct{ Reason, Message string }
 
 // Find reads the pool of a Cluster that has a role, and what hosts need of it.
-func Find(ctx context.Context, c client.Reader, cluster client.ObjectKey, role string) (Place, error) {
-	place := Place{cluster: cluster.Name, role: role}
+func Find(ctx context.Context, c client.Reader, cluster client.ObjectKey, role string) (Target, error) {
+	place := Target{clusterName: cluster.Name, role: role}
 	found := &clusterv1.Cluster{}
 	if err := c.Get(ctx, cluster, found); err == nil {
 		place.Cluster = found
@@ -48,7 +48,7 @@ func Find(ctx context.Context, c client.Reader, cluster client.ObjectKey, role s
 	if err != nil {
 		return place, err
 	}
-	if place.Pool, err = pool.OfRole(pools, role); errors.As(err, &place.duplicate) || errors.As(err, new(*pool.NotFoundError)) {
+	if place.Pool, err = pool.OfRole(pools, role); errors.As(err, &place.duplicateErr) || errors.As(err, new(*pool.NotFoundError)) {
 		place.Pool = nil
 	} else if err != nil {
 		return place, err
@@ -66,18 +66,18 @@ func Find(ctx context.Context, c client.Reader, cluster client.ObjectKey, role s
 }
 
 // Obstacle says why the pool takes no hosts; nil when it does.
-func (p Place) Obstacle() *Obstacle {
+func (p Target) Obstacle() *Obstacle {
 	switch {
-	case p.duplicate != nil:
-		return &Obstacle{poolv1.DuplicateRoleReason, p.duplicate.Error()}
+	case p.duplicateErr != nil:
+		return &Obstacle{poolv1.DuplicateRoleReason, p.duplicateErr.Error()}
 	case p.Pool != nil && !p.Pool.DeletionTimestamp.IsZero():
 		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("MachineConfigPool %s with role %s is being deleted: make another one", p.Pool.Name, p.role)}
 	case p.Cluster == nil:
-		return &Obstacle{poolv1.ClusterNotFoundReason, fmt.Sprintf("Cluster %s does not exist in this namespace: create it", p.cluster)}
+		return &Obstacle{poolv1.ClusterNotFoundReason, fmt.Sprintf("Cluster %s does not exist in this namespace: create it", p.clusterName)}
 	case p.Pool == nil:
-		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("Cluster %s has no MachineConfigPool with role %s: make it", p.cluster, p.role)}
+		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("Cluster %s has no MachineConfigPool with role %s: make it", p.clusterName, p.role)}
 	case !p.Cluster.DeletionTimestamp.IsZero():
-		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("Cluster %s is being deleted: it takes no more hosts", p.cluster)}
+		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("Cluster %s is being deleted: it takes no more hosts", p.clusterName)}
 	case p.Pool.Spec.HostTemplateRef.Name == "":
 		return &Obstacle{poolv1.EnrollmentPoolTakesMachinesOnlyReason, fmt.Sprintf(
 			"MachineConfigPool %s takes Machines only: name a PoolbootConfigTemplate in its spec.hostTemplateRef", p.Pool.Name)}
@@ -97,7 +97,7 @@ func (p Place) Obstacle() *Obstacle {
 // Config returns the record of a host: what the pool's template says, for this host. Annotations of Poolboot's own that
 // the template has are left out: they say what is known of one host, such as its addresses or the state of its token.
 // There must be no Obstacle.
-func (p Place) Config(name string, of bootstrapv1.HostWithoutMachine) *bootstrapv1.PoolbootConfig {
+func (p Target) NewConfig(name string, of bootstrapv1.HostWithoutMachine) *bootstrapv1.PoolbootConfig {
 	template := p.Template.Spec.Template
 	config := &bootstrapv1.PoolbootConfig{
 		ObjectMeta: metav1.ObjectMeta{

@@ -52,7 +52,7 @@ var _ = Describe("The pool of a host without a Machine", func() {
 
 	DescribeTable("takes no hosts by a template with", func(spoil func(*bootstrapv1.BootSpec)) {
 		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: meta("hosts")}
-		place := hostpool.Place{Cluster: &clusterv1.Cluster{ObjectMeta: meta("c1")}, Pool: aPool("a"), Template: template}
+		place := hostpool.Target{Cluster: &clusterv1.Cluster{ObjectMeta: meta("c1")}, Pool: aPool("a"), Template: template}
 		Expect(place.Obstacle()).To(BeNil())
 		spoil(&template.Spec.Template.Spec)
 		Expect(place.Obstacle()).To(HaveField("Reason", poolv1.EnrollmentTemplateNotUsableReason))
@@ -67,8 +67,8 @@ var _ = Describe("The pool of a host without a Machine", func() {
 		template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/site": "north"}
 		template.Spec.Template.ObjectMeta.Annotations = map[string]string{"example.com/owner": "metal", poolv1.HostAddressesAnnotation: "192.0.2.7",
 			bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
-		place := hostpool.Place{Cluster: &clusterv1.Cluster{ObjectMeta: meta("c1")}, Pool: aPool("a"), Template: template}
-		config := place.Config("edge-7", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}})
+		place := hostpool.Target{Cluster: &clusterv1.Cluster{ObjectMeta: meta("c1")}, Pool: aPool("a"), Template: template}
+		config := place.NewConfig("edge-7", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}})
 		Expect(config.Labels).To(HaveKeyWithValue("example.com/site", "north"))
 		Expect(config.Annotations).To(Equal(map[string]string{"example.com/owner": "metal"}))
 	})

@@ -42,12 +42,12 @@ func Watches(ctx context.Context, b *builder.Builder, c client.Client, list clie
 		Watches(&poolv1.MachineConfigPool{}, again, changed).
 		Watches(&bootstrapv1.PoolbootConfigTemplate{}, again, changed).
 		Watches(&clusterv1.Cluster{}, again, builder.WithPredicates(predicate.Or(
-			predicates.ClusterUnpaused(c.Scheme(), ctrl.LoggerFrom(ctx)), clusterGoes())))
+			predicates.ClusterUnpaused(c.Scheme(), ctrl.LoggerFrom(ctx)), clusterDeletion())))
 }
 
 // clusterGoes lets through the events of a Cluster whose deletion has begun, and of one that is gone. The garbage
 // collector may have deleted its pools before that, or do so later.
-func clusterGoes() predicate.Predicate {
+func clusterDeletion() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },

@@ -20,9 +20,9 @@ var _ = Describe("Those who have a Cluster's pools looked up", func() {
 		is, goes := &clusterv1.Cluster{}, &clusterv1.Cluster{}
 		now := metav1.Now()
 		goes.DeletionTimestamp = &now
-		Expect(clusterGoes().Update(event.UpdateEvent{ObjectOld: is, ObjectNew: goes})).To(BeTrue())
-		Expect(clusterGoes().Update(event.UpdateEvent{ObjectOld: goes, ObjectNew: goes})).To(BeFalse())
-		Expect(clusterGoes().Update(event.UpdateEvent{ObjectOld: is, ObjectNew: is})).To(BeFalse())
-		Expect(clusterGoes().Delete(event.DeleteEvent{Object: goes})).To(BeTrue())
+		Expect(clusterDeletion().Update(event.UpdateEvent{ObjectOld: is, ObjectNew: goes})).To(BeTrue())
+		Expect(clusterDeletion().Update(event.UpdateEvent{ObjectOld: goes, ObjectNew: goes})).To(BeFalse())
+		Expect(clusterDeletion().Update(event.UpdateEvent{ObjectOld: is, ObjectNew: is})).To(BeFalse())
+		Expect(clusterDeletion().Delete(event.DeleteEvent{Object: goes})).To(BeTrue())
 	})
 })

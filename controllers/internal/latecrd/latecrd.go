@@ -1,5 +1,6 @@
-// Package latecrd waits for kinds of other projects, which may be installed long after the manager has started. A watch
-// on a kind that does not exist keeps its controller from working, and after some minutes ends the manager.
+// Package latecrd starts watches on kinds of other projects, whose CustomResourceDefinitions can be installed long
+// after the manager has started. A controller with a watch on a kind that does not exist never starts its workers, and
+// its cache sync timeout stops the manager after some minutes.
 package latecrd
 
 import (
@@ -19,58 +20,58 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// retry is when to look again whether a kind is served whose CustomResourceDefinition stands: the API server needs a
-// moment.
-const retry = 500 * time.Millisecond
+// pollInterval is the interval between discovery requests after a CustomResourceDefinition was created: the API server
+// serves its kind a moment later.
+const pollInterval = 500 * time.Millisecond
 
-// WhenServed calls begin once, as soon as the API server serves a kind: when the manager starts or, without a restart,
-// when the kind is installed later. The controller's name is for the log, which says that it waits. An error of begin
-// ends the manager.
-func WhenServed(mgr ctrl.Manager, controller string, kind schema.GroupVersionKind, begin func() error) error {
+// WhenServed calls start once, as soon as the API server serves the kind: when the manager starts or, without a
+// restart, when the kind is installed later. The name of the controller is for log lines. An error from start stops the
+// manager.
+func WhenServed(mgr ctrl.Manager, controller string, kind schema.GroupVersionKind, start func() error) error {
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		log := mgr.GetLogger().WithValues("controller", controller, "kind", kind.GroupKind().String())
-		mapped := func(context.Context) (bool, error) {
+		isServed := func(context.Context) (bool, error) {
 			_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-			return err == nil, nil // whatever is wrong may be right in a moment
+			return err == nil, nil // every error is retried: discovery can fail for a moment
 		}
-		if is, _ := mapped(ctx); !is {
-			log.Info("The kind is not served: its objects will be watched once it is installed")
-			if err := installed(ctx, mgr.GetCache(), kind.GroupKind()); err != nil {
+		if served, _ := isServed(ctx); !served {
+			log.Info("The API server does not serve this kind yet: its objects are watched once its CustomResourceDefinition is installed")
+			if err := waitForCRD(ctx, mgr.GetCache(), kind.GroupKind()); err != nil {
 				return err
 			}
-			if is = wait.PollUntilContextCancel(ctx, retry, true, mapped) == nil; !is {
-				return nil // the manager ends
+			if wait.PollUntilContextCancel(ctx, pollInterval, true, isServed) != nil {
+				return nil // the manager stops
 			}
-			log.Info("The kind is served now: its objects are watched")
+			log.Info("The API server serves this kind now: its objects are watched")
 		}
-		if err := begin(); err != nil {
-			return fmt.Errorf("controller %s, watch on %s: %w", controller, kind.GroupKind(), err)
+		if err := start(); err != nil {
+			return fmt.Errorf("controller %s: watch on %s: %w", controller, kind.GroupKind(), err)
 		}
 		return nil
 	}))
 }
 
-// installed returns when the CustomResourceDefinition of a kind stands, or the manager ends. Of all definitions the
-// metadata alone is watched, which Cluster API's code does already to find out versions.
-func installed(ctx context.Context, definitions ctrlcache.Informers, kind schema.GroupKind) error {
-	all := &metav1.PartialObjectMetadata{}
-	all.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	informer, err := definitions.GetInformer(ctx, all)
+// waitForCRD returns when the CustomResourceDefinition of a kind exists, or when the manager stops. It watches only the
+// metadata of CustomResourceDefinitions. Cluster API already has this informer, to find out API versions.
+func waitForCRD(ctx context.Context, informers ctrlcache.Informers, kind schema.GroupKind) error {
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	informer, err := informers.GetInformer(ctx, metadata)
 	if err != nil {
 		return fmt.Errorf("watch on CustomResourceDefinitions: %w", err)
 	}
-	ctx, found := context.WithCancel(ctx)
-	defer found()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	name := contract.CalculateCRDName(kind.Group, kind.Kind)
-	watch, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(object any) {
-		if definition, is := object.(client.Object); is && definition.GetName() == name {
-			found()
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(object any) {
+		if crd, ok := object.(client.Object); ok && crd.GetName() == name {
+			cancel()
 		}
 	}})
 	if err != nil {
 		return fmt.Errorf("watch on CustomResourceDefinition %s: %w", name, err)
 	}
 	<-ctx.Done()
-	_ = informer.RemoveEventHandler(watch) // fails only when the informer has ended
+	_ = informer.RemoveEventHandler(registration) // fails only if the informer has stopped
 	return nil
 }

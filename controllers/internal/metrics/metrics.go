@@ -14,7 +14,7 @@ import (
 )
 
 // done is the outcome of a stage that a boot has passed; every other outcome is a condition's reason.
-const done = "Done"
+const outcomeDone = "Done"
 
 // Outcomes of a pre-registration.
 const (
@@ -30,8 +30,8 @@ var tokenReasons = []string{
 
 // What a pool conflict is about.
 const (
-	OfMachine = "Machine"
-	OfNode    = "Node"
+	ConflictMachine = "Machine"
+	ConflictNode    = "Node"
 )
 
 var (
@@ -70,13 +70,13 @@ var (
 
 // startedFrom0 are the outcomes of a stage whose counters NewPool starts: those that are few and known. Any other
 // reason that holds a boot up begins with its first boot; what is blocked at the moment, Now says.
-var startedFrom0 = []struct {
+var initialOutcomes = []struct {
 	stage   timeline.Stage
 	outcome string
 }{
-	{timeline.Pending, done},
-	{timeline.Preparing, done},
-	{timeline.Joining, done},
+	{timeline.Pending, outcomeDone},
+	{timeline.Preparing, outcomeDone},
+	{timeline.Joining, outcomeDone},
 	{timeline.Joining, bootstrapv1.JoinCredentialExpiredReason},
 }
 
@@ -89,76 +89,80 @@ func init() {
 
 // NewPool starts the counters of a pool and of its Cluster at 0. Prometheus' rate and increase do not see the first
 // increment of a counter that begins with it. It changes no counter that exists.
-func NewPool(p *poolv1.MachineConfigPool) Pool {
-	cluster := clusterOfPool(p)
-	for _, start := range startedFrom0 {
+func NewPoolCounters(p *poolv1.MachineConfigPool) PoolCounters {
+	cluster := clusterNameOfPool(p)
+	for _, start := range initialOutcomes {
 		boots.WithLabelValues(cluster, p.Spec.PoolRole, string(start.stage), start.outcome)
 	}
 	for _, outcome := range []string{NodeCreated, NodeKept, NodeTaken} {
 		preRegistrations.WithLabelValues(cluster, p.Spec.PoolRole, outcome)
 	}
-	for _, kind := range []string{OfMachine, OfNode} {
+	for _, kind := range []string{ConflictMachine, ConflictNode} {
 		conflicts.WithLabelValues(cluster, kind)
 	}
 	for _, reason := range tokenReasons {
 		tokenEvents.WithLabelValues(cluster, reason)
 	}
-	return Pool{cluster: cluster, role: p.Spec.PoolRole}
+	return PoolCounters{cluster: cluster, role: p.Spec.PoolRole}
 }
 
 // Pool is a pool whose counters were started. The zero value is none.
-type Pool struct{ cluster, role string }
+type PoolCounters struct{ cluster, role string }
 
 // End removes the counters of a pool that no longer exists. Without it, pools that are created and deleted would leave
 // theirs for as long as the manager runs.
-func (p Pool) End() {
+func (p PoolCounters) Delete() {
 	of := prometheus.Labels{"cluster": p.cluster, "pool": p.role}
 	boots.DeletePartialMatch(of)
 	preRegistrations.DeletePartialMatch(of)
 }
 
 // clusterOfPool names a pool's cluster as clusterOf does.
-func clusterOfPool(p *poolv1.MachineConfigPool) string { return p.Namespace + "/" + p.Spec.ClusterName }
+func clusterNameOfPool(p *poolv1.MachineConfigPool) string {
+	return p.Namespace + "/" + p.Spec.ClusterName
+}
 
 // clusterOf names a config's cluster as <namespace>/<name>.
-func clusterOf(config *bootstrapv1.PoolbootConfig) string {
+func clusterNameOf(config *bootstrapv1.PoolbootConfig) string {
 	return config.Namespace + "/" + config.Labels[clusterv1.ClusterNameLabel]
 }
 
 // Passed counts a boot that passed a stage.
-func Passed(config *bootstrapv1.PoolbootConfig, stage timeline.Stage) {
-	HeldUp(config, stage, done)
+func StagePassed(config *bootstrapv1.PoolbootConfig, stage timeline.Stage) {
+	StageBlocked(config, stage, outcomeDone)
 }
 
 // HeldUp counts a boot that came to be held up in a stage, by the reason of the condition that says why. A retry is not
 // counted again.
-func HeldUp(config *bootstrapv1.PoolbootConfig, stage timeline.Stage, reason string) {
-	boots.WithLabelValues(clusterOf(config), config.Status.PoolRole, string(stage), reason).Inc()
+func StageBlocked(config *bootstrapv1.PoolbootConfig, stage timeline.Stage, reason string) {
+	boots.WithLabelValues(clusterNameOf(config), config.Status.PoolRole, string(stage), reason).Inc()
 }
 
 // Prepared notes how long it took to prepare a boot, in seconds.
-func Prepared(seconds float64) { prepareSeconds.Observe(max(0, seconds)) } // the request may have been noted by another clock
+func BootPrepared(seconds float64) { prepareSeconds.Observe(max(0, seconds)) } // the request may have been noted by another clock
 
 // Over notes the times of a boot that is over.
-func Over(config *bootstrapv1.PoolbootConfig) {
+func BootCompleted(config *bootstrapv1.PoolbootConfig) {
 	for stage, took := range timeline.Took(config) {
 		stageSeconds.WithLabelValues(string(stage)).Observe(took.Seconds())
 	}
-	Passed(config, timeline.Joining)
+	StagePassed(config, timeline.Joining)
 }
 
 // Conflict counts labels that came to be those of several custom pools. The cluster is <namespace>/<name>.
-func Conflict(cluster, kind string) { conflicts.WithLabelValues(cluster, kind).Inc() }
+func PoolConflict(cluster, kind string) { conflicts.WithLabelValues(cluster, kind).Inc() }
 
 // ConflictOf counts a conflict about the Machine or the Node of a config.
-func ConflictOf(config *bootstrapv1.PoolbootConfig, kind string) { Conflict(clusterOf(config), kind) }
+func PoolConflictOfConfig(config *bootstrapv1.PoolbootConfig, kind string) {
+	PoolConflict(clusterNameOf(config), kind)
+}
 
 // PreRegistered counts a Node that was to be made beforehand, in the pool of a role.
 func PreRegistered(config *bootstrapv1.PoolbootConfig, role, outcome string) {
-	preRegistrations.WithLabelValues(clusterOf(config), role, outcome).Inc()
+	preRegistrations.WithLabelValues(clusterNameOf(config), role, outcome).Inc()
 }
 
 // TokenEvent counts an event about the token of a config's host, by its reason.
 func TokenEvent(config *bootstrapv1.PoolbootConfig, reason string) {
-	tokenEvents.WithLabelValues(clusterOf(config), reason).Inc()
+	tokenEvents.WithLabelValues(clusterNameOf(config), reason).Inc()
 }

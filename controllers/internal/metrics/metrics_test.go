@@ -62,7 +62,7 @@ func newPool(name, role string, reasons map[string]string) *poolv1.MachineConfig
 var _ = Describe("What there is now", func() {
 	var (
 		builder *fake.ClientBuilder
-		now     *Now
+		now     *StateCollector
 		elected chan struct{}
 		broken  bool
 	)
@@ -87,7 +87,7 @@ var _ = Describe("What there is now", func() {
 			newPool("infra", "infra", map[string]string{poolv1.RenderDegradedCondition: poolv1.DuplicateRoleReason,
 				poolv1.NodeDegradedCondition: poolv1.MachinesDegradedReason, poolv1.DegradedCondition: poolv1.DuplicateRoleReason}),
 			twin, newPool("worker", "worker", map[string]string{poolv1.UpdatedCondition: poolv1.AllMachinesUpdatedReason}))
-		now = &Now{Elected: elected, Clock: func() time.Time { return pending.CreationTimestamp.Add(time.Hour) }, Cache: builder.WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		now = &StateCollector{Elected: elected, Clock: func() time.Time { return pending.CreationTimestamp.Add(time.Hour) }, Cache: builder.WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if broken {
 				<-ctx.Done()
 				return ctx.Err()
@@ -186,11 +186,11 @@ var _ = Describe("What happens", func() {
 		boot.Status.Boot.HostChosenTime = &metav1.MicroTime{Time: begun.Add(time.Minute)}
 		boot.Status.Boot.NodeReadyTime = &metav1.MicroTime{Time: begun.Add(40 * time.Minute)}
 		before := observed("poolboot_boot_prepare_seconds")
-		Over(boot)
-		HeldUp(boot, timeline.Preparing, bootstrapv1.LabelConflictReason)
-		ConflictOf(boot, OfMachine)
+		BootCompleted(boot)
+		StageBlocked(boot, timeline.Preparing, bootstrapv1.LabelConflictReason)
+		PoolConflictOfConfig(boot, ConflictMachine)
 		PreRegistered(boot, "infra", NodeCreated)
-		Prepared(1)
+		BootPrepared(1)
 		TokenEvent(boot, bootstrapv1.EventTokenRotated)
 		Expect(testutil.ToFloat64(boots.WithLabelValues("metal/edge", "infra", "Joining", "Done"))).To(Equal(1.0))
 		Expect(observed("poolboot_boot_prepare_seconds") - before).To(Equal(1.0))
@@ -220,7 +220,7 @@ var _ = Describe("What happens", func() {
 	})
 
 	It("is counted from 0, so that rate and increase see what happens first", func() {
-		NewPool(newPool("db", "db", nil))
+		NewPoolCounters(newPool("db", "db", nil))
 		for metric, want := range map[string][]string{
 			"poolboot_boots_total": {"cluster=metal/edge outcome=Done pool=db stage=Joining", "cluster=metal/edge outcome=Done pool=db stage=Pending",
 				"cluster=metal/edge outcome=Done pool=db stage=Preparing", "cluster=metal/edge outcome=JoinCredentialExpired pool=db stage=Joining"},
@@ -232,13 +232,13 @@ var _ = Describe("What happens", func() {
 			Expect(zeros(metric)).To(ContainElements(want), metric)
 		}
 		PreRegistered(config("machine-b", "", nil), "db", NodeTaken)
-		NewPool(newPool("db", "db", nil))
+		NewPoolCounters(newPool("db", "db", nil))
 		Expect(testutil.ToFloat64(preRegistrations.WithLabelValues("metal/edge", "db", NodeTaken))).To(Equal(1.0), "what was counted stays")
 	})
 
 	It("is named as Prometheus wants it", func() {
 		registry := prometheus.NewPedanticRegistry()
-		for _, c := range []prometheus.Collector{boots, stageSeconds, prepareSeconds, conflicts, preRegistrations, tokenEvents, &Now{}} {
+		for _, c := range []prometheus.Collector{boots, stageSeconds, prepareSeconds, conflicts, preRegistrations, tokenEvents, &StateCollector{}} {
 			Expect(registry.Register(c)).To(Succeed())
 		}
 		Expect(testutil.GatherAndLint(registry)).To(BeEmpty())

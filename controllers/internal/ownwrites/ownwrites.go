@@ -1,5 +1,5 @@
-// Package ownwrites keeps a reconciler from starting on what its own last write has overtaken: an object from a cache
-// that has not seen that write yet. Doing so ends in a conflict at best, and costs requests either way.
+// Package ownwrites tracks the writes of a reconciler, because the cache shows a write only after some delay. A
+// reconcile with an object from before the reconciler's own last write ends in a conflict at best and wastes requests.
 package ownwrites
 
 import (
@@ -12,16 +12,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Patience is how long a cache may lag behind a write before it counts as all there is, as after an API server's return
-// from a backup, when versions begin anew. A reconciler that finds its cache behind looks again after that, if no event
-// of the write has brought the object before.
-const Patience = 5 * time.Second
+// MaxLag is how long a write is tracked. After that the content of the cache is used even if it looks older: when an
+// API server is restored from a backup, resource versions start at a lower number. A reconciler with a stale object
+// retries after MaxLag, unless the event of the write triggers it earlier.
+const MaxLag = 5 * time.Second
 
-// Tracker remembers the version of each object that its owner last wrote. The zero value is ready to use, also by
-// several goroutines.
+// Tracker remembers the resource version of each object that a reconciler wrote last. The zero value is ready to use,
+// and it is safe for concurrent use.
 type Tracker struct {
-	once sync.Once
-	last *cache.Expiring // identity → resource version
+	once     sync.Once
+	versions *cache.Expiring // identity → resource version
 }
 
 type identity struct {
@@ -29,26 +29,26 @@ type identity struct {
 	key client.ObjectKey
 }
 
-func of(object client.Object) identity {
+func identityOf(object client.Object) identity {
 	return identity{uid: object.GetUID(), key: client.ObjectKeyFromObject(object)}
 }
 
-// Note remembers an object as the API server returned it from a write.
-func (t *Tracker) Note(object client.Object) {
-	t.memory().Set(of(object), object.GetResourceVersion(), Patience)
+// Record remembers an object as the API server returned it from a write.
+func (t *Tracker) Record(object client.Object) {
+	t.cache().Set(identityOf(object), object.GetResourceVersion(), MaxLag)
 }
 
-// Behind says whether an object that a cache returned is older than what was noted of it.
-func (t *Tracker) Behind(object client.Object) bool {
-	last, found := t.memory().Get(of(object))
-	if !found {
+// IsStale reports whether an object from a cache is older than the recorded write.
+func (t *Tracker) IsStale(object client.Object) bool {
+	recorded, ok := t.cache().Get(identityOf(object))
+	if !ok {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), last.(string))
+	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), recorded.(string))
 	return err == nil && order < 0
 }
 
-func (t *Tracker) memory() *cache.Expiring {
-	t.once.Do(func() { t.last = cache.NewExpiring() })
-	return t.last
+func (t *Tracker) cache() *cache.Expiring {
+	t.once.Do(func() { t.versions = cache.NewExpiring() })
+	return t.versions
 }

@@ -13,36 +13,36 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestWritten(t *testing.T) {
+func TestOwnWrites(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Versions that were written")
+	RunSpecs(t, "Tracking of a reconciler's own writes")
 }
 
-var _ = Describe("A cached object", func() {
-	version := func(uid types.UID, version string) *corev1.Node {
+var _ = Describe("An object from a cache", func() {
+	newNode := func(uid types.UID, version string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: uid, ResourceVersion: version}}
 	}
 
-	DescribeTable("is behind",
-		func(cached *corev1.Node, behind bool) {
-			var v Tracker
-			v.Note(version("a", "99"))
-			v.Note(version("a", "100"))
-			Expect(v.Behind(cached)).To(Equal(behind))
+	DescribeTable("is stale if it is older than the recorded write",
+		func(cached *corev1.Node, stale bool) {
+			var tracker Tracker
+			tracker.Record(newNode("a", "99"))
+			tracker.Record(newNode("a", "100"))
+			Expect(tracker.IsStale(cached)).To(Equal(stale))
 		},
-		Entry("before the write", version("a", "99"), true),
-		Entry("not with the write", version("a", "100"), false),
-		Entry("not with somebody else's later write", version("a", "101"), false),
-		Entry("not when it is another object", version("b", "99"), false),
-		Entry("not when its version can't be compared", version("a", ""), false),
+		Entry("the version before the write", newNode("a", "99"), true),
+		Entry("the version of the write", newNode("a", "100"), false),
+		Entry("the version of a later write by another client", newNode("a", "101"), false),
+		Entry("another object", newNode("b", "99"), false),
+		Entry("a version that cannot be compared", newNode("a", ""), false),
 	)
 
-	It("is all there is when it lags for too long", func() {
+	It("is used after the maximum lag, even if it looks older", func() {
 		clock := clocktesting.NewFakeClock(time.Now())
-		v := Tracker{last: cache.NewExpiringWithClock(clock)}
-		v.once.Do(func() {})
-		v.Note(version("a", "100"))
-		clock.Step(Patience + time.Second)
-		Expect(v.Behind(version("a", "99"))).To(BeFalse())
+		tracker := Tracker{versions: cache.NewExpiringWithClock(clock)}
+		tracker.once.Do(func() {})
+		tracker.Record(newNode("a", "100"))
+		clock.Step(MaxLag + time.Second)
+		Expect(tracker.IsStale(newNode("a", "99"))).To(BeFalse())
 	})
 })

@@ -1,4 +1,4 @@
-// Package pause keeps Cluster API's condition Paused on the objects of Poolboot's reconcilers.
+// Package pause maintains Cluster API's condition Paused on the objects that Poolboot reconciles.
 package pause
 
 import (
@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// EnsureCondition does what Cluster API's paused.EnsurePausedCondition does, but for a new object that is not paused:
-// its condition is set, and written with the rest of its status. Who waits for a pause waits for True, so until then
-// nothing is taken for what it is not. The cluster is nil when it does not exist.
+// EnsureCondition does the same as Cluster API's paused.EnsurePausedCondition, except for a new object that is not
+// paused: it sets the condition without a write of its own, and the caller writes it with the rest of the status. This
+// is safe because a client that waits for a pause waits for the status True. The cluster is nil when it does not exist.
 func EnsureCondition(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, object paused.ConditionSetter) (isPaused, requeue bool, err error) {
 	clusterPaused := cluster != nil && ptr.Deref(cluster.Spec.Paused, false)
 	if clusterPaused || annotations.HasPaused(object) || conditions.Has(object, clusterv1.PausedCondition) {

@@ -15,71 +15,72 @@ import (
 )
 
 const (
-	// approvalLife is how long the answer is good that Poolboot alone approves certificates.
-	approvalLife = time.Minute
-	// autoApprovedLife is how long the other answer is good, which somebody is to change.
-	autoApprovedLife = 10 * time.Second
+	// approvedTTL is how long a positive result is cached: that the cluster does not approve requests automatically.
+	approvedTTL = time.Minute
+	// autoApprovedTTL is how long a negative result is cached. It is short, because an administrator is to correct the
+	// cluster.
+	autoApprovedTTL = 10 * time.Second
 )
 
-// Approval checks, before a join credential is made, that no workload cluster approves its certificate requests by
-// itself. It keeps answers for a bounded time, so that a site of hosts that boot at once costs one question. The zero
-// value is ready to use.
-type Approval struct {
-	// Clock is the clock that answers age by; nil is the real one.
+// ApprovalChecker checks, before a join credential is created, that the workload cluster does not automatically approve
+// the certificate signing requests of the credential. It caches the results, so many hosts that boot at the same time
+// cause one API request. The zero value is ready to use.
+type ApprovalChecker struct {
+	// Clock determines when cached results expire. Nil means the real clock.
 	Clock clock.PassiveClock
 
-	asking singleflight.Group
+	inFlight singleflight.Group
 
 	mu      sync.Mutex
-	answers map[types.UID]approvalAnswer
+	results map[types.UID]approvalResult
 }
 
-type approvalAnswer struct {
-	until time.Time
-	err   error
+type approvalResult struct {
+	expires time.Time
+	err     error
 }
 
-// Check returns join.CheckApproval's answer for the Cluster of this UID.
-func (a *Approval) Check(ctx context.Context, w client.Client, cluster types.UID) error {
-	if known, is := a.known(cluster); is {
-		return known.err
+// Check returns the result of join.CheckApproval for the Cluster with this UID.
+func (a *ApprovalChecker) Check(ctx context.Context, w client.Client, cluster types.UID) error {
+	if result, ok := a.cached(cluster); ok {
+		return result.err
 	}
-	_, err, _ := a.asking.Do(string(cluster), func() (any, error) {
-		if known, is := a.known(cluster); is {
-			return nil, known.err
+	_, err, _ := a.inFlight.Do(string(cluster), func() (any, error) {
+		if result, ok := a.cached(cluster); ok {
+			return nil, result.err
 		}
 		err := join.CheckApproval(ctx, w)
-		answer := approvalAnswer{until: a.now().Add(approvalLife), err: err}
-		if _, allowed := errors.AsType[*join.AutoApprovedError](err); allowed {
-			answer.until = a.now().Add(autoApprovedLife)
+		result := approvalResult{expires: a.now().Add(approvedTTL), err: err}
+		if _, ok := errors.AsType[*join.AutoApprovedError](err); ok {
+			result.expires = a.now().Add(autoApprovedTTL)
 		} else if err != nil {
 			return nil, err
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		for other, old := range a.answers { // Clusters come and go
-			if a.now().After(old.until) {
-				delete(a.answers, other)
+		for other, old := range a.results { // drop the results of deleted Clusters
+			if a.now().After(old.expires) {
+				delete(a.results, other)
 			}
 		}
-		if a.answers == nil {
-			a.answers = map[types.UID]approvalAnswer{}
+		if a.results == nil {
+			a.results = map[types.UID]approvalResult{}
 		}
-		a.answers[cluster] = answer
+		a.results[cluster] = result
 		return nil, err
 	})
 	return err
 }
 
-// known returns the answer that is still good.
-func (a *Approval) known(cluster types.UID) (approvalAnswer, bool) {
+// cached returns the result for a Cluster, if it has not expired.
+func (a *ApprovalChecker) cached(cluster types.UID) (approvalResult, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	known, is := a.answers[cluster]
-	return known, is && a.now().Before(known.until)
+	result, ok := a.results[cluster]
+	return result, ok && a.now().Before(result.expires)
 }
 
-func (a *Approval) now() time.Time {
+func (a *ApprovalChecker) now() time.Time {
 	if a.Clock == nil {
 		return time.Now()
 	}

@@ -19,37 +19,37 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-var _ = Describe("Who approves certificates in a workload cluster", func() {
+var _ = Describe("The check for automatic approval of certificates in a workload cluster", func() {
 	var (
-		asked    atomic.Int32
+		reviews  atomic.Int32
 		allowed  atomic.Bool
-		failure  error
+		err      error
 		clock    *clocktesting.FakePassiveClock
-		approval *workload.Approval
+		approval *workload.ApprovalChecker
 		w        client.Client
 	)
 	BeforeEach(func() {
-		asked.Store(0)
+		reviews.Store(0)
 		allowed.Store(false)
-		failure = nil
+		err = nil
 		clock = clocktesting.NewFakePassiveClock(time.Now())
-		approval = &workload.Approval{Clock: clock}
+		approval = &workload.ApprovalChecker{Clock: clock}
 		w = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 			Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
-				asked.Add(1)
+				reviews.Add(1)
 				review := object.(*authorizationv1.SubjectAccessReview)
 				Expect(review.Spec.Groups).To(ConsistOf("system:bootstrappers", "system:bootstrappers:poolboot", "system:authenticated"))
 				Expect(review.Spec.User).To(HavePrefix("system:bootstrap:"))
 				Expect(*review.Spec.ResourceAttributes).To(Equal(authorizationv1.ResourceAttributes{
 					Group: "certificates.k8s.io", Version: "*", Resource: "certificatesigningrequests", Subresource: "nodeclient", Verb: "create"}))
 				review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: allowed.Load(), Reason: "the binding"}
-				return failure
+				return err
 			},
 		})
 	})
-	pass := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
+	advance := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
 
-	It("is asked once a minute and cluster, however many hosts boot", func(ctx SpecContext) {
+	It("sends one request per cluster and minute, however many hosts boot", func(ctx SpecContext) {
 		var hosts sync.WaitGroup
 		for range 5000 {
 			hosts.Go(func() {
@@ -58,31 +58,31 @@ var _ = Describe("Who approves certificates in a workload cluster", func() {
 			})
 		}
 		hosts.Wait()
-		Expect(asked.Load()).To(BeEquivalentTo(1))
+		Expect(reviews.Load()).To(BeEquivalentTo(1))
 		Expect(approval.Check(ctx, w, "another")).To(Succeed())
-		Expect(asked.Load()).To(BeEquivalentTo(2))
+		Expect(reviews.Load()).To(BeEquivalentTo(2))
 		allowed.Store(true)
-		pass(59 * time.Second)
+		advance(59 * time.Second)
 		Expect(approval.Check(ctx, w, "edge")).To(Succeed())
-		pass(time.Second)
+		advance(time.Second)
 		Expect(approval.Check(ctx, w, "edge")).To(MatchError(ContainSubstring("the binding")))
-		Expect(asked.Load()).To(BeEquivalentTo(3))
+		Expect(reviews.Load()).To(BeEquivalentTo(3))
 	})
 
-	It("is asked again soon where somebody has to change it, and at once when there was no answer", func(ctx SpecContext) {
+	It("is repeated soon when the cluster approves automatically, and immediately after an error", func(ctx SpecContext) {
 		allowed.Store(true)
 		for range 2 {
 			Expect(approval.Check(ctx, w, "edge")).To(BeAssignableToTypeOf(&join.AutoApprovedError{}))
 		}
-		Expect(asked.Load()).To(BeEquivalentTo(1))
-		pass(10 * time.Second)
-		failure = errors.New("no quorum")
+		Expect(reviews.Load()).To(BeEquivalentTo(1))
+		advance(10 * time.Second)
+		err = errors.New("no quorum")
 		for range 2 {
 			Expect(approval.Check(ctx, w, "edge")).To(MatchError(ContainSubstring("no quorum")))
 		}
-		Expect(asked.Load()).To(BeEquivalentTo(3))
+		Expect(reviews.Load()).To(BeEquivalentTo(3))
 		allowed.Store(false)
-		failure = nil
+		err = nil
 		Expect(approval.Check(ctx, w, "edge")).To(Succeed())
 	})
 })

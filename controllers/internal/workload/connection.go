@@ -1,6 +1,6 @@
-// Package workload is the way from the controllers into workload clusters, through Cluster API's cluster cache:
-// clients, watches that lead back to PoolbootConfigs, and what a host must know of its cluster. It decides nothing
-// about Machines or Nodes, and it may not import another controller.
+// Package workload gives controllers access to workload clusters through Cluster API's cluster cache: clients, watches
+// that trigger reconciles of PoolbootConfigs and Clusters, and the information that a host needs to join. It makes no
+// decisions about Machines or Nodes, and must not import a reconciler.
 package workload
 
 import (
@@ -25,9 +25,9 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// ClientOptions are the options of the cluster cache's clients. Secrets are never cached: an informer on them would
-// hold every Secret of every workload cluster. userAgent is the manager's name; qps and burst of 0 mean the cluster
-// cache's own defaults.
+// ClientOptions returns the options for the clients of the cluster cache. Secrets are never cached: an informer would
+// hold every Secret of every workload cluster in memory. userAgent is the name of the manager. If qps or burst is 0,
+// the default of the cluster cache applies.
 func ClientOptions(userAgent string, qps float32, burst int) clustercache.ClientOptions {
 	return clustercache.ClientOptions{
 		UserAgent: remote.DefaultClusterAPIUserAgent(userAgent),
@@ -37,37 +37,37 @@ func ClientOptions(userAgent string, qps float32, burst int) clustercache.Client
 	}
 }
 
-// uncached are the kinds that clients read live.
+// uncached are the kinds that clients always read from the API server.
 var uncached = []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}
 
-// RequestorIndex indexes certificate signing requests by who made them.
+// RequestorIndex is the index of certificate signing requests by the user that created them.
 const RequestorIndex = "spec.username"
 
-// Requestor returns what RequestorIndex finds a certificate signing request by.
+// Requestor returns the values of RequestorIndex for a certificate signing request.
 func Requestor(object client.Object) []string {
-	if request, is := object.(*certificatesv1.CertificateSigningRequest); is {
+	if request, ok := object.(*certificatesv1.CertificateSigningRequest); ok {
 		return []string{request.Spec.Username}
 	}
 	return nil
 }
 
-// CacheOptions are the options of the cluster cache's caches: Nodes without the lists of images and volumes that nobody
-// here reads; of the certificate signing requests, by RequestorIndex, not those of users for client certificates; and
-// of policies and rights only Poolboot's own.
+// CacheOptions returns the options for the caches of the cluster cache. They keep the caches small: Nodes without their
+// images and volumes, certificate signing requests except those of users for client certificates, and of admission
+// policies and RBAC objects only those that Poolboot manages.
 func CacheOptions() clustercache.CacheOptions {
 	byObject := map[client.Object]cache.ByObject{
-		&corev1.Node{}: {Transform: slimNode},
+		&corev1.Node{}: {Transform: trimNode},
 		&certificatesv1.CertificateSigningRequest{}: {
 			Field: fields.OneTermNotEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientSignerName),
 		},
 	}
-	own := labels.SelectorFromSet(labels.Set{poolv1.ManagedByLabel: poolv1.ManagedByPoolboot})
+	managed := labels.SelectorFromSet(labels.Set{poolv1.ManagedByLabel: poolv1.ManagedByPoolboot})
 	for _, kind := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{},
 		&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}} {
-		byObject[kind] = cache.ByObject{Label: own}
+		byObject[kind] = cache.ByObject{Label: managed}
 	}
 	for _, kind := range []client.Object{&rbacv1.Role{}, &rbacv1.RoleBinding{}} {
-		byObject[kind] = cache.ByObject{Label: own, Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {}}}
+		byObject[kind] = cache.ByObject{Label: managed, Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {}}}
 	}
 	return clustercache.CacheOptions{
 		Indexes: []clustercache.CacheOptionsIndex{
@@ -78,16 +78,17 @@ func CacheOptions() clustercache.CacheOptions {
 	}
 }
 
-func slimNode(object any) (any, error) {
-	if node, is := object.(*corev1.Node); is {
+// trimNode drops the fields of a Node that no controller reads.
+func trimNode(object any) (any, error) {
+	if node, ok := object.(*corev1.Node); ok {
 		node.ManagedFields = nil
 		node.Status.Images, node.Status.VolumesAttached, node.Status.VolumesInUse = nil, nil, nil
 	}
 	return object, nil
 }
 
-// Client returns a client of a workload cluster. It reads Nodes and certificate signing requests from the cache and
-// everything of ClientOptions' DisableFor live. Its error satisfies IsUnreachable when there is no connection.
+// Client returns a client for a workload cluster. It reads from the cache, except Secrets and ConfigMaps. If there is
+// no connection, the error satisfies IsUnreachable.
 func Client(ctx context.Context, clusters clustercache.ClusterCache, cluster client.ObjectKey) (client.Client, error) {
 	c, err := clusters.GetClient(ctx, cluster)
 	if err != nil {
@@ -96,8 +97,8 @@ func Client(ctx context.Context, clusters clustercache.ClusterCache, cluster cli
 	return c, nil
 }
 
-// LiveClient returns a client of a workload cluster that reads everything live: for decisions that a stale read would
-// spoil. Its error satisfies IsUnreachable when there is no connection.
+// LiveClient returns a client for a workload cluster that always reads from the API server. Use it for decisions for
+// which a stale read is not safe. If there is no connection, the error satisfies IsUnreachable.
 func LiveClient(ctx context.Context, clusters clustercache.ClusterCache, cluster client.ObjectKey) (client.Client, error) {
 	c, err := clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
@@ -106,17 +107,17 @@ func LiveClient(ctx context.Context, clusters clustercache.ClusterCache, cluster
 	return c, nil
 }
 
-// IsUnreachable says whether a call into a workload cluster failed because its API server can't be reached or can't
-// answer now: no connection in the cluster cache, a network error, a timeout, or a server that is starting or
-// overloaded. The cluster cache itself notices a lost connection only after several failed probes.
+// IsUnreachable reports whether a request to a workload cluster failed because its API server is unreachable or cannot
+// answer now: the cluster cache has no connection, or there was a network error, a timeout, or a server that is
+// starting or overloaded. The cluster cache itself detects a lost connection only after several failed probes.
 func IsUnreachable(err error) bool {
 	var (
-		network    net.Error
+		netErr     net.Error
 		unanswered *UnansweredError
 	)
 	return errors.Is(err, clustercache.ErrClusterNotConnected) ||
 		errors.As(err, &unanswered) ||
-		errors.As(err, &network) ||
+		errors.As(err, &netErr) ||
 		errors.Is(err, context.DeadlineExceeded) ||
 		apierrors.IsServiceUnavailable(err) ||
 		apierrors.IsTimeout(err) ||

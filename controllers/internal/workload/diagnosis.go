@@ -14,73 +14,73 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 )
 
-// lookInterval is how long what a look at a Secret found is good: all hosts of a cluster may ask at once.
-const lookInterval = 10 * time.Second
+// diagnosisTTL is how long the result of a diagnosis is cached: all hosts of a cluster can cause one at the same time.
+const diagnosisTTL = 10 * time.Second
 
-// diagnosis says why there is no connection to a workload cluster: the cluster cache only logs it. It connects to
-// nothing itself.
+// diagnosis explains why there is no connection to a workload cluster, which the cluster cache only logs. It checks the
+// kubeconfig and opens no connection.
 type diagnosis struct {
-	// secrets reads the Secrets with the clusters' kubeconfigs.
+	// secrets reads the Secrets with the kubeconfigs of the clusters.
 	secrets client.Reader
 
-	mu    sync.Mutex
-	looks map[client.ObjectKey]look
+	mu      sync.Mutex
+	results map[client.ObjectKey]diagnosisResult
 }
 
-// look is what was found when a Secret was last looked at.
-type look struct {
-	began time.Time
-	why   error
+// diagnosisResult is the result of the last check of a kubeconfig.
+type diagnosisResult struct {
+	started time.Time
+	err     error
 }
 
-// why returns why there is no connection to an API server, with the cure: what is wrong with the kubeconfig, or else an
-// UnansweredError. However many ask, the Secret is read once in lookInterval, and those who ask meanwhile get what the
-// look before has found.
-func (d *diagnosis) why(ctx context.Context, cluster client.ObjectKey) error {
+// explain returns an error that explains why there is no connection to a cluster and what to do: what is wrong with the
+// kubeconfig, or else an UnansweredError. The Secret is read once per diagnosisTTL. While one call reads it, concurrent
+// calls get the previous result.
+func (d *diagnosis) explain(ctx context.Context, cluster client.ObjectKey) error {
 	d.mu.Lock()
-	known, is := d.looks[cluster]
-	if is && time.Since(known.began) < lookInterval {
+	result, ok := d.results[cluster]
+	if ok && time.Since(result.started) < diagnosisTTL {
 		d.mu.Unlock()
-		return known.why
+		return result.err
 	}
-	if d.looks == nil {
-		d.looks = map[client.ObjectKey]look{}
+	if d.results == nil {
+		d.results = map[client.ObjectKey]diagnosisResult{}
 	}
 	unanswered := &UnansweredError{Cluster: cluster}
-	if known.began = time.Now(); known.why == nil {
-		known.why = unanswered
+	if result.started = time.Now(); result.err == nil {
+		result.err = unanswered
 	}
-	d.looks[cluster] = known
+	d.results[cluster] = result
 	d.mu.Unlock()
 
-	if _, known.why = kubeconfig.OfCluster(ctx, d.secrets, cluster); known.why == nil {
-		known.why = unanswered
+	if _, result.err = kubeconfig.OfCluster(ctx, d.secrets, cluster); result.err == nil {
+		result.err = unanswered
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.looks[cluster] = known
-	return known.why
+	d.results[cluster] = result
+	return result.err
 }
 
-// notConnected is why there is no connection: it satisfies IsUnreachable, and errors.Is of ErrClusterNotConnected, as
-// what the cluster cache itself returns does.
+// notConnected is an error that explains why there is no connection. Like the error of the cluster cache, it wraps
+// ErrClusterNotConnected, so it satisfies IsUnreachable.
 type notConnected struct{ error }
 
 func (n notConnected) Unwrap() []error { return []error{n.error, clustercache.ErrClusterNotConnected} }
 
-// UnreachableReason returns the reason of a condition that tells of an error which satisfies IsUnreachable.
+// UnreachableReason returns the condition reason for an error that satisfies IsUnreachable.
 func UnreachableReason(err error) string {
-	if _, is := errors.AsType[*kubeconfig.SecretError](err); is {
+	if _, ok := errors.AsType[*kubeconfig.SecretError](err); ok {
 		return bootstrapv1.KubeconfigInvalidReason
 	}
 	return bootstrapv1.WorkloadClusterUnreachableReason
 }
 
-// UnansweredError says that no API server answers to a Cluster's kubeconfig. Its text is the same whatever happened,
-// and it wraps nothing that code could decide by. A tenant chooses the address, so what told a refused connection from
-// a timeout, or one answer from another, would let a tenant scan the networks that the manager reaches.
+// UnansweredError reports that no API server answers at the address in a Cluster's kubeconfig. Its message is always
+// the same, and it wraps no other error. A tenant chooses the address: if the error distinguished a refused connection
+// from a timeout, or one response from another, the tenant could scan the networks that the manager can reach.
 type UnansweredError struct {
-	// Cluster is the Cluster whose kubeconfig leads there.
+	// Cluster is the Cluster with the kubeconfig.
 	Cluster client.ObjectKey
 }
 

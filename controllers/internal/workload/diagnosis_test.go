@@ -24,23 +24,23 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-var _ = Describe("A diagnosis of a workload cluster without connection, by a tenant's kubeconfig", func() {
+var _ = Describe("The diagnosis of a missing connection to a workload cluster", func() {
 	var (
-		server *httptest.Server
-		asked  atomic.Int32
-		file   string
+		server   *httptest.Server
+		requests atomic.Int32
+		file     string
 	)
 	BeforeEach(func() {
-		asked.Store(0)
-		server = httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+		requests.Store(0)
+		server = httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 		DeferCleanup(server.Close)
 		file = filepath.Join(GinkgoT().TempDir(), "file")
 	})
-	const secretsCure = "correct the kubeconfig in Secret metal/edge-kubeconfig"
+	const cure = "correct the kubeconfig in Secret metal/edge-kubeconfig"
 	secretWith := func(kubeconfig []byte) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: "edge-kubeconfig"}, Data: map[string][]byte{"value": kubeconfig}}
 	}
-	written := func(change func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo)) *corev1.Secret {
+	kubeconfigWith := func(change func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo)) *corev1.Secret {
 		GinkgoHelper()
 		config := clientcmdapi.NewConfig()
 		cluster, user := &clientcmdapi.Cluster{Server: server.URL}, &clientcmdapi.AuthInfo{}
@@ -52,10 +52,10 @@ var _ = Describe("A diagnosis of a workload cluster without connection, by a ten
 		Expect(err).NotTo(HaveOccurred())
 		return secretWith(content)
 	}
-	// why is what callers without a connection are told.
-	why := func(ctx context.Context, objects ...client.Object) error {
+	// errorFor returns the error that callers get while there is no connection.
+	errorFor := func(ctx context.Context, objects ...client.Object) error {
 		GinkgoHelper()
-		clusters := workload.Confine(clustercache.NewFakeEmptyClusterCache(), fake.NewClientBuilder().WithObjects(objects...).Build())
+		clusters := workload.Restrict(clustercache.NewFakeEmptyClusterCache(), fake.NewClientBuilder().WithObjects(objects...).Build())
 		_, err := workload.Client(ctx, clusters, edge)
 		Expect(err).To(And(MatchError(clustercache.ErrClusterNotConnected), Satisfy(workload.IsUnreachable)))
 		_, liveErr := workload.LiveClient(ctx, clusters, edge)
@@ -63,63 +63,63 @@ var _ = Describe("A diagnosis of a workload cluster without connection, by a ten
 		return err
 	}
 
-	It("runs no program", func(ctx SpecContext) {
-		err := why(ctx, written(func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) {
+	It("runs no credential plugin", func(ctx SpecContext) {
+		err := errorFor(ctx, kubeconfigWith(func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) {
 			user.Exec = &clientcmdapi.ExecConfig{Command: "touch", Args: []string{file}, APIVersion: "client.authentication.k8s.io/v1",
 				InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
 		}))
-		Expect(err).To(MatchError(And(ContainSubstring("users[0].user.exec"), HaveSuffix(secretsCure))))
+		Expect(err).To(MatchError(And(ContainSubstring("users[0].user.exec"), HaveSuffix(cure))))
 		Expect(file).NotTo(BeAnExistingFile())
-		Expect(asked.Load()).To(BeZero())
+		Expect(requests.Load()).To(BeZero())
 	})
 
-	It("sends no file of the manager's anywhere", func(ctx SpecContext) {
+	It("reads no file that the kubeconfig names", func(ctx SpecContext) {
 		Expect(os.WriteFile(file, []byte("the manager's own token"), 0o600)).To(Succeed())
-		err := why(ctx, written(func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) { user.TokenFile = file }))
-		Expect(err).To(MatchError(And(ContainSubstring("users[0].user.tokenFile"), HaveSuffix(secretsCure))))
+		err := errorFor(ctx, kubeconfigWith(func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) { user.TokenFile = file }))
+		Expect(err).To(MatchError(And(ContainSubstring("users[0].user.tokenFile"), HaveSuffix(cure))))
 		Expect(workload.UnreachableReason(err)).To(Equal(bootstrapv1.KubeconfigInvalidReason))
-		Expect(asked.Load()).To(BeZero())
+		Expect(requests.Load()).To(BeZero())
 	})
 
-	DescribeTable("says the same of every address, whatever answers there",
+	DescribeTable("returns the same error for every address",
 		func(ctx SpecContext, address func() string) {
-			where := address()
-			err := why(ctx, written(func(cluster *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
-				cluster.Server = where
+			server := address()
+			err := errorFor(ctx, kubeconfigWith(func(cluster *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+				cluster.Server = server
 			}))
 			Expect(workload.UnreachableReason(err)).To(Equal(bootstrapv1.WorkloadClusterUnreachableReason))
 			Expect(err).To(MatchError("cluster metal/edge: no API server answers to the kubeconfig in Secret metal/edge-kubeconfig: check its server, its certificate authority and " +
 				"its user; the manager's log has the cause"))
 		},
-		Entry("a server that is none", func() string { return server.URL }),
-		Entry("nobody", func() string {
+		Entry("a server that is not an API server", func() string { return server.URL }),
+		Entry("no server", func() string {
 			server.Close()
 			return server.URL
 		}),
-		Entry("a name that does not exist", func() string { return "https://edge.invalid:6443" }),
+		Entry("an unknown host name", func() string { return "https://edge.invalid:6443" }),
 	)
 
-	It("reads the Secret once, however many ask", func(ctx SpecContext) {
+	It("reads the Secret once for many calls", func(ctx SpecContext) {
 		reads := 0
-		clusters := workload.Confine(clustercache.NewFakeEmptyClusterCache(), interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		clusters := workload.Restrict(clustercache.NewFakeEmptyClusterCache(), interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 				reads++
 				return c.Get(ctx, key, object, options...)
 			},
 		}))
 		for range 3 {
-			_, err := workload.Facts(ctx, clusters, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: edge.Name},
+			_, err := workload.JoinCluster(ctx, clusters, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: edge.Name},
 				Spec: clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "10.0.0.1", Port: 6443}}})
 			Expect(err).To(MatchError(ContainSubstring("not found")))
 		}
 		Expect(reads).To(Equal(1))
 	})
 
-	DescribeTable("names the Secret",
-		func(ctx SpecContext, wrong string, objects ...client.Object) {
-			Expect(why(ctx, objects...)).To(MatchError(And(ContainSubstring(wrong), Not(ContainSubstring("hunter2")), HaveSuffix(secretsCure))))
+	DescribeTable("names the Secret and the cure for",
+		func(ctx SpecContext, problem string, objects ...client.Object) {
+			Expect(errorFor(ctx, objects...)).To(MatchError(And(ContainSubstring(problem), Not(ContainSubstring("hunter2")), HaveSuffix(cure))))
 		},
-		Entry("that does not exist", "not found"),
-		Entry("that holds no kubeconfig", "not a kubeconfig", secretWith([]byte("hunter2"))),
+		Entry("a Secret that does not exist", "not found"),
+		Entry("a Secret without a kubeconfig", "not a kubeconfig", secretWith([]byte("hunter2"))),
 	)
 })

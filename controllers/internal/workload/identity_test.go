@@ -9,16 +9,16 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-var _ = Describe("What a cluster is known by", func() {
-	It("is also the server of the manager's connection, and the name in its certificate", func(ctx SpecContext) {
+var _ = Describe("The identity of a cluster", func() {
+	It("includes the address of the manager's connection and the name in the server certificate", func(ctx SpecContext) {
 		cluster := &clusterv1.Cluster{}
 		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
-		known := workload.Identity(ctx, &connected{config: &rest.Config{
+		identity := workload.Identity(ctx, &connected{config: &rest.Config{
 			Host: "https://lb.example.com:6443", TLSClientConfig: rest.TLSClientConfig{ServerName: "api.example.com"},
 		}}, cluster)
 		for _, name := range []string{"192.0.2.1", "lb.example.com", "api.example.com"} {
-			Expect(known.CheckNodeName(name)).To(MatchError(ContainSubstring("control plane endpoint")), name)
+			Expect(identity.CheckNodeName(name)).To(MatchError(ContainSubstring("control plane endpoint")), name)
 		}
-		Expect(known.CheckNodeName("worker-1.example.com")).To(Succeed())
+		Expect(identity.CheckNodeName("worker-1.example.com")).To(Succeed())
 	})
 })

@@ -20,7 +20,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 )
 
-// PoolsOfCluster lists the pools of a Cluster, as they are in the management cluster.
+// PoolsOfCluster lists the pools of a Cluster.
 func PoolsOfCluster(ctx context.Context, c client.Reader, cluster client.ObjectKey) ([]poolv1.MachineConfigPool, error) {
 	list := &poolv1.MachineConfigPoolList{}
 	if err := c.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
@@ -35,9 +35,9 @@ func PoolsOfCluster(ctx context.Context, c client.Reader, cluster client.ObjectK
 	return pools, nil
 }
 
-// ClusterWithPools returns a Cluster whose Nodes there is something to do for, and its pools: no pools when it is not
-// initialised, paused, going or gone, has none, or lacks the label cluster.x-k8s.io/watch-filter with watchFilter for
-// its value, unless that is empty.
+// ClusterWithPools returns a Cluster and its pools for a reconciler of Nodes. It returns no pools if there is nothing
+// to reconcile: the Cluster does not exist, is being deleted, is paused, has no initialized control plane, or does not
+// have watchFilter as the value of its label cluster.x-k8s.io/watch-filter. An empty watchFilter matches every Cluster.
 func ClusterWithPools(ctx context.Context, c client.Reader, key client.ObjectKey, watchFilter string) (*clusterv1.Cluster, []poolv1.MachineConfigPool, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := c.Get(ctx, key, cluster); err != nil {
@@ -51,7 +51,7 @@ func ClusterWithPools(ctx context.Context, c client.Reader, key client.ObjectKey
 	return cluster, pools, err
 }
 
-// PoolChanged lets those updates of a pool through on which decisions about its Machines and Nodes rest.
+// PoolChanged reports whether an update of a pool can change a decision about its Machines or Nodes.
 func PoolChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*poolv1.MachineConfigPool), e.ObjectNew.(*poolv1.MachineConfigPool)
 	return before.Generation != after.Generation ||
@@ -64,32 +64,32 @@ func ClusterOfPool(pool client.Object) client.ObjectKey {
 	return client.ObjectKey{Namespace: pool.GetNamespace(), Name: pool.(*poolv1.MachineConfigPool).Spec.ClusterName}
 }
 
-// ConfigsOfCluster returns a request for each PoolbootConfig of a Cluster that is concerned, for the use in event
-// handlers: a failure is logged. It must not change the config it is shown: that may be the cache's own. Options narrow
-// the list: what happens for each of a Cluster's Machines must not look at all of them.
+// ConfigsOfCluster returns a request for each PoolbootConfig of a Cluster that matches. It is for event handlers, so it
+// logs errors. matches must not change the PoolbootConfig, which can be an object in the cache. Use options to narrow
+// the list if the event occurs once for each Machine: the cost must not be quadratic.
 func ConfigsOfCluster(
-	ctx context.Context, configs client.Reader, cluster client.ObjectKey, concerned func(*bootstrapv1.PoolbootConfig) bool, options ...client.ListOption,
+	ctx context.Context, configs client.Reader, cluster client.ObjectKey, matches func(*bootstrapv1.PoolbootConfig) bool, options ...client.ListOption,
 ) []ctrl.Request {
 	list := &bootstrapv1.PoolbootConfigList{}
 	options = append(options, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy)
 	if err := configs.List(ctx, list, options...); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "PoolbootConfigs can't be listed", "cluster", cluster)
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to list PoolbootConfigs", "cluster", cluster)
 		return nil
 	}
 	var requests []ctrl.Request
 	for i := range list.Items {
-		if concerned(&list.Items[i]) {
+		if matches(&list.Items[i]) {
 			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
 	return requests
 }
 
-// ConfigOfMachine returns a request for the PoolbootConfig that a Machine boots with; none when it boots by other
-// means.
+// ConfigOfMachine returns a request for the PoolbootConfig of a Machine. It returns none if the Machine has another
+// bootstrap provider.
 func ConfigOfMachine(_ context.Context, object client.Object) []ctrl.Request {
-	machine, is := object.(*clusterv1.Machine)
-	if !is {
+	machine, ok := object.(*clusterv1.Machine)
+	if !ok {
 		return nil
 	}
 	ref := machine.Spec.Bootstrap.ConfigRef
@@ -99,19 +99,19 @@ func ConfigOfMachine(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
 }
 
-// ConfigOfHost returns a request for the PoolbootConfig that a BareMetalHost boots with; none when it boots by other
-// means.
+// ConfigOfHost returns a request for the PoolbootConfig of a BareMetalHost. It returns none if Poolboot does not boot
+// the host.
 func ConfigOfHost(ctx context.Context, c client.Reader, object client.Object) []ctrl.Request {
-	bmh, is := object.(*bmov1alpha1.BareMetalHost)
-	if !is {
+	bmh, ok := object.(*bmov1alpha1.BareMetalHost)
+	if !ok {
 		return nil
 	}
 	key, err := host.MachineOf(ctx, c, bmh)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "The Machine of a BareMetalHost can't be read", "BareMetalHost", client.ObjectKeyFromObject(bmh))
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to find the Machine of a BareMetalHost", "BareMetalHost", client.ObjectKeyFromObject(bmh))
 	}
 	switch {
-	case key.Name == "" && bmh.Annotations[poolv1.HostPoolAnnotation] != "": // its config has its name
+	case key.Name == "" && bmh.Annotations[poolv1.HostPoolAnnotation] != "": // its PoolbootConfig has the same name
 		return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(bmh)}}
 	case key.Name == "":
 		return nil
@@ -123,7 +123,7 @@ func ConfigOfHost(ctx context.Context, c client.Reader, object client.Object) []
 	return ConfigOfMachine(ctx, machine)
 }
 
-// ConfigOfHardware returns a request for the PoolbootConfig of the host of a HardwareData, which has its name.
+// ConfigOfHardware returns a request for the PoolbootConfig of the BareMetalHost that has the name of a HardwareData.
 func ConfigOfHardware(ctx context.Context, c client.Reader, hardware client.Object) []ctrl.Request {
 	bmh := &bmov1alpha1.BareMetalHost{}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(hardware), bmh); err != nil {
@@ -132,8 +132,8 @@ func ConfigOfHardware(ctx context.Context, c client.Reader, hardware client.Obje
 	return ConfigOfHost(ctx, c, bmh)
 }
 
-// ConfigOfNode returns the PoolbootConfig that a Node was made for, by its annotation; false when it was made by
-// others.
+// ConfigOfNode returns the PoolbootConfig in the annotation of a pre-registered Node. It returns false if Poolboot did
+// not pre-register the Node.
 func ConfigOfNode(node client.Object) (types.NamespacedName, bool) {
 	namespace, name, found := strings.Cut(node.GetAnnotations()[poolv1.NodeConfigAnnotation], "/")
 	if !found || namespace == "" || name == "" {

@@ -18,25 +18,25 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-// Watch is one controller's interest in the objects of a workload cluster. The cluster cache adds it once a connection,
-// so Reconcile simply starts it every time.
+// Watch is a watch of one controller on objects in workload clusters. The cluster cache starts a watch once per
+// connection, so a reconciler can start it in every reconcile.
 type Watch struct {
-	// Clusters holds the connection.
+	// Clusters has the connections.
 	Clusters clustercache.ClusterCache
-	// Controller gets a request for each PoolbootConfig concerned.
+	// Controller gets the requests.
 	Controller clustercache.SourceWatcher[ctrl.Request]
-	// Name tells this watch from every other in the manager: of two with one name only the first is started.
+	// Name identifies the watch. It must be unique in the manager: of two watches with one name, only the first starts.
 	Name string
-	// Configs reads PoolbootConfigs in the management cluster, best from a cache.
+	// Configs reads PoolbootConfigs from the cache of the management cluster.
 	Configs client.Reader
 }
 
-// Nodes sends the PoolbootConfig of every Node that changes in a way the predicates let through: the config that the
-// Node's annotation names, and without one, as on a Node that registered anew, the config whose status names the Node
-// or, if it has lost its record, whose own name it is.
-func (w Watch) Nodes(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
+// NodesOfConfigs watches Nodes and requests a reconcile of the PoolbootConfig of a changed Node. The PoolbootConfig is
+// the one in the Node's annotation. A Node that was deleted and registered again has no annotation; then it is the one
+// whose status names the Node or, if it lost its status, the one with the name of the Node.
+func (w Watch) NodesOfConfigs(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
 	return w.start(ctx, cluster, &corev1.Node{}, func(ctx context.Context, node client.Object) []ctrl.Request {
-		if config, made := ConfigOfNode(node); made {
+		if config, ok := ConfigOfNode(node); ok {
 			return []ctrl.Request{{NamespacedName: config}}
 		}
 		return ConfigsOfCluster(ctx, w.Configs, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
@@ -48,16 +48,16 @@ func (w Watch) Nodes(ctx context.Context, cluster client.ObjectKey, predicates .
 	}, predicates...)
 }
 
-// EveryNode sends the Cluster for every Node of it that changes in a way the predicates let through.
-func (w Watch) EveryNode(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
+// NodesOfCluster watches Nodes and requests a reconcile of their Cluster.
+func (w Watch) NodesOfCluster(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
 	return w.start(ctx, cluster, &corev1.Node{}, func(context.Context, client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: cluster}}
 	}, predicates...)
 }
 
-// Own sends the Cluster for every object of a kind that Poolboot keeps there and that is made, changed or deleted. It
-// holds their metadata alone.
-func (w Watch) Own(ctx context.Context, cluster client.ObjectKey, kind schema.GroupVersionKind) error {
+// ManagedObjects watches objects of a kind that Poolboot manages in the workload cluster, and requests a reconcile of
+// the Cluster. Only metadata is cached.
+func (w Watch) ManagedObjects(ctx context.Context, cluster client.ObjectKey, kind schema.GroupVersionKind) error {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
 	w.Name += "-" + strings.ToLower(kind.Kind)
@@ -66,47 +66,47 @@ func (w Watch) Own(ctx context.Context, cluster client.ObjectKey, kind schema.Gr
 	})
 }
 
-// NodeUserPrefix and its Node's name is the user that a kubelet is.
+// NodeUserPrefix is the prefix of the user name of a kubelet; the name of its Node follows.
 const NodeUserPrefix = "system:node:"
 
-// HostUserIndex indexes PoolbootConfigs by HostUsers.
+// HostUserIndex is the index of PoolbootConfigs by HostUsers.
 const HostUserIndex = "status.users"
 
-// HostUsers are the users as which the host of a PoolbootConfig may ask for certificates: that of its join credential,
-// and its Node's.
+// HostUsers returns the user names with which the host of a PoolbootConfig can request certificates: that of its join
+// credential, and that of its kubelet.
 func HostUsers(object client.Object) (users []string) {
-	config, is := object.(*bootstrapv1.PoolbootConfig)
-	if is && config.Status.Boot.CredentialID != "" {
+	config, ok := object.(*bootstrapv1.PoolbootConfig)
+	if ok && config.Status.Boot.CredentialID != "" {
 		users = append(users, bootstrapapi.BootstrapUserPrefix+config.Status.Boot.CredentialID)
 	}
-	if is && config.Status.NodeRef.IsDefined() {
+	if ok && config.Status.NodeRef.IsDefined() {
 		users = append(users, NodeUserPrefix+config.Status.NodeRef.Name)
 	}
 	return users
 }
 
-// CertificateSigningRequests sends the PoolbootConfig whose join credential made a certificate signing request, or the
-// kubelet of whose Node asks for its serving certificate. Configs must have HostUserIndex.
+// CertificateSigningRequests watches certificate signing requests, and requests a reconcile of the PoolbootConfig whose
+// join credential, or whose kubelet for a serving certificate, created one. Configs must have HostUserIndex.
 func (w Watch) CertificateSigningRequests(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
 	return w.start(ctx, cluster, &certificatesv1.CertificateSigningRequest{}, func(ctx context.Context, object client.Object) []ctrl.Request {
-		request, is := object.(*certificatesv1.CertificateSigningRequest)
-		if !is {
+		request, ok := object.(*certificatesv1.CertificateSigningRequest)
+		if !ok {
 			return nil
 		}
-		byToken := strings.HasPrefix(request.Spec.Username, bootstrapapi.BootstrapUserPrefix)
-		if !byToken && request.Spec.SignerName != certificatesv1.KubeletServingSignerName {
+		usesCredential := strings.HasPrefix(request.Spec.Username, bootstrapapi.BootstrapUserPrefix)
+		if !usesCredential && request.Spec.SignerName != certificatesv1.KubeletServingSignerName {
 			return nil
 		}
 		return ConfigsOfCluster(ctx, w.Configs, cluster, func(*bootstrapv1.PoolbootConfig) bool { return true }, client.MatchingFields{HostUserIndex: request.Spec.Username})
 	}, predicates...)
 }
 
-func (w Watch) start(ctx context.Context, cluster client.ObjectKey, kind client.Object, configs handler.MapFunc, predicates ...predicate.Predicate) error {
+func (w Watch) start(ctx context.Context, cluster client.ObjectKey, kind client.Object, requests handler.MapFunc, predicates ...predicate.Predicate) error {
 	return w.Clusters.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.WatcherOptions{
 		Name:         w.Name,
 		Watcher:      w.Controller,
 		Kind:         kind,
-		EventHandler: handler.EnqueueRequestsFromMapFunc(configs),
+		EventHandler: handler.EnqueueRequestsFromMapFunc(requests),
 		Predicates:   predicates,
 	}))
 }

@@ -35,7 +35,7 @@ import (
 
 var edge = client.ObjectKey{Namespace: "metal", Name: "edge"}
 
-// connected is a cluster cache whose connection has a REST config, and whose watches are started on informers.
+// connected is a cluster cache with a connection. Its watches start on fake informers.
 type connected struct {
 	clustercache.ClusterCache
 	config    *rest.Config
@@ -52,7 +52,7 @@ func (c *connected) Watch(_ context.Context, _ client.ObjectKey, watcher cluster
 	return watcher.Watch(c.informers)
 }
 
-// controller starts what it is to watch, into its queue.
+// controller starts watches, and queues their requests.
 type controller struct {
 	ctx   context.Context
 	queue priorityqueue.PriorityQueue[ctrl.Request]
@@ -89,10 +89,10 @@ var _ = Describe("A watch on a workload cluster", func() {
 				},
 			}
 		}
-		lost := config("edge", "node-4", "", "")
-		lost.Status.NodeRef = bootstrapv1.NodeReference{}
+		withoutStatus := config("edge", "node-4", "", "")
+		withoutStatus.Status.NodeRef = bootstrapv1.NodeReference{}
 		configs = fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-			lost,
+			withoutStatus,
 			config("edge", "one", "node-1", "aaaaaa"),
 			config("edge", "two", "node-2", "bbbbbb"),
 			config("another", "three", "node-1", "aaaaaa"),
@@ -103,8 +103,8 @@ var _ = Describe("A watch on a workload cluster", func() {
 		watch = workload.Watch{Clusters: cc, Controller: c, Name: "node-nodes", Configs: configs}
 	})
 
-	// leadsTo is the name of the PoolbootConfig whose request an added object makes.
-	leadsTo := func(object client.Object) string {
+	// requestFor adds an object, and returns the PoolbootConfig that the watch requests a reconcile of.
+	requestFor := func(object client.Object) string {
 		GinkgoHelper()
 		informer, err := cc.informers.FakeInformerFor(ctx, object)
 		Expect(err).NotTo(HaveOccurred())
@@ -115,52 +115,52 @@ var _ = Describe("A watch on a workload cluster", func() {
 		return request.Namespace + "/" + request.Name
 	}
 
-	It("leads from a Node to the config that its annotation names", func() {
-		Expect(watch.Nodes(ctx, edge)).To(Succeed())
+	It("requests the PoolbootConfig in the annotation of a Node", func() {
+		Expect(watch.NodesOfConfigs(ctx, edge)).To(Succeed())
 		Expect(cc.names).To(Equal([]string{"node-nodes"}))
-		Expect(leadsTo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1",
+		Expect(requestFor(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1",
 			Annotations: map[string]string{poolv1.NodeConfigAnnotation: "metal/two"}}})).To(Equal("metal/two"))
 	})
 
-	It("leads from a Node that registered anew to the config of its cluster that has it on record", func() {
-		Expect(watch.Nodes(ctx, edge)).To(Succeed())
-		Expect(leadsTo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})).To(Equal("metal/one"))
-		Expect(leadsTo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-4"}})).To(Equal("metal/node-4"), "which has lost its record")
+	It("requests the PoolbootConfig whose status names a Node that registered again", func() {
+		Expect(watch.NodesOfConfigs(ctx, edge)).To(Succeed())
+		Expect(requestFor(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})).To(Equal("metal/one"))
+		Expect(requestFor(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-4"}})).To(Equal("metal/node-4"), "which has lost its status")
 	})
 
-	It("leads from a certificate signing request to the config whose credential made it", func() {
+	It("requests the PoolbootConfig whose join credential created a certificate signing request", func() {
 		Expect(watch.CertificateSigningRequests(ctx, edge)).To(Succeed())
-		Expect(leadsTo(&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-1"},
+		Expect(requestFor(&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-1"},
 			Spec: certificatesv1.CertificateSigningRequestSpec{Username: "system:bootstrap:bbbbbb"}})).To(Equal("metal/two"))
 	})
 
-	It("leads from a kubelet's request for its serving certificate to the config of its cluster that has its Node on record", func() {
+	It("requests the PoolbootConfig whose kubelet requests a serving certificate", func() {
 		Expect(watch.CertificateSigningRequests(ctx, edge)).To(Succeed())
-		Expect(leadsTo(&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-2"},
+		Expect(requestFor(&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-2"},
 			Spec: certificatesv1.CertificateSigningRequestSpec{Username: "system:node:node-1", SignerName: certificatesv1.KubeletServingSignerName}})).To(Equal("metal/one"))
 	})
 })
 
 var _ = Describe("A Node", func() {
-	DescribeTable("was made for the config that its annotation names",
-		func(annotation string, made bool) {
-			n := &corev1.Node{}
-			n.Annotations = map[string]string{poolv1.NodeConfigAnnotation: annotation}
-			key, is := workload.ConfigOfNode(n)
-			Expect(is).To(Equal(made))
-			if made {
+	DescribeTable("was pre-registered for the PoolbootConfig in its annotation",
+		func(annotation string, want bool) {
+			node := &corev1.Node{}
+			node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: annotation}
+			key, got := workload.ConfigOfNode(node)
+			Expect(got).To(Equal(want))
+			if want {
 				Expect(key.String()).To(Equal(annotation))
 			}
 		},
-		Entry("whole", "metal/one", true),
-		Entry("without namespace", "one", false),
+		Entry("namespace and name", "metal/one", true),
+		Entry("without a namespace", "one", false),
 		Entry("with an empty namespace", "/one", false),
 		Entry("with an empty name", "metal/", false),
 		Entry("empty", "", false),
 	)
 })
 
-var _ = Describe("Facts of a cluster", func() {
+var _ = Describe("The information to join a cluster", func() {
 	cluster := func() *clusterv1.Cluster {
 		return &clusterv1.Cluster{
 			ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: edge.Name},
@@ -171,43 +171,43 @@ var _ = Describe("Facts of a cluster", func() {
 		return &connected{config: &rest.Config{Host: "https://10.0.0.1", TLSClientConfig: tls}}
 	}
 
-	It("are its own endpoint and the authority of the connection", func(ctx SpecContext) {
-		facts, err := workload.Facts(ctx, with(rest.TLSClientConfig{CAData: []byte("ca")}), cluster())
+	It("has the endpoint of the Cluster and the certificate authority of the connection", func(ctx SpecContext) {
+		got, err := workload.JoinCluster(ctx, with(rest.TLSClientConfig{CAData: []byte("ca")}), cluster())
 		Expect(err).NotTo(HaveOccurred())
-		Expect(facts).To(Equal(join.Cluster{Server: "https://[2001:db8::1]:6443", CA: []byte("ca"), Name: "edge"}))
+		Expect(got).To(Equal(join.Cluster{Server: "https://[2001:db8::1]:6443", CA: []byte("ca"), Name: "edge"}))
 	})
 
-	It("are not to be had from a file of the manager's", func(ctx SpecContext) {
+	It("is not read from a file of the manager", func(ctx SpecContext) {
 		file := filepath.Join(GinkgoT().TempDir(), "ca.crt")
 		Expect(os.WriteFile(file, []byte("ca of a file"), 0o600)).To(Succeed())
-		_, err := workload.Facts(ctx, with(rest.TLSClientConfig{CAFile: file}), cluster())
+		_, err := workload.JoinCluster(ctx, with(rest.TLSClientConfig{CAFile: file}), cluster())
 		Expect(err).To(MatchError(ContainSubstring("certificate-authority-data")))
 	})
 
-	It("are not to be had without an authority", func(ctx SpecContext) {
-		_, err := workload.Facts(ctx, with(rest.TLSClientConfig{}), cluster())
+	It("is an error without a certificate authority", func(ctx SpecContext) {
+		_, err := workload.JoinCluster(ctx, with(rest.TLSClientConfig{}), cluster())
 		Expect(err).To(MatchError(And(ContainSubstring("edge-kubeconfig"), ContainSubstring("certificate-authority-data"))))
 	})
 
-	It("are not to be had before the cluster has an endpoint", func(ctx SpecContext) {
+	It("is an error before the Cluster has an endpoint", func(ctx SpecContext) {
 		c := cluster()
 		c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
-		_, err := workload.Facts(ctx, with(rest.TLSClientConfig{CAData: []byte("ca")}), c)
+		_, err := workload.JoinCluster(ctx, with(rest.TLSClientConfig{CAData: []byte("ca")}), c)
 		Expect(err).To(MatchError(ContainSubstring("spec.controlPlaneEndpoint")))
 	})
 
-	It("and clients are not to be had without a connection, which is told apart", func(ctx SpecContext) {
-		none := clustercache.NewFakeEmptyClusterCache()
-		_, err := workload.Facts(ctx, none, cluster())
+	It("is an unreachable error without a connection, as for clients", func(ctx SpecContext) {
+		disconnected := clustercache.NewFakeEmptyClusterCache()
+		_, err := workload.JoinCluster(ctx, disconnected, cluster())
 		Expect(err).To(Satisfy(workload.IsUnreachable))
-		_, err = workload.Client(ctx, none, edge)
+		_, err = workload.Client(ctx, disconnected, edge)
 		Expect(err).To(Satisfy(workload.IsUnreachable))
-		_, err = workload.LiveClient(ctx, none, edge)
+		_, err = workload.LiveClient(ctx, disconnected, edge)
 		Expect(err).To(Satisfy(workload.IsUnreachable))
 	})
 })
 
-var _ = DescribeTable("An API server that can't be reached is told from one that says no",
+var _ = DescribeTable("An unreachable API server is distinguished from one that returns an error",
 	func(err error, unreachable bool) {
 		Expect(workload.IsUnreachable(err)).To(Equal(unreachable))
 		Expect(workload.IsUnreachable(fmt.Errorf("wrapped: %w", err))).To(Equal(unreachable))
@@ -222,24 +222,24 @@ var _ = DescribeTable("An API server that can't be reached is told from one that
 )
 
 var _ = Describe("The caches of workload clusters", func() {
-	It("never hold Secrets, and hold no more of Nodes than is read", func() {
+	It("never have Secrets, and have only the fields of Nodes that are read", func() {
 		Expect(workload.ClientOptions("poolboot", 0, 0).Cache.DisableFor).To(ContainElement(BeAssignableToTypeOf(&corev1.Secret{})))
-		for kind, by := range workload.CacheOptions().ByObject {
+		for kind, options := range workload.CacheOptions().ByObject {
 			switch kind.(type) {
 			case *certificatesv1.CertificateSigningRequest:
-				Expect(by.Field.String()).To(Equal("spec.signerName!=kubernetes.io/kube-apiserver-client"))
+				Expect(options.Field.String()).To(Equal("spec.signerName!=kubernetes.io/kube-apiserver-client"))
 				continue
 			case *corev1.Node:
-			default: // policies and rights
-				Expect(by.Label.String()).To(Equal("app.kubernetes.io/managed-by=poolboot"))
+			default: // admission policies and RBAC objects
+				Expect(options.Label.String()).To(Equal("app.kubernetes.io/managed-by=poolboot"))
 				continue
 			}
-			slim, err := by.Transform(&corev1.Node{
+			trimmed, err := options.Transform(&corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Name: "one", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}},
 				Status:     corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{"big"}}}},
 			})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(slim).To(Equal(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}}))
+			Expect(trimmed).To(Equal(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}}))
 		}
 	})
 })

@@ -34,7 +34,7 @@ var _ = Describe("A management cluster without Metal3", func() {
 		fetchConfiguration(ctx, b.pointer(config.Name))
 		Expect(s.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
 		Expect(t.Node(ctx, config).Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"))
-		Expect(s.Manager.Log()).To(ContainSubstring("The kind is not served: its objects will be watched once it is installed"))
+		Expect(s.Manager.Log()).To(ContainSubstring("The API server does not serve this kind yet: its objects are watched once its CustomResourceDefinition is installed"))
 
 		By("installing Metal3, and booting a host of a Machine and a host with a pool annotation")
 		Expect(s.StartMetal3(context.WithoutCancel(ctx))).To(Succeed())

@@ -14,23 +14,23 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 )
 
-var _ = Describe("The place of a request", func() {
-	It("for a PoolbootConfig is with its Cluster and its pool, and of one that is gone with its namespace", func() {
+var _ = Describe("The flow of a request", func() {
+	It("for a PoolbootConfig is that of its pool, or of its namespace if the PoolbootConfig does not exist", func() {
 		scheme := runtime.NewScheme()
 		Expect(bootstrapv1.AddToScheme(scheme)).To(Succeed())
 		config := &bootstrapv1.PoolbootConfig{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "edge-0", Labels: map[string]string{clusterv1.ClusterNameLabel: "edge"}},
 			Status:     bootstrapv1.PoolbootConfigStatus{PoolRole: "infra"},
 		}
-		placeOf := fairqueue.OfConfig(fake.NewClientBuilder().WithScheme(scheme).WithObjects(config).Build())
-		Expect(placeOf(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(config)})).
-			To(Equal(fairqueue.Place{Cluster: client.ObjectKey{Namespace: "metal", Name: "edge"}, Pool: "infra"}))
-		Expect(placeOf(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "metal", Name: "edge-1"}})).
-			To(Equal(fairqueue.Place{Cluster: client.ObjectKey{Namespace: "metal"}}))
+		flowOf := fairqueue.FlowOfConfig(fake.NewClientBuilder().WithScheme(scheme).WithObjects(config).Build())
+		Expect(flowOf(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(config)})).
+			To(Equal(fairqueue.Flow{Cluster: client.ObjectKey{Namespace: "metal", Name: "edge"}, Pool: "infra"}))
+		Expect(flowOf(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "metal", Name: "edge-1"}})).
+			To(Equal(fairqueue.Flow{Cluster: client.ObjectKey{Namespace: "metal"}}))
 	})
 
-	It("for a Cluster is its own", func() {
+	It("for a Cluster is that of the Cluster", func() {
 		edge := client.ObjectKey{Namespace: "metal", Name: "edge"}
-		Expect(fairqueue.OfCluster(ctrl.Request{NamespacedName: edge})).To(Equal(fairqueue.Place{Cluster: edge}))
+		Expect(fairqueue.FlowOfCluster(ctrl.Request{NamespacedName: edge})).To(Equal(fairqueue.Flow{Cluster: edge}))
 	})
 })

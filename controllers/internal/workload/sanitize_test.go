@@ -25,7 +25,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// tenantServer is a cluster cache that is connected to a server which answers as a tenant wants.
+// tenantServer is a cluster cache with a connection to a server whose responses a tenant controls.
 type tenantServer struct {
 	clustercache.ClusterCache
 	config *rest.Config
@@ -43,11 +43,11 @@ func (t *tenantServer) GetClient(context.Context, client.ObjectKey) (client.Clie
 	return t.cached, nil
 }
 
-var _ = Describe("A client of an API server that a tenant chose", func() {
+var _ = Describe("A client for an API server that a tenant chose", func() {
 	var (
-		answer   http.HandlerFunc
+		handler  http.HandlerFunc
 		server   *httptest.Server
-		theirs   *tenantServer
+		tenant   *tenantServer
 		clusters clustercache.ClusterCache
 	)
 	connectionTo := func(s *httptest.Server) *rest.Config {
@@ -55,14 +55,14 @@ var _ = Describe("A client of an API server that a tenant chose", func() {
 		return (&kubeconfig.Config{Server: s.URL, CA: ca, Token: "token"}).REST()
 	}
 	BeforeEach(func() {
-		server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r) }))
+		server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler(w, r) }))
 		DeferCleanup(server.Close)
-		kinds := meta.NewDefaultRESTMapper(nil)
-		kinds.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-		kinds.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-		theirs = &tenantServer{config: connectionTo(server), cached: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithRESTMapper(kinds).
+		mapper := meta.NewDefaultRESTMapper(nil)
+		mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+		mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+		tenant = &tenantServer{config: connectionTo(server), cached: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithRESTMapper(mapper).
 			WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cached"}}).Build()}
-		clusters = workload.Confine(theirs, fake.NewClientBuilder().Build())
+		clusters = workload.Restrict(tenant, fake.NewClientBuilder().Build())
 	})
 	live := func(ctx context.Context) client.Client {
 		GinkgoHelper()
@@ -70,7 +70,7 @@ var _ = Describe("A client of an API server that a tenant chose", func() {
 		Expect(err).NotTo(HaveOccurred())
 		return w
 	}
-	// calls are one of each kind that controllers make.
+	// calls makes one call of each kind that controllers use, and returns the errors.
 	calls := func(ctx context.Context, w client.Client) map[string]error {
 		node, secret := &corev1.Node{}, &corev1.Secret{}
 		node.Name, secret.Namespace, secret.Name = "edge-1", "kube-system", "bootstrap-token-abcdef"
@@ -84,39 +84,39 @@ var _ = Describe("A client of an API server that a tenant chose", func() {
 			"sub":    w.SubResource("approval").Update(ctx, node.DeepCopy()),
 		}
 	}
-	const told = "no API server answers to the kubeconfig in Secret metal/edge-kubeconfig: check its server, its certificate authority and its user; " +
+	const sanitized = "no API server answers to the kubeconfig in Secret metal/edge-kubeconfig: check its server, its certificate authority and its user; " +
 		"the manager's log has the cause"
 
-	It("follows no redirect, so that nothing reaches another address and nothing comes back from there", func(ctx SpecContext) {
-		var asked atomic.Int32
+	It("follows no redirect", func(ctx SpecContext) {
+		var requests atomic.Int32
 		other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			asked.Add(1)
+			requests.Add(1)
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = fmt.Fprint(w, `{"AccessKeyId":"hunter2"}`)
 		}))
 		DeferCleanup(other.Close)
 		for _, code := range []int{http.StatusFound, http.StatusTemporaryRedirect} {
-			answer = http.RedirectHandler(other.URL, code).ServeHTTP
+			handler = http.RedirectHandler(other.URL, code).ServeHTTP
 			for call, err := range calls(ctx, live(ctx)) {
-				Expect(err).To(MatchError(told), call)
+				Expect(err).To(MatchError(sanitized), call)
 				Expect(err).To(Satisfy(workload.IsUnreachable), call)
 			}
 		}
-		Expect(asked.Load()).To(BeZero())
+		Expect(requests.Load()).To(BeZero())
 	})
 
-	DescribeTable("tells the same of every answer that is not an API server's",
-		func(ctx SpecContext, other http.HandlerFunc) {
-			if answer = other; other == nil {
+	DescribeTable("returns the same error for every response that is not from an API server",
+		func(ctx SpecContext, response http.HandlerFunc) {
+			if handler = response; response == nil {
 				server.Close()
 			}
 			for call, err := range calls(ctx, live(ctx)) {
-				if call == "delete" && err == nil { // what comes with a 200 is not read
+				if call == "delete" && err == nil { // the client does not read the body of a 200
 					continue
 				}
-				Expect(err).To(MatchError(told), call)
+				Expect(err).To(MatchError(sanitized), call)
 				Expect(err).To(Satisfy(workload.IsUnreachable), call)
-				Expect(apierrors.IsNotFound(err)).To(BeFalse(), "it decides nothing")
+				Expect(apierrors.IsNotFound(err)).To(BeFalse(), "no controller decides by it")
 			}
 		},
 		Entry("404 with text", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "hunter2", http.StatusNotFound) })),
@@ -130,11 +130,11 @@ var _ = Describe("A client of an API server that a tenant chose", func() {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = fmt.Fprint(w, `["hunter2"]`)
 		})),
-		Entry("nothing", nil),
+		Entry("no response", nil),
 	)
 
-	It("tells what an API server answers as it is", func(ctx SpecContext) {
-		answer = func(w http.ResponseWriter, _ *http.Request) {
+	It("returns an error from an API server unchanged", func(ctx SpecContext) {
+		handler = func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusForbidden)
 			Expect(json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
@@ -144,27 +144,27 @@ var _ = Describe("A client of an API server that a tenant chose", func() {
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), call)
 			Expect(err).To(MatchError("nodes is forbidden"), call)
 		}
-		Expect(live(ctx).Create(ctx, &corev1.Pod{})).To(Satisfy(meta.IsNoMatchError), "the server is not asked")
+		Expect(live(ctx).Create(ctx, &corev1.Pod{})).To(Satisfy(meta.IsNoMatchError), "the client sends no request")
 	})
 
-	It("reads what is cached from the cluster cache, and is made once a connection", func(ctx SpecContext) {
-		answer = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not cached", http.StatusTeapot) }
+	It("reads cached kinds from the cluster cache, and is created once per connection", func(ctx SpecContext) {
+		handler = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not cached", http.StatusTeapot) }
 		w, err := workload.Client(ctx, clusters, edge)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(w.Get(ctx, client.ObjectKey{Name: "cached"}, &corev1.Node{})).To(Succeed())
 		Expect(w.Get(ctx, client.ObjectKey{Name: "other"}, &corev1.Node{})).To(Satisfy(apierrors.IsNotFound))
-		Expect(w.Get(ctx, client.ObjectKey{Namespace: "a", Name: "b"}, &corev1.Secret{})).To(MatchError(told))
-		Expect(live(ctx).Get(ctx, client.ObjectKey{Name: "cached"}, &corev1.Node{})).To(MatchError(told))
+		Expect(w.Get(ctx, client.ObjectKey{Namespace: "a", Name: "b"}, &corev1.Secret{})).To(MatchError(sanitized))
+		Expect(live(ctx).Get(ctx, client.ObjectKey{Name: "cached"}, &corev1.Node{})).To(MatchError(sanitized))
 
 		again, err := workload.Client(ctx, clusters, edge)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(again).To(BeIdenticalTo(w))
-		theirs.config = connectionTo(server)
+		tenant.config = connectionTo(server)
 		again, err = workload.Client(ctx, clusters, edge)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(again).NotTo(BeIdenticalTo(w))
 
-		theirs.config = nil
+		tenant.config = nil
 		_, err = workload.Client(ctx, clusters, edge)
 		Expect(err).To(MatchError(clustercache.ErrClusterNotConnected))
 	})

@@ -1,0 +1,33 @@
+package fairqueue
+
+import (
+	"context"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+// Flow identifies the requests that share a first-in, first-out queue: those of one pool of one Cluster.
+type Flow struct {
+	Cluster client.ObjectKey
+	// Pool is the pool role. It is empty if the role is not known yet, or if all requests of the Cluster are one flow.
+	Pool string
+}
+
+// FlowOfConfig returns a function that returns the flow of requests for PoolbootConfigs. It reads the PoolbootConfigs
+// with the given reader, which must be a cache. Requests for deleted PoolbootConfigs of a namespace are one flow.
+func FlowOfConfig(configs client.Reader) func(ctrl.Request) Flow {
+	return func(r ctrl.Request) Flow {
+		config := &bootstrapv1.PoolbootConfig{}
+		if err := configs.Get(context.Background(), r.NamespacedName, config, client.UnsafeDisableDeepCopy); err != nil {
+			return Flow{Cluster: client.ObjectKey{Namespace: r.Namespace}}
+		}
+		return Flow{Cluster: client.ObjectKey{Namespace: r.Namespace, Name: config.Labels[clusterv1.ClusterNameLabel]}, Pool: config.Status.PoolRole}
+	}
+}
+
+// FlowOfCluster returns the flow of requests for Clusters.
+func FlowOfCluster(r ctrl.Request) Flow { return Flow{Cluster: r.NamespacedName} }
