@@ -65,16 +65,16 @@ var _ = Describe("Nobody else decides", func() {
 		Expect(of(compares, "Spec.PoolRole", "bootstrap/pool/",
 			"controllers/baremetalhost/",                                            // whether a host's annotation asks for another pool than its config has
 			"controllers/machineconfigpool/",                                        // which Machines are recorded in a pool, and which are concerned by it
-			"cmd/kubectl-poolboot/diff_pools.go", "cmd/kubectl-poolboot/objects.go", // the same; whether a file gives a role at all
+			"cmd/kubectl-poolboot/internal/diff/pools.go", "cmd/kubectl-poolboot/internal/input/objects.go", // the same; whether a file gives a role at all
 			// Whether the decision is the pool that it should be:
-			"bootstrap/registration/register.go", "controllers/boot/node.go", "controllers/admission/", "cmd/kubectl-poolboot/convert_objects.go",
+			"bootstrap/registration/register.go", "controllers/boot/node.go", "controllers/admission/", "cmd/kubectl-poolboot/internal/convert/objects.go",
 			"controllers/node/judgement.go",
 		)).To(BeEmpty())
 	})
 	It("which Nodes a pool selects: use pool.Decide or pool.Rejects", func() {
 		Expect(of(mentions, "Spec.NodeSelector", "bootstrap/pool/",
-			"controllers/admission/machineconfigpool.go", "cmd/kubectl-poolboot/convert", "cmd/kubectl-poolboot/openshift.go", // only whether it is well-formed, or OpenShift's
-			"cmd/kubectl-poolboot/diff_declared.go", // shows it
+			"controllers/admission/machineconfigpool.go", "cmd/kubectl-poolboot/internal/convert/", "cmd/kubectl-poolboot/internal/input/openshift.go", // only whether it is well-formed, or OpenShift's
+			"cmd/kubectl-poolboot/internal/diff/declared.go", // shows it
 		)).To(BeEmpty())
 	})
 	It("what a host keeps: use pool.ForBoot", func() {

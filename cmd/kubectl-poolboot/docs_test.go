@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/component-base/version"
-)
 
-// block matches a fenced block of a document: its language and its text.
-var block = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
 
 // shell runs command lines of kubectl poolboot as a shell would, with < FILE and > FILE.
 type shell struct{ code int }
@@ -30,11 +30,11 @@ func (s *shell) run(line string) string {
 	command, isOurs := strings.CutPrefix(line, "kubectl poolboot ")
 	Expect(isOurs).To(BeTrue(), line)
 	command, _, _ = strings.Cut(command, " > ")
-	command, input, _ := strings.Cut(command, " < ")
+	command, redirected, _ := strings.Cut(command, " < ")
 	var stdin []byte
-	if input != "" {
+	if redirected != "" {
 		var err error
-		stdin, err = os.ReadFile(input)
+		stdin, err = os.ReadFile(redirected)
 		Expect(err).NotTo(HaveOccurred())
 	}
 	var terminal bytes.Buffer
@@ -42,22 +42,14 @@ func (s *shell) run(line string) string {
 	return terminal.String()
 }
 
-// blocks are the fenced blocks of a document.
-func blocks(name string) [][]string {
-	GinkgoHelper()
-	document, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
-	Expect(err).NotTo(HaveOccurred())
-	return block.FindAllStringSubmatch(string(document), -1)
-}
-
 // beside goes to a new directory with the files of a document, each named by its first line.
-func beside(blocks [][]string) {
+func beside(blocks []clitest.Block) {
 	GinkgoHelper()
 	GinkgoT().Chdir(GinkgoT().TempDir())
 	for _, b := range blocks {
-		if name, contents, named := strings.Cut(strings.TrimPrefix(b[2], "# "), "\n"); b[1] != "console" && b[1] != "sh" {
+		if name, contents, named := strings.Cut(strings.TrimPrefix(b.Text, "# "), "\n"); b.Language != "console" && b.Language != "sh" {
 			Expect(named).To(BeTrue())
-			fileIn(".", name, contents)
+			clitest.FileIn(".", name, contents)
 		}
 	}
 }
@@ -65,15 +57,15 @@ func beside(blocks [][]string) {
 var _ = Describe("The documentation", func() {
 	DescribeTable("shows what the commands print",
 		func(document string, atLeast int) {
-			shown := blocks(document)
+			shown := clitest.Blocks(filepath.Join("..", "..", "docs", document))
 			beside(shown)
 			commands := 0
 			for _, b := range shown {
-				if b[1] != "console" {
+				if b.Language != "console" {
 					continue
 				}
 				terminal := &shell{}
-				for _, shown := range strings.Split(strings.TrimPrefix(b[2], "$ "), "\n$ ") {
+				for _, shown := range strings.Split(strings.TrimPrefix(b.Text, "$ "), "\n$ ") {
 					line, output, _ := strings.Cut(shown, "\n")
 					Expect(strings.TrimSuffix(terminal.run(line), "\n")).To(Equal(strings.TrimSuffix(output, "\n")), line)
 					commands++
@@ -87,9 +79,9 @@ var _ = Describe("The documentation", func() {
 
 	DescribeTable("has files with which the examples of the help run",
 		func(name string) {
-			beside(blocks("kubectl-poolboot.md"))
+			beside(clitest.Blocks("../../docs/kubectl-poolboot.md"))
 			var of *cobra.Command
-			for _, cmd := range newRoot(genericiooptions.IOStreams{}).Commands() {
+			for _, cmd := range newRoot(genericiooptions.IOStreams{}, input.NewConnection).Commands() {
 				if cmd.Name() == name {
 					of = cmd
 				}
@@ -120,27 +112,27 @@ var _ = Describe("The reference of the API", func() {
 
 var _ = Describe("The help", func() {
 	It("quotes patterns, which a shell would expand", func() {
-		Expect(answered(poolboot("enroll", "--help"))).To(And(ContainSubstring("--name-pattern 'edge-*'"), Not(MatchRegexp(`[^']edge-\*`))))
+		Expect(clitest.Answered(poolboot("enroll", "--help"))).To(And(ContainSubstring("--name-pattern 'edge-*'"), Not(MatchRegexp(`[^']edge-\*`))))
 	})
 })
 
 var _ = Describe("The plugin", func() {
 	It("shows its commands as kubectl's", func() {
-		Expect(answered(poolboot())).To(And(ContainSubstring("kubectl poolboot [command]"), ContainSubstring("which"), ContainSubstring("render")))
-		Expect(answered(poolboot("which", "--help"))).To(ContainSubstring("kubectl poolboot which --pools FILE..."))
+		Expect(clitest.Answered(poolboot())).To(And(ContainSubstring("kubectl poolboot [command]"), ContainSubstring("which"), ContainSubstring("render")))
+		Expect(clitest.Answered(poolboot("which", "--help"))).To(ContainSubstring("kubectl poolboot which --pools FILE..."))
 	})
 
 	It("says its version", func() {
-		Expect(answered(poolboot("version"))).To(Equal(version.Get().GitVersion + "\n"))
-		Expect(answered(poolboot("--version"))).To(ContainSubstring(version.Get().GitVersion))
+		Expect(clitest.Answered(poolboot("version"))).To(Equal(version.Get().GitVersion + "\n"))
+		Expect(clitest.Answered(poolboot("--version"))).To(ContainSubstring(version.Get().GitVersion))
 	})
 
 	It("refuses an unknown command", func() {
-		refused(poolboot("witch"), 1, `unknown command "witch"`)
+		clitest.Refused(poolboot("witch"), 1, `unknown command "witch"`)
 	})
 
 	It("completes its flags", func() {
-		Expect(poolboot("__complete", "render", "-o", "").out).To(HavePrefix("json\nyaml\nignition\n"))
-		Expect(poolboot("__complete", "which", "--po").out).To(HavePrefix("--pools\t"))
+		Expect(poolboot("__complete", "render", "-o", "").Out).To(HavePrefix("json\nyaml\nignition\n"))
+		Expect(poolboot("__complete", "which", "--po").Out).To(HavePrefix("--pools\t"))
 	})
 })

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+var _ = Describe("The shell's completion", func() {
+	in := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name}
+	}
+	live := func() *clitest.Stored {
+		enrolled := clitest.PoolbootConfig("infra", "", "edge-7")
+		enrolled.Name, enrolled.OwnerReferences = "edge-7", nil
+		far := clitest.PoolbootConfig("infra", "elsewhere", "")
+		far.Namespace = "far"
+		return clitest.Storing([]string{clitest.Pool("infra-1", "worker"), clitest.Pool("infra-1", "infra"), clitest.Pool("infra-2", "gpu")},
+			clitest.PoolbootConfig("infra", "infra-a", "host-1"), clitest.PoolbootConfig("infra", "infra-b", ""), enrolled, far,
+			&bmov1alpha1.BareMetalHost{ObjectMeta: in("edge", "rack1-u12")}, &poolv1.Enrollment{ObjectMeta: in("edge", "batch")},
+			&clusterv1.Cluster{ObjectMeta: in("edge", "infra-1")},
+			&corev1.Namespace{ObjectMeta: in("", "edge")}, &corev1.Namespace{ObjectMeta: in("", "far")})
+	}
+	// completed are the words that the shell is given for the last argument, with its directive.
+	completed := func(to input.Connection, args ...string) string {
+		GinkgoHelper()
+		var out, errOut bytes.Buffer
+		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}
+		root := newRoot(streams, func() input.Connection { return to })
+		Expect(cli.Execute(root, &errOut, append([]string{cobra.ShellCompNoDescRequestCmd}, args...))).To(BeZero(), errOut.String())
+		return strings.TrimSuffix(out.String(), "\n")
+	}
+	const noFiles, filesToo = ":4", ":0"
+	words := func(words ...string) string { return strings.Join(append(words, noFiles), "\n") }
+
+	DescribeTable("knows what is live",
+		func(expected string, args ...string) { Expect(completed(live(), args...)).To(Equal(expected)) },
+		Entry("boots", words("edge-7", "infra-a", "infra-b"), "boots", ""),
+		Entry("boots that begin with what is typed", words("infra-a", "infra-b"), "boots", "inf"),
+		Entry("further boots", words("edge-7", "infra-a", "infra-b"), "boots", "infra-a", ""),
+		Entry("boots of another namespace", words("elsewhere"), "boots", "-n", "far", ""),
+		Entry("boots of all namespaces", words("edge-7", "elsewhere", "infra-a", "infra-b"), "boots", "-A", ""),
+		Entry("Machines", words("infra-a", "infra-b"), "explain", "machine", ""),
+		Entry("Nodes", words("edge-7", "host-1"), "explain", "node", ""),
+		Entry("hosts", words("rack1-u12"), "explain", "host", ""),
+		Entry("files after the name", filesToo, "explain", "host", "rack1-u12", ""),
+		Entry("enrollment tokens", words("batch"), "pointer", "--host", "edge-7", ""),
+		Entry("nothing after an enrollment token", words(), "pointer", "--host", "edge-7", "batch", ""),
+		Entry("nothing for the name of a new Enrollment", words(), "enroll", "--cluster", "a", "--name-pattern", "b", "--pool", "c", ""),
+		Entry("pools for a token", words("gpu", "infra", "worker"), "enroll", "--pool", ""),
+		Entry("pools of another namespace for a token", words(), "enroll", "-n", "far", "--pool", ""),
+		Entry("Clusters for a token", words("infra-1"), "enroll", "--cluster", ""),
+		Entry("pools of a host", words("infra"), "explain", "host", "rack1-u12", "--pool", "in"),
+		Entry("pools to render", words("gpu", "infra", "worker"), "render", "--live", "--pool", ""),
+		Entry("Clusters to look at", words("infra-1", "infra-2"), "diff", "--cluster", ""),
+		Entry("Clusters of boots", words("infra-1", "infra-2"), "boots", "--cluster", ""),
+		Entry("namespaces", words("edge", "far"), "boots", "--namespace", ""),
+		Entry("namespaces of a move", words("far"), "move-check", "-n", "f"),
+		Entry("namespaces for a token", words("edge", "far"), "enroll", "-n", ""),
+	)
+
+	It("knows what the files of the command line hold", func() {
+		pools := clitest.File("pools.yaml", clitest.Pool("infra-1", "worker"), clitest.Pool("infra-1", "storage"))
+		for _, command := range []string{"render", "labels"} {
+			Expect(completed(live(), command, "-f", pools, "--pool", "")).To(Equal(words("storage", "worker")), command)
+			Expect(completed(live(), command, "-f", pools, "--cluster", "")).To(Equal(words("infra-1")), command)
+		}
+		Expect(completed(live(), "which", "--pools", pools, "--cluster", "")).To(Equal(words("infra-1")))
+		Expect(completed(live(), "explain", "host", "a", "-f", pools, "--pool", "s")).To(Equal(words("storage")))
+	})
+
+	It("does not wait for standard input, and offers nothing without files or of files that can't be read", func() {
+		Expect(completed(live(), "labels", "-f", "-", "--pool", "")).To(Equal(words()))
+		Expect(completed(live(), "labels", "--pool", "")).To(Equal(words()))
+		Expect(completed(live(), "labels", "-f", "nowhere.yaml", "--pool", "")).To(Equal(words()))
+	})
+
+	It("offers nothing, and prints no error into the command line, when nothing can be read", func() {
+		Expect(completed(&clitest.Stored{Failure: errors.New("no configuration")}, "boots", "")).To(Equal(words()))
+		forbidden := interceptor.NewClient(clitest.NewFake().Build(), interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				return errors.New("forbidden")
+			},
+		})
+		Expect(completed(&clitest.Stored{WithWatch: forbidden}, "boots", "")).To(Equal(words()))
+	})
+})

@@ -1,0 +1,220 @@
+// Package boots is the command kubectl poolboot boots: it prints how far the boots of machines are, and follows them.
+package boots
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// options are those of the command line.
+type options struct {
+	streams genericiooptions.IOStreams
+	// names are those of Machines, PoolbootConfigs, hosts and Nodes whose boots are shown; none means all.
+	names      []string
+	cluster    string
+	output     cli.Output
+	all        bool
+	watch      bool
+	connection input.Connection
+}
+
+// formatWide is the value of --output for more columns.
+const formatWide = "wide"
+
+// boot is how far one boot is. What is not known is empty.
+type boot struct {
+	Namespace string `json:"namespace"`
+	// Machine is the Machine; empty for a host without one.
+	Machine string `json:"machine"`
+	// PoolbootConfig is the record of the boot.
+	PoolbootConfig string `json:"poolbootConfig"`
+	Cluster        string `json:"cluster"`
+	Host           string `json:"host"`
+	Node           string `json:"node"`
+	Pool           string `json:"pool"`
+	Configuration  string `json:"configuration"`
+	// Addresses are those from which the host's token was used, the first one first; of a host that enrolled, the
+	// address that it enrolled from.
+	Addresses []Address      `json:"addresses"`
+	Stage     timeline.Stage `json:"stage"`
+	// Since is when the stage began, Created when the boot did.
+	Since   time.Time `json:"since"`
+	Created time.Time `json:"created"`
+	// Message says what is waited for, or what is wrong.
+	Message string `json:"message"`
+	// Timeline are the steps taken so far.
+	Timeline []timeline.Moment `json:"timeline"`
+}
+
+// deletedStage is the stage of a boot whose PoolbootConfig was deleted.
+const deletedStage timeline.Stage = "Deleted"
+
+// New returns the command boots.
+func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
+	o := &options{streams: streams, connection: to}
+	cmd := &cobra.Command{
+		Use:   "boots [NAME...] [-n NAMESPACE | -A] [--cluster NAME] [--watch]",
+		Short: "Show how far the boots of machines are",
+		Long: `Show how far the boots of machines are, each with its host, its pool, the stage that it is in and since when.
+
+Stages: Pending until the data Secret stands, WaitingForHost until a host is chosen, Provisioning until it asks for its
+configuration, Preparing until its Node and all else stand, Serving until the host has its configuration, Joining until the Node is
+Ready in its pool; then Ready, or NotReady while something is wrong with the Node.
+
+A NAME leaves the boots of one Machine, PoolbootConfig, host or Node.
+
+With --watch a line follows for every change. "kubectl poolboot explain machine" says more of one.`,
+		Example: `  # The boots of a namespace
+  kubectl poolboot boots -n metal
+
+  # That of one Machine, host or Node, and what becomes of it
+  kubectl poolboot boots infra-x7k2m -n metal --watch
+
+  # Follow those of one cluster
+  kubectl poolboot boots -n metal --cluster edge --watch
+
+  # For scripts, with every time
+  kubectl poolboot boots -A -o json`,
+		ValidArgsFunction:     input.CompleteFromCluster(to, input.Boots),
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.names = args
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "show the boots of all namespaces")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print a line for every change until interrupted")
+	cmd.Flags().StringVar(&o.cluster, "cluster", "", "show only the boots of the Cluster with this name")
+	o.output.AddFlag(cmd, "json, or wide for a table with more columns; without it, a table", cli.FormatJSON, formatWide)
+	input.AddConnectionFlags(cmd, to)
+	cli.AddCompletion(cmd, "cluster", input.CompleteFromCluster(to, input.PoolClusters))
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	if err := o.output.Validate(); err != nil {
+		return err
+	}
+	cluster, err := o.connection.Open()
+	if err != nil {
+		return err
+	}
+	namespace := cluster.Namespace
+	if o.all {
+		namespace = ""
+	}
+	selection := []client.ListOption{client.InNamespace(namespace)}
+	if o.cluster != "" {
+		selection = append(selection, client.MatchingLabels{clusterv1.ClusterNameLabel: o.cluster})
+	}
+	configs := &bootstrapv1.PoolbootConfigList{}
+	if err := cluster.List(ctx, configs, selection...); err != nil {
+		return fmt.Errorf("list PoolbootConfigs: %w", err)
+	}
+	show := (&table{out: o.streams.Out, wide: o.output.Format == formatWide, namespaces: o.all}).print
+	if o.output.Format == cli.FormatJSON {
+		show = o.printJSON
+	} else if len(configs.Items) == 0 && len(o.names) == 0 && !o.watch {
+		fmt.Fprintln(o.streams.ErrOut, "No boots found.")
+		return nil
+	}
+	boots := o.selected(bootsOf(configs.Items))
+	if err := o.checkNames(boots, namespace); err != nil {
+		return err
+	}
+	if err := show(boots); err != nil || !o.watch {
+		return err
+	}
+	return follow(ctx, cluster, configs, selection, func(boots []boot) error {
+		if boots = o.selected(boots); len(boots) == 0 {
+			return nil
+		}
+		return show(boots)
+	})
+}
+
+// hasName reports whether a name is that of a boot's Machine, PoolbootConfig, host or Node.
+func (b boot) hasName(name string) bool {
+	return name == b.Machine || name == b.PoolbootConfig || name == b.Host || name == b.Node
+}
+
+// selected returns the boots that the command line names.
+func (o *options) selected(boots []boot) []boot {
+	if len(o.names) == 0 {
+		return boots
+	}
+	return slices.DeleteFunc(boots, func(b boot) bool { return !slices.ContainsFunc(o.names, b.hasName) })
+}
+
+// checkNames refuses a name of the command line that no boot has.
+func (o *options) checkNames(boots []boot, namespace string) error {
+	for _, name := range o.names {
+		if slices.ContainsFunc(boots, func(b boot) bool { return b.hasName(name) }) {
+			continue
+		}
+		where := "any namespace"
+		if namespace != "" {
+			where = "namespace " + namespace
+		}
+		return fmt.Errorf("no PoolbootConfig in %s has the name, Machine, host or Node %q: correct the name, or set --namespace", where, name)
+	}
+	return nil
+}
+
+// printJSON prints boots as a list or, with --watch, each boot as one line.
+func (o *options) printJSON(boots []boot) error {
+	if !o.watch {
+		return cli.PrintJSON(o.streams.Out, boots)
+	}
+	encoder := json.NewEncoder(o.streams.Out)
+	encoder.SetEscapeHTML(false)
+	for _, b := range boots {
+		if err := encoder.Encode(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bootsOf returns boots in the order of their namespaces and Machines.
+func bootsOf(configs []bootstrapv1.PoolbootConfig) []boot {
+	boots := make([]boot, len(configs))
+	for i := range configs {
+		boots[i] = bootOf(&configs[i])
+	}
+	slices.SortFunc(boots, func(a, b boot) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.PoolbootConfig, b.PoolbootConfig))
+	})
+	return boots
+}
+
+func bootOf(config *bootstrapv1.PoolbootConfig) boot {
+	b := boot{
+		Namespace: config.Namespace, Machine: input.MachineName(config), PoolbootConfig: config.Name,
+		Cluster: config.Labels[clusterv1.ClusterNameLabel], Node: config.Status.NodeRef.Name,
+		Pool: config.Status.PoolRole, Configuration: config.Status.Configuration.Name, Addresses: AddressesOf(config),
+		Created: config.CreationTimestamp.Time, Message: timeline.Message(config), Timeline: timeline.Of(config),
+	}
+	b.Stage, b.Since = timeline.StageOf(config)
+	switch {
+	case config.Status.HostRef.IsDefined():
+		b.Host = config.Status.HostRef.Name
+	case config.Spec.Host.IsDefined():
+		b.Host = config.Spec.Host.NodeName
+	}
+	return b
+}

@@ -1,0 +1,173 @@
+package boots
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// screen is a terminal that may be read while it is written to.
+type screen struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// lines are what stands there, with the blanks between columns as one.
+func (s *screen) lines() (lines []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for line := range strings.Lines(s.text.String()) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	return lines
+}
+
+// bootIn is the record of a boot of a Machine, created two hours ago.
+func bootIn(namespace, machine string, change func(*bootstrapv1.PoolbootConfig)) *bootstrapv1.PoolbootConfig {
+	c := clitest.PoolbootConfig("infra", machine, "")
+	c.Namespace, c.CreationTimestamp = namespace, metav1.NewTime(time.Now().Add(-2*time.Hour).Truncate(time.Second))
+	if change != nil {
+		change(c)
+	}
+	return c
+}
+
+var _ = Describe("boots", func() {
+	ago := func(d time.Duration) *metav1.MicroTime { return &metav1.MicroTime{Time: time.Now().Add(-d)} }
+	var live client.WithWatch
+	BeforeEach(func() {
+		other := func(c *bootstrapv1.PoolbootConfig) { c.Labels[clusterv1.ClusterNameLabel] = "other" }
+		live = clitest.NewFake().WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).WithObjects(
+			bootIn("edge", "infra-b", func(c *bootstrapv1.PoolbootConfig) {
+				c.Status.HostRef = bootstrapv1.HostReference{Name: "rack1-u12", Namespace: "edge", UID: "1"}
+				c.Status.Boot.HostChosenTime = ago(20 * time.Minute)
+				c.Status.Configuration.Name = "rendered-infra-1"
+				clitest.UseTokenFromTwoAddresses(c)
+				c.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown, Reason: "WaitingForHost", Message: "it has not asked\x1b[31m"}}
+			}),
+			bootIn("edge", "infra-a", nil), bootIn("edge", "infra-o", other), bootIn("far", "infra-c", nil),
+		).WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, list, opts...)
+			list.SetResourceVersion("1") // as an API server has one for every list
+			return err
+		}}).Build()
+	})
+	// running runs boots until it ends by itself or ctx does.
+	running := func(ctx context.Context, to input.Connection, out *screen, args ...string) int {
+		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}
+		root := cli.NewRoot(streams, New(streams, to))
+		root.SetContext(ctx)
+		return cli.Execute(root, out, append([]string{"boots"}, args...))
+	}
+	table := func(ctx context.Context, args ...string) []string {
+		GinkgoHelper()
+		out := &screen{}
+		Expect(running(ctx, &clitest.Stored{WithWatch: live}, out, args...)).To(BeZero())
+		return out.lines()
+	}
+
+	It("are a table, in the order of the Machines", func(ctx SpecContext) {
+		Expect(table(ctx)).To(Equal([]string{
+			"MACHINE HOST POOL STAGE SINCE AGE MESSAGE",
+			"infra-a <none> infra Pending 120m 120m",
+			`infra-b rack1-u12 infra Provisioning 20m 120m "it has not asked\x1b[31m"`,
+			"infra-o <none> infra Pending 120m 120m",
+		}))
+	})
+
+	It("may be those of some, by the names of Machines, records, hosts or Nodes", func(ctx SpecContext) {
+		Expect(table(ctx, "infra-a")).To(HaveExactElements(HavePrefix("MACHINE"), HavePrefix("infra-a")))
+		Expect(table(ctx, "infra-o-config", "rack1-u12")).To(HaveExactElements(HavePrefix("MACHINE"), HavePrefix("infra-b"), HavePrefix("infra-o")))
+		Expect(table(ctx, "-A", "infra-c")).To(HaveExactElements(HavePrefix("NAMESPACE"), HavePrefix("far infra-c")))
+		out := &screen{}
+		Expect(running(ctx, &clitest.Stored{WithWatch: live}, out, "infra-a", "infra-c")).To(Equal(1))
+		Expect(out.lines()).To(ConsistOf(`error: no PoolbootConfig in namespace edge has the name, Machine, host or Node "infra-c": correct the name, or set --namespace`))
+	})
+
+	It("may be those of one cluster, or of all namespaces", func(ctx SpecContext) {
+		Expect(table(ctx, "--cluster", "other")).To(HaveLen(2))
+		all := table(ctx, "-A")
+		Expect(all).To(HaveLen(5))
+		Expect(all[0]).To(HavePrefix("NAMESPACE MACHINE"))
+		Expect(all[4]).To(HavePrefix("far infra-c"))
+		Expect(table(ctx, "-n", "nowhere")).To(Equal([]string{"No boots found."}))
+	})
+
+	It("have more columns when asked, and all times as JSON", func(ctx SpecContext) {
+		wide := table(ctx, "-o", "wide")
+		Expect(wide[0]).To(Equal("MACHINE HOST POOL STAGE SINCE AGE CLUSTER NODE CONFIG TOKEN FROM MESSAGE"))
+		Expect(wide[2]).To(ContainSubstring("infra-1 <none> rendered-infra-1 192.0.2.7,192.0.2.8(refused) "))
+		Expect(wide[1]).To(HaveSuffix("<none> <none> <none>"))
+		var boots []boot
+		Expect(json.Unmarshal([]byte(strings.Join(table(ctx, "-o", "json"), "\n")), &boots)).To(Succeed())
+		Expect(boots).To(HaveLen(3))
+		Expect(boots[0].Addresses).To(BeEmpty())
+		Expect(boots[1].Addresses).To(Equal([]Address{{Address: "192.0.2.7"}, {Address: "192.0.2.8", Refused: true}}))
+		Expect(boots[1].Timeline).To(HaveLen(2))
+		Expect(boots[1].Message).To(Equal("it has not asked\x1b[31m"))
+	})
+
+	It("are followed by a line for every change that can be seen, until the end", func(ctx SpecContext) {
+		watching, stop := context.WithCancel(ctx)
+		defer stop()
+		out, ended := &screen{}, make(chan int, 1)
+		go func() { ended <- running(watching, &clitest.Stored{WithWatch: live}, out, "--watch") }()
+		Eventually(out.lines).Should(HaveLen(4))
+
+		a := &bootstrapv1.PoolbootConfig{}
+		Expect(live.Get(ctx, client.ObjectKey{Namespace: "edge", Name: "infra-a-config"}, a)).To(Succeed())
+		seen := 4
+		for _, change := range []func(){
+			func() { a.Annotations = map[string]string{"nobody": "sees"} }, // no line
+			func() { a.Status.Boot.HostChosenTime = ago(0) },
+			func() { a.Status.Boot.RequestedTime = ago(0) },
+		} {
+			before := a.DeepCopy()
+			change()
+			changed := a.DeepCopy()
+			Expect(live.Patch(ctx, a, client.MergeFrom(before))).To(Succeed())
+			a.Status = changed.Status
+			Expect(live.Status().Patch(ctx, a, client.MergeFrom(before))).To(Succeed())
+		}
+		Eventually(out.lines).Should(ContainElement(HavePrefix("infra-a <none> infra Preparing")))
+		Expect(live.Delete(ctx, a)).To(Succeed())
+		Eventually(out.lines).Should(HaveLen(seen + 3))
+		Expect(out.lines()[4]).To(HavePrefix("infra-a <none> infra Provisioning"))
+		Expect(out.lines()[6]).To(HavePrefix("infra-a <none> infra Deleted"))
+		stop()
+		Eventually(ended).Should(Receive(BeZero()))
+	})
+
+	DescribeTable("says what is wrong",
+		func(ctx SpecContext, to input.Connection, why string, args ...string) {
+			out := &screen{}
+			Expect(running(ctx, to, out, args...)).To(Equal(1))
+			Expect(out.lines()).To(ConsistOf(And(HavePrefix("error: "), ContainSubstring(why))))
+		},
+		Entry("no kubeconfig", &clitest.Stored{Failure: errors.New("no configuration")}, "no configuration"),
+		Entry("an unknown output", &clitest.Stored{}, "use json or wide", "-o", "xml"),
+	)
+})

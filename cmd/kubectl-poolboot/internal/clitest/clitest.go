@@ -1,0 +1,170 @@
+// Package clitest is the set-up that the tests of all commands share: it runs command lines against files and against
+// a cluster without an API server.
+package clitest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// Command returns a command with a connection to the management cluster.
+type Command func(genericiooptions.IOStreams, input.Connection) *cobra.Command
+
+// Offline is a Command for one that reads files only.
+func Offline(newCommand func(genericiooptions.IOStreams) *cobra.Command) Command {
+	return func(streams genericiooptions.IOStreams, _ input.Connection) *cobra.Command {
+		return newCommand(streams)
+	}
+}
+
+// Result is what a command line prints, and its exit code.
+type Result struct {
+	Code        int
+	Out, ErrOut string
+}
+
+// Run runs a command line of kubectl poolboot with one command, with a text on standard input. It can't connect to a
+// cluster.
+func Run(stdin string, newCommand Command, args ...string) Result {
+	return run(stdin, &Stored{Failure: errors.New("the test has no cluster")}, newCommand, args)
+}
+
+// RunOn runs a command line of kubectl poolboot with one command on a cluster.
+func RunOn(cluster input.Connection, newCommand Command, args ...string) Result {
+	return run("", cluster, newCommand, args)
+}
+
+func run(stdin string, to input.Connection, newCommand Command, args []string) Result {
+	var out, errOut bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errOut}
+	code := cli.Execute(cli.NewRoot(streams, newCommand(streams, to)), &errOut, args)
+	return Result{Code: code, Out: out.String(), ErrOut: errOut.String()}
+}
+
+// Answered expects a command line to succeed without a note, and returns what it printed.
+func Answered(r Result) string {
+	GinkgoHelper()
+	Expect(r.ErrOut).To(BeEmpty())
+	Expect(r.Code).To(BeZero())
+	return r.Out
+}
+
+// Refused expects a command line to fail with an exit code, to print nothing but an error, and the error to contain texts.
+func Refused(r Result, code int, why ...string) {
+	GinkgoHelper()
+	Expect(r.Out).To(BeEmpty())
+	Expect(r.ErrOut).To(HavePrefix("error: "))
+	for _, text := range why {
+		Expect(r.ErrOut).To(ContainSubstring(text))
+	}
+	Expect(r.Code).To(Equal(code))
+}
+
+// File writes documents into a new file and returns its path. Its directory holds nothing else.
+func File(name string, documents ...string) string {
+	GinkgoHelper()
+	return FileIn(GinkgoT().TempDir(), name, documents...)
+}
+
+// FileIn writes documents into a file of a directory, which it creates, and returns the path of the file.
+func FileIn(directory, name string, documents ...string) string {
+	GinkgoHelper()
+	path := filepath.Join(directory, name)
+	Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
+	Expect(os.WriteFile(path, []byte(strings.Join(documents, "\n---\n")), 0o600)).To(Succeed())
+	return path
+}
+
+// Block is a fenced block of a document.
+type Block struct{ Language, Text string }
+
+var fenced = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
+
+// Blocks returns the fenced blocks of a document.
+func Blocks(path string) (blocks []Block) {
+	GinkgoHelper()
+	document, err := os.ReadFile(path)
+	Expect(err).NotTo(HaveOccurred())
+	for _, block := range fenced.FindAllStringSubmatch(string(document), -1) {
+		blocks = append(blocks, Block{Language: block[1], Text: block[2]})
+	}
+	return blocks
+}
+
+// Stored is a connection to objects without an API server. The namespace of the kubeconfig is edge.
+type Stored struct {
+	client.WithWatch
+	// Failure is the error of every connection.
+	Failure error
+	// Own reads the objects of every workload cluster; without it the kubeconfig Secret may not be read.
+	Own client.Reader
+
+	namespace string
+}
+
+// AddFlags defines --namespace.
+func (s *Stored) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVarP(&s.namespace, "namespace", "n", "", "")
+}
+
+// Open returns the objects.
+func (s *Stored) Open() (*input.Cluster, error) {
+	if s.Failure != nil {
+		return nil, s.Failure
+	}
+	cluster := &input.Cluster{WithWatch: s, Namespace: "edge", Workload: func(context.Context, client.ObjectKey) (client.Reader, error) {
+		if s.Own == nil {
+			return nil, errors.New("secrets is forbidden")
+		}
+		return s.Own, nil
+	}}
+	if s.namespace != "" {
+		cluster.Namespace, cluster.NamespaceChosen = s.namespace, true
+	}
+	return cluster, nil
+}
+
+// Storing returns a connection to pools and MachineConfigs in YAML, which are in the namespace edge if they name none,
+// and to other objects.
+func Storing(documents []string, others ...client.Object) *Stored {
+	GinkgoHelper()
+	objects, err := (&input.Files{}).Read(File("live.yaml", documents...))
+	Expect(err).NotTo(HaveOccurred())
+	builder := NewFake(others...)
+	for _, p := range input.Of[*poolv1.MachineConfigPool](objects) {
+		builder = builder.WithObjects(inEdge(p))
+	}
+	for _, c := range input.Of[*poolv1.MachineConfig](objects) {
+		builder = builder.WithObjects(inEdge(c))
+	}
+	return &Stored{WithWatch: builder.Build()}
+}
+
+func inEdge(object client.Object) client.Object {
+	if object.GetNamespace() == "" {
+		object.SetNamespace("edge")
+	}
+	return object
+}
+
+// NewFake returns a builder of a fake client that knows the kinds of the plugin.
+func NewFake(objects ...client.Object) *fake.ClientBuilder {
+	return fake.NewClientBuilder().WithScheme(input.Scheme()).WithObjects(objects...)
+}

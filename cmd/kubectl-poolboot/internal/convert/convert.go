@@ -1,0 +1,165 @@
+// Package convert is the command kubectl poolboot convert: it converts OpenShift's objects to Poolboot's, and Ignition and
+// Butane to the Ignition version that Poolboot uses.
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	types2 "github.com/coreos/ignition/config/v2_4/types"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// options are those of the command line.
+type options struct {
+	streams            genericiooptions.IOStreams
+	files              input.Files
+	cluster, namespace string
+	ignition, butane   string
+}
+
+// New returns the command convert.
+func New(streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{streams: streams, files: input.Files{Streams: streams, ReadKubeletConfigs: true}}
+	cmd := &cobra.Command{
+		Use:   "convert (-f FILE... --cluster CLUSTER -n NAMESPACE | --ignition FILE | --butane FILE)",
+		Short: "Turn OpenShift's pools, MachineConfigs and KubeletConfigs into Poolboot's, or any Ignition into spec 3.5",
+		Long: `Turn OpenShift's MachineConfigPools and MachineConfigs into Poolboot's, as YAML for kubectl apply.
+
+Names, labels, annotations and selectors are kept, and so is the Ignition, in the spec version that it is in. A pool's role
+is its name. What has no place in Poolboot is named on standard error: fields, other kinds, rendered MachineConfigs, and
+pools of the control plane with the MachineConfigs that only they select. A KubeletConfig becomes the kubelet section of
+each pool that it selects; fields that are not a pool's to set, or that OpenShift computes, are named. What Poolboot would refuse to store is an error,
+and then nothing is printed.
+
+With --ignition or --butane it is one document that is turned into Ignition 3.5, the version that Poolboot works in.`,
+		Example: `  # Pools and MachineConfigs of the cluster infra-1, in files, for the namespace edge
+  kubectl poolboot convert -f pools.yaml -f machineconfigs --cluster infra-1 -n edge
+
+  # Only the MachineConfig 51-infra
+  kubectl poolboot convert -f machineconfigs/51-infra.yaml --cluster infra-1 -n edge
+
+  # Ignition 2.0 to 2.4 and 3.0 to 3.5 into 3.5
+  kubectl poolboot convert --ignition infra.ign
+
+  # Butane into Ignition 3.5
+  kubectl poolboot convert --butane infra.bu`,
+		DisableFlagsInUseLine: true,
+		RunE:                  func(_ *cobra.Command, args []string) error { return o.run(args) },
+	}
+	flags := cmd.Flags()
+	o.files.AddFlag(cmd, "filename", "f", "OpenShift's MachineConfigPools and MachineConfigs")
+	flags.StringVar(&o.cluster, "cluster", "", "the Cluster that the pools are for")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "the namespace of that Cluster")
+	flags.StringVar(&o.ignition, "ignition", "", "file with an Ignition document in JSON; - for standard input")
+	flags.StringVar(&o.butane, "butane", "", "file with a Butane document; - for standard input")
+	cli.Must(cmd.MarkFlagFilename("ignition", "ign", "json"))
+	cli.Must(cmd.MarkFlagFilename("butane", "bu", "yaml", "yml"))
+	cmd.MarkFlagsRequiredTogether("filename", "cluster", "namespace")
+	cmd.MarkFlagsOneRequired("filename", "ignition", "butane")
+	cmd.MarkFlagsMutuallyExclusive("filename", "ignition", "butane")
+	return cmd
+}
+
+func (o *options) run(args []string) error {
+	switch {
+	case o.files.Names != nil:
+		return o.convertObjects(args)
+	case len(args) > 0:
+		return fmt.Errorf("%s is one file too many: --ignition and --butane read one file", strings.Join(args, ", "))
+	case o.ignition != "":
+		return o.convertDocument(o.ignition, o.parseIgnition)
+	}
+	return o.convertDocument(o.butane, func(_ string, text []byte) (ignition.Config, error) { return ignition.ParseButane(string(text)) })
+}
+
+// convertObjects prints the objects in files as Poolboot's.
+func (o *options) convertObjects(args []string) error {
+	found, err := o.files.Objects(args)
+	if err != nil {
+		return err
+	}
+	converted, remarks, err := fromOpenShift(found, o.cluster, o.namespace)
+	for _, remark := range remarks {
+		fmt.Fprintln(o.streams.ErrOut, remark)
+	}
+	if err != nil {
+		return err
+	}
+	var documents []string
+	for _, object := range converted {
+		document, err := yaml.Marshal(object)
+		if err != nil {
+			return err
+		}
+		documents = append(documents, string(document))
+	}
+	_, err = io.WriteString(o.streams.Out, strings.Join(documents, "---\n"))
+	return err
+}
+
+// convertDocument prints the Ignition that a parser returns for a file's text.
+func (o *options) convertDocument(name string, parse func(name string, text []byte) (ignition.Config, error)) error {
+	var text []byte
+	var err error
+	if name == input.Stdin {
+		name = "standard input"
+		text, err = io.ReadAll(o.streams.In)
+	} else {
+		text, err = os.ReadFile(name)
+	}
+	if err != nil {
+		return err
+	}
+	config, err := parse(name, text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	raw, err := ignition.Marshal(config)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	_, err = fmt.Fprintf(o.streams.Out, "%s\n", raw)
+	return err
+}
+
+// parseIgnition parses Ignition and warns of the keys that Ignition does not know, which it ignores.
+func (o *options) parseIgnition(name string, text []byte) (ignition.Config, error) {
+	config, err := ignition.Parse(text)
+	if err != nil {
+		return config, err
+	}
+	var document struct {
+		Ignition struct {
+			Version string `json:"version"`
+		} `json:"ignition"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &document); err != nil {
+		return config, err
+	}
+	var known any = &ignition.Config{}
+	if strings.HasPrefix(document.Ignition.Version, "2.") {
+		known = &types2.Config{}
+	}
+	unknown, err := kjson.UnmarshalStrict(text, known, kjson.DisallowUnknownFields)
+	if err != nil {
+		return config, err
+	}
+	for _, strict := range unknown {
+		var field kjson.FieldError
+		if errors.As(strict, &field) {
+			fmt.Fprintf(o.streams.ErrOut, "warning: %s: %s is left out: Ignition does not know it\n", name, field.FieldPath())
+		}
+	}
+	return config, nil
+}

@@ -1,0 +1,214 @@
+package convert
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+var _ = Describe("convert", func() {
+	// converting runs convert for the Cluster infra-1 of the namespace edge.
+	converting := func(documents ...string) clitest.Result {
+		return poolboot("convert", "-f", clitest.File("objects.yaml", documents...), "--cluster", "infra-1", "-n", "edge")
+	}
+	// theirs is an OpenShift MachineConfig, labelled for a role, with a spec in YAML's flow style.
+	theirs := func(name, role, spec string) string {
+		return strings.Replace(clitest.Config(name, role, spec), "pool.cluster.x-k8s.io/v1alpha1", "machineconfiguration.openshift.io/v1", 1)
+	}
+	withSpec := func(pool, field string) string { return strings.Replace(pool, "spec:\n", "spec:\n  "+field+"\n", 1) }
+
+	It("turns a pool and its MachineConfig into Poolboot's, word for word where it can", func() {
+		Expect(clitest.Answered(converting(clitest.OpenShiftInfra, clitest.OpenShiftInfra51))).To(Equal(`apiVersion: pool.cluster.x-k8s.io/v1alpha1
+kind: MachineConfig
+metadata:
+  labels:
+    machineconfiguration.openshift.io/role: infra
+  name: 51-infra
+  namespace: edge
+spec:
+  config:
+    ignition:
+      version: 2.2.0
+    storage:
+      files:
+      - contents:
+          source: data:,infra
+        filesystem: root
+        mode: 420
+        path: /etc/infratest
+---
+apiVersion: pool.cluster.x-k8s.io/v1alpha1
+kind: MachineConfigPool
+metadata:
+  name: infra
+  namespace: edge
+spec:
+  clusterName: infra-1
+  machineConfigSelector:
+    matchExpressions:
+    - key: machineconfiguration.openshift.io/role
+      operator: In
+      values:
+      - worker
+      - infra
+  nodeSelector:
+    matchLabels:
+      node-role.kubernetes.io/infra: ""
+  poolRole: infra
+`))
+	})
+
+	It("makes what renders as OpenShift's objects do", func() {
+		documents := []string{clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51,
+			theirs("99-worker", "worker", `{kernelArguments: [nosmt], extensions: [usbguard], fips: true, kernelType: realtime, osImageURL: quay.io/os, baseOSExtensionsContainerImage: quay.io/ext}`),
+			theirs("50-motd", "worker", clitest.Motd("worker"))}
+		theirFiles := clitest.File("theirs.yaml", documents...)
+		ourFiles := clitest.File("ours.yaml", clitest.Answered(converting(documents...)))
+		for _, role := range []string{"worker", "infra"} {
+			Expect(clitest.Answered(poolboot("render", "-f", ourFiles, "--pool", role))).
+				To(Equal(clitest.Answered(poolboot("render", "-f", theirFiles, "--pool", role))))
+		}
+	})
+
+	It("prints the same whatever the order of the files", func() {
+		Expect(clitest.Answered(converting(clitest.OpenShiftInfra51, clitest.OpenShiftInfra, clitest.OpenShiftWorker))).To(Equal(clitest.Answered(converting(clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51))))
+		Expect(clitest.Answered(converting(clitest.OpenShiftInfra, clitest.OpenShiftWorker))).To(MatchRegexp(`(?s)name: worker.*name: infra`), "custom pools need worker")
+	})
+
+	It("keeps labels, annotations and the pause, and nothing that is the other cluster's own", func() {
+		live := strings.Replace(withSpec(clitest.OpenShiftInfra, "paused: true"), "  name: infra\n", `  name: infra
+  uid: 8a4f
+  resourceVersion: "7"
+  creationTimestamp: "2026-01-01T00:00:00Z"
+  labels: {pools.operator.machineconfiguration.openshift.io/infra: ""}
+  annotations: {example.com/why: stays, kubectl.kubernetes.io/last-applied-configuration: "{}"}
+`, 1)
+		Expect(clitest.Answered(converting(live))).To(And(
+			ContainSubstring(`pools.operator.machineconfiguration.openshift.io/infra: ""`), ContainSubstring("example.com/why: stays"),
+			ContainSubstring("paused: true"), Not(ContainSubstring("last-applied")), Not(ContainSubstring("8a4f")), Not(ContainSubstring("2026"))))
+	})
+
+	It("leaves out an empty selector of MachineConfigs, which selects none in OpenShift", func() {
+		empty := "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: storage}\n" +
+			"spec: {machineConfigSelector: {}, nodeSelector: {matchLabels: {node-role.kubernetes.io/storage: \"\"}}}\n"
+		Expect(clitest.Answered(converting(empty))).To(And(ContainSubstring("poolRole: storage"), Not(ContainSubstring("machineConfigSelector"))))
+	})
+
+	DescribeTable("names what it leaves out",
+		func(document, remark string) {
+			r := converting(clitest.OpenShiftWorker, document)
+			Expect(r.Code).To(BeZero())
+			Expect(r.Out).To(ContainSubstring("name: worker"))
+			Expect(r.ErrOut).To(Equal(remark + "\n"))
+		},
+		Entry("a pool's field", withSpec(clitest.OpenShiftInfra, "maxUnavailable: 2"),
+			"warning: MachineConfigPool infra: spec.maxUnavailable is left out: Poolboot has no place for it"),
+		Entry("images of a pool", withSpec(clitest.OpenShiftInfra, "pinnedImageSets: [{name: a}]"),
+			"warning: MachineConfigPool infra: spec.pinnedImageSets is left out: Poolboot has no place for it"),
+		Entry("a stream of a pool", withSpec(clitest.OpenShiftInfra, "osImageStream: {name: rhel-10}"),
+			"warning: MachineConfigPool infra: spec.osImageStream is left out: Poolboot has no place for it"),
+		Entry("a MachineConfig's field", theirs("50-a", "worker", "{fieldOfALaterRelease: quay.io/ext}"),
+			"warning: MachineConfig 50-a: spec.fieldOfALaterRelease is left out: Poolboot has no place for it"),
+		Entry("an owner", strings.Replace(clitest.OpenShiftInfra51, "metadata:\n", "metadata:\n  ownerReferences: [{apiVersion: v1, kind: A, name: a, uid: b}]\n", 1),
+			"warning: MachineConfig 51-infra: metadata.ownerReferences is left out: Poolboot has no place for it"),
+		Entry("the control plane's pool", clitest.OpenShiftMaster,
+			`warning: MachineConfigPool "master" is left out: control plane machines are in no pool of Poolboot's`),
+		Entry("a rendered MachineConfig", theirs("rendered-worker-0", "worker", "{fieldOfALaterRelease: quay.io/ext}"),
+			`note: MachineConfig "rendered-worker-0" is left out: it is rendered, and Poolboot renders its own`),
+		Entry("what is Poolboot's already", clitest.Pool("edge", "gpu"),
+			`note: MachineConfigPool "gpu" is left out: it is Poolboot's already`),
+	)
+
+	It("says nothing of fields that are empty", func() {
+		Expect(clitest.Answered(converting(withSpec(clitest.OpenShiftInfra, "maxUnavailable: null"), theirs("50-a", "worker", `{fieldOfALaterRelease: ""}`)))).NotTo(BeEmpty())
+	})
+
+	It("names kinds that it does not convert, and where they are", func() {
+		r := converting(clitest.OpenShiftWorker, "apiVersion: machineconfiguration.openshift.io/v1\nkind: ContainerRuntimeConfig\nmetadata: {name: big}\n")
+		Expect(r.Code).To(BeZero())
+		Expect(r.ErrOut).To(MatchRegexp(`^note: .*objects.yaml: document 2: ContainerRuntimeConfig "big" of machineconfiguration.openshift.io/v1 is ignored\n$`))
+	})
+
+	It("leaves out MachineConfigs that only the control plane's pool selects", func() {
+		r := converting(clitest.OpenShiftMaster, clitest.OpenShiftWorker, theirs("50-master", "master", "{fips: true}"), theirs("50-worker", "worker", "{fips: true}"))
+		Expect(r.Out).To(And(ContainSubstring("name: 50-worker"), Not(ContainSubstring("50-master"))))
+		Expect(r.ErrOut).To(ContainSubstring(`warning: MachineConfig "50-master" is left out: only the control plane's pool selects it`))
+		Expect(r.Code).To(BeZero())
+	})
+
+	DescribeTable("refuses what Poolboot would not store, and prints nothing",
+		func(why string, documents ...string) { clitest.Refused(converting(documents...), 1, why) },
+		Entry("Poolboot's own on a host", `MachineConfig "50-a": spec.config: storage.files[0].path: /etc/hostname is Poolboot's`,
+			clitest.OpenShiftWorker, theirs("50-a", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/hostname}]}}}`)),
+		Entry("Ignition that is wrong", `MachineConfig "50-a": spec.config: ignition.version`, theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)),
+		Entry("a pool without a node selector", `MachineConfigPool "infra": spec.nodeSelector: without one the pool has no Node in OpenShift`,
+			strings.Split(clitest.OpenShiftInfra, "  nodeSelector:")[0]),
+		Entry("a selector from which no labels follow", `MachineConfigPool "infra": spec.nodeSelector.matchExpressions[0]`,
+			strings.Replace(clitest.OpenShiftInfra, "matchLabels:\n      node-role.kubernetes.io/infra: \"\"", "matchExpressions: [{key: a, operator: NotIn, values: [b]}]", 1)),
+		Entry("pools that select the same Nodes", `MachineConfigPool "infra": spec.nodeSelector: the pools gpu and infra select the same Nodes`,
+			clitest.OpenShiftInfra, strings.Replace(clitest.OpenShiftInfra, "name: infra", "name: gpu", 1)),
+		Entry("a custom pool that takes worker's Nodes", `MachineConfigPool "worker": spec.nodeSelector: Nodes with these labels are in the pool "infra"`,
+			clitest.OpenShiftWorker, strings.Replace(clitest.OpenShiftInfra, "node-role.kubernetes.io/infra", "node-role.kubernetes.io/worker", 1)),
+		Entry("a name that can be no role", `MachineConfigPool "in.fra": metadata.name: it becomes the role`, strings.Replace(clitest.OpenShiftInfra, "name: infra", "name: in.fra", 1)),
+		Entry("a name that is there twice", `MachineConfig "51-infra" is given twice`, clitest.OpenShiftInfra51, clitest.OpenShiftInfra51),
+	)
+
+	It("names everything that it refuses at once", func() {
+		r := converting(theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`), theirs("50-b", "worker", `{config: {ignition: {version: 9.9.9}}}`))
+		clitest.Refused(r, 1, "50-a", "50-b")
+	})
+
+	Describe("of one document", func() {
+		const spec35 = `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"contents":{"source":"data:,infra"},"mode":420,"overwrite":true,"path":"/etc/infratest"}]}}` + "\n"
+
+		DescribeTable("turns every spec version of Ignition into 3.5",
+			func(version, filesystem string) {
+				document := `{"ignition":{"version":"` + version + `"},"storage":{"files":[{` + filesystem +
+					`"overwrite":true,"path":"/etc/infratest","mode":420,"contents":{"source":"data:,infra"}}]}}`
+				Expect(clitest.Answered(poolboot("convert", "--ignition", clitest.File("a.ign", document)))).To(Equal(spec35))
+				Expect(clitest.Answered(poolbootReading(document, "convert", "--ignition", "-"))).To(Equal(spec35))
+			},
+			Entry("2.2", "2.2.0", `"filesystem":"root",`), Entry("2.3", "2.3.0", `"filesystem":"root",`), Entry("2.4", "2.4.0", `"filesystem":"root",`),
+			Entry("3.0", "3.0.0", ""), Entry("3.1", "3.1.0", ""), Entry("3.2", "3.2.0", ""), Entry("3.3", "3.3.0", ""),
+			Entry("3.4", "3.4.0", ""), Entry("3.5", "3.5.0", ""),
+		)
+
+		It("turns Butane into 3.5", func() {
+			butane := "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/infratest\n    mode: 0644\n    overwrite: true\n    contents: {inline: infra}\n"
+			Expect(poolboot("convert", "--butane", clitest.File("a.bu", butane)).Out).
+				To(Equal(strings.Replace(spec35, `{"source"`, `{"compression":"","source"`, 1)))
+		})
+
+		DescribeTable("warns of keys that Ignition passes over",
+			func(version string) {
+				r := poolbootReading(`{"ignition":{"version":"`+version+`"},"storage":{"fils":[]}}`, "convert", "--ignition", "-")
+				Expect(r.Code).To(BeZero())
+				Expect(r.ErrOut).To(Equal("warning: standard input: storage.fils is left out: Ignition does not know it\n"))
+			},
+			Entry("in spec 2", "2.2.0"), Entry("in spec 3", "3.2.0"),
+		)
+
+		DescribeTable("says where a document is wrong",
+			func(flag, document, place string) {
+				clitest.Refused(poolbootReading(document, "convert", flag, "-"), 1, "standard input: ", place)
+			},
+			Entry("Ignition 2", "--ignition", `{"ignition":{"version":"2.2.0"},"storage":{"files":[{"filesystem":"other","path":"/a"}]}}`, "storage.files[0].filesystem"),
+			Entry("Ignition 3", "--ignition", `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a","mode":"0644"}]}}`, "storage.files[0].mode"),
+			Entry("Butane", "--butane", "variant: fcos\nversion: 1.5.0\nstorage:\n  fils: []\n", "storage.fils"),
+		)
+	})
+
+	DescribeTable("refuses a wrong command line",
+		func(why string, args ...string) {
+			clitest.Refused(poolboot(append([]string{"convert"}, args...)...), 1, why)
+		},
+		Entry("nothing to convert", "[filename ignition butane] is required"),
+		Entry("no Cluster", "[cluster namespace]", "-f", "a.yaml"),
+		Entry("objects and a document", "[filename ignition butane]", "-f", "a.yaml", "--cluster", "a", "-n", "b", "--ignition", "b.ign"),
+		Entry("two documents", "b.ign is one file too many", "--ignition", "a.ign", "b.ign"),
+		Entry("a file that is not there", "nowhere.ign: no such file", "--ignition", "nowhere.ign"),
+	)
+})

@@ -1,0 +1,33 @@
+package convert
+
+import (
+	"testing"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+// FuzzConvert promises that what comes out of convert is read by Poolboot without a complaint, and comes out of the
+// same objects again.
+func FuzzConvert(f *testing.F) {
+	for _, seed := range []string{clitest.OpenShiftWorker + "---\n" + clitest.OpenShiftInfra + "---\n" + clitest.OpenShiftInfra51, clitest.OpenShiftMaster, "{a: b}",
+		labelled(clitest.OpenShiftInfra, "a: b") + "---\n" + theirKubelet("big", "a: b", "kubeletConfig: {maxPods: 500, providerID: x}, logLevel: 4")} {
+		f.Add(seed)
+	}
+	args := []string{"convert", "-f", "-", "--cluster", "edge", "-n", "default"}
+	f.Fuzz(func(t *testing.T, text string) {
+		r := poolbootReading(text, args...)
+		if r.Code != 0 {
+			if r.Code != cli.ExitFailure || r.Out != "" || r.ErrOut == "" {
+				t.Errorf("exit code %d, %q, %q", r.Code, r.Out, r.ErrOut)
+			}
+			return
+		}
+		if again := poolbootReading(text, args...); again.Out != r.Out {
+			t.Errorf("%q came out as %q, then as %q", text, r.Out, again.Out)
+		}
+		if read := poolbootReading(r.Out, "which", "--pools", "-", "--labels", "a=b"); read.Code != 0 {
+			t.Errorf("%q can't be read: %s", r.Out, read.ErrOut)
+		}
+	})
+}

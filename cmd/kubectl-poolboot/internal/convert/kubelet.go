@@ -1,0 +1,222 @@
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubelet"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// suffixAnnotation numbers the KubeletConfigs of a pool in the order in which OpenShift saw them; the first has none or
+// "".
+const suffixAnnotation = "machineconfiguration.openshift.io/mc-name-suffix"
+
+// openshiftRefuses are the fields with which OpenShift takes no KubeletConfig, though Poolboot does.
+var openshiftRefuses = []string{"clusterDNS", "clusterDomain", "failSwapOn", "featureGates", "memorySwap"}
+
+// giveKubelets gives pools the sections that OpenShift's KubeletConfigs are for them.
+func giveKubelets(kubelets []input.KubeletConfig, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (errs []error) {
+	slices.SortStableFunc(kubelets, func(a, b input.KubeletConfig) int { return strings.Compare(a.Name, b.Name) })
+	chosen := map[string][]string{} // pools by the name of the KubeletConfig that they have
+	for i := range pools {
+		var of []input.KubeletConfig
+		for _, config := range kubelets {
+			if selects(config.Spec.MachineConfigPoolSelector, pools[i].Labels) {
+				of = append(of, config)
+			}
+		}
+		last, err := latest(of)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("MachineConfigPool %q: %w", pools[i].Name, err))
+			continue
+		}
+		for _, config := range of {
+			if config.Name != last.Name {
+				remark("warning: KubeletConfig %q is left out for the pool %s: %q was made later and takes its place, as in OpenShift", config.Name, pools[i].Name, last.Name)
+			}
+		}
+		if last != nil {
+			chosen[last.Name] = append(chosen[last.Name], pools[i].Name)
+		}
+	}
+	for _, config := range kubelets {
+		of := chosen[config.Name]
+		isFor := func(p poolv1.MachineConfigPool) bool { return selects(config.Spec.MachineConfigPoolSelector, p.Labels) }
+		switch {
+		case len(of) == 0 && slices.ContainsFunc(pools, isFor): // said above
+			continue
+		case slices.ContainsFunc(controlPlane, isFor):
+			remark("warning: KubeletConfig %q is left out for the control plane, whose machines are in no pool of Poolboot's", config.Name)
+		case len(of) == 0:
+			remark("warning: KubeletConfig %q is left out: its machineConfigPoolSelector selects no pool of the files", config.Name)
+		}
+		if len(of) == 0 {
+			continue
+		}
+		section, err := sectionOf(&config, remark)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for i := range pools {
+			if slices.Contains(of, pools[i].Name) && len(section) > 0 {
+				raw, err := json.Marshal(section)
+				cli.Must(err)
+				pools[i].Spec.KubeletConfiguration = &runtime.RawExtension{Raw: raw}
+			}
+		}
+	}
+	tellInherited(pools, remark)
+	return errs
+}
+
+// latest is the KubeletConfig that OpenShift saw last, which is the one that counts: by its number, else by its age.
+// Nil when there is none.
+func latest(of []input.KubeletConfig) (*input.KubeletConfig, error) {
+	var last *input.KubeletConfig
+	for i := range of {
+		if last == nil {
+			last = &of[i]
+			continue
+		}
+		before, after := numberOf(last), numberOf(&of[i])
+		switch {
+		case before != after:
+		case last.CreationTimestamp.IsZero() || of[i].CreationTimestamp.IsZero() || last.CreationTimestamp.Equal(&of[i].CreationTimestamp):
+			return nil, fmt.Errorf("the KubeletConfigs %q and %q both select it, OpenShift takes the one that was made last, and the files don't say which that is: "+
+				"leave out the other, or make them one", last.Name, of[i].Name)
+		default:
+			before, after = 0, of[i].CreationTimestamp.Compare(last.CreationTimestamp.Time)
+		}
+		if after > before {
+			last = &of[i]
+		}
+	}
+	return last, nil
+}
+
+// numberOf returns the number that OpenShift gave a KubeletConfig.
+func numberOf(k *input.KubeletConfig) int {
+	number, _ := strconv.Atoi(k.Annotations[suffixAnnotation])
+	return number
+}
+
+// sectionOf returns the part of a KubeletConfig that a pool of Poolboot's can have, or nil without any; the rest is named.
+func sectionOf(k *input.KubeletConfig, remark func(string, ...any)) (map[string]any, error) {
+	leaveOut := func(path, why string) {
+		remark("warning: KubeletConfig %q: spec.%s is left out: %s", k.Name, path, why)
+	}
+	if k.Spec.AutoSizingReserved != nil && *k.Spec.AutoSizingReserved {
+		leaveOut("autoSizingReserved", "Poolboot reserves nothing by itself: set systemReserved in spec.kubeletConfiguration")
+	}
+	if len(k.Spec.TLSSecurityProfile) > 0 {
+		leaveOut("tlsSecurityProfile", "set tlsMinVersion and tlsCipherSuites in spec.kubeletConfiguration")
+	}
+	section := maps.Clone(k.Spec.KubeletConfig)
+	if section == nil {
+		section = map[string]any{}
+	}
+	maps.DeleteFunc(section, func(_ string, value any) bool { return value == nil })
+	for _, name := range openshiftRefuses {
+		if value, has := section[name]; has && !input.IsEmpty(value) {
+			leaveOut("kubeletConfig."+name, "OpenShift refuses it: where a cluster needs it, set it in spec.kubeletConfiguration")
+		}
+		delete(section, name)
+	}
+	if level := k.Spec.LogLevel; level != nil {
+		if _, has := section["logging"]; has {
+			leaveOut("logLevel", "spec.kubeletConfig.logging says how the kubelet logs")
+		} else {
+			section["logging"] = map[string]any{"verbosity": *level}
+		}
+	}
+	for name, value := range map[string]any{"apiVersion": kubelet.APIVersion, "kind": kubelet.Kind} {
+		if _, has := section[name]; !has {
+			section[name] = value
+		}
+	}
+	raw, err := json.Marshal(section)
+	if err != nil {
+		return nil, err
+	}
+	at := field.NewPath("spec", "kubeletConfig")
+	_, errs := kubelet.Parse(raw, at)
+	var wrong field.ErrorList
+	for _, err := range errs {
+		if err.Type != field.ErrorTypeForbidden && err.BadValue != (field.OmitValueType{}) {
+			wrong = append(wrong, err)
+			continue
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(err.Field, at.String()+"."), ".")
+		name, _, _ = strings.Cut(name, "[")
+		if _, has := section[name]; has {
+			leaveOut("kubeletConfig."+name, err.Field+" "+err.Detail)
+			delete(section, name)
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, fmt.Errorf("KubeletConfig %q: %w", k.Name, wrong.ToAggregate())
+	}
+	if len(section) == 2 { // apiVersion and kind
+		return nil, nil
+	}
+	return section, nil
+}
+
+// storableKubelet refuses a pool's section as the webhook would.
+func storableKubelet(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) error {
+	worker, err := pool.OfRole(pools, poolv1.RoleWorker)
+	if err != nil {
+		worker = nil // not among the files
+	}
+	return pool.CheckKubelet(&p, worker)
+}
+
+// tellInherited names what custom pools have of worker's section in Poolboot and not in OpenShift, where a
+// KubeletConfig of their own takes the place of worker's as a whole.
+func tellInherited(pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
+	var worker map[string]any
+	for _, p := range pools {
+		if p.Spec.KubeletConfiguration == nil {
+			continue
+		}
+		var own map[string]any
+		cli.Must(kjson.UnmarshalCaseSensitivePreserveInts(p.Spec.KubeletConfiguration.Raw, &own))
+		if !pool.IsCustom(p.Spec.PoolRole) {
+			worker = own
+			continue
+		}
+		if only := missing(worker, own, ""); len(only) > 0 {
+			remark("warning: MachineConfigPool %s: it inherits %s from worker: in OpenShift its own KubeletConfig takes the place of worker's as a whole. "+
+				"Give its spec.kubeletConfiguration the values that it should have", p.Name, strings.Join(only, ", "))
+		}
+	}
+}
+
+// missing are the paths of fields that base has and over does not.
+func missing(base, over map[string]any, prefix string) (paths []string) {
+	for _, name := range slices.Sorted(maps.Keys(base)) {
+		value, has := over[name]
+		inBase, isObject := base[name].(map[string]any)
+		inOver, isObjectToo := value.(map[string]any)
+		switch {
+		case !has:
+			paths = append(paths, prefix+name)
+		case isObject && isObjectToo:
+			paths = append(paths, missing(inBase, inOver, prefix+name+".")...)
+		}
+	}
+	return paths
+}

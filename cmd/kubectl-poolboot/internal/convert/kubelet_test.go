@@ -1,0 +1,117 @@
+package convert
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+// labelled gives an object of OpenShift's a label, in YAML.
+func labelled(object, label string) string {
+	return strings.Replace(object, "metadata:\n", "metadata:\n  labels: {"+label+"}\n", 1)
+}
+
+// theirKubelet is an OpenShift KubeletConfig for the pools with a label, with more of its spec in YAML's flow style.
+func theirKubelet(name, label, spec string) string {
+	return "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nmetadata:\n  name: " + name +
+		"\nspec: {machineConfigPoolSelector: {matchLabels: {" + label + "}}, " + spec + "}\nstatus: {conditions: [{type: Accepted}]}\n"
+}
+
+var _ = Describe("convert, of KubeletConfigs", func() {
+	converting := func(documents ...string) clitest.Result {
+		return poolboot("convert", "-f", clitest.File("objects.yaml", documents...), "--cluster", "infra-1", "-n", "edge")
+	}
+	worker, infra := labelled(clitest.OpenShiftWorker, `size: big, role: worker`), labelled(clitest.OpenShiftInfra, `size: big, role: infra`)
+	made := func(config, metadata string) string {
+		return strings.Replace(config, "metadata:\n", "metadata:\n  "+metadata+"\n", 1)
+	}
+
+	It("makes them the kubelet section of each pool that they select", func() {
+		out := clitest.Answered(converting(worker, infra, theirKubelet("big", "size: big", "kubeletConfig: {maxPods: 500, systemReserved: {cpu: 1500m}, syncFrequency: null}, autoSizingReserved: false")))
+		Expect(strings.Count(out, "  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    maxPods: 500\n    systemReserved:\n      cpu: 1500m\n")).To(Equal(2))
+		Expect(strings.Count(out, "\nkind:")).To(Equal(2), "nothing is left of the KubeletConfig itself")
+	})
+
+	It("leaves pools alone that they don't select, and renders what they say", func() {
+		out := clitest.Answered(converting(worker, infra, theirKubelet("big", "role: infra", "kubeletConfig: {maxPods: 500}, logLevel: 5")))
+		Expect(strings.Count(out, "  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    logging:\n      verbosity: 5\n    maxPods: 500\n")).To(Equal(1))
+		Expect(clitest.Answered(poolboot("render", "-f", clitest.File("ours.yaml", out), "--pool", "infra", "-o", "ignition"))).To(ContainSubstring("98-poolboot-pool.conf"))
+		Expect(clitest.Answered(poolboot("render", "-f", clitest.File("ours.yaml", out), "--pool", "worker", "-o", "ignition"))).NotTo(ContainSubstring("kubelet.conf.d"))
+	})
+
+	DescribeTable("names each thing that it leaves out, and why",
+		func(spec, remark string) {
+			r := converting(worker, infra, theirKubelet("big", "role: infra", "kubeletConfig: {maxPods: 500}, "+spec))
+			if strings.HasPrefix(spec, "kubeletConfig:") {
+				r = converting(worker, infra, theirKubelet("big", "role: infra", spec))
+			}
+			Expect(r.Code).To(BeZero())
+			Expect(r.Out).To(ContainSubstring("  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    maxPods: 500\n"))
+			Expect(r.ErrOut).To(HavePrefix(`warning: KubeletConfig "big": spec.` + remark))
+			Expect(strings.Count(r.ErrOut, "\n")).To(Equal(1))
+		},
+		Entry("sizes that OpenShift computes", "autoSizingReserved: true", "autoSizingReserved is left out: Poolboot reserves nothing by itself"),
+		Entry("a TLS profile", "tlsSecurityProfile: {type: Modern}", "tlsSecurityProfile is left out: set tlsMinVersion and tlsCipherSuites"),
+		Entry("what says which Node it is", "kubeletConfig: {maxPods: 500, registerWithTaints: []}", "kubeletConfig.registerWithTaints is left out: spec.kubeletConfig.registerWithTaints set spec.nodeTaints"),
+		Entry("static pods", "kubeletConfig: {maxPods: 500, staticPodPath: /a}", "kubeletConfig.staticPodPath is left out"),
+		Entry("what OpenShift refuses", "kubeletConfig: {maxPods: 500, clusterDNS: [10.0.0.10]}", "kubeletConfig.clusterDNS is left out: OpenShift refuses it"),
+		Entry("a field that there is not", "kubeletConfig: {maxPods: 500, maxPod: 5}", "kubeletConfig.maxPod is left out: spec.kubeletConfig.maxPod a KubeletConfiguration has no such field"),
+	)
+
+	DescribeTable("names a KubeletConfig that is for no pool here",
+		func(label, remark string) {
+			r := converting(labelled(clitest.OpenShiftMaster, "role: master"), worker, theirKubelet("big", label, "kubeletConfig: {maxPods: 500}"))
+			Expect(r.Code).To(BeZero())
+			Expect(r.Out).NotTo(ContainSubstring("maxPods"))
+			Expect(r.ErrOut).To(ContainSubstring(`warning: KubeletConfig "big" is left out` + remark))
+		},
+		Entry("of a pool that is elsewhere", "role: gpu", ": its machineConfigPoolSelector selects no pool of the files"),
+		Entry("of the control plane", "role: master", " for the control plane"),
+		Entry("of none, by an empty selector", "", ": its machineConfigPoolSelector selects no pool of the files"),
+	)
+
+	Describe("of two for one pool", func() {
+		a, b := theirKubelet("a", "role: infra", "kubeletConfig: {maxPods: 1}"), theirKubelet("b", "role: infra", "kubeletConfig: {maxPods: 2}")
+
+		DescribeTable("takes the one that OpenShift takes, and names the other",
+			func(a, b string, maxPods string) {
+				r := converting(worker, infra, a, b)
+				Expect(r.Code).To(BeZero())
+				Expect(r.Out).To(ContainSubstring("maxPods: " + maxPods + "\n"))
+				Expect(r.ErrOut).To(MatchRegexp(`^warning: KubeletConfig "[ab]" is left out for the pool infra: "[ab]" was made later and takes its place, as in OpenShift\n$`))
+			},
+			Entry("by number", made(a, `annotations: {machineconfiguration.openshift.io/mc-name-suffix: "1"}`), made(b, `annotations: {machineconfiguration.openshift.io/mc-name-suffix: ""}`), "1"),
+			Entry("by age", made(a, `creationTimestamp: "2026-02-01T00:00:00Z"`), made(b, `creationTimestamp: "2026-01-01T00:00:00Z"`), "1"),
+			Entry("by age, the other way round", made(a, `creationTimestamp: "2026-01-01T00:00:00Z"`), made(b, `creationTimestamp: "2026-02-01T00:00:00Z"`), "2"),
+		)
+
+		It("refuses to guess", func() {
+			clitest.Refused(converting(worker, infra, a, b), 1, `MachineConfigPool "infra": the KubeletConfigs "a" and "b" both select it`)
+		})
+	})
+
+	It("names what a custom pool inherits in Poolboot only", func() {
+		r := converting(worker, infra, theirKubelet("w", "role: worker", "kubeletConfig: {maxPods: 1, podsPerCore: 5, systemReserved: {cpu: 1, memory: 1Gi}}"),
+			theirKubelet("i", "role: infra", "kubeletConfig: {maxPods: 2, systemReserved: {cpu: 2}}"))
+		clitest.Refused(r, 1, `systemReserved.cpu: Invalid value: 1: must be of type string`)
+		r = converting(worker, infra, theirKubelet("w", "role: worker", `kubeletConfig: {maxPods: 1, podsPerCore: 5, systemReserved: {cpu: "1", memory: 1Gi}}`),
+			theirKubelet("i", "role: infra", `kubeletConfig: {maxPods: 2, systemReserved: {cpu: "2"}}`))
+		Expect(r.Code).To(BeZero())
+		Expect(r.ErrOut).To(HavePrefix("warning: MachineConfigPool infra: it inherits podsPerCore, systemReserved.memory from worker: in OpenShift"))
+	})
+
+	It("refuses values that Poolboot would not store", func() {
+		clitest.Refused(converting(worker, infra, theirKubelet("big", "role: infra", "kubeletConfig: {maxPods: -1}")), 1, `MachineConfigPool "infra": spec.kubeletConfiguration.maxPods: Invalid value: -1`)
+	})
+
+	It("leaves out what OpenShift made of them", func() {
+		generated := strings.Replace(clitest.OpenShiftInfra51, "metadata:\n", "metadata:\n  ownerReferences: [{apiVersion: machineconfiguration.openshift.io/v1, kind: KubeletConfig, name: big, uid: b}]\n", 1)
+		r := converting(worker, generated)
+		Expect(r.Code).To(BeZero())
+		Expect(r.Out).NotTo(ContainSubstring("51-infra"))
+		Expect(r.ErrOut).To(ContainSubstring(`note: MachineConfig "51-infra" is left out: OpenShift made it of a KubeletConfig`))
+	})
+})

@@ -1,0 +1,223 @@
+package diff
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+)
+
+// item is one thing that a rendered config makes on a host.
+type item struct {
+	// kind is that of an entry of Ignition, or a field of a MachineConfig; those have no name.
+	kind, name string
+}
+
+func (i item) String() string { return strings.TrimSpace(i.kind + " " + i.name) }
+
+// Kinds of items.
+const (
+	kernelArguments = "kernelArguments"
+	extensionsKind  = "extensions"
+	kernelType      = "kernelType"
+	fips            = "fips"
+	osImageURL      = "osImageURL"
+	extensionsImage = "baseOSExtensionsContainerImage"
+	userKind        = "user"
+)
+
+// kinds are all kinds of items in the order in which they are shown.
+var kinds = []string{
+	kernelArguments, extensionsKind, kernelType, fips, osImageURL, extensionsImage,
+	"file", "directory", "link", "unit", "drop-in", userKind, "group", "disk", "RAID", "filesystem", "LUKS volume", "ignition",
+}
+
+// change is an item that a host would have, not have, or have otherwise.
+type change struct {
+	item
+	// before and after are its properties by name; nil where it is not there.
+	before, after properties
+}
+
+// compare returns what two rendered configs make differently, by kind and name.
+func compare(before, after poolv1.MachineConfigSpec) ([]change, error) {
+	from, err := itemsOf(before)
+	if err != nil {
+		return nil, err
+	}
+	to, err := itemsOf(after)
+	if err != nil {
+		return nil, err
+	}
+	all := maps.Clone(from)
+	maps.Copy(all, to)
+	var changes []change
+	for found := range all {
+		if !maps.Equal(from[found], to[found]) || (from[found] == nil) != (to[found] == nil) {
+			changes = append(changes, change{item: found, before: from[found], after: to[found]})
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int {
+		if a.kind != b.kind {
+			return slices.Index(kinds, a.kind) - slices.Index(kinds, b.kind)
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	return changes, nil
+}
+
+// itemsOf are all items of a rendered config.
+func itemsOf(spec poolv1.MachineConfigSpec) (map[item]properties, error) {
+	items := map[item]properties{}
+	for kind, list := range map[string][]string{kernelArguments: spec.KernelArguments, extensionsKind: spec.Extensions} {
+		if len(list) > 0 {
+			items[item{kind: kind}] = properties{"": contents(strings.Join(list, "\n") + "\n")}
+		}
+	}
+	for kind, value := range map[string]string{
+		kernelType: cmp.Or(spec.KernelType, poolv1.KernelTypeDefault), osImageURL: spec.OSImageURL,
+		extensionsImage: spec.BaseOSExtensionsContainerImage, fips: strconv.FormatBool(spec.FIPS != nil && *spec.FIPS),
+	} {
+		if value != "" {
+			items[item{kind: kind}] = properties{"": plain(value)}
+		}
+	}
+	if spec.Config == nil {
+		return items, nil
+	}
+	config, err := ignition.Parse(spec.Config.Raw)
+	if err != nil {
+		return nil, err
+	}
+	addStorage(items, config.Storage)
+	addUnits(items, config.Systemd)
+	addUsers(items, config.Passwd)
+	if own := propertiesOf(config.KernelArguments); len(own) > 0 {
+		items[item{kernelArguments, "of Ignition"}] = own
+	}
+	if rest := propertiesOf(config.Ignition, "version", "config"); len(rest) > 0 {
+		items[item{kind: "ignition"}] = rest.hidden() // proxies and headers may hold credentials
+	}
+	return items, nil
+}
+
+func addStorage(items map[item]properties, storage types.Storage) {
+	for _, file := range storage.Files {
+		of := propertiesOf(file, "path", "contents", "append")
+		isSecret := file.Mode != nil && *file.Mode&0o004 == 0
+		of.resource("contents", file.Contents, isSecret)
+		for i, part := range file.Append {
+			of.resource(fmt.Sprintf("append[%d]", i), part, isSecret)
+		}
+		items[item{"file", file.Path}] = of
+	}
+	for _, directory := range storage.Directories {
+		items[item{"directory", directory.Path}] = propertiesOf(directory, "path")
+	}
+	for _, link := range storage.Links {
+		items[item{"link", link.Path}] = propertiesOf(link, "path")
+	}
+	for _, disk := range storage.Disks {
+		items[item{"disk", disk.Device}] = propertiesOf(disk, "device")
+	}
+	for _, array := range storage.Raid {
+		items[item{"RAID", array.Name}] = propertiesOf(array, "name")
+	}
+	for _, filesystem := range storage.Filesystems {
+		items[item{"filesystem", filesystem.Device}] = propertiesOf(filesystem, "device")
+	}
+	for _, volume := range storage.Luks {
+		items[item{"LUKS volume", volume.Name}] = propertiesOf(volume, "name").hidden()
+	}
+}
+
+func addUnits(items map[item]properties, systemd types.Systemd) {
+	for _, unit := range systemd.Units {
+		of := propertiesOf(unit, "name", "contents", "dropins")
+		of.text("contents", unit.Contents)
+		items[item{"unit", unit.Name}] = of
+		for _, dropin := range unit.Dropins {
+			of := properties{}
+			of.text("contents", dropin.Contents)
+			items[item{"drop-in", unit.Name + ".d/" + dropin.Name}] = of
+		}
+	}
+}
+
+func addUsers(items map[item]properties, passwd types.Passwd) {
+	for _, user := range passwd.Users {
+		of := propertiesOf(user, "name", "passwordHash", "sshAuthorizedKeys")
+		if user.PasswordHash != nil {
+			of["passwordHash"] = property{value: *user.PasswordHash, shown: "(not shown)"}
+		}
+		var keys strings.Builder
+		for _, key := range user.SSHAuthorizedKeys {
+			keys.WriteString(strings.TrimSuffix(string(key), "\n") + "\n")
+		}
+		if keys.Len() > 0 {
+			of["sshAuthorizedKeys"] = contents(keys.String())
+		}
+		items[item{userKind, user.Name}] = of
+	}
+	for _, group := range passwd.Groups {
+		of := propertiesOf(group, "name", "passwordHash")
+		if group.PasswordHash != nil {
+			of["passwordHash"] = property{value: *group.PasswordHash, shown: "(not shown)"}
+		}
+		items[item{"group", group.Name}] = of
+	}
+}
+
+// reboot says whether a host must reboot to take up changes, and why.
+func reboot(changes []change) string {
+	forces := []string{kernelArguments, extensionsKind, kernelType, fips, osImageURL}
+	var reasons []string
+	onlyUsers, nothingElse := true, true
+	for _, c := range changes {
+		if slices.Contains(forces, c.kind) && !slices.Contains(reasons, c.kind) {
+			reasons = append(reasons, c.kind)
+		}
+		onlyUsers = onlyUsers && c.kind == userKind
+		nothingElse = nothingElse && (c.kind == userKind || c.kind == extensionsImage)
+	}
+	switch {
+	case len(reasons) > 0:
+		return "yes: " + strings.Join(reasons, ", ")
+	case onlyUsers && len(changes) > 0:
+		return "no: only users change"
+	case nothingElse && len(changes) > 0:
+		return "no: the image of extensions is used when some are installed"
+	case len(changes) == 0:
+		return "no: a host would be the same"
+	}
+	return "yes: files and units take one by default, as in OpenShift"
+}
+
+// propertiesOf are the fields of an entry of Ignition, in JSON, without those that are empty.
+func propertiesOf(entry any, except ...string) properties {
+	raw, err := json.Marshal(entry)
+	cli.Must(err)
+	var fields map[string]json.RawMessage
+	cli.Must(json.Unmarshal(raw, &fields))
+	of := properties{}
+	for name, value := range fields {
+		shown := string(value)
+		if slices.Contains(except, name) || slices.Contains([]string{"null", "{}", "[]"}, shown) {
+			continue
+		}
+		if mode, err := strconv.Atoi(shown); err == nil && name == "mode" {
+			shown = fmt.Sprintf("%04o", mode)
+		}
+		of[name] = property{value: string(value), shown: shown}
+	}
+	return of
+}

@@ -1,0 +1,129 @@
+// Package diff is the command kubectl poolboot diff: it prints what objects in files would change of the pools in a
+// cluster, of their Nodes and of the Pods on these.
+package diff
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// Exit codes, which are those of kubectl diff.
+const (
+	exitDifferent = 1
+	exitFailure   = 2
+)
+
+// options are those of the command line.
+type options struct {
+	streams    genericiooptions.IOStreams
+	connection input.Connection
+	files      input.Files
+	cluster    string
+}
+
+// New returns the command diff.
+func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
+	o := &options{streams: streams, connection: to, files: input.Files{Streams: streams}}
+	cmd := &cobra.Command{
+		Use:   "diff -f FILE...",
+		Short: "Show what files would change of live pools",
+		Long: `Show what MachineConfigPools and MachineConfigs in files would change of live pools, before they are applied.
+
+For each pool whose rendered config would be another one: the Machines and Nodes that are in it, whether a host must reboot to
+take it up, and what changes of kernel arguments, extensions, files, units, drop-ins and users. Contents of files that not
+everybody on the host may read, and passwords, are not shown.
+
+For each pool whose nodeSelector, nodeLabels, nodeTaints, nodeLabelRules, hostTemplateRef or pause would change: what changes, which of
+its existing Nodes get it, which keep what they have, and which Pods a taint with the effect NoExecute evicts. Nodes and Pods are
+read from the workload cluster, by the Cluster's kubeconfig Secret. When that can't be read, the output says so.
+
+Objects in files take the place of live ones of the same kind, namespace and name. Nothing is written.
+
+Exit codes: 0 without a difference, 1 with one, 2 for an error.`,
+		Example: `  # What would this MachineConfig change?
+  kubectl poolboot diff -f machineconfigs/51-infra.yaml
+
+  # For one cluster only
+  kubectl poolboot diff -f machineconfigs -n edge --cluster infra-1
+
+  # Apply only what changes nothing
+  kubectl poolboot diff -f machineconfigs && kubectl apply -f machineconfigs`,
+		DisableFlagsInUseLine: true,
+		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+	}
+	cli.SetFailureCode(cmd, exitFailure)
+	o.files.AddRequiredFlag(cmd, "filename", "f", "Poolboot's MachineConfigPools and MachineConfigs")
+	cmd.Flags().StringVar(&o.cluster, "cluster", "", "only the pools of this Cluster, as NAME or NAMESPACE/NAME")
+	input.AddConnectionFlags(cmd, to)
+	cli.AddCompletion(cmd, "cluster", input.CompleteFromCluster(to, input.PoolClusters))
+	return cmd
+}
+
+func (o *options) run(ctx context.Context, args []string) error {
+	objects, err := o.files.Objects(args)
+	if err != nil {
+		return err
+	}
+	cluster, err := o.connection.Open()
+	if err != nil {
+		return err
+	}
+	if err := setNamespaces(objects, cluster); err != nil {
+		return err
+	}
+	differences, notes, err := compareAll(ctx, objects, cluster, o.cluster)
+	for _, note := range notes {
+		fmt.Fprintln(o.streams.ErrOut, "note:", note)
+	}
+	if err != nil {
+		return err
+	}
+	for i, difference := range differences {
+		if i > 0 {
+			fmt.Fprintln(o.streams.Out)
+		}
+		if err := difference.print(o.streams.Out); err != nil {
+			return err
+		}
+	}
+	if len(differences) > 0 {
+		return &cli.ExitError{Code: exitDifferent}
+	}
+	return nil
+}
+
+// setNamespaces gives every object without a namespace that of the command line, as kubectl does, and refuses objects of
+// OpenShift.
+func setNamespaces(objects *input.Objects, cluster *input.Cluster) error {
+	for _, p := range input.Of[*poolv1.MachineConfigPool](objects) {
+		if err := setNamespace("MachineConfigPool", p, cluster, input.IsOpenShift(p.TypeMeta)); err != nil {
+			return err
+		}
+	}
+	for _, c := range input.Of[*poolv1.MachineConfig](objects) {
+		if err := setNamespace("MachineConfig", c, cluster, input.IsOpenShift(c.TypeMeta)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func setNamespace(kind string, object metav1.Object, cluster *input.Cluster, isOpenShift bool) error {
+	switch own := object.GetNamespace(); {
+	case isOpenShift:
+		return fmt.Errorf("%s %q is an OpenShift object: convert it first, with kubectl poolboot convert", kind, object.GetName())
+	case own == "":
+		object.SetNamespace(cluster.Namespace)
+	case cluster.NamespaceChosen && own != cluster.Namespace:
+		return fmt.Errorf("%s %q is of the namespace %s, and --namespace is %s: leave out the flag, or correct one of them", kind, object.GetName(), own, cluster.Namespace)
+	}
+	return nil
+}

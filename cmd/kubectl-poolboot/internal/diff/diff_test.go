@@ -1,0 +1,236 @@
+package diff
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// diffing runs diff on a cluster.
+func diffing(to input.Connection, args ...string) clitest.Result {
+	return clitest.RunOn(to, New, append([]string{"diff"}, args...)...)
+}
+
+var _ = Describe("diff", func() {
+	worker, infra := clitest.Pool("infra-1", "worker"), clitest.Pool("infra-1", "infra")
+	live := []string{worker, infra, clitest.Config("50-motd", "worker", clitest.Motd("worker")), clitest.Config("51-infra", "infra", `{kernelArguments: [quiet]}`)}
+
+	// changing returns what diff prints of the pool infra when its MachineConfig 51-infra goes from one spec to
+	// another.
+	changing := func(from, to string) string {
+		GinkgoHelper()
+		r := diffing(clitest.Storing([]string{worker, infra, clitest.Config("51-infra", "infra", from)}), "-f", clitest.File("new.yaml", clitest.Config("51-infra", "infra", to)))
+		Expect(r.ErrOut).To(BeEmpty())
+		Expect(r.Code).To(Equal(1))
+		return r.Out
+	}
+	// ignition is the spec of a MachineConfig with something in its Ignition, in YAML's flow style.
+	ignition := func(content string) string { return "{config: {ignition: {version: 3.2.0}, " + content + "}}" }
+	files := func(entry string) string { return ignition("storage: {files: [{path: /etc/a, " + entry + "}]}") }
+	unit := func(entry string) string { return ignition("systemd: {units: [{name: a.service, " + entry + "}]}") }
+	user := func(entry string) string { return ignition("passwd: {users: [{name: core, " + entry + "}]}") }
+
+	It("prints nothing and exits with 0 when the files change nothing", func() {
+		Expect(diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", live...))).To(Equal(clitest.Result{}))
+		Expect(diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.Config("99-other", "gpu", clitest.Motd("gpu"))))).To(Equal(clitest.Result{}), "no pool selects it")
+	})
+
+	It("exits with 1 and shows each pool, its machines and what changes", func() {
+		to := clitest.Storing(live, clitest.PoolbootConfig("infra", "infra-b", "host-7"), clitest.PoolbootConfig("infra", "infra-a", ""), clitest.PoolbootConfig("worker", "plain", "host-8"))
+		r := diffing(to, "-f", clitest.File("new.yaml", clitest.Config("51-infra", "infra", `{kernelArguments: [quiet, nosmt], kernelType: realtime}`)))
+		Expect(r.ErrOut).To(BeEmpty())
+		Expect(r.Code).To(Equal(1))
+		Expect(r.Out).To(MatchRegexp(`^MachineConfigPool edge/infra \(Cluster infra-1\)
+  config:   rendered-infra-[0-9a-f]{32} -> rendered-infra-[0-9a-f]{32}
+  reboot:   yes: kernelArguments, kernelType
+  machines: 2
+    Machine infra-a
+    Machine infra-b, Node host-7
+  ~ kernelArguments
+        @@ -1 \+1,2 @@
+         quiet
+        \+nosmt
+  ~ kernelType
+      default -> realtime
+$`))
+	})
+
+	It("shows every pool that inherits a change, in order", func() {
+		r := diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.Config("50-motd", "worker", clitest.Motd("hello"))))
+		Expect(r.Out).To(MatchRegexp(`(?s)^MachineConfigPool edge/infra .*-worker\n.*\+hello\n.*\n\nMachineConfigPool edge/worker .*\+hello\n`))
+	})
+
+	It("compares a new pool with worker, where its Nodes would be now", func() {
+		r := diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.Pool("infra-1", "gpu"), clitest.Config("52-gpu", "gpu", `{extensions: [gpu-driver]}`)))
+		Expect(r.Code).To(Equal(1))
+		Expect(r.Out).To(MatchRegexp(`(?s)config:   new, compared with rendered-worker-\w+ -> rendered-gpu-.*  \+ extensions\n.*\+gpu-driver\n`))
+		Expect(r.Out).NotTo(ContainSubstring("motd"))
+		Expect(diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.Pool("infra-1", "gpu"))).Out).To(And(
+			ContainSubstring("reboot:   no: a host would be the same"), ContainSubstring("no change: only how it is written, or the name")))
+	})
+
+	It("shows all of the first pool of a Cluster", func() {
+		r := diffing(clitest.Storing(nil), "-f", clitest.File("new.yaml", live...))
+		Expect(r.Out).To(MatchRegexp(`(?s)config:   new, compared with nothing -> rendered-worker-.*\+ file /etc/motd\n`))
+		Expect(r.ErrOut).To(BeEmpty())
+	})
+
+	It("says that a pool is paused", func() {
+		paused := strings.Replace(infra, "spec:\n", "spec:\n  paused: true\n", 1)
+		r := diffing(clitest.Storing([]string{worker, paused}), "-f", clitest.File("new.yaml", clitest.Config("51-infra", "infra", clitest.Motd("x"))))
+		Expect(r.Out).To(ContainSubstring("paused:   yes"))
+	})
+
+	DescribeTable("shows what changes",
+		func(from, to, shown string) { Expect(changing(from, to)).To(ContainSubstring("machines: 0\n" + shown)) },
+		Entry("a file that comes", "{}", files(`mode: 0644, contents: {source: "data:,one%0Atwo%0A"}`),
+			"  + file /etc/a\n      contents:\n        @@ -0,0 +1,2 @@\n        +one\n        +two\n      mode: 0644\n      overwrite: true\n"),
+		Entry("a file that goes", files(`contents: {source: "data:,one%0A"}`), "{}", "  - file /etc/a\n"),
+		Entry("lines of a file", files(`contents: {source: "data:,one%0Atwo"}`), files(`contents: {source: "data:,one%0A2"}`),
+			"  ~ file /etc/a\n      contents:\n        @@ -1,2 +1,2 @@\n         one\n        -two\n        \\ No newline at end of file\n        +2\n        \\ No newline at end of file\n"),
+		Entry("a file's mode", files(`mode: 0644`), files(`mode: 0755`), "  ~ file /etc/a\n      mode: 0644 -> 0755\n"),
+		Entry("bytes", files(`contents: {source: "data:;base64,AAE="}`), files(`contents: {source: "data:;base64,AAI="}`),
+			"  ~ file /etc/a\n      contents: 2 bytes, sha256 b413f47d13ee -> 2 bytes, sha256 fcf0a6c700dd\n"),
+		Entry("where contents come from", files(`contents: {source: "https://user:pass@example.com/a?token=1"}`), files(`contents: {source: "https://user:pass@example.com/b?token=1"}`),
+			"  ~ file /etc/a\n      contents: from https://example.com/a -> from https://example.com/b\n"),
+		Entry("a unit", unit(`enabled: false, contents: "[Unit]"`), unit(`enabled: true, contents: "[Unit]"`), "  ~ unit a.service\n      enabled: false -> true\n"),
+		Entry("a drop-in", "{}", unit(`dropins: [{name: b.conf, contents: "[Unit]\n"}]`),
+			"  + unit a.service\n  + drop-in a.service.d/b.conf\n      contents:\n        @@ -0,0 +1 @@\n        +[Unit]\n"),
+		Entry("a user's keys", user(`sshAuthorizedKeys: [ssh-rsa A]`), user(`sshAuthorizedKeys: [ssh-rsa A, ssh-rsa B]`),
+			"  ~ user core\n      sshAuthorizedKeys:\n        @@ -1 +1,2 @@\n         ssh-rsa A\n        +ssh-rsa B\n"),
+		Entry("FIPS mode", "{}", "{fips: true}", "  ~ fips\n      false -> true\n"),
+		Entry("the operating system", "{}", "{osImageURL: quay.io/os}", "  + osImageURL\n      quay.io/os\n"),
+		Entry("the operating system that goes", "{osImageURL: quay.io/os}", "{}", "  - osImageURL\n      quay.io/os -> none\n"),
+		Entry("where extensions come from", "{baseOSExtensionsContainerImage: quay.io/ext:1}", "{baseOSExtensionsContainerImage: quay.io/ext:2}",
+			"  ~ baseOSExtensionsContainerImage\n      quay.io/ext:1 -> quay.io/ext:2\n"),
+		Entry("how it is written", files(`contents: {source: "data:,a"}`), files(`contents: {source: "data:;base64,YQ=="}`), "  no change: only how it is written, or the name\n"),
+	)
+
+	DescribeTable("shows no secret",
+		func(from, to string, secrets ...string) {
+			out := changing(from, to)
+			Expect(out).To(ContainSubstring("not shown"))
+			for _, secret := range secrets {
+				Expect(out).NotTo(ContainSubstring(secret))
+			}
+		},
+		Entry("a file that not everybody may read", files(`mode: 0600, contents: {source: "data:,swordfish"}`), files(`mode: 0600, contents: {source: "data:,password1"}`), "swordfish", "password1", "sha256"),
+		Entry("a file that everybody may read from now on", files(`mode: 0640, contents: {source: "data:,swordfish"}`), files(`mode: 0644, contents: {source: "data:,public"}`), "swordfish", "+public"),
+		Entry("a password", user(`passwordHash: $6$old`), user(`passwordHash: $6$new`), "$6$"),
+		Entry("a disk's key", ignition(`storage: {luks: [{name: data, device: /dev/sda, keyFile: {source: "data:,old"}}]}`),
+			ignition(`storage: {luks: [{name: data, device: /dev/sda, keyFile: {source: "data:,new"}}]}`), "data:,"),
+	)
+
+	DescribeTable("says whether a host must reboot",
+		func(from, to, answer string) {
+			Expect(changing(from, to)).To(ContainSubstring("  reboot:   " + answer + "\n"))
+		},
+		Entry("kernel arguments", "{}", "{kernelArguments: [a]}", "yes: kernelArguments"),
+		Entry("all that always does", "{}", "{kernelArguments: [a], extensions: [b], kernelType: realtime, fips: true, osImageURL: c}",
+			"yes: kernelArguments, extensions, kernelType, fips, osImageURL"),
+		Entry("a file", "{}", files("mode: 0644"), "yes: files and units take one by default, as in OpenShift"),
+		Entry("a unit", "{}", unit("enabled: true"), "yes: files and units take one by default, as in OpenShift"),
+		Entry("where extensions come from", "{}", "{baseOSExtensionsContainerImage: a}", "no: the image of extensions is used when some are installed"),
+		Entry("where extensions come from, and extensions", "{}", "{baseOSExtensionsContainerImage: a, extensions: [b]}", "yes: extensions"),
+		Entry("where extensions come from, and a file", files("mode: 0600"), `{baseOSExtensionsContainerImage: a}`, "yes: files and units take one by default, as in OpenShift"),
+		Entry("keys", user("sshAuthorizedKeys: [a]"), user("sshAuthorizedKeys: [b]"), "no: only users change"),
+		Entry("keys and a file", user("sshAuthorizedKeys: [a]"), files("mode: 0644"), "yes: files and units take one by default, as in OpenShift"),
+	)
+
+	Describe("of several namespaces and Clusters", func() {
+		there := func(document string) string {
+			return strings.Replace(document, "metadata:\n", "metadata:\n  namespace: there\n", 1)
+		}
+		all := append([]string{clitest.Pool("infra-2", "worker"), there(worker)}, infra)
+		everywhere := []string{clitest.Config("10-a", "worker", clitest.Motd("x")), there(clitest.Config("10-a", "worker", clitest.Motd("x")))}
+		// The live pools of the namespace edge: worker of infra-2 and infra of infra-1, which has no worker, but in the
+		// files.
+		second := strings.Replace(worker, "name: worker\n", "name: worker-1\n", 1)
+
+		pools := func(args ...string) []string {
+			GinkgoHelper()
+			r := diffing(clitest.Storing(append(all, second)), append([]string{"-f", clitest.File("new.yaml", everywhere...)}, args...)...)
+			Expect(r.ErrOut).To(BeEmpty())
+			var shown []string
+			for line := range strings.Lines(r.Out) {
+				if name, isPool := strings.CutPrefix(line, "MachineConfigPool "); isPool {
+					shown = append(shown, strings.TrimSpace(name))
+				}
+			}
+			return shown
+		}
+
+		It("shows all that the files concern", func() {
+			Expect(pools()).To(Equal([]string{"edge/infra (Cluster infra-1)", "edge/worker-1 (Cluster infra-1)", "edge/worker (Cluster infra-2)", "there/worker (Cluster infra-1)"}))
+		})
+		It("shows one Cluster with --cluster", func() {
+			Expect(pools("--cluster", "infra-2")).To(Equal([]string{"edge/worker (Cluster infra-2)"}))
+			Expect(pools("--cluster", "there/infra-1")).To(Equal([]string{"there/worker (Cluster infra-1)"}))
+		})
+		It("refuses a Cluster without pools", func() {
+			clitest.Refused(diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", live...), "--cluster", "nowhere"), 2, `--cluster nowhere: neither the cluster nor the files have a pool of this Cluster`)
+		})
+		It("refuses objects of another namespace than --namespace", func() {
+			clitest.Refused(diffing(clitest.Storing(live), "-n", "edge", "-f", clitest.File("new.yaml", everywhere...)), 2, `MachineConfig "10-a" is of the namespace there, and --namespace is edge`)
+		})
+		It("takes objects without a namespace to be of --namespace", func() {
+			Expect(diffing(clitest.Storing(live), "-n", "elsewhere", "-f", clitest.File("new.yaml", live...)).Out).To(ContainSubstring("MachineConfigPool elsewhere/worker"))
+		})
+	})
+
+	It("compares with what a pool rendered last when it can't be rendered now", func() {
+		last, err := pool.NameFor("worker", poolv1.MachineConfigSpec{KernelArguments: []string{"quiet"}})
+		Expect(err).NotTo(HaveOccurred())
+		broken := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker", Namespace: "edge"}}
+		broken.Spec.ClusterName, broken.Spec.PoolRole = "infra-1", "worker"
+		broken.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}}
+		broken.Status.Configuration = poolv1.PoolConfiguration{Name: last}
+		rendered := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: last, Namespace: "edge"}, Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}}
+		to := clitest.Storing([]string{clitest.Config("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)}, broken, rendered)
+		r := diffing(to, "-f", clitest.File("new.yaml", clitest.Config("50-a", "worker", "{kernelArguments: [quiet, nosmt]}")))
+		Expect(r.ErrOut).To(HavePrefix(`note: MachineConfigPool "worker" can't be rendered as it is now (MachineConfig "50-a": spec.config: `))
+		Expect(r.Out).To(And(ContainSubstring("config:   "+last+" -> "), ContainSubstring("+nosmt"), Not(ContainSubstring("+quiet"))))
+		Expect(r.Code).To(Equal(1))
+	})
+
+	DescribeTable("exits with 2 when it can't say",
+		func(why string, to func() input.Connection, args ...string) {
+			clitest.Refused(diffing(to(), args...), 2, why)
+		},
+		Entry("an unknown flag", "unknown flag", func() input.Connection { return clitest.Storing(live) }, "--unknown"),
+		Entry("no file", `"filename" not set`, func() input.Connection { return clitest.Storing(live) }),
+		Entry("a file that is not there", "nowhere.yaml: no such file", func() input.Connection { return clitest.Storing(live) }, "-f", "nowhere.yaml"),
+		Entry("no kubeconfig", "no configuration", func() input.Connection { return &clitest.Stored{Failure: errors.New("no configuration")} }, "-f", "/dev/null"),
+		Entry("a kubeconfig that is not there", "nowhere.kubeconfig", input.NewConnection, "-f", "/dev/null", "--kubeconfig", "nowhere.kubeconfig"),
+	)
+
+	It("exits with 2 when a pool could not be rendered any more", func() {
+		r := diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.Config("50-motd", "worker", `{config: {ignition: {version: 9.9.9}}}`)))
+		clitest.Refused(r, 2, `the pools of Cluster edge/infra-1: MachineConfig "50-motd": spec.config: ignition.version`)
+	})
+
+	It("asks for OpenShift's objects to be converted first", func() {
+		clitest.Refused(diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.OpenShiftInfra)), 2, `MachineConfigPool "infra" is an OpenShift object: convert it first`)
+		clitest.Refused(diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.OpenShiftInfra51)), 2, `MachineConfig "51-infra" is an OpenShift object: convert it first`)
+	})
+
+	It("exits with 2 when it may not read", func() {
+		forbidden := interceptor.NewClient(clitest.NewFake().Build(), interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				return errors.New("forbidden")
+			},
+		})
+		clitest.Refused(diffing(&clitest.Stored{WithWatch: forbidden}, "-f", clitest.File("new.yaml", live...)), 2, "list MachineConfigPools of namespace edge: forbidden")
+	})
+})

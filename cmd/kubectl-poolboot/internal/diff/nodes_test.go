@@ -1,0 +1,223 @@
+package diff
+
+import (
+	"context"
+	"errors"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+var _ = Describe("diff of what a pool's Nodes carry", func() {
+	const gpu, quiet = "{key: example.com/gpu, value: a100, effect: NoExecute}", "{key: example.com/quiet, effect: NoSchedule}"
+	worker := clitest.Pool("infra-1", "worker")
+	// pool is the pool infra with more in its spec, in YAML's flow style.
+	pool := func(fields ...string) string {
+		return strings.Replace(clitest.Pool("infra-1", "infra"), "spec:\n", strings.Join(append([]string{"spec:"}, fields...), "\n  ")+"\n", 1)
+	}
+	node := func(name string, labels map[string]string, taints ...corev1.Taint) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/infra": ""}, Annotations: map[string]string{}}}
+		for key, value := range labels {
+			n.Labels[key] = value
+		}
+		n.Spec.Taints = taints
+		return n
+	}
+	pod := func(on, name string, phase corev1.PodPhase, tolerations ...corev1.Toleration) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		p.Spec.NodeName, p.Spec.Tolerations, p.Status.Phase = on, tolerations, phase
+		return p
+	}
+	// diffed is what diff says of a change of the pool infra with the Nodes host-1 and host-2, and the objects of the
+	// workload cluster.
+	diffed := func(from, to []string, own ...client.Object) string {
+		GinkgoHelper()
+		management := clitest.Storing([]string{worker, pool(from...)}, clitest.PoolbootConfig("infra", "infra-a", "host-1"), clitest.PoolbootConfig("infra", "infra-b", "host-2"))
+		management.Own = clitest.NewFake().WithObjects(own...).Build()
+		r := diffing(management, "-f", clitest.File("new.yaml", pool(to...)))
+		Expect(r.ErrOut).To(BeEmpty())
+		Expect(r.Code).To(Equal(1), r.Out)
+		return r.Out
+	}
+
+	It("shows a label, on which Nodes it is added, and which keep another value", func() {
+		out := diffed(nil, []string{"nodeLabels: {example.com/tier: gold}"}, node("host-1", nil), node("host-2", map[string]string{"example.com/tier": "mine"}), node("other", nil))
+		Expect(out).To(MatchRegexp(`^MachineConfigPool edge/infra \(Cluster infra-1\)
+  config:   rendered-infra-[0-9a-f]{32}, unchanged
+  reboot:   no: the config is the same
+  machines: 2
+    Machine infra-a, Node host-1
+    Machine infra-b, Node host-2
+  \+ nodeLabel example.com/tier: gold
+      existing Nodes without the label get it; one that has another value keeps that
+  Node host-1
+      \+ label example.com/tier: gold
+  Node host-2
+      = label example.com/tier: mine stays
+$`))
+	})
+
+	It("says that a changed or removed label or taint stays on existing Nodes, as the manager leaves it", func() {
+		of := func(value string) []string {
+			return []string{"nodeLabels: {example.com/tier: " + value + "}", "nodeTaints: [{key: example.com/quiet, value: " + value + ", effect: NoSchedule}]"}
+		}
+		has := node("host-1", map[string]string{"example.com/tier": "a"}, corev1.Taint{Key: "example.com/quiet", Value: "a", Effect: corev1.TaintEffectNoSchedule})
+		has.Annotations[poolv1.NodeAppliedTaintsAnnotation] = "example.com/quiet=a:NoSchedule"
+		out := diffed(of("a"), of("b"), has)
+		Expect(out).To(And(
+			ContainSubstring("  ~ nodeLabel example.com/tier: a -> b\n      existing Nodes that have the label keep their value; those without it get the new one\n"),
+			ContainSubstring("  ~ nodeTaint example.com/quiet:NoSchedule: a -> b\n      existing Nodes that have the taint keep its value; those without it get the new one\n"),
+			HaveSuffix("  Node host-1\n      = label example.com/tier: a stays\n      = taint example.com/quiet=a:NoSchedule stays\n")))
+		out = diffed(of("a"), nil, has)
+		Expect(out).To(And(
+			ContainSubstring("  - nodeLabel example.com/tier: a\n      existing Nodes keep the label; Nodes that are registered later do not get it\n"),
+			ContainSubstring("  - nodeTaint example.com/quiet:NoSchedule: a\n      existing Nodes keep the taint; Nodes that are registered later do not get it\n"),
+			HaveSuffix("      = label example.com/tier: a stays\n      = taint example.com/quiet=a:NoSchedule stays\n")))
+	})
+
+	It("names the Pods that a taint with the effect NoExecute evicts, and those that it evicts later", func() {
+		seconds := int64(90)
+		tolerates := corev1.Toleration{Key: "example.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+		forAWhile := tolerates
+		forAWhile.TolerationSeconds = &seconds
+		out := diffed(nil, []string{"nodeTaints: [" + gpu + "]"}, node("host-1", nil), node("host-2", nil),
+			pod("host-1", "web", corev1.PodRunning), pod("host-1", "daemon", corev1.PodRunning, corev1.Toleration{Operator: corev1.TolerationOpExists}),
+			pod("host-1", "cache", corev1.PodRunning, forAWhile), pod("host-1", "done", corev1.PodSucceeded), pod("elsewhere", "far", corev1.PodRunning),
+			pod("host-2", "driver", corev1.PodRunning, tolerates))
+		Expect(out).To(HaveSuffix(`  + nodeTaint example.com/gpu:NoExecute: a100
+      existing Nodes get it, once; one that has a taint of this key and effect keeps its value
+      Pods that do not tolerate it are evicted from Nodes that get it, and new ones are not scheduled there
+  Node host-1
+      + taint example.com/gpu=a100:NoExecute
+      evicts Pod default/cache after 1m30s (tolerationSeconds)
+      evicts Pod default/web
+  Node host-2
+      + taint example.com/gpu=a100:NoExecute
+      evicts no Pod: those that run there tolerate the taint
+`))
+	})
+
+	It("says that no Pod runs on a Node, and lets no name of a Pod write to the terminal", func() {
+		out := diffed(nil, []string{"nodeTaints: [" + gpu + "]"}, node("host-1", nil), node("host-2", nil), pod("host-1", "web\x1b]0;owned\a\u202e", corev1.PodRunning))
+		Expect(out).To(And(ContainSubstring("Node host-2\n      + taint example.com/gpu=a100:NoExecute\n      evicts no Pod: none runs there\n"),
+			ContainSubstring(`evicts Pod "default/web\x1b]0;owned\a\u202e"`), Not(ContainSubstring("\x1b"))))
+	})
+
+	It("prints what the documentation shows", func() {
+		document, err := os.ReadFile("../../../../docs/kubectl-poolboot.md")
+		Expect(err).NotTo(HaveOccurred())
+		shown := regexp.MustCompile("(?ms)^```console nodes\n\\$ kubectl poolboot diff -f pools -n metal\n(.*?)^```").FindStringSubmatch(string(document))
+		Expect(shown).NotTo(BeNil())
+		to := clitest.Storing([]string{worker, pool("nodeLabels: {example.com/tier: silver}")}, clitest.PoolbootConfig("infra", "infra-x7k2m", "host-7"))
+		to.Own = clitest.NewFake().WithObjects(node("host-7", map[string]string{"example.com/tier": "silver"}), pod("host-7", "web", corev1.PodRunning)).Build()
+		r := diffing(to, "-f", clitest.File("pools.yaml", pool("nodeLabels: {example.com/tier: gold}", "nodeTaints: ["+gpu+"]")))
+		hash := regexp.MustCompile("-[0-9a-f]{32}")
+		Expect(hash.ReplaceAllString(strings.Replace(r.Out, "edge/infra", "metal/infra", 1), "")).To(Equal(hash.ReplaceAllString(shown[1], "")))
+	})
+
+	It("says that a taint with the effect NoSchedule evicts nothing", func() {
+		out := diffed(nil, []string{"nodeTaints: [" + quiet + "]"}, node("host-1", nil), pod("host-1", "web", corev1.PodRunning))
+		Expect(out).To(HaveSuffix(`      new Pods that do not tolerate it are not scheduled to Nodes that get it; Pods that run there stay
+  Node host-1
+      + taint example.com/quiet:NoSchedule
+`))
+	})
+
+	It("does not promise a taint that a person removed from a Node", func() {
+		removed := node("host-1", nil)
+		removed.Annotations[poolv1.NodeAppliedTaintsAnnotation] = "example.com/quiet:NoSchedule"
+		out := diffed([]string{"nodeTaints: [" + quiet + "]"}, []string{"nodeTaints: [" + quiet + "]", "nodeLabels: {a: b}"}, removed)
+		Expect(out).To(HaveSuffix("  Node host-1\n      + label a: b\n"))
+	})
+
+	It("shows rules for labels of hosts, which reach no existing Node, without looking at one", func() {
+		rule := func(expression string) []string {
+			return []string{"nodeLabelRules: [{key: example.com/rack, valueExpression: '" + expression + "'}]"}
+		}
+		to := clitest.Storing([]string{worker, pool(rule("host.name")...)}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
+		r := diffing(to, "-f", clitest.File("new.yaml", pool(rule("host.labels.rack")...)))
+		Expect(r.Code).To(Equal(1))
+		Expect(r.Out).To(HaveSuffix(`  ~ nodeLabelRule example.com/rack: host.name (onMissing: Skip, onInvalid: Block) -> host.labels.rack (onMissing: Skip, onInvalid: Block)
+      counts for hosts that boot later; existing Nodes keep their labels
+`))
+		Expect(diffing(to, "-f", clitest.File("new.yaml", pool(rule("host.name")...)))).To(Equal(clitest.Result{}), "the defaults that the API server fills in are no change")
+	})
+
+	It("shows which Nodes change their pool by another nodeSelector, also to one that the files don't hold", func() {
+		out := diffed(nil, []string{"nodeSelector: {matchLabels: {zone: z}}"}, node("host-1", map[string]string{"node-role.kubernetes.io/worker": ""}), node("host-2", nil))
+		Expect(out).To(HaveSuffix(`  ~ nodeSelector: node-role.kubernetes.io/infra= -> zone=z
+      existing Nodes go to the pool that their labels select then
+  Node host-1
+      moves from pool infra to pool worker
+  Node host-2
+      leaves pool infra: its labels select no pool then
+`))
+	})
+
+	It("shows the Nodes that a new pool takes over, with what they get", func() {
+		both := map[string]string{"node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/gpu": ""}
+		to := clitest.Storing([]string{worker}, clitest.PoolbootConfig("worker", "w", "host-1"))
+		n := node("host-1", both)
+		delete(n.Labels, "node-role.kubernetes.io/infra")
+		to.Own = clitest.NewFake().WithObjects(n).Build()
+		gpuPool := strings.Replace(clitest.Pool("infra-1", "gpu"), "spec:\n", "spec:\n  nodeTaints: ["+quiet+"]\n", 1)
+		r := diffing(to, "-f", clitest.File("new.yaml", gpuPool))
+		Expect(r.Out).To(And(ContainSubstring("  + nodeSelector: node-role.kubernetes.io/gpu=\n"),
+			HaveSuffix("  Node host-1\n      moves from pool worker to pool gpu\n      + taint example.com/quiet:NoSchedule\n")))
+	})
+
+	It("shows that a Node would wait for a person, when its labels are those of several pools", func() {
+		out := diffed(nil, []string{"nodeLabels: {node-role.kubernetes.io/storage: ''}"}, node("host-1", nil))
+		Expect(out).To(ContainSubstring("Node host-1\n      + label node-role.kubernetes.io/storage: \"\"\n"), "no pool storage")
+		to := clitest.Storing([]string{worker, pool(), clitest.Pool("infra-1", "storage")}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
+		to.Own = clitest.NewFake().WithObjects(node("host-1", nil)).Build()
+		r := diffing(to, "-f", clitest.File("new.yaml", pool("nodeLabels: {node-role.kubernetes.io/storage: ''}")))
+		Expect(r.Out).To(ContainSubstring("  Node host-1\n      gets nothing, and waits for a person: "))
+	})
+
+	It("shows the pause and the template for hosts without a Machine", func() {
+		out := diffed(nil, []string{"paused: true", "hostTemplateRef: {name: infra}"})
+		Expect(out).To(HaveSuffix("  + hostTemplateRef: infra\n  + paused: true\n"))
+	})
+
+	It("refuses a pool in which no Node could be registered", func() {
+		to := clitest.Storing([]string{worker, pool()})
+		clitest.Refused(diffing(to, "-f", clitest.File("new.yaml", pool("nodeSelector: {matchExpressions: [{key: zone, operator: In, values: [a, b]}]}"))), 2, "doesn't say which of the values")
+	})
+
+	DescribeTable("says that it can't tell",
+		func(why string, own client.Reader) {
+			to := clitest.Storing([]string{worker, pool()}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
+			to.Own = own
+			r := diffing(to, "-f", clitest.File("new.yaml", pool("nodeTaints: ["+gpu+"]")))
+			Expect(r.Code).To(Equal(1))
+			Expect(r.Out).To(And(ContainSubstring("+ nodeTaint example.com/gpu:NoExecute: a100\n"), ContainSubstring(why)))
+		},
+		Entry("what becomes of Nodes, without the kubeconfig", "  nodes: what becomes of existing Nodes and their Pods can't be told: secrets is forbidden\n", nil),
+		Entry("what becomes of Nodes, which it may not list", "can't be told: list the Nodes of Cluster infra-1: forbidden\n", unlisted(&corev1.NodeList{})),
+		Entry("which Pods are evicted, which it may not list", "which Pods are evicted can't be told: list Pods: forbidden\n", unlisted(&corev1.PodList{}, node("host-1", nil))),
+	)
+})
+
+// unlisted reads objects, and may not list those of one kind.
+func unlisted(kind client.ObjectList, objects ...client.Object) client.Reader {
+	return interceptor.NewClient(clitest.NewFake().WithObjects(objects...).Build(), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if reflect.TypeOf(list) == reflect.TypeOf(kind) {
+				return errors.New("forbidden")
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+}

@@ -1,0 +1,196 @@
+package diff
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// difference is what would change of what one pool renders.
+type difference struct {
+	pool poolv1.MachineConfigPool
+	// before and after are the names of the rendered configs; before is empty for the first pool of a cluster.
+	before, after string
+	// isNew is true when there is no such pool yet: before is then what worker renders, where its Nodes would be now.
+	isNew   bool
+	changes []change
+	// declared is what the pool declares otherwise beside its config.
+	declared []declaredChange
+	machines []bootstrapv1.PoolbootConfig
+	// nodes are the existing Nodes that the change reaches.
+	nodes []nodeOutlook
+	// unread says why the Nodes could not be looked at; nil when they were, or need not be.
+	unread error
+}
+
+// objects are the MachineConfigPools and MachineConfigs of one namespace.
+type objects struct {
+	pools   []poolv1.MachineConfigPool
+	configs []poolv1.MachineConfig
+}
+
+// compareAll compares what the pools in a cluster render with what they would render with the objects in files, in every
+// namespace of these objects. Only one Cluster is compared when it is not empty.
+func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, cluster string) (differences []difference, notes []string, err error) {
+	namespaces := map[string]bool{}
+	for _, p := range input.Of[*poolv1.MachineConfigPool](files) {
+		namespaces[p.Namespace] = true
+	}
+	for _, c := range input.Of[*poolv1.MachineConfig](files) {
+		namespaces[c.Namespace] = true
+	}
+	hasCluster := cluster == ""
+	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+		before, err := read(ctx, live, namespace)
+		if err != nil {
+			return nil, notes, err
+		}
+		changed, err := read(ctx, files, namespace)
+		if err != nil {
+			return nil, notes, err
+		}
+		var machines bootstrapv1.PoolbootConfigList
+		if err := live.List(ctx, &machines, client.InNamespace(namespace)); err != nil {
+			return nil, notes, fmt.Errorf("list PoolbootConfigs of namespace %s: %w", namespace, err)
+		}
+		after := before.with(changed)
+		for _, name := range after.clusters() {
+			if cluster != "" && cluster != name && cluster != namespace+"/"+name {
+				continue
+			}
+			hasCluster = true
+			found, said, err := compareCluster(before.of(name), after.of(name))
+			notes = append(notes, said...)
+			if err != nil {
+				return nil, notes, fmt.Errorf("the pools of Cluster %s/%s: %w", namespace, name, err)
+			}
+			for i := range found {
+				found[i].machines = machinesOf(found[i].pool, machines.Items)
+			}
+			compareNodes(ctx, live.Workload, found, before.of(name), after.of(name), machinesOfCluster(name, machines.Items))
+			differences = append(differences, found...)
+		}
+	}
+	if !hasCluster {
+		return nil, notes, fmt.Errorf("--cluster %s: neither the cluster nor the files have a pool of this Cluster: correct --cluster or --namespace", cluster)
+	}
+	return differences, notes, nil
+}
+
+// read returns the objects of a namespace.
+func read(ctx context.Context, from client.Reader, namespace string) (objects, error) {
+	var pools poolv1.MachineConfigPoolList
+	var configs poolv1.MachineConfigList
+	if err := from.List(ctx, &pools, client.InNamespace(namespace)); err != nil {
+		return objects{}, fmt.Errorf("list MachineConfigPools of namespace %s: %w", namespace, err)
+	}
+	if err := from.List(ctx, &configs, client.InNamespace(namespace)); err != nil {
+		return objects{}, fmt.Errorf("list MachineConfigs of namespace %s: %w", namespace, err)
+	}
+	return objects{pools: pools.Items, configs: configs.Items}, nil
+}
+
+// with returns the objects with others in the place of those of the same name.
+func (o objects) with(others objects) objects {
+	return objects{
+		pools:   replaced(o.pools, others.pools, func(p poolv1.MachineConfigPool) string { return p.Name }),
+		configs: replaced(o.configs, others.configs, func(c poolv1.MachineConfig) string { return c.Name }),
+	}
+}
+
+func replaced[T any](kept, others []T, name func(T) string) []T {
+	kept = slices.DeleteFunc(slices.Clone(kept), func(object T) bool {
+		return slices.ContainsFunc(others, func(other T) bool { return name(other) == name(object) })
+	})
+	return append(kept, others...)
+}
+
+// of returns the objects with the pools of one Cluster only.
+func (o objects) of(cluster string) objects {
+	o.pools = slices.DeleteFunc(slices.Clone(o.pools), func(p poolv1.MachineConfigPool) bool { return p.Spec.ClusterName != cluster })
+	return o
+}
+
+// clusters are the names of the Clusters that pools are of, in order.
+func (o objects) clusters() []string {
+	names := map[string]bool{}
+	for _, p := range o.pools {
+		names[p.Spec.ClusterName] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// compareCluster compares what the pools of one Cluster render, in the order of the pools' names.
+func compareCluster(before, after objects) (differences []difference, notes []string, err error) {
+	slices.SortFunc(after.pools, func(a, b poolv1.MachineConfigPool) int { return strings.Compare(a.Name, b.Name) })
+	for _, p := range after.pools {
+		to, err := pool.Render(p.Spec.PoolRole, after.pools, after.configs)
+		if err != nil {
+			return nil, notes, err
+		}
+		from, isNew, err := before.rendered(p.Spec.PoolRole)
+		if err != nil {
+			notes = append(notes, fmt.Sprintf("MachineConfigPool %q can't be rendered as it is now (%v): what it rendered last is compared", p.Name, err))
+		}
+		was, _ := pool.OfRole(before.pools, p.Spec.PoolRole)
+		declared, err := compareDeclared(was, p)
+		if err != nil {
+			return nil, notes, err
+		}
+		if from.Name == to.Name && len(declared) == 0 {
+			continue
+		}
+		changes, err := compare(from.Spec, to.Spec)
+		if err != nil {
+			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
+		}
+		differences = append(differences, difference{pool: p, before: from.Name, after: to.Name, isNew: isNew, changes: changes, declared: declared})
+	}
+	return differences, notes, nil
+}
+
+// rendered is what the pool of a role renders. For a new pool it is what worker does. When it can't be rendered, the
+// error says why, and what is returned is what it rendered last.
+func (o objects) rendered(role string) (rendered *pool.Rendered, isNew bool, err error) {
+	if _, err := pool.OfRole(o.pools, role); errors.As(err, new(*pool.NotFoundError)) {
+		if role, isNew = poolv1.RoleWorker, true; len(o.pools) == 0 {
+			return &pool.Rendered{}, isNew, nil
+		}
+	}
+	rendered, err = pool.Render(role, o.pools, o.configs)
+	if err == nil {
+		return rendered, isNew, nil
+	}
+	p, notOne := pool.OfRole(o.pools, role)
+	for _, c := range o.configs {
+		if notOne == nil && p.Status.Configuration.IsDefined() && p.Status.Configuration.Name == c.Name {
+			return &pool.Rendered{Name: c.Name, Spec: c.Spec}, isNew, err
+		}
+	}
+	return &pool.Rendered{}, isNew, err
+}
+
+// machinesOfCluster are the PoolbootConfigs of one Cluster.
+func machinesOfCluster(name string, all []bootstrapv1.PoolbootConfig) []bootstrapv1.PoolbootConfig {
+	return slices.DeleteFunc(slices.Clone(all), func(c bootstrapv1.PoolbootConfig) bool { return c.Labels[clusterv1.ClusterNameLabel] != name })
+}
+
+// machinesOf are the PoolbootConfigs of the Machines that are recorded in a pool, in the order of their names.
+func machinesOf(p poolv1.MachineConfigPool, all []bootstrapv1.PoolbootConfig) []bootstrapv1.PoolbootConfig {
+	in := slices.DeleteFunc(slices.Clone(all), func(c bootstrapv1.PoolbootConfig) bool {
+		return c.Labels[clusterv1.ClusterNameLabel] != p.Spec.ClusterName || c.Status.PoolRole != p.Spec.PoolRole
+	})
+	slices.SortFunc(in, func(a, b bootstrapv1.PoolbootConfig) int { return strings.Compare(a.Name, b.Name) })
+	return in
+}

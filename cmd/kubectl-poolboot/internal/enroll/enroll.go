@@ -1,0 +1,139 @@
+// Package enroll has the commands for hosts without a Machine: kubectl poolboot enroll prints an Enrollment with its token,
+// and kubectl poolboot pointer the Ignition that such a host boots with.
+package enroll
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// options are those of the command enroll.
+type options struct {
+	streams   genericiooptions.IOStreams
+	namespace string
+	spec      poolv1.EnrollmentSpec
+	life      time.Duration
+}
+
+// New returns the command enroll.
+func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
+	o := &options{streams: streams}
+	cmd := &cobra.Command{
+		Use:   "enroll NAME --cluster CLUSTER --pool ROLE --name-pattern PATTERN",
+		Short: "Print a new Enrollment and its token",
+		Long: `Print an Enrollment, by which hosts without a Machine are admitted to a pool, and the Secret with its token: 256 random bits.
+
+Nothing is written anywhere: apply what is printed, and keep it secret.`,
+		Example: `  # Twenty hosts edge-… of the pool infra, within a day
+  kubectl poolboot enroll edge --cluster site --pool infra --name-pattern 'edge-*' --max-uses 20 --expires-in 24h -n metal | kubectl apply -f -`,
+		Args:                  cobra.ExactArgs(1),
+		ValidArgsFunction:     cobra.NoFileCompletions, // the name is new
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.run(args[0], time.Now()); err != nil {
+				return err
+			}
+			o.warn(cmd.Context(), to)
+			return nil
+		},
+	}
+	cli.AddPoolFlag(cmd, &o.spec.PoolRole)
+	cmd.Flags().StringVar(&o.spec.ClusterName, "cluster", "", "the Cluster that the hosts join")
+	cmd.Flags().StringVar(&o.spec.NamePattern, "name-pattern", "", "pattern of the names that hosts may take, such as 'edge-*', in quotes, or the shell expands it")
+	cmd.Flags().StringSliceVar(&o.spec.AddressRanges, "address-ranges", nil, "address ranges of the hosts (CIDRs), within which their serving certificates may hold the address they enrolled from")
+	cmd.Flags().Int32Var(&o.spec.MaxUses, "max-uses", 1, "how many names may be taken")
+	cmd.Flags().DurationVar(&o.life, "expires-in", 24*time.Hour, "how long hosts are admitted")
+	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pool; without it, that of kubectl apply")
+	cli.Must(cmd.MarkFlagRequired("cluster"))
+	cli.Must(cmd.MarkFlagRequired("name-pattern"))
+	cli.AddCompletion(cmd, "pool", input.CompleteFromCluster(to, input.PoolRoles))
+	cli.AddCompletion(cmd, "cluster", input.CompleteFromCluster(to, input.Clusters))
+	cli.AddCompletion(cmd, "namespace", input.CompleteFromCluster(to, input.Namespaces))
+	for _, flag := range []string{"name-pattern", "address-ranges", "max-uses", "expires-in"} {
+		cli.AddCompletion(cmd, flag, cobra.NoFileCompletions)
+	}
+	return cmd
+}
+
+func (o *options) run(name string, now time.Time) error {
+	if o.life <= 0 {
+		return fmt.Errorf("--expires-in %s: the token would have expired already: give a time to live, such as 24h", o.life)
+	}
+	if err := enroll.Check(o.spec); err != nil {
+		return err
+	}
+	var bits [32]byte
+	_, _ = rand.Read(bits[:]) // never fails: crypto/rand ends the process instead
+	spec := o.spec
+	spec.ExpirationTime = metav1.NewTime(now.Add(o.life).UTC().Truncate(time.Second))
+	spec.TokenSecretRef.Name = name
+	meta := metav1.ObjectMeta{Name: name, Namespace: o.namespace}
+	secret := &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: meta,
+		Type:       poolv1.EnrollmentTokenType,
+		StringData: map[string]string{poolv1.EnrollmentTokenKey: base64.RawURLEncoding.EncodeToString(bits[:])},
+	}
+	secret.Labels = map[string]string{clusterctlv1.ClusterctlMoveLabel: ""}
+	admits := &poolv1.Enrollment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: poolv1.GroupVersion.String(), Kind: "Enrollment"},
+		ObjectMeta: meta,
+		Spec:       spec,
+	}
+	for i, object := range []any{secret, admits} {
+		printed, err := yaml.Marshal(object)
+		if err != nil {
+			return err
+		}
+		separator := ""
+		if i > 0 {
+			separator = "---\n"
+		}
+		if _, err := fmt.Fprintf(o.streams.Out, "%s%s", separator, printed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warn says on standard error what keeps hosts from being admitted, as far as the management cluster can be read: the
+// condition Ready of the Enrollment says it too, but later.
+func (o *options) warn(ctx context.Context, to input.Connection) {
+	cluster, err := to.Open()
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, input.Timeout)
+	defer cancel()
+	var pools poolv1.MachineConfigPoolList
+	if err := cluster.List(ctx, &pools, client.InNamespace(cmp.Or(o.namespace, cluster.Namespace))); err != nil {
+		return
+	}
+	ofCluster := slices.DeleteFunc(pools.Items, func(p poolv1.MachineConfigPool) bool { return p.Spec.ClusterName != o.spec.ClusterName })
+	switch found, err := pool.OfRole(ofCluster, o.spec.PoolRole); {
+	case err != nil:
+		_, _ = fmt.Fprintf(o.streams.ErrOut, "warning: no host is admitted yet: Cluster %s: %s\n", cli.Printable(o.spec.ClusterName), cli.Printable(err.Error()))
+	case found.Spec.HostTemplateRef.Name == "":
+		_, _ = fmt.Fprintf(o.streams.ErrOut, "warning: no host is admitted yet: MachineConfigPool %s takes Machines only: name a PoolbootConfigTemplate in its spec.hostTemplateRef\n",
+			cli.Printable(found.Name))
+	}
+}

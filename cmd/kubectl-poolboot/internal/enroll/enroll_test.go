@@ -1,0 +1,126 @@
+package enroll
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+// printedBy reads a Secret, as the API server stores it, and the Enrollment after it.
+func printedBy(document []byte) (*corev1.Secret, *poolv1.Enrollment) {
+	GinkgoHelper()
+	secret, admits := &corev1.Secret{}, &poolv1.Enrollment{}
+	first, second, separated := bytes.Cut(document, []byte("\n---\n"))
+	Expect(separated).To(BeTrue())
+	Expect(yaml.UnmarshalStrict(first, secret)).To(Succeed())
+	Expect(yaml.UnmarshalStrict(second, admits)).To(Succeed())
+	secret.Data = map[string][]byte{}
+	for key, value := range secret.StringData {
+		secret.Data[key] = []byte(value)
+	}
+	return secret, admits
+}
+
+var edgeHosts = []string{"enroll", "edge", "--cluster", "site", "--pool", "infra", "--name-pattern", "edge-*", "--max-uses", "20", "--expires-in", "24h", "-n", "metal"}
+
+var _ = Describe("enroll", func() {
+	It("prints an Enrollment that admits what was asked for, and a Secret with a token of its own", func() {
+		first, admits := printedBy([]byte(clitest.Answered(poolboot(edgeHosts...))))
+		second, _ := printedBy([]byte(clitest.Answered(poolboot(edgeHosts...))))
+		Expect(admits.Spec.ExpirationTime.Time).To(BeTemporally("~", time.Now().Add(24*time.Hour), time.Minute))
+		admits.Spec.ExpirationTime = metav1.Time{}
+		Expect(admits.Spec).To(Equal(poolv1.EnrollmentSpec{ClusterName: "site", PoolRole: "infra", NamePattern: "edge-*", MaxUses: 20,
+			TokenSecretRef: poolv1.TokenSecretReference{Name: "edge"}}))
+		Expect([]string{admits.Namespace, admits.Name}).To(Equal([]string{"metal", "edge"}))
+		Expect(first.Type).To(Equal(poolv1.EnrollmentTokenType))
+		Expect([]string{first.Namespace, first.Name}).To(Equal([]string{"metal", "edge"}))
+		Expect(first.Labels).To(HaveKey("clusterctl.cluster.x-k8s.io/move"))
+		Expect(first.Data).To(HaveLen(1))
+		Expect(first.Data["token"]).NotTo(Equal(second.Data["token"]))
+		Expect(first.Data["token"]).To(HaveLen(43))
+	})
+
+	DescribeTable("refuses what no host could enroll with", func(why string, flags ...string) {
+		clitest.Refused(poolboot(append(slices.Clone(edgeHosts), flags...)...), 1, why)
+	},
+		Entry("a pattern that is none", "spec.namePattern", "--name-pattern", "["),
+		Entry("no use", "spec.maxUses", "--max-uses", "0"),
+		Entry("no time", "--expires-in -1h0m0s: the token would have expired already", "--expires-in", "-1h"),
+		Entry("a role that is none", "spec.poolRole", "--pool", "In/fra"),
+		Entry("a range of every address", "spec.addressRanges", "--address-ranges", "::/0"),
+	)
+
+	DescribeTable("warns, where the cluster can be read, that no host is admitted yet", func(warning string, change func(*poolv1.MachineConfigPool)) {
+		p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "a-pool"},
+			Spec: poolv1.MachineConfigPoolSpec{ClusterName: "site", PoolRole: "infra", HostTemplateRef: poolv1.HostTemplateReference{Name: "hosts"}}}
+		change(p)
+		r := clitest.RunOn(clitest.Storing(nil, p), New, edgeHosts...)
+		Expect(r.Code).To(BeZero())
+		printedBy([]byte(r.Out))
+		if warning == "" {
+			Expect(r.ErrOut).To(BeEmpty())
+		} else {
+			Expect(r.ErrOut).To(And(HavePrefix("warning: "), ContainSubstring(warning)))
+		}
+	},
+		Entry("not when it takes hosts", "", func(*poolv1.MachineConfigPool) {}),
+		Entry("the pool takes Machines only", "MachineConfigPool a-pool takes Machines only", func(p *poolv1.MachineConfigPool) { p.Spec.HostTemplateRef.Name = "" }),
+		Entry("no such pool", "Cluster site: ", func(p *poolv1.MachineConfigPool) { p.Spec.PoolRole = "gpu" }),
+		Entry("that of another Cluster does not count", "Cluster site: ", func(p *poolv1.MachineConfigPool) { p.Spec.ClusterName = "another" }),
+	)
+
+	It("is shown in the documentation as it is", func() {
+		shown := 0
+		for _, b := range clitest.Blocks("../../../../docs/enroll.md") {
+			if b.Language == "yaml" && strings.Contains(b.Text, "kind: Secret") {
+				secret, admits := printedBy([]byte(b.Text))
+				Expect(enroll.Token(secret)).Error().To(HaveOccurred(), "a token that everybody can read admits nobody")
+				Expect(enroll.Check(admits.Spec)).To(Succeed())
+				Expect(admits.Spec.TokenSecretRef.Name).To(Equal(secret.Name))
+				shown++
+			}
+		}
+		Expect(shown).To(Equal(1))
+	})
+})
+
+var _ = Describe("pointer", func() {
+	pointing := func(status poolv1.EnrollmentStatus, args ...string) clitest.Result {
+		GinkgoHelper()
+		secret, admits := printedBy([]byte(clitest.Answered(poolboot(edgeHosts...))))
+		admits.Status = status
+		secret.Name, admits.Spec.TokenSecretRef.Name = "edge-token", "edge-token"
+		r := clitest.RunOn(clitest.Storing(nil, secret, admits), NewPointer, append([]string{"pointer", "edge", "-n", "metal"}, args...)...)
+		if r.Code == 0 {
+			Expect(r.Out).To(ContainSubstring(string(secret.Data["token"])))
+		}
+		return r
+	}
+
+	It("prints where the host asks, by which token and under which name", func() {
+		printed := clitest.Answered(pointing(poolv1.EnrollmentStatus{URL: "https://poolboot.example.com:9444/config/infra"}, "--host", "edge-7"))
+		pointer, err := ignition.ParsePointer([]byte(printed))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(pointer.URL).To(Equal("https://poolboot.example.com:9444/config/infra?name=edge-7"))
+	})
+
+	It("refuses a name that would be refused", func() {
+		clitest.Refused(pointing(poolv1.EnrollmentStatus{URL: "https://poolboot.example.com"}, "--host", "core-7"), 1, "names like edge-*")
+	})
+
+	It("says so when the Enrollment has no URL yet", func() {
+		clitest.Refused(pointing(poolv1.EnrollmentStatus{}, "--host", "edge-7"), 1, "retry")
+	})
+})

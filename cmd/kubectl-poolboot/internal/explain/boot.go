@@ -1,0 +1,194 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/boots"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// bootOptions are those of the commands explain machine and explain node.
+type bootOptions struct {
+	streams       genericiooptions.IOStreams
+	connection    input.Connection
+	files         input.Files
+	name, cluster string
+	syncedLabels  []string
+	output        cli.Output
+}
+
+// bootExplained is what explain machine and explain node print. What is not there is empty; lists are never null.
+type bootExplained struct {
+	Machine        string `json:"machine"`
+	PoolbootConfig string `json:"poolbootConfig"`
+	Cluster        string `json:"cluster"`
+	Host           string `json:"host"`
+	Node           string `json:"node"`
+	// NodeSeen is false when the Node could not be looked at; Unseen says why, of the Node and of everything else.
+	NodeSeen bool     `json:"nodeSeen"`
+	Unseen   []string `json:"unseen"`
+	// Addresses are those from which the host's token was used, the first one first; of a host that enrolled, the
+	// address that it enrolled from.
+	Addresses []boots.Address `json:"addresses"`
+	// Pool is the role of the pool, and Why says how it came about.
+	Pool string `json:"pool"`
+	Why  string `json:"why"`
+	// Configuration is the rendered config that the host runs or boots with, PoolConfiguration the one that the pool
+	// hands out now.
+	Configuration     string `json:"configuration"`
+	PoolConfiguration string `json:"poolConfiguration"`
+	// Stage is where the boot is, Since since when, Message what is waited for or wrong. A Node that Poolboot did not
+	// boot has none.
+	Stage    timeline.Stage    `json:"stage"`
+	Since    time.Time         `json:"since,omitzero"`
+	Message  string            `json:"message"`
+	Timeline []timeline.Moment `json:"timeline"`
+	// Labels and Taints are what the Node has and what it should have.
+	Labels []onNode `json:"labels"`
+	Taints []onNode `json:"taints"`
+	// Todo is what a person has to do.
+	Todo []string `json:"todo"`
+}
+
+func newMachine(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
+	return newBoot(streams, to, "machine NAME [-f FILE...]", "Machine", input.Machines, (*gatherer).machine, `  # Why is this Machine where it is, and what is missing?
+  kubectl poolboot explain machine infra-x7k2m -n metal
+
+  # The same from files, as kubectl get -o yaml prints the objects
+  kubectl poolboot explain machine infra-x7k2m -f objects.yaml`)
+}
+
+func newNode(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
+	return newBoot(streams, to, "node NAME [-f FILE...]", "Node", input.Nodes, (*gatherer).node, `  # Which pool is this Node in, and where does each label come from?
+  kubectl poolboot explain node infra-x7k2m -n metal --cluster edge
+
+  # The same from files, as kubectl get -o yaml prints the objects
+  kubectl poolboot explain node infra-x7k2m -f objects.yaml`)
+}
+
+// newBoot returns the command for a kind. It explains the subject that gather finds.
+func newBoot(streams genericiooptions.IOStreams, to input.Connection, use, kind string, names input.Names,
+	gather func(*gatherer, context.Context) (*subject, error), example string) *cobra.Command {
+	o := &bootOptions{streams: streams, connection: to, files: input.Files{Streams: streams}}
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: fmt.Sprintf("Say which pool a %s is in and why, where its labels come from, and what to do", kind),
+		Long: fmt.Sprintf(`Say in which pool a %s is and why, how far its boot is, every label and taint that the Node has or should have and where it
+comes from, what is missing or other than it should be, and what to do.
+
+Objects are read from the management cluster, and the Node from its own by the Cluster's kubeconfig Secret; without the right to read
+that, the answer says so. With -f they are read from files, all of them.
+
+Exit codes: 0 when there is nothing to do, 2 when there is, 1 for an error.`, kind),
+		Example: example,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("the name of a %s is missing", kind)
+			}
+			return nil
+		},
+		ValidArgsFunction:     input.CompleteFirst(input.CompleteFromCluster(to, names), cobra.ShellCompDirectiveDefault),
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.name = args[0]
+			return o.run(cmd.Context(), args[1:], gather)
+		},
+	}
+	o.files.AddFlag(cmd, "filename", "f", "the objects")
+	cmd.Flags().StringVar(&o.cluster, "cluster", "", "the Cluster of the Node, when there are several")
+	cmd.Flags().StringSliceVar(&o.syncedLabels, "additional-sync-machine-labels", nil, "the regular expressions of this flag of Cluster API and of the manager")
+	o.output.AddFlag(cmd, "json or yaml; without it, text", cli.FormatJSON, cli.FormatYAML)
+	input.AddConnectionFlags(cmd, to)
+	cli.AddCompletion(cmd, "cluster", input.CompleteFromCluster(to, input.PoolClusters))
+	return cmd
+}
+
+func (o *bootOptions) run(ctx context.Context, files []string, gather func(*gatherer, context.Context) (*subject, error)) error {
+	if err := o.output.Validate(); err != nil {
+		return err
+	}
+	synced, err := registration.CompileSyncedLabels(o.syncedLabels)
+	if err != nil {
+		return fmt.Errorf("--additional-sync-machine-labels: %w", err)
+	}
+	source, err := input.OpenSource(&o.files, files, o.connection)
+	if err != nil {
+		return err
+	}
+	s, err := gather(&gatherer{source: source, name: o.name, cluster: o.cluster}, ctx)
+	if err != nil {
+		return err
+	}
+	answer := s.explain(synced)
+	if err := o.output.Print(o.streams.Out, answer, answer.print); err != nil {
+		return err
+	}
+	if len(answer.Todo) > 0 {
+		return cli.ToDo(o.name, len(answer.Todo))
+	}
+	return nil
+}
+
+// print prints the answer as text.
+func (b *bootExplained) print(out io.Writer) error {
+	lines := printers.GetNewTabWriter(out)
+	head := [][2]string{{"Machine", b.Machine}, {"Config", b.PoolbootConfig}, {"Cluster", b.Cluster}, {"Host", b.Host}, {"Node", b.Node}}
+	if len(b.Addresses) > 0 {
+		head = append(head, [2]string{"Token", "used from " + boots.JoinAddresses(b.Addresses, ", ")})
+	}
+	head = append(head, [2]string{"Pool", b.Pool}, [2]string{"Why", b.Why})
+	if b.PoolbootConfig != "" {
+		head = append(head, [2]string{"Runs", b.Configuration}, [2]string{"Handed out", b.PoolConfiguration})
+	}
+	if b.Stage != "" {
+		head = append(head, [2]string{"Stage", fmt.Sprintf("%s for %s: %s", b.Stage, duration.HumanDuration(time.Since(b.Since)), b.Message)})
+	}
+	for _, line := range head {
+		fmt.Fprintf(lines, "%s:\t%s\n", line[0], cli.Printable(cli.OrNone(line[1])))
+	}
+	for _, text := range b.Unseen {
+		fmt.Fprintf(lines, "Not seen:\t%s\n", cli.Printable(text))
+	}
+	if len(b.Timeline) > 0 {
+		fmt.Fprintln(lines, "\nSTEP\tTIME\tAFTER")
+		for i, moment := range b.Timeline {
+			after := ""
+			if i > 0 {
+				after = moment.Time.Sub(b.Timeline[i-1].Time).Round(time.Millisecond).String()
+			}
+			fmt.Fprintf(lines, "%s\t%s\t%s\n", moment.Step, moment.Time.UTC().Format(time.RFC3339), after)
+		}
+	}
+	for _, list := range []struct {
+		name string
+		of   []onNode
+	}{{"LABEL", b.Labels}, {"TAINT", b.Taints}} {
+		if len(list.of) == 0 {
+			continue // not known yet, as of a host that is blocked: the stage says why
+		}
+		fmt.Fprintf(lines, "\n%s\tON THE NODE\tFROM\n", list.name)
+		for _, p := range list.of {
+			fmt.Fprintf(lines, "%s\t%s\t%s\n", cli.Printable(p.Text), cli.Printable(p.state()), cli.Printable(strings.Join(p.From, " and ")))
+		}
+	}
+	fmt.Fprintln(lines, "\nTo do:")
+	if len(b.Todo) == 0 {
+		fmt.Fprintln(lines, "  nothing")
+	}
+	for _, text := range b.Todo {
+		fmt.Fprintf(lines, "  - %s\n", cli.Printable(text))
+	}
+	return lines.Flush()
+}

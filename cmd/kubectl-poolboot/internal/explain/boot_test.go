@@ -1,0 +1,286 @@
+package explain
+
+import (
+	"encoding/json"
+	"strings"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/boots"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+var _ = Describe("explain machine and explain node", func() {
+	var (
+		machine *clusterv1.Machine
+		config  *bootstrapv1.PoolbootConfig
+		infra   string
+		node    *corev1.Node
+	)
+	BeforeEach(func() {
+		machine = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "infra-x7k2m", Namespace: "edge", Labels: map[string]string{
+			"node-role.kubernetes.io/infra": "", "rack.node.cluster.x-k8s.io/id": "r7", "example.com/not-synced": "x"}}}
+		machine.Spec.ClusterName = "infra-1"
+		machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{Kind: "PoolbootConfig", Name: "infra-x7k2m-config", APIGroup: bootstrapv1.GroupVersion.Group}
+		machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "Metal3Machine", Name: "infra-x7k2m", APIGroup: "infrastructure.cluster.x-k8s.io"}
+		config = clitest.PoolbootConfig("infra", "infra-x7k2m", "infra-x7k2m")
+		config.Spec.NodeLabels = map[string]string{"example.com/own": "yes"}
+		config.Status.HostRef = bootstrapv1.HostReference{Name: "rack1-u12", Namespace: "edge", UID: "uid-1"}
+		config.Status.DerivedNodeLabels = map[string]string{"example.com/site": "dallas"}
+		config.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: "NodeReadyInPool", Message: "all is well"}}
+		infra = clitest.Pool("infra-1", "infra") + "  nodeLabels: {example.com/tier: infra}\n  nodeTaints: [{key: example.com/infra, effect: NoSchedule}]\n" +
+			"  nodeLabelRules:\n" + rule("example.com/site", "host.name", "")
+		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "infra-x7k2m",
+			Annotations: map[string]string{poolv1.NodeConfigAnnotation: "edge/infra-x7k2m-config"},
+			Labels: map[string]string{"node-role.kubernetes.io/infra": "", poolv1.NodePoolLabel: "infra", "example.com/tier": "infra", "example.com/own": "yes",
+				"example.com/site": "dallas", "rack.node.cluster.x-k8s.io/id": "r7", poolv1.NodeMetal3UUIDLabel: "uid-1", "kubernetes.io/os": "linux", "kubernetes.io/hostname": "infra-x7k2m", "beta.kubernetes.io/os": "linux"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", APIVersion: "v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
+				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:beta.kubernetes.io/os":{},"f:example.com/tier":{}}}}`)}},
+		}}
+		node.Spec.Taints = []corev1.Taint{{Key: "example.com/infra", Effect: corev1.TaintEffectNoSchedule}, {Key: "node.kubernetes.io/disk-pressure", Effect: corev1.TaintEffectNoSchedule}}
+	})
+	asked := func(mayRead bool, args ...string) (*bootExplained, clitest.Result) {
+		GinkgoHelper()
+		to := clitest.Storing([]string{infra, clitest.Pool("infra-1", "worker")}, machine, config)
+		if mayRead {
+			to.Own = clitest.NewFake().WithReturnManagedFields().WithObjects(node).Build()
+		}
+		r := clitest.RunOn(to, New, append([]string{"explain"}, args...)...)
+		answer := &bootExplained{}
+		if json.Valid([]byte(r.Out)) {
+			Expect(json.Unmarshal([]byte(r.Out), answer)).To(Succeed())
+		}
+		return answer, r
+	}
+	from := func(list []onNode) map[string]string {
+		found := map[string]string{}
+		for _, p := range list {
+			found[p.Text] = string(p.State) + " " + strings.Join(p.From, ", ")
+		}
+		return found
+	}
+
+	DescribeTable("say the pool and why, and of everything on the Node where it came from",
+		func(args ...string) {
+			answer, r := asked(true, append(args, "infra-x7k2m", "-o", "json")...)
+			Expect(r.ErrOut).To(BeEmpty())
+			Expect(r.Code).To(BeZero())
+			Expect(answer.Pool).To(Equal("infra"))
+			Expect(answer.Why).To(Equal("recorded for Node infra-x7k2m; MachineLabels: Machine infra-x7k2m has node-role.kubernetes.io/infra="))
+			Expect(answer.Host).To(Equal("edge/rack1-u12"))
+			Expect(from(answer.Labels)).To(Equal(map[string]string{
+				"node-role.kubernetes.io/infra=":      "Stands MachineConfigPool edge/infra spec.nodeSelector, Machine metadata.labels",
+				"node.cluster.x-k8s.io/pool=infra":    "Stands MachineConfigPool edge/infra spec.poolRole",
+				"example.com/tier=infra":              "Stands MachineConfigPool edge/infra spec.nodeLabels",
+				"example.com/own=yes":                 "Stands PoolbootConfig edge/infra-x7k2m-config spec.nodeLabels",
+				"example.com/site=dallas":             "Stands MachineConfigPool edge/infra spec.nodeLabelRules",
+				"rack.node.cluster.x-k8s.io/id=r7":    "Stands Machine metadata.labels",
+				poolv1.NodeMetal3UUIDLabel + "=uid-1": "Stands BareMetalHost metadata.uid",
+				"kubernetes.io/os=linux":              "Stands Poolboot",
+				"kubernetes.io/hostname=infra-x7k2m":  "Stands Node metadata.name",
+				"beta.kubernetes.io/os=linux":         "Stands kubelet, on the Node",
+			}))
+			Expect(from(answer.Taints)).To(Equal(map[string]string{
+				"example.com/infra:NoSchedule":                       "Stands MachineConfigPool edge/infra spec.nodeTaints",
+				poolv1.NodeUnassignedTaint + ":NoSchedule":           "TakenAway Poolboot",
+				clusterv1.NodeUninitializedTaint.Key + ":NoSchedule": "TakenAway Poolboot",
+				"node.kubernetes.io/disk-pressure:NoSchedule":        "Stands Kubernetes, by the Node's conditions",
+			}))
+		},
+		Entry("of a Machine", "machine"), Entry("of a Node that is on record", "node"),
+	)
+
+	It("say what is missing or differs, who set it, and what to do", func() {
+		delete(node.Labels, "example.com/own")
+		node.Labels["example.com/tier"] = "gold"
+		node.Spec.Taints = nil
+		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(r.Code).To(Equal(2))
+		Expect(r.ErrOut).To(Equal("error: infra-x7k2m: 3 to do, as the answer says\n"))
+		Expect(answer.Todo).To(ConsistOf(
+			HavePrefix("kubectl label node infra-x7k2m example.com/own=yes: it is missing, and PoolbootConfig edge/infra-x7k2m-config spec.nodeLabels"),
+			And(HavePrefix("kubectl label node infra-x7k2m example.com/tier=infra --overwrite"), ContainSubstring(`"gold" was set by kubelet, on the Node`)),
+			HavePrefix("kubectl taint node infra-x7k2m example.com/infra:NoSchedule"),
+		))
+		_, r = asked(true, "machine", "infra-x7k2m")
+		Expect(r.Out).To(MatchRegexp(`example.com/tier=infra +Differs: "gold" +MachineConfigPool edge/infra spec.nodeLabels`))
+	})
+
+	DescribeTable("say what the host runs and what its pool hands out, and what to do when these differ",
+		func(runs string, code int, todo ...string) {
+			config.Status.Configuration.Name = runs
+			infra += "status: {configuration: {name: rendered-infra-" + strings.Repeat("a", 32) + "}}\n"
+			answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
+			Expect(r.Code).To(Equal(code), r.ErrOut)
+			Expect(answer.Configuration).To(Equal(runs))
+			Expect(answer.PoolConfiguration).To(Equal("rendered-infra-" + strings.Repeat("a", 32)))
+			Expect(answer.Todo).To(HaveExactElements(todo))
+			_, r = asked(true, "machine", "infra-x7k2m")
+			Expect(r.Out).To(And(MatchRegexp(`Runs: +%s\n`, runs), MatchRegexp(`Handed out: +rendered-infra-a+\n`)))
+		},
+		Entry("the same", "rendered-infra-"+strings.Repeat("a", 32), 0),
+		Entry("another pool's with the same content", "rendered-edge-"+strings.Repeat("a", 32), 0),
+		Entry("another one", "rendered-infra-"+strings.Repeat("b", 32), 2, "Machine infra-x7k2m runs another configuration than pool infra hands out: roll out its MachineDeployment to renew it, see docs/pools.md#renewing-machines"),
+	)
+
+	It("say from where the host's token was used", func() {
+		clitest.UseTokenFromTwoAddresses(config)
+		answer, _ := asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(answer.Addresses).To(Equal([]boots.Address{{Address: "192.0.2.7"}, {Address: "192.0.2.8", Refused: true}}))
+		_, r := asked(true, "machine", "infra-x7k2m")
+		Expect(r.Out).To(MatchRegexp(`Token: +used from 192\.0\.2\.7, 192\.0\.2\.8\(refused\)\n`))
+	})
+
+	It("leave what the kubelet found out itself as it is: nobody has to do anything", func() {
+		node.Labels["kubernetes.io/os"] = "another"
+		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(answer.Labels).To(ContainElement(onNode{Text: "kubernetes.io/os=linux", From: []string{"Poolboot"}, State: Differs, Value: "another"}))
+	})
+
+	It("say so when the Node may not be read, and tell all else", func() {
+		answer, r := asked(false, "machine", "infra-x7k2m", "-o", "json")
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(answer.NodeSeen).To(BeFalse())
+		Expect(answer.Unseen).To(ContainElement(ContainSubstring("secrets is forbidden")))
+		Expect(answer.Labels).To(HaveEach(HaveField("State", NotSeen)))
+	})
+
+	It("give the cure that a condition names", func() {
+		config.Status.Conditions = append(config.Status.Conditions, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "LabelConflict", Message: "make them agree"})
+		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(r.Code).To(Equal(2))
+		Expect(answer.Todo).To(Equal([]string{"make them agree"}))
+	})
+
+	It("say of a Machine whose labels are those of two pools that it has none, and of one that moved, that its Node counts", func() {
+		config.Status.NodeRef, config.Status.PoolRole = bootstrapv1.NodeReference{}, ""
+		infra += "---\n" + clitest.Pool("infra-1", "storage")
+		machine.Labels["node-role.kubernetes.io/storage"] = ""
+		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(r.Code).To(Equal(2))
+		Expect(answer.Pool).To(BeEmpty())
+		Expect(answer.Todo).To(ConsistOf(And(ContainSubstring("infra"), ContainSubstring("storage"))))
+
+		delete(machine.Labels, "node-role.kubernetes.io/infra")
+		config.Status.NodeRef, config.Status.PoolRole = bootstrapv1.NodeReference{Name: "infra-x7k2m"}, "infra"
+		answer, _ = asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(answer.Why).To(ContainSubstring(`the Machine would be in pool "storage"`))
+	})
+
+	It("say of a Machine whose pool is missing that it waits, and of one whose host keeps a pool that it is that", func() {
+		config.Status.NodeRef, config.Status.PoolRole, config.Status.Conditions = bootstrapv1.NodeReference{}, "", nil
+		machine.Labels = map[string]string{"node-role.kubernetes.io/gpu": ""}
+		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
+		Expect(r.Code).To(Equal(2))
+		Expect(answer.Pool).To(BeEmpty())
+		Expect(answer.Todo).To(ContainElement(And(ContainSubstring("node-role.kubernetes.io/gpu="), ContainSubstring("spec.poolRole: worker"))))
+
+		machine.Labels = nil
+		config.Spec.PoolRetention = bootstrapv1.PoolRetentionHost
+		subject := &subject{config: config, machine: machine, bmh: &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "rack1-u12",
+			Annotations: map[string]string{poolv1.HostRetainedPoolAnnotation: "infra-1/infra/uid-1"}}}}
+		for _, role := range []string{"infra", "worker"} {
+			subject.pools = append(subject.pools, poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: role, Annotations: map[string]string{poolv1.ClusterIdentityAnnotation: "uid-1"}},
+				Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", PoolRole: role}})
+		}
+		role, why, err := subject.pool()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(role).To(Equal("infra"))
+		Expect(why).To(Equal(`RetainedByHost: pool "infra", which BareMetalHost rack1-u12 keeps`))
+	})
+
+	It("say the label rules of a host that enrolled by its name, as its boot does", func() {
+		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "shop-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+		config.Status.NodeRef, config.Status.DerivedNodeLabels = bootstrapv1.NodeReference{}, nil
+		labels, err := (&subject{config: config}).derivedLabels(&poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{
+			NodeLabelRules: []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name"}}}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(labels).To(ConsistOf(HaveField("Value", "shop-7")))
+		Expect(boots.AddressesOf(config)).To(Equal([]boots.Address{{Address: "192.0.2.7"}}), "explain and boots -o wide say where it enrolled from")
+	})
+
+	Describe("of a host that enrolled and is blocked, which has no Node yet,", func() {
+		BeforeEach(func() {
+			config.OwnerReferences = nil
+			config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "shop-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+			config.Spec.PoolRole = "infra"
+			config.CreationTimestamp = metav1.Now()
+			config.Status.NodeRef, config.Status.HostRef, config.Status.DerivedNodeLabels = bootstrapv1.NodeReference{}, bootstrapv1.HostReference{}, nil
+			config.Status.Conditions = []metav1.Condition{
+				{Type: bootstrapv1.DataSecretAvailableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.HostEnrolledReason},
+				{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.HostFactMissingReason, Message: "host.labels.rack is missing"},
+			}
+			infra = clitest.Pool("infra-1", "infra") + "  nodeLabelRules:\n" + rule("example.com/rack", "host.labels.rack", ", onMissing: Block")
+		})
+
+		It("find its record by the name that its Node will have, and advise what is possible there", func() {
+			answer, r := asked(true, "node", "shop-7", "-o", "json")
+			Expect(r.Code).To(Equal(2), r.ErrOut)
+			Expect(answer.PoolbootConfig).To(Equal("edge/infra-x7k2m-config"))
+			Expect(answer.Node).To(Equal("shop-7"))
+			Expect(answer.Todo).To(ContainElement("host.labels.rack is missing"))
+			Expect(answer.Todo).To(ContainElement(And(ContainSubstring("set onMissing: Skip"), Not(ContainSubstring("give the")))))
+			Expect(answer.Timeline).To(HaveExactElements(HaveField("Step", timeline.Created)), "it needs no data Secret")
+			_, r = asked(true, "node", "shop-8", "-o", "json")
+			Expect(r.Code).To(Equal(1))
+		})
+
+		It("show no table of what is not known yet", func() {
+			_, r := asked(true, "node", "shop-7")
+			Expect(r.Out).To(And(ContainSubstring("STEP "), ContainSubstring("Stage: "), Not(ContainSubstring("ON THE NODE"))))
+		})
+
+		It("do not take another host's Node of that name for its own", func() {
+			node.Name, node.Annotations = "shop-7", nil
+			infra = clitest.Pool("infra-1", "infra")
+			answer, _ := asked(true, "node", "shop-7", "-o", "json")
+			Expect(answer.NodeSeen).To(BeFalse())
+			Expect(answer.Unseen).To(ContainElement("Node shop-7: it exists and was not pre-registered for PoolbootConfig infra-x7k2m-config"))
+		})
+	})
+
+	It("find the record of a Node by its annotation, and decide by labels for one that Poolboot did not boot", func() {
+		config.Status.NodeRef = bootstrapv1.NodeReference{}
+		answer, r := asked(true, "node", "infra-x7k2m", "-o", "json")
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(answer.PoolbootConfig).To(Equal("edge/infra-x7k2m-config"))
+		node.Annotations, config.OwnerReferences = nil, nil
+		answer, r = asked(true, "node", "infra-x7k2m", "-o", "json")
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(answer.Why).To(Equal("by the labels of the Node, which Poolboot did not boot"))
+		Expect(answer.Pool).To(Equal("infra"))
+		_, r = asked(false, "node", "infra-x7k2m")
+		Expect(r.Code).To(Equal(1))
+		Expect(r.ErrOut).To(ContainSubstring("secrets is forbidden"))
+	})
+
+	It("read everything from files, too", func() {
+		var documents []string
+		for _, object := range []client.Object{machine, config, node} {
+			kinds, _, err := input.Scheme().ObjectKinds(object)
+			Expect(err).NotTo(HaveOccurred())
+			object.GetObjectKind().SetGroupVersionKind(kinds[0])
+			document, err := json.Marshal(object)
+			Expect(err).NotTo(HaveOccurred())
+			documents = append(documents, string(document))
+		}
+		path := clitest.File("all.yaml", append(documents, infra, clitest.Pool("infra-1", "worker"))...)
+		for _, kind := range []string{"machine", "node"} {
+			out := clitest.Answered(poolboot("explain", kind, "infra-x7k2m", "-f", path))
+			Expect(out).To(And(MatchRegexp(`Pool: +infra\n`), MatchRegexp(`example.com/own=yes +Stands +PoolbootConfig edge/infra-x7k2m-config`), ContainSubstring("To do:\n  nothing")))
+			clitest.Refused(poolboot("explain", kind, "nobody", "-f", path), 1, "the files hold no")
+		}
+	})
+})

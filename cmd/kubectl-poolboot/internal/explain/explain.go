@@ -1,0 +1,22 @@
+// Package explain has the commands kubectl poolboot explain machine, node and host: they print why a Machine or a Node is in
+// its pool, where its labels and taints come from and what to do, and which labels rules derive from a host.
+package explain
+
+import (
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// New returns the command explain.
+func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain",
+		Short: "Explain why something is as it is",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newHost(streams, to), newMachine(streams, to), newNode(streams, to))
+	return cmd
+}

@@ -1,0 +1,139 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/klog/v2"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// hostOptions are those of the command explain host.
+type hostOptions struct {
+	streams             genericiooptions.IOStreams
+	connection          input.Connection
+	files               input.Files
+	name, cluster, role string
+	output              cli.Output
+}
+
+// hostExplained is what explain host prints. What is not there is empty; lists are never null.
+type hostExplained struct {
+	// Host is the BareMetalHost.
+	Host string `json:"host"`
+	// Hardware says where its hardware's facts were found.
+	Hardware string `json:"hardware"`
+	// Machine and Cluster are those that the host serves.
+	Machine string `json:"machine"`
+	Cluster string `json:"cluster"`
+	// Rules are what the rules gave, each by itself.
+	Rules []nodelabels.Result `json:"rules"`
+}
+
+func newHost(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
+	o := &hostOptions{streams: streams, connection: to, files: input.Files{Streams: streams}}
+	cmd := &cobra.Command{
+		Use:   "host NAME [-f FILE...]",
+		Short: "Say which labels the rules in nodeLabelRules make of a host, and why",
+		Long: `Say which labels the rules in nodeLabelRules make of a BareMetalHost, and why, as the manager does when the host asks for its
+configuration.
+
+The host, its HardwareData, Machine and Cluster, and the pools and PoolbootConfigs with the rules are read from a cluster or,
+with -f, from files. The rules are those of the pool and the PoolbootConfig of the host's Machine; for a host without a
+Machine, and in files, those of all pools, PoolbootConfigs and PoolbootConfigTemplates there are, or of one pool with --pool.
+
+Exit codes: 0 when every rule sets its label or skips it, 2 when one would block the host, 1 for an error.`,
+		Example: `  # What is made of a live host?
+  kubectl poolboot explain host rack1-u12 -n metal
+
+  # And if it were in the pool infra?
+  kubectl poolboot explain host rack1-u12 -n metal --pool infra
+
+  # Try rules before applying them
+  kubectl poolboot explain host rack1-u12 -f host.yaml -f pools.yaml`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("the name of a BareMetalHost is missing")
+			}
+			return nil
+		},
+		ValidArgsFunction:     input.CompleteFirst(input.CompleteFromCluster(to, input.Hosts), cobra.ShellCompDirectiveDefault),
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.name = args[0]
+			return o.run(cmd.Context(), args[1:])
+		},
+	}
+	o.files.AddFlag(cmd, "filename", "f", "the BareMetalHost, its HardwareData and the rules")
+	cmd.Flags().StringVar(&o.role, "pool", "", "only the rules of the pool with this role, and those of PoolbootConfigs")
+	input.AddClusterFlag(cmd, &o.cluster)
+	cli.AddCompletion(cmd, "pool", o.files.Complete(1, input.PoolRoles, to))
+	cli.AddCompletion(cmd, "cluster", o.files.Complete(1, input.PoolClusters, to))
+	o.output.AddFlag(cmd, "json or yaml; without it, a table", cli.FormatJSON, cli.FormatYAML)
+	input.AddConnectionFlags(cmd, to)
+	return cmd
+}
+
+func (o *hostOptions) run(ctx context.Context, files []string) error {
+	if err := o.output.Validate(); err != nil {
+		return err
+	}
+	source, err := input.OpenSource(&o.files, files, o.connection)
+	if err != nil {
+		return err
+	}
+	s, err := o.gather(ctx, source)
+	if err != nil {
+		return err
+	}
+	answer := hostExplained{
+		Host:     klog.KObj(s.host).String(),
+		Hardware: s.hardwareFrom,
+		Rules:    append([]nodelabels.Result{}, nodelabels.Evaluate(nodelabels.NewFacts(s.host, s.hardware, s.machine, s.cluster), s.rules...)...),
+	}
+	if s.machine != nil {
+		answer.Machine = klog.KObj(s.machine).String()
+	}
+	if s.cluster != nil {
+		answer.Cluster = klog.KObj(s.cluster).String()
+	}
+	if err := o.output.Print(o.streams.Out, answer, answer.print); err != nil {
+		return err
+	}
+	blocked := 0
+	for _, result := range answer.Rules {
+		if result.Outcome.Blocks() {
+			blocked++
+		}
+	}
+	if blocked > 0 {
+		return cli.ActionRequired(fmt.Errorf("host %s would get no configuration: %d of the rules block it", answer.Host, blocked))
+	}
+	return nil
+}
+
+// print prints the host, and the rules as a table.
+func (h hostExplained) print(out io.Writer) error {
+	lines := printers.GetNewTabWriter(out)
+	for _, line := range [][2]string{{"Host", h.Host}, {"Hardware", h.Hardware}, {"Machine", h.Machine}, {"Cluster", h.Cluster}} {
+		fmt.Fprintf(lines, "%s:\t%s\n", line[0], cli.OrNone(line[1]))
+	}
+	fmt.Fprintln(lines)
+	if err := lines.Flush(); err != nil {
+		return err
+	}
+	table := printers.GetNewTabWriter(out) // with column widths of its own
+	fmt.Fprintln(table, "KEY\tVALUE\tRESULT\tFROM\tWHY")
+	for _, rule := range h.Rules {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", cli.Printable(rule.Key), cli.OrNone(rule.Value), rule.Outcome, rule.From, rule.Why)
+	}
+	return table.Flush()
+}

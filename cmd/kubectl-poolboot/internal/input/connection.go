@@ -1,0 +1,122 @@
+package input
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/spf13/pflag"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+)
+
+// Timeout is how long the plugin waits for a workload cluster, and for what it can do without.
+const Timeout = 10 * time.Second
+
+// Connection is a way to the management cluster.
+type Connection interface {
+	// AddFlags defines the flags that choose the cluster and the namespace.
+	AddFlags(*pflag.FlagSet)
+	// Open connects to the cluster that the flags choose.
+	Open() (*Cluster, error)
+}
+
+// Cluster is the management cluster.
+type Cluster struct {
+	client.WithWatch
+	// Namespace is that of objects without one. NamespaceChosen is true when --namespace set it.
+	Namespace       string
+	NamespaceChosen bool
+	// Workload returns a reader of a workload cluster, by the Cluster's kubeconfig Secret.
+	Workload func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
+}
+
+// kubectlConnection is a Connection by kubectl's files and flags.
+type kubectlConnection struct {
+	files     *clientcmd.ClientConfigLoadingRules
+	overrides clientcmd.ConfigOverrides
+}
+
+// NewConnection returns a Connection by the kubeconfig files and flags of kubectl.
+func NewConnection() Connection {
+	return &kubectlConnection{files: clientcmd.NewDefaultClientConfigLoadingRules()}
+}
+
+// AddFlags defines kubectl's flags. They are not those of cli-runtime's ConfigFlags, whose --cluster is an entry of the
+// kubeconfig file: here it is a Cluster of Cluster API.
+func (k *kubectlConnection) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&k.files.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "path to the kubeconfig file of the management cluster")
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.ContextOverrideFlags.ClusterName.LongName = ""
+	clientcmd.BindOverrideFlags(&k.overrides, flags, names)
+}
+
+// Open connects to the cluster of the kubeconfig files.
+func (k *kubectlConnection) Open() (*Cluster, error) {
+	chosen := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(k.files, &k.overrides)
+	namespace, isChosen, err := chosen.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	config, err := chosen.ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	live, err := client.NewWithWatch(config, client.Options{Scheme: Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{WithWatch: live, Namespace: namespace, NamespaceChosen: isChosen,
+		Workload: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
+			return openWorkload(ctx, live, cluster)
+		}}, nil
+}
+
+// openWorkload connects to a workload cluster.
+func openWorkload(ctx context.Context, management client.Reader, cluster client.ObjectKey) (client.Reader, error) {
+	stored, err := kubeconfig.OfCluster(ctx, management, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Cluster %s: %w", cluster, err)
+	}
+	config := stored.REST()
+	config.Timeout = Timeout
+	httpClient, err := kubeconfig.HTTPClient(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Cluster %s: %w", cluster, err)
+	}
+	return client.New(config, client.Options{Scheme: Scheme(), HTTPClient: httpClient})
+}
+
+// OpenFile connects to the management cluster of a kubeconfig file.
+func OpenFile(path string) (client.Reader, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(config, client.Options{Scheme: Scheme()})
+}
+
+// Scheme returns the scheme of all kinds that are read.
+var Scheme = sync.OnceValue(func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, addTo := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, admissionv1.AddToScheme, poolv1.AddToScheme, bootstrapv1.AddToScheme, clusterv1.AddToScheme,
+		bmov1alpha1.AddToScheme, apiextensionsv1.AddToScheme, // the versions of Metal3Machine
+	} {
+		cli.Must(addTo(scheme))
+	}
+	return scheme
+})

@@ -1,0 +1,169 @@
+package input
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+)
+
+// Stdin is the file name for standard input.
+const Stdin = "-"
+
+// extensions are those of the files that are read from a directory, as kubectl does.
+var extensions = []string{".json", ".yaml", ".yml"}
+
+// Files reads objects from the files of a command line. It is not cli-runtime's resource.Builder, which also fetches
+// URLs and does not report in which document of a file a mistake is.
+type Files struct {
+	// Streams has standard input, and standard error for notes about objects of other kinds.
+	Streams genericiooptions.IOStreams
+	// Names are the values of the flag.
+	Names []string
+	// ReadKubeletConfigs has OpenShift's KubeletConfigs read too.
+	ReadKubeletConfigs bool
+
+	recursive bool
+	stdinRead bool
+}
+
+// AddRequiredFlag defines the flag for files and directories, which must be set, and --recursive.
+func (f *Files) AddRequiredFlag(cmd *cobra.Command, flag, shorthand, usage string) {
+	f.AddFlag(cmd, flag, shorthand, usage)
+	cli.Must(cmd.MarkFlagRequired(flag))
+}
+
+// AddFlag defines the flag for files and directories, and --recursive.
+func (f *Files) AddFlag(cmd *cobra.Command, flag, shorthand, usage string) {
+	cmd.Flags().StringSliceVarP(&f.Names, flag, shorthand, nil, usage+
+		": file, directory (its *.yaml, *.yml and *.json), or - for standard input; may be repeated, and arguments are files too")
+	cmd.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "read the subdirectories of directories too")
+	cli.Must(cmd.MarkFlagFilename(flag, "json", "yaml", "yml"))
+}
+
+// Objects reads all objects in the files of the flag and of arguments.
+func (f *Files) Objects(args []string) (*Objects, error) {
+	return f.Read(append(slices.Clone(f.Names), args...)...)
+}
+
+// Read reads all objects in files and directories.
+func (f *Files) Read(names ...string) (*Objects, error) {
+	objects := &Objects{notes: f.Streams.ErrOut, readKubeletConfigs: f.ReadKubeletConfigs}
+	for _, name := range names {
+		paths, err := f.expand(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range paths {
+			if err := f.readFile(path, objects); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return objects, nil
+}
+
+// expand returns the files of a directory, in the order of their names; a file is itself.
+func (f *Files) expand(name string) ([]string, error) {
+	if name == Stdin {
+		return []string{name}, nil
+	}
+	if info, err := os.Stat(name); err != nil || !info.IsDir() {
+		return []string{name}, err
+	}
+	var paths []string
+	root := name + string(filepath.Separator) // follows a link to a directory
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root && !f.recursive:
+			return filepath.SkipDir
+		case !entry.IsDir() && slices.Contains(extensions, filepath.Ext(path)):
+			paths = append(paths, path)
+		}
+		return nil
+	})
+	if err == nil && len(paths) == 0 {
+		err = fmt.Errorf("the directory %s holds no *.yaml, *.yml or *.json: name another directory, or add -R to read its subdirectories", name)
+	}
+	return paths, err
+}
+
+// readFile adds the objects in a file. Errors name the file and the document, counted from 1; documents that hold only
+// comments don't count.
+func (f *Files) readFile(path string, objects *Objects) error {
+	content := f.Streams.In
+	if path == Stdin {
+		if f.stdinRead {
+			return errors.New("standard input (-) can be read only once: name a file instead")
+		}
+		path, f.stdinRead = "standard input", true
+	} else {
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		content = file
+	}
+
+	chunks := utilyaml.NewYAMLReader(bufio.NewReader(content))
+	number := 1
+	for {
+		chunk, err := chunks.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		var documents []json.RawMessage
+		if err == nil {
+			documents, err = toJSON(chunk)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: document %d: %w", path, number, err)
+		}
+		for _, document := range documents {
+			if err := objects.add(place{file: path, document: number}, document); err != nil {
+				return err
+			}
+			number++
+		}
+	}
+}
+
+// toJSON converts the text between two YAML separators to JSON documents: none when it is empty, several only when it is
+// JSON already.
+func toJSON(chunk []byte) ([]json.RawMessage, error) {
+	if utilyaml.IsJSONBuffer(chunk) {
+		var documents []json.RawMessage
+		for decoder := json.NewDecoder(bytes.NewReader(chunk)); ; {
+			var document json.RawMessage
+			err := decoder.Decode(&document)
+			if errors.Is(err, io.EOF) {
+				return documents, nil
+			}
+			if err != nil {
+				break // it must be YAML, which has braces too
+			}
+			documents = append(documents, document)
+		}
+	}
+	document, err := yaml.YAMLToJSONStrict(chunk)
+	if err != nil || string(document) == "null" {
+		return nil, err
+	}
+	return []json.RawMessage{document}, nil
+}

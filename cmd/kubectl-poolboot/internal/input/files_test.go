@@ -1,0 +1,156 @@
+package input_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+// jsonOf is a YAML document as JSON.
+func jsonOf(document string) string {
+	GinkgoHelper()
+	out, err := yaml.YAMLToJSON([]byte(document))
+	Expect(err).NotTo(HaveOccurred())
+	return string(out)
+}
+
+var _ = Describe("Files", func() {
+	worker, infra := clitest.Pool("edge", "worker"), clitest.Pool("edge", "infra")
+	// role is the pool that a Node labelled infra would be in by pools in files.
+	role := func(files ...string) clitest.Result {
+		return poolboot(append([]string{"which", "--labels", clitest.RoleLabels("infra"), "--pools"}, files...)...)
+	}
+
+	DescribeTable("hold objects in every form that kubectl reads",
+		func(name string, contents func() string) {
+			Expect(clitest.Answered(role(clitest.File(name, contents())))).To(Equal("infra\n"))
+		},
+		Entry("one document", "a.yaml", func() string { return infra }),
+		Entry("several, with comments and empty ones", "a.yaml", func() string { return "# pools\n---\n" + worker + "---\n---\n# none\n---\n" + infra }),
+		Entry("JSON", "a.json", func() string { return jsonOf(infra) }),
+		Entry("JSON after JSON", "a.json", func() string { return jsonOf(worker) + "\n" + jsonOf(infra) }),
+		Entry("JSON between separators", "a.yaml", func() string { return jsonOf(worker) + "\n---\n" + jsonOf(infra) }),
+		Entry("YAML that begins with a brace", "a.yaml", func() string { return strings.ReplaceAll(strings.ReplaceAll(jsonOf(infra), ":", ": "), `"`, "") }),
+		Entry("a list", "a.json", func() string {
+			return `{"apiVersion":"v1","kind":"List","items":[` + jsonOf(worker) + "," + jsonOf(infra) + "]}"
+		}),
+		Entry("a list in a list", "a.json", func() string {
+			return `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"List","items":[` + jsonOf(infra) + "]}]}"
+		}),
+		Entry("a list of one kind", "a.yaml", func() string {
+			return "apiVersion: pool.cluster.x-k8s.io/v1alpha1\nkind: MachineConfigPoolList\nitems:\n- metadata: {name: infra}\n  spec: {clusterName: edge, poolRole: infra}\n"
+		}),
+	)
+
+	It("may be named by several flags, with commas, and as arguments", func() {
+		a, b := clitest.File("a.yaml", worker), clitest.File("b.yaml", infra)
+		Expect(clitest.Answered(role(a, b))).To(Equal("infra\n"))
+		Expect(clitest.Answered(role(a + "," + b))).To(Equal("infra\n"))
+		Expect(clitest.Answered(role(a, "--pools", b))).To(Equal("infra\n"))
+	})
+
+	It("may be standard input", func() {
+		Expect(clitest.Answered(poolbootReading(infra, "which", "--pools", "-", "--labels", clitest.RoleLabels("infra")))).To(Equal("infra\n"))
+	})
+
+	Describe("of a directory", func() {
+		It("are its YAML and JSON, and not those below it", func() {
+			directory := GinkgoT().TempDir()
+			clitest.FileIn(directory, "a.yml", worker)
+			clitest.FileIn(directory, "b.json", jsonOf(infra))
+			clitest.FileIn(directory, "notes.md", "{not: [yaml")
+			clitest.FileIn(directory, "below/c.yaml", "{not: [yaml")
+			Expect(clitest.Answered(role(directory))).To(Equal("infra\n"))
+		})
+
+		It("are those below it too with -R", func() {
+			directory := GinkgoT().TempDir()
+			clitest.FileIn(directory, "a.yaml", worker)
+			clitest.FileIn(directory, "below/b.yaml", infra)
+			Expect(role(directory).ErrOut).To(Equal("note: the Node is unmanaged: no pool selects its labels\n"))
+			Expect(clitest.Answered(role(directory, "-R"))).To(Equal("infra\n"))
+		})
+
+		It("are found through a link", func() {
+			link := filepath.Join(GinkgoT().TempDir(), "link")
+			Expect(os.Symlink(filepath.Dir(clitest.File("a.yaml", infra)), link)).To(Succeed())
+			Expect(clitest.Answered(role(link))).To(Equal("infra\n"))
+		})
+
+		It("must be there", func() {
+			clitest.Refused(role(GinkgoT().TempDir()), 1, "holds no *.yaml, *.yml or *.json", "-R")
+		})
+	})
+
+	It("may hold other kinds, which are noted", func() {
+		r := role(clitest.File("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\n", infra))
+		Expect(r.Out).To(Equal("infra\n"))
+		Expect(r.Code).To(BeZero())
+		Expect(r.ErrOut).To(MatchRegexp(`^note: .*a.yaml: document 1: ConfigMap "cm" of v1 is ignored\n$`))
+	})
+
+	It("may hold fields of OpenShift's kinds that Poolboot does not know", func() {
+		Expect(clitest.Answered(role(clitest.File("a.yaml", clitest.OpenShiftInfra+"  maxUnavailable: 1\n  aFieldOfTomorrow: {}\n")))).To(Equal("infra\n"))
+	})
+
+	DescribeTable("are refused with their name and the document's number",
+		func(contents, why string) {
+			clitest.Refused(role(clitest.File("a.yaml", worker, contents)), 1, "a.yaml: document 2: ", why)
+		},
+		Entry("malformed YAML", "kind: [a\nb: c\n", "yaml: line"),
+		Entry("malformed JSON", `{"kind": "a",, }`, "yaml: did not find"),
+		Entry("a key that is there twice", infra+"kind: MachineConfigPool\n", `key "kind" already set`),
+		Entry("a separator with a document behind it", "--- kind\n", "separator"),
+		Entry("a text", "just words\n", "is no Kubernetes object"),
+		Entry("no kind", "metadata: {name: a}\n", "apiVersion or kind is missing"),
+		Entry("no name", strings.Replace(clitest.OpenShiftInfra, "name: infra", "", 1), "MachineConfigPool: metadata.name: is missing"),
+		Entry("an unknown field of Poolboot's kinds", infra+"  nodeSelektor: {}\n", `MachineConfigPool "infra": strict decoding error: unknown field "spec.nodeSelektor"`),
+		Entry("an unknown field in an item", "{apiVersion: v1, kind: List, items: ["+`{apiVersion: pool.cluster.x-k8s.io/v1alpha1, kind: MachineConfig, metadata: {name: a}, spec: {fip: true}}]}`,
+			`item 1: MachineConfig "a": strict decoding error: unknown field "spec.fip"`),
+		Entry("a value of the wrong type in OpenShift's kinds", strings.Replace(clitest.OpenShiftInfra, `infra: ""`, "infra: [1]", 1), `MachineConfigPool "infra": `),
+		Entry("a pool without a role", strings.Replace(infra, "  poolRole: infra\n", "", 1), "spec.poolRole: is missing"),
+		Entry("a pool without a cluster", strings.Replace(infra, "  clusterName: edge\n", "", 1), "spec.clusterName: is missing"),
+		Entry("a pool of the control plane", clitest.Pool("edge", "master"), "spec.poolRole: control plane machines can't be in a pool"),
+	)
+
+	Describe("with pools of several clusters", func() {
+		inNamespace := func(namespace, document string) string {
+			return strings.Replace(document, "metadata:\n", "metadata:\n  namespace: "+namespace+"\n", 1)
+		}
+		It("need --cluster", func() {
+			path := clitest.File("a.yaml", worker, infra, clitest.Pool("core", "worker"))
+			clitest.Refused(role(path), 1, "the files hold pools of the clusters core and edge: choose one with --cluster")
+			clitest.Refused(role(path, "--cluster", "far"), 1, `no pool of the cluster "far", but of core and edge`)
+			Expect(clitest.Answered(role(path, "--cluster", "edge"))).To(Equal("infra\n"))
+			Expect(role(path, "--cluster", "core").ErrOut).To(Equal("note: the Node is unmanaged: no pool selects its labels\n"))
+		})
+
+		It("need --cluster with the namespace when names are the same", func() {
+			path := clitest.File("a.yaml", inNamespace("east", infra), inNamespace("west", worker))
+			clitest.Refused(role(path, "--cluster", "edge"), 1, "east/edge and west/edge")
+			Expect(clitest.Answered(role(path, "--cluster", "east/edge"))).To(Equal("infra\n"))
+		})
+
+		It("need nothing when one object leaves the namespace of the same cluster out", func() {
+			Expect(clitest.Answered(role(clitest.File("a.yaml", inNamespace("east", worker), infra)))).To(Equal("infra\n"))
+		})
+
+		It("take MachineConfigs of the cluster's namespace, and those that name none", func() {
+			path := clitest.File("a.yaml", inNamespace("east", worker), infra, inNamespace("west", clitest.Pool("edge", "worker")),
+				inNamespace("west", clitest.Config("10-west", "worker", "{kernelArguments: [west]}")),
+				inNamespace("east", clitest.Config("10-east", "worker", "{kernelArguments: [east]}")), clitest.Config("10-any", "infra", "{kernelArguments: [any]}"))
+			out := clitest.Answered(poolboot("render", "-f", path, "--pool", "infra", "--cluster", "east/edge", "-o", "yaml"))
+			Expect(out).To(ContainSubstring("kernelArguments:\n- east\n- any\n"))
+		})
+
+		It("refuse --cluster when OpenShift's pools are all there is", func() {
+			clitest.Refused(role(clitest.File("a.yaml", clitest.OpenShiftInfra), "--cluster", "edge"), 1, "no pool that names a cluster: leave out --cluster edge")
+		})
+	})
+})

@@ -1,0 +1,53 @@
+package input_test
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+// aliases is a YAML mapping whose last entry stands for some billion items.
+func aliases() string {
+	text := "a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n"
+	for letter := 'b'; letter < 'k'; letter++ {
+		text += fmt.Sprintf("%c: &%[1]c [%s*%c]\n", letter, strings.Repeat(fmt.Sprintf("*%c, ", letter-1), 8), letter-1)
+	}
+	return text
+}
+
+var _ = Describe("Hostile files", func() {
+	worker := clitest.Pool("edge", "worker")
+	bracketed := func(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
+
+	DescribeTable("get an answer that says which document is to blame",
+		func(text func() string, why ...string) {
+			clitest.Refused(poolboot("render", "-f", clitest.File("hostile.yaml", worker, text()), "--pool", "worker"), 1, why...)
+		},
+		Entry("aliases that stand for billions of items", aliases, "document 2", "excessive aliasing"),
+		Entry("the same in Butane", func() string {
+			return clitest.Config("bad", "worker", "{butane: "+fmt.Sprintf("%q", "variant: fcos\nversion: 1.5.0\n"+aliases())+"}")
+		}, `MachineConfig "bad": spec.butane`),
+		Entry("an anchor that holds itself", func() string { return "a: &a [*a]" }, "document 2", "contains itself"),
+		Entry("100,000 levels of YAML", func() string { return bracketed(100_000) }, "document 2", "max depth"),
+		Entry("100,000 levels of JSON", func() string { return `{"a":` + bracketed(100_000) + "}" }, "document 2", "max depth"),
+		Entry("Ignition 5,000 levels deep where a list of files is due", func() string {
+			return clitest.Config("bad", "worker", "{config: {ignition: {version: 3.4.0}, storage: {files: "+bracketed(5_000)+"}}}")
+		}, `MachineConfig "bad": spec.config: storage.files`),
+		Entry("2 MiB of configuration", func() string {
+			return clitest.Config("bad", "worker", clitest.Motd(strings.Repeat("x", 2<<20)))
+		}, "at most 1468006 can be stored", "bad (20"),
+		Entry("2 MiB of nothing that Ignition is", func() string {
+			return clitest.Config("bad", "worker", `{config: {a: `+strings.Repeat("x", 2<<20)+`}}`)
+		}, "ignition.version"),
+		Entry("one label twice", func() string { return clitest.Pool("edge", "infra") + "  nodeLabels: {a: b, a: c}\n" }, "document 2", `key "a" already set`),
+		Entry("bytes that are no text", func() string { return "\x00\xff\xfe" }, "document 2", "control characters"),
+	)
+
+	It("that hold 2 MiB of comments hold nothing", func() {
+		Expect(clitest.Answered(poolboot("render", "-f", clitest.File("hostile.yaml", worker, "#"+strings.Repeat("x", 2<<20)), "--pool", "worker"))).To(ContainSubstring("rendered-worker-"))
+	})
+})

@@ -1,0 +1,171 @@
+package input
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// Objects are the objects in files, in their order. As a client.Reader they answer as an API server does, except that an
+// object without a namespace is in every namespace.
+type Objects struct {
+	items []client.Object
+
+	// KubeletConfigs are OpenShift's. They are read when Files.ReadKubeletConfigs is set.
+	KubeletConfigs     []KubeletConfig
+	readKubeletConfigs bool
+
+	// Dropped are the fields of OpenShift's objects that Poolboot's kinds don't have.
+	Dropped []DroppedField
+
+	// notes is where objects that are not read are mentioned.
+	notes io.Writer
+}
+
+// place is where an object was read.
+type place struct {
+	file     string
+	document int // counted from 1
+	item     int // of a list, counted from 1; 0 when the object is the document
+}
+
+func (p place) String() string {
+	if p.item == 0 {
+		return fmt.Sprintf("%s: document %d", p.file, p.document)
+	}
+	return fmt.Sprintf("%s: document %d: item %d", p.file, p.document, p.item)
+}
+
+// Kinds of MachineConfigPools and MachineConfigs, and OpenShift's kinds that are read.
+var (
+	PoolKind             = poolv1.GroupVersion.WithKind("MachineConfigPool")
+	ConfigKind           = poolv1.GroupVersion.WithKind("MachineConfig")
+	OpenShiftPoolKind    = OpenShift.WithKind("MachineConfigPool")
+	OpenShiftConfigKind  = OpenShift.WithKind("MachineConfig")
+	OpenShiftKubeletKind = OpenShift.WithKind("KubeletConfig")
+)
+
+var (
+	// namedKinds are the kinds whose names count: in the order of a render, or as a role.
+	namedKinds = []schema.GroupVersionKind{PoolKind, ConfigKind, OpenShiftPoolKind, OpenShiftConfigKind, OpenShiftKubeletKind}
+	// ownKinds are Poolboot's kinds, in which a field that does not exist is an error.
+	ownKinds = []schema.GroupVersionKind{PoolKind, ConfigKind,
+		bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), bootstrapv1.GroupVersion.WithKind("PoolbootConfigTemplate")}
+	// foreignKinds are kinds of other projects, in which a field that is newer than this program is ignored.
+	foreignKinds = []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("Node"),
+		clusterv1.GroupVersion.WithKind("Machine"), clusterv1.GroupVersion.WithKind("Cluster"),
+		bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), bmov1alpha1.GroupVersion.WithKind("HardwareData")}
+)
+
+// strict decodes Poolboot's kinds and refuses unknown fields.
+var strict = serializer.NewCodecFactory(Scheme(), serializer.EnableStrict).UniversalDeserializer()
+
+// add adds the object that a JSON document is, or the objects that it lists.
+func (o *Objects) add(at place, raw []byte) error {
+	return o.addOf(schema.GroupVersionKind{}, at, raw)
+}
+
+// addOf is add for an object that may leave out its own kind, as the items of a list of one kind do.
+func (o *Objects) addOf(kind schema.GroupVersionKind, at place, raw []byte) error {
+	var head struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := kjson.Unmarshal(raw, &head); err != nil {
+		return fmt.Errorf("%s: is no Kubernetes object: %w", at, err)
+	}
+	if head.Kind != "" {
+		kind = head.GroupVersionKind()
+	}
+	var err error
+	switch {
+	case kind.Kind == "" || kind.Version == "":
+		err = errors.New("is no Kubernetes object: apiVersion or kind is missing")
+	case strings.HasSuffix(kind.Kind, "List") && head.Items != nil:
+		return o.addItems(kind, at, head.Items)
+	case head.Metadata.Name == "" && slices.Contains(namedKinds, kind):
+		err = fmt.Errorf("%s: metadata.name: is missing", kind.Kind)
+	case slices.Contains(ownKinds, kind):
+		err = o.addOwn(kind, raw)
+	case kind == OpenShiftPoolKind:
+		err = o.addOpenShiftPool(raw)
+	case kind == OpenShiftConfigKind:
+		err = o.addOpenShiftConfig(raw)
+	case kind == OpenShiftKubeletKind && o.readKubeletConfigs:
+		err = o.addOpenShiftKubelet(raw)
+	case slices.Contains(foreignKinds, kind):
+		err = o.addForeign(kind, raw)
+	default:
+		_, err := fmt.Fprintf(o.notes, "note: %s: %s %q of %s is ignored\n", at, kind.Kind, head.Metadata.Name, kind.GroupVersion())
+		return err
+	}
+	switch {
+	case err != nil && head.Metadata.Name != "":
+		return fmt.Errorf("%s: %s %q: %w", at, kind.Kind, head.Metadata.Name, err)
+	case err != nil:
+		return fmt.Errorf("%s: %w", at, err)
+	}
+	return nil
+}
+
+// addItems adds the items of a list. Those of a list of one kind may leave it out.
+func (o *Objects) addItems(list schema.GroupVersionKind, at place, items []json.RawMessage) error {
+	kind := list.GroupVersion().WithKind(strings.TrimSuffix(list.Kind, "List"))
+	for i, item := range items {
+		at.item = i + 1
+		if err := o.addOf(kind, at, item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addForeign adds an object of another project's kind.
+func (o *Objects) addForeign(kind schema.GroupVersionKind, raw []byte) error {
+	object, err := Scheme().New(kind)
+	if err == nil {
+		err = kjson.Unmarshal(raw, object)
+	}
+	if err == nil {
+		o.items = append(o.items, object.(client.Object))
+	}
+	return err
+}
+
+// addOwn adds an object of one of Poolboot's own kinds.
+func (o *Objects) addOwn(kind schema.GroupVersionKind, raw []byte) error {
+	decoded, _, err := strict.Decode(raw, &kind, nil)
+	if err != nil {
+		return err
+	}
+	if p, ok := decoded.(*poolv1.MachineConfigPool); ok {
+		switch {
+		case p.Spec.ClusterName == "":
+			return errors.New("spec.clusterName: is missing: name the Cluster that the pool is for")
+		case p.Spec.PoolRole == "":
+			return errors.New("spec.poolRole: is missing: set the role in node-role.kubernetes.io/<role>")
+		case IsControlPlane(p.Spec.PoolRole):
+			return fmt.Errorf("spec.poolRole: control plane machines can't be in a pool: set another role than %q", p.Spec.PoolRole)
+		}
+	}
+	o.items = append(o.items, decoded.(client.Object))
+	return nil
+}

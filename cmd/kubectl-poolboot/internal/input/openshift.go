@@ -1,0 +1,161 @@
+package input
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// OpenShift is the group and version of the Machine Config Operator's kinds. They are read as Poolboot's kinds; fields
+// that those don't have are listed in Objects.Dropped.
+var OpenShift = schema.GroupVersion{Group: "machineconfiguration.openshift.io", Version: "v1"}
+
+// IsControlPlane reports whether a role is that of the control plane, whose machines are in no pool of Poolboot.
+func IsControlPlane(role string) bool {
+	return slices.Contains([]string{"control-plane", "master"}, role)
+}
+
+// IsOpenShift reports whether an object is of an OpenShift kind.
+func IsOpenShift(object metav1.TypeMeta) bool {
+	return object.GroupVersionKind().Group == OpenShift.Group
+}
+
+// addOpenShiftPool adds OpenShift's MachineConfigPool. Its role is its name, it counts for every cluster, and without a
+// node selector it matches nothing. The control plane's pool selects no Node: see pool.Decide.
+func (o *Objects) addOpenShiftPool(raw []byte) error {
+	var theirs struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              struct {
+			MachineConfigSelector *metav1.LabelSelector `json:"machineConfigSelector"`
+			NodeSelector          *metav1.LabelSelector `json:"nodeSelector"`
+			Paused                bool                  `json:"paused"`
+		} `json:"spec"`
+		Status json.RawMessage `json:"status"`
+	}
+	if err := o.decodeOpenShift(OpenShiftPoolKind, raw, &theirs); err != nil {
+		return err
+	}
+	ours := poolv1.MachineConfigPool{ObjectMeta: theirs.ObjectMeta}
+	ours.SetGroupVersionKind(OpenShiftPoolKind)
+	ours.Spec.PoolRole = theirs.Name
+	// An empty selector selects nothing in OpenShift, and Poolboot refuses it.
+	if own := theirs.Spec.MachineConfigSelector; own != nil && len(own.MatchLabels)+len(own.MatchExpressions) > 0 {
+		ours.Spec.MachineConfigSelector = own
+	}
+	ours.Spec.NodeSelector = theirs.Spec.NodeSelector
+	if ours.Spec.NodeSelector == nil {
+		ours.Spec.NodeSelector = &metav1.LabelSelector{}
+	}
+	if theirs.Spec.Paused {
+		ours.Spec.Paused = new(true)
+	}
+	o.items = append(o.items, &ours)
+	return nil
+}
+
+// KubeletConfig is OpenShift's KubeletConfig.
+type KubeletConfig struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		AutoSizingReserved        *bool                 `json:"autoSizingReserved"`
+		LogLevel                  *int32                `json:"logLevel"`
+		MachineConfigPoolSelector *metav1.LabelSelector `json:"machineConfigPoolSelector"`
+		KubeletConfig             map[string]any        `json:"kubeletConfig"`
+		TLSSecurityProfile        map[string]any        `json:"tlsSecurityProfile"`
+	} `json:"spec"`
+	Status json.RawMessage `json:"status"`
+}
+
+// addOpenShiftKubelet adds OpenShift's KubeletConfig.
+func (o *Objects) addOpenShiftKubelet(raw []byte) error {
+	var config KubeletConfig
+	if err := o.decodeOpenShift(OpenShiftKubeletKind, raw, &config); err != nil {
+		return err
+	}
+	o.KubeletConfigs = append(o.KubeletConfigs, config)
+	return nil
+}
+
+// addOpenShiftConfig adds OpenShift's MachineConfig, whose fields are those of Poolboot's, without Butane.
+func (o *Objects) addOpenShiftConfig(raw []byte) error {
+	var config poolv1.MachineConfig
+	if err := o.decodeOpenShift(OpenShiftConfigKind, raw, &config); err != nil {
+		return err
+	}
+	config.SetGroupVersionKind(OpenShiftConfigKind)
+	if config.Spec.Butane != "" {
+		config.Spec.Butane = ""
+		o.drop(OpenShiftConfigKind, config.Name, "spec.butane")
+	}
+	o.items = append(o.items, &config)
+	return nil
+}
+
+// decodeOpenShift decodes an object and lists its fields that have a value and that object does not have.
+func (o *Objects) decodeOpenShift(kind schema.GroupVersionKind, raw []byte, object metav1.Object) error {
+	unknown, err := kjson.UnmarshalStrict(raw, object, kjson.DisallowUnknownFields)
+	if err != nil {
+		return err
+	}
+	if len(object.GetOwnerReferences()) > 0 {
+		o.drop(kind, object.GetName(), "metadata.ownerReferences")
+	}
+	if len(object.GetFinalizers()) > 0 {
+		o.drop(kind, object.GetName(), "metadata.finalizers")
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	var whole map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &whole); err != nil {
+		return err
+	}
+	for _, strict := range unknown {
+		var field kjson.FieldError
+		if !errors.As(strict, &field) {
+			return strict
+		}
+		value, found, err := unstructured.NestedFieldNoCopy(whole, strings.Split(field.FieldPath(), ".")...)
+		if err != nil || !found || !IsEmpty(value) {
+			o.drop(kind, object.GetName(), field.FieldPath())
+		}
+	}
+	return nil
+}
+
+func (o *Objects) drop(kind schema.GroupVersionKind, name, path string) {
+	o.Dropped = append(o.Dropped, DroppedField{Object: kind.Kind + " " + name, Path: path})
+}
+
+// DroppedField is a field of an OpenShift object that has a value and that Poolboot's kind does not have.
+type DroppedField struct {
+	// Object is its kind and name.
+	Object string
+	// Path is the path of the field.
+	Path string
+}
+
+// IsEmpty reports whether a value means the same as a field that is not set.
+func IsEmpty(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case string:
+		return value == ""
+	case []any:
+		return len(value) == 0
+	case map[string]any:
+		return len(value) == 0
+	}
+	return false
+}

@@ -1,0 +1,77 @@
+package input
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// Source is where a command reads objects: files, or the management cluster.
+type Source struct {
+	client.Reader
+	// Namespace is that of the objects that the command line names; empty for files, where names are enough.
+	Namespace string
+	// InFiles is true for files, which need not hold everything.
+	InFiles bool
+	// holder is the subject of messages, with its verb.
+	holder   string
+	workload func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
+}
+
+// Source returns the objects in files as a source.
+func (o *Objects) Source() *Source {
+	return &Source{Reader: o, InFiles: true, holder: "the files hold",
+		workload: func(context.Context, client.ObjectKey) (client.Reader, error) { return o, nil }}
+}
+
+// Source returns the cluster as a source.
+func (c *Cluster) Source() *Source {
+	return &Source{Reader: c, Namespace: c.Namespace, holder: "namespace " + c.Namespace + " holds", workload: c.Workload}
+}
+
+// OpenSource returns the files of the command line or, without any, the management cluster.
+func OpenSource(files *Files, args []string, to Connection) (*Source, error) {
+	if len(files.Names)+len(args) > 0 {
+		objects, err := files.Objects(args)
+		if err != nil {
+			return nil, err
+		}
+		return objects.Source(), nil
+	}
+	cluster, err := to.Open()
+	if err != nil {
+		return nil, err
+	}
+	return cluster.Source(), nil
+}
+
+// Get reads an object. Its error names the object.
+func (s *Source) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	err := s.Reader.Get(ctx, key, object, options...)
+	if err == nil || s.InFiles {
+		return err
+	}
+	return fmt.Errorf("get %s %s: %w", reflect.TypeOf(object).Elem().Name(), klog.KRef(key.Namespace, key.Name), err)
+}
+
+// Workload returns a reader of a workload cluster's objects, of which files hold Nodes.
+func (s *Source) Workload(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
+	return s.workload(ctx, cluster)
+}
+
+// ExplainMissing reports of a pool that was not found in files how to get it into them. Other errors are returned as
+// they are.
+func (s *Source) ExplainMissing(err error) error {
+	missing := (*pool.NotFoundError)(nil)
+	if !s.InFiles || !errors.As(err, &missing) {
+		return err
+	}
+	return fmt.Errorf("the files hold no MachineConfigPool of role %q: correct the role, or add a file with the pool; "+
+		"kubectl get pbpool,pbmconf -o yaml prints those of a cluster", missing.Role)
+}

@@ -1,0 +1,29 @@
+package input_test
+
+import (
+	"slices"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/render"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/which"
+)
+
+func TestInput(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "input of kubectl poolboot")
+}
+
+// poolboot runs a command line with nothing on standard input.
+func poolboot(args ...string) clitest.Result { return poolbootReading("", args...) }
+
+// poolbootReading runs a command line with a text on standard input.
+func poolbootReading(text string, args ...string) clitest.Result {
+	if slices.Contains(args, "render") {
+		return clitest.Run(text, render.New, args...)
+	}
+	return clitest.Run(text, clitest.Offline(which.New), args...)
+}

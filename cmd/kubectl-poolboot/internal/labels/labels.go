@@ -1,0 +1,126 @@
+// Package labels is the command kubectl poolboot labels: it prints the labels and taints that a pool's Nodes get.
+package labels
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// options are those of the command line.
+type options struct {
+	streams genericiooptions.IOStreams
+	files   input.Files
+	role    string
+	cluster string
+	output  cli.Output
+}
+
+// carried is what labels prints as JSON.
+type carried struct {
+	Labels map[string]string `json:"labels"`
+	Taints []corev1.Taint    `json:"taints"`
+}
+
+// New returns the command labels.
+func New(streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{streams: streams, files: input.Files{Streams: streams}}
+	cmd := &cobra.Command{
+		Use:   "labels -f FILE... --pool ROLE",
+		Short: "Print the labels and taints of a pool's Nodes",
+		Long: `Print the labels and taints that every Node of a pool is registered with, before anything boots.
+
+The labels are those that the pool's node selector asks for, its nodeLabels, the one that names the pool, and kubernetes.io/os. The taints
+are its nodeTaints, and the two that keep pods away until the Node is in its pool and known to Cluster API. A Machine, its
+PoolbootConfig and its host may add more; kubernetes.io/hostname is each Node's own name.
+
+Exit codes: 0 with an answer, 2 when no Node can be registered in the pool, 1 for every other error.`,
+		Example: `  # What will a Node of the pool infra carry?
+  kubectl poolboot labels -f pools.yaml --pool infra
+
+  # For scripts
+  kubectl poolboot labels -f pools.yaml --pool infra -o json
+
+  # The pools of a cluster, as kubectl get -o yaml prints them
+  kubectl poolboot labels -f - --pool infra < pools.yaml`,
+		DisableFlagsInUseLine: true,
+		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+	}
+	o.files.AddRequiredFlag(cmd, "filename", "f", "the MachineConfigPools")
+	cli.AddPoolFlag(cmd, &o.role)
+	input.AddClusterFlag(cmd, &o.cluster)
+	cli.AddCompletion(cmd, "pool", o.files.Complete(0, input.PoolRoles, nil))
+	cli.AddCompletion(cmd, "cluster", o.files.Complete(0, input.PoolClusters, nil))
+	o.output.AddFlag(cmd, "json; without it, lines of text", cli.FormatJSON)
+	return cmd
+}
+
+func (o *options) run(ctx context.Context, args []string) error {
+	if err := o.output.Validate(); err != nil {
+		return err
+	}
+	if input.IsControlPlane(o.role) {
+		return fmt.Errorf("--pool %s: control plane machines are in no pool: name another pool", o.role)
+	}
+	objects, err := o.files.Objects(args)
+	if err != nil {
+		return err
+	}
+	source := objects.Source()
+	pools, err := source.Pools(ctx, "", o.cluster)
+	if err != nil {
+		return err
+	}
+	of, err := pool.OfRole(pools.Items, o.role)
+	if err != nil {
+		return source.ExplainMissing(err)
+	}
+	registered, err := registration.Register(registration.Input{
+		NodeName: o.role, // any name: it is not part of the answer
+		Pool:     *of,
+		Pools:    pools.Items,
+		Config:   &bootstrapv1.PoolbootConfig{},
+	})
+	if outside := (*registration.OutsidePoolError)(nil); errors.As(err, &outside) {
+		err = fmt.Errorf("MachineConfigPool %q: the labels of its own Nodes don't put them in it: %s: "+
+			"change its nodeSelector or nodeLabels, or the other pool's", of.Name, outside.Why)
+	}
+	if err != nil {
+		return cli.ActionRequired(err)
+	}
+	delete(registered.Labels, corev1.LabelHostname) // each Node's own
+	answer := carried{Labels: registered.Labels, Taints: registered.Taints}
+	if o.output.Format == cli.FormatJSON {
+		return json.NewEncoder(o.streams.Out).Encode(answer)
+	}
+	return answer.print(o.streams.Out)
+}
+
+// print writes a line for every label and every taint.
+func (c carried) print(out io.Writer) error {
+	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
+		if _, err := fmt.Fprintf(out, "label %s=%s\n", key, c.Labels[key]); err != nil {
+			return err
+		}
+	}
+	for _, taint := range c.Taints {
+		if _, err := fmt.Fprintf(out, "taint %s\n", taint.ToString()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,18 @@
+package labels
+
+import (
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+func TestLabels(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "kubectl poolboot labels")
+}
+
+// poolboot runs a command line with nothing on standard input.
+func poolboot(args ...string) clitest.Result { return clitest.Run("", clitest.Offline(New), args...) }

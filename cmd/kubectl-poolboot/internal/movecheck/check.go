@@ -1,0 +1,167 @@
+// Package movecheck is the command kubectl poolboot move-check: it reports what would hang or be lost if clusterctl move
+// moved a namespace, and the cure for each.
+package movecheck
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// options are those of the command line.
+type options struct {
+	streams    genericiooptions.IOStreams
+	connection input.Connection
+	output     cli.Output
+	// to is the kubeconfig file of the other management cluster; empty when only this one is checked.
+	to string
+	// openTarget connects to the other management cluster.
+	openTarget func(path string) (client.Reader, error)
+}
+
+// Effect is what a trap does to a move.
+type Effect string
+
+// Effects of traps, the worst first.
+const (
+	// Lost: an object would stay behind, or a host would be wiped or installed again.
+	Lost Effect = "Lost"
+	// Hangs: clusterctl would refuse to begin, wait in vain, or stop half-way.
+	Hangs Effect = "Hangs"
+	// Note: something to know. The move succeeds.
+	Note Effect = "Note"
+)
+
+// trap is something in the way of a move.
+type trap struct {
+	Effect Effect `json:"effect"`
+	// Object is the object that it is about, as Kind namespace/name.
+	Object string `json:"object"`
+	// Message says what would happen and why, Cure what to do about it.
+	Message string `json:"message"`
+	Cure    string `json:"cure"`
+}
+
+// report is what move-check prints.
+type report struct {
+	Namespace string `json:"namespace"`
+	// Safe is true when nothing would hang or be lost.
+	Safe bool `json:"safe"`
+	// Moved is how many objects clusterctl would move.
+	Moved int `json:"moved"`
+	// Traps are never null.
+	Traps []trap `json:"traps"`
+}
+
+// New returns the command move-check.
+func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
+	return newCommand(&options{streams: streams, connection: to, openTarget: input.OpenFile})
+}
+
+func newCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "move-check [-n NAMESPACE] [--to-kubeconfig FILE]",
+		Short: "Say what would hang or be lost in clusterctl move",
+		Long: `Say what would hang or be lost if clusterctl move moved a namespace now, and the cure for each: Clusters that are paused, Machines
+without a Node, annotations that hold the move back, hosts that would be wiped or installed again, objects that would stay behind,
+rotations and boots that are under way. With --to-kubeconfig also whether the other management cluster is ready for them.
+
+Nothing is written. Run it again after each cure, and immediately before the move.
+
+Exit codes: 0 when the move is safe, 2 when something would hang or be lost, 1 for an error.`,
+		Example: `  # May the namespace be moved?
+  kubectl poolboot move-check -n metal
+
+  # And is the other management cluster ready for it?
+  kubectl poolboot move-check -n metal --to-kubeconfig other.kubeconfig`,
+		Args:                  cobra.NoArgs,
+		DisableFlagsInUseLine: true,
+		RunE:                  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	cmd.Flags().StringVar(&o.to, "to-kubeconfig", "", "path to the kubeconfig file of the other management cluster")
+	o.output.AddFlag(cmd, "json or yaml; without it, text", cli.FormatJSON, cli.FormatYAML)
+	input.AddConnectionFlags(cmd, o.connection)
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	if err := o.output.Validate(); err != nil {
+		return err
+	}
+	cluster, err := o.connection.Open()
+	if err != nil {
+		return err
+	}
+	found, err := gather(ctx, cluster, cluster.Namespace)
+	if err != nil {
+		return err
+	}
+	checked := found.check()
+	if o.to != "" {
+		there, err := o.openTarget(o.to)
+		if err != nil {
+			return fmt.Errorf("--to-kubeconfig %s: %w", o.to, err)
+		}
+		traps, err := found.checkTarget(ctx, cluster, there)
+		if err != nil {
+			return fmt.Errorf("--to-kubeconfig %s: %w", o.to, err)
+		}
+		checked.add(traps...)
+	}
+	if err := o.output.Print(o.streams.Out, checked, checked.print); err != nil {
+		return err
+	}
+	if !checked.Safe {
+		return cli.ToDo("clusterctl move of namespace "+cluster.Namespace, checked.count())
+	}
+	return nil
+}
+
+// add adds traps, the worst first.
+func (c *report) add(traps ...trap) {
+	order := map[Effect]int{Lost: 0, Hangs: 1, Note: 2}
+	for _, t := range traps {
+		at := len(c.Traps)
+		for at > 0 && order[c.Traps[at-1].Effect] > order[t.Effect] {
+			at--
+		}
+		c.Traps = append(c.Traps[:at], append([]trap{t}, c.Traps[at:]...)...)
+		c.Safe = c.Safe && t.Effect == Note
+	}
+}
+
+// count is how many traps would hang the move or lose something.
+func (c *report) count() (n int) {
+	for _, t := range c.Traps {
+		if t.Effect != Note {
+			n++
+		}
+	}
+	return n
+}
+
+// print prints the traps as text, and a verdict.
+func (c *report) print(out io.Writer) error {
+	lines := printers.GetNewTabWriter(out)
+	for _, t := range c.Traps {
+		fmt.Fprintf(lines, "%s\t%s\n", t.Effect, cli.Printable(t.Object))
+		fmt.Fprintf(lines, "\t%s\n\tTo do: %s\n", cli.Printable(t.Message), cli.Printable(t.Cure))
+	}
+	if err := lines.Flush(); err != nil {
+		return err
+	}
+	verdict := "safe to move"
+	if !c.Safe {
+		verdict = fmt.Sprintf("NOT safe to move: %d would hang or be lost", c.count())
+	}
+	_, err := fmt.Fprintf(out, "namespace %s: %d objects would be moved; %s\n", c.Namespace, c.Moved, verdict)
+	return err
+}

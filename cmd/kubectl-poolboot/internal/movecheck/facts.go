@@ -1,0 +1,161 @@
+package movecheck
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// facts is what a move rests on, as the management cluster has it.
+type facts struct {
+	namespace string
+	kinds     []movableKind
+	nodes     []*node
+	clusters  []clusterv1.Cluster
+	classes   []clusterv1.ClusterClass
+	machines  []clusterv1.Machine
+	hosts     []bmov1alpha1.BareMetalHost
+	configs   []bootstrapv1.PoolbootConfig
+	// needed are objects that must go along, of kinds that clusterctl may not look at.
+	needed []client.Object
+	// ironic and operator are the Deployments with Metal3's programs; operatorGuards is true while the webhooks of the
+	// latter have the API server refuse what they can't answer.
+	ironic, operator []appsv1.Deployment
+	operatorGuards   bool
+	// poolboot are the Deployments of Poolboot.
+	poolboot []appsv1.Deployment
+	// definitions are the UIDs of the CustomResourceDefinitions, which no other management cluster has.
+	definitions map[types.UID]bool
+}
+
+// gather reads it all. Kinds that are not installed have no objects.
+func gather(ctx context.Context, live client.Reader, namespace string) (*facts, error) {
+	f := &facts{namespace: namespace}
+	var (
+		definitions apiextensionsv1.CustomResourceDefinitionList
+		clusters    clusterv1.ClusterList
+		classes     clusterv1.ClusterClassList
+		machines    clusterv1.MachineList
+		hosts       bmov1alpha1.BareMetalHostList
+		hardware    bmov1alpha1.HardwareDataList
+		configs     bootstrapv1.PoolbootConfigList
+		templates   bootstrapv1.PoolbootConfigTemplateList
+		pools       poolv1.MachineConfigPoolList
+		pieces      poolv1.MachineConfigList
+		enrollments poolv1.EnrollmentList
+		secrets     corev1.SecretList
+		deployments appsv1.DeploymentList
+		webhooks    admissionv1.ValidatingWebhookConfigurationList
+	)
+	for _, list := range []client.ObjectList{&definitions, &deployments, &webhooks} {
+		if err := live.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	for _, list := range []client.ObjectList{&clusters, &classes, &machines, &hosts, &hardware, &configs, &templates, &pools, &pieces, &enrollments, &secrets} {
+		if err := live.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
+			return nil, fmt.Errorf("list %T of namespace %s: %w", list, namespace, err)
+		}
+	}
+	f.clusters, f.classes, f.machines, f.hosts, f.configs = clusters.Items, classes.Items, machines.Items, hosts.Items, configs.Items
+	f.needed = slices.Concat(objectsIn(hosts.Items), objectsIn(hardware.Items), objectsIn(configs.Items), objectsIn(templates.Items),
+		objectsIn(pools.Items), objectsIn(pieces.Items), objectsIn(enrollments.Items))
+	wanted := map[string]bool{}
+	for i := range hosts.Items {
+		wanted[hosts.Items[i].Spec.BMC.CredentialsName] = true
+		if data := hosts.Items[i].Spec.UserData; data != nil && (data.Namespace == "" || data.Namespace == namespace) {
+			wanted[data.Name] = true
+		}
+	}
+	for i := range secrets.Items {
+		if s := &secrets.Items[i]; s.Type == poolv1.EnrollmentTokenType || wanted[s.Name] {
+			f.needed = append(f.needed, s)
+		}
+	}
+	f.ironic = running(deployments.Items, func(_ *appsv1.Deployment, c *corev1.Container) bool {
+		return c.Name == "ironic" || strings.HasPrefix(imageName(c), "ironic")
+	})
+	f.operator = running(deployments.Items, isOperator)
+	f.operatorGuards = slices.ContainsFunc(webhooks.Items, guardsHosts)
+	f.poolboot = running(deployments.Items, isPoolboot)
+	f.kinds = movableKinds(definitions.Items)
+	f.definitions = map[types.UID]bool{}
+	for i := range definitions.Items {
+		f.definitions[definitions.Items[i].UID] = true
+	}
+	var err error
+	f.nodes, err = readNodes(ctx, live, namespace, f.kinds)
+	return f, err
+}
+
+// objectsIn are the items of a list.
+func objectsIn[T any, P interface {
+	*T
+	client.Object
+}](items []T) (objects []client.Object) {
+	for i := range items {
+		objects = append(objects, P(&items[i]))
+	}
+	return objects
+}
+
+// running are the Deployments with a container that is meant, those without replicas included.
+func running(deployments []appsv1.Deployment, meant func(*appsv1.Deployment, *corev1.Container) bool) (found []appsv1.Deployment) {
+	for i := range deployments {
+		d := &deployments[i]
+		if slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return meant(d, &c) }) {
+			found = append(found, *d)
+		}
+	}
+	return found
+}
+
+// hasReplicas says whether a Deployment is meant to run.
+func hasReplicas(d appsv1.Deployment) bool {
+	return ptr.Deref(d.Spec.Replicas, 1) > 0 || d.Status.Replicas > 0
+}
+
+// imageName is the last part of an image's name, without tag or digest.
+func imageName(c *corev1.Container) string {
+	name := c.Image[strings.LastIndex(c.Image, "/")+1:]
+	name, _, _ = strings.Cut(name, "@")
+	name, _, _ = strings.Cut(name, ":")
+	return name
+}
+
+func isOperator(_ *appsv1.Deployment, c *corev1.Container) bool {
+	return imageName(c) == "baremetal-operator"
+}
+
+func isPoolboot(d *appsv1.Deployment, c *corev1.Container) bool {
+	return d.Labels[clusterv1.ProviderNameLabel] == "bootstrap-poolboot" && c.Name == "manager"
+}
+
+// guardsHosts says whether a webhook has changes of BareMetalHosts refused while it does not answer.
+func guardsHosts(configuration admissionv1.ValidatingWebhookConfiguration) bool {
+	return slices.ContainsFunc(configuration.Webhooks, func(w admissionv1.ValidatingWebhook) bool {
+		return ptr.Deref(w.FailurePolicy, admissionv1.Fail) == admissionv1.Fail && slices.ContainsFunc(w.Rules, func(r admissionv1.RuleWithOperations) bool {
+			return slices.Contains(r.APIGroups, bmov1alpha1.GroupVersion.Group) && slices.Contains(r.Resources, "baremetalhosts")
+		})
+	})
+}
+
+// moved says whether an object goes along.
+func (f *facts) moved(uid types.UID) bool {
+	return slices.ContainsFunc(f.nodes, func(n *node) bool { return n.GetUID() == uid && n.moves })
+}

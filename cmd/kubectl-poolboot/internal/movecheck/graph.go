@@ -1,0 +1,125 @@
+package movecheck
+
+import (
+	"context"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	secretutil "sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Which objects go along in a move is in this file: clusterctl takes the kinds whose definitions have its label,
+// Secrets and ConfigMaps; of these the objects with the label for it, on them or on their kind, and all that Clusters
+// and other heads of a hierarchy own.
+
+// movableKind is one kind that clusterctl looks at.
+type movableKind struct {
+	schema.GroupVersionKind
+	definition string
+	// alone: every object goes along. head: and with it what it owns.
+	alone, head bool
+}
+
+// node is one object that clusterctl looks at.
+type node struct {
+	*unstructured.Unstructured
+	kind  movableKind
+	moves bool
+}
+
+func (n node) String() string {
+	return fmt.Sprintf("%s %s/%s", n.GetKind(), n.GetNamespace(), n.GetName())
+}
+
+// movableKinds are the kinds that clusterctl looks at.
+func movableKinds(definitions []apiextensionsv1.CustomResourceDefinition) []movableKind {
+	kinds := []movableKind{
+		{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}},
+		{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}},
+	}
+	for i := range definitions {
+		crd := &definitions[i]
+		if !metav1.HasLabel(crd.ObjectMeta, clusterctlv1.ClusterctlLabel) || crd.Spec.Scope != apiextensionsv1.NamespaceScoped {
+			continue
+		}
+		group, kind := crd.Spec.Group, crd.Spec.Names.Kind
+		head := metav1.HasLabel(crd.ObjectMeta, clusterctlv1.ClusterctlMoveHierarchyLabel) ||
+			group == "cluster.x-k8s.io" && (kind == "Cluster" || kind == "ClusterClass") || group == "addons.cluster.x-k8s.io" && kind == "ClusterResourceSet"
+		for _, version := range crd.Spec.Versions {
+			if version.Storage {
+				kinds = append(kinds, movableKind{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version.Name, Kind: kind}, definition: crd.Name,
+					head: head, alone: head || metav1.HasLabel(crd.ObjectMeta, clusterctlv1.ClusterctlMoveLabel)})
+			}
+		}
+	}
+	return kinds
+}
+
+// readNodes reads all objects of a namespace that clusterctl looks at, and finds out which of them go along.
+func readNodes(ctx context.Context, live client.Reader, namespace string, kinds []movableKind) ([]*node, error) {
+	var nodes []*node
+	for _, kind := range kinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := live.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			if meta.IsNoMatchError(err) {
+				continue
+			}
+			return nil, fmt.Errorf("list %s of %s: %w", kind.Kind, kind.GroupVersion(), err)
+		}
+		for i := range list.Items {
+			nodes = append(nodes, &node{Unstructured: &list.Items[i], kind: kind})
+		}
+	}
+	findMoved(nodes)
+	return nodes, nil
+}
+
+// findMoved marks the objects that go along.
+func findMoved(nodes []*node) {
+	owned, clusters := map[types.UID][]*node{}, map[string]types.UID{}
+	for _, n := range nodes {
+		if n.kind.Group == "cluster.x-k8s.io" && n.kind.Kind == "Cluster" {
+			clusters[n.GetName()] = n.GetUID()
+		}
+	}
+	for _, n := range nodes {
+		for _, owner := range n.GetOwnerReferences() {
+			owned[owner.UID] = append(owned[owner.UID], n)
+		}
+		if n.kind.Kind == "Secret" && len(n.GetOwnerReferences()) == 0 { // by its name, the Cluster's
+			if name, _, err := secretutil.ParseSecretName(n.GetName()); err == nil && clusters[name] != "" {
+				owned[clusters[name]] = append(owned[clusters[name]], n)
+			}
+		}
+	}
+	seen := map[types.UID]bool{}
+	var follow func(n *node)
+	follow = func(n *node) {
+		n.moves = true
+		if seen[n.GetUID()] {
+			return
+		}
+		seen[n.GetUID()] = true
+		for _, dependent := range owned[n.GetUID()] {
+			follow(dependent)
+		}
+	}
+	for _, n := range nodes {
+		_, alone := n.GetLabels()[clusterctlv1.ClusterctlMoveLabel]
+		_, head := n.GetLabels()[clusterctlv1.ClusterctlMoveHierarchyLabel]
+		switch {
+		case n.kind.head || head:
+			follow(n)
+		case n.kind.alone || alone:
+			n.moves = true
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package movecheck
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+)
+
+// check finds the traps that the management cluster itself shows.
+func (f *facts) check() *report {
+	checked := &report{Namespace: f.namespace, Safe: true, Traps: []trap{}}
+	for _, n := range f.nodes {
+		if n.moves {
+			checked.Moved++
+		}
+	}
+	checked.add(f.ofClusters()...)
+	checked.add(f.ofMachines()...)
+	checked.add(f.ofHosts()...)
+	checked.add(f.ofWipes()...)
+	checked.add(f.held()...)
+	checked.add(f.leftBehind()...)
+	checked.add(f.ofBoots()...)
+	return checked
+}
+
+func (f *facts) ofClusters() (traps []trap) {
+	for i := range f.clusters {
+		c := &f.clusters[i]
+		at := "Cluster " + c.Namespace + "/" + c.Name
+		hangs := func(message, cure string) { traps = append(traps, trap{Hangs, at, message, cure}) }
+		switch {
+		case ptr.Deref(c.Spec.Paused, false):
+			hangs("spec.paused is true, perhaps since a move that was aborted: clusterctl refuses to begin",
+				fmt.Sprintf(`if no other management cluster has it, kubectl -n %s patch cluster %s --type=merge -p '{"spec":{"paused":null}}'`, c.Namespace, c.Name))
+		case annotations.HasPaused(c):
+			hangs("it has the annotation "+clusterv1.PausedAnnotation+": clusterctl refuses to begin",
+				fmt.Sprintf("kubectl -n %s annotate cluster %s %s-", c.Namespace, c.Name, clusterv1.PausedAnnotation))
+		}
+		if !ptr.Deref(c.Status.Initialization.InfrastructureProvisioned, false) || !conditions.IsTrue(c, clusterv1.ClusterControlPlaneInitializedCondition) {
+			hangs("its infrastructure or control plane is not there yet: clusterctl refuses to begin", "wait until it is, or delete the Cluster")
+		}
+		if !c.DeletionTimestamp.IsZero() {
+			hangs("it is being deleted", "wait until it is gone")
+		}
+	}
+	for i := range f.classes {
+		if c := &f.classes[i]; annotations.HasPaused(c) {
+			traps = append(traps, trap{Hangs, "ClusterClass " + c.Namespace + "/" + c.Name, "it has the annotation " + clusterv1.PausedAnnotation + ": clusterctl refuses to begin",
+				fmt.Sprintf("kubectl -n %s annotate clusterclass %s %s-", c.Namespace, c.Name, clusterv1.PausedAnnotation)})
+		}
+	}
+	return traps
+}
+
+func (f *facts) ofMachines() (traps []trap) {
+	for i := range f.machines {
+		if m := &f.machines[i]; !m.Status.NodeRef.IsDefined() {
+			traps = append(traps, trap{Hangs, "Machine " + m.Namespace + "/" + m.Name, "it has no Node yet: clusterctl refuses to begin",
+				"wait until its host has asked for its configuration (kubectl poolboot boots), or scale its MachineDeployment down"})
+		}
+	}
+	for _, n := range f.nodes {
+		_, has, _ := unstructured.NestedMap(n.Object, "spec", "dataTemplate")
+		if n.GetKind() == "Metal3Machine" && n.moves && !has {
+			traps = append(traps, trap{Note, n.String(), "it has no spec.dataTemplate: after the move Metal3 does not report its condition Metal3DataReady, and its Machine stays Ready Unknown. The server goes on",
+				"nothing, or roll out its MachineDeployment with a Metal3DataTemplate before"})
+		}
+	}
+	return traps
+}
+
+// underWay are the states in which Metal3 works on a host.
+var underWay = map[bmov1alpha1.ProvisioningState]bool{
+	bmov1alpha1.StateProvisioning: true, bmov1alpha1.StateDeprovisioning: true, bmov1alpha1.StatePoweringOffBeforeDelete: true, bmov1alpha1.StateDeleting: true,
+	bmov1alpha1.StateRegistering: false, bmov1alpha1.StateInspecting: false, bmov1alpha1.StatePreparing: false,
+}
+
+func (f *facts) ofHosts() (traps []trap) {
+	for i := range f.hosts {
+		h := &f.hosts[i]
+		at, state := "BareMetalHost "+h.Namespace+"/"+h.Name, h.Status.Provisioning.State
+		if harms, is := underWay[state]; is {
+			effect, message := Note, "Metal3 is "+string(state)+" it, and begins that again after the move"
+			if harms {
+				effect, message = Lost, "it is "+string(state)+": after the move Metal3 does not know how far it got, and begins again on a host that may run already"
+			}
+			traps = append(traps, trap{effect, at, message, "wait until it is provisioned or available"})
+		}
+		_, written := h.Annotations[bmov1alpha1.StatusAnnotation]
+		_, paused := h.Annotations[bmov1alpha1.PausedAnnotation]
+		if isInstalled(h) && f.consumer(h) == nil && (!written || !paused) {
+			traps = append(traps, trap{Lost, at, "it is " + string(state) + " and no Metal3Machine has it, so nobody writes its status down for the move: it would be registered, and installed, again",
+				fmt.Sprintf(`kubectl -n %[1]s annotate baremetalhost %[2]s %[3]s= %[4]s="$(kubectl -n %[1]s get baremetalhost %[2]s -o jsonpath='{.status}')"; after the move take the first one off there`,
+					h.Namespace, h.Name, bmov1alpha1.PausedAnnotation, bmov1alpha1.StatusAnnotation)})
+		}
+	}
+	return traps
+}
+
+func isInstalled(h *bmov1alpha1.BareMetalHost) bool {
+	return h.Status.Provisioning.State == bmov1alpha1.StateProvisioned || h.Status.Provisioning.State == bmov1alpha1.StateExternallyProvisioned
+}
+
+// consumer is the Metal3Machine that has a host; nil when none has.
+func (f *facts) consumer(h *bmov1alpha1.BareMetalHost) *node {
+	for _, n := range f.nodes {
+		if by := h.Spec.ConsumerRef; by != nil && n.GetKind() == by.Kind && n.GetName() == by.Name && (by.Namespace == "" || by.Namespace == n.GetNamespace()) {
+			return n
+		}
+	}
+	return nil
+}
+
+// ofWipes is about servers that run and would be wiped where they are: clusterctl takes the pause off a BareMetalHost
+// when it deletes it.
+func (f *facts) ofWipes() (traps []trap) {
+	installed := 0
+	for i := range f.hosts {
+		if f.hosts[i].Status.Provisioning.State == bmov1alpha1.StateProvisioned && f.moved(f.hosts[i].UID) {
+			installed++
+		}
+	}
+	if installed == 0 {
+		return nil
+	}
+	stopped := len(f.ironic) > 0
+	for _, d := range f.ironic {
+		if hasReplicas(d) {
+			stopped = false
+			traps = append(traps, trap{Lost, "Deployment " + d.Namespace + "/" + d.Name, fmt.Sprintf("Ironic runs: clusterctl takes the pause off each of %d provisioned BareMetalHosts before "+
+				"it deletes them here, and the baremetal-operator may have Ironic wipe the server in between", installed),
+				fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=0, and leave the baremetal-operator running", d.Namespace, d.Name)})
+		}
+	}
+	if len(traps) == 0 && !stopped {
+		traps = append(traps, trap{Note, "Ironic", fmt.Sprintf("no Deployment of Ironic is seen here: if it runs elsewhere, the baremetal-operator may have it wipe one of %d provisioned servers "+
+			"when clusterctl deletes their BareMetalHosts here", installed), "stop Ironic wherever it runs before the move"})
+	}
+	if f.operatorGuards && !slices.ContainsFunc(f.operator, hasReplicas) {
+		traps = append(traps, trap{Hangs, "Deployment baremetal-operator", "it does not run and its webhook has failurePolicy Fail: the API server refuses clusterctl's changes of BareMetalHosts",
+			"start it again, and stop Ironic instead"})
+	}
+	return traps
+}
+
+// held are objects that hold the move back by an annotation that nobody takes off. The Metal3 provider takes it off the
+// hosts that its Metal3Machines have.
+func (f *facts) held() (traps []trap) {
+	for _, n := range f.nodes {
+		if _, blocks := n.GetAnnotations()[clusterctlv1.BlockMoveAnnotation]; !blocks || !n.moves {
+			continue
+		}
+		cure := fmt.Sprintf("kubectl -n %s annotate %s %s %s-", n.GetNamespace(), strings.ToLower(n.GetKind()), n.GetName(), clusterctlv1.BlockMoveAnnotation)
+		at := slices.IndexFunc(f.hosts, func(h bmov1alpha1.BareMetalHost) bool { return h.UID == n.GetUID() })
+		switch {
+		case at < 0:
+			traps = append(traps, trap{Note, n.String(), "it has the annotation " + clusterctlv1.BlockMoveAnnotation + ": clusterctl waits until its controller takes that off", "if none does, " + cure})
+		case f.consumer(&f.hosts[at]) == nil:
+			traps = append(traps, trap{Hangs, n.String(), "it has the annotation " + clusterctlv1.BlockMoveAnnotation + " from a Metal3Machine that is gone, and nobody takes it off: clusterctl waits in vain " +
+				"and leaves the Cluster paused", cure})
+		}
+	}
+	return traps
+}
+
+// leftBehind are objects that must go along and would not.
+func (f *facts) leftBehind() (traps []trap) {
+	names := map[string][]string{}
+	for _, o := range f.needed {
+		if !f.moved(o.GetUID()) {
+			kind := reflect.TypeOf(o).Elem().Name()
+			names[kind] = append(names[kind], o.GetName())
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(names)) {
+		slices.Sort(names[kind])
+		shown := names[kind]
+		if len(shown) > 5 {
+			shown = append(slices.Clone(shown[:5]), fmt.Sprintf("and %d more", len(shown)-5))
+		}
+		at := fmt.Sprintf("%s %s/%s", kind, f.namespace, strings.Join(shown, ", "))
+		cure := fmt.Sprintf("kubectl -n %s label %s %s %s=", f.namespace, strings.ToLower(kind), strings.Join(names[kind], " "), clusterctlv1.ClusterctlMoveLabel)
+		if label := kindCure(kind, f.kinds); label != "" {
+			cure = label
+		}
+		traps = append(traps, trap{Lost, at, "nothing that is moved owns it, and neither it nor its kind has the label " + clusterctlv1.ClusterctlMoveLabel + ": it would stay behind", cure})
+	}
+	return traps
+}
+
+// kindCure is what has all objects of a kind moved; "" when that is right already, or not to be done for a kind.
+func kindCure(kind string, known []movableKind) string {
+	definitions := map[string]string{
+		"BareMetalHost":          "baremetalhosts.metal3.io " + clusterctlv1.ClusterctlLabel + "= " + clusterctlv1.ClusterctlMoveLabel + "= " + clusterctlv1.ClusterctlMoveHierarchyLabel + "=",
+		"HardwareData":           "hardwaredata.metal3.io " + clusterctlv1.ClusterctlLabel + "= " + clusterctlv1.ClusterctlMoveLabel + "=",
+		"MachineConfigPool":      "machineconfigpools.pool.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
+		"MachineConfig":          "machineconfigs.pool.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
+		"Enrollment":             "enrollments.pool.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
+		"PoolbootConfig":         "poolbootconfigs.bootstrap.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
+		"PoolbootConfigTemplate": "poolbootconfigtemplates.bootstrap.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
+	}
+	looked := slices.ContainsFunc(known, func(k movableKind) bool { return k.Kind == kind })
+	if definition, is := definitions[kind]; is && (!looked || kind == "BareMetalHost" || kind == "HardwareData") {
+		return "kubectl label crd " + definition
+	}
+	return ""
+}
+
+func (f *facts) ofBoots() (traps []trap) {
+	for i := range f.configs {
+		c := &f.configs[i]
+		at := "PoolbootConfig " + c.Namespace + "/" + c.Name
+		if metav1.HasAnnotation(c.ObjectMeta, bootstrapv1.RotateTokenAnnotation) {
+			traps = append(traps, trap{Note, at, "its token is being rotated: the other management cluster does the rest, and until then an unknown token is told to ask again",
+				"nothing, or wait until the annotation " + bootstrapv1.RotateTokenAnnotation + " is gone"})
+		}
+		if stage := booting(c); stage != "" {
+			traps = append(traps, trap{Note, at, fmt.Sprintf("its boot is %s: its host goes on with the other management cluster, if that has the address and the CA of this one's config server", stage),
+				"nothing, or wait until it is Ready (kubectl poolboot boots)"})
+		}
+	}
+	return traps
+}
+
+// booting is the stage of a host that is about to boot; "" for one that is not.
+func booting(c *bootstrapv1.PoolbootConfig) timeline.Stage {
+	switch stage, _ := timeline.StageOf(c); stage {
+	case timeline.Provisioning, timeline.Preparing, timeline.Serving, timeline.Joining:
+		return stage
+	}
+	return ""
+}

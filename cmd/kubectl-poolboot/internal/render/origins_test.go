@@ -1,0 +1,79 @@
+package render
+
+import (
+	"encoding/json"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+var _ = Describe("render --explain", func() {
+	documents := []string{clitest.Pool("edge", "worker"), clitest.Pool("edge", "infra"), clitest.OpenShiftInfra51,
+		clitest.Config("99-y", "worker", clitest.Motd("worker")), clitest.Config("51-x", "infra", clitest.Motd("infra")),
+		clitest.Config("60-args", "infra", "{kernelArguments: [nosmt, quiet]}")}
+
+	// explaining is what --explain prints of the documents.
+	explaining := func(args ...string) string {
+		GinkgoHelper()
+		return clitest.Answered(poolboot(append([]string{"render", "-f", clitest.File("all.yaml", documents...), "--pool", "infra", "--explain"}, args...)...))
+	}
+
+	It("prints where everything came from as a table", func() {
+		var lines [][]string
+		for line := range strings.Lines(explaining()) {
+			lines = append(lines, strings.Fields(line))
+		}
+		Expect(lines).To(Equal([][]string{
+			{"KIND", "NAME", "MACHINECONFIG", "OVER"},
+			{"file", "/etc/motd", "51-x", "99-y"},
+			{"file", "/etc/infratest", "51-infra", "<none>"},
+			{"kernelArgument", "nosmt", "60-args", "<none>"},
+			{"kernelArgument", "quiet", "60-args", "<none>"},
+		}))
+	})
+
+	It("prints it as an object, in JSON and YAML", func() {
+		var answer origins
+		Expect(json.Unmarshal([]byte(explaining("-o", "json")), &answer)).To(Succeed())
+		Expect(answer.Name).To(MatchRegexp(`^rendered-infra-[0-9a-f]{32}$`))
+		Expect(answer.Source).To(Equal([]string{"99-y", "51-infra", "51-x", "60-args"}))
+		Expect(answer.Entries).To(ContainElement(pool.Origin{Kind: pool.KindFile, Name: "/etc/motd", MachineConfig: "51-x", Over: []string{"99-y"}}))
+		Expect(yaml.YAMLToJSON([]byte(explaining("-o", "yaml")))).To(MatchJSON(explaining("-o", "json")))
+	})
+
+	It("names the pools whose kubelet section it is", func() {
+		with := func(pool string) string {
+			return pool + "  kubeletConfiguration: {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPods: 500}\n"
+		}
+		files := clitest.File("all.yaml", with(clitest.Pool("edge", "worker")), with(clitest.Pool("edge", "infra")))
+		Expect(clitest.Answered(poolboot("render", "-f", files, "--pool", "infra", "--explain"))).To(And(
+			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf +spec.kubeletConfiguration of pool worker +<none>`),
+			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf +spec.kubeletConfiguration of pool infra +<none>`)))
+		var answer origins
+		Expect(json.Unmarshal([]byte(clitest.Answered(poolboot("render", "-f", files, "--pool", "infra", "--explain", "-o", "json"))), &answer)).To(Succeed())
+		Expect(answer.Entries[1]).To(Equal(pool.Origin{Kind: pool.KindFile, Name: "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf", Pool: "infra"}))
+		clitest.Refused(poolboot("render", "-f", clitest.File("wrong.yaml", clitest.Pool("edge", "worker")+"  kubeletConfiguration: {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPod: 5}\n"), "--pool", "worker"), 1,
+			`MachineConfigPool "worker": spec.kubeletConfiguration.maxPod`)
+	})
+
+	It("prints empty lists of a pool without MachineConfigs", func() {
+		out := clitest.Answered(poolboot("render", "-f", clitest.File("all.yaml", documents[:2]...), "--pool", "infra", "--explain", "-o", "json"))
+		Expect(out).To(And(ContainSubstring(`"source": []`), ContainSubstring(`"entries": []`)))
+	})
+
+	It("quotes what would do something to a terminal", func() {
+		odd := clitest.Config("70-odd", "infra", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: "/etc/\u001b[2J\n"}]}}}`)
+		Expect(clitest.Answered(poolboot("render", "-f", clitest.File("all.yaml", append(documents, odd)...), "--pool", "infra", "--explain"))).To(
+			ContainSubstring(`"/etc/\x1b[2J\n"`))
+	})
+
+	It("does not go with the Ignition document", func() {
+		clitest.Refused(poolboot("render", "-f", clitest.File("all.yaml", documents...), "--pool", "infra", "--explain", "-o", "ignition"), 1,
+			"--output ignition can't be used with --explain")
+	})
+})

@@ -1,0 +1,150 @@
+// Package render is the command kubectl poolboot render: it prints what a pool renders, and from which MachineConfigs.
+package render
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// formatIgnition is the value of --output for only the Ignition document.
+const formatIgnition = "ignition"
+
+// options are those of the command line.
+type options struct {
+	streams genericiooptions.IOStreams
+	files   input.Files
+	role    string
+	cluster string
+	output  cli.Output
+	explain bool
+	// live has the pools and MachineConfigs of a namespace read instead of files.
+	live       bool
+	connection input.Connection
+}
+
+// rendered is what render prints: a rendered config without Kubernetes' metadata. Lists are never null.
+type rendered struct {
+	// Name is the rendered config's name, which holds a hash of its content.
+	Name            string          `json:"name"`
+	Ignition        json.RawMessage `json:"ignition"`
+	KernelArguments []string        `json:"kernelArguments"`
+	Extensions      []string        `json:"extensions"`
+	FIPS            bool            `json:"fips"`
+	KernelType      string          `json:"kernelType"`
+	// OSImageURL is there only when a MachineConfig sets it.
+	OSImageURL string `json:"osImageURL,omitempty"`
+	// BaseOSExtensionsContainerImage is there only when a MachineConfig sets it.
+	BaseOSExtensionsContainerImage string `json:"baseOSExtensionsContainerImage,omitempty"`
+}
+
+// New returns the command render.
+func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
+	o := &options{streams: streams, files: input.Files{Streams: streams}, connection: to}
+	cmd := &cobra.Command{
+		Use:   "render (-f FILE... | --live) --pool ROLE",
+		Short: "Print what a pool renders",
+		Long: `Print what a pool renders from its MachineConfigs, as the controllers do.
+
+First come the MachineConfigs that the pool "worker" selects, then those that the pool itself selects beyond them, each in
+the order of their names; what comes later wins. Ignition 2.0 to 2.4 and 3.0 to 3.5 and Butane are read. The same content
+has the same name.
+
+MachineConfigPools and MachineConfigs come from files or, with --live, from a namespace of the management cluster. kubectl get
+pbpool,pbmconf -o yaml prints them for a file.`,
+		Example: `  # Everything that machines of the pool infra would get
+  kubectl poolboot render -f pools.yaml -f machineconfigs --pool infra
+
+  # The same as YAML
+  kubectl poolboot render -f pools.yaml,machineconfigs --pool infra -o yaml
+
+  # Which MachineConfig every file, unit, user and kernel argument came from
+  kubectl poolboot render -f pools.yaml -f machineconfigs --pool infra --explain
+
+  # Only the Ignition document
+  kubectl poolboot render -f pools.yaml -f machineconfigs --pool infra -o ignition > infra.ign`,
+		DisableFlagsInUseLine: true,
+		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+	}
+	o.files.AddFlag(cmd, "filename", "f", "the MachineConfigPools and MachineConfigs")
+	cmd.Flags().BoolVar(&o.live, "live", false, "read the MachineConfigPools and MachineConfigs of the namespace from the management cluster instead of files")
+	cmd.MarkFlagsMutuallyExclusive("filename", "live")
+	cli.AddPoolFlag(cmd, &o.role)
+	input.AddClusterFlag(cmd, &o.cluster)
+	cli.AddCompletion(cmd, "pool", o.files.Complete(0, input.PoolRoles, to))
+	cli.AddCompletion(cmd, "cluster", o.files.Complete(0, input.PoolClusters, to))
+	cmd.Flags().BoolVar(&o.explain, "explain", false, "print which MachineConfig each entry came from, as a table, json or yaml")
+	o.output.AddFlag(cmd, "json (default), yaml, or ignition for only the Ignition document", cli.FormatJSON, cli.FormatYAML, formatIgnition)
+	input.AddConnectionFlags(cmd, to)
+	return cmd
+}
+
+func (o *options) run(ctx context.Context, args []string) error {
+	if err := o.output.Validate(); err != nil {
+		return err
+	}
+	if input.IsControlPlane(o.role) {
+		return fmt.Errorf("--pool %s: control plane machines are in no pool, and nothing is rendered for them: name another pool", o.role)
+	}
+	source, err := o.open(args)
+	if err != nil {
+		return err
+	}
+	pools, err := source.Pools(ctx, source.Namespace, o.cluster)
+	if err != nil {
+		return err
+	}
+	configs, err := source.MachineConfigs(ctx, pools.Cluster)
+	if err != nil {
+		return err
+	}
+	config, err := pool.Render(o.role, pools.Items, configs)
+	if err != nil {
+		return source.ExplainMissing(err)
+	}
+	if o.explain {
+		return o.printOrigins(config)
+	}
+	return o.print(config)
+}
+
+// open returns the files or, with --live, the management cluster.
+func (o *options) open(args []string) (*input.Source, error) {
+	switch {
+	case !o.live && len(o.files.Names) == 0:
+		return nil, errors.New(`required flag(s) "filename" not set: name the files, or set --live to read the management cluster`)
+	case o.live && len(args) > 0:
+		return nil, fmt.Errorf("%s: files and --live exclude each other: leave one of them out", args[0])
+	}
+	return input.OpenSource(&o.files, args, o.connection)
+}
+
+func (o *options) print(config *pool.Rendered) error {
+	answer := rendered{
+		Name:            config.Name,
+		Ignition:        config.Spec.Config.Raw,
+		KernelArguments: append([]string{}, config.Spec.KernelArguments...),
+		Extensions:      append([]string{}, config.Spec.Extensions...),
+		FIPS:            *config.Spec.FIPS,
+		KernelType:      config.Spec.KernelType,
+		OSImageURL:      config.Spec.OSImageURL,
+
+		BaseOSExtensionsContainerImage: config.Spec.BaseOSExtensionsContainerImage,
+	}
+	return o.output.Print(o.streams.Out, answer, func(out io.Writer) error {
+		if o.output.Format != formatIgnition {
+			return cli.PrintJSON(out, answer)
+		}
+		_, err := fmt.Fprintf(out, "%s\n", answer.Ignition) // byte for byte as it is stored and served
+		return err
+	})
+}

@@ -1,0 +1,170 @@
+package render
+
+import (
+	"encoding/json"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+var _ = Describe("render", func() {
+	ours := []string{clitest.Pool("edge", "worker"), clitest.Pool("edge", "infra")}
+
+	// rendering is what a pool renders from documents in one file.
+	rendering := func(role string, documents ...string) rendered {
+		GinkgoHelper()
+		var config rendered
+		Expect(json.Unmarshal([]byte(clitest.Answered(poolboot("render", "-f", clitest.File("all.yaml", documents...), "--pool", role))), &config)).To(Succeed())
+		return config
+	}
+	// source is where the rendered Ignition has the contents of a file from.
+	source := func(config rendered, path string) string {
+		GinkgoHelper()
+		parsed, err := ignition.Parse(config.Ignition)
+		Expect(err).NotTo(HaveOccurred())
+		for _, file := range parsed.Storage.Files {
+			if file.Path == path {
+				return *file.Contents.Source
+			}
+		}
+		return ""
+	}
+
+	It("renders the documentation's custom pool", func() {
+		out := clitest.Answered(poolboot("render", "-f", clitest.File("all.yaml", clitest.OpenShiftMaster, clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51), "--pool", "infra"))
+		var config map[string]any
+		Expect(json.Unmarshal([]byte(out), &config)).To(Succeed())
+		Expect(config["name"]).To(MatchRegexp(`^rendered-infra-[0-9a-f]{32}$`))
+		delete(config, "name")
+		again, err := json.Marshal(config)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again).To(MatchJSON(`{
+			"ignition": {"ignition": {"version": "3.5.0"}, "storage": {"files": [
+				{"path": "/etc/infratest", "mode": 420, "overwrite": true, "contents": {"source": "data:,infra"}}]}},
+			"kernelArguments": [], "extensions": [], "fips": false, "kernelType": "default"}`))
+	})
+
+	It("gives a custom pool all of worker, and lets its 51-x win over worker's 99-y", func() {
+		config := rendering("infra", append(ours, clitest.Config("99-y", "worker", clitest.Motd("worker")), clitest.Config("51-x", "infra", clitest.Motd("infra")),
+			clitest.Config("00-issue", "worker", strings.ReplaceAll(clitest.Motd("inherited"), "motd", "issue")))...)
+		Expect(source(config, "/etc/motd")).To(Equal("data:,infra"))
+		Expect(source(config, "/etc/issue")).To(Equal("data:,inherited"))
+	})
+
+	It("gives worker nothing of a custom pool", func() {
+		config := rendering("worker", append(ours, clitest.Config("51-x", "infra", clitest.Motd("infra")))...)
+		Expect(source(config, "/etc/motd")).To(BeEmpty())
+	})
+
+	It("takes kernel arguments, extensions, FIPS, kernel and image from the MachineConfigs of both", func() {
+		theirs := strings.ReplaceAll(clitest.Config("10-a", "worker", "{kernelArguments: [nosmt], extensions: [usbguard], fips: true, kernelType: default, baseOSExtensionsContainerImage: registry.example/extensions:2}"),
+			"pool.cluster.x-k8s.io/v1alpha1", "machineconfiguration.openshift.io/v1")
+		config := rendering("infra", append(ours, theirs, clitest.Config("05-b", "infra", "{kernelArguments: [quiet], kernelType: realtime, osImageURL: registry.example/os:2}"))...)
+		config.Name, config.Ignition = "", nil
+		Expect(config).To(Equal(rendered{KernelArguments: []string{"nosmt", "quiet"}, Extensions: []string{"usbguard"}, FIPS: true,
+			KernelType: "realtime", OSImageURL: "registry.example/os:2", BaseOSExtensionsContainerImage: "registry.example/extensions:2"}))
+	})
+
+	It("reads Butane in Poolboot's kind, and knows none in OpenShift's", func() {
+		butane := clitest.Config("60-b", "infra", `{butane: "variant: fcos\nversion: 1.5.0\nstorage: {files: [{path: /etc/motd, contents: {inline: hi}}]}\n"}`)
+		Expect(source(rendering("infra", append(ours, butane)...), "/etc/motd")).To(Equal("data:,hi"))
+		butane = strings.ReplaceAll(butane, "pool.cluster.x-k8s.io/v1alpha1", "machineconfiguration.openshift.io/v1")
+		Expect(source(rendering("infra", append(ours, butane)...), "/etc/motd")).To(BeEmpty())
+	})
+
+	It("renders a pool without MachineConfigs", func() {
+		config := rendering("infra", ours...)
+		Expect(config.Ignition).To(MatchJSON(`{"ignition":{"version":"3.5.0"}}`))
+		Expect(config.KernelArguments).To(Equal([]string{}))
+		Expect(config.Extensions).To(Equal([]string{}))
+	})
+
+	It("gives the same content the same name, whatever kinds and files it is in", func() {
+		documents := []string{clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51, clitest.Config("99-y", "worker", clitest.Motd("worker"))}
+		want := rendering("infra", documents...)
+		Expect(rendering("infra", documents[3], documents[2], documents[1], documents[0])).To(Equal(want))
+		Expect(rendering("infra", ours[0], ours[1], clitest.OpenShiftInfra51, documents[3])).To(Equal(want))
+		Expect(rendering("infra", documents[:3]...).Name).NotTo(Equal(want.Name))
+	})
+
+	It("prints the same as YAML, and only the Ignition when asked", func() {
+		path := clitest.File("all.yaml", clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51)
+		asJSON := clitest.Answered(poolboot("render", "-f", path, "--pool", "infra", "-o", "json"))
+		Expect(clitest.Answered(poolboot("render", "-f", path, "--pool", "infra"))).To(Equal(asJSON))
+		asYAML := clitest.Answered(poolboot("render", "-f", path, "--pool", "infra", "-o", "yaml"))
+		Expect(asYAML).To(ContainSubstring("\nkernelType: default\n"))
+		Expect(yaml.YAMLToJSON([]byte(asYAML))).To(MatchJSON(asJSON))
+
+		only := clitest.Answered(poolboot("render", "-f", path, "--pool", "infra", "-o", "ignition"))
+		var config rendered
+		Expect(json.Unmarshal([]byte(asJSON), &config)).To(Succeed())
+		Expect(only).To(MatchJSON(config.Ignition))
+		_, err := ignition.Parse([]byte(only))
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("passes over what the Machine Config Operator has rendered", func() {
+		theirs := strings.ReplaceAll(clitest.OpenShiftInfra51, "51-infra", "rendered-infra-dfdfdf7e006f18cd5d29cae03f77948b")
+		Expect(rendering("infra", append(ours, theirs)...)).To(Equal(rendering("infra", ours...)))
+	})
+
+	DescribeTable("refuses what can't be rendered",
+		func(role string, documents []string, why ...string) {
+			clitest.Refused(poolboot("render", "-f", clitest.File("all.yaml", documents...), "--pool", role), 1, why...)
+		},
+		Entry("nothing", "infra", nil, `no MachineConfigPool of role "infra"`),
+		Entry("an unknown role", "gpu", ours, `no MachineConfigPool of role "gpu"`),
+		Entry("no worker pool", "infra", ours[1:], `no MachineConfigPool of role "worker"`),
+		Entry("two pools of one role", "infra", append(ours, clitest.OpenShiftInfra), "MachineConfigPools infra and infra all have the role"),
+		Entry("the control plane's pool", "master", []string{clitest.OpenShiftMaster, clitest.OpenShiftWorker}, "--pool master: control plane machines are in no pool"),
+		Entry("a wrong place in Ignition", "infra", append(ours, clitest.Config("52-b", "infra", strings.ReplaceAll(clitest.Motd("a"), "0644", `"0644"`))),
+			`MachineConfig "52-b": spec.config: storage.files[0].mode`),
+		Entry("an unknown version of Ignition", "infra", append(ours, strings.Replace(clitest.OpenShiftInfra51, "2.2.0", "4.0.0", 1)),
+			`MachineConfig "51-infra": spec.config: ignition.version`),
+		Entry("a reserved path", "infra", append(ours, strings.Replace(clitest.OpenShiftInfra51, "/etc/infratest", "/etc/hostname", 1)),
+			`MachineConfig "51-infra": spec.config: storage.files[0].path: /etc/hostname`),
+		Entry("a MachineConfig that is there twice", "infra", append(ours, clitest.OpenShiftInfra51, clitest.OpenShiftInfra51), `MachineConfig "51-infra" is given twice`),
+	)
+
+	It("says that the files lack the pool, not that the cluster does, and how to get it from there", func() {
+		clitest.Refused(poolboot("render", "-f", clitest.File("all.yaml", ours...), "--pool", "gpu"), 1,
+			`the files hold no MachineConfigPool of role "gpu"`, "kubectl get pbpool,pbmconf -o yaml")
+	})
+
+	Describe("with --live", func() {
+		live := func(args ...string) clitest.Result {
+			GinkgoHelper()
+			worker, infra := clitest.Pool("infra-1", "worker"), clitest.Pool("infra-1", "infra")
+			to := clitest.Storing([]string{worker, infra, clitest.Config("51-infra", "infra", "{kernelArguments: [quiet]}"), strings.Replace(clitest.Pool("infra-2", "worker"), "name: worker\n", "name: worker-2\n", 1)})
+			return clitest.RunOn(to, New, append([]string{"render", "--live"}, args...)...)
+		}
+
+		It("renders what a namespace of the management cluster holds", func() {
+			var config rendered
+			Expect(json.Unmarshal([]byte(clitest.Answered(live("--pool", "infra", "--cluster", "infra-1"))), &config)).To(Succeed())
+			Expect(config.KernelArguments).To(Equal([]string{"quiet"}))
+			Expect(clitest.Answered(live("--pool", "infra", "--cluster", "infra-1", "--explain"))).To(ContainSubstring("51-infra"))
+		})
+		It("speaks of the cluster and the namespace, not of files", func() {
+			clitest.Refused(live("--pool", "gpu", "--cluster", "infra-1"), 1, `the Cluster has no MachineConfigPool of role "gpu"`)
+			clitest.Refused(live("--pool", "infra"), 1, "namespace edge holds pools of the clusters edge/infra-1 and edge/infra-2: choose one with --cluster")
+			clitest.Refused(live("--pool", "infra", "--cluster", "nowhere"), 1, "namespace edge holds no pool of the cluster \"nowhere\"")
+		})
+		It("takes no files beside", func() {
+			clitest.Refused(live("--pool", "infra", "-f", "a.yaml"), 1, "filename", "live")
+			clitest.Refused(live("--pool", "infra", "a.yaml"), 1, "files and --live exclude each other")
+		})
+	})
+
+	It("refuses a wrong command line", func() {
+		path := clitest.File("all.yaml", ours...)
+		clitest.Refused(poolboot("render", "-f", path), 1, `"pool" not set`)
+		clitest.Refused(poolboot("render", "--pool", "infra"), 1, `"filename" not set`)
+		clitest.Refused(poolboot("render", "-f", path, "--pool", "infra", "-o", "wide"), 1, "--output wide is not known: use json, yaml or ignition")
+	})
+})

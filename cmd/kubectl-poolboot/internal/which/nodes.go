@@ -1,0 +1,89 @@
+package which
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// nodeMembership is the membership of one of several Nodes.
+type nodeMembership struct {
+	Node string `json:"node"`
+	membership
+	// Unsupported are the custom pools that the labels of a control plane ask for.
+	Unsupported []string `json:"unsupported,omitempty"`
+	// Conflict are the custom pools that all match, when they are several.
+	Conflict []string `json:"conflict,omitempty"`
+}
+
+// printNodes answers for every Node of --nodes, in their order. Its error, after the answer, is the first conflict.
+func (o *options) printNodes(pools []poolv1.MachineConfigPool) error {
+	found, err := o.pools.Read(o.nodes)
+	if err != nil {
+		return err
+	}
+	nodes := input.Of[*corev1.Node](found)
+	answers := make([]nodeMembership, len(nodes))
+	var conflicts error
+	for i, node := range nodes {
+		decision, err := pool.Decide(node.Labels, pools)
+		answer := nodeMembership{Node: node.Name, membership: membership{ControlPlane: decision.ControlPlane}, Unsupported: decision.Unsupported}
+		var conflict *pool.ConflictError
+		switch {
+		case errors.As(err, &conflict):
+			answer.Conflict = conflict.Roles
+			if conflicts == nil {
+				conflicts = fmt.Errorf("--nodes: Node %q: %w", node.Name, err)
+			}
+		case err != nil:
+			return err
+		case decision.Role != "":
+			answer.Pool = &decision.Role
+		}
+		answers[i] = answer
+	}
+	if o.output.Format == cli.FormatJSON {
+		err = json.NewEncoder(o.streams.Out).Encode(answers)
+	} else {
+		err = printTable(o.streams.Out, answers)
+	}
+	return errors.Join(err, conflicts)
+}
+
+func printTable(out io.Writer, answers []nodeMembership) error {
+	table := printers.GetNewTabWriter(out)
+	fmt.Fprintln(table, "NODE\tPOOL\tNOTE")
+	for _, answer := range answers {
+		role := "<none>"
+		if answer.Pool != nil {
+			role = *answer.Pool
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", answer.Node, role, answer.note())
+	}
+	return table.Flush()
+}
+
+// note returns why a Node is in no pool.
+func (a nodeMembership) note() string {
+	switch {
+	case len(a.Conflict) > 0:
+		return "conflict: several custom pools match: " + strings.Join(a.Conflict, " and ")
+	case len(a.Unsupported) > 0:
+		return "control plane: not supported: " + strings.Join(a.Unsupported, " and ")
+	case a.ControlPlane:
+		return "control plane"
+	case a.Pool == nil:
+		return "unmanaged"
+	}
+	return ""
+}

@@ -1,0 +1,161 @@
+// Package which is the command kubectl poolboot which: it prints the pool of a Node, or of each of several.
+package which
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// options are those of the command line.
+type options struct {
+	streams genericiooptions.IOStreams
+	pools   input.Files
+	labels  []string
+	node    string
+	nodes   string
+	cluster string
+	output  cli.Output
+}
+
+// membership is what which prints as JSON.
+type membership struct {
+	// Pool is the pool's role; null when the Node is in none.
+	Pool *string `json:"pool"`
+	// ControlPlane is true when the Node is of the control plane, and so in no pool.
+	ControlPlane bool `json:"controlPlane,omitempty"`
+}
+
+// New returns the command which.
+func New(streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{streams: streams, pools: input.Files{Streams: streams}}
+	cmd := &cobra.Command{
+		Use:   "which --pools FILE... (--labels KEY=VALUE,... | --node FILE | --nodes FILE)",
+		Short: "Say in which pool a Node is",
+		Long: `Say in which pool a Node with these labels is, or each of several Nodes, as the controllers do.
+
+One matching custom pool wins over "worker". A control plane is in no pool, and neither is a Windows Node or one that no
+pool selects: then nothing is printed but a note on standard error, or {"pool":null} as JSON.
+
+Exit codes: 0 with an answer, 2 when several custom pools match, 1 for every other error.`,
+		Example: `  # In which pool would a Node with two roles be?
+  kubectl poolboot which --pools pools.yaml --labels node-role.kubernetes.io/worker=,node-role.kubernetes.io/infra=
+
+  # For scripts
+  kubectl poolboot which --pools pools.yaml --labels node-role.kubernetes.io/infra= -o json
+
+  # A Node as kubectl get -o yaml prints it, from a file or from standard input
+  kubectl poolboot which --pools pools.yaml --node node.yaml
+  kubectl poolboot which --pools pools.yaml --node - < node.yaml
+
+  # Every Node of a cluster, as kubectl get nodes -o yaml prints them
+  kubectl poolboot which --pools pools.yaml --nodes - < node.yaml`,
+		DisableFlagsInUseLine: true,
+		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+	}
+	o.pools.AddRequiredFlag(cmd, "pools", "", "the MachineConfigPools")
+	cmd.Flags().StringArrayVarP(&o.labels, "labels", "l", nil, "the Node's labels, as KEY=VALUE,...; may be repeated")
+	cmd.Flags().StringVar(&o.node, "node", "", "file with the Node, or with a list that holds only this Node; - for standard input")
+	cmd.Flags().StringVar(&o.nodes, "nodes", "", "file with any number of Nodes, for a table of all; - for standard input")
+	cmd.MarkFlagsOneRequired("labels", "node", "nodes")
+	cmd.MarkFlagsMutuallyExclusive("labels", "node", "nodes")
+	cli.Must(cmd.MarkFlagFilename("node", "json", "yaml", "yml"))
+	cli.Must(cmd.MarkFlagFilename("nodes", "json", "yaml", "yml"))
+	input.AddClusterFlag(cmd, &o.cluster)
+	cli.AddCompletion(cmd, "cluster", o.pools.Complete(0, input.PoolClusters, nil))
+	o.output.AddFlag(cmd, "json; without it, text", cli.FormatJSON)
+	return cmd
+}
+
+func (o *options) run(ctx context.Context, args []string) error {
+	if err := o.output.Validate(); err != nil {
+		return err
+	}
+	objects, err := o.pools.Objects(args)
+	if err != nil {
+		return err
+	}
+	pools, err := objects.Source().Pools(ctx, "", o.cluster)
+	if err != nil {
+		return err
+	}
+	if o.nodes != "" {
+		return o.printNodes(pools.Items)
+	}
+	return o.printNode(pools.Items)
+}
+
+// printNode answers for one Node.
+func (o *options) printNode(pools []poolv1.MachineConfigPool) error {
+	nodeLabels, err := o.nodeLabels()
+	if err != nil {
+		return err
+	}
+	decision, err := pool.Decide(nodeLabels, pools)
+	if err != nil {
+		return err
+	}
+	if len(pools) == 0 {
+		o.note("the files hold no MachineConfigPool")
+	}
+	if len(decision.Unsupported) > 0 {
+		o.note("a control plane can't be in the pools that its labels name: " + strings.Join(decision.Unsupported, " and "))
+	}
+	return o.print(decision)
+}
+
+// nodeLabels are those of --labels, or of the Node in --node.
+func (o *options) nodeLabels() (map[string]string, error) {
+	if o.node == "" {
+		given, err := labels.ConvertSelectorToLabelsMap(strings.Join(o.labels, ","))
+		if err != nil {
+			err = fmt.Errorf("--labels: labels must be KEY=VALUE,... with keys and values that Kubernetes allows: %w", err)
+		}
+		return given, err
+	}
+	found, err := o.pools.Read(o.node)
+	if err != nil {
+		return nil, err
+	}
+	nodes := input.Of[*corev1.Node](found)
+	if len(nodes) != 1 {
+		return nil, fmt.Errorf("--node %s: the file holds %d Nodes, and must hold one: use --nodes for several", o.node, len(nodes))
+	}
+	return nodes[0].Labels, nil
+}
+
+func (o *options) print(decision pool.Decision) error {
+	if o.output.Format == cli.FormatJSON {
+		answer := membership{ControlPlane: decision.ControlPlane}
+		if decision.Role != "" {
+			answer.Pool = &decision.Role
+		}
+		return json.NewEncoder(o.streams.Out).Encode(answer)
+	}
+	switch {
+	case decision.ControlPlane:
+		o.note("a control plane Node is in no pool")
+	case decision.Role == "":
+		o.note("the Node is unmanaged: no pool selects its labels")
+	default:
+		_, err := fmt.Fprintln(o.streams.Out, decision.Role)
+		return err
+	}
+	return nil
+}
+
+// note prints a note on standard error.
+func (o *options) note(text string) {
+	fmt.Fprintln(o.streams.ErrOut, "note:", text)
+}

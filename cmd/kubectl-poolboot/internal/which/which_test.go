@@ -1,0 +1,123 @@
+package which
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+// nodeWith is a Node with labels in YAML's flow style.
+func nodeWith(labels string) string {
+	return "apiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n  labels: " + labels + "\nspec: {aFieldOfTomorrow: true}\n"
+}
+
+var _ = Describe("which", func() {
+	theirs := []string{clitest.OpenShiftMaster, clitest.OpenShiftWorker, clitest.OpenShiftInfra}
+	ours := []string{clitest.Pool("edge", "worker"), clitest.Pool("edge", "infra"), clitest.Pool("edge", "storage")}
+
+	DescribeTable("says the pool",
+		func(pools []string, labels, answer string) {
+			pools = []string{clitest.File("pools.yaml", pools...)}
+			Expect(clitest.Answered(poolboot("which", "--pools", pools[0], "--labels", labels, "-o", "json"))).To(Equal(answer + "\n"))
+		},
+		Entry("worker", theirs, clitest.RoleLabels("worker"), `{"pool":"worker"}`),
+		Entry("worker and infra: infra", theirs, clitest.RoleLabels("worker", "infra"), `{"pool":"infra"}`),
+		Entry("infra only", theirs, clitest.RoleLabels("infra"), `{"pool":"infra"}`),
+		Entry("infra without a pool, labelled worker: worker", theirs[:2], clitest.RoleLabels("worker", "infra"), `{"pool":"worker"}`),
+		Entry("infra without a pool: unmanaged", theirs[:2], clitest.RoleLabels("infra"), `{"pool":null}`),
+		Entry("no label: unmanaged", theirs, "", `{"pool":null}`),
+		Entry("another value than the selector's: unmanaged", theirs, "node-role.kubernetes.io/infra=yes", `{"pool":null}`),
+		Entry("master", theirs, clitest.RoleLabels("master"), `{"pool":null,"controlPlane":true}`),
+		Entry("control plane that is a worker too", theirs, clitest.RoleLabels("control-plane", "worker"), `{"pool":null,"controlPlane":true}`),
+		Entry("Windows: unmanaged", theirs, "kubernetes.io/os=windows,"+clitest.RoleLabels("worker"), `{"pool":null}`),
+		Entry("Linux", theirs, "kubernetes.io/os=linux,"+clitest.RoleLabels("worker"), `{"pool":"worker"}`),
+		Entry("Poolboot's pool by its default selector", ours, clitest.RoleLabels("worker", "storage"), `{"pool":"storage"}`),
+		Entry("pools of both kinds", append([]string{ours[2]}, theirs...), clitest.RoleLabels("worker", "storage"), `{"pool":"storage"}`),
+		Entry("OpenShift's pool without a selector matches nothing", []string{strings.Split(clitest.OpenShiftInfra, "  nodeSelector:")[0]},
+			clitest.RoleLabels("infra"), `{"pool":null}`),
+	)
+
+	It("prints only the role without -o", func() {
+		Expect(clitest.Answered(poolboot("which", "--pools", clitest.File("pools.yaml", theirs...), "--labels", clitest.RoleLabels("infra")))).To(Equal("infra\n"))
+	})
+
+	DescribeTable("prints nothing but a note when there is no role to print",
+		func(labels, note string) {
+			Expect(poolboot("which", "--pools", clitest.File("pools.yaml", theirs...), "--labels", labels)).To(Equal(clitest.Result{ErrOut: note + "\n"}))
+		},
+		Entry("unmanaged", clitest.RoleLabels("gpu"), "note: the Node is unmanaged: no pool selects its labels"),
+		Entry("control plane", clitest.RoleLabels("master"), "note: a control plane Node is in no pool"),
+	)
+
+	It("notes the custom pools that a control plane can't be in", func() {
+		r := poolboot("which", "--pools", clitest.File("pools.yaml", ours...), "--labels", clitest.RoleLabels("master", "infra", "storage"), "-o", "json")
+		Expect(r).To(Equal(clitest.Result{Out: `{"pool":null,"controlPlane":true}` + "\n",
+			ErrOut: "note: a control plane can't be in the pools that its labels name: infra and storage\n"}))
+	})
+
+	DescribeTable("exits with 2 and the reason when two custom pools match",
+		func(output ...string) {
+			args := append([]string{"which", "--pools", clitest.File("pools.yaml", ours...), "--labels", clitest.RoleLabels("storage", "worker", "infra")}, output...)
+			clitest.Refused(poolboot(args...), 2, "infra and storage", "remove the labels of all but one")
+		},
+		Entry("as text"), Entry("as JSON", "-o", "json"),
+	)
+
+	Describe("of a Node", func() {
+		infra := nodeWith(`{node-role.kubernetes.io/infra: "", node-role.kubernetes.io/worker: ""}`)
+		list := `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1","labels":{"node-role.kubernetes.io/worker":""}}}]}`
+
+		DescribeTable("reads its labels",
+			func(node, role string) {
+				pools := clitest.File("pools.yaml", theirs...)
+				Expect(clitest.Answered(poolboot("which", "--pools", pools, "--node", clitest.File("node", node)))).To(Equal(role + "\n"))
+				Expect(clitest.Answered(poolbootReading(node, "which", "--pools", pools, "--node", "-"))).To(Equal(role + "\n"))
+			},
+			Entry("out of YAML", infra, "infra"),
+			Entry("out of a list", list, "worker"),
+			Entry("out of a list of Nodes", `{"apiVersion":"v1","kind":"NodeList","items":[{"metadata":{"labels":{"node-role.kubernetes.io/infra":""}}}]}`, "infra"),
+		)
+
+		It("refuses a file with several", func() {
+			clitest.Refused(poolboot("which", "--pools", clitest.File("pools.yaml", theirs...), "--node", clitest.File("node", infra, list)), 1, "holds 2 Nodes, and must hold one")
+		})
+		It("refuses a file without one", func() {
+			clitest.Refused(poolboot("which", "--pools", clitest.File("pools.yaml", theirs...), "--node", clitest.File("node", clitest.OpenShiftWorker)), 1, "holds 0 Nodes")
+		})
+		It("refuses to read standard input twice", func() {
+			clitest.Refused(poolbootReading(infra, "which", "--pools", "-", "--node", "-"), 1, "standard input (-) can be read only once")
+		})
+	})
+
+	It("has an answer, and a note, when there is no pool", func() {
+		Expect(poolboot("which", "--pools", clitest.File("empty.yaml"), "--labels", clitest.RoleLabels("worker"), "-o", "json")).
+			To(Equal(clitest.Result{Out: "{\"pool\":null}\n", ErrOut: "note: the files hold no MachineConfigPool\n"}))
+	})
+
+	It("does not guess past a malformed selector", func() {
+		broken := strings.Replace(clitest.OpenShiftInfra, "matchLabels:\n      node-role.kubernetes.io/infra: \"\"", "matchExpressions: [{key: a, operator: Near}]", 1)
+		clitest.Refused(poolboot("which", "--pools", clitest.File("pools.yaml", clitest.OpenShiftWorker, broken), "--labels", clitest.RoleLabels("worker")), 1,
+			`MachineConfigPool "infra": spec.nodeSelector`)
+	})
+
+	DescribeTable("refuses a wrong command line",
+		func(why string, args ...string) {
+			clitest.Refused(poolboot(append([]string{"which", "--pools", clitest.File("pools.yaml", theirs...)}, args...)...), 1, why)
+		},
+		Entry("neither labels nor Node", "[labels node nodes] is required"),
+		Entry("labels and Node", "[labels node nodes]", "--labels", "a=b", "--node", "-"),
+		Entry("an unknown flag", "see 'kubectl poolboot which --help'", "--label", "a=b"),
+		Entry("a label without a value", "labels must be KEY=VALUE,...", "--labels", "infra"),
+		Entry("a label that Kubernetes does not allow", "--labels", "--labels", "in fra="),
+		Entry("an unknown output", "--output wide is not known: use json", "--labels", "a=b", "-o", "wide"),
+		Entry("a file that is not there", "nowhere.yaml: no such file", "--labels", "a=b", "nowhere.yaml"),
+		Entry("a Node that is not there", "nowhere.yaml: no such file", "--node", "nowhere.yaml"),
+	)
+
+	It("refuses to run without pools", func() {
+		clitest.Refused(poolboot("which", "--labels", "a=b"), 1, `"pools" not set`)
+	})
+})
