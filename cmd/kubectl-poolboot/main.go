@@ -1,7 +1,7 @@
-// Command kubectl-poolboot is a kubectl plugin that answers from files, without a cluster, what Poolboot would do: which
-// pool a Node is in, what a pool renders, and what its Nodes get. It converts OpenShift's objects to Poolboot's, and shows
-// what files would change in a cluster. The packages bootstrap/pool and bootstrap/registration decide, as they do for the
-// controllers; the commands only read input and print answers.
+// Command kubectl-poolboot is a kubectl plugin that answers from files, without a cluster, what Poolboot would do:
+// which pool a Node is in, what a pool renders, and what its Nodes get. It converts OpenShift's objects to Poolboot's,
+// and shows what files would change in a cluster. The packages bootstrap/pool and bootstrap/registration decide, as
+// they do for the controllers; the commands only read input and print answers.
 package main
 
 import (

@@ -21,8 +21,8 @@ func (a Address) String() string {
 	return a.Address
 }
 
-// AddressesOf returns the addresses from which a host's token was used, the first one first. Of a host that enrolled it is
-// the address that it enrolled from.
+// AddressesOf returns the addresses from which a host's token was used, the first one first. Of a host that enrolled it
+// is the address that it enrolled from.
 func AddressesOf(config *bootstrapv1.PoolbootConfig) []Address {
 	if enrolled := config.Spec.Enrolled(); enrolled != nil {
 		return []Address{{Address: enrolled.Address}}

@@ -21,8 +21,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
-// follow prints every boot that changes after configs were listed, until ctx is done. A watch that ends is resumed; when
-// its resource version is too old, follow lists all boots again.
+// follow prints every boot that changes after configs were listed, until ctx is done. A watch that ends is resumed;
+// when its resource version is too old, follow lists all boots again.
 func follow(ctx context.Context, live client.WithWatch, configs *bootstrapv1.PoolbootConfigList, selection []client.ListOption, show func([]boot) error) error {
 	f := &followed{last: map[client.ObjectKey]boot{}, show: show}
 	for i := range configs.Items {

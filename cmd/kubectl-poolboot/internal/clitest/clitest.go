@@ -66,7 +66,8 @@ func Answered(r Result) string {
 	return r.Out
 }
 
-// Refused expects a command line to fail with an exit code, to print nothing but an error, and the error to contain texts.
+// Refused expects a command line to fail with an exit code, to print nothing but an error, and the error to contain
+// texts.
 func Refused(r Result, code int, why ...string) {
 	GinkgoHelper()
 	Expect(r.Out).To(BeEmpty())

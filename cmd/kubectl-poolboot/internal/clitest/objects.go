@@ -113,8 +113,8 @@ func RoleLabels(names ...string) string {
 	return strings.Join(given, ",")
 }
 
-// PoolbootConfig returns the PoolbootConfig of a Machine of the Cluster infra-1 that is recorded in a pool, with the name of
-// its Node, which may be empty.
+// PoolbootConfig returns the PoolbootConfig of a Machine of the Cluster infra-1 that is recorded in a pool, with the
+// name of its Node, which may be empty.
 func PoolbootConfig(role, machine, node string) *bootstrapv1.PoolbootConfig {
 	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{
 		Name: machine + "-config", Namespace: "edge", Labels: map[string]string{clusterv1.ClusterNameLabel: "infra-1"},
@@ -125,7 +125,8 @@ func PoolbootConfig(role, machine, node string) *bootstrapv1.PoolbootConfig {
 	return config
 }
 
-// UseTokenFromTwoAddresses has the token of a boot, which is bound to its host's first address, used from two addresses.
+// UseTokenFromTwoAddresses has the token of a boot, which is bound to its host's first address, used from two
+// addresses.
 func UseTokenFromTwoAddresses(c *bootstrapv1.PoolbootConfig) {
 	first := metav1.NewMicroTime(time.Now().Add(-time.Hour).Truncate(time.Second))
 	c.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.TokenBindingHostAddresses}}

@@ -1,5 +1,5 @@
-// Package convert is the command kubectl poolboot convert: it converts OpenShift's objects to Poolboot's, and Ignition and
-// Butane to the Ignition version that Poolboot uses.
+// Package convert is the command kubectl poolboot convert: it converts OpenShift's objects to Poolboot's, and Ignition
+// and Butane to the Ignition version that Poolboot uses.
 package convert
 
 import (

@@ -113,7 +113,8 @@ func numberOf(k *input.KubeletConfig) int {
 	return number
 }
 
-// sectionOf returns the part of a KubeletConfig that a pool of Poolboot's can have, or nil without any; the rest is named.
+// sectionOf returns the part of a KubeletConfig that a pool of Poolboot's can have, or nil without any; the rest is
+// named.
 func sectionOf(k *input.KubeletConfig, remark func(string, ...any)) (map[string]any, error) {
 	leaveOut := func(path, why string) {
 		remark("warning: KubeletConfig %q: spec.%s is left out: %s", k.Name, path, why)

@@ -100,8 +100,8 @@ func (o *options) run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// setNamespaces gives every object without a namespace that of the command line, as kubectl does, and refuses objects of
-// OpenShift.
+// setNamespaces gives every object without a namespace that of the command line, as kubectl does, and refuses objects
+// of OpenShift.
 func setNamespaces(objects *input.Objects, cluster *input.Cluster) error {
 	for _, p := range input.Of[*poolv1.MachineConfigPool](objects) {
 		if err := setNamespace("MachineConfigPool", p, cluster, input.IsOpenShift(p.TypeMeta)); err != nil {

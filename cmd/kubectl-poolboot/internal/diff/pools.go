@@ -40,8 +40,8 @@ type objects struct {
 	configs []poolv1.MachineConfig
 }
 
-// compareAll compares what the pools in a cluster render with what they would render with the objects in files, in every
-// namespace of these objects. Only one Cluster is compared when it is not empty.
+// compareAll compares what the pools in a cluster render with what they would render with the objects in files, in
+// every namespace of these objects. Only one Cluster is compared when it is not empty.
 func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, cluster string) (differences []difference, notes []string, err error) {
 	namespaces := map[string]bool{}
 	for _, p := range input.Of[*poolv1.MachineConfigPool](files) {

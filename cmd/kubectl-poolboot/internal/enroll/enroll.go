@@ -1,5 +1,5 @@
-// Package enroll has the commands for hosts without a Machine: kubectl poolboot enroll prints an Enrollment with its token,
-// and kubectl poolboot pointer the Ignition that such a host boots with.
+// Package enroll has the commands for hosts without a Machine: kubectl poolboot enroll prints an Enrollment with its
+// token, and kubectl poolboot pointer the Ignition that such a host boots with.
 package enroll
 
 import (

@@ -1,5 +1,5 @@
-// Package explain has the commands kubectl poolboot explain machine, node and host: they print why a Machine or a Node is in
-// its pool, where its labels and taints come from and what to do, and which labels rules derive from a host.
+// Package explain has the commands kubectl poolboot explain machine, node and host: they print why a Machine or a Node
+// is in its pool, where its labels and taints come from and what to do, and which labels rules derive from a host.
 package explain
 
 import (

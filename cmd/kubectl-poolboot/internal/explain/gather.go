@@ -123,8 +123,8 @@ func (g *gatherer) findNode(ctx context.Context, s *subject) error {
 	return nil
 }
 
-// gatherAround reads what there is about a PoolbootConfig: pools, Cluster, host and Node. What can't be read is left out
-// and noted.
+// gatherAround reads what there is about a PoolbootConfig: pools, Cluster, host and Node. What can't be read is left
+// out and noted.
 func (g *gatherer) gatherAround(ctx context.Context, s *subject) error {
 	if err := g.readPools(ctx, s, s.config.Namespace); err != nil {
 		return err

@@ -88,8 +88,8 @@ func (s *hostSubject) readMachine(ctx context.Context, source *input.Source) err
 	return nil
 }
 
-// readFromFiles reads the Machine and the Cluster of which the files hold only one, and the rules of all PoolbootConfigs
-// and templates.
+// readFromFiles reads the Machine and the Cluster of which the files hold only one, and the rules of all
+// PoolbootConfigs and templates.
 func (s *hostSubject) readFromFiles(ctx context.Context, files client.Reader) error {
 	var machines clusterv1.MachineList
 	var clusters clusterv1.ClusterList

@@ -144,8 +144,8 @@ func (f *Files) readFile(path string, objects *Objects) error {
 	}
 }
 
-// toJSON converts the text between two YAML separators to JSON documents: none when it is empty, several only when it is
-// JSON already.
+// toJSON converts the text between two YAML separators to JSON documents: none when it is empty, several only when it
+// is JSON already.
 func toJSON(chunk []byte) ([]json.RawMessage, error) {
 	if utilyaml.IsJSONBuffer(chunk) {
 		var documents []json.RawMessage

@@ -21,8 +21,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// Objects are the objects in files, in their order. As a client.Reader they answer as an API server does, except that an
-// object without a namespace is in every namespace.
+// Objects are the objects in files, in their order. As a client.Reader they answer as an API server does, except that
+// an object without a namespace is in every namespace.
 type Objects struct {
 	items []client.Object
 

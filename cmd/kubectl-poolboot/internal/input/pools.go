@@ -39,8 +39,8 @@ type Pools struct {
 // Pools returns the MachineConfigPools of one Cluster. The value of --cluster may be empty when there are pools of one
 // Cluster only.
 //
-// Files may leave the namespace to kubectl apply, and OpenShift's kinds have neither namespace nor Cluster: such objects
-// count for every Cluster.
+// Files may leave the namespace to kubectl apply, and OpenShift's kinds have neither namespace nor Cluster: such
+// objects count for every Cluster.
 func (s *Source) Pools(ctx context.Context, namespace, cluster string) (*Pools, error) {
 	var list poolv1.MachineConfigPoolList
 	if err := s.List(ctx, &list, client.InNamespace(namespace)); err != nil {

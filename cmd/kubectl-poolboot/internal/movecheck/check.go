@@ -1,5 +1,5 @@
-// Package movecheck is the command kubectl poolboot move-check: it reports what would hang or be lost if clusterctl move
-// moved a namespace, and the cure for each.
+// Package movecheck is the command kubectl poolboot move-check: it reports what would hang or be lost if clusterctl
+// move moved a namespace, and the cure for each.
 package movecheck
 
 import (
