@@ -7,36 +7,15 @@ import (
 	"fmt"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
-
-// Kind is what the host of a PoolbootConfig is.
-type Kind string
-
-// Kinds of hosts.
-const (
-	Machine       Kind = "Machine"
-	BareMetalHost Kind = "BareMetalHost"
-	Enrolled      Kind = "Enrolled"
-)
-
-// KindOf returns what the host of a PoolbootConfig is.
-func KindOf(config *bootstrapv1.PoolbootConfig) Kind {
-	switch of := config.Spec.Host; {
-	case !of.IsDefined():
-		return Machine
-	case of.Type == bootstrapv1.HostTypeBareMetalHost:
-		return BareMetalHost
-	default:
-		return Enrolled
-	}
-}
 
 // Whose names the object that the host belongs to.
 func Whose(config *bootstrapv1.PoolbootConfig) string {
-	switch KindOf(config) {
-	case BareMetalHost:
+	switch record.HostKindOf(config) {
+	case record.BareMetalHost:
 		return "BareMetalHost " + config.Spec.Host.BareMetalHostName
-	case Enrolled:
+	case record.EnrolledHost:
 		return "PoolbootConfig " + config.Name
 	}
 	for _, owner := range config.OwnerReferences {
@@ -49,7 +28,7 @@ func Whose(config *bootstrapv1.PoolbootConfig) string {
 
 // Remove takes a host away that does not come back.
 func Remove(config *bootstrapv1.PoolbootConfig) string {
-	if KindOf(config) == BareMetalHost {
+	if record.HostKindOf(config) == record.BareMetalHost {
 		return fmt.Sprintf("remove spec.image of %s", Whose(config))
 	}
 	return "delete " + Whose(config)
@@ -57,10 +36,10 @@ func Remove(config *bootstrapv1.PoolbootConfig) string {
 
 // Replace has a host booted from the beginning, with another token and another Node.
 func Replace(config *bootstrapv1.PoolbootConfig) string {
-	switch KindOf(config) {
-	case BareMetalHost:
+	switch record.HostKindOf(config) {
+	case record.BareMetalHost:
 		return provision(config)
-	case Enrolled:
+	case record.EnrolledHost:
 		return fmt.Sprintf("delete %s and its Node, and install the host again", Whose(config))
 	}
 	return fmt.Sprintf("delete %s: another one takes its place", Whose(config))
@@ -71,7 +50,7 @@ const Renewing = "docs/pools.md#renewing-machines"
 
 // Renew has a host boot into what its pool hands out now.
 func Renew(config *bootstrapv1.PoolbootConfig) string {
-	if KindOf(config) == Machine {
+	if !record.IsMachineless(config) {
 		return "roll out its MachineDeployment to renew it, see " + Renewing
 	}
 	return Replace(config)
@@ -80,10 +59,10 @@ func Renew(config *bootstrapv1.PoolbootConfig) string {
 // Rotate has a host boot with another token, which ends the one that it has.
 func Rotate(config *bootstrapv1.PoolbootConfig) string {
 	rotate := fmt.Sprintf("annotate PoolbootConfig %s with %s", config.Name, bootstrapv1.RotateTokenAnnotation)
-	switch KindOf(config) {
-	case BareMetalHost:
+	switch record.HostKindOf(config) {
+	case record.BareMetalHost:
 		return rotate + " and then " + provision(config)
-	case Enrolled:
+	case record.EnrolledHost:
 		return "name a Secret with another token in spec.tokenSecretRef of the Enrollment"
 	}
 	return rotate + " and have the host provisioned again, or " + Remove(config)
@@ -97,7 +76,7 @@ func provision(config *bootstrapv1.PoolbootConfig) string {
 // Relabel changes where a host's Node gets its labels from.
 func Relabel(config *bootstrapv1.PoolbootConfig) string {
 	const ofConfig = "the nodeLabels and nodeLabelRules of the PoolbootConfig and the pool"
-	if KindOf(config) == Machine {
+	if !record.IsMachineless(config) {
 		return "change the labels of the Machine (those of its MachineDeployment) or " + ofConfig
 	}
 	return "change " + ofConfig

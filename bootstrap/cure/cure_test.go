@@ -9,6 +9,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 func TestCure(t *testing.T) {
@@ -17,9 +18,9 @@ func TestCure(t *testing.T) {
 }
 
 var _ = DescribeTable("Every host gets advice that is possible for it",
-	func(config *bootstrapv1.PoolbootConfig, kind cure.Kind, whose, remove, replace, renew, rotate, relabel string) {
+	func(config *bootstrapv1.PoolbootConfig, kind record.HostKind, whose, remove, replace, renew, rotate, relabel string) {
 		config.Name = "edge-7"
-		Expect(cure.KindOf(config)).To(Equal(kind))
+		Expect(record.HostKindOf(config)).To(Equal(kind))
 		Expect(cure.Whose(config)).To(Equal(whose))
 		Expect(cure.Remove(config)).To(Equal(remove))
 		Expect(cure.Replace(config)).To(Equal(replace))
@@ -28,17 +29,17 @@ var _ = DescribeTable("Every host gets advice that is possible for it",
 		Expect(cure.Relabel(config)).To(Equal(relabel))
 	},
 	Entry("a Machine", &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Machine", Name: "infra-x7k2m"}}}},
-		cure.Machine, "Machine infra-x7k2m", "delete Machine infra-x7k2m", "delete Machine infra-x7k2m: another one takes its place", "roll out its MachineDeployment to renew it, see docs/pools.md#renewing-machines",
+		record.MachineHost, "Machine infra-x7k2m", "delete Machine infra-x7k2m", "delete Machine infra-x7k2m: another one takes its place", "roll out its MachineDeployment to renew it, see docs/pools.md#renewing-machines",
 		"annotate PoolbootConfig edge-7 with pool.cluster.x-k8s.io/rotate-token and have the host provisioned again, or delete Machine infra-x7k2m",
 		"change the labels of the Machine (those of its MachineDeployment) or the nodeLabels and nodeLabelRules of the PoolbootConfig and the pool"),
 	Entry("a BareMetalHost", &bootstrapv1.PoolbootConfig{Spec: bootstrapv1.PoolbootConfigSpec{Host: bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "rack1-u12", BareMetalHostName: "rack1-u12"}}},
-		cure.BareMetalHost, "BareMetalHost rack1-u12", "remove spec.image of BareMetalHost rack1-u12",
+		record.BareMetalHost, "BareMetalHost rack1-u12", "remove spec.image of BareMetalHost rack1-u12",
 		"remove spec.image of BareMetalHost rack1-u12, and put it back once the host is available",
 		"remove spec.image of BareMetalHost rack1-u12, and put it back once the host is available",
 		"annotate PoolbootConfig edge-7 with pool.cluster.x-k8s.io/rotate-token and then remove spec.image of BareMetalHost rack1-u12, and put it back once the host is available",
 		"change the nodeLabels and nodeLabelRules of the PoolbootConfig and the pool"),
 	Entry("a host that enrolled", &bootstrapv1.PoolbootConfig{Spec: bootstrapv1.PoolbootConfigSpec{Host: bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}}},
-		cure.Enrolled, "PoolbootConfig edge-7", "delete PoolbootConfig edge-7", "delete PoolbootConfig edge-7 and its Node, and install the host again",
+		record.EnrolledHost, "PoolbootConfig edge-7", "delete PoolbootConfig edge-7", "delete PoolbootConfig edge-7 and its Node, and install the host again",
 		"delete PoolbootConfig edge-7 and its Node, and install the host again",
 		"name a Secret with another token in spec.tokenSecretRef of the Enrollment",
 		"change the nodeLabels and nodeLabelRules of the PoolbootConfig and the pool"),

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // ForConfig returns the host that boots by a PoolbootConfig: its Machine's or, when machine is nil, the BareMetalHost
@@ -19,7 +20,7 @@ func ForConfig(ctx context.Context, c client.Reader, config *bootstrapv1.Poolboo
 	switch {
 	case machine != nil:
 		return ForMachine(ctx, c, machine)
-	case config.Spec.Host.Type == bootstrapv1.HostTypeBareMetalHost:
+	case record.HostKindOf(config) == record.BareMetalHost:
 		return WithoutMachine(ctx, c, client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.Host.BareMetalHostName})
 	}
 	return nil, nil

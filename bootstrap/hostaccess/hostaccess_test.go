@@ -8,7 +8,12 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
+
+func recordedToken(annotations map[string]string) record.Token {
+	return record.TokenOf(&bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}})
+}
 
 var _ = Describe("The hash of a token", func() {
 	name := types.NamespacedName{Namespace: "metal", Name: "infra-x7k"}
@@ -37,55 +42,27 @@ var _ = Describe("The hash of a token", func() {
 		Entry("but too short", owner.Hash(token)[1:]), Entry("but no hex", "x"+owner.Hash(token)[1:]),
 	)
 
-	It("is read from annotations, in whatever state the token is", func() {
-		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Annotations: owner.Annotations(token)}}
-		read := func() hostaccess.Recorded { return hostaccess.Read(config.Annotations) }
-		Expect(read()).To(Equal(hostaccess.Recorded{Hash: owner.Hash(token), UID: "uid"}))
-		Expect([]bool{read().Exists(), hostaccess.IsExpired(config), hostaccess.HasJoined(config)}).To(Equal([]bool{true, false, false}))
-
-		hostaccess.Expire(config)
-		Expect(read()).To(Equal(hostaccess.Recorded{Hash: owner.Hash(token), UID: "uid", State: bootstrapv1.TokenStateExpired}))
-		Expect([]bool{read().Exists(), hostaccess.IsExpired(config), hostaccess.HasJoined(config)}).To(Equal([]bool{true, true, false}))
-
-		config.Annotations[bootstrapv1.TokenStateAnnotation] = "Suspended"
-		Expect([]bool{read().Exists(), hostaccess.IsExpired(config), hostaccess.HasJoined(config)}).To(Equal([]bool{true, false, false}))
-
-		hostaccess.Revoke(config)
-		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.TokenHashAnnotation), "nobody can accept it who does not know the state")
-		Expect(read()).To(Equal(hostaccess.Recorded{UID: "uid", State: bootstrapv1.TokenStateRevoked}))
-		Expect([]bool{read().Exists(), hostaccess.IsExpired(config), hostaccess.HasJoined(config)}).To(Equal([]bool{true, false, true}))
-
-		config.Annotations[bootstrapv1.TokenHashAnnotation] = owner.Hash(token)
-		Expect(read().Hash).To(BeEmpty(), "somebody put it back")
-
-		nothing := &bootstrapv1.PoolbootConfig{}
-		Expect(hostaccess.Read(nothing.Annotations)).To(Equal(hostaccess.Recorded{}))
-		Expect(hostaccess.Recorded{}.Exists()).To(BeFalse())
-		hostaccess.Revoke(nothing)
-		Expect(hostaccess.HasJoined(nothing)).To(BeTrue(), "an inline data Secret has no token")
-	})
-
 	It("is bound anew to the object that replaces its owner, by the token alone", func() {
 		moved := hostaccess.Config(name, "after the move")
-		recorded := hostaccess.Read(owner.Annotations(token))
+		recorded := recordedToken(owner.Annotations(token))
 		Expect(moved.Rebind(recorded, token)).To(Equal(moved.Annotations(token)))
 		recorded.State = bootstrapv1.TokenStateExpired
 		Expect(moved.Rebind(recorded, token)).NotTo(HaveKey(bootstrapv1.TokenStateAnnotation), "it stays as it is")
 	})
 
-	DescribeTable("is not bound anew", func(to hostaccess.Owner, change func(*hostaccess.Recorded), with string) {
-		recorded := hostaccess.Read(owner.Annotations(token))
+	DescribeTable("is not bound anew", func(to hostaccess.Owner, change func(*record.Token), with string) {
+		recorded := recordedToken(owner.Annotations(token))
 		change(&recorded)
 		Expect(to.Rebind(recorded, with)).To(BeNil())
 	},
-		Entry("to a copy of another name, even with the token", hostaccess.Config(types.NamespacedName{Namespace: "metal", Name: "copy"}, "copy"), func(*hostaccess.Recorded) {}, token),
-		Entry("to a copy in another namespace, even with the token", hostaccess.Config(types.NamespacedName{Namespace: "other", Name: name.Name}, "copy"), func(*hostaccess.Recorded) {}, token),
-		Entry("by another token", hostaccess.Config(name, "later"), func(*hostaccess.Recorded) {}, hostaccess.NewToken()),
-		Entry("for another UID than it is bound to", hostaccess.Config(name, "later"), func(r *hostaccess.Recorded) { r.UID = "other" }, token),
-		Entry("once it was revoked", hostaccess.Config(name, "later"), func(r *hostaccess.Recorded) {
-			*r = hostaccess.Recorded{UID: r.UID, State: bootstrapv1.TokenStateRevoked}
+		Entry("to a copy of another name, even with the token", hostaccess.Config(types.NamespacedName{Namespace: "metal", Name: "copy"}, "copy"), func(*record.Token) {}, token),
+		Entry("to a copy in another namespace, even with the token", hostaccess.Config(types.NamespacedName{Namespace: "other", Name: name.Name}, "copy"), func(*record.Token) {}, token),
+		Entry("by another token", hostaccess.Config(name, "later"), func(*record.Token) {}, hostaccess.NewToken()),
+		Entry("for another UID than it is bound to", hostaccess.Config(name, "later"), func(r *record.Token) { r.UID = "other" }, token),
+		Entry("once it was revoked", hostaccess.Config(name, "later"), func(r *record.Token) {
+			*r = record.Token{UID: r.UID, State: bootstrapv1.TokenStateRevoked}
 		}, token),
-		Entry("when nothing is on record", hostaccess.Config(name, "later"), func(r *hostaccess.Recorded) { *r = hostaccess.Recorded{} }, token),
+		Entry("when nothing is on record", hostaccess.Config(name, "later"), func(r *record.Token) { *r = record.Token{} }, token),
 	)
 })
 

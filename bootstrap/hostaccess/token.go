@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // NewToken returns 256 random bits as the bearer token of one host.
@@ -86,7 +87,7 @@ func (o Owner) Annotations(token string) map[string]string {
 // Rebind returns the annotations that bind to this owner what is on record of a token, and is bound to an earlier owner
 // of the same name: one that clusterctl move or a restored backup replaced by this one. It returns nil unless the token
 // is the one on record: who only copied annotations does not have it. The token's state stays as it is.
-func (o Owner) Rebind(recorded Recorded, token string) map[string]string {
+func (o Owner) Rebind(recorded record.Token, token string) map[string]string {
 	earlier := o
 	earlier.uid = recorded.UID
 	if !earlier.Accepts(recorded.Hash, token) {

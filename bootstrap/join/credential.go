@@ -14,8 +14,6 @@ import (
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
 const (
@@ -138,12 +136,6 @@ func DeleteCredential(ctx context.Context, w client.Client, id string) error {
 func IsCredentialOf(secret *corev1.Secret, owner string) bool {
 	return secret.Type == bootstrapapi.SecretTypeBootstrapToken &&
 		string(secret.Data[bootstrapapi.BootstrapTokenDescriptionKey]) == description(owner)
-}
-
-// IsUsed says whether a PoolbootConfig's credential has got the one certificate that it is good for.
-func IsUsed(config *bootstrapv1.PoolbootConfig) bool {
-	boot := config.Status.Boot
-	return boot.Certificate.IsDefined() && boot.Certificate.CredentialID == boot.CredentialID
 }
 
 // readCredential reads a bootstrap token Secret; ok is false when it is not the owner's or not whole.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // Outcome is what became of a rule for one host.
@@ -152,7 +152,7 @@ func valued(rule nodev1.NodeLabelRule, result Result, text string) Result {
 }
 
 // unknown is the result of a rule that looked at something that is not there.
-func unknown(rule nodev1.NodeLabelRule, result Result, err error, of cure.Kind) Result {
+func unknown(rule nodev1.NodeLabelRule, result Result, err error, of record.HostKind) Result {
 	what, path := printable(err.Error()), ""
 	if at := slices.IndexFunc(result.Facts, func(f Fact) bool { return f.Value == missing }); at >= 0 {
 		path = result.Facts[at].Path
@@ -166,17 +166,17 @@ func unknown(rule nodev1.NodeLabelRule, result Result, err error, of cure.Kind) 
 }
 
 // provide says how a fact that is missing can be had, by what the host is.
-func provide(path string, of cure.Kind) string {
+func provide(path string, of record.HostKind) string {
 	const skip = "set onMissing: Skip"
 	variable, _, _ := strings.Cut(path, ".")
 	switch {
 	case variable == clusterVariable:
 		return "give the Cluster this fact, or " + skip
-	case variable == machineVariable && (of == cure.BareMetalHost || of == cure.Enrolled):
+	case variable == machineVariable && (of == record.BareMetalHost || of == record.EnrolledHost):
 		return "the host has no Machine: " + skip
 	case variable == machineVariable:
 		return "give the Machine this fact, or " + skip
-	case variable == hostVariable && of == cure.Enrolled:
+	case variable == hostVariable && of == record.EnrolledHost:
 		return "the host enrolled and has no BareMetalHost, only host.name is known of it: " + skip
 	case variable == hostVariable:
 		return "give the BareMetalHost this fact, or " + skip

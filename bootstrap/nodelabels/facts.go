@@ -11,7 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // Facts are what an expression is evaluated over. What is empty is not there.
@@ -19,7 +19,7 @@ type Facts struct {
 	// values are those of the variables, by name.
 	values map[string]any
 	// of is what the host is; empty when that is not known.
-	of cure.Kind
+	of record.HostKind
 }
 
 // Host is what is known of the host of a boot.
@@ -40,12 +40,12 @@ func (h Host) Facts() Facts {
 	bmh := h.BareMetalHost
 	if bmh == nil {
 		bmh = &bmov1alpha1.BareMetalHost{}
-		if h.Config.Spec.Host.IsDefined() {
+		if record.IsMachineless(h.Config) {
 			bmh.Name = h.Config.Spec.Host.NodeName
 		}
 	}
 	facts := NewFacts(bmh, h.Hardware, h.Machine, h.Cluster)
-	facts.of = cure.KindOf(h.Config)
+	facts.of = record.HostKindOf(h.Config)
 	return facts
 }
 

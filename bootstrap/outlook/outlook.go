@@ -9,7 +9,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // Outlook is what becomes of a condition with a reason.
@@ -119,9 +119,7 @@ var kinds = []string{
 // Counts says whether a condition still says something about a PoolbootConfig: those of the boot do not once the host
 // has joined, and before that a Node that is missing is made again.
 func Counts(config *bootstrapv1.PoolbootConfig, c *metav1.Condition) bool {
-	hasJoined := hostaccess.HasJoined(config) ||
-		conditions.IsTrue(config, bootstrapv1.NodeInPoolCondition)
-	if hasJoined {
+	if record.IsBootComplete(config) {
 		return c.Type == bootstrapv1.NodeInPoolCondition || c.Type == bootstrapv1.PoolDecidedCondition
 	}
 	return c.Reason != bootstrapv1.NodeMissingReason

@@ -13,6 +13,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // Reason says on what ground the pool of a boot was decided. It is a reason of the PoolDecided condition.
@@ -76,7 +77,7 @@ func ForBoot(b Boot) (Assignment, error) {
 		return Assignment{Role: b.missing(), Retained: decided.Retained}, err
 	case recorded == "":
 		return decided, nil
-	case err == nil && decided.Role == recorded && b.Config.Status.NodeRef.IsDefined() && !b.mayStayOnHost():
+	case err == nil && decided.Role == recorded && record.HasNode(b.Config) && !b.mayStayOnHost():
 		return decided, nil
 	}
 	return Assignment{Role: recorded, Reason: FromRecord, Retained: decided.Retained, Now: decided.Role}, nil
@@ -98,10 +99,10 @@ func (b Boot) withCure(err error) error {
 
 // cureMissing says what helps a host when the Cluster has no pool of the role that it is to boot into.
 func cureMissing(config *bootstrapv1.PoolbootConfig, role string) string {
-	switch cure.KindOf(config) {
-	case cure.BareMetalHost:
+	switch record.HostKindOf(config) {
+	case record.BareMetalHost:
 		return fmt.Sprintf("create it, or name another role in the annotation %s of %s", poolv1.HostPoolAnnotation, cure.Whose(config))
-	case cure.Enrolled:
+	case record.EnrolledHost:
 		return fmt.Sprintf("create it, or delete %s and its Node, and enroll the host with a token of another pool", cure.Whose(config))
 	}
 	switch {
@@ -171,7 +172,7 @@ func (b Boot) recorded() string {
 			return made
 		}
 		return status.PoolRole
-	case status.NodeRef.IsDefined(), isInline && status.DataSecretName != "":
+	case record.HasNode(b.Config), isInline && status.DataSecretName != "":
 		return status.PoolRole
 	}
 	return ""

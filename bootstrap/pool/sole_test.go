@@ -63,8 +63,8 @@ var _ = Describe("Nobody else decides", func() {
 
 	It("which pool has a role: use pool.OfRole, pool.IsCustom or pool.SameRole", func() {
 		Expect(of(compares, "Spec.PoolRole", "bootstrap/pool/",
-			"controllers/baremetalhost/",                                            // whether a host's annotation asks for another pool than its config has
-			"controllers/machineconfigpool/",                                        // which Machines are recorded in a pool, and which are concerned by it
+			"controllers/baremetalhost/",                                                                    // whether a host's annotation asks for another pool than its config has
+			"controllers/machineconfigpool/",                                                                // which Machines are recorded in a pool, and which are concerned by it
 			"cmd/kubectl-poolboot/internal/diff/pools.go", "cmd/kubectl-poolboot/internal/input/objects.go", // the same; whether a file gives a role at all
 			// Whether the decision is the pool that it should be:
 			"bootstrap/registration/register.go", "controllers/boot/node.go", "controllers/admission/", "cmd/kubectl-poolboot/internal/convert/objects.go",
@@ -89,13 +89,13 @@ var _ = Describe("Nobody else decides", func() {
 			"controllers/node/judgement.go", // whether the labels of a Machine are to name its pool at all
 		)).To(BeEmpty())
 	})
-	It("whether a token is accepted, and whether a host has joined: use hostaccess.Read, HasJoined or IsExpired", func() {
-		Expect(of(mentions, "TokenHashAnnotation", "bootstrap/hostaccess/", "controllers/enrollment/admission.go")).To(BeEmpty(), "who writes that of the enrollment token")
-		Expect(of(mentions, "TokenStateAnnotation", "bootstrap/hostaccess/",
+	It("whether a token is accepted, and whether a host has joined: use record.TokenOf, HasJoined or IsTokenExpired", func() {
+		Expect(of(mentions, "TokenHashAnnotation", "bootstrap/record/", "bootstrap/hostaccess/token.go", "controllers/enrollment/admission.go")).To(BeEmpty(), "who writes that of the enrollment token")
+		Expect(of(mentions, "TokenStateAnnotation", "bootstrap/record/",
 			"controllers/poolbootconfig/rotation.go", "bootstrap/server/refusal.go", // who removes it, and who names it in a cure
 		)).To(BeEmpty())
-		Expect(of(mentions, "TokenStateRevoked", "bootstrap/hostaccess/", "bootstrap/server/token.go")).To(BeEmpty())
-		Expect(of(mentions, "TokenStateExpired", "bootstrap/hostaccess/", "bootstrap/server/token.go")).To(BeEmpty())
+		Expect(of(mentions, "TokenStateRevoked", "bootstrap/record/", "bootstrap/server/token.go")).To(BeEmpty())
+		Expect(of(mentions, "TokenStateExpired", "bootstrap/record/", "bootstrap/server/token.go")).To(BeEmpty())
 	})
 	It("how a Node is named: use node.Name", func() {
 		Expect(of(mentions, "NodeNameSourceHost", "bootstrap/registration/name.go")).To(BeEmpty())

@@ -4,7 +4,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // Naming is all that decides which name a Node has.
@@ -30,9 +30,9 @@ func Name(of Naming) string {
 		host = config.Status.HostRef.Name
 	}
 	switch {
-	case config.Status.NodeRef.IsDefined() && (!NamedAfterHost(config) || !isAnotherHost(config, of.Host)):
+	case record.HasNode(config) && (!NamedAfterHost(config) || !isAnotherHost(config, of.Host)):
 		return config.Status.NodeRef.Name
-	case config.Spec.Host.IsDefined():
+	case record.IsMachineless(config):
 		return config.Spec.Host.NodeName
 	case of.Machine != nil && of.Machine.Status.NodeRef.IsDefined():
 		return of.Machine.Status.NodeRef.Name
@@ -51,15 +51,15 @@ func Name(of Naming) string {
 
 // NamedAfterHost says whether a Node gets the name of the BareMetalHost that its Machine is on.
 func NamedAfterHost(config *bootstrapv1.PoolbootConfig) bool {
-	return !config.Spec.Host.IsDefined() && config.Spec.NodeNamedAfter() == bootstrapv1.NodeNameSourceHost
+	return !record.IsMachineless(config) && config.Spec.NodeNamedAfter() == bootstrapv1.NodeNameSourceHost
 }
 
 // Rename says how a host's Node gets another name.
 func Rename(config *bootstrapv1.PoolbootConfig) string {
-	switch cure.KindOf(config) {
-	case cure.BareMetalHost:
+	switch record.HostKindOf(config) {
+	case record.BareMetalHost:
 		return "register the BareMetalHost under another name"
-	case cure.Enrolled:
+	case record.EnrolledHost:
 		return "have the host enroll under another name"
 	}
 	if NamedAfterHost(config) {

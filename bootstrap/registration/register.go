@@ -19,6 +19,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // providerIDPattern leaves out what would need quoting in a systemd EnvironmentFile.
@@ -137,7 +138,7 @@ func nodeTaints(in Input) (taintSet, error) {
 // Machine: nobody would take that taint away.
 func ownTaints(config *bootstrapv1.PoolbootConfig) []corev1.Taint {
 	unassigned := corev1.Taint{Key: poolv1.NodeUnassignedTaint, Effect: corev1.TaintEffectNoSchedule}
-	if config.Spec.Host.IsDefined() {
+	if record.IsMachineless(config) {
 		return []corev1.Taint{unassigned}
 	}
 	return []corev1.Taint{unassigned, clusterv1.NodeUninitializedTaint}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
@@ -32,7 +32,7 @@ func newOverlays() *overlays {
 		object: &corev1.Secret{},
 		of: func(secret *corev1.Secret) (types.UID, overlay) {
 			read, err := overlayOf(secret)
-			return types.UID(strings.TrimPrefix(secret.Name, bootstrapv1.OverlayNamePrefix)), overlay{read, err}
+			return record.OverlayOwner(secret.Name), overlay{read, err}
 		},
 	}}
 }

@@ -12,6 +12,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
@@ -62,7 +63,7 @@ type liveOverlays struct {
 
 func (l liveOverlays) Get(ctx context.Context, config types.UID) (*server.Overlay, error) {
 	var secret corev1.Secret
-	err := l.api.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: bootstrapv1.OverlayNamePrefix + string(config)}, &secret)
+	err := l.api.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: record.OverlayName(config)}, &secret)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
@@ -41,7 +41,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 	if boot.Certificate.IsDefined() {
 		used = boot.Certificate.CredentialID
 	}
-	token := hostaccess.Read(config.Annotations)
+	token := record.TokenOf(config)
 	addresses, old := addressesOf(config, tokenOf(token.Hash))
 	return server.Record{
 		NamespacedName:     client.ObjectKeyFromObject(config),
@@ -59,7 +59,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		Addresses:          addresses,
 		OldAddresses:       old,
 		TokenAddresses:     boot.Addresses,
-		Bound:              hostaccess.IsBound(config),
+		Bound:              record.BindsTokenToAddresses(config),
 		HostAddresses:      parsed(config.Status.HostAddresses),
 		Enrollment:         config.Spec.EnrollmentName(),
 		EnrolledFrom:       enrolledFrom(config),
@@ -80,7 +80,7 @@ func enrolledFrom(config *bootstrapv1.PoolbootConfig) string {
 
 // addressesOf returns where a token came from, the first address first, and where those before it did.
 func addressesOf(config *bootstrapv1.PoolbootConfig, token string) (addresses, old []netip.Addr) {
-	for _, noted := range slices.SortedFunc(slices.Values(config.Status.Boot.Addresses), hostaccess.ByFirstUse) {
+	for _, noted := range slices.SortedFunc(slices.Values(config.Status.Boot.Addresses), record.ByFirstUse) {
 		address, err := netip.ParseAddr(noted.Address)
 		switch {
 		case err != nil:

@@ -16,6 +16,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // maxNames is how many names an answer lists.
@@ -99,7 +100,7 @@ func (w *MachineConfigPool) machines(ctx context.Context, p *poolv1.MachineConfi
 			continue
 		}
 		name := cmp.Or(machineOf(c), c.Name)
-		if c.Status.NodeRef.IsDefined() {
+		if record.HasNode(c) {
 			name += " (Node " + c.Status.NodeRef.Name + ")"
 		}
 		names = append(names, name)

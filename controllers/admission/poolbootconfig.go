@@ -11,6 +11,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // +kubebuilder:webhook:verbs=create;update,path=/validate-bootstrap-cluster-x-k8s-io-v1alpha1-poolbootconfig,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,versions=v1alpha1,name=validation.poolbootconfig.bootstrap.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
@@ -56,7 +57,7 @@ func validateWritten(before, config *bootstrapv1.PoolbootConfig, spec *field.Pat
 		return field.ErrorList{field.Forbidden(spec.Child("configSource"), "it can't change once the bootstrap Secret stands"+another)}
 	case hasSecret && before.Spec.IsInline():
 		return field.ErrorList{field.Forbidden(spec, "with configSource.type Inline it is all in the bootstrap Secret, which is written once"+another)}
-	case before.Status.NodeRef.IsDefined() && before.Spec.NodeNamedAfter() != config.Spec.NodeNamedAfter():
+	case record.HasNode(before) && before.Spec.NodeNamedAfter() != config.Spec.NodeNamedAfter():
 		return field.ErrorList{field.Forbidden(spec.Child("nodeNameSource"), "it can't change once Node "+before.Status.NodeRef.Name+" stands"+another)}
 	}
 	return nil

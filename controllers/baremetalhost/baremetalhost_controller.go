@@ -22,7 +22,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
@@ -94,7 +94,7 @@ func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, 
 	}
 	cluster := client.ObjectKey{Namespace: key.Namespace, Name: s.host.Annotations[poolv1.HostClusterAnnotation]}
 	if s.config != nil {
-		cluster.Name = clusterOf(s.config)
+		cluster.Name = record.ClusterName(s.config)
 	}
 	var err error
 	if s.place, err = hostpool.Find(ctx, r.Client, cluster, s.host.Annotations[poolv1.HostPoolAnnotation]); err != nil {
@@ -113,11 +113,7 @@ func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, 
 
 // isOf says whether a config is the record of a BareMetalHost of this name.
 func isOf(config *bootstrapv1.PoolbootConfig, host *bmov1alpha1.BareMetalHost) bool {
-	return config.Spec.Host.IsDefined() && config.Spec.Host.BareMetalHostName == host.Name
-}
-
-func clusterOf(config *bootstrapv1.PoolbootConfig) string {
-	return config.Labels[clusterv1.ClusterNameLabel]
+	return record.HostKindOf(config) == record.BareMetalHost && config.Spec.Host.BareMetalHostName == host.Name
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
@@ -176,7 +172,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope) error {
 	}
 	if err == nil {
 		r.report(s, corev1.EventTypeNormal, found(poolv1.EventPoolbootConfigCreated, "PoolbootConfig %s stands: the host is to boot into pool %s of Cluster %s",
-			config.Name, config.Spec.PoolRole, clusterOf(config)))
+			config.Name, config.Spec.PoolRole, record.ClusterName(config)))
 	}
 	return err
 }
@@ -212,7 +208,7 @@ func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 	if asked == s.config.Spec.PoolRole {
 		return nil
 	}
-	if s.config.Status.NodeRef.IsDefined() || hostaccess.HasJoined(s.config) {
+	if record.HasNode(s.config) || record.HasJoined(s.config) {
 		if asked != s.config.Status.PoolRole {
 			r.warn(s, found(poolv1.EventPoolFixed, "the host's Node stands in pool %s: to move it to pool %s, change the Node's labels", s.config.Status.PoolRole, asked))
 		}
@@ -235,7 +231,7 @@ func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 
 // point points the host's user data to the data Secret, before the host boots.
 func (r *Reconciler) point(ctx context.Context, s *scope) error {
-	if s.config.Status.DataSecretName == "" || s.config.Status.NodeRef.IsDefined() || hostaccess.HasJoined(s.config) {
+	if s.config.Status.DataSecretName == "" || record.HasNode(s.config) || record.HasJoined(s.config) {
 		return nil
 	}
 	wrong := refusal(s.host, s.place.Cluster)

@@ -11,8 +11,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 )
 
@@ -34,7 +34,7 @@ func asks(host *bmov1alpha1.BareMetalHost) bool {
 // does, and the host does. So the Cluster is no owner of the record.
 func over(s *scope) string {
 	host, config := s.host, s.config
-	booted := config.Status.Boot.RequestedTime != nil || config.Status.NodeRef.IsDefined() || hostaccess.HasJoined(config)
+	booted := record.HasRequested(config) || record.HasNode(config) || record.HasJoined(config)
 	state := host.Status.Provisioning.State
 	switch {
 	case !metav1.IsControlledBy(config, host):
@@ -42,17 +42,17 @@ func over(s *scope) string {
 	case !host.DeletionTimestamp.IsZero():
 		return "the host is being deleted"
 	case s.place.Cluster == nil:
-		return "Cluster " + clusterOf(config) + " is deleted"
+		return "Cluster " + record.ClusterName(config) + " is deleted"
 	case !s.clusterStays():
-		return "Cluster " + clusterOf(config) + " is being deleted"
+		return "Cluster " + record.ClusterName(config) + " is being deleted"
 	case hostpool.PredatesCluster(config, s.place.Cluster):
-		return "it is that of an earlier Cluster " + clusterOf(config)
+		return "it is that of an earlier Cluster " + record.ClusterName(config)
 	case host.Spec.ConsumerRef != nil:
 		return fmt.Sprintf("%s %s has taken the host", host.Spec.ConsumerRef.Kind, host.Spec.ConsumerRef.Name)
 	case host.Annotations[poolv1.HostPoolAnnotation] == "":
 		return "the host asks for no pool any more"
-	case host.Annotations[poolv1.HostClusterAnnotation] != clusterOf(config):
-		return "the host asks for no pool of Cluster " + clusterOf(config) + " any more"
+	case host.Annotations[poolv1.HostClusterAnnotation] != record.ClusterName(config):
+		return "the host asks for no pool of Cluster " + record.ClusterName(config) + " any more"
 	case state == bmov1alpha1.StateDeprovisioning,
 		booted && (state == bmov1alpha1.StateAvailable || state == bmov1alpha1.StateReady || state == bmov1alpha1.StatePreparing):
 		return "the host has been deprovisioned"

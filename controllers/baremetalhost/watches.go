@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
 )
@@ -38,7 +39,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 // ofConfig sends the host of a record.
 func ofConfig(_ context.Context, object client.Object) []ctrl.Request {
 	config, is := object.(*bootstrapv1.PoolbootConfig)
-	if !is || config.Spec.Host.Type != bootstrapv1.HostTypeBareMetalHost {
+	if !is || record.HostKindOf(config) != record.BareMetalHost {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.Host.BareMetalHostName}}}

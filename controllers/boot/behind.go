@@ -11,6 +11,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
@@ -24,14 +25,14 @@ func (r *Reconciler) gather(ctx context.Context, config *bootstrapv1.PoolbootCon
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	name, source := config.Labels[clusterv1.ClusterNameLabel], "label "+clusterv1.ClusterNameLabel
+	name, source := record.ClusterName(config), "label "+clusterv1.ClusterNameLabel
 	switch {
 	case machine != nil && (!machine.DeletionTimestamp.IsZero() || util.IsControlPlaneMachine(machine)):
 		return nil, nil
 	case machine != nil:
 		s.machine = machine
 		name, source = machine.Spec.ClusterName, "spec.clusterName of Machine "+machine.Name
-	case !config.Spec.Host.IsDefined():
+	case !record.IsMachineless(config):
 		return nil, nil
 	}
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: name}, s.cluster); err != nil {

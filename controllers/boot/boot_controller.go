@@ -15,14 +15,12 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -149,36 +147,29 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 	boot := config.Status.Boot
 	switch {
 	case !config.DeletionTimestamp.IsZero(),
-		hostaccess.HasJoined(config),
-		conditions.IsTrue(config, bootstrapv1.NodeInPoolCondition),
-		config.Status.DataSecretName == "" && config.Spec.Enrolled() == nil:
+		record.IsBootComplete(config),
+		config.Status.DataSecretName == "" && !record.IsEnrolled(config):
 		return nothing
 	case config.Spec.IsInline():
-		if boot.CredentialID == "" {
+		if !record.HasCredential(config) {
 			return nothing
 		}
 		return inlineUpkeep
-	case hasAsked(config) && !hostaccess.IsExpired(config):
+	case record.IsRequestPending(config) && !record.IsTokenExpired(config):
 		return preparation
-	case boot.PreparedTime != nil && boot.CredentialID != "" && nodeIsGone(config):
+	case record.WasPrepared(config) && record.HasCredential(config) && record.IsNodeMissing(config):
 		return preparation
-	case boot.CredentialID != "" && time.Since(handedOut(boot)) < joinPatience:
+	case record.HasCredential(config) && time.Since(handedOut(boot)) < joinPatience:
 		return upkeep
-	case boot.CredentialID != "":
+	case record.HasCredential(config):
 		return standing
-	case boot.RequestedTime == nil && boot.PreparedTime == nil && config.Status.NodeRef.IsDefined():
+	case !record.HasRequested(config) && !record.WasPrepared(config) && record.HasNode(config):
 		return adoption
-	case boot.RequestedTime == nil:
+	case !record.HasRequested(config):
 		return announcement
 	default:
 		return nothing
 	}
-}
-
-// hasAsked says whether a host asked the config server since the last boot was prepared.
-func hasAsked(config *bootstrapv1.PoolbootConfig) bool {
-	boot := config.Status.Boot
-	return boot.RequestedTime != nil && (boot.PreparedTime == nil || boot.RequestedTime.After(boot.PreparedTime.Time))
 }
 
 // handedOut is when a host may last have been given its configuration: as soon as it was prepared. That it was is on
@@ -191,11 +182,6 @@ func handedOut(boot bootstrapv1.BootStatus) time.Time {
 		}
 	}
 	return last
-}
-
-// nodeIsGone says whether the Node that was made for a config does not exist any more.
-func nodeIsGone(config *bootstrapv1.PoolbootConfig) bool {
-	return conditions.GetReason(config, bootstrapv1.NodeInPoolCondition) == bootstrapv1.NodeMissingReason
 }
 
 // preparation is what is done, in this order, for a host that asked the config server.
@@ -232,7 +218,7 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, err error) (ctrl.Resu
 		return ctrl.Result{}, errors.Join(failed, err)
 	}
 	if isNew && failed.reason != bootstrapv1.WaitingForHostReason {
-		metrics.StageBlocked(s.config, timeline.Preparing, failed.reason)
+		metrics.StageBlocked(s.config, record.StagePreparing, failed.reason)
 	}
 	if isNew && failed.reason == bootstrapv1.NodeNameTakenReason {
 		metrics.PreRegistered(s.config, s.pool.Spec.PoolRole, metrics.NodeTaken)

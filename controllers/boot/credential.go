@@ -13,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // autoApprovedRetry is when a cluster is asked again that approves certificates by itself: nothing tells of the change.
@@ -32,7 +33,7 @@ func (r *Reconciler) checkApproval(ctx context.Context, s *scope) error {
 // crash kept from being recorded has to go, and the one that is replaced with it: a host that asks anew uses neither.
 func (r *Reconciler) ensureCredential(ctx context.Context, s *scope) (err error) {
 	recorded := s.config.Status.Boot.CredentialID
-	if s.otherHost || hasAsked(s.config) && join.IsUsed(s.config) { // which may still have it, or that can get nothing any more
+	if s.otherHost || record.IsRequestPending(s.config) && record.IsCredentialUsed(s.config) { // which may still have it, or that can get nothing any more
 		recorded = ""
 	}
 	if s.credential, err = join.EnsureCredential(ctx, s.workload, s.owner(), recorded, join.Life); err != nil {

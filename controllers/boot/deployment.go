@@ -15,6 +15,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // What Metal3 deploys on a host, and when it takes that back, is in this file. The watch on BareMetalHosts leads here.
@@ -143,7 +144,7 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 		Reason: bootstrapv1.WaitingForHostReason, Message: why + ": no host has asked for its configuration since"}
 	// Ahead of the deletions, so that nobody takes the Node for one that was lost.
 	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
-		if config.Status.Boot.CredentialID == boot.CredentialID {
+		if record.IsCredential(config, boot.CredentialID) {
 			conditions.Set(config, withdrawn)
 		}
 	})
@@ -155,9 +156,9 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 	if err := r.abandon(ctx, s); err != nil {
 		return true, err
 	}
-	nodeStays := s.node != nil && s.node.UID != "" && kubeletCame(s.node)
+	nodeStays := s.node != nil && s.node.UID != "" && record.HasKubelet(s.node)
 	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
-		if config.Status.Boot.CredentialID != boot.CredentialID {
+		if !record.IsCredential(config, boot.CredentialID) {
 			return // the host has asked anew meanwhile
 		}
 		status := &config.Status

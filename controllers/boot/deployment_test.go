@@ -17,7 +17,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 const otherHost = "rack2-u07"
@@ -129,8 +129,8 @@ var _ = Describe("A host's deployment", func() {
 			Expect(conditions.Has(w.config(ctx), bootstrapv1.NodeInPoolCondition)).To(BeFalse(), "there is no Node to report")
 			Expect(w.config(ctx).Status).To(And(HaveField("NodeRef", BeZero()), HaveField("HostRef", BeZero()), HaveField("Boot.CredentialID", ""),
 				HaveField("Boot.Addresses", BeEmpty()))) // the next host's are others
-			stage, since := timeline.StageOf(w.config(ctx))
-			Expect(stage).To(Equal(timeline.WaitingForHost))
+			stage, since := record.StageOf(w.config(ctx))
+			Expect(stage).To(Equal(record.StageWaitingForHost))
 			Expect(since).To(BeTemporally("~", time.Now(), time.Minute))
 			Expect(w.told()).To(ContainElement(ContainSubstring("Normal " + bootstrapv1.EventBootWithdrawn)))
 		},

@@ -5,12 +5,11 @@ import (
 	"errors"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // keepInline looks after a host that boots from its data Secret alone: the credential in it has its rights at once and
@@ -22,10 +21,10 @@ func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, err
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if left != "" && join.IsUsed(s.config) { // the next host has the same credential, and another key
+	if left != "" && record.IsCredentialUsed(s.config) { // the next host has the same credential, and another key
 		phases = append(phases, r.forgetCertificate)
 	}
-	if !conditions.IsTrue(s.config, bootstrapv1.BootPreparedCondition) || nodeIsGone(s.config) || left != "" {
+	if !record.IsPrepared(s.config) || record.IsNodeMissing(s.config) || left != "" {
 		phases = append(phases,
 			r.choosePool,
 			r.findProvisioningHost,

@@ -15,6 +15,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -85,19 +86,19 @@ func (s *scope) adoptNode(ctx context.Context) error {
 	if err := s.workload.Get(ctx, client.ObjectKey{Name: wanted.Name}, s.node); err != nil {
 		return err
 	}
-	if made, ours := workload.ConfigOfNode(s.node); !ours || made != client.ObjectKeyFromObject(s.config) {
+	if made, ours := record.ConfigOfNode(s.node); !ours || made != client.ObjectKeyFromObject(s.config) {
 		return fault(bootstrapv1.NodeNameTakenReason, "it exists already and was not pre-registered for PoolbootConfig %s: delete the Node, or %s", s.owner(), registration.Rename(s.config))
 	}
-	if s.machine == nil && !s.config.Status.NodeRef.IsDefined() && kubeletCame(s.node) {
+	if s.machine == nil && !record.HasNode(s.config) && record.HasKubelet(s.node) {
 		return fault(bootstrapv1.NodeNameTakenReason, "it is that of a host which was installed before under this name: delete the Node, so that the host can have a new one")
 	}
 	if id := s.node.Spec.ProviderID; id != "" && wanted.ProviderID != "" && id != wanted.ProviderID {
-		if !kubeletCame(s.node) {
+		if !record.HasKubelet(s.node) {
 			return s.replaceNode(ctx)
 		}
 		return fault(bootstrapv1.NodeNameTakenReason, "spec.providerID is %q, that of another host, and must be %q: delete the Node", id, wanted.ProviderID)
 	}
-	if kubeletCame(s.node) {
+	if record.HasKubelet(s.node) {
 		return nil
 	}
 	before := s.node.DeepCopy()
@@ -136,9 +137,4 @@ func set(values map[string]string, key, value string) map[string]string {
 	}
 	values[key] = value
 	return values
-}
-
-// kubeletCame tells whether a kubelet has registered on a Node: only a kubelet reports its version.
-func kubeletCame(n *corev1.Node) bool {
-	return n.Status.NodeInfo.KubeletVersion != ""
 }

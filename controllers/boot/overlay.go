@@ -12,6 +12,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // fieldOwner is the field manager of server-side applies.
@@ -45,5 +46,5 @@ func (r *Reconciler) storeOverlay(ctx context.Context, s *scope) error {
 }
 
 func (r *Reconciler) overlayKey(s *scope) client.ObjectKey {
-	return client.ObjectKey{Namespace: r.OverlayNamespace, Name: bootstrapv1.OverlayNamePrefix + string(s.config.UID)}
+	return client.ObjectKey{Namespace: r.OverlayNamespace, Name: record.OverlayName(s.config.UID)}
 }

@@ -13,8 +13,8 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
@@ -52,7 +52,7 @@ func (r *Reconciler) read(ctx context.Context, s *scope) error {
 // a Node may be named after the host on record.
 func (s *scope) isAnotherHost(config *bootstrapv1.PoolbootConfig) bool {
 	made := config.Status.HostRef
-	return s.host != nil && isDeployed(s.host) && !config.Status.NodeRef.IsDefined() && (!made.IsDefined() || made.UID != s.host.UID) && s.host.UID != ""
+	return s.host != nil && isDeployed(s.host) && !record.HasNode(config) && (!made.IsDefined() || made.UID != s.host.UID) && s.host.UID != ""
 }
 
 // chooseHost puts the host on record, if it is one that the infrastructure provider chose: at the latest when it asks.
@@ -77,7 +77,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	if requested := s.config.Status.Boot.RequestedTime; requested != nil && now.Before(requested.Time) {
 		now = requested.Time // the config server's clock is ahead
 	}
-	if first := timeline.Requested(s.config); !first.IsZero() {
+	if first := record.FirstRequestTime(s.config); !first.IsZero() {
 		metrics.BootPrepared(now.Sub(first).Seconds())
 	}
 	prepared := registration.BootPrepared(s.node.Name, s.pool.Spec.PoolRole, s.configuration)
@@ -102,7 +102,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 		return err
 	}
 	r.reportPool(s)
-	metrics.StagePassed(s.config, timeline.Preparing)
+	metrics.StagePassed(s.config, record.StagePreparing)
 	r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeNormal, bootstrapv1.EventBootPrepared, action, "Host %s: %s", s.host.Name, prepared.Message)
 	return nil
 }
@@ -170,7 +170,7 @@ func (s *scope) deleteNode(ctx context.Context) error {
 	if err := s.workload.Get(ctx, client.ObjectKey{Name: s.node.Name}, current); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if current.UID != s.node.UID || kubeletCame(current) {
+	if current.UID != s.node.UID || record.HasKubelet(current) {
 		return nil
 	}
 	return client.IgnoreNotFound(s.workload.Delete(ctx, current,

@@ -17,7 +17,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
 
@@ -111,7 +111,7 @@ func (r *Reconciler) giveUp(ctx context.Context, s *scope, why error) error {
 		if err := s.workload.Get(ctx, client.ObjectKey{Name: made.Name}, node); client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		came = kubeletCame(node)
+		came = record.HasKubelet(node)
 	}
 	told := false
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
@@ -119,7 +119,7 @@ func (r *Reconciler) giveUp(ctx context.Context, s *scope, why error) error {
 			return
 		}
 		config.Status.Boot.CredentialExpirationTime = nil
-		if told = !came && conditions.GetReason(config, bootstrapv1.BootPreparedCondition) != bootstrapv1.JoinCredentialExpiredReason; told {
+		if told = !came && !record.IsCredentialLost(config); told {
 			conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionFalse,
 				Reason: bootstrapv1.JoinCredentialExpiredReason, Message: why.Error()})
 		}
@@ -128,7 +128,7 @@ func (r *Reconciler) giveUp(ctx context.Context, s *scope, why error) error {
 		return nil
 	}
 	if err == nil && told {
-		metrics.StageBlocked(s.config, timeline.Joining, bootstrapv1.JoinCredentialExpiredReason)
+		metrics.StageBlocked(s.config, record.StageJoining, bootstrapv1.JoinCredentialExpiredReason)
 		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeWarning, bootstrapv1.JoinCredentialExpiredReason, action, "%s", why)
 	}
 	return err

@@ -11,6 +11,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // joinPatience is how long after its configuration was handed out a host's join credential is kept alive: images that
@@ -75,7 +76,7 @@ func (r *Reconciler) extendCredential(ctx context.Context, s *scope) error {
 	r.outages.over(s.workloadKey())
 	wanted := false
 	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
-		if wanted = config.Status.Boot.CredentialID == boot.CredentialID; wanted {
+		if wanted = record.IsCredential(config, boot.CredentialID); wanted {
 			config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expires}
 		}
 	})

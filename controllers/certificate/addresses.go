@@ -19,6 +19,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // addresses are what is known of a host's addresses from others than the host itself.
@@ -162,7 +163,7 @@ func (r *Reconciler) takenByHosts(ctx context.Context, a *addresses, namespace, 
 func (r *Reconciler) takenByRecords(ctx context.Context, a *addresses, config *bootstrapv1.PoolbootConfig) error {
 	configs := &bootstrapv1.PoolbootConfigList{}
 	if err := r.Client.List(ctx, configs, client.InNamespace(config.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingLabels{clusterv1.ClusterNameLabel: config.Labels[clusterv1.ClusterNameLabel]}); err != nil {
+		client.MatchingLabels{clusterv1.ClusterNameLabel: record.ClusterName(config)}); err != nil {
 		return err
 	}
 	for i := range configs.Items {

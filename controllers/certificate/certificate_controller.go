@@ -33,7 +33,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
@@ -173,12 +173,12 @@ func addressesMayChange() predicate.Predicate {
 // mayAsk says whether a config's host may ask for a certificate: with its join credential or, for its serving
 // certificate, as its Node.
 func mayAsk(config *bootstrapv1.PoolbootConfig) bool {
-	return config.DeletionTimestamp.IsZero() && (config.Status.Boot.CredentialID != "" || config.Status.NodeRef.IsDefined())
+	return config.DeletionTimestamp.IsZero() && (record.HasCredential(config) || record.HasNode(config))
 }
 
 // hasCredential says whether a host may ask for a certificate with a config's credential.
 func hasCredential(config *bootstrapv1.PoolbootConfig) bool {
-	return config.Status.Boot.CredentialID != "" && config.DeletionTimestamp.IsZero()
+	return record.HasCredential(config) && config.DeletionTimestamp.IsZero()
 }
 
 // Reconcile decides the certificate signing requests made with one PoolbootConfig's credential, also while the Cluster
@@ -191,7 +191,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !mayAsk(config) || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
-	cluster := client.ObjectKey{Namespace: config.Namespace, Name: config.Labels[clusterv1.ClusterNameLabel]}
+	cluster := record.ClusterKey(config)
 	result, err := r.decideAll(ctx, cluster, config)
 	if workload.IsUnreachable(err) {
 		if !hasCredential(config) { // the cluster source brings it back
@@ -251,7 +251,7 @@ func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, co
 
 // concerns says whether a request is one of a config's host, for Poolboot to decide.
 func concerns(request *certificatesv1.CertificateSigningRequest, config *bootstrapv1.PoolbootConfig) bool {
-	return isOurs(request, config.Status.Boot.CredentialID) || config.Status.NodeRef.IsDefined() && isServing(request, config.Status.NodeRef.Name)
+	return isOurs(request, config.Status.Boot.CredentialID) || record.HasNode(config) && isServing(request, config.Status.NodeRef.Name)
 }
 
 // decideOne decides one request. An approval can't be taken back, so it rests on facts that stand: on those that are
@@ -278,7 +278,7 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 		}
 		if isForAnotherKey(*f) {
 			kind = corev1.EventTypeWarning
-		} else if join.IsUsed(f.config) {
+		} else if record.IsCredentialUsed(f.config) {
 			return false, nil
 		}
 		err = r.grant(ctx, f)
@@ -356,7 +356,7 @@ func (r *Reconciler) reportRefused(f *facts, why string) {
 
 // gatherServing reads what the verdict on a serving certificate rests on beside the record and the Node.
 func (r *Reconciler) gatherServing(ctx context.Context, live client.Client, cluster client.ObjectKey, f *facts) (err error) {
-	if !f.config.Status.NodeRef.IsDefined() {
+	if !record.HasNode(f.config) {
 		return nil
 	}
 	cached, err := workload.Client(ctx, r.ClusterCache, cluster)

@@ -16,6 +16,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
@@ -137,7 +138,7 @@ func decide(f facts) (verdict, string) {
 
 // isForAnotherKey says whether a credential was used for another key before.
 func isForAnotherKey(f facts) bool {
-	return join.IsUsed(f.config) && f.config.Status.Boot.Certificate.PublicKeySHA256 != keyOf(f.request)
+	return record.IsCredentialUsed(f.config) && f.config.Status.Boot.Certificate.PublicKeySHA256 != keyOf(f.request)
 }
 
 // hasKubelet says whether a kubelet reports on a Node.
@@ -153,7 +154,7 @@ func (f facts) nodeMissing() string {
 	switch {
 	case f.node == nil:
 		return fmt.Sprintf("Node %s does not stand yet", recorded.Name)
-	case f.node.Annotations[poolv1.NodeConfigAnnotation] != client.ObjectKeyFromObject(f.config).String():
+	case !record.IsNodeOf(f.node, f.config):
 		return fmt.Sprintf("Node %s was not made for PoolbootConfig %s", recorded.Name, client.ObjectKeyFromObject(f.config))
 	case string(f.node.UID) != recorded.UID:
 		return fmt.Sprintf("Node %s has UID %s, on record is %s", recorded.Name, f.node.UID, recorded.UID)

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // Serving certificates are what the API server, and who scrapes metrics, knows a kubelet by. A kubelet that has joined
@@ -33,7 +35,7 @@ func isServing(request *certificatesv1.CertificateSigningRequest, node string) b
 // count, for root on the host can have it say anything. Nothing is denied: another approver may know better, and what
 // is known of the host may change.
 func decideServing(f facts) (verdict, string) {
-	if !f.config.Status.NodeRef.IsDefined() {
+	if !record.HasNode(f.config) {
 		return wait, "no Node is on record"
 	}
 	name := f.config.Status.NodeRef.Name

@@ -29,6 +29,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/pause"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
@@ -231,7 +232,7 @@ func (r *Reconciler) rebind(ctx context.Context, s *scope) error {
 			continue
 		}
 		bound := config.DeepCopy()
-		maps.Copy(bound.Annotations, s.token.owner.Rebind(hostaccess.Read(config.Annotations), s.token.text))
+		maps.Copy(bound.Annotations, s.token.owner.Rebind(record.TokenOf(config), s.token.text))
 		if maps.Equal(bound.Annotations, config.Annotations) {
 			continue // it presented another token
 		}
@@ -245,7 +246,7 @@ func (r *Reconciler) rebind(ctx context.Context, s *scope) error {
 // isBoundElsewhere says whether a config is that of a host which an Enrollment admitted, and its token is bound to
 // another Secret than the one of that UID.
 func isBoundElsewhere(config *bootstrapv1.PoolbootConfig, enrollment string, secret types.UID) bool {
-	recorded := hostaccess.Read(config.Annotations)
+	recorded := record.TokenOf(config)
 	return config.Spec.EnrollmentName() == enrollment && recorded.Hash != "" && recorded.UID != secret
 }
 

@@ -12,11 +12,10 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // silence is how long a host must not have been heard of before one that asks for its name from another address is
@@ -98,8 +97,8 @@ func judge(f facts) (verdict, string) {
 
 // isLeftover says whether the Node of the host's name was pre-registered for a host of that name which never joined.
 func (f facts) isLeftover() bool {
-	record, ours := workload.ConfigOfNode(f.node)
-	return ours && record == types.NamespacedName{Namespace: f.namespace, Name: f.name} && f.node.Status.NodeInfo.KubeletVersion == ""
+	owner, found := record.ConfigOfNode(f.node)
+	return found && owner == types.NamespacedName{Namespace: f.namespace, Name: f.name} && !record.HasKubelet(f.node)
 }
 
 // judgeKnown judges a host whose name a PoolbootConfig has already.
@@ -112,9 +111,9 @@ func (f facts) judgeKnown() (verdict, string) {
 	switch {
 	case !f.config.DeletionTimestamp.IsZero():
 		return wait, ""
-	case hostaccess.HasJoined(f.config):
+	case record.HasJoined(f.config):
 		return refuse, fmt.Sprintf("a host of this name has joined, from %s: to install it anew, delete its Node and PoolbootConfig %s", from, f.config.Name)
-	case hostaccess.Read(f.config.Annotations).Hash != f.tokenSHA256:
+	case record.TokenOf(f.config).Hash != f.tokenSHA256:
 		return refuse, fmt.Sprintf("a host of this name came with an earlier token: delete PoolbootConfig %s", f.config.Name)
 	case from == f.request.Address:
 		return forget, ""

@@ -28,6 +28,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -115,7 +116,7 @@ func (r *Reconciler) look(ctx context.Context, cluster client.ObjectKey, pools [
 
 // foreign says whether Poolboot did not boot a Node.
 func foreign(node client.Object) bool {
-	_, ours := workload.ConfigOfNode(node)
+	_, ours := record.ConfigOfNode(node)
 	return !ours
 }
 

@@ -6,13 +6,12 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // state is what a pool counts of a Machine.
@@ -31,10 +30,10 @@ type state struct {
 }
 
 func stateOf(c *bootstrapv1.PoolbootConfig) state {
-	inPool := meta.IsStatusConditionTrue(c.Status.Conditions, bootstrapv1.NodeInPoolCondition)
+	inPool := record.IsNodeInPool(c)
 	is := state{
-		cluster: c.Labels[clusterv1.ClusterNameLabel], pool: c.Status.PoolRole, configuration: c.Status.Configuration.Name,
-		joined: inPool || hostaccess.HasJoined(c), inPool: inPool,
+		cluster: record.ClusterName(c), pool: c.Status.PoolRole, configuration: c.Status.Configuration.Name,
+		joined: record.IsBootComplete(c), inPool: inPool,
 	}
 	if c := outlook.ForPerson(c); c != nil {
 		is.trouble = c.Message
@@ -46,8 +45,8 @@ func stateOf(c *bootstrapv1.PoolbootConfig) state {
 // isFree says whether a config is that of a BareMetalHost by annotation on which nothing is being installed: that it is
 // puts the host on record. One whose user data can't be set waits for a person.
 func isFree(c *bootstrapv1.PoolbootConfig) bool {
-	return c.Spec.Host.Type == bootstrapv1.HostTypeBareMetalHost &&
-		!c.Status.HostRef.IsDefined() && !c.Status.NodeRef.IsDefined() && c.Status.Boot.RequestedTime == nil &&
+	return record.HostKindOf(c) == record.BareMetalHost &&
+		!c.Status.HostRef.IsDefined() && !record.HasNode(c) && !record.HasRequested(c) &&
 		!meta.IsStatusConditionFalse(c.Status.Conditions, bootstrapv1.UserDataSetCondition)
 }
 
@@ -79,7 +78,7 @@ func (s *scope) count() (n count) {
 		switch {
 		case !is.joined:
 			n.booting = append(n.booting, name)
-		case !pool.SameContent(is.configuration, target) && cure.KindOf(&s.machines[i]) != cure.Machine:
+		case !pool.SameContent(is.configuration, target) && record.IsMachineless(&s.machines[i]):
 			n.outdatedHosts = append(n.outdatedHosts, name)
 		case !pool.SameContent(is.configuration, target):
 			n.outdated = append(n.outdated, name)

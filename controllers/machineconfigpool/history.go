@@ -15,8 +15,8 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // collect deletes the pool's rendered configs that nothing uses, but for the RenderedHistory newest of them, and those
@@ -132,7 +132,7 @@ func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	}
 	for i := range u.machines.Items {
 		c := &u.machines.Items[i]
-		if c.Status.Configuration.Name == "" && hostaccess.HasJoined(c) {
+		if c.Status.Configuration.Name == "" && record.HasJoined(c) {
 			return nil, false
 		}
 		names[c.Status.Configuration.Name] = true

@@ -11,8 +11,8 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -69,7 +69,7 @@ func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*
 		return nil, fmt.Errorf("PoolbootConfigs of Cluster %s: %w", client.ObjectKeyFromObject(s.cluster), err)
 	}
 	s.unrecorded = slices.ContainsFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool {
-		return hostaccess.HasJoined(&c) && c.Status.Configuration.Name == "" && (c.Status.PoolRole == "" || c.Status.PoolRole == p.Spec.PoolRole)
+		return record.HasJoined(&c) && c.Status.Configuration.Name == "" && (c.Status.PoolRole == "" || c.Status.PoolRole == p.Spec.PoolRole)
 	})
 	s.machines = slices.DeleteFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool { return c.Status.PoolRole != p.Spec.PoolRole })
 	return s, nil

@@ -15,8 +15,8 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // SetupWithManager adds the controller to a manager.
@@ -74,9 +74,9 @@ func ofMachineConfig(o client.Object, pools []poolv1.MachineConfigPool) concern 
 // ofPoolbootConfig: one that has joined and has no pool on record may be any pool's.
 func ofPoolbootConfig(o client.Object, _ []poolv1.MachineConfigPool) concern {
 	config := o.(*bootstrapv1.PoolbootConfig)
-	lost := hostaccess.HasJoined(config) && config.Status.PoolRole == ""
+	lost := record.HasJoined(config) && config.Status.PoolRole == ""
 	return func(p *poolv1.MachineConfigPool) bool {
-		return (lost || p.Spec.PoolRole == config.Status.PoolRole) && p.Spec.ClusterName == config.Labels[clusterv1.ClusterNameLabel]
+		return (lost || p.Spec.PoolRole == config.Status.PoolRole) && p.Spec.ClusterName == record.ClusterName(config)
 	}
 }
 

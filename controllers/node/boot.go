@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
@@ -21,21 +21,20 @@ import (
 // there was anything to take; the credential's ID stays on record until all is gone, so that a crash leaves nothing
 // behind.
 func (r *Reconciler) endBoot(ctx context.Context, w client.Client, config *bootstrapv1.PoolbootConfig) (bool, error) {
-	revoked := hostaccess.HasJoined(config)
-	if revoked && config.Status.Boot.CredentialID == "" {
+	if record.IsReleased(config) {
 		return false, nil
 	}
 	// First of all, so that nobody extends a credential that is being deleted.
-	if !revoked {
+	if !record.HasJoined(config) {
 		marked := config.DeepCopy()
-		hostaccess.Revoke(marked)
+		record.RevokeToken(marked)
 		if err := r.Client.Patch(ctx, marked, status.Locked(config)); err != nil {
 			return false, err
 		}
 		*config = *marked
 		r.written.Record(config)
 	}
-	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: bootstrapv1.OverlayNamePrefix + string(config.UID)}}
+	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: record.OverlayName(config.UID)}}
 	if err := r.Client.Delete(ctx, overlay); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("overlay Secret %s/%s: %w", overlay.Namespace, overlay.Name, err)
 	}

@@ -11,16 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
@@ -44,13 +42,13 @@ type judgement struct {
 	// node is the Node as it is to be; nil leaves it alone.
 	node *corev1.Node
 	// record is the pool and Node to have on record; nil leaves the record alone.
-	record *record
+	record *nodeRecord
 	// joined is true when the kubelet is Ready in its pool: the boot is over.
 	joined bool
 }
 
-// record is what a PoolbootConfig's status says of the Node.
-type record struct {
+// nodeRecord is what a PoolbootConfig's status says of the Node.
+type nodeRecord struct {
 	pool string
 	node bootstrapv1.NodeReference
 	// configuration is the rendered config that the Node booted with, when the record has lost it; else "".
@@ -65,13 +63,13 @@ func judge(f facts) judgement {
 	switch {
 	case f.node == nil && !recorded.IsDefined():
 		return judgement{}
-	case f.node == nil && isWithdrawn(f.config):
+	case f.node == nil && !record.HasJoined(f.config) && record.IsWaitingForHost(f.config):
 		return judgement{}
-	case f.node == nil && !hostaccess.HasJoined(f.config):
+	case f.node == nil && !record.HasJoined(f.config):
 		return no(bootstrapv1.NodeMissingReason, "Node %s, which was pre-registered, does not exist: its host has not joined, and Poolboot creates the Node again while it may join", recorded.Name)
 	case f.node == nil:
 		return no(bootstrapv1.NodeMissingReason, "Node %s does not exist: restart the kubelet on its host, which registers it again, or %s", recorded.Name, cure.Remove(f.config))
-	case !recorded.IsDefined() && !cameUnseen(f) && (!isOf(f.node, f.config) || isLeft(f.node, f.config) || isBeingPrepared(f)):
+	case !recorded.IsDefined() && !cameUnseen(f) && (!record.IsNodeOf(f.node, f.config) || isLeft(f.node, f.config) || isBeingPrepared(f)):
 		return judgement{}
 	}
 	if other := otherOwner(f); other != "" {
@@ -104,26 +102,18 @@ func judge(f facts) judgement {
 	return j
 }
 
-// isWithdrawn says whether the boot controller is taking back what was made for a host that Metal3 has taken back or
-// replaced: it notes that no host is there before it deletes the Node.
-func isWithdrawn(config *bootstrapv1.PoolbootConfig) bool {
-	prepared := conditions.Get(config, bootstrapv1.BootPreparedCondition)
-	return !hostaccess.HasJoined(config) && prepared != nil && prepared.Status == metav1.ConditionUnknown && prepared.Reason == bootstrapv1.WaitingForHostReason
-}
-
 // cameUnseen says whether a Node registered anew while the record was lost, as during clusterctl move: its host has
 // joined before, nothing of Poolboot's is on it, and its kubelet says of itself what Cluster API knows of the Machine.
 // Which pool it had moved to is lost as well, so its labels decide, and where they name no pool that is told.
 func cameUnseen(f facts) bool {
-	return hostaccess.HasJoined(f.config) && f.node.Annotations[poolv1.NodeConfigAnnotation] == "" &&
+	return record.HasJoined(f.config) && f.node.Annotations[poolv1.NodeConfigAnnotation] == "" &&
 		f.machine != nil && f.machine.Spec.ProviderID != "" && f.machine.Spec.ProviderID == f.node.Spec.ProviderID
 }
 
 // isBeingPrepared says whether the boot controller has just made a Node, puts it on record next, and has its host wait
 // until then.
 func isBeingPrepared(f facts) bool {
-	requested, prepared := f.config.Status.Boot.RequestedTime, f.config.Status.Boot.PreparedTime
-	return requested != nil && (prepared == nil || prepared.Before(requested)) && !util.IsNodeReady(f.node)
+	return record.IsRequestPending(f.config) && !util.IsNodeReady(f.node)
 }
 
 // isLeft says whether a Node of a BareMetalHost without a Machine is older than the host's record: the host was
@@ -131,7 +121,7 @@ func isBeingPrepared(f facts) bool {
 // that it had before.
 func isLeft(node *corev1.Node, config *bootstrapv1.PoolbootConfig) bool {
 	pointer := config.Annotations[bootstrapv1.PointerIDAnnotation]
-	return config.Spec.Host.Type == bootstrapv1.HostTypeBareMetalHost &&
+	return record.HostKindOf(config) == record.BareMetalHost &&
 		node.CreationTimestamp.Before(&config.CreationTimestamp) && (pointer == "" || pointer == string(config.UID))
 }
 
@@ -150,7 +140,7 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 	registration.AddLabels(wanted, declared)
 	registration.DeclareTaints(wanted, nodev1.CoreTaints(p.Spec.NodeTaints))
 	setPoolLabel(wanted, role, f.machine)
-	setAnnotation(wanted, poolv1.NodeConfigAnnotation, client.ObjectKeyFromObject(f.config).String())
+	setAnnotation(wanted, poolv1.NodeConfigAnnotation, record.Key(f.config).String())
 	if p.Status.Configuration.IsDefined() {
 		setAnnotation(wanted, poolv1.NodeDesiredConfigAnnotation, p.Status.Configuration.Name)
 	}
@@ -161,7 +151,7 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 		return no(bootstrapv1.NodeOutsidePoolReason, "the labels that pool %q declares put Node %s in pool %q: correct its nodeLabels", role, wanted.Name, now)
 	}
 
-	j := judgement{node: wanted, record: &record{pool: role, node: bootstrapv1.NodeReference{Name: wanted.Name, UID: string(wanted.UID)}}}
+	j := judgement{node: wanted, record: &nodeRecord{pool: role, node: bootstrapv1.NodeReference{Name: wanted.Name, UID: string(wanted.UID)}}}
 	if f.config.Status.Configuration.Name == "" {
 		j.record.configuration = bootedWith(wanted)
 	}
@@ -171,7 +161,7 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 		j.joined = true
 		j.condition = &metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue,
 			Reason: bootstrapv1.NodeReadyInPoolReason, Message: fmt.Sprintf("Node %s is Ready in pool %q%s", wanted.Name, role, pull(role, f))}
-	case hostaccess.HasJoined(f.config):
+	case record.HasJoined(f.config):
 		j.condition = no(bootstrapv1.NodeNotReadyReason, "Node %s is in pool %q and not Ready: see its conditions and the kubelet on its host", wanted.Name, role).condition
 	default:
 		waiting := registration.WaitingForKubelet(wanted.Name, role)
@@ -191,7 +181,7 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 		j := no(bootstrapv1.NodeOutsidePoolReason, "Node %s registered anew and can't get the labels of its pool back: %s", wanted.Name, err)
 		return &j
 	}
-	if !isOf(wanted, f.config) {
+	if !record.IsNodeOf(wanted, f.config) {
 		dropFlags(wanted, declared, f)
 	}
 	registration.AddLabels(wanted, declared)
@@ -205,7 +195,7 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 	registration.AddTaints(wanted, nodev1.CoreTaints(p.Spec.NodeTaints))
 	registration.DeclareTaints(wanted, nodev1.CoreTaints(p.Spec.NodeTaints))
 	registration.AddTaints(wanted, nodev1.CoreTaints(f.config.Spec.NodeTaints))
-	setAnnotation(wanted, poolv1.NodeConfigAnnotation, client.ObjectKeyFromObject(f.config).String())
+	setAnnotation(wanted, poolv1.NodeConfigAnnotation, record.Key(f.config).String())
 	if booted := f.config.Status.Configuration.Name; booted != "" && wanted.Annotations[poolv1.NodeCurrentConfigAnnotation] == "" {
 		setAnnotation(wanted, poolv1.NodeCurrentConfigAnnotation, booted)
 	}
@@ -272,17 +262,13 @@ func decideRole(node *corev1.Node, f facts) (string, *judgement) {
 // otherOwner says why a Node of the recorded name is not the Machine's; "" when it is. A Node that registered anew has
 // no annotation.
 func otherOwner(f facts) string {
-	if made := f.node.Annotations[poolv1.NodeConfigAnnotation]; made != "" && !isOf(f.node, f.config) {
+	if made := f.node.Annotations[poolv1.NodeConfigAnnotation]; made != "" && !record.IsNodeOf(f.node, f.config) {
 		return "it was made for PoolbootConfig " + made
 	}
 	if f.machine == nil || f.machine.Spec.ProviderID == "" || f.node.Spec.ProviderID == "" || f.node.Spec.ProviderID == f.machine.Spec.ProviderID {
 		return ""
 	}
 	return fmt.Sprintf("its spec.providerID is %q, the Machine's is %q", f.node.Spec.ProviderID, f.machine.Spec.ProviderID)
-}
-
-func isOf(node *corev1.Node, config *bootstrapv1.PoolbootConfig) bool {
-	return node.Annotations[poolv1.NodeConfigAnnotation] == client.ObjectKeyFromObject(config).String()
 }
 
 func no(reason, message string, args ...any) judgement {

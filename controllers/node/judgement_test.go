@@ -213,7 +213,7 @@ var _ = Describe("A Node's place in its pool", func() {
 
 	It("follows the labels of a Node with the recorded UID, and the record follows too", func() {
 		j := judge(situation(ready, revoked, labelled(role("edge"))))
-		Expect(j.record).To(Equal(&record{pool: "edge", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
+		Expect(j.record).To(Equal(&nodeRecord{pool: "edge", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
 		Expect(j.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "edge"))
 		Expect(j.node.Annotations).To(HaveKeyWithValue(poolv1.NodeDesiredConfigAnnotation, "rendered-edge-1"))
 		Expect(j.condition.Message).To(ContainSubstring("MachineDeployment"), "the Machine's labels say infra")
@@ -221,20 +221,20 @@ var _ = Describe("A Node's place in its pool", func() {
 
 	It("does not follow the pool label alone, which a kubelet may set, but puts it right", func() {
 		j := judge(situation(ready, func(node *corev1.Node) { node.Labels[poolv1.NodePoolLabel] = "edge" }))
-		Expect(j.record).To(Equal(&record{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
+		Expect(j.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
 		Expect(j.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"))
 	})
 
 	It("leaves the labels of the pool that a Node comes from on it", func() {
 		j := judge(situation(ready, revoked, func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "worker" },
 			func(node *corev1.Node) { maps.Copy(node.Labels, role("worker")) }))
-		Expect(j.record).To(Equal(&record{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
+		Expect(j.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
 		Expect(j.node.Labels).To(HaveKey(poolv1.NodeRoleLabelPrefix + "worker"))
 	})
 
 	It("gives a Node that registered anew the recorded pool's labels, never those it was first built with", func() {
 		j := judge(situation(revoked, bare, ready))
-		Expect(j.record).To(Equal(&record{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: newUID}}))
+		Expect(j.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: newUID}}))
 		Expect(j.node.Labels).To(Equal(map[string]string{
 			poolv1.NodeRoleLabelPrefix + "infra": "",
 			poolv1.NodePoolLabel:                 "infra",
@@ -353,7 +353,7 @@ var _ = Describe("A Node's place in its pool", func() {
 			config.Status.PoolRole, config.Status.Configuration.Name = "worker", ""
 		}
 		j := judge(situation(ready, noRecord, lost))
-		Expect(j.record).To(Equal(&record{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}, configuration: "rendered-infra-0"}))
+		Expect(j.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}, configuration: "rendered-infra-0"}))
 		j = judge(situation(ready, noRecord, lost, func(node *corev1.Node) { node.Annotations[poolv1.NodeCurrentConfigAnnotation] = "of/a/kubelet" }))
 		Expect(j.record.configuration).To(BeEmpty())
 	})

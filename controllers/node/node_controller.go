@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
@@ -78,7 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	cluster := &clusterv1.Cluster{}
-	key := client.ObjectKey{Namespace: config.Namespace, Name: config.Labels[clusterv1.ClusterNameLabel]}
+	key := record.ClusterKey(config)
 	if err := r.Client.Get(ctx, key, cluster); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -174,7 +175,7 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 	if j.condition != nil {
 		conditions.Set(f.config, *j.condition)
 	}
-	if conditions.IsTrue(f.config, bootstrapv1.BootPreparedCondition) && recorded.NodeRef.IsDefined() { // its pool may be another one by now
+	if record.IsPrepared(f.config) && record.HasNode(f.config) { // its pool may be another one by now
 		conditions.Set(f.config, registration.BootPrepared(recorded.NodeRef.Name, recorded.PoolRole, recorded.Configuration.Name))
 	}
 	if err := status.Node.Patch(ctx, r.Client, before, f.config); err != nil {

@@ -9,8 +9,8 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
@@ -21,7 +21,7 @@ import (
 // lock keeps a host that has become another Machine's from being written.
 func (r *Reconciler) keepOnHost(ctx context.Context, f facts, j judgement) error {
 	if !pool.StaysOnHost(&f.config.Spec.BootSpec) || j.record == nil || f.machine == nil || !f.machine.DeletionTimestamp.IsZero() ||
-		!hostaccess.HasJoined(f.config) {
+		!record.HasJoined(f.config) {
 		return nil
 	}
 	on, err := host.ForMachine(ctx, r.Client, f.machine)

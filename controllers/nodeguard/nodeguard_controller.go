@@ -29,6 +29,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -142,8 +143,8 @@ func (r *Reconciler) applyRights(ctx context.Context, cluster client.ObjectKey, 
 	needed, kubeadm := false, false
 	for i := range configs.Items {
 		config := &configs.Items[i]
-		if config.Status.NodeRef.IsDefined() || config.Status.Boot.CredentialID != "" {
-			needed, kubeadm = true, kubeadm || config.Spec.Join.Type == bootstrapv1.JoinTypeKubeadm && config.Status.Boot.CredentialID != ""
+		if record.HasNode(config) || record.HasCredential(config) {
+			needed, kubeadm = true, kubeadm || config.Spec.Join.Type == bootstrapv1.JoinTypeKubeadm && record.HasCredential(config)
 		}
 	}
 	if needed {

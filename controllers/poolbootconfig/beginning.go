@@ -5,6 +5,7 @@ import (
 	"sigs.k8s.io/cluster-api/util"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // When a MachineDeployment is scaled by a thousand, each write on a new PoolbootConfig is a thousand. What is in this
@@ -22,5 +23,5 @@ func isComing(config *bootstrapv1.PoolbootConfig) bool {
 // only then a finalizer is of use. Before its data Secret is on record, which is its own, a host that has to ask gets
 // nothing.
 func mayLeaveTraces(config *bootstrapv1.PoolbootConfig) bool {
-	return config.Spec.IsInline() || enrolled(config) || config.Status.DataSecretName != ""
+	return config.Spec.IsInline() || record.IsEnrolled(config) || config.Status.DataSecretName != ""
 }

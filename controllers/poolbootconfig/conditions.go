@@ -13,6 +13,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
@@ -25,7 +26,7 @@ func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cl
 	case labels.IsMachinePoolOwned(config):
 		return no(bootstrapv1.MachinePoolNotSupportedReason,
 			"a MachinePool owns this PoolbootConfig: every machine is one of its own here, use a MachineDeployment")
-	case machine == nil && !config.Spec.Host.IsDefined():
+	case machine == nil && !record.IsMachineless(config):
 		return no(bootstrapv1.WaitingForOwnerReason, "no Machine owns this PoolbootConfig yet")
 	case machine != nil && util.IsControlPlaneMachine(machine):
 		return no(bootstrapv1.ControlPlaneNotSupportedReason,
@@ -41,7 +42,7 @@ func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cl
 	case !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition):
 		return no(bootstrapv1.WaitingForControlPlaneReason, "control plane of Cluster %s is not initialized yet", cluster.Name)
 	}
-	if err := identity.Of(cluster).CheckNodeName(registration.Name(registration.Naming{Config: config, Machine: machine})); err != nil && !config.Status.NodeRef.IsDefined() {
+	if err := identity.Of(cluster).CheckNodeName(registration.Name(registration.Naming{Config: config, Machine: machine})); err != nil && !record.HasNode(config) {
 		return no(bootstrapv1.NodeNameReservedReason, "%s: %s", err, registration.Rename(config))
 	}
 	return nil
@@ -77,7 +78,7 @@ func ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 		}
 		return ready
 	}
-	if !enrolled(config) && (!ptr.Deref(config.Status.Initialization.DataSecretCreated, false) || config.Status.DataSecretName == "") {
+	if !record.IsEnrolled(config) && (!ptr.Deref(config.Status.Initialization.DataSecretCreated, false) || config.Status.DataSecretName == "") {
 		ready.Reason, ready.Message = bootstrapv1.DataSecretFailedReason, "status.dataSecretName is not set yet"
 		return ready
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
@@ -52,13 +53,7 @@ func dataSecretStands(config *bootstrapv1.PoolbootConfig) bool {
 		return false
 	}
 	return config.Spec.IsInline() ||
-		config.Annotations[bootstrapv1.PointerIDAnnotation] != "" && hostaccess.Read(config.Annotations).Exists()
-}
-
-// enrolled says whether a config is that of a host which came with an enrollment token: that was in its user data
-// already, and there is nothing to put into a Secret.
-func enrolled(config *bootstrapv1.PoolbootConfig) bool {
-	return config.Spec.Enrolled() != nil
+		config.Annotations[bootstrapv1.PointerIDAnnotation] != "" && record.TokenOf(config).Exists()
 }
 
 func needNoDataSecret(config *bootstrapv1.PoolbootConfig) {
@@ -98,7 +93,7 @@ func isFirstTry(s *scope) bool {
 // dataSecretMissed says whether the data Secret on record has to be looked for: something was wrong with it before, or
 // the cache does not have it.
 func (r *Reconciler) dataSecretMissed(ctx context.Context, s *scope) (bool, error) {
-	if hostaccess.HasJoined(s.config) {
+	if record.HasJoined(s.config) {
 		return false, nil
 	}
 	if is := conditions.Get(s.before, bootstrapv1.DataSecretAvailableCondition); outlook.IsWrong(is) {
@@ -127,7 +122,7 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 		}
 	}
 	switch {
-	case hostaccess.HasJoined(s.config):
+	case record.HasJoined(s.config):
 		recordDataSecret(s.config, key.Name)
 		return ctrl.Result{}, nil
 	case dataSecretMayStand(s):
@@ -278,7 +273,7 @@ func lostDataSecret(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 
 // restoreSecret is what helps a host whose data Secret is not the one that was made.
 func restoreSecret(config *bootstrapv1.PoolbootConfig) string {
-	if cure.KindOf(config) == cure.Machine {
+	if !record.IsMachineless(config) {
 		return "restore it, or " + cure.Replace(config)
 	}
 	return fmt.Sprintf("restore it, or delete PoolbootConfig %s: the next one of the host gets another Secret", config.Name)

@@ -19,6 +19,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 )
 
@@ -192,11 +193,11 @@ var _ = Describe("The data Secret", func() {
 		s := usual()
 		token := pointerIn(s.secretAfter(ctx)).Token
 		m := moved(s, func(c *bootstrapv1.PoolbootConfig, _ *corev1.Secret) {
-			hostaccess.Expire(c)
+			record.ExpireToken(c)
 		})
 		config := m.settle(ctx)
 		Expect(config.Annotations).To(haveToken(config, token))
-		Expect(hostaccess.IsExpired(config)).To(BeTrue())
+		Expect(record.IsTokenExpired(config)).To(BeTrue())
 	})
 
 	It("is rotated when that was under way when it was moved", func() {
@@ -259,7 +260,7 @@ var _ = Describe("The data Secret", func() {
 	It("leaves a revoked token revoked", func() {
 		s := usual()
 		config := s.settle(ctx)
-		hostaccess.Revoke(config)
+		record.RevokeToken(config)
 		Expect(s.Update(ctx, config)).To(Succeed())
 		config.Status = bootstrapv1.PoolbootConfigStatus{}
 		Expect(s.Status().Update(ctx, config)).To(Succeed())
@@ -351,7 +352,7 @@ var _ = Describe("The data Secret", func() {
 		It("is missed by nobody when the host has joined", func() {
 			s := usual()
 			config := s.settle(ctx)
-			hostaccess.Revoke(config)
+			record.RevokeToken(config)
 			Expect(s.Update(ctx, config)).To(Succeed())
 			Expect(s.reconciler.configOfDataSecret(ctx, s.secret(ctx))).To(BeEmpty())
 			Expect(conditions.IsTrue(lose(s), clusterv1.ReadyCondition)).To(BeTrue())

@@ -17,9 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -36,7 +35,7 @@ const (
 
 // delete removes what the config left elsewhere and then its finalizer. The data Secret goes with its owner.
 func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) {
-	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: bootstrapv1.OverlayNamePrefix + string(s.config.UID)}}
+	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: record.OverlayName(s.config.UID)}}
 	if err := r.Client.Delete(ctx, overlay); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("overlay Secret %s/%s: %w", overlay.Namespace, overlay.Name, err)
 	}
@@ -114,14 +113,14 @@ func deleteNode(ctx context.Context, w client.Client, s *scope, name string) err
 // Machine goes before Cluster API has heard of it. Any other Node is Cluster API's to drain and delete, and that of a
 // host without a Machine a person's.
 func neverJoined(s *scope, node *corev1.Node) bool {
-	if node.Annotations[poolv1.NodeConfigAnnotation] != client.ObjectKeyFromObject(s.config).String() {
+	if !record.IsNodeOf(node, s.config) {
 		return false
 	}
-	if s.config.Spec.Host.IsDefined() && !s.config.Status.NodeRef.IsDefined() && node.Status.NodeInfo.KubeletVersion != "" {
+	if record.IsMachineless(s.config) && !record.HasNode(s.config) && record.HasKubelet(node) {
 		return false // of a host that was installed before
 	}
 	if m := s.machine; m != nil && !m.DeletionTimestamp.IsZero() && m.Spec.ProviderID == "" && !m.Status.NodeRef.IsDefined() {
 		return true
 	}
-	return !hostaccess.HasJoined(s.config) && !util.IsNodeReady(node)
+	return !record.HasJoined(s.config) && !util.IsNodeReady(node)
 }

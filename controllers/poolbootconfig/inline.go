@@ -12,10 +12,10 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -144,7 +144,7 @@ func (r *Reconciler) readInline(ctx context.Context, s *scope) (*corev1.Secret, 
 // recordInline puts on record what an inline data Secret says of itself, but for a credential that is no longer valid.
 func recordInline(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
 	config.Status.Configuration.Name = secret.Annotations[bootstrapv1.OverlayConfigurationAnnotation]
-	if hostaccess.HasJoined(config) || config.Status.Boot.CredentialID != "" {
+	if record.HasJoined(config) || record.HasCredential(config) {
 		return
 	}
 	if expires, err := time.Parse(time.RFC3339, secret.Annotations[bootstrapv1.OverlayExpiresAnnotation]); err == nil {

@@ -10,12 +10,13 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // decidePool records the pool, or why there is none.
 func (r *Reconciler) decidePool(ctx context.Context, s *scope) error {
-	if s.cluster == nil || s.machine == nil && !s.config.Spec.Host.IsDefined() {
+	if s.cluster == nil || s.machine == nil && !record.IsMachineless(s.config) {
 		return nil // only a config whose data Secret exists comes here without them
 	}
 	pools, err := workload.PoolsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))

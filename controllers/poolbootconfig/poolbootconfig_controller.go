@@ -24,7 +24,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/pause"
@@ -134,12 +134,12 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	if err := r.decidePool(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
-	if wantsRotation(s.config) && (dataSecretStands(s.config) || notRotatable(s.config) != "") {
+	if record.IsRotationRequested(s.config) && (dataSecretStands(s.config) || notRotatable(s.config) != "") {
 		if err := r.rotateToken(ctx, s); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	if enrolled(s.config) {
+	if record.IsEnrolled(s.config) {
 		needNoDataSecret(s.config)
 		return ctrl.Result{}, nil
 	}
@@ -179,7 +179,7 @@ func clusterNameOf(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machin
 	if machine != nil {
 		return machine.Spec.ClusterName
 	}
-	return config.Labels[clusterv1.ClusterNameLabel]
+	return record.ClusterName(config)
 }
 
 // finish computes Ready and writes what changed in the status.
@@ -209,7 +209,7 @@ func (r *Reconciler) event(config *bootstrapv1.PoolbootConfig, kind, reason, act
 func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 	passed := before.Status.DataSecretName == "" && !conditions.IsTrue(before, bootstrapv1.DataSecretAvailableCondition) && conditions.IsTrue(after, bootstrapv1.DataSecretAvailableCondition)
 	if passed {
-		metrics.StagePassed(after, timeline.Pending)
+		metrics.StagePassed(after, record.StagePending)
 	}
 	if role := after.Status.PoolRole; role != "" && role != before.Status.PoolRole && !passed { // else the event of the Secret says it
 		r.event(after, corev1.EventTypeNormal, bootstrapv1.EventPoolDecided, "Decide", "%s", conditions.GetMessage(after, bootstrapv1.PoolDecidedCondition))
@@ -224,7 +224,7 @@ func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 				metrics.PoolConflictOfConfig(after, metrics.ConflictMachine)
 			}
 			if had == nil || had.Status != has.Status || had.Reason != has.Reason {
-				metrics.StageBlocked(after, timeline.Pending, has.Reason)
+				metrics.StageBlocked(after, record.StagePending, has.Reason)
 			}
 			r.event(after, corev1.EventTypeWarning, has.Reason, kind, "%s", has.Message)
 		}

@@ -13,16 +13,11 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
-
-// wantsRotation says whether somebody asked for a new token.
-func wantsRotation(config *bootstrapv1.PoolbootConfig) bool {
-	return metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.RotateTokenAnnotation)
-}
 
 // rotateToken puts a new token into the data Secret and then its hash on record, which ends the old one. Until that is
 // done the config server tells who comes with an unknown token to ask again, so a crash in between harms no host; the
@@ -82,11 +77,11 @@ func rotatedRole(config *bootstrapv1.PoolbootConfig, before string) string {
 // notRotatable says why a config's token can't be rotated; "" when it can.
 func notRotatable(config *bootstrapv1.PoolbootConfig) string {
 	switch {
-	case enrolled(config):
+	case record.IsEnrolled(config):
 		return "the host came with an enrollment token: " + cure.Rotate(config)
 	case config.Spec.IsInline():
 		return "an inline data Secret has no token: to end its join credential, " + cure.Replace(config)
-	case hostaccess.HasJoined(config):
+	case record.HasJoined(config):
 		return "the token was revoked when the Node was Ready: to boot the host again, " + cure.Replace(config)
 	}
 	return ""

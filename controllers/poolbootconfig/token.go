@@ -11,6 +11,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // ownerOf is the owner of a config's token.
@@ -21,14 +22,14 @@ func ownerOf(config *bootstrapv1.PoolbootConfig) hostaccess.Owner {
 // tokenIsBound says whether what is on record of a config's token is bound to it, and not to an earlier object of the
 // same name.
 func tokenIsBound(config *bootstrapv1.PoolbootConfig) bool {
-	recorded := hostaccess.Read(config.Annotations)
-	return hostaccess.HasJoined(config) || recorded.Hash != "" && recorded.UID == config.UID
+	recorded := record.TokenOf(config)
+	return record.HasJoined(config) || recorded.Hash != "" && recorded.UID == config.UID
 }
 
 // accepts says whether a token is the one on record for a config, expired or not. After clusterctl move, or from a
 // backup, what is on record is still bound to the earlier object of the same name.
 func accepts(config *bootstrapv1.PoolbootConfig, token string) bool {
-	recorded := hostaccess.Read(config.Annotations)
+	recorded := record.TokenOf(config)
 	return hostaccess.Config(client.ObjectKeyFromObject(config), recorded.UID).Accepts(recorded.Hash, token)
 }
 
@@ -40,8 +41,8 @@ func readPointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (map
 		return nil, err
 	}
 	marks := map[string]string{bootstrapv1.PointerIDAnnotation: address.PointerID}
-	switch recorded := hostaccess.Read(config.Annotations); {
-	case hostaccess.HasJoined(config):
+	switch recorded := record.TokenOf(config); {
+	case record.HasJoined(config):
 		return marks, nil
 	case recorded.Hash == "":
 		maps.Copy(marks, ownerOf(config).Annotations(held.Token))
@@ -49,7 +50,7 @@ func readPointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (map
 	case accepts(config, held.Token):
 		maps.Copy(marks, ownerOf(config).Rebind(recorded, held.Token))
 		return marks, nil
-	case wantsRotation(config):
+	case record.IsRotationRequested(config):
 		return marks, nil
 	}
 	return nil, errors.New("its token is not the one on record, and the host would be refused")

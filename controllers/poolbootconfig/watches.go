@@ -17,8 +17,8 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -56,7 +56,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 // as its host may need it.
 func (r *Reconciler) configOfDataSecret(ctx context.Context, secret client.Object) []ctrl.Request {
 	config, key := &bootstrapv1.PoolbootConfig{}, client.ObjectKeyFromObject(secret)
-	if err := r.Client.Get(ctx, key, config); err != nil || hostaccess.HasJoined(config) {
+	if err := r.Client.Get(ctx, key, config); err != nil || record.HasJoined(config) {
 		return nil
 	}
 	if is := conditions.Get(config, bootstrapv1.DataSecretAvailableCondition); !dataSecretStands(config) &&
@@ -82,7 +82,7 @@ func clusterOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromOb
 func anyConfig(*bootstrapv1.PoolbootConfig) bool { return true }
 
 // notBooted says whether pools still have a say about a config.
-func notBooted(config *bootstrapv1.PoolbootConfig) bool { return !config.Status.NodeRef.IsDefined() }
+func notBooted(config *bootstrapv1.PoolbootConfig) bool { return !record.HasNode(config) }
 
 // waitsForConnection says whether a config has something to do in its workload cluster.
 func waitsForConnection(config *bootstrapv1.PoolbootConfig) bool {

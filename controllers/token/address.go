@@ -14,7 +14,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
 
@@ -26,9 +26,9 @@ const (
 
 // unreported returns the addresses that are to be reported and were not: all but the first, and those that are refused.
 func unreported(config *bootstrapv1.PoolbootConfig) []string {
-	all := hostaccess.UsedFrom(config)
+	all := record.TokenAddresses(config)
 	return slices.DeleteFunc(slices.Clone(all), func(address string) bool {
-		return arrival(config, address).ReportedTime != nil || address == all[0] && !hostaccess.Refuses(config, address)
+		return arrival(config, address).ReportedTime != nil || address == all[0] && !record.RefusesAddress(config, address)
 	})
 }
 
@@ -49,14 +49,14 @@ type origins struct {
 // setAddresses records which addresses a token is bound to, for the config server, and marks as reported each address
 // that the token came from beside its first, or that is refused. It returns these.
 func (r *Reconciler) setAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) (from origins, err error) {
-	if from.addresses = unreported(config); len(from.addresses) == 0 && !hostaccess.IsBound(config) && config.Status.HostAddresses == nil {
+	if from.addresses = unreported(config); len(from.addresses) == 0 && !record.BindsTokenToAddresses(config) && config.Status.HostAddresses == nil {
 		return from, nil // as nearly always
 	}
 	if from.host, from.known, err = r.knownAddresses(ctx, config); err != nil {
 		return from, err
 	}
 	if hasToken(config) {
-		if config.Status.HostAddresses = nil; hostaccess.IsBound(config) {
+		if config.Status.HostAddresses = nil; record.BindsTokenToAddresses(config) {
 			config.Status.HostAddresses = from.known
 		}
 	}
@@ -81,7 +81,7 @@ func (r *Reconciler) reportAddresses(config *bootstrapv1.PoolbootConfig, from or
 
 // describe returns the reason and the note of the event on an address.
 func describe(config *bootstrapv1.PoolbootConfig, address string, from origins) (reason, why string) {
-	if hostaccess.Refuses(config, address) {
+	if record.RefusesAddress(config, address) {
 		whose := strings.TrimSpace("its BareMetalHost " + from.host)
 		has := "of which none is known"
 		if known := from.known; len(known) > 0 {
@@ -94,13 +94,13 @@ func describe(config *bootstrapv1.PoolbootConfig, address string, from origins) 
 	if slices.Contains(from.known, address) {
 		known = fmt.Sprintf(", which BareMetalHost %s is known to have", from.host)
 	}
-	return bootstrapv1.EventTokenUsedFromSecondAddress, fmt.Sprintf("the token came from %s%s, and first from %s", address, known, hostaccess.UsedFrom(config)[0])
+	return bootstrapv1.EventTokenUsedFromSecondAddress, fmt.Sprintf("the token came from %s%s, and first from %s", address, known, record.TokenAddresses(config)[0])
 }
 
 // knownAddresses returns the name of a config's BareMetalHost and the addresses that it is known to have; nothing while
 // it has none.
 func (r *Reconciler) knownAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) (bmh string, known []string, err error) {
-	if hostaccess.IsBound(config) {
+	if record.BindsTokenToAddresses(config) {
 		if err := r.watchHardware(); err != nil {
 			return "", nil, fmt.Errorf("watch on HardwareData: %w", err)
 		}

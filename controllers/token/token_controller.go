@@ -29,7 +29,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
@@ -120,7 +120,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
 	}
 	cluster := &clusterv1.Cluster{}
-	key := client.ObjectKey{Namespace: config.Namespace, Name: config.Labels[clusterv1.ClusterNameLabel]}
+	key := record.ClusterKey(config)
 	if err := r.Client.Get(ctx, key, cluster); err != nil || annotations.IsPaused(cluster, config) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -155,7 +155,7 @@ func (r *Reconciler) reconcile(ctx context.Context, config *bootstrapv1.Poolboot
 
 // hasToken says whether a config has a token of its own that its host has not joined with.
 func hasToken(config *bootstrapv1.PoolbootConfig) bool {
-	return config.DeletionTimestamp.IsZero() && hostaccess.Read(config.Annotations).Hash != "" &&
+	return config.DeletionTimestamp.IsZero() && record.TokenOf(config).Hash != "" &&
 		config.Spec.Enrolled() == nil
 }
 
@@ -176,7 +176,7 @@ func (r *Reconciler) expire(ctx context.Context, config *bootstrapv1.PoolbootCon
 		return ctrl.Result{}, err // the cache was behind: its event comes
 	}
 	before := current.DeepCopy()
-	hostaccess.Expire(current)
+	record.ExpireToken(current)
 	if err := r.Client.Patch(ctx, current, status.Locked(before)); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -187,7 +187,7 @@ func (r *Reconciler) expire(ctx context.Context, config *bootstrapv1.PoolbootCon
 
 // end returns when a token ends; zero while it does not: it has ended, there is no cap, or its host is not provisioned.
 func (r *Reconciler) end(ctx context.Context, c client.Reader, config *bootstrapv1.PoolbootConfig) (time.Time, error) {
-	if r.Life == 0 || hostaccess.IsExpired(config) || metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.RotateTokenAnnotation) {
+	if r.Life == 0 || record.IsTokenExpired(config) || record.IsRotationRequested(config) {
 		return time.Time{}, nil
 	}
 	bmh, err := r.hostOf(ctx, c, config)
@@ -217,7 +217,7 @@ func (r *Reconciler) hostOf(ctx context.Context, c client.Reader, config *bootst
 // setUsable sets the condition TokenUsable. A token that has never been unusable has none.
 func (r *Reconciler) setUsable(config *bootstrapv1.PoolbootConfig) {
 	usable := metav1.Condition{Type: bootstrapv1.TokenUsableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.TokenLiveReason}
-	if hostaccess.IsExpired(config) {
+	if record.IsTokenExpired(config) {
 		usable.Status, usable.Reason = metav1.ConditionFalse, bootstrapv1.TokenExpiredReason
 		usable.Message = fmt.Sprintf("the host did not join within %s of being provisioned, and its token is dead: %s", r.Life, cure.Rotate(config))
 	}

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 const (
@@ -140,7 +140,7 @@ var _ = Describe("The token of a host that does not join", func() {
 			w.config.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: w.machine.Name, UID: "u"}}
 			w.machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "BareMachine", Name: "b"}
 		}),
-		Entry("when it was revoked", func(w *world) { hostaccess.Revoke(w.config) }),
+		Entry("when it was revoked", func(w *world) { record.RevokeToken(w.config) }),
 		Entry("when it is an enrollment token", func(w *world) {
 			w.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "batch", Address: "192.0.2.7"}}
 		}),

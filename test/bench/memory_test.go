@@ -18,6 +18,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
@@ -100,7 +101,7 @@ func createMachines(ctx context.Context, admin client.Client, many int) error {
 		}
 		err := admin.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: metav1.NamespaceDefault, Name: bootstrapv1.OverlayNamePrefix + string(config.UID),
+				Namespace: metav1.NamespaceDefault, Name: record.OverlayName(config.UID),
 				Labels: map[string]string{bootstrapv1.OverlayLabel: string(config.UID)},
 				Annotations: map[string]string{
 					bootstrapv1.OverlayExpiresAnnotation:       one.overlay.Expires.UTC().Format(time.RFC3339),

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
@@ -38,7 +38,7 @@ func (b boot) wanted() string { return b.machine.Labels[clusterv1.MachineDeploym
 func (b boot) done() bool {
 	return b.node != nil && site.Ready(b.node) &&
 		conditions.IsTrue(&b.config, bootstrapv1.NodeInPoolCondition) &&
-		hostaccess.HasJoined(&b.config) &&
+		record.HasJoined(&b.config) &&
 		b.machine.Status.NodeRef.IsDefined()
 }
 

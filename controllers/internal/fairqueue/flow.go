@@ -3,11 +3,11 @@ package fairqueue
 import (
 	"context"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // Flow identifies the requests that share a first-in, first-out queue: those of one pool of one Cluster.
@@ -25,7 +25,7 @@ func FlowOfConfig(configs client.Reader) func(ctrl.Request) Flow {
 		if err := configs.Get(context.Background(), r.NamespacedName, config, client.UnsafeDisableDeepCopy); err != nil {
 			return Flow{Cluster: client.ObjectKey{Namespace: r.Namespace}}
 		}
-		return Flow{Cluster: client.ObjectKey{Namespace: r.Namespace, Name: config.Labels[clusterv1.ClusterNameLabel]}, Pool: config.Status.PoolRole}
+		return Flow{Cluster: record.ClusterKey(config), Pool: config.Status.PoolRole}
 	}
 }
 

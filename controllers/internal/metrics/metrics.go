@@ -5,12 +5,11 @@ package metrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // done is the outcome of a stage that a boot has passed; every other outcome is a condition's reason.
@@ -71,18 +70,18 @@ var (
 // startedFrom0 are the outcomes of a stage whose counters NewPool starts: those that are few and known. Any other
 // reason that holds a boot up begins with its first boot; what is blocked at the moment, Now says.
 var initialOutcomes = []struct {
-	stage   timeline.Stage
+	stage   record.Stage
 	outcome string
 }{
-	{timeline.Pending, outcomeDone},
-	{timeline.Preparing, outcomeDone},
-	{timeline.Joining, outcomeDone},
-	{timeline.Joining, bootstrapv1.JoinCredentialExpiredReason},
+	{record.StagePending, outcomeDone},
+	{record.StagePreparing, outcomeDone},
+	{record.StageJoining, outcomeDone},
+	{record.StageJoining, bootstrapv1.JoinCredentialExpiredReason},
 }
 
 func init() {
 	metrics.Registry.MustRegister(boots, stageSeconds, prepareSeconds, conflicts, preRegistrations, tokenEvents)
-	for _, stage := range timeline.Stages() {
+	for _, stage := range record.Stages() {
 		stageSeconds.WithLabelValues(string(stage))
 	}
 }
@@ -124,17 +123,17 @@ func clusterNameOfPool(p *poolv1.MachineConfigPool) string {
 
 // clusterOf names a config's cluster as <namespace>/<name>.
 func clusterNameOf(config *bootstrapv1.PoolbootConfig) string {
-	return config.Namespace + "/" + config.Labels[clusterv1.ClusterNameLabel]
+	return config.Namespace + "/" + record.ClusterName(config)
 }
 
 // Passed counts a boot that passed a stage.
-func StagePassed(config *bootstrapv1.PoolbootConfig, stage timeline.Stage) {
+func StagePassed(config *bootstrapv1.PoolbootConfig, stage record.Stage) {
 	StageBlocked(config, stage, outcomeDone)
 }
 
 // HeldUp counts a boot that came to be held up in a stage, by the reason of the condition that says why. A retry is not
 // counted again.
-func StageBlocked(config *bootstrapv1.PoolbootConfig, stage timeline.Stage, reason string) {
+func StageBlocked(config *bootstrapv1.PoolbootConfig, stage record.Stage, reason string) {
 	boots.WithLabelValues(clusterNameOf(config), config.Status.PoolRole, string(stage), reason).Inc()
 }
 
@@ -143,10 +142,10 @@ func BootPrepared(seconds float64) { prepareSeconds.Observe(max(0, seconds)) } /
 
 // Over notes the times of a boot that is over.
 func BootCompleted(config *bootstrapv1.PoolbootConfig) {
-	for stage, took := range timeline.Took(config) {
+	for stage, took := range record.StageDurations(config) {
 		stageSeconds.WithLabelValues(string(stage)).Observe(took.Seconds())
 	}
-	StagePassed(config, timeline.Joining)
+	StagePassed(config, record.StageJoining)
 }
 
 // Conflict counts labels that came to be those of several custom pools. The cluster is <namespace>/<name>.

@@ -20,7 +20,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
@@ -187,7 +187,7 @@ var _ = Describe("What happens", func() {
 		boot.Status.Boot.NodeReadyTime = &metav1.MicroTime{Time: begun.Add(40 * time.Minute)}
 		before := observed("poolboot_boot_prepare_seconds")
 		BootCompleted(boot)
-		StageBlocked(boot, timeline.Preparing, bootstrapv1.LabelConflictReason)
+		StageBlocked(boot, record.StagePreparing, bootstrapv1.LabelConflictReason)
 		PoolConflictOfConfig(boot, ConflictMachine)
 		PreRegistered(boot, "infra", NodeCreated)
 		BootPrepared(1)
@@ -207,7 +207,7 @@ var _ = Describe("What happens", func() {
 			}
 			Expect(family.String()).NotTo(ContainSubstring("machine-a"))
 			if family.GetName() == "poolboot_boot_stage_seconds" {
-				Expect(family.Metric).To(HaveLen(len(timeline.Stages())), "each stage is there before a boot has passed it")
+				Expect(family.Metric).To(HaveLen(len(record.Stages())), "each stage is there before a boot has passed it")
 				for _, metric := range family.Metric {
 					if metric.Histogram.GetSampleCount() == 0 {
 						continue

@@ -14,7 +14,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // readPatience is how long a scrape waits for a cache that is not in sync yet.
@@ -99,13 +99,13 @@ type seriesCounts map[series]int
 
 // countConfigs counts PoolbootConfigs, and returns for each stage that ends how long the one that began first has been
 // in it.
-func (n *StateCollector) countConfigs(configs []bootstrapv1.PoolbootConfig, counted seriesCounts) map[timeline.Stage]time.Duration {
+func (n *StateCollector) countConfigs(configs []bootstrapv1.PoolbootConfig, counted seriesCounts) map[record.Stage]time.Duration {
 	now := time.Now()
 	if n.Clock != nil {
 		now = n.Clock()
 	}
-	oldest := map[timeline.Stage]time.Duration{timeline.Deleting: 0}
-	for _, stage := range timeline.Stages() {
+	oldest := map[record.Stage]time.Duration{record.StageDeleting: 0}
+	for _, stage := range record.Stages() {
 		oldest[stage] = 0
 	}
 	for i := range configs {
@@ -116,7 +116,7 @@ func (n *StateCollector) countConfigs(configs []bootstrapv1.PoolbootConfig, coun
 		count := func(desc *prometheus.Desc, is string) {
 			counted[series{desc: desc, cluster: clusterNameOf(config), pool: config.Status.PoolRole, value: is}]++
 		}
-		stage, since := timeline.StageOf(config)
+		stage, since := record.StageOf(config)
 		count(bootsDesc, string(stage))
 		if age, ends := oldest[stage]; ends {
 			oldest[stage] = max(age, now.Sub(since))
@@ -154,10 +154,10 @@ func (n *StateCollector) isWatched(object client.Object) bool {
 func nodeStateOf(config *bootstrapv1.PoolbootConfig) string {
 	is := conditions.Get(config, bootstrapv1.NodeInPoolCondition)
 	switch {
-	case !config.Status.NodeRef.IsDefined() || is == nil:
+	case !record.HasNode(config) || is == nil:
 		return ""
 	case is.Status == metav1.ConditionTrue:
-		return string(timeline.Ready)
+		return string(record.StageReady)
 	}
 	return is.Reason
 }

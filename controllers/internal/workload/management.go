@@ -2,11 +2,9 @@ package workload
 
 import (
 	"context"
-	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -130,14 +128,4 @@ func ConfigOfHardware(ctx context.Context, c client.Reader, hardware client.Obje
 		return nil
 	}
 	return ConfigOfHost(ctx, c, bmh)
-}
-
-// ConfigOfNode returns the PoolbootConfig in the annotation of a pre-registered Node. It returns false if Poolboot did
-// not pre-register the Node.
-func ConfigOfNode(node client.Object) (types.NamespacedName, bool) {
-	namespace, name, found := strings.Cut(node.GetAnnotations()[poolv1.NodeConfigAnnotation], "/")
-	if !found || namespace == "" || name == "" {
-		return types.NamespacedName{}, false
-	}
-	return types.NamespacedName{Namespace: namespace, Name: name}, true
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // Watch is a watch of one controller on objects in workload clusters. The cluster cache starts a watch once per
@@ -36,11 +37,11 @@ type Watch struct {
 // whose status names the Node or, if it lost its status, the one with the name of the Node.
 func (w Watch) NodesOfConfigs(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
 	return w.start(ctx, cluster, &corev1.Node{}, func(ctx context.Context, node client.Object) []ctrl.Request {
-		if config, ok := ConfigOfNode(node); ok {
+		if config, ok := record.ConfigOfNode(node); ok {
 			return []ctrl.Request{{NamespacedName: config}}
 		}
 		return ConfigsOfCluster(ctx, w.Configs, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
-			if !config.Status.NodeRef.IsDefined() {
+			if !record.HasNode(config) {
 				return config.Name == node.GetName()
 			}
 			return config.Status.NodeRef.Name == node.GetName()
@@ -76,10 +77,10 @@ const HostUserIndex = "status.users"
 // credential, and that of its kubelet.
 func HostUsers(object client.Object) (users []string) {
 	config, ok := object.(*bootstrapv1.PoolbootConfig)
-	if ok && config.Status.Boot.CredentialID != "" {
+	if ok && record.HasCredential(config) {
 		users = append(users, bootstrapapi.BootstrapUserPrefix+config.Status.Boot.CredentialID)
 	}
-	if ok && config.Status.NodeRef.IsDefined() {
+	if ok && record.HasNode(config) {
 		users = append(users, NodeUserPrefix+config.Status.NodeRef.Name)
 	}
 	return users

@@ -30,6 +30,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -146,7 +147,7 @@ var _ = Describe("A Node", func() {
 		func(annotation string, want bool) {
 			node := &corev1.Node{}
 			node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: annotation}
-			key, got := workload.ConfigOfNode(node)
+			key, got := record.ConfigOfNode(node)
 			Expect(got).To(Equal(want))
 			if want {
 				Expect(key.String()).To(Equal(annotation))

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
@@ -84,7 +84,7 @@ var _ = Describe("Poolboot killed between the steps of a boot", func() {
 		kill(lab.Manager, lab.ConfigServer)
 		Eventually(ctx, func() bool { return site.Ready(t.Node(ctx, first)) }).Should(BeTrue())
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(first), first)).To(Succeed())
-		Expect(hostaccess.HasJoined(first)).To(BeFalse())
+		Expect(record.HasJoined(first)).To(BeFalse())
 		start(ctx, lab.Manager, lab.ConfigServer)
 
 		for role, config := range configs {

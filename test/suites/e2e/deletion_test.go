@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
@@ -83,7 +83,7 @@ var _ = Describe("A deleted Machine", func() {
 			kill(lab.Manager)
 			Eventually(ctx, func() bool { return site.Ready(t.Node(ctx, config)) }).Should(BeTrue())
 			Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
-			Expect(hostaccess.HasJoined(config)).To(BeFalse())
+			Expect(record.HasJoined(config)).To(BeFalse())
 			return []*site.Program{lab.Manager}
 		}),
 	)

@@ -17,7 +17,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
@@ -74,8 +74,8 @@ var _ = Describe("Derived labels", func() {
 		Expect(first).NotTo(BeNil())
 		Eventually(ctx, retried).Should(HaveField("Time", BeTemporally(">", first.Time)))
 		Expect(config.Status.Boot.FirstRequestedTime).To(Equal(first))
-		stage, since := timeline.StageOf(config)
-		Expect(stage).To(Equal(timeline.Preparing))
+		stage, since := record.StageOf(config)
+		Expect(stage).To(Equal(record.StagePreparing))
 		Expect(since).To(BeTemporally("==", first.Time))
 		Expect(sumManagerMetric(ctx, "poolboot_boots_total", map[string]string{"cluster": t.Namespace + "/" + t.Namespace,
 			"outcome": bootstrapv1.HostFactMissingReason})()).To(Equal(1.0))

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
@@ -117,18 +117,18 @@ var _ = Describe("A boot", func() {
 		makeNodeReady(ctx, t, config)
 		Eventually(out).Should(gbytes.Say(config.Status.HostRef.Name + ` +infra +Ready`))
 
-		Eventually(ctx, func(ctx context.Context) (steps []timeline.Step, err error) {
+		Eventually(ctx, func(ctx context.Context) (steps []record.Step, err error) {
 			err = lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
-			for _, moment := range timeline.Of(config) {
+			for _, moment := range record.Moments(config) {
 				steps = append(steps, moment.Step)
 				Expect(moment.Time).To(And(BeTemporally(">=", start), BeTemporally("<=", time.Now())))
 			}
 			return steps, err
-		}).Should(Equal([]timeline.Step{timeline.Created, timeline.DataSecretCreated, timeline.HostChosen, timeline.BootRequested,
-			timeline.BootPrepared, timeline.ConfigServed, timeline.KubeletRegistered, timeline.NodeReady, timeline.TokenRevoked}))
-		Expect(timeline.Took(config)).To(And(HaveKey(timeline.Provisioning), HaveKey(timeline.Preparing), HaveKey(timeline.Joining)))
+		}).Should(Equal([]record.Step{record.StepCreated, record.StepDataSecretCreated, record.StepHostChosen, record.StepBootRequested,
+			record.StepBootPrepared, record.StepConfigServed, record.StepKubeletRegistered, record.StepNodeReady, record.StepTokenRevoked}))
+		Expect(record.StageDurations(config)).To(And(HaveKey(record.StageProvisioning), HaveKey(record.StagePreparing), HaveKey(record.StageJoining)))
 		sum := time.Duration(0)
-		for _, took := range timeline.Took(config) {
+		for _, took := range record.StageDurations(config) {
 			sum += took
 		}
 		Expect(sum).To(Equal(config.Status.Boot.NodeReadyTime.Sub(config.CreationTimestamp.Time)))

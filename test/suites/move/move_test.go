@@ -18,8 +18,8 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
@@ -137,7 +137,7 @@ func askWithoutAnswer(ctx context.Context, s *site.Site, t *tenant.Tenant, repli
 	var asking *bootstrapv1.PoolbootConfig
 	Eventually(ctx, func() *bootstrapv1.PoolbootConfig {
 		for _, config := range t.Configs(ctx, deployment) {
-			if config.Status.Boot.RequestedTime == nil && !hostaccess.HasJoined(&config) {
+			if config.Status.Boot.RequestedTime == nil && !record.HasJoined(&config) {
 				asking = &config
 			}
 		}

@@ -18,6 +18,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/fetch"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
@@ -170,7 +171,7 @@ func (h *herd) renew(ctx context.Context) {
 	for every(ctx, anewEvery) {
 		m := h.machines[rand.IntN(len(h.machines))]
 		_ = lab.ManagementClient.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "poolboot-system", Name: bootstrapv1.OverlayNamePrefix + string(m.config.UID)}}, client.GracePeriodSeconds(0))
+			Namespace: "poolboot-system", Name: record.OverlayName(m.config.UID)}}, client.GracePeriodSeconds(0))
 	}
 }
 

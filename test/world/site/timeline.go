@@ -15,7 +15,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // Step is a step on the way of a Machine to a Node in its pool.
@@ -123,7 +123,7 @@ func (t *Timeline) sawConfig(_ watch.EventType, c *bootstrapv1.PoolbootConfig) {
 	if c.Status.NodeRef.IsDefined() {
 		t.nodeOf[c.Name] = c.Status.NodeRef.Name
 	}
-	if hostaccess.HasJoined(c) {
+	if record.HasJoined(c) {
 		mark(t.machines, c.Name, TokenRevoked, time.Now())
 	}
 }

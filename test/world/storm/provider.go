@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/fetch"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
@@ -46,7 +46,7 @@ func Poolboot() Provider {
 		},
 		followEnd: func(ctx context.Context, s *site.Site, t *tenant.Tenant, ended *milestone) error {
 			return site.Follow(ctx, s.ManagementClient, &bootstrapv1.PoolbootConfigList{}, func(_ watch.EventType, c *bootstrapv1.PoolbootConfig) {
-				ended.reach(c.Name, c.Namespace == t.Namespace && hostaccess.HasJoined(c) &&
+				ended.reach(c.Name, c.Namespace == t.Namespace && record.HasJoined(c) &&
 					c.Status.Boot.CredentialID == "")
 			})
 		},

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // Address is an address from which a host's token was used.
@@ -28,8 +28,8 @@ func AddressesOf(config *bootstrapv1.PoolbootConfig) []Address {
 		return []Address{{Address: enrolled.Address}}
 	}
 	addresses := []Address{} // never null
-	for _, address := range hostaccess.UsedFrom(config) {
-		addresses = append(addresses, Address{Address: address, Refused: hostaccess.Refuses(config, address)})
+	for _, address := range record.TokenAddresses(config) {
+		addresses = append(addresses, Address{Address: address, Refused: record.RefusesAddress(config, address)})
 	}
 	return addresses
 }

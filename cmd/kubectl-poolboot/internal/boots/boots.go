@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -49,19 +50,19 @@ type boot struct {
 	Configuration  string `json:"configuration"`
 	// Addresses are those from which the host's token was used, the first one first; of a host that enrolled, the
 	// address that it enrolled from.
-	Addresses []Address      `json:"addresses"`
-	Stage     timeline.Stage `json:"stage"`
+	Addresses []Address    `json:"addresses"`
+	Stage     record.Stage `json:"stage"`
 	// Since is when the stage began, Created when the boot did.
 	Since   time.Time `json:"since"`
 	Created time.Time `json:"created"`
 	// Message says what is waited for, or what is wrong.
 	Message string `json:"message"`
 	// Timeline are the steps taken so far.
-	Timeline []timeline.Moment `json:"timeline"`
+	Timeline []record.Moment `json:"timeline"`
 }
 
 // deletedStage is the stage of a boot whose PoolbootConfig was deleted.
-const deletedStage timeline.Stage = "Deleted"
+const deletedStage record.Stage = "Deleted"
 
 // New returns the command boots.
 func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
@@ -205,15 +206,15 @@ func bootsOf(configs []bootstrapv1.PoolbootConfig) []boot {
 func bootOf(config *bootstrapv1.PoolbootConfig) boot {
 	b := boot{
 		Namespace: config.Namespace, Machine: input.MachineName(config), PoolbootConfig: config.Name,
-		Cluster: config.Labels[clusterv1.ClusterNameLabel], Node: config.Status.NodeRef.Name,
+		Cluster: record.ClusterName(config), Node: config.Status.NodeRef.Name,
 		Pool: config.Status.PoolRole, Configuration: config.Status.Configuration.Name, Addresses: AddressesOf(config),
-		Created: config.CreationTimestamp.Time, Message: timeline.Message(config), Timeline: timeline.Of(config),
+		Created: config.CreationTimestamp.Time, Message: outlook.Message(config), Timeline: record.Moments(config),
 	}
-	b.Stage, b.Since = timeline.StageOf(config)
+	b.Stage, b.Since = record.StageOf(config)
 	switch {
 	case config.Status.HostRef.IsDefined():
 		b.Host = config.Status.HostRef.Name
-	case config.Spec.Host.IsDefined():
+	case record.IsMachineless(config):
 		b.Host = config.Spec.Host.NodeName
 	}
 	return b

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
@@ -116,7 +116,7 @@ func (f *followed) deleted(key client.ObjectKey, b boot) error {
 
 // equal reports whether nothing that is printed of a boot changed.
 func (b boot) equal(as boot) bool {
-	sameMoment := func(a, b timeline.Moment) bool { return a.Step == b.Step && a.Time.Equal(b.Time) }
+	sameMoment := func(a, b record.Moment) bool { return a.Step == b.Step && a.Time.Equal(b.Time) }
 	return b.Host == as.Host && b.Node == as.Node && b.Pool == as.Pool && b.Configuration == as.Configuration && b.Machine == as.Machine &&
 		b.Stage == as.Stage && b.Since.Equal(as.Since) && b.Message == as.Message && slices.Equal(b.Addresses, as.Addresses) && slices.EqualFunc(b.Timeline, as.Timeline, sameMoment)
 }

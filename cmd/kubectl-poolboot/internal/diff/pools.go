@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -183,13 +183,13 @@ func (o objects) rendered(role string) (rendered *pool.Rendered, isNew bool, err
 
 // machinesOfCluster are the PoolbootConfigs of one Cluster.
 func machinesOfCluster(name string, all []bootstrapv1.PoolbootConfig) []bootstrapv1.PoolbootConfig {
-	return slices.DeleteFunc(slices.Clone(all), func(c bootstrapv1.PoolbootConfig) bool { return c.Labels[clusterv1.ClusterNameLabel] != name })
+	return slices.DeleteFunc(slices.Clone(all), func(c bootstrapv1.PoolbootConfig) bool { return record.ClusterName(&c) != name })
 }
 
 // machinesOf are the PoolbootConfigs of the Machines that are recorded in a pool, in the order of their names.
 func machinesOf(p poolv1.MachineConfigPool, all []bootstrapv1.PoolbootConfig) []bootstrapv1.PoolbootConfig {
 	in := slices.DeleteFunc(slices.Clone(all), func(c bootstrapv1.PoolbootConfig) bool {
-		return c.Labels[clusterv1.ClusterNameLabel] != p.Spec.ClusterName || c.Status.PoolRole != p.Spec.PoolRole
+		return record.ClusterName(&c) != p.Spec.ClusterName || c.Status.PoolRole != p.Spec.PoolRole
 	})
 	slices.SortFunc(in, func(a, b bootstrapv1.PoolbootConfig) int { return strings.Compare(a.Name, b.Name) })
 	return in

@@ -11,6 +11,7 @@ import (
 	"github.com/pmezard/go-difflib/difflib"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -74,7 +75,7 @@ func who(config bootstrapv1.PoolbootConfig) string {
 	if machine := input.MachineName(&config); machine != "" {
 		name = "Machine " + machine
 	}
-	if config.Status.NodeRef.IsDefined() {
+	if record.HasNode(&config) {
 		name += ", Node " + config.Status.NodeRef.Name
 	}
 	return name

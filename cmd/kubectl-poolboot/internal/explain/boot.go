@@ -12,8 +12,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/boots"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -51,10 +51,10 @@ type bootExplained struct {
 	PoolConfiguration string `json:"poolConfiguration"`
 	// Stage is where the boot is, Since since when, Message what is waited for or wrong. A Node that Poolboot did not
 	// boot has none.
-	Stage    timeline.Stage    `json:"stage"`
-	Since    time.Time         `json:"since,omitzero"`
-	Message  string            `json:"message"`
-	Timeline []timeline.Moment `json:"timeline"`
+	Stage    record.Stage    `json:"stage"`
+	Since    time.Time       `json:"since,omitzero"`
+	Message  string          `json:"message"`
+	Timeline []record.Moment `json:"timeline"`
 	// Labels and Taints are what the Node has and what it should have.
 	Labels []onNode `json:"labels"`
 	Taints []onNode `json:"taints"`

@@ -15,7 +15,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/boots"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -232,7 +232,7 @@ var _ = Describe("explain machine and explain node", func() {
 			Expect(answer.Node).To(Equal("shop-7"))
 			Expect(answer.Todo).To(ContainElement("host.labels.rack is missing"))
 			Expect(answer.Todo).To(ContainElement(And(ContainSubstring("set onMissing: Skip"), Not(ContainSubstring("give the")))))
-			Expect(answer.Timeline).To(HaveExactElements(HaveField("Step", timeline.Created)), "it needs no data Secret")
+			Expect(answer.Timeline).To(HaveExactElements(HaveField("Step", record.StepCreated)), "it needs no data Secret")
 			_, r = asked(true, "node", "shop-8", "-o", "json")
 			Expect(r.Code).To(Equal(1))
 		})

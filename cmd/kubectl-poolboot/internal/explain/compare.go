@@ -17,9 +17,10 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/boots"
 )
 
@@ -56,7 +57,7 @@ func (p onNode) state() string {
 // explain works out the answer.
 func (s *subject) explain(synced []*regexp.Regexp) *bootExplained {
 	b := &bootExplained{Node: s.nodeName(), NodeSeen: s.node != nil, Unseen: append([]string{}, s.unseen...),
-		Timeline: []timeline.Moment{}, Addresses: []boots.Address{}, Labels: []onNode{}, Taints: []onNode{}, Todo: []string{}}
+		Timeline: []record.Moment{}, Addresses: []boots.Address{}, Labels: []onNode{}, Taints: []onNode{}, Todo: []string{}}
 	if s.cluster.Name != "" {
 		b.Cluster = klog.KRef(s.cluster.Namespace, s.cluster.Name).String()
 	}
@@ -70,13 +71,13 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootExplained {
 		s.explainForeign(b)
 		return b
 	}
-	b.PoolbootConfig, b.Timeline, b.Message = klog.KObj(s.config).String(), timeline.Of(s.config), timeline.Message(s.config)
-	b.Stage, b.Since = timeline.StageOf(s.config)
+	b.PoolbootConfig, b.Timeline, b.Message = klog.KObj(s.config).String(), record.Moments(s.config), outlook.Message(s.config)
+	b.Stage, b.Since = record.StageOf(s.config)
 	b.Addresses = boots.AddressesOf(s.config)
 	if b.Host == "" && s.config.Status.HostRef.IsDefined() {
 		b.Host = s.config.Status.HostRef.Namespace + "/" + s.config.Status.HostRef.Name
 	}
-	if conditions.IsFalse(s.config, clusterv1.ReadyCondition) && b.Stage != timeline.Deleting && !onlyWaits(s.config) {
+	if conditions.IsFalse(s.config, clusterv1.ReadyCondition) && b.Stage != record.StageDeleting && !onlyWaits(s.config) {
 		b.Todo = append(b.Todo, b.Message)
 	}
 	var err error
@@ -101,7 +102,7 @@ func (b *bootExplained) compareConfiguration(s *subject) {
 	if of, err := pool.OfRole(s.pools, b.Pool); err == nil && of.Status.Configuration.IsDefined() {
 		b.PoolConfiguration = of.Status.Configuration.Name
 	}
-	hasJoined := b.Stage == timeline.Ready || b.Stage == timeline.NotReady
+	hasJoined := b.Stage == record.StageReady || b.Stage == record.StageNotReady
 	if hasJoined && b.PoolConfiguration != "" && !pool.SameContent(b.Configuration, b.PoolConfiguration) {
 		b.todo(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", cure.Whose(s.config), b.Pool, cure.Renew(s.config)))
 	}
@@ -179,7 +180,7 @@ func (b *bootExplained) compareTaints(s *subject, has *corev1.Node, wanted *regi
 		case has.Spec.Taints[at].Value != taint.Value:
 			shown.State, shown.Value = Differs, has.Spec.Taints[at].Value
 			b.todo(fmt.Sprintf("kubectl taint node %s %s --overwrite, or change %s: the Node has %q, which Poolboot leaves", has.Name, shown.Text, shown.From[0], shown.Value))
-		case passing && b.Stage == timeline.Ready:
+		case passing && b.Stage == record.StageReady:
 			b.todo(fmt.Sprintf("look at the log of the %s: the Node is Ready and still has the taint %s", ownerOf(taint.Key), shown.Text))
 		}
 		b.Taints = append(b.Taints, shown)

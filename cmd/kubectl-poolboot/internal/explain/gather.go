@@ -13,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -73,13 +74,13 @@ func (g *gatherer) node(ctx context.Context) (*subject, error) {
 func (g *gatherer) findConfig(configs []bootstrapv1.PoolbootConfig) (*bootstrapv1.PoolbootConfig, error) {
 	hasNode := func(config *bootstrapv1.PoolbootConfig) bool { return config.Status.NodeRef.Name == g.name }
 	willHaveNode := func(config *bootstrapv1.PoolbootConfig) bool {
-		return !config.Status.NodeRef.IsDefined() && registration.Name(registration.Naming{Config: config}) == g.name
+		return !record.HasNode(config) && registration.Name(registration.Naming{Config: config}) == g.name
 	}
 	for _, matches := range []func(*bootstrapv1.PoolbootConfig) bool{hasNode, willHaveNode} {
 		var found *bootstrapv1.PoolbootConfig
 		for i := range configs {
 			config := &configs[i]
-			if !matches(config) || g.cluster != "" && config.Labels[clusterv1.ClusterNameLabel] != g.cluster {
+			if !matches(config) || g.cluster != "" && record.ClusterName(config) != g.cluster {
 				continue
 			}
 			if found != nil {
@@ -111,7 +112,7 @@ func (g *gatherer) findNode(ctx context.Context, s *subject) error {
 	if err := workload.Get(ctx, client.ObjectKey{Name: g.name}, s.node); err != nil {
 		return fmt.Errorf("%s, and in Cluster %s: %w", noConfig, s.cluster.Name, err)
 	}
-	key, ok := recordedConfig(s.node)
+	key, ok := record.ConfigOfNode(s.node)
 	if !ok {
 		return nil
 	}
@@ -150,7 +151,7 @@ func (g *gatherer) readPools(ctx context.Context, s *subject, namespace string) 
 	case s.machine != nil:
 		name = s.machine.Spec.ClusterName
 	case s.config != nil:
-		name = s.config.Labels[clusterv1.ClusterNameLabel]
+		name = record.ClusterName(s.config)
 	}
 	pools, err := g.source.Pools(ctx, namespace, name)
 	if err != nil {
@@ -211,7 +212,7 @@ func (g *gatherer) readNode(ctx context.Context, s *subject) {
 	}
 	node := &corev1.Node{}
 	err = workload.Get(ctx, client.ObjectKey{Name: name}, node)
-	switch config, ok := recordedConfig(node); {
+	switch config, ok := record.ConfigOfNode(node); {
 	case apierrors.IsNotFound(err) && g.source.InFiles:
 		s.addUnseen("Node "+name, errors.New("the files don't hold it"))
 	case apierrors.IsNotFound(err):
@@ -219,7 +220,7 @@ func (g *gatherer) readNode(ctx context.Context, s *subject) {
 	case err != nil:
 		s.addUnseen("Node "+name, err)
 	// Until the status names a Node, one of this name may be another host's.
-	case !s.config.Status.NodeRef.IsDefined() && (!ok || config != client.ObjectKeyFromObject(s.config)):
+	case !record.HasNode(s.config) && (!ok || config != client.ObjectKeyFromObject(s.config)):
 		s.addUnseen("Node "+name, fmt.Errorf("it exists and was not pre-registered for PoolbootConfig %s", s.config.Name))
 	default:
 		s.node = node

@@ -9,7 +9,6 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -23,6 +22,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
@@ -91,7 +91,7 @@ func (s *subject) pool() (role, why string, err error) {
 		why = fmt.Sprintf("%s: %s", assigned.Reason, assigned.Message(boot))
 	}
 	switch {
-	case !s.config.Status.NodeRef.IsDefined():
+	case !record.HasNode(s.config):
 	case assigned.Reason != pool.FromRecord:
 		why = fmt.Sprintf("recorded for Node %s; %s", s.config.Status.NodeRef.Name, why)
 	case assigned.Now != "" && assigned.Now != assigned.Role:
@@ -150,7 +150,7 @@ func (s *subject) register(role string, synced []*regexp.Regexp) (*registration.
 func (s *subject) derivedLabels(of *poolv1.MachineConfigPool) ([]registration.DerivedLabel, error) {
 	rules := []nodelabels.Rules{nodelabels.OfPool(of), nodelabels.OfConfig(s.config)}
 	var labels []registration.DerivedLabel
-	if s.config.Status.NodeRef.IsDefined() {
+	if record.HasNode(s.config) {
 		for _, key := range slices.Sorted(maps.Keys(s.config.Status.DerivedNodeLabels)) {
 			source := fmt.Sprintf("PoolbootConfig %s status.derivedNodeLabels", klog.KObj(s.config))
 			for _, from := range rules {
@@ -176,10 +176,4 @@ func (s *subject) derivedLabels(of *poolv1.MachineConfigPool) ([]registration.De
 		}
 	}
 	return labels, nil
-}
-
-// recordedConfig names the PoolbootConfig that a Node was made for, by its annotation; false without one.
-func recordedConfig(n metav1.Object) (client.ObjectKey, bool) {
-	namespace, name, found := strings.Cut(n.GetAnnotations()[poolv1.NodeConfigAnnotation], "/")
-	return client.ObjectKey{Namespace: namespace, Name: name}, found
 }

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // check finds the traps that the management cluster itself shows.
@@ -238,9 +238,9 @@ func (f *facts) ofBoots() (traps []trap) {
 }
 
 // booting is the stage of a host that is about to boot; "" for one that is not.
-func booting(c *bootstrapv1.PoolbootConfig) timeline.Stage {
-	switch stage, _ := timeline.StageOf(c); stage {
-	case timeline.Provisioning, timeline.Preparing, timeline.Serving, timeline.Joining:
+func booting(c *bootstrapv1.PoolbootConfig) record.Stage {
+	switch stage, _ := record.StageOf(c); stage {
+	case record.StageProvisioning, record.StagePreparing, record.StageServing, record.StageJoining:
 		return stage
 	}
 	return ""

@@ -1,7 +1,6 @@
-package timeline_test
+package record_test
 
 import (
-	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -10,14 +9,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/timeline"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
-
-func TestTimeline(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "timeline of a boot")
-}
 
 var began = time.Date(2026, 5, 4, 8, 0, 0, 0, time.UTC)
 
@@ -64,141 +58,141 @@ func enrolled(c *bootstrapv1.PoolbootConfig) {
 
 var _ = Describe("The timeline of a boot", func() {
 	DescribeTable("tells the stage and since when",
-		func(c *bootstrapv1.PoolbootConfig, stage timeline.Stage, since int, change ...func(*bootstrapv1.PoolbootConfig)) {
+		func(c *bootstrapv1.PoolbootConfig, stage record.Stage, since int, change ...func(*bootstrapv1.PoolbootConfig)) {
 			for _, do := range change {
 				do(c)
 			}
-			is, from := timeline.StageOf(c)
+			is, from := record.StageOf(c)
 			Expect(is).To(Equal(stage))
 			Expect(from).To(BeTemporally("==", at(since)))
 		},
-		Entry("of a new Machine", boot(0), timeline.Pending, 0),
-		Entry("with a data Secret", boot(1), timeline.WaitingForHost, 1),
-		Entry("with a host", boot(2), timeline.Provisioning, 3),
-		Entry("with a host that asked", boot(3), timeline.Preparing, 6),
-		Entry("with all that the host needs", boot(4), timeline.Serving, 10),
-		Entry("with a host that was answered", boot(5), timeline.Joining, 15),
-		Entry("with a Node that is Ready", boot(6), timeline.Ready, 21),
-		Entry("with a host that retries", boot(3), timeline.Preparing, 6, func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(9) }),
-		Entry("with a host that asks again", boot(5), timeline.Preparing, 40, func(c *bootstrapv1.PoolbootConfig) {
+		Entry("of a new Machine", boot(0), record.StagePending, 0),
+		Entry("with a data Secret", boot(1), record.StageWaitingForHost, 1),
+		Entry("with a host", boot(2), record.StageProvisioning, 3),
+		Entry("with a host that asked", boot(3), record.StagePreparing, 6),
+		Entry("with all that the host needs", boot(4), record.StageServing, 10),
+		Entry("with a host that was answered", boot(5), record.StageJoining, 15),
+		Entry("with a Node that is Ready", boot(6), record.StageReady, 21),
+		Entry("with a host that retries", boot(3), record.StagePreparing, 6, func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(9) }),
+		Entry("with a host that asks again", boot(5), record.StagePreparing, 40, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.FirstRequestedTime, c.Status.Boot.RequestedTime = micro(40), micro(44)
 		}),
-		Entry("with a host that asks again, recorded by a config server of an earlier version", boot(5), timeline.Preparing, 40,
+		Entry("with a host that asks again, recorded by a config server of an earlier version", boot(5), record.StagePreparing, 40,
 			func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(40) }),
-		Entry("with all that a host needs that asked again", boot(5), timeline.Serving, 41, func(c *bootstrapv1.PoolbootConfig) {
+		Entry("with all that a host needs that asked again", boot(5), record.StageServing, 41, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.FirstRequestedTime, c.Status.Boot.RequestedTime, c.Status.Boot.PreparedTime = micro(40), micro(40), micro(41)
 		}),
-		Entry("with a host that was taken back", boot(5), timeline.WaitingForHost, 30, func(c *bootstrapv1.PoolbootConfig) {
+		Entry("with a host that was taken back", boot(5), record.StageWaitingForHost, 30, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.PreparedTime = micro(31)
 			c.Status.Conditions = append(c.Status.Conditions, condition(bootstrapv1.BootPreparedCondition, "WaitingForHost", metav1.ConditionUnknown, 30))
 		}),
-		Entry("with a host that enrolled and has not asked since", boot(1), timeline.Provisioning, 0, enrolled),
-		Entry("with a host that enrolled and asked", boot(1), timeline.Preparing, 2, enrolled, func(c *bootstrapv1.PoolbootConfig) {
+		Entry("with a host that enrolled and has not asked since", boot(1), record.StageProvisioning, 0, enrolled),
+		Entry("with a host that enrolled and asked", boot(1), record.StagePreparing, 2, enrolled, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.FirstRequestedTime, c.Status.Boot.RequestedTime = micro(2), micro(7)
 		}),
-		Entry("with a Node that was Ready", boot(6), timeline.NotReady, 50, func(c *bootstrapv1.PoolbootConfig) {
+		Entry("with a Node that was Ready", boot(6), record.StageNotReady, 50, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Conditions[1] = condition(bootstrapv1.NodeInPoolCondition, "NodeMissing", metav1.ConditionFalse, 50)
 		}),
-		Entry("with a Node that is Ready, which is about to be on record", boot(5), timeline.Joining, 15, func(c *bootstrapv1.PoolbootConfig) {
+		Entry("with a Node that is Ready, which is about to be on record", boot(5), record.StageJoining, 15, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.CredentialID = "abcdef"
-			hostaccess.Revoke(c)
+			record.RevokeToken(c)
 		}),
-		Entry("of a record that was moved with clusterctl, whose Node is not Ready", boot(0), timeline.NotReady, 50, func(c *bootstrapv1.PoolbootConfig) {
-			hostaccess.Revoke(c)
+		Entry("of a record that was moved with clusterctl, whose Node is not Ready", boot(0), record.StageNotReady, 50, func(c *bootstrapv1.PoolbootConfig) {
+			record.RevokeToken(c)
 			c.Status.Conditions = append(c.Status.Conditions, condition(bootstrapv1.NodeInPoolCondition, "NodeNotReady", metav1.ConditionFalse, 50))
 		}),
-		Entry("that goes", boot(3), timeline.Deleting, 60, func(c *bootstrapv1.PoolbootConfig) { c.DeletionTimestamp = &metav1.Time{Time: at(60)} }),
-		Entry("from an inline data Secret, which nobody serves", boot(4), timeline.Joining, 10, func(c *bootstrapv1.PoolbootConfig) {
+		Entry("that goes", boot(3), record.StageDeleting, 60, func(c *bootstrapv1.PoolbootConfig) { c.DeletionTimestamp = &metav1.Time{Time: at(60)} }),
+		Entry("from an inline data Secret, which nobody serves", boot(4), record.StageJoining, 10, func(c *bootstrapv1.PoolbootConfig) {
 			c.Spec.ConfigSource.Type, c.Status.Boot.RequestedTime = bootstrapv1.ConfigSourceTypeInline, nil
 		}),
 		Entry("of a record that was moved with clusterctl, which leaves the status behind", &bootstrapv1.PoolbootConfig{
 			Status: bootstrapv1.PoolbootConfigStatus{Conditions: []metav1.Condition{condition(bootstrapv1.NodeInPoolCondition, "NodeReadyInPool", metav1.ConditionTrue, 9)}},
-		}, timeline.Ready, 9),
+		}, record.StageReady, 9),
 	)
 
 	It("holds every step once, in order", func() {
-		var steps []timeline.Step
-		for _, moment := range timeline.Of(boot(6)) {
+		var steps []record.Step
+		for _, moment := range record.Moments(boot(6)) {
 			steps = append(steps, moment.Step)
 		}
-		Expect(steps).To(Equal([]timeline.Step{"Created", "DataSecretCreated", "HostChosen", "BootRequested", "BootPrepared", "ConfigServed",
+		Expect(steps).To(Equal([]record.Step{"Created", "DataSecretCreated", "HostChosen", "BootRequested", "BootPrepared", "ConfigServed",
 			"KubeletRegistered", "NodeReady", "TokenRevoked"}))
 	})
 
 	It("says how long each stage took, and nothing of those that it can't know", func() {
-		Expect(timeline.Took(boot(6))).To(Equal(map[timeline.Stage]time.Duration{
-			timeline.Pending: time.Minute, timeline.WaitingForHost: 2 * time.Minute, timeline.Provisioning: 3 * time.Minute,
-			timeline.Preparing: 4 * time.Minute, timeline.Serving: 5 * time.Minute, timeline.Joining: 6 * time.Minute,
+		Expect(record.StageDurations(boot(6))).To(Equal(map[record.Stage]time.Duration{
+			record.StagePending: time.Minute, record.StageWaitingForHost: 2 * time.Minute, record.StageProvisioning: 3 * time.Minute,
+			record.StagePreparing: 4 * time.Minute, record.StageServing: 5 * time.Minute, record.StageJoining: 6 * time.Minute,
 		}))
 		inline := boot(6)
 		inline.Status.Boot.RequestedTime, inline.Status.Boot.ServedTime = nil, nil
-		Expect(timeline.Took(inline)).To(And(Not(HaveKey(timeline.Serving)), HaveKeyWithValue(timeline.Joining, 11*time.Minute)))
+		Expect(record.StageDurations(inline)).To(And(Not(HaveKey(record.StageServing)), HaveKeyWithValue(record.StageJoining, 11*time.Minute)))
 	})
 
 	It("is not deceived by a first request that a clock far ahead noted, or one far behind", func() {
 		c := boot(5)
 		c.Status.Boot.FirstRequestedTime = micro(600)
-		Expect(timeline.Requested(c)).To(Equal(c.Status.Boot.RequestedTime.Time))
-		stage, _ := timeline.StageOf(c)
-		Expect(stage).To(Equal(timeline.Joining))
+		Expect(record.FirstRequestTime(c)).To(Equal(c.Status.Boot.RequestedTime.Time))
+		stage, _ := record.StageOf(c)
+		Expect(stage).To(Equal(record.StageJoining))
 		c.Status.Boot.FirstRequestedTime = micro(-600)
-		Expect(timeline.Requested(c)).To(Equal(c.CreationTimestamp.Time))
+		Expect(record.FirstRequestTime(c)).To(Equal(c.CreationTimestamp.Time))
 	})
 
 	DescribeTable("has stages that add up to the time from the creation until the Node is Ready",
-		func(change func(*bootstrapv1.PoolbootConfig), stages map[timeline.Stage]int) {
+		func(change func(*bootstrapv1.PoolbootConfig), stages map[record.Stage]int) {
 			c := boot(6)
 			change(c)
-			sum, took := time.Duration(0), map[timeline.Stage]time.Duration{}
+			sum, took := time.Duration(0), map[record.Stage]time.Duration{}
 			for stage, minutes := range stages {
 				took[stage] = time.Duration(minutes) * time.Minute
 			}
-			Expect(timeline.Took(c)).To(Equal(took))
-			for _, stage := range timeline.Took(c) {
+			Expect(record.StageDurations(c)).To(Equal(took))
+			for _, stage := range record.StageDurations(c) {
 				sum += stage
 			}
 			Expect(sum).To(Equal(21 * time.Minute))
 		},
 		Entry("of a host that retried while it was blocked", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(9) },
-			map[timeline.Stage]int{timeline.Pending: 1, timeline.WaitingForHost: 2, timeline.Provisioning: 3, timeline.Preparing: 4, timeline.Serving: 5, timeline.Joining: 6}),
+			map[record.Stage]int{record.StagePending: 1, record.StageWaitingForHost: 2, record.StageProvisioning: 3, record.StagePreparing: 4, record.StageServing: 5, record.StageJoining: 6}),
 		Entry("of a host that asked again, which starts over", func(c *bootstrapv1.PoolbootConfig) {
 			b := &c.Status.Boot
 			b.FirstRequestedTime, b.RequestedTime, b.PreparedTime, b.ServedTime = micro(16), micro(17), micro(18), micro(19)
-		}, map[timeline.Stage]int{timeline.Pending: 1, timeline.WaitingForHost: 2, timeline.Provisioning: 13, timeline.Preparing: 2, timeline.Serving: 1, timeline.Joining: 2}),
+		}, map[record.Stage]int{record.StagePending: 1, record.StageWaitingForHost: 2, record.StageProvisioning: 13, record.StagePreparing: 2, record.StageServing: 1, record.StageJoining: 2}),
 		Entry("of a host whose Node was made again after it was served", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.PreparedTime = micro(18) },
-			map[timeline.Stage]int{timeline.Pending: 1, timeline.WaitingForHost: 2, timeline.Provisioning: 3, timeline.Preparing: 9, timeline.Serving: 0, timeline.Joining: 6}),
+			map[record.Stage]int{record.StagePending: 1, record.StageWaitingForHost: 2, record.StageProvisioning: 3, record.StagePreparing: 9, record.StageServing: 0, record.StageJoining: 6}),
 		Entry("of a host whose data Secret was restored while it booted", func(c *bootstrapv1.PoolbootConfig) { c.Status.Conditions[0].LastTransitionTime.Time = at(8) },
-			map[timeline.Stage]int{timeline.Pending: 3, timeline.WaitingForHost: 0, timeline.Provisioning: 3, timeline.Preparing: 4, timeline.Serving: 5, timeline.Joining: 6}),
+			map[record.Stage]int{record.StagePending: 3, record.StageWaitingForHost: 0, record.StageProvisioning: 3, record.StagePreparing: 4, record.StageServing: 5, record.StageJoining: 6}),
 		Entry("of a host that was served before that was on record", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = nil },
-			map[timeline.Stage]int{timeline.Pending: 1, timeline.WaitingForHost: 2, timeline.Provisioning: 3, timeline.Preparing: 4, timeline.Joining: 11}),
+			map[record.Stage]int{record.StagePending: 1, record.StageWaitingForHost: 2, record.StageProvisioning: 3, record.StagePreparing: 4, record.StageJoining: 11}),
 		Entry("of a host that enrolled", func(c *bootstrapv1.PoolbootConfig) {
 			enrolled(c)
 			c.Status.Boot.HostChosenTime = nil
-		}, map[timeline.Stage]int{timeline.Provisioning: 6, timeline.Preparing: 4, timeline.Serving: 5, timeline.Joining: 6}),
+		}, map[record.Stage]int{record.StageProvisioning: 6, record.StagePreparing: 4, record.StageServing: 5, record.StageJoining: 6}),
 		Entry("of a host whose config server has a clock that is behind", func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.FirstRequestedTime, c.Status.Boot.HostChosenTime = micro(-2), micro(-2)
 		},
-			map[timeline.Stage]int{timeline.Pending: 0, timeline.WaitingForHost: 0, timeline.Provisioning: 0, timeline.Preparing: 10, timeline.Serving: 5, timeline.Joining: 6}),
+			map[record.Stage]int{record.StagePending: 0, record.StageWaitingForHost: 0, record.StageProvisioning: 0, record.StagePreparing: 10, record.StageServing: 5, record.StageJoining: 6}),
 	)
 
 	It("leaves out the steps of an earlier try, and the data Secret of a host that needs none", func() {
-		steps := func(c *bootstrapv1.PoolbootConfig) (taken []timeline.Step) {
-			for _, moment := range timeline.Of(c) {
+		steps := func(c *bootstrapv1.PoolbootConfig) (taken []record.Step) {
+			for _, moment := range record.Moments(c) {
 				taken = append(taken, moment.Step)
 			}
 			return taken
 		}
 		again := boot(5)
 		again.Status.Boot.FirstRequestedTime, again.Status.Boot.RequestedTime = micro(40), micro(44)
-		Expect(steps(again)).To(Equal([]timeline.Step{"Created", "DataSecretCreated", "HostChosen", "BootRequested"}))
+		Expect(steps(again)).To(Equal([]record.Step{"Created", "DataSecretCreated", "HostChosen", "BootRequested"}))
 		enrolled(again)
-		Expect(steps(again)).To(Equal([]timeline.Step{"Created", "HostChosen", "BootRequested"}))
+		Expect(steps(again)).To(Equal([]record.Step{"Created", "HostChosen", "BootRequested"}))
 	})
 
 	DescribeTable("says what is waited for",
 		func(c *bootstrapv1.PoolbootConfig, message string, more ...metav1.Condition) {
 			c.Status.Conditions = append(c.Status.Conditions, more...)
-			Expect(timeline.Message(c)).To(ContainSubstring(message))
+			Expect(outlook.Message(c)).To(ContainSubstring(message))
 		},
 		Entry("without a host", boot(1), "no host is chosen yet"),
 		Entry("for the kubelet", boot(5), "WaitingForKubelet it is"),
@@ -214,10 +208,10 @@ var _ = Describe("The timeline of a boot", func() {
 		} {
 			c := boot(steps)
 			c.Status.Conditions = append(c.Status.Conditions, paused)
-			Expect(timeline.Message(c)).To(HavePrefix(want))
+			Expect(outlook.Message(c)).To(HavePrefix(want))
 		}
 		over := boot(5)
 		over.Status.Conditions = append(over.Status.Conditions, condition(clusterv1.PausedCondition, "NotPaused", metav1.ConditionFalse, 1))
-		Expect(timeline.Message(over)).To(Equal("WaitingForKubelet it is"))
+		Expect(outlook.Message(over)).To(Equal("WaitingForKubelet it is"))
 	})
 })

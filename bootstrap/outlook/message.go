@@ -1,0 +1,51 @@
+package outlook
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+)
+
+// Message returns what a boot waits for or what is wrong, in the words of the condition that reports it. While the
+// Cluster is paused, no controller writes these conditions. So the message of a boot that is under way is marked as
+// that from before the pause.
+func Message(config *bootstrapv1.PoolbootConfig) string {
+	message := messageOf(config)
+	paused := conditions.Get(config, clusterv1.PausedCondition)
+	if stage, _ := record.StageOf(config); paused == nil || paused.Status != metav1.ConditionTrue || slices.Contains([]record.Stage{record.StageReady, record.StageNotReady, record.StageDeleting}, stage) {
+		return message
+	}
+	return "Paused: " + paused.Message + ". Before: " + message
+}
+
+// messageOf is Message without regard to a pause.
+func messageOf(config *bootstrapv1.PoolbootConfig) string {
+	if ready := conditions.Get(config, clusterv1.ReadyCondition); ready != nil && ready.Status == metav1.ConditionFalse {
+		return ready.Message
+	}
+	message := ""
+	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.DataSecretAvailableCondition,
+		bootstrapv1.BootPreparedCondition, bootstrapv1.NodeInPoolCondition} {
+		c := conditions.Get(config, kind)
+		if c != nil && c.Status != metav1.ConditionTrue {
+			return c.Message
+		}
+		if c != nil {
+			message = c.Message
+		}
+	}
+	if stage, _ := record.StageOf(config); stage == record.StageWaitingForHost {
+		if record.IsMachineless(config) {
+			return fmt.Sprintf("%s is not being installed yet: see its state and its events", cure.Whose(config))
+		}
+		return "no host is chosen yet: see the Machine and its Metal3Machine, and which BareMetalHosts are available"
+	}
+	return message
+}

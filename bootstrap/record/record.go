@@ -1,0 +1,70 @@
+// Package record reads from a PoolbootConfig, and from the Node that it pre-registered, what is on record of a boot:
+// the state of the host's token, whether the host has joined, what kind of host it is, how far the boot is, and the
+// names of the objects that belong to it. Each of these questions has one function here, and a test fails when other
+// code reads the fields that the answer depends on. The package is pure: no client, no I/O.
+package record
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+// Key returns the key of a PoolbootConfig. As text, <namespace>/<name>, it names the PoolbootConfig in the workload
+// cluster: in an annotation of its Node and in its join credentials.
+func Key(config *bootstrapv1.PoolbootConfig) types.NamespacedName {
+	return types.NamespacedName{Namespace: config.Namespace, Name: config.Name}
+}
+
+// ClusterName returns the name of a PoolbootConfig's Cluster, from the label that Cluster API's contract requires. It
+// is empty while the label is not set.
+func ClusterName(config *bootstrapv1.PoolbootConfig) string {
+	return config.Labels[clusterv1.ClusterNameLabel]
+}
+
+// ClusterKey returns the key of a PoolbootConfig's Cluster.
+func ClusterKey(config *bootstrapv1.PoolbootConfig) types.NamespacedName {
+	return types.NamespacedName{Namespace: config.Namespace, Name: ClusterName(config)}
+}
+
+// OverlayName returns the name of the overlay Secret of the PoolbootConfig with a UID.
+func OverlayName(config types.UID) string { return bootstrapv1.OverlayNamePrefix + string(config) }
+
+// OverlayOwner returns the UID of the PoolbootConfig that the overlay Secret with a name belongs to.
+func OverlayOwner(name string) types.UID {
+	return types.UID(strings.TrimPrefix(name, bootstrapv1.OverlayNamePrefix))
+}
+
+// HostKind is what the host of a PoolbootConfig is.
+type HostKind string
+
+const (
+	// MachineHost is the host of a Machine.
+	MachineHost HostKind = "Machine"
+	// BareMetalHost is a BareMetalHost without a Machine, whose annotation asks for a pool.
+	BareMetalHost HostKind = "BareMetalHost"
+	// EnrolledHost is a host without a Machine that enrolled with a token.
+	EnrolledHost HostKind = "Enrolled"
+)
+
+// HostKindOf returns what the host of a PoolbootConfig is. A PoolbootConfig that no Machine owns yet is of kind
+// MachineHost too, unless it names its host.
+func HostKindOf(config *bootstrapv1.PoolbootConfig) HostKind {
+	switch config.Spec.Host.Type {
+	case "":
+		return MachineHost
+	case bootstrapv1.HostTypeBareMetalHost:
+		return BareMetalHost
+	default:
+		return EnrolledHost
+	}
+}
+
+// IsMachineless reports whether the host of a PoolbootConfig belongs to no Machine.
+func IsMachineless(config *bootstrapv1.PoolbootConfig) bool { return HostKindOf(config) != MachineHost }
+
+// IsEnrolled reports whether the host of a PoolbootConfig enrolled with a token. Such a host needs no data Secret.
+func IsEnrolled(config *bootstrapv1.PoolbootConfig) bool { return HostKindOf(config) == EnrolledHost }

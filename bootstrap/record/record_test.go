@@ -1,0 +1,99 @@
+package record_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+)
+
+var _ = Describe("The names that belong to a PoolbootConfig", func() {
+	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "metal", Name: "infra-x7k", UID: "u-1", Labels: map[string]string{"cluster.x-k8s.io/cluster-name": "edge"}}}
+
+	It("are its own, its Cluster's and its overlay's", func() {
+		Expect(record.Key(config)).To(Equal(types.NamespacedName{Namespace: "metal", Name: "infra-x7k"}))
+		Expect(record.ClusterName(config)).To(Equal("edge"))
+		Expect(record.ClusterKey(config)).To(Equal(types.NamespacedName{Namespace: "metal", Name: "edge"}))
+		Expect(record.ClusterName(&bootstrapv1.PoolbootConfig{})).To(BeEmpty())
+		Expect(record.OverlayName(config.UID)).To(Equal("overlay-u-1"))
+		Expect(record.OverlayOwner(record.OverlayName(config.UID))).To(Equal(config.UID))
+	})
+
+	DescribeTable("are on the Node that was pre-registered for it", func(annotation string, found, its bool) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"pool.cluster.x-k8s.io/poolbootconfig": annotation}}}
+		_, ok := record.ConfigOfNode(node)
+		Expect([]bool{ok, record.IsNodeOf(node, config)}).To(Equal([]bool{found, its}))
+	},
+		Entry("of this PoolbootConfig", "metal/infra-x7k", true, true),
+		Entry("of another name", "metal/infra", true, false),
+		Entry("of another namespace", "other/infra-x7k", true, false),
+		Entry("of no namespace", "/infra-x7k", false, false),
+		Entry("of no name", "metal/", false, false),
+		Entry("of none", "", false, false),
+	)
+})
+
+var _ = Describe("The kind of a host", func() {
+	DescribeTable("is that of spec.host", func(host bootstrapv1.HostType, kind record.HostKind, machineless, enrolled bool) {
+		config := &bootstrapv1.PoolbootConfig{Spec: bootstrapv1.PoolbootConfigSpec{Host: bootstrapv1.HostWithoutMachine{Type: host}}}
+		Expect(record.HostKindOf(config)).To(Equal(kind))
+		Expect([]bool{record.IsMachineless(config), record.IsEnrolled(config)}).To(Equal([]bool{machineless, enrolled}))
+	},
+		Entry("of a Machine", bootstrapv1.HostType(""), record.MachineHost, false, false),
+		Entry("of a BareMetalHost", bootstrapv1.HostTypeBareMetalHost, record.BareMetalHost, true, false),
+		Entry("of an Enrollment", bootstrapv1.HostTypeEnrollment, record.EnrolledHost, true, true),
+	)
+})
+
+var _ = Describe("The progress of a boot", func() {
+	type answers struct{ requested, pending, prepared, waiting, withdrawn, inPool, missing, complete, released bool }
+	answersOf := func(c *bootstrapv1.PoolbootConfig) answers {
+		return answers{record.HasRequested(c), record.IsRequestPending(c), record.IsPrepared(c), record.IsWaitingForHost(c), record.IsWithdrawn(c),
+			record.IsNodeInPool(c), record.IsNodeMissing(c), record.IsBootComplete(c), record.IsReleased(c)}
+	}
+	waiting := condition(bootstrapv1.BootPreparedCondition, bootstrapv1.WaitingForHostReason, metav1.ConditionUnknown, 0)
+	prepared := condition(bootstrapv1.BootPreparedCondition, bootstrapv1.BootPreparedReason, metav1.ConditionTrue, 0)
+	inPool := condition(bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeReadyInPoolReason, metav1.ConditionTrue, 0)
+	missing := condition(bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeMissingReason, metav1.ConditionFalse, 0)
+	revoked := map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
+
+	DescribeTable("is read from times, conditions and the token", func(boot bootstrapv1.BootStatus, annotations map[string]string, want answers, cs ...metav1.Condition) {
+		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Status: bootstrapv1.PoolbootConfigStatus{Boot: boot, Conditions: cs}}
+		Expect(answersOf(config)).To(Equal(want))
+	},
+		Entry("at the beginning", bootstrapv1.BootStatus{}, nil, answers{}),
+		Entry("with a chosen host", bootstrapv1.BootStatus{}, nil, answers{waiting: true}, waiting),
+		Entry("with the first request", bootstrapv1.BootStatus{RequestedTime: micro(1)}, nil, answers{requested: true, pending: true, waiting: true}, waiting),
+		Entry("prepared", bootstrapv1.BootStatus{RequestedTime: micro(1), PreparedTime: micro(2), CredentialID: "abcdef"}, nil,
+			answers{requested: true, prepared: true}, prepared),
+		Entry("prepared in the moment of the request", bootstrapv1.BootStatus{RequestedTime: micro(2), PreparedTime: micro(2)}, nil,
+			answers{requested: true, prepared: true}, prepared),
+		Entry("prepared for an inline data Secret", bootstrapv1.BootStatus{PreparedTime: micro(2)}, nil, answers{prepared: true}, prepared),
+		Entry("with another request", bootstrapv1.BootStatus{RequestedTime: micro(3), PreparedTime: micro(2)}, nil,
+			answers{requested: true, pending: true, prepared: true}, prepared),
+		Entry("withdrawn", bootstrapv1.BootStatus{RequestedTime: micro(1), PreparedTime: micro(2)}, nil,
+			answers{requested: true, waiting: true, withdrawn: true}, waiting),
+		Entry("withdrawn, with a request since", bootstrapv1.BootStatus{RequestedTime: micro(3), PreparedTime: micro(2)}, nil,
+			answers{requested: true, pending: true, waiting: true}, waiting),
+		Entry("without its Node", bootstrapv1.BootStatus{PreparedTime: micro(2)}, nil, answers{prepared: true, missing: true}, prepared, missing),
+		Entry("with its Node in the pool", bootstrapv1.BootStatus{CredentialID: "abcdef"}, nil, answers{inPool: true, complete: true}, inPool),
+		Entry("with a revoked token and a credential", bootstrapv1.BootStatus{CredentialID: "abcdef"}, revoked, answers{complete: true}),
+		Entry("released", bootstrapv1.BootStatus{}, revoked, answers{complete: true, released: true}),
+	)
+
+	It("includes whether the join credential was used", func() {
+		config := &bootstrapv1.PoolbootConfig{}
+		Expect([]bool{record.HasCredential(config), record.IsCredentialUsed(config)}).To(Equal([]bool{false, false}))
+		config.Status.Boot.CredentialID = "abcdef"
+		Expect([]bool{record.HasCredential(config), record.IsCredentialUsed(config)}).To(Equal([]bool{true, false}))
+		config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{CredentialID: "uvwxyz", PublicKeySHA256: "00"}
+		Expect(record.IsCredentialUsed(config)).To(BeFalse(), "an earlier credential was used")
+		config.Status.Boot.Certificate.CredentialID = "abcdef"
+		Expect(record.IsCredentialUsed(config)).To(BeTrue())
+	})
+})

@@ -1,0 +1,134 @@
+package record
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+// Stage is the current stage of a boot.
+type Stage string
+
+// Stages of a boot in their order, and the stages after it.
+const (
+	// StagePending means that the data Secret does not exist yet.
+	StagePending Stage = "Pending"
+	// StageWaitingForHost means that the data Secret exists, and the infrastructure provider has not chosen a host.
+	StageWaitingForHost Stage = "WaitingForHost"
+	// StageProvisioning means that a host was chosen, and it has not asked for its configuration.
+	StageProvisioning Stage = "Provisioning"
+	// StagePreparing means that the host asked, and its Node, join credential or overlay does not exist yet.
+	StagePreparing Stage = "Preparing"
+	// StageServing means that everything is prepared, and the host has not received its configuration.
+	StageServing Stage = "Serving"
+	// StageJoining means that the host has its configuration, and its Node has not been Ready in its pool.
+	StageJoining Stage = "Joining"
+
+	// StageReady means that the boot is complete and the Node is Ready in its pool.
+	StageReady Stage = "Ready"
+	// StageNotReady means that the boot is complete, and the Node is not Ready, not in its pool or missing.
+	StageNotReady Stage = "NotReady"
+	// StageDeleting means that the PoolbootConfig is being deleted.
+	StageDeleting Stage = "Deleting"
+)
+
+// stageEnds has the step that ends each stage of a boot.
+var stageEnds = []struct {
+	stage Stage
+	by    Step
+}{
+	{StagePending, StepDataSecretCreated},
+	{StageWaitingForHost, StepHostChosen},
+	{StageProvisioning, StepBootRequested},
+	{StagePreparing, StepBootPrepared},
+	{StageServing, StepConfigServed},
+	{StageJoining, StepNodeReady},
+}
+
+// Stages returns the stages of a boot, in their order.
+func Stages() []Stage {
+	stages := make([]Stage, len(stageEnds))
+	for i, end := range stageEnds {
+		stages[i] = end.stage
+	}
+	return stages
+}
+
+// StageOf returns the stage of a boot, and since when the boot is in it.
+func StageOf(config *bootstrapv1.PoolbootConfig) (Stage, time.Time) {
+	inPool := conditions.Get(config, bootstrapv1.NodeInPoolCondition)
+	switch {
+	case config.DeletionTimestamp != nil:
+		return StageDeleting, config.DeletionTimestamp.Time
+	case inPool != nil && inPool.Status == metav1.ConditionTrue:
+		return StageReady, inPool.LastTransitionTime.Time
+	case inPool != nil && IsReleased(config):
+		return StageNotReady, inPool.LastTransitionTime.Time
+	}
+	if IsRequestPending(config) {
+		return StagePreparing, FirstRequestTime(config)
+	}
+	if IsWithdrawn(config) {
+		return StageWaitingForHost, conditions.Get(config, bootstrapv1.BootPreparedCondition).LastTransitionTime.Time
+	}
+	taken := Moments(config)
+	last := taken[len(taken)-1]
+	stage := StageJoining
+	for _, end := range stageEnds {
+		if rank(end.by) > rank(last.Step) {
+			stage = end.stage
+			break
+		}
+	}
+	switch {
+	case config.Spec.IsInline() && last.Step == StepBootPrepared:
+		stage = StageJoining // no config server takes part
+	case last.Step == StepCreated && isDataSecretUnneeded(config):
+		stage = StageProvisioning // its host is known, and needs no data Secret
+	}
+	return stage, last.Time
+}
+
+// rank returns the position of a step in the order of steps.
+func rank(step Step) int {
+	return slices.Index([]Step{
+		StepCreated, StepDataSecretCreated, StepHostChosen, StepBootRequested, StepBootPrepared, StepConfigServed,
+		StepKubeletRegistered, StepNodeReady, StepTokenRevoked,
+	}, step)
+}
+
+// StageDurations returns how long each stage of a completed boot took. The sum is the time from the creation to the
+// last step. A stage without its step counts for the next stage. When a step was repeated after the next one, as when
+// the data Secret is restored while the host boots, it counts as taken before the next one.
+func StageDurations(config *bootstrapv1.PoolbootConfig) map[Stage]time.Duration {
+	at := map[Step]time.Time{}
+	for _, moment := range Moments(config) {
+		at[moment.Step] = moment.Time
+	}
+	created := at[StepCreated]
+	var limit time.Time
+	for _, end := range slices.Backward(stageEnds) {
+		to, taken := at[end.by]
+		switch {
+		case !taken:
+			continue
+		case to.Before(created): // by another clock
+			to = created
+		case !limit.IsZero() && to.After(limit):
+			to = limit
+		}
+		at[end.by], limit = to, to
+	}
+	took := map[Stage]time.Duration{}
+	from := created
+	for _, end := range stageEnds {
+		if to, taken := at[end.by]; taken {
+			took[end.stage], from = to.Sub(from), to
+		}
+	}
+	return took
+}
