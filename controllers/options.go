@@ -3,6 +3,8 @@ package controllers
 import (
 	"regexp"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Options are the settings of Poolboot's reconcilers. docs/install.md describes the manager's flags, which set them.
@@ -52,6 +54,26 @@ type Options struct {
 
 	// SkipCRDMigrationPhases names phases of Cluster API's CRD migrator that are not run.
 	SkipCRDMigrationPhases []string
+
+	// Metrics is where the metrics that are counted at each scrape are registered; nil is controller-runtime's
+	// registry. One registry accepts them only once.
+	Metrics prometheus.Registerer
+}
+
+// DefaultOptions returns the defaults of the manager's flags. ServerURL has none.
+func DefaultOptions() Options {
+	return Options{
+		OverlayNamespace:    "poolboot-system",
+		RenderedHistory:     5,
+		TokenLife:           24 * time.Hour,
+		ApproveCertificates: true,
+		UserAgent:           "poolboot-manager",
+		ClusterCacheQPS:     100,
+		ClusterCacheBurst:   200,
+		Concurrency: Concurrency{
+			ClusterCache: 10, PoolbootConfig: 10, Boot: 10, Node: 10, Certificate: 10, MachineConfigPool: 10, Enrollment: 10,
+		},
+	}
 }
 
 // Concurrency is how many objects are reconciled at the same time. Where a reconciler calls workload clusters, it is

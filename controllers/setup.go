@@ -73,7 +73,11 @@ func SetupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *Options) erro
 	clusters = workload.Restrict(clusters, mgr.GetAPIReader())
 
 	cached, live := mgr.GetClient(), mgr.GetAPIReader()
-	if err := ctrlmetrics.Registry.Register(&metrics.StateCollector{Cache: cached, Elected: mgr.Elected(), WatchFilterValue: opts.WatchFilterValue}); err != nil {
+	registry := opts.Metrics
+	if registry == nil {
+		registry = ctrlmetrics.Registry
+	}
+	if err := registry.Register(&metrics.StateCollector{Cache: cached, Elected: mgr.Elected(), WatchFilterValue: opts.WatchFilterValue}); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	tokens, err := enrollment.NewTokenSecrets(mgr, opts.Namespace)

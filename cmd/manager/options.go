@@ -19,9 +19,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers"
 )
 
-// defaultNamespace is where config/ installs the manager and the config server.
-const defaultNamespace = "poolboot-system"
-
 // options are the manager's settings, one field a flag.
 type options struct {
 	leaderElect                                                                bool
@@ -45,6 +42,7 @@ type options struct {
 
 // addFlags registers the flags. Those that Cluster API's own managers have too have its names and its meaning.
 func (o *options) addFlags(fs *pflag.FlagSet) {
+	o.reconcilers = controllers.DefaultOptions()
 	o.logs = logs.NewOptions()
 	logsv1.AddFlags(o.logs, fs)
 	flags.AddManagerOptions(fs, &o.manager)
@@ -79,26 +77,26 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.configServerCAFile, "config-server-ca-file", "",
 		"File with the CA certificates (PEM, one or more) by which hosts trust the config server, or a directory of such files (*.crt); "+
 			"read anew for every bootstrap Secret, so it may change. Empty: hosts use the certificates of their image.")
-	fs.StringVar(&o.reconcilers.OverlayNamespace, "overlay-namespace", defaultNamespace,
+	fs.StringVar(&o.reconcilers.OverlayNamespace, "overlay-namespace", o.reconcilers.OverlayNamespace,
 		"The config server's namespace: the machines' overlay Secrets are kept there.")
 	fs.StringSliceVar(&o.syncedLabels, "additional-sync-machine-labels", nil,
 		"Regular expressions of Machine labels that go on Nodes beside Cluster API's own prefixes. Set them as for Cluster API's core manager.")
-	fs.IntVar(&o.reconcilers.RenderedHistory, "rendered-config-history", 5,
+	fs.IntVar(&o.reconcilers.RenderedHistory, "rendered-config-history", o.reconcilers.RenderedHistory,
 		"How many rendered configs of each pool to keep although nothing uses them any more: the newest of those.")
 
-	fs.DurationVar(&o.reconcilers.TokenLife, "token-life", 24*time.Hour,
+	fs.DurationVar(&o.reconcilers.TokenLife, "token-life", o.reconcilers.TokenLife,
 		"How long the token of a host that does not join lives once the host is provisioned or, if that is later, its token was rotated; 0: for ever.")
 
-	fs.BoolVar(&o.reconcilers.ApproveCertificates, "approve-certificates", true,
+	fs.BoolVar(&o.reconcilers.ApproveCertificates, "approve-certificates", o.reconcilers.ApproveCertificates,
 		"Approve the certificates that kubelets of Poolboot's hosts request. Set it to false only where another approver in each workload cluster does so; "+
 			"docs/security.md lists what that must check.")
 
 	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 300,
 		"Queries a second to the management cluster's API server, for each kind of object; a boot takes some ten for its PoolbootConfig.")
 	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", 600, "Queries to the management cluster's API server in one burst, for each kind of object.")
-	fs.Float32Var(&o.reconcilers.ClusterCacheQPS, "clustercache-client-qps", 100,
+	fs.Float32Var(&o.reconcilers.ClusterCacheQPS, "clustercache-client-qps", o.reconcilers.ClusterCacheQPS,
 		"Queries a second to one workload cluster's API server, for each kind of object; a boot takes three for its Node.")
-	fs.IntVar(&o.reconcilers.ClusterCacheBurst, "clustercache-client-burst", 200, "Queries to one workload cluster's API server in one burst, for each kind of object.")
+	fs.IntVar(&o.reconcilers.ClusterCacheBurst, "clustercache-client-burst", o.reconcilers.ClusterCacheBurst, "Queries to one workload cluster's API server in one burst, for each kind of object.")
 
 	for _, c := range []struct {
 		value   *int
@@ -113,7 +111,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		{&o.reconcilers.Concurrency.MachineConfigPool, "machineconfigpool-concurrency", "MachineConfigPools rendered"},
 		{&o.reconcilers.Concurrency.Enrollment, "enrollment-concurrency", "enrollment tokens worked on"},
 	} {
-		fs.IntVar(c.value, c.name, 10, "Number of "+c.objects+" at the same time.")
+		fs.IntVar(c.value, c.name, *c.value, "Number of "+c.objects+" at the same time.")
 	}
 }
 
@@ -138,7 +136,6 @@ func (o *options) complete() (err error) {
 			return fmt.Errorf("--skip-crd-migration-phases=%s: no such phase: name %s or %s", phase, controllers.MigrationPhases[0], controllers.MigrationPhases[1])
 		}
 	}
-	o.reconcilers.UserAgent = name
 	o.reconcilers.ServerCA = caFile(o.configServerCAFile).read
 	o.reconcilers.SyncedLabels, err = registration.CompileSyncedLabels(o.syncedLabels)
 	return err
