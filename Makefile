@@ -96,8 +96,8 @@ bench-storm: binaries ## Boot storms of STORM hosts (default "100 1000 5000"; ho
 	STORM="$(or $(STORM),100 1000 5000)" go test -run '^$$' -bench 'Storm/hosts=/by=$(BY)' -v -timeout 6h ./test/bench/
 
 .PHONY: soak
-soak: binaries ## Boot hosts for DURATION (default 10m) while servers are killed. FAULTS=1: while every way to both API servers is bad too.
-	SOAK_DURATION=$(or $(DURATION),10m) go test -v -count 1 -timeout 3h ./test/suites/soak/ -ginkgo.focus '$(if $(FAULTS),way to both API servers is bad,while servers are killed)'
+soak: binaries ## Boot hosts for DURATION (default 10m) while config servers are killed. FAULTS=1: also while connections to both API servers are bad.
+	SOAK_DURATION=$(or $(DURATION),10m) go test -v -count 1 -timeout 3h ./test/suites/soak/ -ginkgo.focus '$(if $(FAULTS),connections to both API servers are bad,while config servers are killed)'
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) lint-api ## Lint the code, and check links, anchors and the width of comments.

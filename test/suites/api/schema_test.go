@@ -10,7 +10,7 @@ import (
 )
 
 var _ = Describe("The CRDs", func() {
-	It("have no defaults: what a user does not write is not stored, and readers know what its absence means", func() {
+	It("have no defaults: a field that a user does not set is not stored", func() {
 		files, err := filepath.Glob(filepath.Join("..", "..", "..", "config", "crd", "bases", "*.yaml"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(files).NotTo(BeEmpty())

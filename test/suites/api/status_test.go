@@ -11,42 +11,42 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// report merges a patch in YAML into the status of a valid object of a kind.
-func report(ctx SpecContext, kind, patch string) error {
+// patchStatus creates a valid object of a kind and merges a YAML patch into its status.
+func patchStatus(ctx SpecContext, kind, patch string) error {
 	GinkgoHelper()
-	object := with(kind, `{}`)
+	object := newObject(kind, `{}`)
 	object.SetName("")
 	object.SetGenerateName("status-")
-	Expect(c.Create(ctx, object)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) { Expect(c.Delete(ctx, object)).To(Succeed()) })
+	Expect(k8sClient.Create(ctx, object)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(k8sClient.Delete(ctx, object)).To(Succeed()) })
 	document, err := yaml.YAMLToJSON([]byte(patch))
 	Expect(err).NotTo(HaveOccurred(), patch)
-	return c.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, document))
+	return k8sClient.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, document))
 }
 
-var _ = DescribeTable("A status is taken with", func(ctx SpecContext, kind, status string) {
-	Expect(report(ctx, kind, "status: "+status)).To(Succeed())
+var _ = DescribeTable("A status is accepted with", func(ctx SpecContext, kind, status string) {
+	Expect(patchStatus(ctx, kind, "status: "+status)).To(Succeed())
 },
-	Entry("counters from zero on", "MachineConfigPool", `{machineCount: 0, updatedMachineCount: 0, readyMachineCount: 0, unavailableMachineCount: 0, degradedMachineCount: 0}`),
-	Entry("as many sources as a pool may render", "MachineConfigPool", fmt.Sprintf(`{configuration: {name: rendered-edge-1, source: [%s]}}`, sources(1000))),
+	Entry("counters of zero", "MachineConfigPool", `{machineCount: 0, updatedMachineCount: 0, readyMachineCount: 0, unavailableMachineCount: 0, degradedMachineCount: 0}`),
+	Entry("the maximum number of sources", "MachineConfigPool", fmt.Sprintf(`{configuration: {name: rendered-edge-1, source: [%s]}}`, newSources(1000))),
 	Entry("a host and its addresses", "PoolbootConfig", `{hostRef: {name: edge-1, namespace: metal, uid: "1"}, hostAddresses: [192.0.2.7, "2001:db8::7"]}`),
 )
 
 var _ = DescribeTable("A status is refused with", func(ctx SpecContext, kind, status, field string, words ...string) {
-	Expect(report(ctx, kind, "status: "+status)).To(refuse(field, words...))
+	Expect(patchStatus(ctx, kind, "status: "+status)).To(matchRefusal(field, words...))
 },
-	Entry("a counter below zero", "MachineConfigPool", `{machineCount: -1}`, "status.machineCount", "greater than or equal to 0"),
-	Entry("more sources than a pool may render", "MachineConfigPool", fmt.Sprintf(`{configuration: {name: rendered-edge-1, source: [%s]}}`, sources(1001)),
+	Entry("a negative counter", "MachineConfigPool", `{machineCount: -1}`, "status.machineCount", "greater than or equal to 0"),
+	Entry("more than the maximum number of sources", "MachineConfigPool", fmt.Sprintf(`{configuration: {name: rendered-edge-1, source: [%s]}}`, newSources(1001)),
 		"status.configuration.source", "at most 1000 items"),
 	Entry("a host without a UID", "PoolbootConfig", `{hostRef: {name: edge-1, namespace: metal}}`, "status.hostRef.uid", "Required"),
-	Entry("a Node whose name can't be", "PoolbootConfig", `{nodeRef: {name: a..b, uid: "1"}}`, "status.nodeRef.name", "lowercase RFC 1123 subdomain"),
-	Entry("an address of a host that is none", "PoolbootConfig", `{hostAddresses: [192.0.2.7, 192.0.2.256]}`, "status.hostAddresses", "IP address"),
+	Entry("an invalid Node name", "PoolbootConfig", `{nodeRef: {name: a..b, uid: "1"}}`, "status.nodeRef.name", "lowercase RFC 1123 subdomain"),
+	Entry("an invalid address of a host", "PoolbootConfig", `{hostAddresses: [192.0.2.7, 192.0.2.256]}`, "status.hostAddresses", "IP address"),
 	Entry("a derived label whose value is too long", "PoolbootConfig", fmt.Sprintf(`{derivedNodeLabels: {a: %s}}`, strings.Repeat("a", 64)), "status.derivedNodeLabels", "a value at most 63"),
-	Entry("a credential whose ID is no bootstrap token's", "PoolbootConfig", `{boot: {credentialID: abc}}`, "status.boot.credentialID", "at least 6 chars"),
+	Entry("a credential ID that is not the ID of a bootstrap token", "PoolbootConfig", `{boot: {credentialID: abc}}`, "status.boot.credentialID", "at least 6 chars"),
 )
 
-// sources are the names of MachineConfigs, each as long as it may be.
-func sources(n int) string {
+// newSources returns n MachineConfig names of the maximum length.
+func newSources(n int) string {
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("{name: %s%04d}", strings.Repeat("a", 249), i)

@@ -1,5 +1,4 @@
-// Package api tests what the API server takes and refuses by the CRDs alone: no manager runs, and no webhook is
-// installed.
+// Package api tests the validation of the CRDs, without a manager and webhooks.
 package api
 
 import (
@@ -25,8 +24,8 @@ import (
 )
 
 var (
-	plane *controlplane.ControlPlane
-	c     client.Client
+	controlPlane *controlplane.ControlPlane
+	k8sClient    client.Client
 )
 
 func TestAPI(t *testing.T) {
@@ -36,19 +35,19 @@ func TestAPI(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
-	plane, err = controlplane.Start(ctx, controlplane.Options{Name: "api"})
+	controlPlane, err = controlplane.Start(ctx, controlplane.Options{Name: "api"})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
-	_, err = envtest.InstallCRDs(plane.Config, envtest.CRDInstallOptions{
+	DeferCleanup(func() { Expect(controlPlane.Stop()).To(Succeed()) })
+	_, err = envtest.InstallCRDs(controlPlane.Config, envtest.CRDInstallOptions{
 		Paths: []string{filepath.Join("..", "..", "..", "config", "crd", "bases")}, ErrorIfPathMissing: true, MaxTime: time.Minute,
 	})
 	Expect(err).NotTo(HaveOccurred())
-	c, err = client.New(plane.Config, client.Options{Scheme: runtime.NewScheme()})
+	k8sClient, err = client.New(controlPlane.Config, client.Options{Scheme: runtime.NewScheme()})
 	Expect(err).NotTo(HaveOccurred())
 })
 
-// parse reads an object in YAML. It is in the namespace default if it does not name one.
-func parse(document string) *unstructured.Unstructured {
+// parseObject parses an object in YAML. Its namespace is default if it has none.
+func parseObject(document string) *unstructured.Unstructured {
 	GinkgoHelper()
 	object := &unstructured.Unstructured{}
 	Expect(yaml.UnmarshalStrict([]byte(document), &object.Object)).To(Succeed(), document)
@@ -58,20 +57,20 @@ func parse(document string) *unstructured.Unstructured {
 	return object
 }
 
-// with is a valid object of a kind with a merge patch in YAML over it.
-func with(kind, patch string) *unstructured.Unstructured {
+// newObject returns a valid object of a kind with a YAML merge patch applied to it.
+func newObject(kind, patch string) *unstructured.Unstructured {
 	GinkgoHelper()
 	over, err := yaml.YAMLToJSON([]byte(patch))
 	Expect(err).NotTo(HaveOccurred(), patch)
-	valid, err := yaml.YAMLToJSON([]byte(valid[kind]))
+	valid, err := yaml.YAMLToJSON([]byte(validObjects[kind]))
 	Expect(err).NotTo(HaveOccurred(), kind)
 	merged, err := jsonpatch.MergePatch(valid, over)
 	Expect(err).NotTo(HaveOccurred(), patch)
-	return parse(string(merged))
+	return parseObject(string(merged))
 }
 
-// valid are objects with what their kinds require and nothing else.
-var valid = map[string]string{
+// validObjects are objects with the required fields only, by kind.
+var validObjects = map[string]string{
 	"PoolbootConfig": `
 apiVersion: bootstrap.cluster.x-k8s.io/v1alpha1
 kind: PoolbootConfig
@@ -110,38 +109,37 @@ spec: {template: {spec: {join: {type: Kubelet}}}}
 `,
 }
 
-// takes is the body of a table of patches with which a valid object of a kind is taken.
-func takes(kind string) func(ctx SpecContext, patch string) {
+// expectAccepted returns the body of a table of patches with which a valid object of a kind is accepted.
+func expectAccepted(kind string) func(ctx SpecContext, patch string) {
 	return func(ctx SpecContext, patch string) {
-		Expect(c.Create(ctx, with(kind, patch), client.DryRunAll)).To(Succeed())
+		Expect(k8sClient.Create(ctx, newObject(kind, patch), client.DryRunAll)).To(Succeed())
 	}
 }
 
-// refuses is the body of a table of patches with which a valid object of a kind is refused, each with the field that
-// the answer names and words of it.
-func refuses(kind string) func(ctx SpecContext, patch, field string, words ...string) {
+// expectRefused returns the body of a table of patches with which a valid object of a kind is refused, with the field and
+// words of the error.
+func expectRefused(kind string) func(ctx SpecContext, patch, field string, words ...string) {
 	return func(ctx SpecContext, patch, field string, words ...string) {
-		Expect(c.Create(ctx, with(kind, patch), client.DryRunAll)).To(refuse(field, words...))
+		Expect(k8sClient.Create(ctx, newObject(kind, patch), client.DryRunAll)).To(matchRefusal(field, words...))
 	}
 }
 
-// changes is the body of a table of patches that a stored object of a kind is refused.
-func changes(kind string) func(ctx SpecContext, patch, field string, words ...string) {
+// expectImmutable returns the body of a table of patches that are refused for an existing object of a kind.
+func expectImmutable(kind string) func(ctx SpecContext, patch, field string, words ...string) {
 	return func(ctx SpecContext, patch, field string, words ...string) {
-		stored := with(kind, `metadata: {name: stored}`)
-		Expect(client.IgnoreAlreadyExists(c.Create(ctx, stored))).To(Succeed())
+		stored := newObject(kind, `metadata: {name: stored}`)
+		Expect(client.IgnoreAlreadyExists(k8sClient.Create(ctx, stored))).To(Succeed())
 		over, err := yaml.YAMLToJSON([]byte(patch))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(c.Patch(ctx, stored, client.RawPatch(types.MergePatchType, over), client.DryRunAll)).To(refuse(field, words...))
+		Expect(k8sClient.Patch(ctx, stored, client.RawPatch(types.MergePatchType, over), client.DryRunAll)).To(matchRefusal(field, words...))
 	}
 }
 
-// refuse matches the API server's answer to a write that it refuses: it names a field and says each of some words about
-// it.
-func refuse(field string, words ...string) gomegatypes.GomegaMatcher {
+// matchRefusal matches an error of the API server that has a cause with the field, and with all words in its message.
+func matchRefusal(field string, words ...string) gomegatypes.GomegaMatcher {
 	causes := func(err error) []metav1.StatusCause {
-		status, is := err.(apierrors.APIStatus)
-		if !is || status.Status().Details == nil {
+		status, ok := err.(apierrors.APIStatus)
+		if !ok || status.Status().Details == nil {
 			return nil
 		}
 		return status.Status().Details.Causes

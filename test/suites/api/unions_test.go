@@ -34,36 +34,36 @@ spec: {%sjoin: {type: Kubelet}}
 `, name, source)
 	}
 	serverSideApply := func(ctx SpecContext, name, source string) error {
-		return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(parse(config(name, source))), client.FieldOwner("a-user"))
+		return k8sClient.Apply(ctx, client.ApplyConfigurationFromUnstructured(parseObject(config(name, source))), client.FieldOwner("a-user"))
 	}
 	clientSideApply := func(ctx SpecContext, name, source string) error {
 		bin, err := process.BinDir()
 		Expect(err).NotTo(HaveOccurred())
 		file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
 		Expect(os.WriteFile(file, []byte(config(name, source)), 0o600)).To(Succeed())
-		output, err := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), "--kubeconfig", plane.Kubeconfig, "apply", "-f", file).CombinedOutput()
+		output, err := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), "--kubeconfig", controlPlane.Kubeconfig, "apply", "-f", file).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, output)
 		}
 		return nil
 	}
-	// patch writes the object by a patch of its configSource, if it exists.
+	// patch returns a function that creates the object, or patches its configSource if it exists.
 	patch := func(kind types.PatchType, patchOf func(source string) string) func(SpecContext, string, string) error {
 		return func(ctx SpecContext, name, source string) error {
-			object := parse(config(name, source))
-			if err := c.Create(ctx, object.DeepCopy()); !apierrors.IsAlreadyExists(err) {
+			object := parseObject(config(name, source))
+			if err := k8sClient.Create(ctx, object.DeepCopy()); !apierrors.IsAlreadyExists(err) {
 				return err
 			}
-			return c.Patch(ctx, object, client.RawPatch(kind, []byte(patchOf(source))))
+			return k8sClient.Patch(ctx, object, client.RawPatch(kind, []byte(patchOf(source))))
 		}
 	}
 
-	DescribeTable("switches to another type and back, and is stored as it was written",
+	DescribeTable("switches to another type and back, and is stored as written",
 		func(ctx SpecContext, name string, write func(ctx SpecContext, name, source string) error) {
 			for _, source := range []string{absent, inline, byServer, inline, byServer, `{"type":"Server"}`, inline} {
 				Expect(write(ctx, name, source)).To(Succeed(), source)
-				written, stored := parse(config(name, source)), parse(config(name, source))
-				Expect(c.Get(ctx, client.ObjectKeyFromObject(stored), stored)).To(Succeed())
+				written, stored := parseObject(config(name, source)), parseObject(config(name, source))
+				Expect(k8sClient.Get(ctx, client.ObjectKeyFromObject(stored), stored)).To(Succeed())
 				Expect(stored.Object["spec"]).To(Equal(written.Object["spec"]))
 			}
 		},
@@ -80,11 +80,11 @@ spec: {%sjoin: {type: Kubelet}}
 		})),
 	)
 
-	It("switches by a merge patch of the type alone where the type has no settings", func(ctx SpecContext) {
-		object := parse(config("type-alone", `{"type":"Server"}`))
-		Expect(c.Create(ctx, object)).To(Succeed())
+	It("switches by a merge patch of only the type if the type has no settings", func(ctx SpecContext) {
+		object := parseObject(config("type-alone", `{"type":"Server"}`))
+		Expect(k8sClient.Create(ctx, object)).To(Succeed())
 		for _, kind := range []string{"Inline", "Server"} {
-			Expect(c.Patch(ctx, object, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"configSource":{"type":%q}}}`, kind)))).To(Succeed())
+			Expect(k8sClient.Patch(ctx, object, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"configSource":{"type":%q}}}`, kind)))).To(Succeed())
 			Expect(object.Object["spec"]).To(HaveKeyWithValue("configSource", Equal(map[string]any{"type": kind})))
 		}
 	})

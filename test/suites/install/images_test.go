@@ -25,7 +25,7 @@ var _ = Describe("the images", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred(), "%s", output)
 	})
 
-	DescribeTable("hold their program alone, run it as nobody, and have the name that the Deployment asks for",
+	DescribeTable("have only their program, run it as an unprivileged user, and have the name in the Deployment",
 		func(ctx SpecContext, program, deployment string) {
 			var manifest []struct {
 				Config           string
@@ -43,7 +43,7 @@ var _ = Describe("the images", Ordered, func() {
 			Expect(json.Unmarshal(files["manifest.json"], &manifest)).To(Succeed())
 			Expect(manifest).To(HaveLen(1))
 			Expect(json.Unmarshal(files[manifest[0].Config], &config)).To(Succeed())
-			container := podOf(deployment).Spec.Containers[0]
+			container := newPod(deployment).Spec.Containers[0]
 			Expect(manifest[0].RepoTags).To(Equal([]string{container.Image}))
 			Expect(config.OS + "/" + config.Architecture).To(Equal("linux/" + runtime.GOARCH))
 			Expect(config.Config.Entrypoint).To(Equal(container.Command))
@@ -63,7 +63,7 @@ var _ = Describe("the images", Ordered, func() {
 	)
 })
 
-// readTar returns the files of an archive, compressed or not.
+// readTar returns the files of a tar or tar.gz archive.
 func readTar(path string) map[string][]byte {
 	GinkgoHelper()
 	file, err := os.Open(path)

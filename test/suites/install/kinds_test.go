@@ -16,12 +16,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// installKinds installs what must be in a management cluster before Poolboot: Cluster API's core and kubeadm kinds,
-// Metal3's and cert-manager's.
+// installKinds installs the CRDs that Poolboot requires in a management cluster: those of Cluster API's core and kubeadm
+// providers, Metal3 and cert-manager.
 func installKinds(ctx SpecContext) {
-	clusterAPI := goOutput(ctx, root, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
+	clusterAPI := runGo(ctx, root, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
 	var certManager struct{ Dir string }
-	download := goOutput(ctx, filepath.Join(root, "hack", "tools", "cert-manager"), "mod", "download", "-json", "github.com/cert-manager/cert-manager")
+	download := runGo(ctx, filepath.Join(root, "hack", "tools", "cert-manager"), "mod", "download", "-json", "github.com/cert-manager/cert-manager")
 	Expect(json.Unmarshal([]byte(download), &certManager)).To(Succeed())
 
 	var definitions []*apiextensionsv1.CustomResourceDefinition
@@ -34,12 +34,12 @@ func installKinds(ctx SpecContext) {
 	} {
 		definitions = append(definitions, readDefinitions(dir)...)
 	}
-	_, err := envtest.InstallCRDs(plane.Config, envtest.CRDInstallOptions{CRDs: definitions, MaxTime: time.Minute})
+	_, err := envtest.InstallCRDs(controlPlane.Config, envtest.CRDInstallOptions{CRDs: definitions, MaxTime: time.Minute})
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// readDefinitions reads the CustomResourceDefinitions of a folder. They get the contract label that their releases
-// have, and no field that their types do not have is let through.
+// readDefinitions reads the CustomResourceDefinitions of a directory. It adds the contract label that releases have, and
+// makes the API server refuse unknown fields.
 func readDefinitions(dir string) []*apiextensionsv1.CustomResourceDefinition {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	Expect(err).NotTo(HaveOccurred())
@@ -71,7 +71,7 @@ func refuseUnknownFields(schema *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-func goOutput(ctx SpecContext, dir string, args ...string) string {
+func runGo(ctx SpecContext, dir string, args ...string) string {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir, command.Stderr = dir, GinkgoWriter

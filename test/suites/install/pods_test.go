@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// certificate has the fields of cert-manager's Certificate that are looked at.
+// certificate has the fields of cert-manager's Certificate that these specs read.
 type certificate struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -37,7 +37,7 @@ type certificate struct {
 	} `json:"spec"`
 }
 
-// issuer has the fields of cert-manager's Issuer that are looked at.
+// issuer has the fields of cert-manager's Issuer that these specs read.
 type issuer struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -53,35 +53,35 @@ var deployments = []TableEntry{
 }
 
 var _ = Describe("the Pods", func() {
-	DescribeTable("are restricted as their namespace demands", func(ctx SpecContext, deployment string) {
-		Expect(c.Create(ctx, podOf(deployment), client.DryRunAll)).To(Succeed())
+	DescribeTable("comply with the restricted Pod Security Standard", func(ctx SpecContext, deployment string) {
+		Expect(k8sClient.Create(ctx, newPod(deployment), client.DryRunAll)).To(Succeed())
 
-		By("and more than that: none can write into its own image")
-		container := podOf(deployment).Spec.Containers[0].SecurityContext
+		By("checking that they can't write to their own image")
+		container := newPod(deployment).Spec.Containers[0].SecurityContext
 		Expect(container.ReadOnlyRootFilesystem).To(HaveValue(BeTrue()))
 		Expect(container.AllowPrivilegeEscalation).To(HaveValue(BeFalse()))
-		Expect(podOf(deployment).Spec.SecurityContext.SeccompProfile.Type).To(Equal(corev1.SeccompProfileTypeRuntimeDefault))
+		Expect(newPod(deployment).Spec.SecurityContext.SeccompProfile.Type).To(Equal(corev1.SeccompProfileTypeRuntimeDefault))
 
-		By("while others are refused")
-		careless := podOf(deployment)
-		careless.Spec.Containers[0].SecurityContext = nil
-		Expect(c.Create(ctx, careless, client.DryRunAll)).To(MatchError(ContainSubstring("PodSecurity")))
+		By("checking that unrestricted Pods are refused")
+		unrestricted := newPod(deployment)
+		unrestricted.Spec.Containers[0].SecurityContext = nil
+		Expect(k8sClient.Create(ctx, unrestricted, client.DryRunAll)).To(MatchError(ContainSubstring("PodSecurity")))
 	}, deployments)
 
-	DescribeTable("name every port that their program listens on", func(ctx SpecContext, deployment string) {
-		container := podOf(deployment).Spec.Containers[0]
+	DescribeTable("declare each port on which their program listens", func(ctx SpecContext, deployment string) {
+		container := newPod(deployment).Spec.Containers[0]
 		var named []int
 		for _, port := range container.Ports {
 			named = append(named, int(port.ContainerPort))
 		}
-		Expect(listens(ctx, container)).To(ConsistOf(named))
+		Expect(listListeningPorts(ctx, container)).To(ConsistOf(named))
 		for _, probe := range []*corev1.Probe{container.ReadinessProbe, container.LivenessProbe} {
 			Expect(container.Ports).To(ContainElement(HaveField("Name", probe.HTTPGet.Port.StrVal)))
 		}
 	}, deployments)
 
-	DescribeTable("mount the Secrets of Certificates only, where their program looks for them", func(deployment string) {
-		pod := podOf(deployment)
+	DescribeTable("mount Secrets of Certificates only, at the paths of their program's flags", func(deployment string) {
+		pod := newPod(deployment)
 		container := pod.Spec.Containers[0]
 		for _, volume := range pod.Spec.Volumes {
 			var secrets []string
@@ -91,7 +91,7 @@ var _ = Describe("the Pods", func() {
 			if volume.Projected != nil {
 				for _, source := range volume.Projected.Sources {
 					if source.Secret != nil {
-						Expect(source.Secret.Items).To(ConsistOf(corev1.KeyToPath{Key: "ca.crt", Path: "ca.crt"}), "no key")
+						Expect(source.Secret.Items).To(ConsistOf(corev1.KeyToPath{Key: "ca.crt", Path: "ca.crt"}), "the private key is not mounted")
 						secrets = append(secrets, source.Secret.Name)
 					}
 				}
@@ -100,7 +100,7 @@ var _ = Describe("the Pods", func() {
 				continue
 			}
 			Expect(secrets).To(HaveLen(1))
-			Expect(ofKind[certificate](components.Objs(), "Certificate")).To(ContainElement(And(
+			Expect(listOfKind[certificate](components.Objs(), "Certificate")).To(ContainElement(And(
 				HaveField("Spec.SecretName", secrets[0]), HaveField("Namespace", pod.Namespace))))
 			var mounts []corev1.VolumeMount
 			Expect(container.VolumeMounts).To(ContainElement(HaveField("Name", volume.Name), &mounts))
@@ -109,8 +109,8 @@ var _ = Describe("the Pods", func() {
 	}, deployments)
 })
 
-// listens returns the ports of a container's program: those that its arguments say, else those that its help says.
-func listens(ctx SpecContext, container corev1.Container) []int {
+// listListeningPorts returns the ports of a container's program, from its arguments or from the defaults in its help.
+func listListeningPorts(ctx SpecContext, container corev1.Container) []int {
 	GinkgoHelper()
 	help, err := exec.CommandContext(ctx, filepath.Join(binDir, filepath.Base(container.Command[0])), "--help").CombinedOutput()
 	Expect(err).NotTo(HaveOccurred())
@@ -133,15 +133,15 @@ func listens(ctx SpecContext, container corev1.Container) []int {
 }
 
 var _ = Describe("the Services", func() {
-	DescribeTable("lead to a port of the Pods", func(service, deployment, port string) {
-		found := serviceNamed(service)
-		pod := podOf(deployment)
+	DescribeTable("select a port of the Pods", func(service, deployment, port string) {
+		found := findService(service)
+		pod := newPod(deployment)
 		Expect(labels.SelectorFromSet(found.Spec.Selector).Matches(labels.Set(pod.Labels))).To(BeTrue())
 		Expect(found.Spec.Ports).To(ConsistOf(HaveField("TargetPort", intstr.FromString(port))))
 		Expect(pod.Spec.Containers[0].Ports).To(ContainElement(HaveField("Name", port)))
 
-		By("and to no other")
-		for _, other := range ofKind[appsv1.Deployment](components.Objs(), "Deployment") {
+		By("checking that they select no other Pods")
+		for _, other := range listOfKind[appsv1.Deployment](components.Objs(), "Deployment") {
 			if other.Name != deployment {
 				Expect(labels.SelectorFromSet(found.Spec.Selector).Matches(labels.Set(other.Spec.Template.Labels))).To(BeFalse())
 			}
@@ -153,39 +153,39 @@ var _ = Describe("the Services", func() {
 })
 
 var _ = Describe("the webhooks", func() {
-	It("ask a Service that is there, with a certificate that the API server gets to trust", func() {
-		validating := ofKind[admissionregistrationv1.ValidatingWebhookConfiguration](components.Objs(), "ValidatingWebhookConfiguration")[0]
+	It("refer to an existing Service, whose certificate the API server trusts", func() {
+		validating := listOfKind[admissionregistrationv1.ValidatingWebhookConfiguration](components.Objs(), "ValidatingWebhookConfiguration")[0]
 		clients := map[string][]admissionregistrationv1.WebhookClientConfig{}
 		for _, webhook := range validating.Webhooks {
 			from := validating.Annotations["cert-manager.io/inject-ca-from"]
 			clients[from] = append(clients[from], webhook.ClientConfig)
 		}
 		Expect(clients).To(HaveLen(1))
-		serving := certificateNamed("poolboot-webhook")
+		serving := findCertificate("poolboot-webhook")
 		for _, client := range clients[serving.Namespace+"/"+serving.Name] {
-			service := serviceNamed(client.Service.Name)
+			service := findService(client.Service.Name)
 			Expect(client.Service.Namespace).To(Equal(service.Namespace))
 			Expect(client.Service.Port).To(BeNil(), "443 by default")
 			Expect(service.Spec.Ports).To(ConsistOf(HaveField("Port", int32(443))))
 			Expect(serving.Spec.DNSNames).To(ContainElement(service.Name + "." + service.Namespace + ".svc"))
 		}
-		Expect(podOf("poolboot-controller-manager").Spec.Volumes).To(ContainElement(HaveField("Secret.SecretName", serving.Spec.SecretName)))
+		Expect(newPod("poolboot-controller-manager").Spec.Volumes).To(ContainElement(HaveField("Secret.SecretName", serving.Spec.SecretName)))
 	})
 })
 
 var _ = Describe("the config server's address", func() {
-	It("is the same to hosts, to its certificate, to its Service and to the manager", func() {
+	It("is the same in its flags, in its certificate, in its Service and for the manager", func() {
 		url := "https://" + serverHost + ":9444"
-		Expect(podOf("poolboot-config-server").Spec.Containers[0].Args).To(ContainElement("--external-url=" + url))
-		Expect(podOf("poolboot-controller-manager").Spec.Containers[0].Args).To(ContainElement("--config-server-url=" + url))
-		Expect(serviceNamed("poolboot-config-server").Spec.Ports).To(ConsistOf(HaveField("Port", int32(9444))))
-		Expect(certificateNamed("poolboot-config-server").Spec.DNSNames).To(ContainElement(serverHost))
+		Expect(newPod("poolboot-config-server").Spec.Containers[0].Args).To(ContainElement("--external-url=" + url))
+		Expect(newPod("poolboot-controller-manager").Spec.Containers[0].Args).To(ContainElement("--config-server-url=" + url))
+		Expect(findService("poolboot-config-server").Spec.Ports).To(ConsistOf(HaveField("Port", int32(9444))))
+		Expect(findCertificate("poolboot-config-server").Spec.DNSNames).To(ContainElement(serverHost))
 	})
 })
 
 var _ = Describe("the certificates", func() {
-	It("are ECDSA, and signed by a CA that keeps its key and outlives them by years", func() {
-		for _, each := range ofKind[certificate](components.Objs(), "Certificate") {
+	It("are ECDSA, and signed by a CA that keeps its key and is valid for years", func() {
+		for _, each := range listOfKind[certificate](components.Objs(), "Certificate") {
 			Expect(each.Spec.PrivateKey.Algorithm).To(Equal("ECDSA"), each.Name)
 			if each.Spec.IsCA {
 				Expect(each.Spec.PrivateKey.RotationPolicy).To(Equal("Never"))
@@ -194,11 +194,11 @@ var _ = Describe("the certificates", func() {
 			}
 			Expect(each.Spec.PrivateKey.RotationPolicy).To(Equal("Always"), each.Name)
 			Expect(each.Spec.Duration.Hours()).To(BeZero(), each.Name)
-			Expect(each.Spec.IssuerRef.Name).To(Equal(certificateNamed("poolboot-ca").Spec.SecretName))
+			Expect(each.Spec.IssuerRef.Name).To(Equal(findCertificate("poolboot-ca").Spec.SecretName))
 		}
 	})
 
-	It("may be changed as docs/security.md shows", func(ctx SpecContext) {
+	It("can be replaced as docs/security.md shows", func(ctx SpecContext) {
 		guide, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
 		Expect(err).NotTo(HaveOccurred())
 		blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(guide, -1)
@@ -206,32 +206,32 @@ var _ = Describe("the certificates", func() {
 		objects, err := yaml.ToUnstructured(blocks[0][1])
 		Expect(err).NotTo(HaveOccurred())
 		for i := range objects {
-			Expect(c.Create(ctx, &objects[i], client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).To(Succeed())
+			Expect(k8sClient.Create(ctx, &objects[i], client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).To(Succeed())
 		}
-		next := ofKind[certificate](objects, "Certificate")[0]
-		Expect(next.Spec.IssuerRef.Name).To(Equal(certificateNamed("poolboot-ca").Name))
-		Expect(ofKind[issuer](objects, "Issuer")[0].Spec.CA.SecretName).To(Equal(next.Spec.SecretName))
+		next := listOfKind[certificate](objects, "Certificate")[0]
+		Expect(next.Spec.IssuerRef.Name).To(Equal(findCertificate("poolboot-ca").Name))
+		Expect(listOfKind[issuer](objects, "Issuer")[0].Spec.CA.SecretName).To(Equal(next.Spec.SecretName))
 	})
 
-	It("may be signed by another CA while hosts hold the one before: hosts are told of both", func() {
-		pod := podOf("poolboot-controller-manager")
+	It("can be signed by another CA while hosts have the old one: the manager gives both to hosts", func() {
+		pod := newPod("poolboot-controller-manager")
 		Expect(pod.Spec.Volumes).To(ContainElement(HaveField("Projected.Sources", ConsistOf(
-			HaveField("Secret.Name", certificateNamed("poolboot-config-server").Spec.SecretName),
+			HaveField("Secret.Name", findCertificate("poolboot-config-server").Spec.SecretName),
 			HaveField("ConfigMap", HaveValue(And(HaveField("Name", "poolboot-config-server-more-ca"), HaveField("Optional", HaveValue(BeTrue())),
 				HaveField("Items", ConsistOf(HaveField("Path", HaveSuffix(".crt")))))))))))
 	})
 })
 
-func serviceNamed(name string) corev1.Service {
+func findService(name string) corev1.Service {
 	GinkgoHelper()
 	var found []corev1.Service
-	Expect(ofKind[corev1.Service](components.Objs(), "Service")).To(ContainElement(HaveField("Name", name), &found))
+	Expect(listOfKind[corev1.Service](components.Objs(), "Service")).To(ContainElement(HaveField("Name", name), &found))
 	return found[0]
 }
 
-func certificateNamed(name string) certificate {
+func findCertificate(name string) certificate {
 	GinkgoHelper()
 	var found []certificate
-	Expect(ofKind[certificate](components.Objs(), "Certificate")).To(ContainElement(HaveField("Name", name), &found))
+	Expect(listOfKind[certificate](components.Objs(), "Certificate")).To(ContainElement(HaveField("Name", name), &found))
 	return found[0]
 }

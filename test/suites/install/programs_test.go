@@ -27,11 +27,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/rights"
 )
 
-// diagnostics is where the manager serves its metrics.
-var diagnostics string
+// diagnosticsAddress is the address of the manager's metrics.
+var diagnosticsAddress string
 
-// startPrograms runs the manager and the config server with the arguments of their Deployments; only addresses and
-// paths that this machine does not have are replaced. The API server is told to ask the manager's webhooks.
+// startPrograms runs the manager and the config server with the arguments of their Deployments, except addresses and paths
+// that this machine does not have, and points the webhooks at the manager.
 func startPrograms(ctx SpecContext) {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
@@ -45,25 +45,25 @@ func startPrograms(ctx SpecContext) {
 	} {
 		Expect(os.WriteFile(path, content, 0o600)).To(Succeed())
 	}
-	webhook := freePort()
-	diagnostics = loopback.Address(freePort())
-	managerHealth, configHealth := loopback.Address(freePort()), loopback.Address(freePort())
-	start(ctx, dir, "poolboot-controller-manager", managerHealth,
+	webhook := findFreePort()
+	diagnosticsAddress = loopback.Address(findFreePort())
+	managerHealth, configHealth := loopback.Address(findFreePort()), loopback.Address(findFreePort())
+	startProgram(ctx, dir, "poolboot-controller-manager", managerHealth,
 		"--config-server-ca-file="+caFile, "--webhook-cert-dir="+dir,
 		"--webhook-host="+loopback.Host, fmt.Sprint("--webhook-port=", webhook),
-		"--health-addr="+managerHealth, "--diagnostics-address="+diagnostics)
-	start(ctx, dir, "poolboot-config-server", configHealth,
-		"--tls-cert-dir="+dir, "--bind-address="+loopback.Address(freePort()),
-		"--health-bind-address="+configHealth, "--metrics-bind-address="+loopback.Address(freePort()))
+		"--health-addr="+managerHealth, "--diagnostics-address="+diagnosticsAddress)
+	startProgram(ctx, dir, "poolboot-config-server", configHealth,
+		"--tls-cert-dir="+dir, "--bind-address="+loopback.Address(findFreePort()),
+		"--health-bind-address="+configHealth, "--metrics-bind-address="+loopback.Address(findFreePort()))
 	redirectWebhooks(ctx, "https://"+loopback.Address(webhook), authority.PEM())
 }
 
-// start runs the program of a Deployment, as the user that its Pods are.
-func start(ctx SpecContext, dir, deployment, health string, replaced ...string) {
+// startProgram runs the program of a Deployment as its ServiceAccount, with additional arguments.
+func startProgram(ctx SpecContext, dir, deployment, health string, replaced ...string) {
 	GinkgoHelper()
-	pod := podOf(deployment)
+	pod := newPod(deployment)
 	container := pod.Spec.Containers[0]
-	kubeconfig, err := clientcmd.LoadFromFile(plane.Kubeconfig)
+	kubeconfig, err := clientcmd.LoadFromFile(controlPlane.Kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
 	for _, user := range kubeconfig.AuthInfos {
 		user.Impersonate = fmt.Sprintf("system:serviceaccount:%s:%s", pod.Namespace, pod.Spec.ServiceAccountName)
@@ -79,11 +79,11 @@ func start(ctx SpecContext, dir, deployment, health string, replaced ...string) 
 	program, err := process.Launch(dir, filepath.Join(binDir, filepath.Base(container.Command[0])), args...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(program.Stop()).To(Succeed()) })
-	Expect(program.WaitFor(ctx, func(ctx context.Context) error { return ready(ctx, health) })).To(Succeed())
+	Expect(program.WaitFor(ctx, func(ctx context.Context) error { return checkReady(ctx, health) })).To(Succeed())
 }
 
-// ready asks a program whether it is.
-func ready(ctx context.Context, health string) error {
+// checkReady returns an error if a program is not ready.
+func checkReady(ctx context.Context, health string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+health+"/readyz", nil)
 	if err != nil {
 		return err
@@ -99,29 +99,28 @@ func ready(ctx context.Context, health string) error {
 	return nil
 }
 
-// redirectWebhooks points the installed webhooks, which name a Service, to the manager of this test, and returns when
-// the API server asks it.
+// redirectWebhooks points the installed webhooks, which name a Service, at a URL, and waits until the API server calls it.
 func redirectWebhooks(ctx SpecContext, url string, ca []byte) {
 	GinkgoHelper()
 	var configurations []unstructured.Unstructured
 	for _, object := range components.Objs() {
 		if strings.HasSuffix(object.GetKind(), "WebhookConfiguration") {
-			Expect(c.Delete(ctx, object.DeepCopy())).To(Succeed())
+			Expect(k8sClient.Delete(ctx, object.DeepCopy())).To(Succeed())
 			configurations = append(configurations, *object.DeepCopy())
 		}
 	}
-	Expect(clusterapi.InstallWebhooks(ctx, plane.Config, configurations, url, ca)).To(Succeed())
+	Expect(clusterapi.InstallWebhooks(ctx, controlPlane.Config, configurations, url, ca)).To(Succeed())
 	refused := &poolv1.MachineConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: "refused", Namespace: metav1.NamespaceDefault},
 		Spec:       poolv1.MachineConfigSpec{Butane: "variant: fcos"},
 	}
-	Eventually(func() error { return c.Create(ctx, refused.DeepCopy(), client.DryRunAll) }).Should(MatchError(ContainSubstring("spec.butane")))
+	Eventually(func() error { return k8sClient.Create(ctx, refused.DeepCopy(), client.DryRunAll) }).Should(MatchError(ContainSubstring("spec.butane")))
 }
 
-// podOf returns a Pod as a Deployment of the set would make it.
-func podOf(deployment string) *corev1.Pod {
+// newPod returns a Pod of a Deployment in the release.
+func newPod(deployment string) *corev1.Pod {
 	GinkgoHelper()
-	for _, d := range ofKind[appsv1.Deployment](components.Objs(), "Deployment") {
+	for _, d := range listOfKind[appsv1.Deployment](components.Objs(), "Deployment") {
 		if d.Name == deployment {
 			pod := &corev1.Pod{ObjectMeta: *d.Spec.Template.ObjectMeta.DeepCopy(), Spec: *d.Spec.Template.Spec.DeepCopy()}
 			pod.Namespace, pod.Name = d.Namespace, d.Name
@@ -132,26 +131,26 @@ func podOf(deployment string) *corev1.Pod {
 	return nil
 }
 
-func freePort() int {
+func findFreePort() int {
 	GinkgoHelper()
 	port, err := loopback.FreePort()
 	Expect(err).NotTo(HaveOccurred())
 	return port
 }
 
-// askForMetrics asks for the manager's metrics as somebody without the right to them, and returns the answer's status
+// requestMetrics requests the manager's metrics as a ServiceAccount without the right to read them, and returns the status
 // code.
-func askForMetrics(ctx SpecContext) (code int) {
+func requestMetrics(ctx SpecContext) (code int) {
 	GinkgoHelper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: rights.ConfigServer, Namespace: own}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: rights.ConfigServer, Namespace: managerNamespace}}
 	token := &authenticationv1.TokenRequest{}
-	Expect(c.SubResource("token").Create(ctx, account, token)).To(Succeed())
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+diagnostics+"/metrics", nil)
+	Expect(k8sClient.SubResource("token").Create(ctx, account, token)).To(Succeed())
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+diagnosticsAddress+"/metrics", nil)
 	Expect(err).NotTo(HaveOccurred())
 	request.Header.Set("Authorization", "Bearer "+token.Status.Token)
-	anyone := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	Eventually(func() error { // it listens a moment after the manager is ready
-		response, err := anyone.Do(request)
+	httpClient := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	Eventually(func() error { // the manager is ready shortly before it listens
+		response, err := httpClient.Do(request)
 		if err != nil {
 			return err
 		}
@@ -162,7 +161,7 @@ func askForMetrics(ctx SpecContext) (code int) {
 }
 
 var _ = Describe("the manager's metrics", func() {
-	It("are refused to those who have no right to read them", func(ctx SpecContext) {
-		Expect(askForMetrics(ctx)).To(Equal(http.StatusForbidden))
+	It("are refused to clients without the right to read them", func(ctx SpecContext) {
+		Expect(requestMetrics(ctx)).To(Equal(http.StatusForbidden))
 	})
 })

@@ -21,10 +21,10 @@ const (
 	serverHost     = "boot.example.com"
 )
 
-// settings is what a clusterctl.yaml and clusterctl's arguments would set.
+// settings are the variables of clusterctl's configuration file and arguments.
 var settings = config.NewMemoryReader()
 
-// readRelease has make release write a release and opens it as clusterctl does.
+// readRelease runs make release and opens the release as clusterctl does.
 func readRelease(ctx SpecContext) repository.Client {
 	GinkgoHelper()
 	out := GinkgoT().TempDir()
@@ -58,7 +58,7 @@ var _ = Describe("a release", func() {
 		}
 	})
 
-	It("says which contract its series keeps", func(ctx SpecContext) {
+	It("has metadata with the contract of its series", func(ctx SpecContext) {
 		metadata, err := release.Metadata(releaseVersion).Get(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		series := metadata.GetReleaseSeriesForVersion(version.MustParseSemantic(releaseVersion))
@@ -70,14 +70,14 @@ var _ = Describe("a release", func() {
 			registry+"/manager:"+releaseVersion, registry+"/config-server:"+releaseVersion))
 	})
 
-	It("asks for no other variables than docs/install.md explains", func() {
+	It("has exactly the variables that docs/install.md documents", func() {
 		guide, err := os.ReadFile(filepath.Join(root, "docs", "install.md"))
 		Expect(err).NotTo(HaveOccurred())
-		var explained []string
+		var documented []string
 		for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|").FindAllStringSubmatch(string(guide), -1) {
-			explained = append(explained, row[1])
+			documented = append(documented, row[1])
 		}
-		Expect(components.Variables()).To(ConsistOf(explained))
+		Expect(components.Variables()).To(ConsistOf(documented))
 	})
 
 	It("can be installed in another namespace", func(ctx SpecContext) {

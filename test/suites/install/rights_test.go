@@ -22,8 +22,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/rights"
 )
 
-// right is a set of verbs on a resource: group/resource, or group/resource/subresource, with an empty group for
-// Kubernetes' own. Without a namespace it is meant for all of them.
+// right is a set of verbs on a resource. Without a namespace it is for all namespaces.
 type right struct {
 	group, resource, subresource string
 	namespace, name              string
@@ -31,65 +30,64 @@ type right struct {
 }
 
 var (
-	read = []string{"get", "list", "watch"}
-	own  = "poolboot-system"
+	readVerbs        = []string{"get", "list", "watch"}
+	managerNamespace = "poolboot-system"
 )
 
-// as is a client with the rights of a ServiceAccount or, when change is set, of somebody who has those of its
-// ClusterRole as changed.
-func as(ctx context.Context, account string, change func(*rbacv1.PolicyRule)) client.Client {
+// newClientAs returns a client with the rights of a ServiceAccount or, if change is not nil, of a user with a changed copy
+// of its ClusterRole.
+func newClientAs(ctx context.Context, account string, change func(*rbacv1.PolicyRule)) client.Client {
 	GinkgoHelper()
-	user := "system:serviceaccount:" + own + ":" + account
+	user := "system:serviceaccount:" + managerNamespace + ":" + account
 	if change != nil {
 		granted := &rbacv1.ClusterRole{}
-		Expect(c.Get(ctx, client.ObjectKey{Name: account}, granted)).To(Succeed())
+		Expect(k8sClient.Get(ctx, client.ObjectKey{Name: account}, granted)).To(Succeed())
 		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: account + "-"}}
 		for _, rule := range granted.Rules {
 			if change(&rule); len(rule.Verbs) > 0 {
 				role.Rules = append(role.Rules, rule)
 			}
 		}
-		Expect(c.Create(ctx, role)).To(Succeed())
+		Expect(k8sClient.Create(ctx, role)).To(Succeed())
 		user = role.Name
-		Expect(c.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
+		Expect(k8sClient.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})).To(Succeed())
 	}
-	config := rest.CopyConfig(plane.Config)
+	config := rest.CopyConfig(controlPlane.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	impersonator, err := client.New(config, client.Options{Scheme: clusterapi.Scheme()})
 	Expect(err).NotTo(HaveOccurred())
 	return impersonator
 }
 
-// byPoliciesAlone is a client with the name of a ServiceAccount and all rights: what it may not do, a policy keeps it
-// from.
-func byPoliciesAlone(account string) client.Client {
+// newAdminNamed returns a client with the name of a ServiceAccount and all rights: only policies can refuse its requests.
+func newAdminNamed(account string) client.Client {
 	GinkgoHelper()
-	config := rest.CopyConfig(plane.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + own + ":" + account, Groups: []string{"system:masters"}}
+	config := rest.CopyConfig(controlPlane.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + managerNamespace + ":" + account, Groups: []string{"system:masters"}}
 	impersonator, err := client.New(config, client.Options{Scheme: clusterapi.Scheme()})
 	Expect(err).NotTo(HaveOccurred())
 	return impersonator
 }
 
 var _ = Describe("the ServiceAccounts", func() {
-	may := func(ctx SpecContext, account string, r right, allowed bool) {
+	expectAllowed := func(ctx SpecContext, account string, r right, allowed bool) {
 		GinkgoHelper()
 		for _, verb := range r.verbs {
 			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-				User:   "system:serviceaccount:" + own + ":" + account,
-				Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + own, "system:authenticated"},
+				User:   "system:serviceaccount:" + managerNamespace + ":" + account,
+				Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + managerNamespace, "system:authenticated"},
 				ResourceAttributes: &authorizationv1.ResourceAttributes{
 					Group: r.group, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace, Name: r.name, Verb: verb,
 				},
 			}}
-			Expect(c.Create(ctx, review)).To(Succeed())
+			Expect(k8sClient.Create(ctx, review)).To(Succeed())
 			Expect(review.Status.Allowed).To(Equal(allowed), verb)
 		}
 	}
 
-	DescribeTable("have the rights that the documentation lists, with what each is for, and no others", func(account, heading string) {
+	DescribeTable("have exactly the documented rights", func(account, heading string) {
 		documented, err := rights.Documented(heading)
 		Expect(err).NotTo(HaveOccurred())
 		granted, err := rights.Granted(components.Objs(), account)
@@ -100,11 +98,11 @@ var _ = Describe("the ServiceAccounts", func() {
 		Entry(nil, rights.ConfigServer, "Rights of the config server"),
 	)
 
-	// The rest is seen in use by test/suites/integration/rights_test.go.
-	It("use what only a manager needs that is one of several and guards its metrics", func(ctx SpecContext) {
-		askForMetrics(ctx)
+	// test/suites/integration/rights_test.go tests that the other rights are used.
+	It("use the rights for leader election and protected metrics", func(ctx SpecContext) {
+		requestMetrics(ctx)
 		Eventually(ctx, func() ([]rights.Right, error) {
-			used, _, err := rights.UsedAtHome(plane, rights.Manager)
+			used, _, err := rights.UsedAtHome(controlPlane, rights.Manager)
 			return used, err
 		}).Should(ContainElements(
 			rights.Right{Where: rights.All, Resource: "tokenreviews.authentication.k8s.io", Verb: "create"},
@@ -116,23 +114,23 @@ var _ = Describe("the ServiceAccounts", func() {
 		))
 	})
 
-	It("need what the API server asks of those who make one object another's owner, where it does", func(ctx SpecContext) {
-		manager := as(ctx, rights.Manager, nil)
+	It("need the rights that the API server requires for setting owner references", func(ctx SpecContext) {
+		manager := newClientAs(ctx, rights.Manager, nil)
 		namespace := newNamespace(ctx)
 		pool := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "worker"}, Spec: poolv1.MachineConfigPoolSpec{ClusterName: "edge", PoolRole: "worker"}}
-		Expect(c.Create(ctx, pool)).To(Succeed())
-		owned := func(by client.Client, group schema.GroupVersion, kind string, object client.Object) func() error {
+		Expect(k8sClient.Create(ctx, pool)).To(Succeed())
+		createOwned := func(by client.Client, group schema.GroupVersion, kind string, object client.Object) func() error {
 			object.SetNamespace(namespace)
 			object.SetName("owned")
 			object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: group.String(), Kind: kind, Name: "owner", UID: "1", Controller: new(true), BlockOwnerDeletion: new(true)}})
 			return func() error { return by.Create(ctx, object.DeepCopyObject().(client.Object), client.DryRunAll) }
 		}
-		for lost, try := range map[string]func(client.Client) func() error{
+		for removed, request := range map[string]func(client.Client) func() error{
 			"poolbootconfigs/finalizers": func(by client.Client) func() error {
-				return owned(by, bootstrapv1.GroupVersion, "PoolbootConfig", &corev1.Secret{})
+				return createOwned(by, bootstrapv1.GroupVersion, "PoolbootConfig", &corev1.Secret{})
 			},
 			"machineconfigpools/finalizers": func(by client.Client) func() error {
-				return owned(by, poolv1.GroupVersion, "MachineConfigPool", &poolv1.MachineConfig{})
+				return createOwned(by, poolv1.GroupVersion, "MachineConfigPool", &poolv1.MachineConfig{})
 			},
 			"machineconfigpools delete": func(by client.Client) func() error {
 				return func() error {
@@ -142,32 +140,32 @@ var _ = Describe("the ServiceAccounts", func() {
 				}
 			},
 		} {
-			Eventually(ctx, try(manager)).Should(Succeed(), lost)
-			resource, verb, _ := strings.Cut(lost, " ")
-			Eventually(ctx, try(as(ctx, rights.Manager, func(rule *rbacv1.PolicyRule) {
+			Eventually(ctx, request(manager)).Should(Succeed(), removed)
+			resource, verb, _ := strings.Cut(removed, " ")
+			Eventually(ctx, request(newClientAs(ctx, rights.Manager, func(rule *rbacv1.PolicyRule) {
 				if slices.Contains(rule.Resources, resource) {
 					rule.Verbs = slices.DeleteFunc(rule.Verbs, func(v string) bool { return verb == "" || v == verb })
 				}
-			}))).Should(MatchError(ContainSubstring("cannot set ")), lost)
+			}))).Should(MatchError(ContainSubstring("cannot set ")), removed)
 		}
 		Eventually(ctx, func() error { return manager.Delete(ctx, pool, client.DryRunAll) }).Should(MatchError(ContainSubstring("may delete no MachineConfigPool")))
 	})
 
-	DescribeTable("may do nothing that they should not", func(ctx SpecContext, account string, r right) { may(ctx, account, r, false) },
-		Entry("read a cluster's Secrets", "poolboot-config-server", right{resource: "secrets", namespace: "default", verbs: read}),
-		Entry("read all Secrets", "poolboot-config-server", right{resource: "secrets", verbs: read}),
-		Entry("write its own Secrets", "poolboot-config-server", right{resource: "secrets", namespace: own, verbs: []string{"create", "update", "patch", "delete"}}),
+	DescribeTable("can't", func(ctx SpecContext, account string, r right) { expectAllowed(ctx, account, r, false) },
+		Entry("read a cluster's Secrets", "poolboot-config-server", right{resource: "secrets", namespace: "default", verbs: readVerbs}),
+		Entry("read all Secrets", "poolboot-config-server", right{resource: "secrets", verbs: readVerbs}),
+		Entry("write its own Secrets", "poolboot-config-server", right{resource: "secrets", namespace: managerNamespace, verbs: []string{"create", "update", "patch", "delete"}}),
 		Entry("write a PoolbootConfig", "poolboot-config-server", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", verbs: []string{"create", "update", "patch", "delete"}}),
 		Entry("admit a host", "poolboot-config-server", right{group: "pool.cluster.x-k8s.io", resource: "enrollments", verbs: []string{"create", "update", "patch", "delete"}}),
 		Entry("write a MachineConfig", "poolboot-config-server", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigs", verbs: []string{"create", "update", "patch", "delete"}}),
-		Entry("read Machines", "poolboot-config-server", right{group: "cluster.x-k8s.io", resource: "machines", verbs: read}),
+		Entry("read Machines", "poolboot-config-server", right{group: "cluster.x-k8s.io", resource: "machines", verbs: readVerbs}),
 
 		Entry("replace or delete a Secret of a cluster", "poolboot-manager", right{resource: "secrets", namespace: "default", verbs: []string{"update", "delete"}}),
 		Entry("replace a MachineConfig", "poolboot-manager", right{group: "pool.cluster.x-k8s.io", resource: "machineconfigs", verbs: []string{"update"}}),
-		Entry("change a CRD of others", "poolboot-manager", right{group: "apiextensions.k8s.io", resource: "customresourcedefinitions", name: "baremetalhosts.metal3.io", verbs: []string{"update", "patch"}}),
-		Entry("change the status of a CRD of others", "poolboot-manager", right{group: "apiextensions.k8s.io", resource: "customresourcedefinitions", subresource: "status", name: "baremetalhosts.metal3.io", verbs: []string{"update", "patch"}}),
+		Entry("change a CRD of another provider", "poolboot-manager", right{group: "apiextensions.k8s.io", resource: "customresourcedefinitions", name: "baremetalhosts.metal3.io", verbs: []string{"update", "patch"}}),
+		Entry("change the status of a CRD of another provider", "poolboot-manager", right{group: "apiextensions.k8s.io", resource: "customresourcedefinitions", subresource: "status", name: "baremetalhosts.metal3.io", verbs: []string{"update", "patch"}}),
 		Entry("replace a PoolbootConfig, or delete many", "poolboot-manager", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", verbs: []string{"update", "deletecollection"}}),
 		Entry("change a Machine", "poolboot-manager", right{group: "cluster.x-k8s.io", resource: "machines", verbs: []string{"create", "update", "patch", "delete"}}),
-		Entry("make, replace or delete a host", "poolboot-manager", right{group: "metal3.io", resource: "baremetalhosts", verbs: []string{"create", "update", "delete"}}),
+		Entry("create, replace or delete a host", "poolboot-manager", right{group: "metal3.io", resource: "baremetalhosts", verbs: []string{"create", "update", "delete"}}),
 	)
 })

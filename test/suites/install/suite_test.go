@@ -1,7 +1,7 @@
-// Package install_test holds the installable set and the templates to what they promise: make release writes them,
-// clusterctl's own code reads them, and a real API server takes every object, with the kinds of Cluster API,
-// cert-manager and Metal3 and the webhooks of Cluster API and Poolboot. Poolboot's programs run with the arguments of
-// their Deployments and the rights of their ServiceAccounts.
+// Package install_test tests the release and the templates: make release writes them, clusterctl's own code reads them, and
+// a real API server accepts all objects, with the CRDs of Cluster API, cert-manager and Metal3 and the webhooks of Cluster
+// API and Poolboot. Poolboot's programs run with the arguments of their Deployments and the rights of their
+// ServiceAccounts.
 package install_test
 
 import (
@@ -28,15 +28,15 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/rights"
 )
 
-// root is the repository's root, seen from this package.
+// root is the path of the repository's root from this package.
 const root = "../../.."
 
 var (
-	binDir     string
-	plane      *controlplane.ControlPlane
-	c          client.Client
-	release    repository.Client     // what make release wrote
-	components repository.Components // what clusterctl would install of it
+	binDir       string
+	controlPlane *controlplane.ControlPlane
+	k8sClient    client.Client
+	release      repository.Client     // the output of make release
+	components   repository.Components // the objects that clusterctl installs
 )
 
 func TestInstall(t *testing.T) {
@@ -44,7 +44,7 @@ func TestInstall(t *testing.T) {
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	RunSpecs(t, "Installable set and templates")
+	RunSpecs(t, "Installation and templates")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -52,12 +52,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	binDir, err = process.BinDir()
 	Expect(err).NotTo(HaveOccurred())
-	heed(filepath.Join(root, "Makefile"), filepath.Join(root, "config"), filepath.Join(root, "templates"), filepath.Join(root, "hack", "tools"),
+	trackInputs(filepath.Join(root, "Makefile"), filepath.Join(root, "config"), filepath.Join(root, "templates"), filepath.Join(root, "hack", "tools"),
 		filepath.Join(root, "test", "world", "metal3", "crds"), filepath.Join(binDir, "manager"), filepath.Join(binDir, "config-server"))
-	plane, err = controlplane.Start(ctx, controlplane.Options{Name: "install", Audit: true})
+	controlPlane, err = controlplane.Start(ctx, controlplane.Options{Name: "install", Audit: true})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
-	c, err = client.New(plane.Config, client.Options{Scheme: clusterapi.Scheme()})
+	DeferCleanup(func() { Expect(controlPlane.Stop()).To(Succeed()) })
+	k8sClient, err = client.New(controlPlane.Config, client.Options{Scheme: clusterapi.Scheme()})
 	Expect(err).NotTo(HaveOccurred())
 	installKinds(ctx)
 
@@ -69,26 +69,26 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	apply(ctx, manifest)
 
 	Expect(feature.MutableGates.Set(string(feature.ClusterTopology) + "=true")).To(Succeed())
-	// What is started here outlives BeforeSuite, whose context ends with it.
-	core, err := clusterapi.Start(GinkgoT().Context(), plane.Config, clusterapi.Options{})
+	// The context of BeforeSuite is canceled when it returns. These need a context for the whole suite.
+	core, err := clusterapi.Start(GinkgoT().Context(), controlPlane.Config, clusterapi.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(core.Stop()).To(Succeed()) })
 	startTopology(GinkgoT().Context())
 	startPrograms(ctx)
 })
 
-// Whatever the tests had Poolboot's programs do, the rights that are installed were enough for it.
+// The installed rights were sufficient for all requests of Poolboot's programs.
 var _ = AfterSuite(func() {
 	for _, program := range []string{rights.Manager, rights.ConfigServer} {
-		used, refused, err := rights.UsedAtHome(plane, program)
+		used, refused, err := rights.UsedAtHome(controlPlane, program)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(used).NotTo(BeEmpty())
 		Expect(refused).To(BeEmpty())
 	}
 })
 
-// heed has go test run this suite again, and not report a cached result, when what its programs read has changed.
-func heed(paths ...string) {
+// trackInputs reads files, which prevents go test from reporting a cached result after they have changed.
+func trackInputs(paths ...string) {
 	GinkgoHelper()
 	for _, path := range paths {
 		Expect(filepath.WalkDir(path, func(path string, _ fs.DirEntry, err error) error {
@@ -100,11 +100,11 @@ func heed(paths ...string) {
 	}
 }
 
-// apply applies a manifest as a careful person would: server-side, with every unknown or doubled field refused. It
-// returns what kubectl prints, the API server's warnings too.
+// apply applies a manifest server-side and refuses unknown and duplicate fields. It returns the output of kubectl, with the
+// API server's warnings.
 func apply(ctx SpecContext, manifest []byte) string {
 	GinkgoHelper()
-	kubectl := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl"), "--kubeconfig", plane.Kubeconfig,
+	kubectl := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl"), "--kubeconfig", controlPlane.Kubeconfig,
 		"apply", "--server-side", "--validate=strict", "-f", "-")
 	kubectl.Stdin = bytes.NewReader(manifest)
 	output, err := kubectl.CombinedOutput()
@@ -112,8 +112,8 @@ func apply(ctx SpecContext, manifest []byte) string {
 	return string(output)
 }
 
-// ofKind returns the objects of a kind as its Go type.
-func ofKind[T any](objects []unstructured.Unstructured, kind string) []T {
+// listOfKind returns the objects of a kind as its Go type.
+func listOfKind[T any](objects []unstructured.Unstructured, kind string) []T {
 	GinkgoHelper()
 	var found []T
 	for _, object := range objects {

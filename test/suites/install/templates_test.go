@@ -27,7 +27,7 @@ const (
 	controlPlaneImage = "http://images.example.com/control-plane.qcow2"
 )
 
-// variables are all variables of the templates that have no default, but for NAMESPACE.
+// variables are the variables of the templates without a default, except NAMESPACE.
 var variables = map[string]string{
 	"CLUSTER_NAME":                 clusterName,
 	"KUBERNETES_VERSION":           "v1.36.3",
@@ -40,8 +40,8 @@ var variables = map[string]string{
 	"IMAGE_CHECKSUM":               workerImage + ".sha256sum",
 }
 
-var _ = Describe("the template of a cluster", func() {
-	It("makes a cluster whose machines are in their pools", func(ctx SpecContext) {
+var _ = Describe("the cluster template", func() {
+	It("creates a Cluster whose Machines are in their pools", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		applyTemplate(ctx, namespace, "")
 		expectPools(ctx, namespace)
@@ -50,7 +50,7 @@ var _ = Describe("the template of a cluster", func() {
 })
 
 var _ = Describe("the ClusterClass", func() {
-	It("makes the same cluster out of the topology template", func(ctx SpecContext) {
+	It("creates the same Cluster with the topology template", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		settings.Set("NAMESPACE", namespace)
 		class, err := release.ClusterClasses(releaseVersion).Get(ctx, "poolboot-metal3", namespace, false)
@@ -60,20 +60,20 @@ var _ = Describe("the ClusterClass", func() {
 
 		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: clusterName, Namespace: namespace}}
 		Eventually(func(g Gomega) {
-			g.Expect(c.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+			g.Expect(k8sClient.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
 			reconciled := conditions.Get(cluster, clusterv1.ClusterTopologyReconciledCondition)
 			g.Expect(reconciled).To(HaveField("Status", metav1.ConditionTrue), "%v", reconciled)
 		}).Should(Succeed())
 		expectPools(ctx, namespace)
 		expectMachinesInPools(ctx, namespace)
 
-		By("with the Cluster's own variables in its infrastructure")
+		By("using the Cluster's variables in its infrastructure")
 		infrastructure := &infrav1.Metal3Cluster{}
 		key := client.ObjectKey{Namespace: namespace, Name: cluster.Spec.InfrastructureRef.Name}
-		Expect(c.Get(ctx, key, infrastructure)).To(Succeed())
+		Expect(k8sClient.Get(ctx, key, infrastructure)).To(Succeed())
 		Expect(infrastructure.Spec.ControlPlaneEndpoint.Host).To(Equal(apiHost))
 		var machines infrav1.Metal3MachineTemplateList
-		Expect(c.List(ctx, &machines, client.InNamespace(namespace), client.HasLabels{clusterv1.ClusterTopologyOwnedLabel})).To(Succeed())
+		Expect(k8sClient.List(ctx, &machines, client.InNamespace(namespace), client.HasLabels{clusterv1.ClusterTopologyOwnedLabel})).To(Succeed())
 		images := map[string]string{}
 		for _, machine := range machines.Items {
 			images[machine.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]] = machine.Spec.Template.Spec.Image.URL
@@ -82,7 +82,7 @@ var _ = Describe("the ClusterClass", func() {
 	})
 })
 
-var _ = Describe("the head of a template", func() {
+var _ = Describe("the header of a template", func() {
 	// clusterctl's own arguments set these.
 	arguments := Or(Equal("CLUSTER_NAME"), Equal("NAMESPACE"), Equal("KUBERNETES_VERSION"),
 		Equal("CONTROL_PLANE_MACHINE_COUNT"), Equal("WORKER_MACHINE_COUNT"))
@@ -96,11 +96,11 @@ var _ = Describe("the head of a template", func() {
 			if known, _ := arguments.Match(name); known {
 				continue
 			}
-			says := "required"
+			want := "required"
 			if value != nil {
-				says = *value
+				want = *value
 			}
-			Expect(string(content)).To(MatchRegexp(`(?m)^#   %s +%s( |$)`, name, regexp.QuoteMeta(says)))
+			Expect(string(content)).To(MatchRegexp(`(?m)^#   %s +%s( |$)`, name, regexp.QuoteMeta(want)))
 		}
 	},
 		Entry(nil, "", "cluster-template.yaml"),
@@ -111,7 +111,7 @@ var _ = Describe("the head of a template", func() {
 func newNamespace(ctx SpecContext) string {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "site-"}}
-	Expect(c.Create(ctx, namespace)).To(Succeed())
+	Expect(k8sClient.Create(ctx, namespace)).To(Succeed())
 	return namespace.Name
 }
 
@@ -127,10 +127,10 @@ func applyObjects(ctx SpecContext, template repository.Template) {
 	GinkgoHelper()
 	manifest, err := template.Yaml()
 	Expect(err).NotTo(HaveOccurred())
-	Expect(apply(ctx, manifest)).NotTo(ContainSubstring("Warning:"), "a template is in an order that needs no warning")
+	Expect(apply(ctx, manifest)).NotTo(ContainSubstring("Warning:"), "the order of objects in a template avoids warnings")
 }
 
-// expectPools waits until the manager has rendered both pools, the infra pool with what the worker pool has.
+// expectPools waits until the manager has rendered both pools, the pool infra with the MachineConfigs of the pool worker.
 func expectPools(ctx SpecContext, namespace string) {
 	GinkgoHelper()
 	for role, sources := range map[string][]string{
@@ -139,7 +139,7 @@ func expectPools(ctx SpecContext, namespace string) {
 	} {
 		found := &poolv1.MachineConfigPool{}
 		Eventually(func(g Gomega) {
-			g.Expect(c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterName + "-" + role}, found)).To(Succeed())
+			g.Expect(k8sClient.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterName + "-" + role}, found)).To(Succeed())
 			g.Expect(found.Status.Configuration).NotTo(BeZero(), "%v", found.Status.Conditions)
 			var names []string
 			for _, source := range found.Status.Configuration.Source {
@@ -150,14 +150,14 @@ func expectPools(ctx SpecContext, namespace string) {
 	}
 }
 
-// expectMachinesInPools waits for the MachineDeployments and says in which pool their machines are.
+// expectMachinesInPools waits until the MachineDeployments have Machines in both pools.
 func expectMachinesInPools(ctx SpecContext, namespace string) {
 	GinkgoHelper()
 	var pools poolv1.MachineConfigPoolList
-	Expect(c.List(ctx, &pools, client.InNamespace(namespace))).To(Succeed())
+	Expect(k8sClient.List(ctx, &pools, client.InNamespace(namespace))).To(Succeed())
 	Eventually(func(g Gomega) {
 		var deployments clusterv1.MachineDeploymentList
-		g.Expect(c.List(ctx, &deployments, client.InNamespace(namespace))).To(Succeed())
+		g.Expect(k8sClient.List(ctx, &deployments, client.InNamespace(namespace))).To(Succeed())
 		machines := map[string]int32{}
 		for _, deployment := range deployments.Items {
 			assigned, err := pool.ForBoot(pool.Boot{

@@ -22,14 +22,14 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/manager"
 )
 
-// startTopology starts Cluster API's reconcilers that make a Cluster out of a ClusterClass.
+// startTopology starts Cluster API's reconcilers for ClusterClass.
 func startTopology(ctx context.Context) {
 	GinkgoHelper()
 	const name = "cluster-topology"
-	one := controller.Options{MaxConcurrentReconciles: 1}
+	options := controller.Options{MaxConcurrentReconciles: 1}
 	scheme := clusterapi.Scheme()
 	Expect(runtimev1.AddToScheme(scheme)).To(Succeed())
-	mgr, err := ctrl.NewManager(plane.Config, ctrl.Options{
+	mgr, err := ctrl.NewManager(controlPlane.Config, ctrl.Options{
 		Scheme:     scheme,
 		Controller: config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true)},
 		Metrics:    metricsserver.Options{BindAddress: "0"},
@@ -44,12 +44,12 @@ func startTopology(ctx context.Context) {
 		SecretClient: secrets,
 		Cache:        setup.ClusterCacheCacheOptions(),
 		Client:       setup.ClusterCacheClientOptions(name, 20, 30),
-	}, one)
+	}, options)
 	Expect(err).NotTo(HaveOccurred())
-	Expect((&clusterclass.Reconciler{Client: mgr.GetClient()}).SetupWithManager(ctx, mgr, one)).To(Succeed())
+	Expect((&clusterclass.Reconciler{Client: mgr.GetClient()}).SetupWithManager(ctx, mgr, options)).To(Succeed())
 	Expect((&topologycluster.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters,
-	}).SetupWithManager(ctx, mgr, one)).To(Succeed())
+	}).SetupWithManager(ctx, mgr, options)).To(Succeed())
 	running, err := manager.Start(ctx, mgr)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })

@@ -17,8 +17,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
-// labelKinds does what clusterctl init does to every kind of a provider that it installs, and what Metal3 has its users
-// do to the kinds of the baremetal-operator, which clusterctl does not install.
+// labelKinds labels the CRDs of providers, as clusterctl init does, and the CRDs of the Bare Metal Operator, as Metal3's
+// documentation requires of users.
 func labelKinds(ctx context.Context, c client.Client) {
 	GinkgoHelper()
 	var kinds apiextensionsv1.CustomResourceDefinitionList
@@ -39,9 +39,9 @@ func labelKinds(ctx context.Context, c client.Client) {
 	}
 }
 
-// leave has a site's Ironic stand still, as the guide of Cluster API's Metal3 provider says: clusterctl takes the pause
-// off the hosts that it deletes, and the operator would clean them.
-func leave(s *site.Site) { s.StopIronic() }
+// stopIronic stops a site's Ironic before a move, as the guide of Cluster API's Metal3 provider requires: clusterctl
+// unpauses the hosts that it deletes, and the Bare Metal Operator then cleans them.
+func stopIronic(s *site.Site) { s.StopIronic() }
 
 // move runs clusterctl move.
 func move(ctx context.Context, options clusterctl.MoveOptions) {
@@ -49,7 +49,7 @@ func move(ctx context.Context, options clusterctl.MoveOptions) {
 	Expect(tryMove(ctx, options)).To(Succeed())
 }
 
-// tryMove is move for one that may fail.
+// tryMove runs clusterctl move and returns its error.
 func tryMove(ctx context.Context, options clusterctl.MoveOptions) error {
 	GinkgoHelper()
 	settings, err := config.New(ctx, filepath.Join(GinkgoT().TempDir(), "clusterctl.yaml"), config.InjectReader(config.NewMemoryReader()))
@@ -59,6 +59,6 @@ func tryMove(ctx context.Context, options clusterctl.MoveOptions) error {
 	return c.Move(ctx, options)
 }
 
-func kubeconfig(s *site.Site) clusterctl.Kubeconfig {
+func newKubeconfig(s *site.Site) clusterctl.Kubeconfig {
 	return clusterctl.Kubeconfig{Path: s.Management.Kubeconfig}
 }

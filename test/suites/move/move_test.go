@@ -25,142 +25,141 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-const deployment = "infra"
+const deploymentName = "infra"
 
-var _ = Describe("A cluster with a paused pool, Nodes that have joined, with and without a Machine, and hosts that still ask", Ordered, func() {
+var _ = Describe("A cluster with a paused pool, joined Nodes with and without a Machine, and booting hosts", Ordered, func() {
 	var (
 		t *tenant.Tenant
-		// b are hosts without a Machine that come with a token, annotated is one that a BareMetalHost's annotation
-		// brought.
-		b                       *batch
+		// b has the hosts with an enrollment token, named first and other. annotated is a BareMetalHost with a pool annotation.
+		b                       *enrollmentToken
 		annotated, first, other string
-		// history is every version of every Node, from before the first boot.
+		// history has each version of all Nodes, since before the first boot.
 		history *site.NodeHistory
-		// config is the rendered config that the paused pool's Nodes run.
+		// config is the rendered config of the paused pool's Nodes.
 		config string
-		// uids are those of the Nodes that have joined.
+		// uids are the UIDs of the joined Nodes, by name.
 		uids = map[string]types.UID{}
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		t = tenant.New(ctx, here, 3, tenant.TakeHosts)
+		t = tenant.New(ctx, source, 3, tenant.TakeHosts)
 		var err error
-		history, err = site.RecordNodes(context.WithoutCancel(ctx), here.WorkloadClient)
+		history, err = site.RecordNodes(context.WithoutCancel(ctx), source.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
-		t.Deploy(ctx, tenant.Deployment{Name: deployment, Replicas: 1, Labels: map[string]string{"node-role.kubernetes.io/infra": ""}})
-		everyNodeJoins(ctx, here, t, 1, uids)
-		b = newBatch(ctx, t)
+		t.Deploy(ctx, tenant.Deployment{Name: deploymentName, Replicas: 1, Labels: map[string]string{"node-role.kubernetes.io/infra": ""}})
+		expectNodesJoined(ctx, source, t, 1, uids)
+		b = newEnrollmentToken(ctx, t)
 		annotated, first, other = t.BootAnnotatedHost(ctx, t.Namespace+"-annotated", "infra").Name, t.Namespace+"-1", t.Namespace+"-2"
 		b.powerOn(ctx, first)
-		everyNodeJoins(ctx, here, t, 1, uids, annotated, first)
-		config = t.Configs(ctx, deployment)[0].Status.Configuration.Name
+		expectNodesJoined(ctx, source, t, 1, uids, annotated, first)
+		config = t.Configs(ctx, deploymentName)[0].Status.Configuration.Name
 
-		paused := pool(ctx, here, t)
+		paused := getPool(ctx, source, t)
 		before := paused.DeepCopy()
 		paused.Spec.Paused = new(true)
-		Expect(here.ManagementClient.Patch(ctx, paused, client.MergeFrom(before))).To(Succeed())
+		Expect(source.ManagementClient.Patch(ctx, paused, client.MergeFrom(before))).To(Succeed())
 		t.Create(ctx, t.MachineConfig("52-infra", "infra", "/etc/later", "later"))
-		Eventually(ctx, func() poolv1.MachineConfigPoolStatus { return pool(ctx, here, t).Status }).Should(
-			HaveField("UpdatedMachineCount", HaveValue(BeZero())), "what waits was rendered")
-		Expect(pool(ctx, here, t).Status.Configuration.Name).To(Equal(config))
+		Eventually(ctx, func() poolv1.MachineConfigPoolStatus { return getPool(ctx, source, t).Status }).Should(
+			HaveField("UpdatedMachineCount", HaveValue(BeZero())), "the change is rendered and waits")
+		Expect(getPool(ctx, source, t).Status.Configuration.Name).To(Equal(config))
 	}, NodeTimeout(3*time.Minute))
 
-	It("goes on where it was after clusterctl move", func(ctx SpecContext) {
-		options := clusterctl.MoveOptions{FromKubeconfig: kubeconfig(here), ToKubeconfig: kubeconfig(there), Namespace: t.Namespace}
-		blocked := leaveBlocked(ctx, here, t)
-		code, traps := checkMove(ctx, here, t)
-		Expect(traps).To(ConsistOf(isTrap("Lost", "BareMetalHost "+t.Namespace+"/"+annotated), isTrap("Hangs", "BareMetalHost "+t.Namespace+"/"+blocked)))
+	It("completes its boots and keeps its Nodes after clusterctl move", func(ctx SpecContext) {
+		options := clusterctl.MoveOptions{FromKubeconfig: newKubeconfig(source), ToKubeconfig: newKubeconfig(target), Namespace: t.Namespace}
+		blocked := blockMove(ctx, source, t)
+		code, traps := checkMove(ctx, source, t)
+		Expect(traps).To(ConsistOf(matchTrap("Lost", "BareMetalHost "+t.Namespace+"/"+annotated), matchTrap("Hangs", "BareMetalHost "+t.Namespace+"/"+blocked)))
 		Expect(code).To(Equal(2))
-		abortMove(ctx, here, t, func(ctx context.Context) error { return tryMove(ctx, options) })
-		_, traps = checkMove(ctx, here, t)
-		Expect(traps).To(ContainElement(isTrap("Hangs", "Cluster "+t.Namespace+"/"+t.Cluster.Name)))
+		abortMove(ctx, source, t, func(ctx context.Context) error { return tryMove(ctx, options) })
+		_, traps = checkMove(ctx, source, t)
+		Expect(traps).To(ContainElement(matchTrap("Hangs", "Cluster "+t.Namespace+"/"+t.Cluster.Name)))
 		Expect(tryMove(ctx, options)).To(MatchError(ContainSubstring("are paused")))
-		unpause(ctx, here, t)
-		unblock(ctx, here, t, blocked)
+		unpause(ctx, source, t)
+		unblockMove(ctx, source, t, blocked)
 
-		askWithoutAnswer(ctx, here, t, 2)
+		addUnansweredMachine(ctx, source, t, 2)
 		b.powerOn(ctx, other)
-		holdForMove(ctx, here, t, annotated)
+		holdForMove(ctx, source, t, annotated)
 		Eventually(ctx, func() ([]moveTrap, error) {
-			_, traps := checkMove(ctx, here, t)
+			_, traps := checkMove(ctx, source, t)
 			return traps, nil
 		}).Should(BeEmpty())
-		Expect(there.ConfigServer.Start(ctx)).To(Succeed())
-		leave(here)
+		Expect(target.ConfigServer.Start(ctx)).To(Succeed())
+		stopIronic(source)
 		move(ctx, options)
-		t = arrive(ctx, t, there)
-		release(ctx, there, t, annotated)
+		t = initializeMoved(ctx, t, target)
+		resumeAfterMove(ctx, target, t, annotated)
 
-		everyNodeJoins(ctx, there, t, 2, uids, annotated, first, other)
-		b.expectFull(ctx, there, t, first, other)
-		expectNodeLabelRules(ctx, there, t)
-		expectEveryNodeInPool(ctx, there, t, history, config)
-		expectNothingLeft(ctx, here, t.Namespace)
+		expectNodesJoined(ctx, target, t, 2, uids, annotated, first, other)
+		b.expectUsedUp(ctx, target, t, first, other)
+		expectHostUIDLabels(ctx, target, t)
+		expectNodesInPool(ctx, target, t, history, config)
+		expectCleanedUp(ctx, source, t.Namespace)
 	}, SpecTimeout(4*time.Minute))
 
-	It("goes on where it was when a backup is restored in another management cluster", func(ctx SpecContext) {
-		askWithoutAnswer(ctx, there, t, 3)
-		holdForMove(ctx, there, t, annotated)
+	It("completes its boots and keeps its Nodes when a backup is restored in another management cluster", func(ctx SpecContext) {
+		addUnansweredMachine(ctx, target, t, 3)
+		holdForMove(ctx, target, t, annotated)
 		backup := GinkgoT().TempDir()
-		leave(there)
-		move(ctx, clusterctl.MoveOptions{FromKubeconfig: kubeconfig(there), ToDirectory: backup, Namespace: t.Namespace})
-		Expect(there.Manager.Kill()).To(Succeed())
-		Expect(here.ConfigServer.Start(ctx)).To(Succeed())
-		Expect(here.StartIronic(ctx)).To(Succeed())
-		move(ctx, clusterctl.MoveOptions{ToKubeconfig: kubeconfig(here), FromDirectory: backup, Namespace: t.Namespace})
-		t = arrive(ctx, t, here)
-		release(ctx, here, t, annotated)
+		stopIronic(target)
+		move(ctx, clusterctl.MoveOptions{FromKubeconfig: newKubeconfig(target), ToDirectory: backup, Namespace: t.Namespace})
+		Expect(target.Manager.Kill()).To(Succeed())
+		Expect(source.ConfigServer.Start(ctx)).To(Succeed())
+		Expect(source.StartIronic(ctx)).To(Succeed())
+		move(ctx, clusterctl.MoveOptions{ToKubeconfig: newKubeconfig(source), FromDirectory: backup, Namespace: t.Namespace})
+		t = initializeMoved(ctx, t, source)
+		resumeAfterMove(ctx, source, t, annotated)
 
-		everyNodeJoins(ctx, here, t, 3, uids, annotated, first, other)
-		b.expectFull(ctx, here, t, first, other)
-		expectNodeLabelRules(ctx, here, t)
-		expectEveryNodeInPool(ctx, here, t, history, config)
+		expectNodesJoined(ctx, source, t, 3, uids, annotated, first, other)
+		b.expectUsedUp(ctx, source, t, first, other)
+		expectHostUIDLabels(ctx, source, t)
+		expectNodesInPool(ctx, source, t, history, config)
 	}, SpecTimeout(4*time.Minute))
 })
 
-// arrive has the stand-in for a control plane provider say on the other site what a real one would find out again, and
-// returns the tenant there.
-func arrive(ctx context.Context, t *tenant.Tenant, s *site.Site) *tenant.Tenant {
+// initializeMoved sets the control plane's status on the other site, as a control plane provider does after a move, and
+// returns the tenant on that site.
+func initializeMoved(ctx context.Context, t *tenant.Tenant, s *site.Site) *tenant.Tenant {
 	GinkgoHelper()
 	Expect(clusterapi.InitializeControlPlane(ctx, s.ManagementClient, client.ObjectKeyFromObject(t.Cluster))).To(Succeed())
 	return t.MovedTo(s)
 }
 
-// askWithoutAnswer adds a machine whose host's request is recorded but never answered, because the config server goes
-// away: its Node stands, so that clusterctl takes the Machine for provisioned, and the host asks on.
-func askWithoutAnswer(ctx context.Context, s *site.Site, t *tenant.Tenant, replicas int32) {
+// addUnansweredMachine adds a Machine whose host has requested its configuration without an answer, because the config
+// server is stopped. Its Node is pre-registered, therefore clusterctl moves the Machine, and the host keeps retrying.
+func addUnansweredMachine(ctx context.Context, s *site.Site, t *tenant.Tenant, replicas int32) {
 	GinkgoHelper()
 	Expect(s.ConfigServer.Stop()).To(Succeed())
-	machines := &clusterv1.MachineDeployment{}
-	Expect(s.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: deployment}, machines)).To(Succeed())
-	t.Scale(ctx, machines, replicas)
-	var asking *bootstrapv1.PoolbootConfig
+	machineDeployment := &clusterv1.MachineDeployment{}
+	Expect(s.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: deploymentName}, machineDeployment)).To(Succeed())
+	t.Scale(ctx, machineDeployment, replicas)
+	var unanswered *bootstrapv1.PoolbootConfig
 	Eventually(ctx, func() *bootstrapv1.PoolbootConfig {
-		for _, config := range t.Configs(ctx, deployment) {
+		for _, config := range t.Configs(ctx, deploymentName) {
 			if config.Status.Boot.RequestedTime == nil && !record.HasJoined(&config) {
-				asking = &config
+				unanswered = &config
 			}
 		}
-		return asking
+		return unanswered
 	}).ShouldNot(BeNil())
 	Eventually(ctx, func() (string, error) {
-		err := s.ManagementClient.Get(ctx, client.ObjectKeyFromObject(asking), asking)
-		return asking.Status.DataSecretName, err
+		err := s.ManagementClient.Get(ctx, client.ObjectKeyFromObject(unanswered), unanswered)
+		return unanswered.Status.DataSecretName, err
 	}).ShouldNot(BeEmpty())
-	before := asking.DeepCopy()
-	asking.Status.Boot.RequestedTime = ptr.To(metav1.NowMicro())
-	Expect(s.ManagementClient.Status().Patch(ctx, asking, client.MergeFrom(before))).To(Succeed())
-	Eventually(ctx, func() bool { return t.Machine(ctx, asking).Status.NodeRef.IsDefined() }).Should(
-		BeTrue(), "the Machine's nodeRef, without which clusterctl refuses to move it")
+	before := unanswered.DeepCopy()
+	unanswered.Status.Boot.RequestedTime = ptr.To(metav1.NowMicro())
+	Expect(s.ManagementClient.Status().Patch(ctx, unanswered, client.MergeFrom(before))).To(Succeed())
+	Eventually(ctx, func() bool { return t.Machine(ctx, unanswered).Status.NodeRef.IsDefined() }).Should(
+		BeTrue(), "clusterctl refuses to move a Machine without nodeRef")
 }
 
-// everyNodeJoins waits until the Nodes of n Machines and of the hosts without one are Ready in their pool and can work.
-// uids remembers them: a Node that has joined is the same for ever.
-func everyNodeJoins(ctx context.Context, s *site.Site, t *tenant.Tenant, n int, uids map[string]types.UID, alone ...string) {
+// expectNodesJoined waits until the Nodes of n Machines and of the hosts without a Machine are Ready in their pool. It
+// records the UIDs of new Nodes in uids, and expects the recorded UIDs of all others.
+func expectNodesJoined(ctx context.Context, s *site.Site, t *tenant.Tenant, n int, uids map[string]types.UID, hosts ...string) {
 	GinkgoHelper()
-	Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return t.Configs(ctx, deployment) }).Should(HaveLen(n))
-	configs := t.Configs(ctx, deployment)
-	for _, name := range alone {
+	Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return t.Configs(ctx, deploymentName) }).Should(HaveLen(n))
+	configs := t.Configs(ctx, deploymentName)
+	for _, name := range hosts {
 		configs = append(configs, bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: name}})
 	}
 	for _, config := range configs {
@@ -178,12 +177,12 @@ func everyNodeJoins(ctx context.Context, s *site.Site, t *tenant.Tenant, n int, 
 		}
 		Expect(node.UID).To(Equal(uids[node.Name]), node.Name)
 	}
-	Eventually(ctx, func() poolv1.MachineConfigPoolStatus { return pool(ctx, s, t).Status }).Should(
+	Eventually(ctx, func() poolv1.MachineConfigPoolStatus { return getPool(ctx, s, t).Status }).Should(
 		HaveField("MachineCount", HaveValue(BeEquivalentTo(len(configs)))))
 }
 
-// expectEveryNodeInPool looks at every version of every Node since the first boot, and at what the Nodes run.
-func expectEveryNodeInPool(ctx context.Context, s *site.Site, t *tenant.Tenant, history *site.NodeHistory, config string) {
+// expectNodesInPool expects each version of all Nodes since the first boot to be in the pool, and the Nodes to run config.
+func expectNodesInPool(ctx context.Context, s *site.Site, t *tenant.Tenant, history *site.NodeHistory, config string) {
 	GinkgoHelper()
 	var pools poolv1.MachineConfigPoolList
 	Expect(s.ManagementClient.List(ctx, &pools, client.InNamespace(t.Namespace))).To(Succeed())
@@ -198,9 +197,9 @@ func expectEveryNodeInPool(ctx context.Context, s *site.Site, t *tenant.Tenant, 
 	}
 }
 
-// expectNothingLeft looks for what a moved cluster must not leave behind. The overlay of the host that asked ends with
-// the credential in it; the time until then is cut short.
-func expectNothingLeft(ctx context.Context, s *site.Site, namespace string) {
+// expectCleanedUp expects no objects of a moved cluster on the old site. Overlays expire with their join credential: the
+// function sets their expiration to now.
+func expectCleanedUp(ctx context.Context, s *site.Site, namespace string) {
 	GinkgoHelper()
 	for _, list := range []client.ObjectList{&poolv1.MachineConfigPoolList{}, &poolv1.MachineConfigList{}, &bootstrapv1.PoolbootConfigList{}, &bootstrapv1.PoolbootConfigTemplateList{},
 		&poolv1.EnrollmentList{}, &corev1.SecretList{}} {
@@ -211,28 +210,28 @@ func expectNothingLeft(ctx context.Context, s *site.Site, namespace string) {
 			return meta.ExtractList(list)
 		}).Should(BeEmpty())
 	}
-	overlays := func() ([]corev1.Secret, error) {
+	listOverlays := func() ([]corev1.Secret, error) {
 		list := &corev1.SecretList{}
 		err := s.ManagementClient.List(ctx, list, client.HasLabels{bootstrapv1.OverlayLabel})
 		return list.Items, err
 	}
-	left, err := overlays()
+	remaining, err := listOverlays()
 	Expect(err).NotTo(HaveOccurred())
-	for _, overlay := range left {
-		ends, err := time.Parse(time.RFC3339, overlay.Annotations[bootstrapv1.OverlayExpiresAnnotation])
+	for _, overlay := range remaining {
+		expiration, err := time.Parse(time.RFC3339, overlay.Annotations[bootstrapv1.OverlayExpiresAnnotation])
 		Expect(err).NotTo(HaveOccurred())
-		Expect(time.Until(ends)).To(BeNumerically("<=", join.Life))
+		Expect(time.Until(expiration)).To(BeNumerically("<=", join.Life))
 		before := overlay.DeepCopy()
 		overlay.Annotations[bootstrapv1.OverlayExpiresAnnotation] = time.Now().UTC().Format(time.RFC3339)
 		Expect(client.IgnoreNotFound(s.ManagementClient.Patch(ctx, &overlay, client.MergeFrom(before)))).To(Succeed(), "the manager deletes them")
 	}
 	Eventually(ctx, func() (int, error) {
-		list, err := overlays()
+		list, err := listOverlays()
 		return len(list), err
 	}).Should(BeZero())
 }
 
-func pool(ctx context.Context, s *site.Site, t *tenant.Tenant) *poolv1.MachineConfigPool {
+func getPool(ctx context.Context, s *site.Site, t *tenant.Tenant) *poolv1.MachineConfigPool {
 	found := &poolv1.MachineConfigPool{}
 	Expect(s.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: "infra"}, found)).To(Succeed())
 	return found

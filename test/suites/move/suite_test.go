@@ -1,7 +1,6 @@
-// Package move holds Poolboot to its promise that a cluster can change its management cluster at any time: by
-// clusterctl move, and by a backup that is restored elsewhere, with hosts that ask for their configuration all the
-// while. clusterctl's own code does the moving, between two management clusters that run the real Cluster API core and
-// Poolboot's two programs.
+// Package move tests that a cluster can change its management cluster at any time, by clusterctl move and by restoring a
+// backup, while hosts request their configuration. It uses clusterctl's own code and two management clusters with the real
+// Cluster API core and Poolboot's two programs.
 package move
 
 import (
@@ -15,24 +14,24 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// here is where the cluster is first, there is where it is moved to. Both reach the same workload cluster and hosts,
-// and hosts reach either config server, whichever runs, by the same address.
-var here, there *site.Site
+// The cluster is moved from source to target. Both have the same workload cluster and hosts, and their config servers
+// have the same address.
+var source, target *site.Site
 
 func TestMove(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Poolboot through clusterctl move, backup and restore")
+	RunSpecs(t, "Move, backup and restore")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
 	SetDefaultConsistentlyDuration(3 * time.Second)
-	here = tenant.StartSite(ctx, site.Options{Consoles: GinkgoWriter})
-	there = tenant.StartSite(ctx, site.Options{Predecessor: here})
-	for _, s := range []*site.Site{here, there} {
+	source = tenant.StartSite(ctx, site.Options{Consoles: GinkgoWriter})
+	target = tenant.StartSite(ctx, site.Options{Predecessor: source})
+	for _, s := range []*site.Site{source, target} {
 		labelKinds(ctx, s.ManagementClient)
 	}
 }, NodeTimeout(5*time.Minute))
 
-var _ = ReportAfterEach(func(report SpecReport) { tenant.ShowLogs(report, here, there) })
+var _ = ReportAfterEach(func(report SpecReport) { tenant.ShowLogs(report, source, target) })

@@ -1,6 +1,5 @@
-// Package operator repeats what an operator tries who has the documentation, kubectl and a demo that is left running:
-// blocked hosts, leftover Nodes, changes of pools, metrics, and the end of it all. It sees no more than an operator
-// sees.
+// Package operator tests the tasks of an operator with the documentation, kubectl and the running demo: blocked hosts,
+// leftover Nodes, changes of pools, metrics, and stopping the demo. It uses only what an operator can see.
 package operator
 
 import (
@@ -31,7 +30,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// demo is the demo that is left running, and what it says of itself.
+// demo is the running demo, with the values that it prints.
 var demo struct {
 	*gexec.Session
 	management, workload  string // kubeconfigs
@@ -42,7 +41,7 @@ var demo struct {
 
 func TestOperator(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "What an operator runs into")
+	RunSpecs(t, "Operator")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -62,11 +61,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() { demo.Interrupt(); Eventually(demo.Session).Should(gexec.Exit(0)) })
 	Eventually(demo, "8m").Should(gbytes.Say("The site is running"))
 	Eventually(demo).Should(gbytes.Say("cleans up"))
-	said := string(demo.Out.Contents())
+	output := string(demo.Out.Contents())
 	find := func(pattern string) string {
 		GinkgoHelper()
-		found := regexp.MustCompile(pattern).FindStringSubmatch(said)
-		Expect(found).NotTo(BeNil(), "the demo does not say %s", pattern)
+		found := regexp.MustCompile(pattern).FindStringSubmatch(output)
+		Expect(found).NotTo(BeNil(), "the demo does not print %s", pattern)
 		return found[1]
 	}
 	demo.management = find(`export MANAGEMENT_KUBECONFIG=(\S+)`)
@@ -78,14 +77,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(demo.interrupt).To(Equal(demo.Command.Process.Pid))
 }, NodeTimeout(10*time.Minute))
 
-// answer is what a command printed, and its exit code.
-type answer struct {
+// result is a command's output and exit code.
+type result struct {
 	Out  string
 	Code int
 }
 
-// run runs kubectl of the demo, against the management cluster, or another program.
-func run(name string, args ...string) answer {
+// run runs a program. kubectl is the demo's, with the management cluster's kubeconfig.
+func run(name string, args ...string) result {
 	GinkgoHelper()
 	if path := filepath.Join(demo.bin, name); name == "kubectl" {
 		name = path
@@ -93,31 +92,31 @@ func run(name string, args ...string) answer {
 	command := exec.Command(name, args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+demo.management, "PATH="+demo.bin+":"+os.Getenv("PATH"))
 	out, err := command.CombinedOutput()
-	if failed := (*exec.ExitError)(nil); !errors.As(err, &failed) {
+	if exitErr := (*exec.ExitError)(nil); !errors.As(err, &exitErr) {
 		Expect(err).NotTo(HaveOccurred())
 	}
-	return answer{string(out), command.ProcessState.ExitCode()}
+	return result{string(out), command.ProcessState.ExitCode()}
 }
 
-// kubectl runs kubectl against the management cluster, which must succeed.
+// kubectl runs kubectl on the management cluster and expects it to succeed.
 func kubectl(args ...string) string {
 	GinkgoHelper()
-	return must(run("kubectl", args...))
+	return expectSuccess(run("kubectl", args...))
 }
 
-// inWorkload runs kubectl against the workload cluster, which must succeed.
-func inWorkload(args ...string) string {
+// kubectlInWorkload runs kubectl on the workload cluster and expects it to succeed.
+func kubectlInWorkload(args ...string) string {
 	GinkgoHelper()
-	return must(run("kubectl", append([]string{"--kubeconfig", demo.workload}, args...)...))
+	return expectSuccess(run("kubectl", append([]string{"--kubeconfig", demo.workload}, args...)...))
 }
 
-// poolboot runs Poolboot's plugin of kubectl.
-func poolboot(args ...string) answer {
+// runPoolboot runs kubectl poolboot.
+func runPoolboot(args ...string) result {
 	GinkgoHelper()
 	return run("kubectl", append([]string{"poolboot"}, args...)...)
 }
 
-func must(a answer) string {
+func expectSuccess(a result) string {
 	GinkgoHelper()
 	Expect(a.Code).To(BeZero(), a.Out)
 	return a.Out
@@ -131,34 +130,34 @@ func apply(manifest string) {
 	kubectl("apply", "-f", file)
 }
 
-// field is a field of an object, by JSONPath; "" while there is none.
-func field(path string, of ...string) string {
+// getField returns a field of an object, by JSONPath, or "".
+func getField(path string, of ...string) string {
 	GinkgoHelper()
 	return kubectl(append(append([]string{"get"}, of...), "-o", "jsonpath="+path)...)
 }
 
-// condition is a condition of an object: its status, reason and message.
-func condition(kind string, of ...string) string {
+// getCondition returns a condition of an object as "Status Reason Message".
+func getCondition(kind string, of ...string) string {
 	GinkgoHelper()
 	c := fmt.Sprintf(`{.status.conditions[?(@.type==%q)]`, kind)
-	return field(c+".status} "+c+".reason} "+c+".message}", of...)
+	return getField(c+".status} "+c+".reason} "+c+".message}", of...)
 }
 
-// metric is the sum of the manager's counters of a name that have all these labels; -1 while there is none.
-func metric(name string, labels map[string]string) float64 {
+// sumMetric sums the manager's counters that have all these labels. It returns -1 if there is no such counter.
+func sumMetric(name string, labels map[string]string) float64 {
 	GinkgoHelper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(must(run("curl", "--silent", "--fail", demo.manager))))
+	families, err := parser.TextToMetricFamilies(strings.NewReader(expectSuccess(run("curl", "--silent", "--fail", demo.manager))))
 	Expect(err).NotTo(HaveOccurred())
 	sum, found := 0.0, false
 	for _, series := range families[name].GetMetric() {
-		has := 0
+		matches := 0
 		for _, label := range series.Label {
-			if value, wanted := labels[label.GetName()]; wanted && value == label.GetValue() {
-				has++
+			if value, ok := labels[label.GetName()]; ok && value == label.GetValue() {
+				matches++
 			}
 		}
-		if has == len(labels) {
+		if matches == len(labels) {
 			sum, found = sum+series.Counter.GetValue(), true
 		}
 	}
@@ -168,28 +167,28 @@ func metric(name string, labels map[string]string) float64 {
 	return sum
 }
 
-// machineOf is the Machine of a MachineDeployment that has one; "" until it is there.
-func machineOf(deployment string) string {
+// getMachine returns the names of a MachineDeployment's Machines, or "".
+func getMachine(deployment string) string {
 	GinkgoHelper()
-	return field("{.items[*].metadata.name}", "machines", "-l", "cluster.x-k8s.io/deployment-name="+deployment)
+	return getField("{.items[*].metadata.name}", "machines", "-l", "cluster.x-k8s.io/deployment-name="+deployment)
 }
 
-// boot is how far a boot is, as scripts read it.
+// boot is an item of the JSON output of kubectl poolboot boots.
 type boot struct {
 	Machine, PoolbootConfig, Stage, Message string
 	Since                                   time.Time
 }
 
-// bootOf is the boot of a Machine.
-func bootOf(machine string) boot {
+// getBoot returns the boot of a Machine.
+func getBoot(machine string) boot {
 	GinkgoHelper()
 	var boots []boot
-	Expect(json.Unmarshal([]byte(must(poolboot("boots", machine, "-o", "json"))), &boots)).To(Succeed())
+	Expect(json.Unmarshal([]byte(expectSuccess(runPoolboot("boots", machine, "-o", "json"))), &boots)).To(Succeed())
 	Expect(boots).To(HaveLen(1))
 	return boots[0]
 }
 
-// host asks as a host without a Machine does, by the pointer that the plugin prints.
+// host requests configuration as a host without a Machine does, with the pointer of kubectl poolboot pointer.
 type host struct {
 	url, token string
 	client     *http.Client
@@ -197,17 +196,17 @@ type host struct {
 
 func newHost(enrollment, name string) host {
 	GinkgoHelper()
-	pointer, err := ignition.ParsePointer([]byte(must(poolboot("pointer", enrollment, "--host", name))))
+	pointer, err := ignition.ParsePointer([]byte(expectSuccess(runPoolboot("pointer", enrollment, "--host", name))))
 	Expect(err).NotTo(HaveOccurred())
-	trusted := x509.NewCertPool()
-	Expect(trusted.AppendCertsFromPEM(pointer.CA)).To(BeTrue())
+	roots := x509.NewCertPool()
+	Expect(roots.AppendCertsFromPEM(pointer.CA)).To(BeTrue())
 	return host{url: pointer.URL, token: pointer.Token, client: &http.Client{
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, DisableKeepAlives: true}, Timeout: time.Minute,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}, Timeout: time.Minute,
 	}}
 }
 
-// ask returns the code of the answer, and its body.
-func (h host) ask(accept string) (int, string) {
+// request sends one request and returns the status code and the body.
+func (h host) request(accept string) (int, string) {
 	GinkgoHelper()
 	request, err := http.NewRequest(http.MethodGet, h.url, nil)
 	Expect(err).NotTo(HaveOccurred())

@@ -16,19 +16,19 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/storm"
 )
 
-// bad is what every way is like while faults are injected: a tenth of the requests fails, and no watch lives long.
-var bad = faults.Faults{Delay: 100 * time.Millisecond, Dropped: 0.05, Errors: 0.05, Expired: 0.2, WatchLife: 10 * time.Second}
+// badConnection are the injected faults of a bad connection: a tenth of the requests fails, and watches are closed early.
+var badConnection = faults.Faults{Delay: 100 * time.Millisecond, Dropped: 0.05, Errors: 0.05, Expired: 0.2, WatchLife: 10 * time.Second}
 
-// eachWay sets the faults of all ways.
-func eachWay(f faults.Faults) {
+// setFaults sets the faults of all connections to API servers.
+func setFaults(f faults.Faults) {
 	for _, way := range []*faults.Proxy{lab.Ways.Manager, lab.Ways.ConfigServer, lab.Ways.Workload} {
 		way.Set(f)
 	}
 }
 
-// killServers kills a config server every so often, as the kernel does, and starts it again, until ctx ends.
-func killServers(ctx context.Context) error {
-	for i := 0; every(ctx, killEvery); i++ {
+// killConfigServers kills and restarts a config server at intervals until ctx is done.
+func killConfigServers(ctx context.Context) error {
+	for i := 0; sleep(ctx, killInterval); i++ {
 		victim := lab.Replicas[i%len(lab.Replicas)]
 		if err := victim.Kill(); err != nil {
 			return err
@@ -40,42 +40,42 @@ func killServers(ctx context.Context) error {
 	return nil
 }
 
-// partition cuts the config servers off from the management cluster for a while, every now and then, until ctx ends.
-func partition(ctx context.Context) {
-	for every(ctx, killEvery) {
+// partitionConfigServers disconnects the config servers from the management cluster at intervals until ctx is done.
+func partitionConfigServers(ctx context.Context) {
+	for sleep(ctx, killInterval) {
 		lab.Ways.ConfigServer.Set(faults.Faults{Partition: true})
-		every(ctx, killEvery/4)
-		lab.Ways.ConfigServer.Set(bad)
+		sleep(ctx, killInterval/4)
+		lab.Ways.ConfigServer.Set(badConnection)
 	}
 }
 
-var _ = Describe("Hosts that boot over and over again", func() {
+var _ = Describe("Hosts that boot repeatedly", func() {
 	const each = 5
 	soak := func(ctx context.Context, withFaults bool) {
 		GinkgoHelper()
-		h := newHerd(ctx, each)
-		// Each is prepared once, so that the peak is that of servers that have what hosts ask for.
-		DeferCleanup(eachWay, faults.Faults{})
+		h := newHostFleet(ctx, each)
+		// Prepare each Machine once, in order to measure the peak rate of prepared boots.
+		DeferCleanup(setFaults, faults.Faults{})
 		h.bootFor(ctx, time.Second, 0)
-		before := h.result()
-		took := h.bootFor(ctx, soaking/4, 0)
-		peak := float64(h.result().boots-before.boots) / took.Seconds()
+		before := h.getCounts()
+		took := h.bootFor(ctx, soakDuration/4, 0)
+		peak := float64(h.getCounts().boots-before.boots) / took.Seconds()
 
-		mischief, end := context.WithTimeout(ctx, soaking)
+		disruptionCtx, end := context.WithTimeout(ctx, soakDuration)
 		defer end()
 		var all errgroup.Group
-		all.Go(func() error { return killServers(mischief) })
-		all.Go(func() error { h.renew(mischief); return nil })
+		all.Go(func() error { return killConfigServers(disruptionCtx) })
+		all.Go(func() error { h.deleteOverlays(disruptionCtx); return nil })
 		if withFaults {
-			eachWay(bad)
-			all.Go(func() error { partition(mischief); return nil })
+			setFaults(badConnection)
+			all.Go(func() error { partitionConfigServers(disruptionCtx); return nil })
 		}
-		before = h.result()
-		took = h.bootFor(ctx, soaking, float32(peak/2))
+		before = h.getCounts()
+		took = h.bootFor(ctx, soakDuration, float32(peak/2))
 		end()
 		Expect(all.Wait()).To(Succeed())
-		after := h.result()
-		AddReportEntry("boots", fmt.Sprintf("%v; peak %.0f boots/s, then %d in %.0f s (%.0f/s); ways: manager %s, config server %s, workload %s", after, peak,
+		after := h.getCounts()
+		AddReportEntry("boots", fmt.Sprintf("%v; peak %.0f boots/s, then %d in %.0f s (%.0f/s); connections: manager %s, config server %s, workload %s", after, peak,
 			after.boots-before.boots, took.Seconds(), float64(after.boots-before.boots)/took.Seconds(),
 			lab.Ways.Manager.Counts(), lab.Ways.ConfigServer.Counts(), lab.Ways.Workload.Counts()), ReportEntryVisibilityAlways)
 		Expect(after.lost).To(BeEmpty())
@@ -83,27 +83,27 @@ var _ = Describe("Hosts that boot over and over again", func() {
 		Expect(after.boots - before.boots).To(BeNumerically(">", each))
 	}
 
-	It("at half of the peak, lose none while servers are killed", func(ctx SpecContext) {
+	It("all get their configuration at half of the peak rate while config servers are killed", func(ctx SpecContext) {
 		soak(ctx, false)
 	}, SpecTimeout(time.Hour))
 
-	It("lose none and get nothing wrong also while every way to both API servers is bad", func(ctx SpecContext) {
+	It("all get their configuration while connections to both API servers are bad", func(ctx SpecContext) {
 		soak(ctx, true)
 	}, SpecTimeout(time.Hour))
 })
 
-var _ = Describe("Hosts that join while every way to both API servers is bad", func() {
-	It("are each in their pool from their Node's first version on", func(ctx SpecContext) {
+var _ = Describe("Hosts that join while connections to both API servers are bad", func() {
+	It("have Nodes that are in their pool from their first version", func(ctx SpecContext) {
 		const n = 10
-		DeferCleanup(eachWay, faults.Faults{})
-		began := time.Now()
-		for first := true; first || time.Since(began) < soaking; first = false {
-			eachWay(faults.Faults{})
+		DeferCleanup(setFaults, faults.Faults{})
+		begin := time.Now()
+		for first := true; first || time.Since(begin) < soakDuration; first = false {
+			setFaults(faults.Faults{})
 			run, end := context.WithCancel(ctx)
-			start := time.Now().Truncate(time.Second) // as exact as a creation timestamp: Machines of the storm before are older
+			start := time.Now().Truncate(time.Second) // creation timestamps have seconds; Machines of the previous storm are older
 			Expect(site.Follow(run, lab.ManagementClient, &clusterv1.MachineList{}, func(_ watch.EventType, m *clusterv1.Machine) {
-				if !m.CreationTimestamp.Time.Before(start) { // all that a user makes is there
-					eachWay(bad)
+				if !m.CreationTimestamp.Time.Before(start) { // the user's objects exist
+					setFaults(badConnection)
 				}
 			})).To(Succeed())
 			result, err := storm.Run(ctx, lab, hardware, storm.Poolboot(), n)

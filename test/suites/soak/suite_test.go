@@ -1,6 +1,6 @@
-// Package soak has hosts boot for as long as it is told to, while config servers are killed and the ways between
-// Poolboot's programs and both API servers are bad, and counts what comes of it. "make test" runs a short form of it,
-// "make soak" the long one.
+// Package soak boots hosts for a configured duration, while config servers are killed and the connections between
+// Poolboot's programs and both API servers are bad, and counts the results. "make test" runs it for a short duration, "make
+// soak" for a long one.
 package soak
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// duration, in the environment, is how long hosts boot; without it the short form runs.
-const duration = "SOAK_DURATION"
+// durationVariable is the environment variable with the duration. Without it the suite runs for a short duration.
+const durationVariable = "SOAK_DURATION"
 
-// How long things are, and how often a server is killed: in the short form, and in the long one.
+// The duration of each soak test, and the interval at which a config server is killed.
 var (
-	soaking   = 8 * time.Second
-	killEvery = 6 * time.Second
+	soakDuration = 8 * time.Second
+	killInterval = 6 * time.Second
 )
 
 var (
@@ -32,12 +32,12 @@ var (
 
 func TestSoak(t *testing.T) {
 	RegisterFailHandler(Fail)
-	if text := os.Getenv(duration); text != "" {
+	if text := os.Getenv(durationVariable); text != "" {
 		var err error
-		if soaking, err = time.ParseDuration(text); err != nil {
-			t.Fatalf("%s: %v", duration, err)
+		if soakDuration, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("%s: %v", durationVariable, err)
 		}
-		killEvery = 20 * time.Second
+		killInterval = 20 * time.Second
 	}
 	RunSpecs(t, "Soak")
 }
@@ -46,7 +46,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(time.Minute)
 	lab = tenant.StartSite(ctx, site.Options{
 		Hardware: hardware, Replicas: 2, Ways: true,
-		// The hosts have no heartbeat.
+		// The hosts have no kubelet that sends heartbeats.
 		Flags: site.Flags{ControllerManager: []string{"--node-monitor-grace-period=1h"}},
 	})
 }, NodeTimeout(5*time.Minute))

@@ -22,17 +22,17 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// moveTrap is what kubectl poolboot move-check says of a trap.
+// moveTrap is a trap that kubectl poolboot move-check reports.
 type moveTrap struct{ Effect, Object, Cure string }
 
-// checkMove runs kubectl poolboot move-check, and returns its exit code and its traps but for notes.
+// checkMove runs kubectl poolboot move-check, and returns its exit code and its traps except notes.
 func checkMove(ctx context.Context, s *site.Site, t *tenant.Tenant) (code int, traps []moveTrap) {
 	GinkgoHelper()
 	binDir, err := process.BinDir()
 	Expect(err).NotTo(HaveOccurred())
 	document, err := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl-poolboot"), "move-check", "-o", "json", "-n", t.Namespace, "--kubeconfig", s.Management.Kubeconfig).Output()
-	if exited := (*exec.ExitError)(nil); errors.As(err, &exited) {
-		code = exited.ExitCode()
+	if exitErr := (*exec.ExitError)(nil); errors.As(err, &exitErr) {
+		code = exitErr.ExitCode()
 	} else {
 		Expect(err).NotTo(HaveOccurred())
 	}
@@ -47,12 +47,13 @@ func checkMove(ctx context.Context, s *site.Site, t *tenant.Tenant) (code int, t
 	return code, traps
 }
 
-func isTrap(effect, object string) types.GomegaMatcher {
+func matchTrap(effect, object string) types.GomegaMatcher {
 	return And(HaveField("Effect", effect), HaveField("Object", object))
 }
 
-// leaveBlocked puts on a host without a Machine what Metal3 leaves on one that its Machine has released.
-func leaveBlocked(ctx context.Context, s *site.Site, t *tenant.Tenant) string {
+// blockMove sets the annotation on an available host that Metal3 leaves on a host when its Machine is deleted. It blocks
+// clusterctl move. The function returns the host's name.
+func blockMove(ctx context.Context, s *site.Site, t *tenant.Tenant) string {
 	GinkgoHelper()
 	var hosts bmov1alpha1.BareMetalHostList
 	Expect(s.ManagementClient.List(ctx, &hosts, client.InNamespace(t.Namespace))).To(Succeed())
@@ -68,32 +69,32 @@ func leaveBlocked(ctx context.Context, s *site.Site, t *tenant.Tenant) string {
 	return ""
 }
 
-func unblock(ctx context.Context, s *site.Site, t *tenant.Tenant, name string) {
+func unblockMove(ctx context.Context, s *site.Site, t *tenant.Tenant, name string) {
 	GinkgoHelper()
 	changeHost(ctx, s, t, name, func(bmh *bmov1alpha1.BareMetalHost) { delete(bmh.Annotations, clusterctlv1.BlockMoveAnnotation) })
 }
 
-// abortMove begins a move that something holds back, and ends it as a person would.
-func abortMove(ctx context.Context, s *site.Site, t *tenant.Tenant, begin func(context.Context) error) {
+// abortMove starts a move that is blocked, and cancels it.
+func abortMove(ctx context.Context, s *site.Site, t *tenant.Tenant, start func(context.Context) error) {
 	GinkgoHelper()
-	moving, abort := context.WithCancel(ctx)
+	moveCtx, abort := context.WithCancel(ctx)
 	defer abort()
-	ended := make(chan error, 1)
-	go func() { ended <- begin(moving) }()
-	Eventually(ctx, func() (*bool, error) { return pausedCluster(ctx, s, t) }).Should(HaveValue(BeTrue()), "clusterctl pauses the Cluster first")
-	Consistently(ended).ShouldNot(Receive(), "and then waits")
+	done := make(chan error, 1)
+	go func() { done <- start(moveCtx) }()
+	Eventually(ctx, func() (*bool, error) { return isClusterPaused(ctx, s, t) }).Should(HaveValue(BeTrue()), "clusterctl pauses the Cluster first")
+	Consistently(done).ShouldNot(Receive(), "clusterctl waits")
 	abort()
-	Eventually(ctx, ended).Should(Receive(HaveOccurred()))
-	Expect(pausedCluster(ctx, s, t)).To(HaveValue(BeTrue()), "which leaves the Cluster paused")
+	Eventually(ctx, done).Should(Receive(HaveOccurred()))
+	Expect(isClusterPaused(ctx, s, t)).To(HaveValue(BeTrue()), "the canceled move leaves the Cluster paused")
 }
 
-func pausedCluster(ctx context.Context, s *site.Site, t *tenant.Tenant) (*bool, error) {
+func isClusterPaused(ctx context.Context, s *site.Site, t *tenant.Tenant) (*bool, error) {
 	cluster := &clusterv1.Cluster{}
 	err := s.ManagementClient.Get(ctx, client.ObjectKeyFromObject(t.Cluster), cluster)
 	return cluster.Spec.Paused, err
 }
 
-// unpause does what move-check says of a Cluster that is paused.
+// unpause unpauses the Cluster, as move-check advises.
 func unpause(ctx context.Context, s *site.Site, t *tenant.Tenant) {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}

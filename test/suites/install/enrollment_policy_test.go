@@ -22,26 +22,26 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/rights"
 )
 
-// mayAnything is a user with all rights in one namespace.
-func mayAnything(ctx context.Context, user, namespace string) client.Client {
+// newNamespaceAdmin returns a client of a user with all rights in one namespace.
+func newNamespaceAdmin(ctx context.Context, user, namespace string) client.Client {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Namespace: namespace, GenerateName: "owner-"}
 	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}
-	Expect(c.Create(ctx, role)).To(Succeed())
-	Expect(c.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta,
+	Expect(k8sClient.Create(ctx, role)).To(Succeed())
+	Expect(k8sClient.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta,
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})).To(Succeed())
-	config := rest.CopyConfig(plane.Config)
+	config := rest.CopyConfig(controlPlane.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	impersonator, err := client.New(config, client.Options{Scheme: clusterapi.Scheme()})
 	Expect(err).NotTo(HaveOccurred())
 	return impersonator
 }
 
-var _ = Describe("The names that an Enrollment has admitted", func() {
-	// admitting is an Enrollment that has admitted three hosts, as clusterctl move or a backup creates it, with the
-	// policy in force.
-	admitting := func(ctx context.Context, by client.Client, namespace string) *poolv1.Enrollment {
+var _ = Describe("The admitted names of an Enrollment", func() {
+	// createEnrollment creates an Enrollment with three admitted hosts, as clusterctl move or a backup creates it, and waits
+	// until the policy is enforced.
+	createEnrollment := func(ctx context.Context, by client.Client, namespace string) *poolv1.Enrollment {
 		GinkgoHelper()
 		e := &poolv1.Enrollment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "edge"},
@@ -52,47 +52,47 @@ var _ = Describe("The names that an Enrollment has admitted", func() {
 		Eventually(ctx, func() error {
 			changed := e.DeepCopy()
 			changed.Spec.Admitted = nil
-			return c.Patch(ctx, changed, client.MergeFrom(e), client.DryRunAll)
+			return k8sClient.Patch(ctx, changed, client.MergeFrom(e), client.DryRunAll)
 		}).Should(MatchError(ContainSubstring("spec.admitted is written by")))
 		return e
 	}
 	refused := MatchError(ContainSubstring("spec.admitted is written by Poolboot's manager alone"))
 
-	It("are the manager's to change: no administrator of the cluster or the namespace, GitOps, and nobody of its name elsewhere", func(ctx SpecContext) {
+	It("can be changed by the manager only: not by administrators, GitOps, or accounts with the manager's name elsewhere", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		owner := mayAnything(ctx, "owner-of-"+namespace, namespace)
-		e := admitting(ctx, owner, namespace)
+		owner := newNamespaceAdmin(ctx, "owner-of-"+namespace, namespace)
+		e := createEnrollment(ctx, owner, namespace)
 		for who, by := range map[string]client.Client{
-			"the cluster's administrator":                       c,
-			"GitOps with the rights of the administrator":       byPoliciesAlone("gitops"),
-			"the config server":                                 byPoliciesAlone(rights.ConfigServer),
-			"the namespace's owner":                             owner,
-			"a ServiceAccount of the manager's name in there":   mayAnything(ctx, "system:serviceaccount:"+namespace+":"+rights.Manager, namespace),
-			"a user whose name ends as that of the manager's":   mayAnything(ctx, "x:system:serviceaccount:"+own+":"+rights.Manager, namespace),
-			"a user whose name starts as that of the manager's": mayAnything(ctx, "system:serviceaccount:"+own+":"+rights.Manager+"-2", namespace),
+			"the cluster's administrator":                                k8sClient,
+			"GitOps with the rights of the administrator":                newAdminNamed("gitops"),
+			"the config server":                                          newAdminNamed(rights.ConfigServer),
+			"the namespace's owner":                                      owner,
+			"a ServiceAccount with the manager's name in that namespace": newNamespaceAdmin(ctx, "system:serviceaccount:"+namespace+":"+rights.Manager, namespace),
+			"a user whose name ends with the manager's":                  newNamespaceAdmin(ctx, "x:system:serviceaccount:"+managerNamespace+":"+rights.Manager, namespace),
+			"a user whose name starts with the manager's":                newNamespaceAdmin(ctx, "system:serviceaccount:"+managerNamespace+":"+rights.Manager+"-2", namespace),
 		} {
 			for what, admitted := range map[string][]string{
-				"none": nil, "an empty list": {}, "one less": {"edge-1", "edge-2"}, "one more": {"edge-1", "edge-2", "edge-3", "edge-4"},
-				"another one": {"edge-1", "edge-2", "edge-9"}, "another order": {"edge-2", "edge-1", "edge-3"},
+				"none": nil, "an empty list": {}, "one name less": {"edge-1", "edge-2"}, "one name more": {"edge-1", "edge-2", "edge-3", "edge-4"},
+				"another name": {"edge-1", "edge-2", "edge-9"}, "another order": {"edge-2", "edge-1", "edge-3"},
 			} {
-				Eventually(ctx, func() error { return tryReplace(ctx, by, e, admitted) }).Should(refused, "%s replaces them by %s", who, what)
-				for patch, kind := range patches(admitted) {
+				Eventually(ctx, func() error { return tryReplaceAdmitted(ctx, by, e, admitted) }).Should(refused, "%s replaces them with %s", who, what)
+				for patch, kind := range newPatches(admitted) {
 					Eventually(ctx, func() error {
 						return by.Patch(ctx, e.DeepCopy(), client.RawPatch(kind, []byte(patch)), client.DryRunAll)
-					}).Should(refused, "%s patches them to %s by %s", who, what, kind)
+					}).Should(refused, "%s patches them to %s with %s", who, what, kind)
 				}
 			}
 			applied := []byte(`{"apiVersion":"pool.cluster.x-k8s.io/v1alpha1","kind":"Enrollment","metadata":{"name":"edge","namespace":"` + namespace + `"},"spec":{"admitted":["edge-7"]}}`)
 			Expect(by.Patch(ctx, e.DeepCopy(), client.RawPatch(types.ApplyPatchType, applied), client.DryRunAll, client.ForceOwnership, client.FieldOwner("gitops"))).To(refused, who)
 		}
-		Expect(c.Get(ctx, client.ObjectKeyFromObject(e), e)).To(Succeed())
+		Expect(k8sClient.Get(ctx, client.ObjectKeyFromObject(e), e)).To(Succeed())
 		Expect(e.Spec.Admitted).To(HaveLen(3))
 	})
 
-	It("do not keep users from the rest of the spec, nor from deleting the Enrollment and creating it again", func(ctx SpecContext) {
+	It("do not prevent users from changing the rest of the spec, or from deleting the Enrollment and creating it again", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		owner := mayAnything(ctx, "owner-of-"+namespace, namespace)
-		e := admitting(ctx, owner, namespace)
+		owner := newNamespaceAdmin(ctx, "owner-of-"+namespace, namespace)
+		e := createEnrollment(ctx, owner, namespace)
 		more := e.DeepCopy()
 		more.Spec.MaxUses = 5
 		Expect(owner.Patch(ctx, more, client.MergeFrom(e), client.DryRunAll)).To(Succeed())
@@ -101,10 +101,10 @@ var _ = Describe("The names that an Enrollment has admitted", func() {
 		applied.ObjectMeta, applied.Spec.Admitted, applied.Spec.MaxUses = metav1.ObjectMeta{Namespace: namespace, Name: e.Name}, nil, 5
 		manifest, err := json.Marshal(applied)
 		Expect(err).NotTo(HaveOccurred())
-		for range 2 { // a manifest that says nothing of them may be applied again and again
+		for range 2 { // a manifest without admitted names can be applied repeatedly
 			Expect(owner.Patch(ctx, applied.DeepCopy(), client.RawPatch(types.ApplyPatchType, manifest), client.ForceOwnership, client.FieldOwner("gitops"))).To(Succeed())
 		}
-		Expect(c.Get(ctx, client.ObjectKeyFromObject(e), e)).To(Succeed())
+		Expect(k8sClient.Get(ctx, client.ObjectKeyFromObject(e), e)).To(Succeed())
 		Expect(e.Spec.MaxUses).To(BeEquivalentTo(5))
 		Expect(e.Spec.Admitted).To(HaveLen(3))
 		Expect(owner.Delete(ctx, e)).To(Succeed())
@@ -112,9 +112,9 @@ var _ = Describe("The names that an Enrollment has admitted", func() {
 		Expect(owner.Create(ctx, e)).To(Succeed())
 	})
 
-	It("are all of the spec that the manager may change, and it may not delete an Enrollment", func(ctx SpecContext) {
-		manager, held := as(ctx, rights.Manager, nil), byPoliciesAlone(rights.Manager)
-		e := admitting(ctx, c, newNamespace(ctx))
+	It("are the only field of the spec that the manager can change, and it can't delete an Enrollment", func(ctx SpecContext) {
+		manager, admin := newClientAs(ctx, rights.Manager, nil), newAdminNamed(rights.Manager)
+		e := createEnrollment(ctx, k8sClient, newNamespace(ctx))
 		change := func(by client.Client, change func(*poolv1.EnrollmentSpec)) error {
 			changed := e.DeepCopy()
 			change(&changed.Spec)
@@ -130,24 +130,24 @@ var _ = Describe("The names that an Enrollment has admitted", func() {
 			"the time":    func(s *poolv1.EnrollmentSpec) { s.ExpirationTime = metav1.NewTime(time.Now().Add(time.Minute)) },
 			"the ranges":  func(s *poolv1.EnrollmentSpec) { s.AddressRanges = []string{"192.0.2.0/24"} },
 		} {
-			Eventually(ctx, func() error { return change(held, by) }).Should(MatchError(ContainSubstring("may change nothing in the spec of an Enrollment but admitted")), what)
+			Eventually(ctx, func() error { return change(admin, by) }).Should(MatchError(ContainSubstring("may change nothing in the spec of an Enrollment but admitted")), what)
 		}
 		Eventually(ctx, func() error { return manager.Delete(ctx, e, client.DryRunAll) }).Should(MatchError(ContainSubstring("may delete no MachineConfigPool and no Enrollment")))
 	})
 })
 
-// tryReplace replaces an Enrollment as kubectl replace does.
-func tryReplace(ctx context.Context, by client.Client, e *poolv1.Enrollment, admitted []string) error {
+// tryReplaceAdmitted replaces an Enrollment in a dry run, as kubectl replace does.
+func tryReplaceAdmitted(ctx context.Context, by client.Client, e *poolv1.Enrollment, admitted []string) error {
 	replaced := e.DeepCopy()
-	if err := c.Get(ctx, client.ObjectKeyFromObject(e), replaced); err != nil {
+	if err := k8sClient.Get(ctx, client.ObjectKeyFromObject(e), replaced); err != nil {
 		return err
 	}
 	replaced.Spec.Admitted = slices.Clone(admitted)
 	return by.Update(ctx, replaced, client.DryRunAll)
 }
 
-// patches are those, by their types, that write a list of names.
-func patches(admitted []string) map[string]types.PatchType {
+// newPatches returns patches that set the admitted names, with their types.
+func newPatches(admitted []string) map[string]types.PatchType {
 	list, err := json.Marshal(admitted)
 	Expect(err).NotTo(HaveOccurred())
 	operation := `[{"op":"replace","path":"/spec/admitted","value":` + string(list) + `}]`
@@ -165,17 +165,17 @@ var _ = Describe("The host of a PoolbootConfig without a Machine", func() {
 		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": bootstrapv1.GroupVersion.String(), "kind": "PoolbootConfig",
 			"metadata": map[string]any{"namespace": newNamespace(ctx), "name": "edge-7"},
 			"spec":     map[string]any{"poolRole": "infra", "join": map[string]any{"type": "Kubelet"}, "host": fields}}}
-		if err := c.Create(ctx, object); err != nil {
+		if err := k8sClient.Create(ctx, object); err != nil {
 			return nil, err
 		}
 		config := &bootstrapv1.PoolbootConfig{}
-		return config, c.Get(ctx, client.ObjectKeyFromObject(object), config)
+		return config, k8sClient.Get(ctx, client.ObjectKeyFromObject(object), config)
 	}
 	const enrolled = `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge, address: 192.0.2.7, addressRanges: [192.0.2.0/24]}}`
 
-	DescribeTable("is refused by its schema when it is not one thing", func(ctx SpecContext, host, why string) {
+	DescribeTable("is refused by its schema if it is not exactly one type of host", func(ctx SpecContext, host, message string) {
 		_, err := create(ctx, host)
-		Expect(err).To(MatchError(ContainSubstring(why)))
+		Expect(err).To(MatchError(ContainSubstring(message)))
 	},
 		Entry(nil, `{nodeName: edge-7}`, "spec.host.type"),
 		Entry(nil, `{type: Machine, nodeName: edge-7}`, "spec.host.type"),
@@ -189,13 +189,13 @@ var _ = Describe("The host of a PoolbootConfig without a Machine", func() {
 		Entry(nil, `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge, address: 192.0.2.7, addressRanges: [192.0.2.7]}}`, "spec.host.enrollment.addressRanges"),
 	)
 
-	It("keeps what it is, and may ask from another address", func(ctx SpecContext) {
+	It("can't change its identity, but its address", func(ctx SpecContext) {
 		config, err := create(ctx, enrolled)
 		Expect(err).NotTo(HaveOccurred())
-		try := func(change func(*bootstrapv1.PoolbootConfigSpec)) error {
+		dryRun := func(change func(*bootstrapv1.PoolbootConfigSpec)) error {
 			changed := config.DeepCopy()
 			change(&changed.Spec)
-			return c.Patch(ctx, changed, client.MergeFrom(config), client.DryRunAll)
+			return k8sClient.Patch(ctx, changed, client.MergeFrom(config), client.DryRunAll)
 		}
 		for field, change := range map[string]func(*bootstrapv1.PoolbootConfigSpec){
 			"spec.host.nodeName":        func(s *bootstrapv1.PoolbootConfigSpec) { s.Host.NodeName = "edge-8" },
@@ -205,16 +205,16 @@ var _ = Describe("The host of a PoolbootConfig without a Machine", func() {
 			},
 			"host can't be": func(s *bootstrapv1.PoolbootConfigSpec) { s.Host = bootstrapv1.HostWithoutMachine{} },
 		} {
-			Expect(try(change)).To(MatchError(ContainSubstring(field)))
+			Expect(dryRun(change)).To(MatchError(ContainSubstring(field)))
 		}
-		Expect(try(func(s *bootstrapv1.PoolbootConfigSpec) {
+		Expect(dryRun(func(s *bootstrapv1.PoolbootConfigSpec) {
 			s.Host.Enrollment.Address, s.Host.Enrollment.AddressRanges = "2001:db8::7", nil
 		})).To(Succeed())
 	})
 })
 
 var _ = Describe("The kind Enrollment", func() {
-	const good = `
+	const validSpec = `
 clusterName: site
 poolRole: infra
 namePattern: rack[1-3]-edge-??.*
@@ -223,11 +223,11 @@ expirationTime: "2030-01-01T00:00:00Z"
 tokenSecretRef: {name: edge.tokens}
 addressRanges: [192.0.2.0/24, "2001:db8::/64"]
 `
-	// create creates one by the schema alone; fields replace those of a good spec, and null takes one away.
+	// create creates an Enrollment without webhooks. fields replace those of a valid spec, and null removes a field.
 	create := func(ctx context.Context, namespace, fields string) (*poolv1.Enrollment, error) {
 		GinkgoHelper()
 		spec, changed := map[string]any{}, map[string]any{}
-		Expect(yaml.Unmarshal([]byte(good), &spec)).To(Succeed())
+		Expect(yaml.Unmarshal([]byte(validSpec), &spec)).To(Succeed())
 		Expect(yaml.Unmarshal([]byte(fields), &changed)).To(Succeed())
 		for field, value := range changed {
 			if spec[field] = value; value == nil {
@@ -236,28 +236,28 @@ addressRanges: [192.0.2.0/24, "2001:db8::/64"]
 		}
 		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": poolv1.GroupVersion.String(), "kind": "Enrollment",
 			"metadata": map[string]any{"namespace": namespace, "name": "edge"}, "spec": spec}}
-		if err := c.Create(ctx, object); err != nil {
+		if err := k8sClient.Create(ctx, object); err != nil {
 			return nil, err
 		}
 		e := &poolv1.Enrollment{}
-		return e, c.Get(ctx, client.ObjectKeyFromObject(object), e)
+		return e, k8sClient.Get(ctx, client.ObjectKeyFromObject(object), e)
 	}
 
-	It("takes what its documentation says", func(ctx SpecContext) {
+	It("accepts the fields as documented", func(ctx SpecContext) {
 		Expect(create(ctx, newNamespace(ctx), "")).NotTo(BeNil())
 	})
 
-	It("keeps its Cluster and its pool, and nothing else", func(ctx SpecContext) {
+	It("has an immutable Cluster and pool, and mutable other fields", func(ctx SpecContext) {
 		e, err := create(ctx, newNamespace(ctx), "")
 		Expect(err).NotTo(HaveOccurred())
-		try := func(change func(*poolv1.EnrollmentSpec)) error {
+		dryRun := func(change func(*poolv1.EnrollmentSpec)) error {
 			changed := e.DeepCopy()
 			change(&changed.Spec)
-			return c.Patch(ctx, changed, client.MergeFrom(e), client.DryRunAll)
+			return k8sClient.Patch(ctx, changed, client.MergeFrom(e), client.DryRunAll)
 		}
-		Expect(try(func(s *poolv1.EnrollmentSpec) { s.ClusterName = "another" })).To(MatchError(ContainSubstring("spec.clusterName: Invalid value: \"another\": it is immutable")))
-		Expect(try(func(s *poolv1.EnrollmentSpec) { s.PoolRole = "another" })).To(MatchError(ContainSubstring("spec.poolRole: Invalid value: \"another\": it is immutable")))
-		Expect(try(func(s *poolv1.EnrollmentSpec) {
+		Expect(dryRun(func(s *poolv1.EnrollmentSpec) { s.ClusterName = "another" })).To(MatchError(ContainSubstring("spec.clusterName: Invalid value: \"another\": it is immutable")))
+		Expect(dryRun(func(s *poolv1.EnrollmentSpec) { s.PoolRole = "another" })).To(MatchError(ContainSubstring("spec.poolRole: Invalid value: \"another\": it is immutable")))
+		Expect(dryRun(func(s *poolv1.EnrollmentSpec) {
 			s.NamePattern, s.MaxUses, s.ExpirationTime, s.TokenSecretRef.Name, s.AddressRanges = "*", 1, metav1.NewTime(time.Now()), "another", nil
 		})).To(Succeed())
 	})

@@ -24,17 +24,18 @@ import (
 )
 
 const (
-	// atOnce is how many hosts of the herd boot at a time.
-	atOnce = 32
-	// patience is how long a host may take to have its configuration before it counts as lost.
-	patience = 5 * time.Minute
-	// anewEvery is how often one machine's overlay is taken away, so that its next boot is prepared anew.
-	anewEvery = 2 * time.Second
+	// concurrentBoots is the number of hosts that boot simultaneously.
+	concurrentBoots = 32
+	// bootTimeout is the time in which a host must get its configuration. Otherwise its boot counts as lost.
+	bootTimeout = 5 * time.Minute
+	// overlayDeletionInterval is the interval of deleting a Machine's overlay. The Machine's next boot is then prepared
+	// again.
+	overlayDeletionInterval = 2 * time.Second
 )
 
-// herd is machines whose hosts boot over and over again, up to where a kubelet would start: the same machine can so be
-// asked for thousands of times.
-type herd struct {
+// hostFleet is a set of Machines whose hosts boot repeatedly, up to the start of the kubelet. Therefore a host can request
+// the configuration of the same Machine thousands of times.
+type hostFleet struct {
 	machines []*machine
 
 	mu     sync.Mutex
@@ -42,14 +43,14 @@ type herd struct {
 	next   int
 }
 
-// machine is what a host has in its user data, and what must come of it.
+// machine is the pointer in a host's user data, and the expected configuration.
 type machine struct {
 	pointer ignition.Pointer
 	config  *bootstrapv1.PoolbootConfig
 	role    string
 }
 
-// counts are what became of boots.
+// counts are the results of boots.
 type counts struct {
 	boots, refusals int
 	lost, wrong     []error
@@ -59,11 +60,11 @@ func (c counts) String() string {
 	return fmt.Sprintf("%d boots, %d answers to try again, %d lost, %d wrong", c.boots, c.refusals, len(c.lost), len(c.wrong))
 }
 
-// newHerd makes machines of two pools whose hosts never join.
-func newHerd(ctx context.Context, each int) *herd {
+// newHostFleet creates Machines of two pools. Their hosts never join.
+func newHostFleet(ctx context.Context, each int) *hostFleet {
 	GinkgoHelper()
 	t := tenant.New(ctx, lab, 2*each)
-	h := &herd{}
+	h := &hostFleet{}
 	for role, labels := range map[string]map[string]string{"infra": {"node-role.kubernetes.io/infra": ""}, "worker": nil} {
 		t.Deploy(ctx, tenant.Deployment{Name: role, Replicas: int32(each), Labels: labels})
 	}
@@ -86,25 +87,25 @@ func newHerd(ctx context.Context, each int) *herd {
 	return h
 }
 
-// boot boots the herd's next host and counts what came of it.
-func (h *herd) boot(ctx context.Context) {
+// boot boots the next host and counts the result.
+func (h *hostFleet) boot(ctx context.Context) {
 	h.mu.Lock()
 	m := h.machines[h.next%len(h.machines)]
 	h.next++
 	h.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	config, err := fetch.Config(ctx, m.pointer, func(code int) {
 		if code != 200 {
-			h.count(func(c *counts) { c.refusals++ })
+			h.updateCounts(func(c *counts) { c.refusals++ })
 		}
 	})
 	if err != nil {
-		h.count(func(c *counts) { c.lost = append(c.lost, fmt.Errorf("%s: %w", m.config.Name, err)) })
+		h.updateCounts(func(c *counts) { c.lost = append(c.lost, fmt.Errorf("%s: %w", m.config.Name, err)) })
 		return
 	}
 	err = m.check(config)
-	h.count(func(c *counts) {
+	h.updateCounts(func(c *counts) {
 		c.boots++
 		if err != nil {
 			c.wrong = append(c.wrong, fmt.Errorf("%s: %w", m.config.Name, err))
@@ -112,32 +113,32 @@ func (h *herd) boot(ctx context.Context) {
 	})
 }
 
-func (h *herd) count(do func(*counts)) {
+func (h *hostFleet) updateCounts(update func(*counts)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	do(&h.counts)
+	update(&h.counts)
 }
 
-func (h *herd) result() counts {
+func (h *hostFleet) getCounts() counts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.counts
 }
 
-var errNotItsOwn = errors.New("not what the machine must have")
+var errUnexpectedContent = errors.New("unexpected content")
 
-// check makes sure that a configuration is the machine's, of its pool, and whole.
+// check checks that a configuration is for the Machine and its pool, and complete.
 func (m *machine) check(config ignition.Config) error {
 	var wrong []error
 	for path, want := range map[string]string{"/etc/workertest": "worker", "/etc/infratest": "infra"} {
 		got, err := fetch.File(config, path)
 		if absent := path == "/etc/infratest" && m.role != "infra"; absent != (err != nil) || !absent && got != want {
-			wrong = append(wrong, fmt.Errorf("%s is %q: %w", path, got, errors.Join(errNotItsOwn, err)))
+			wrong = append(wrong, fmt.Errorf("%s is %q: %w", path, got, errors.Join(errUnexpectedContent, err)))
 		}
 	}
 	env, err := fetch.File(config, ignition.KubeletEnvPath)
 	if err != nil || !strings.Contains(env, "--hostname-override="+m.config.Name+" ") || !strings.Contains(env, "node.cluster.x-k8s.io/pool="+m.role) {
-		wrong = append(wrong, fmt.Errorf("%s is %q: %w", ignition.KubeletEnvPath, env, errors.Join(errNotItsOwn, err)))
+		wrong = append(wrong, fmt.Errorf("%s is %q: %w", ignition.KubeletEnvPath, env, errors.Join(errUnexpectedContent, err)))
 	}
 	if _, err := fetch.File(config, ignition.BootstrapKubeconfigPath); err != nil {
 		wrong = append(wrong, err)
@@ -145,38 +146,38 @@ func (m *machine) check(config ignition.Config) error {
 	return errors.Join(wrong...)
 }
 
-// bootFor has hosts boot for a time, perSecond of them if that is not 0, and returns when the last of them has its
-// configuration.
-func (h *herd) bootFor(ctx context.Context, d time.Duration, perSecond float32) (took time.Duration) {
-	began := time.Now()
+// bootFor boots hosts for a duration, at a rate of perSecond if it is not 0, waits for the last host's configuration, and
+// returns the elapsed time.
+func (h *hostFleet) bootFor(ctx context.Context, d time.Duration, perSecond float32) (took time.Duration) {
+	start := time.Now()
 	limit := flowcontrol.NewFakeAlwaysRateLimiter()
 	if perSecond > 0 {
 		limit = flowcontrol.NewTokenBucketRateLimiter(perSecond, 1)
 	}
 	var hosts sync.WaitGroup
-	for range atOnce {
+	for range concurrentBoots {
 		hosts.Go(func() {
-			for time.Since(began) < d {
+			for time.Since(start) < d {
 				limit.Accept()
 				h.boot(ctx)
 			}
 		})
 	}
 	hosts.Wait()
-	return time.Since(began)
+	return time.Since(start)
 }
 
-// renew takes overlays away until ctx ends, one machine's at a time.
-func (h *herd) renew(ctx context.Context) {
-	for every(ctx, anewEvery) {
+// deleteOverlays deletes the overlay of a random Machine at intervals until ctx is done.
+func (h *hostFleet) deleteOverlays(ctx context.Context) {
+	for sleep(ctx, overlayDeletionInterval) {
 		m := h.machines[rand.IntN(len(h.machines))]
 		_ = lab.ManagementClient.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "poolboot-system", Name: record.OverlayName(m.config.UID)}}, client.GracePeriodSeconds(0))
 	}
 }
 
-// every waits for some time, and tells whether ctx has not ended.
-func every(ctx context.Context, d time.Duration) bool {
+// sleep waits for a duration. It returns false if ctx is done.
+func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
 		return true

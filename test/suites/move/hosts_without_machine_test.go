@@ -21,14 +21,14 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// batch is an enrollment token for two hosts of the pool infra, and those of its hosts that are on.
-type batch struct {
-	pointer ignition.Pointer // but for the name in its URL
+// enrollmentToken is an enrollment token for two hosts of the pool infra, with its hosts that are powered on.
+type enrollmentToken struct {
+	pointer ignition.Pointer // without the name in its URL
 	servers []*host.Host
 }
 
-// newBatch creates the token, with what is needed for it to be moved.
-func newBatch(ctx context.Context, t *tenant.Tenant) *batch {
+// newEnrollmentToken creates a token whose Secret and template have the labels for clusterctl move.
+func newEnrollmentToken(ctx context.Context, t *tenant.Tenant) *enrollmentToken {
 	GinkgoHelper()
 	t.CreateHostTemplate(ctx, map[string]string{clusterctlv1.ClusterctlMoveLabel: ""})
 	secret, enrollment := t.Enrollment("batch", 2)
@@ -37,10 +37,10 @@ func newBatch(ctx context.Context, t *tenant.Tenant) *batch {
 	t.Create(ctx, secret)
 	t.Create(ctx, enrollment)
 	Eventually(ctx, func() (_ string, err error) {
-		enrollment, err = enrollmentOf(ctx, here, t)
+		enrollment, err = getEnrollment(ctx, source, t)
 		return enrollment.Status.URL, err
 	}).ShouldNot(BeEmpty())
-	b := &batch{pointer: ignition.Pointer{URL: enrollment.Status.URL, Token: token, CA: []byte(enrollment.Status.CertificateAuthority)}}
+	b := &enrollmentToken{pointer: ignition.Pointer{URL: enrollment.Status.URL, Token: token, CA: []byte(enrollment.Status.CertificateAuthority)}}
 	DeferCleanup(func() {
 		for _, server := range b.servers {
 			server.PowerOff()
@@ -50,49 +50,49 @@ func newBatch(ctx context.Context, t *tenant.Tenant) *batch {
 	return b
 }
 
-func enrollmentOf(ctx context.Context, s *site.Site, t *tenant.Tenant) (*poolv1.Enrollment, error) {
+func getEnrollment(ctx context.Context, s *site.Site, t *tenant.Tenant) (*poolv1.Enrollment, error) {
 	enrollment := &poolv1.Enrollment{}
 	return enrollment, client.IgnoreNotFound(s.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: "batch"}, enrollment))
 }
 
-func (b *batch) of(name string) ignition.Pointer {
+func (b *enrollmentToken) pointerFor(name string) ignition.Pointer {
 	pointer := b.pointer
 	pointer.URL += "?name=" + name
 	return pointer
 }
 
-// powerOn boots a host of the batch, which asks until it gets its configuration.
-func (b *batch) powerOn(ctx context.Context, name string) {
+// powerOn boots a host with the token.
+func (b *enrollmentToken) powerOn(ctx context.Context, name string) {
 	GinkgoHelper()
-	userData, err := b.of(name).Marshal()
+	userData, err := b.pointerFor(name).Marshal()
 	Expect(err).NotTo(HaveOccurred())
-	dir, err := os.MkdirTemp("", "host-") // short: sockets live below it
+	dir, err := os.MkdirTemp("", "host-") // a short path, because it has sockets
 	Expect(err).NotTo(HaveOccurred())
 	server := host.New(host.Options{Name: name, Dir: dir, Log: GinkgoWriter})
 	b.servers = append(b.servers, server)
 	Expect(server.PowerOn(context.WithoutCancel(ctx), userData)).To(Succeed())
 }
 
-// expectFull looks whether the names that were given out are still known, and a further host is turned away.
-func (b *batch) expectFull(ctx context.Context, s *site.Site, t *tenant.Tenant, names ...string) {
+// expectUsedUp expects the names to be admitted, and another host to be refused.
+func (b *enrollmentToken) expectUsedUp(ctx context.Context, s *site.Site, t *tenant.Tenant, names ...string) {
 	GinkgoHelper()
-	enrollment, err := enrollmentOf(ctx, s, t)
+	enrollment, err := getEnrollment(ctx, s, t)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(enrollment.Spec.Admitted).To(ConsistOf(names))
-	further := t.Namespace + "-further"
+	another := t.Namespace + "-another"
 	Eventually(ctx, func() ([]poolv1.EnrollmentRequest, error) {
-		code, _, err := fetch.Get(ctx, b.of(further), b.of(further).URL)
+		code, _, err := fetch.Get(ctx, b.pointerFor(another), b.pointerFor(another).URL)
 		Expect(code).To(Or(BeZero(), Equal(503)))
 		if err != nil {
 			return nil, err
 		}
-		enrollment, err := enrollmentOf(ctx, s, t)
+		enrollment, err := getEnrollment(ctx, s, t)
 		return enrollment.Status.Requests, err
-	}).Should(ContainElement(And(HaveField("Name", further), HaveField("Refused", ContainSubstring("all 2 uses are taken")))))
+	}).Should(ContainElement(And(HaveField("Name", another), HaveField("Refused", ContainSubstring("all 2 uses are taken")))))
 }
 
-// holdForMove writes down what Metal3 writes down itself only for hosts that a Metal3Machine has: the BareMetalHost's
-// state, and that nobody is to touch it until it has arrived.
+// holdForMove sets the status annotation and the pause that Metal3 sets only on hosts of Metal3Machines, so that the
+// BareMetalHost keeps its state in a move.
 func holdForMove(ctx context.Context, s *site.Site, t *tenant.Tenant, name string) {
 	GinkgoHelper()
 	changeHost(ctx, s, t, name, func(bmh *bmov1alpha1.BareMetalHost) {
@@ -103,8 +103,8 @@ func holdForMove(ctx context.Context, s *site.Site, t *tenant.Tenant, name strin
 	})
 }
 
-// release ends that, where the host has arrived.
-func release(ctx context.Context, s *site.Site, t *tenant.Tenant, name string) {
+// resumeAfterMove removes the pause of holdForMove after the move.
+func resumeAfterMove(ctx context.Context, s *site.Site, t *tenant.Tenant, name string) {
 	GinkgoHelper()
 	changeHost(ctx, s, t, name, func(bmh *bmov1alpha1.BareMetalHost) { delete(bmh.Annotations, bmov1alpha1.PausedAnnotation) })
 }
@@ -118,12 +118,12 @@ func changeHost(ctx context.Context, s *site.Site, t *tenant.Tenant, name string
 	Expect(s.ManagementClient.Patch(ctx, bmh, client.MergeFrom(before))).To(Succeed())
 }
 
-// expectNodeLabelRules waits until the Node on each BareMetalHost has the label with that one's UID, by which Metal3
-// finds it: a move makes BareMetalHosts anew.
-func expectNodeLabelRules(ctx context.Context, s *site.Site, t *tenant.Tenant) {
+// expectHostUIDLabels waits until the Node of each BareMetalHost has the label with the host's UID, by which Metal3 finds
+// it. A move creates BareMetalHosts with new UIDs.
+func expectHostUIDLabels(ctx context.Context, s *site.Site, t *tenant.Tenant) {
 	GinkgoHelper()
-	nodes := map[string]string{} // by the name of what has the host
-	for _, config := range t.Configs(ctx, deployment) {
+	nodes := map[string]string{} // by the name of the Metal3Machine
+	for _, config := range t.Configs(ctx, deploymentName) {
 		nodes[t.Machine(ctx, &config).Spec.InfrastructureRef.Name] = config.Status.NodeRef.Name
 	}
 	var hosts bmov1alpha1.BareMetalHostList

@@ -1,0 +1,124 @@
+package install_test
+
+import (
+	"context"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/rights"
+)
+
+var _ = Describe("The manager's right to patch hosts", func() {
+	// asManager is a client with the manager's name and rights.
+	var asManager client.Client
+	// dryRun changes a host in a dry run.
+	dryRun := func(ctx context.Context, by client.Client, host *bmov1alpha1.BareMetalHost, change func(*bmov1alpha1.BareMetalHost)) error {
+		changed := host.DeepCopy()
+		change(changed)
+		return by.Patch(ctx, changed, client.MergeFrom(host), client.DryRunAll)
+	}
+	// newHost creates a host and waits until the policies are enforced.
+	newHost := func(ctx SpecContext, annotations map[string]string) *bmov1alpha1.BareMetalHost {
+		GinkgoHelper()
+		host := &bmov1alpha1.BareMetalHost{
+			ObjectMeta: metav1.ObjectMeta{Namespace: newNamespace(ctx), Name: "host-1", Annotations: annotations, Labels: map[string]string{"rack": "r7"}},
+			Spec:       bmov1alpha1.BareMetalHostSpec{BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
+		}
+		Expect(k8sClient.Create(ctx, host)).To(Succeed())
+		Eventually(func() error {
+			return dryRun(ctx, asManager, host, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
+		}).Should(MatchError(ContainSubstring("may not change the spec of a BareMetalHost")))
+		return host
+	}
+
+	BeforeEach(func(ctx SpecContext) {
+		asManager = newClientAs(ctx, rights.Manager, nil)
+	})
+
+	It("is limited to one annotation and the user data", func(ctx SpecContext) {
+		host := newHost(ctx, map[string]string{"example.com/a": "b"})
+		Expect(dryRun(ctx, asManager, host, func(h *bmov1alpha1.BareMetalHost) { h.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/infra" })).To(Succeed())
+		for what, change := range map[string]func(*bmov1alpha1.BareMetalHost){
+			"a new annotation":     func(h *bmov1alpha1.BareMetalHost) { h.Annotations[bmov1alpha1.RebootAnnotationPrefix] = "" },
+			"another annotation":   func(h *bmov1alpha1.BareMetalHost) { h.Annotations["example.com/a"] = "c" },
+			"a removed annotation": func(h *bmov1alpha1.BareMetalHost) { delete(h.Annotations, "example.com/a") },
+			"a pool":               func(h *bmov1alpha1.BareMetalHost) { h.Annotations[poolv1.HostPoolAnnotation] = "infra" },
+			"a label":              func(h *bmov1alpha1.BareMetalHost) { h.Labels["rack"] = "r8" },
+			"a finalizer":          func(h *bmov1alpha1.BareMetalHost) { h.Finalizers = []string{"example.com/f"} },
+			"an image":             func(h *bmov1alpha1.BareMetalHost) { h.Spec.Image = &bmov1alpha1.Image{URL: "http://example.com/i"} },
+			"a consumer":           func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = &corev1.ObjectReference{Name: "m"} },
+			"another BMC":          func(h *bmov1alpha1.BareMetalHost) { h.Spec.BMC.Address = "redfish://bmc.example.com/2" },
+			"unasked user data":    func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = newUserDataReference(h) },
+		} {
+			Expect(dryRun(ctx, asManager, host, change)).To(MatchError(ContainSubstring("Poolboot's manager may")), what)
+			Expect(dryRun(ctx, k8sClient, host, change)).To(Succeed(), "other clients: "+what)
+		}
+	})
+
+	It("is limited to setting and removing the user data of hosts with a pool annotation, with the Secret of the host's name", func(ctx SpecContext) {
+		host := newHost(ctx, map[string]string{poolv1.HostPoolAnnotation: "infra"})
+		refused := MatchError(ContainSubstring("Poolboot's manager may only set the user data"))
+		setUserData := func(data *corev1.SecretReference) func(*bmov1alpha1.BareMetalHost) {
+			return func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = data }
+		}
+		mine := &corev1.SecretReference{Namespace: host.Namespace, Name: "mine"}
+		Expect(dryRun(ctx, asManager, host, setUserData(newUserDataReference(host)))).To(Succeed())
+		Expect(dryRun(ctx, asManager, host, setUserData(mine))).To(refused)
+		Expect(dryRun(ctx, asManager, host, setUserData(&corev1.SecretReference{Namespace: "kube-system", Name: host.Name}))).To(refused)
+		patch := func(change func(*bmov1alpha1.BareMetalHost)) {
+			GinkgoHelper()
+			before := host.DeepCopy()
+			change(host)
+			Expect(k8sClient.Patch(ctx, host, client.MergeFrom(before))).To(Succeed())
+		}
+		patch(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = &corev1.ObjectReference{Name: "m"} })
+		Expect(dryRun(ctx, asManager, host, setUserData(newUserDataReference(host)))).To(refused, "a host with a consumer")
+		patch(setUserData(newUserDataReference(host)))
+		Expect(dryRun(ctx, asManager, host, setUserData(mine))).To(refused)
+		Expect(dryRun(ctx, asManager, host, setUserData(nil))).To(Succeed())
+		patch(setUserData(mine))
+		Expect(dryRun(ctx, asManager, host, setUserData(nil))).To(refused)
+		Expect(dryRun(ctx, asManager, host, setUserData(newUserDataReference(host)))).To(refused)
+	})
+
+	It("includes deleting PoolbootConfigs of BareMetalHosts without a Machine only", func(ctx SpecContext) {
+		namespace := newHost(ctx, nil).Namespace
+		config := func(name string, change func(*bootstrapv1.PoolbootConfigSpec)) *bootstrapv1.PoolbootConfig {
+			// The finalizer prevents its deletion by the manager, which deletes PoolbootConfigs without their host.
+			created := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{"example.com/kept"}}}
+			created.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
+			change(&created.Spec)
+			Expect(k8sClient.Create(ctx, created)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) error {
+				return client.IgnoreNotFound(k8sClient.Patch(ctx, created, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+			})
+			return created
+		}
+		setHost := func(bmh string) func(*bootstrapv1.PoolbootConfigSpec) {
+			return func(spec *bootstrapv1.PoolbootConfigSpec) {
+				spec.PoolRole, spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "host-1", BareMetalHostName: bmh}
+				if bmh == "" {
+					spec.Host.Type, spec.Host.Enrollment = bootstrapv1.HostTypeEnrollment, bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}
+				}
+			}
+		}
+		refused := MatchError(ContainSubstring("may delete no PoolbootConfig but those of BareMetalHosts without a Machine"))
+		machineConfig := config("machine", func(*bootstrapv1.PoolbootConfigSpec) {})
+		Eventually(func() error { return asManager.Delete(ctx, machineConfig, client.DryRunAll) }).Should(refused)
+		Expect(asManager.Delete(ctx, config("enrolled", setHost("")))).To(refused)
+		Expect(asManager.Delete(ctx, config("host-1", setHost("host-1")))).To(Succeed())
+	})
+})
+
+// newUserDataReference returns the user data that Poolboot sets on a host.
+func newUserDataReference(h *bmov1alpha1.BareMetalHost) *corev1.SecretReference {
+	return &corev1.SecretReference{Namespace: h.Namespace, Name: h.Name}
+}
