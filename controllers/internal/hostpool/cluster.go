@@ -8,11 +8,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// clockSkew is how far the clocks of two API servers may be apart.
+// clockSkew is the maximum difference between the clocks of two API servers.
 const clockSkew = time.Minute
 
-// LiveCluster returns a Cluster that the cache does not have; nil when it does not exist. A record may be in its cache
-// before its Cluster is: clusterctl move creates both within moments.
+// LiveCluster reads a Cluster from the API server, and returns nil if it does not exist. A PoolbootConfig can be in the
+// cache before its Cluster: clusterctl move creates both within moments.
 func LiveCluster(ctx context.Context, live client.Reader, key client.ObjectKey) (*clusterv1.Cluster, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := live.Get(ctx, key, cluster); err != nil {
@@ -21,8 +21,9 @@ func LiveCluster(ctx context.Context, live client.Reader, key client.ObjectKey) 
 	return cluster, nil
 }
 
-// IsOfEarlier says whether a record was made for an earlier Cluster of the same name. A record is younger than its
-// Cluster, also after clusterctl move, which creates Clusters before all that it finds by owners.
-func PredatesCluster(record client.Object, cluster *clusterv1.Cluster) bool {
-	return record.GetCreationTimestamp().Add(clockSkew).Before(cluster.CreationTimestamp.Time)
+// PredatesCluster reports whether a PoolbootConfig was created for an earlier Cluster with the same name. A
+// PoolbootConfig is younger than its Cluster, even after clusterctl move, which creates a Cluster before the objects
+// that it owns.
+func PredatesCluster(config client.Object, cluster *clusterv1.Cluster) bool {
+	return config.GetCreationTimestamp().Add(clockSkew).Before(cluster.CreationTimestamp.Time)
 }

@@ -16,59 +16,59 @@ import (
 )
 
 var _ = Describe("The pool of a host without a Machine", func() {
-	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "site", Name: name} }
-	aPool := func(name string) *poolv1.MachineConfigPool {
-		return &poolv1.MachineConfigPool{ObjectMeta: meta(name), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "c1", PoolRole: "infra", HostTemplateRef: poolv1.HostTemplateReference{Name: "hosts"}}}
+	metadata := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "site", Name: name} }
+	newPool := func(name string) *poolv1.MachineConfigPool {
+		return &poolv1.MachineConfigPool{ObjectMeta: metadata(name), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "c1", PoolRole: "infra", HostTemplateRef: poolv1.HostTemplateReference{Name: "hosts"}}}
 	}
-	leaving := func(name string) *poolv1.MachineConfigPool {
-		p := aPool(name)
+	deletedPool := func(name string) *poolv1.MachineConfigPool {
+		p := newPool(name)
 		p.Finalizers, p.DeletionTimestamp = []string{"example.com/keep"}, ptr.To(metav1.Now())
 		return p
 	}
 
-	DescribeTable("is the one that has the role",
+	DescribeTable("is the pool with the role",
 		func(ctx SpecContext, name, reason string, pools ...client.Object) {
 			scheme := runtime.NewScheme()
 			for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme} {
 				Expect(add(scheme)).To(Succeed())
 			}
-			template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: meta("hosts")}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(pools, &clusterv1.Cluster{ObjectMeta: meta("c1")}, template)...).Build()
-			place, err := hostpool.Find(ctx, c, client.ObjectKey{Namespace: "site", Name: "c1"}, "infra")
+			template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metadata("hosts")}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(pools, &clusterv1.Cluster{ObjectMeta: metadata("c1")}, template)...).Build()
+			target, err := hostpool.Find(ctx, c, client.ObjectKey{Namespace: "site", Name: "c1"}, "infra")
 			Expect(err).NotTo(HaveOccurred())
 			if reason != "" {
-				Expect(place.Obstacle()).To(HaveField("Reason", reason))
+				Expect(target.Obstacle()).To(HaveField("Reason", reason))
 				return
 			}
-			Expect(place.Obstacle()).To(BeNil())
-			Expect(place.Pool.Name).To(Equal(name))
+			Expect(target.Obstacle()).To(BeNil())
+			Expect(target.Pool.Name).To(Equal(name))
 		},
-		Entry("of its Cluster", "a", "", aPool("a")),
-		Entry("and takes the place of one that is being deleted", "b", "", leaving("a"), aPool("b")),
-		Entry("but none, when there is none", "", poolv1.EnrollmentPoolNotFoundReason),
-		Entry("but none that is being deleted", "", poolv1.EnrollmentPoolNotFoundReason, leaving("a")),
-		Entry("but neither of two", "", poolv1.DuplicateRoleReason, aPool("a"), aPool("b")),
+		Entry("in its Cluster", "a", "", newPool("a")),
+		Entry("and replaces a pool that is being deleted", "b", "", deletedPool("a"), newPool("b")),
+		Entry("and is missing if there is none", "", poolv1.EnrollmentPoolNotFoundReason),
+		Entry("and is missing if it is being deleted", "", poolv1.EnrollmentPoolNotFoundReason, deletedPool("a")),
+		Entry("and is missing if two pools have the role", "", poolv1.DuplicateRoleReason, newPool("a"), newPool("b")),
 	)
 
-	DescribeTable("takes no hosts by a template with", func(spoil func(*bootstrapv1.BootSpec)) {
-		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: meta("hosts")}
-		place := hostpool.Target{Cluster: &clusterv1.Cluster{ObjectMeta: meta("c1")}, Pool: aPool("a"), Template: template}
-		Expect(place.Obstacle()).To(BeNil())
-		spoil(&template.Spec.Template.Spec)
-		Expect(place.Obstacle()).To(HaveField("Reason", poolv1.EnrollmentTemplateNotUsableReason))
+	DescribeTable("takes no hosts if its template has", func(change func(*bootstrapv1.BootSpec)) {
+		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metadata("hosts")}
+		target := hostpool.Target{Cluster: &clusterv1.Cluster{ObjectMeta: metadata("c1")}, Pool: newPool("a"), Template: template}
+		Expect(target.Obstacle()).To(BeNil())
+		change(&template.Spec.Template.Spec)
+		Expect(target.Obstacle()).To(HaveField("Reason", poolv1.EnrollmentTemplateNotUsableReason))
 	},
 		Entry("an inline source", func(s *bootstrapv1.BootSpec) { s.ConfigSource.Type = bootstrapv1.ConfigSourceTypeInline }),
-		Entry("another pool", func(s *bootstrapv1.BootSpec) { s.PoolRole = "gpu" }),
-		Entry("a pool that is kept for Machines", func(s *bootstrapv1.BootSpec) { s.PoolRetention = bootstrapv1.PoolRetentionHost }),
+		Entry("another pool role", func(s *bootstrapv1.BootSpec) { s.PoolRole = "gpu" }),
+		Entry("a pool retention", func(s *bootstrapv1.BootSpec) { s.PoolRetention = bootstrapv1.PoolRetentionHost }),
 	)
 
-	It("gives its template's metadata to the record of each host, but no annotation of Poolboot's own", func() {
-		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: meta("hosts")}
+	It("copies the metadata of its template to each PoolbootConfig, except Poolboot's annotations", func() {
+		template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metadata("hosts")}
 		template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/site": "north"}
 		template.Spec.Template.ObjectMeta.Annotations = map[string]string{"example.com/owner": "metal", poolv1.HostAddressesAnnotation: "192.0.2.7",
 			bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
-		place := hostpool.Target{Cluster: &clusterv1.Cluster{ObjectMeta: meta("c1")}, Pool: aPool("a"), Template: template}
-		config := place.NewConfig("edge-7", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}})
+		target := hostpool.Target{Cluster: &clusterv1.Cluster{ObjectMeta: metadata("c1")}, Pool: newPool("a"), Template: template}
+		config := target.NewConfig("edge-7", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}})
 		Expect(config.Labels).To(HaveKeyWithValue("example.com/site", "north"))
 		Expect(config.Annotations).To(Equal(map[string]string{"example.com/owner": "metal"}))
 	})

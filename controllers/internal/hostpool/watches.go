@@ -18,35 +18,35 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// Watches has a controller look again at those of its objects that asks says yes to, of a namespace in which something
-// changes that Find reads. list is what the controller's objects are listed into, by c.
-func Watches(ctx context.Context, b *builder.Builder, c client.Client, list client.ObjectList, asks func(client.Object) bool) *builder.Builder {
-	again := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, changed client.Object) (requests []ctrl.Request) {
-		found := list.DeepCopyObject().(client.ObjectList)
-		err := c.List(ctx, found, client.InNamespace(changed.GetNamespace()), client.UnsafeDisableDeepCopy)
+// Watches adds watches on the kinds that Find reads to a controller. An event requests a reconcile of the objects of
+// the controller that are in the same namespace and match. list is an empty list of the kind of these objects.
+func Watches(ctx context.Context, b *builder.Builder, c client.Client, list client.ObjectList, matches func(client.Object) bool) *builder.Builder {
+	requestAll := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, changed client.Object) (requests []ctrl.Request) {
+		objects := list.DeepCopyObject().(client.ObjectList)
+		err := c.List(ctx, objects, client.InNamespace(changed.GetNamespace()), client.UnsafeDisableDeepCopy)
 		if err == nil {
-			err = meta.EachListItem(found, func(item runtime.Object) error {
-				if object := item.(client.Object); asks(object) {
+			err = meta.EachListItem(objects, func(item runtime.Object) error {
+				if object := item.(client.Object); matches(object) {
 					requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)})
 				}
 				return nil
 			})
 		}
 		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Those that ask for a pool can't be listed", "namespace", changed.GetNamespace())
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to list the objects that need a pool", "namespace", changed.GetNamespace())
 		}
 		return requests
 	})
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return b.
-		Watches(&poolv1.MachineConfigPool{}, again, changed).
-		Watches(&bootstrapv1.PoolbootConfigTemplate{}, again, changed).
-		Watches(&clusterv1.Cluster{}, again, builder.WithPredicates(predicate.Or(
+		Watches(&poolv1.MachineConfigPool{}, requestAll, changed).
+		Watches(&bootstrapv1.PoolbootConfigTemplate{}, requestAll, changed).
+		Watches(&clusterv1.Cluster{}, requestAll, builder.WithPredicates(predicate.Or(
 			predicates.ClusterUnpaused(c.Scheme(), ctrl.LoggerFrom(ctx)), clusterDeletion())))
 }
 
-// clusterGoes lets through the events of a Cluster whose deletion has begun, and of one that is gone. The garbage
-// collector may have deleted its pools before that, or do so later.
+// clusterDeletion matches the start and the end of the deletion of a Cluster. The garbage collector can delete the
+// pools of the Cluster before or after that.
 func clusterDeletion() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

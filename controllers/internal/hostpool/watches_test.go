@@ -12,17 +12,17 @@ import (
 
 func TestHostpool(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Pools that take hosts without a Machine")
+	RunSpecs(t, "Pools of hosts without a Machine")
 }
 
-var _ = Describe("Those who have a Cluster's pools looked up", func() {
-	It("look again when its deletion begins, and when it is gone", func() {
-		is, goes := &clusterv1.Cluster{}, &clusterv1.Cluster{}
+var _ = Describe("The watch on Clusters", func() {
+	It("triggers at the start and at the end of a deletion", func() {
+		before, deleted := &clusterv1.Cluster{}, &clusterv1.Cluster{}
 		now := metav1.Now()
-		goes.DeletionTimestamp = &now
-		Expect(clusterDeletion().Update(event.UpdateEvent{ObjectOld: is, ObjectNew: goes})).To(BeTrue())
-		Expect(clusterDeletion().Update(event.UpdateEvent{ObjectOld: goes, ObjectNew: goes})).To(BeFalse())
-		Expect(clusterDeletion().Update(event.UpdateEvent{ObjectOld: is, ObjectNew: is})).To(BeFalse())
-		Expect(clusterDeletion().Delete(event.DeleteEvent{Object: goes})).To(BeTrue())
+		deleted.DeletionTimestamp = &now
+		Expect(clusterDeletion().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: deleted})).To(BeTrue())
+		Expect(clusterDeletion().Update(event.UpdateEvent{ObjectOld: deleted, ObjectNew: deleted})).To(BeFalse())
+		Expect(clusterDeletion().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: before})).To(BeFalse())
+		Expect(clusterDeletion().Delete(event.DeleteEvent{Object: deleted})).To(BeTrue())
 	})
 })

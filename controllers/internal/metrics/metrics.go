@@ -1,6 +1,6 @@
-// Package metrics holds the manager's own metrics; docs/metrics.md describes them. No label takes more values than
-// there are clusters, pools, stages and reasons. Controllers count here what happens; what is at the moment is read
-// from the manager's cache when somebody asks.
+// Package metrics defines the manager's own metrics; docs/metrics.md describes them. Label values are clusters, pools,
+// stages and reasons only, so the number of series is bounded. Controllers count events with the functions of this
+// package. StateCollector counts the current state of objects at each scrape.
 package metrics
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// done is the outcome of a stage that a boot has passed; every other outcome is a condition's reason.
+// outcomeDone is the outcome of a completed stage. Every other outcome is the reason of a condition.
 const outcomeDone = "Done"
 
 // Outcomes of a pre-registration.
 const (
-	NodeCreated = "Created" // the Node was made
-	NodeKept    = "Kept"    // it stood already, made for the same PoolbootConfig
-	NodeTaken   = "Taken"   // a Node of the name is somebody else's
+	NodeCreated = "Created" // Poolboot created the Node
+	NodeKept    = "Kept"    // the Node was already pre-registered for the same PoolbootConfig
+	NodeTaken   = "Taken"   // the name belongs to a Node that was not created for this PoolbootConfig
 )
 
 // tokenReasons are the reasons of events about tokens.
@@ -27,7 +27,7 @@ var tokenReasons = []string{
 	bootstrapv1.EventTokenRotated, bootstrapv1.TokenExpiredReason, bootstrapv1.EventTokenUsedFromSecondAddress, bootstrapv1.EventTokenAddressRefused,
 }
 
-// What a pool conflict is about.
+// Kinds of objects with a pool conflict.
 const (
 	ConflictMachine = "Machine"
 	ConflictNode    = "Node"
@@ -36,39 +36,39 @@ const (
 var (
 	boots = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "poolboot_boots_total",
-		Help: "Boots that passed a stage (outcome Done), and times that one came to be held up in it (outcome: the reason of the condition that says why).",
+		Help: "Boots that completed a stage (outcome Done), and boots that were blocked in it (outcome is the reason of the condition). A retry does not count again.",
 	}, []string{"cluster", "pool", "stage", "outcome"})
 
 	stageSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "poolboot_boot_stage_seconds",
-		Help:    "Seconds that boots spent in each stage, counted when the boot is over.",
+		Help:    "Seconds that boots spent in each stage, observed at the end of the boot.",
 		Buckets: []float64{.1, .5, 1, 5, 15, 30, 60, 120, 300, 600, 900, 1200, 1800, 2700, 3600},
 	}, []string{"stage"})
 
 	prepareSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "poolboot_boot_prepare_seconds",
-		Help:    "Seconds from a host's first request for its configuration until the boot was prepared.",
+		Help:    "Seconds from the first request of a host until its boot was prepared, for each preparation.",
 		Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 	})
 
 	conflicts = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "poolboot_pool_conflicts_total",
-		Help: "Times that the labels of a Machine or a Node came to be those of several custom pools.",
+		Help: "How often the labels of a Machine or a Node started to match several custom pools.",
 	}, []string{"cluster", "kind"})
 
 	preRegistrations = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "poolboot_preregistrations_total",
-		Help: "Nodes that were to be made before their kubelets come, by outcome: Created, Kept or Taken.",
+		Help: "Pre-registrations of Nodes by outcome: Created, Kept (the Node already existed) or Taken (the Node belongs to something else).",
 	}, []string{"cluster", "pool", "outcome"})
 
 	tokenEvents = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "poolboot_token_events_total",
-		Help: "Events about the tokens of hosts, by the event's reason.",
+		Help: "Events about the tokens of hosts, by reason.",
 	}, []string{"cluster", "reason"})
 )
 
-// startedFrom0 are the outcomes of a stage whose counters NewPool starts: those that are few and known. Any other
-// reason that holds a boot up begins with its first boot; what is blocked at the moment, Now says.
+// initialOutcomes are the outcomes whose counters NewPoolCounters sets to 0. There are too many other reasons: their
+// counters start with the first boot that has the reason. StateCollector counts the boots that are blocked now.
 var initialOutcomes = []struct {
 	stage   record.Stage
 	outcome string
@@ -86,12 +86,12 @@ func init() {
 	}
 }
 
-// NewPool starts the counters of a pool and of its Cluster at 0. Prometheus' rate and increase do not see the first
-// increment of a counter that begins with it. It changes no counter that exists.
+// NewPoolCounters creates the counters of a pool and of its Cluster with the value 0. Otherwise the functions rate and
+// increase of Prometheus would not include the first increment. Counters that exist do not change.
 func NewPoolCounters(p *poolv1.MachineConfigPool) PoolCounters {
 	cluster := clusterNameOfPool(p)
-	for _, start := range initialOutcomes {
-		boots.WithLabelValues(cluster, p.Spec.PoolRole, string(start.stage), start.outcome)
+	for _, initial := range initialOutcomes {
+		boots.WithLabelValues(cluster, p.Spec.PoolRole, string(initial.stage), initial.outcome)
 	}
 	for _, outcome := range []string{NodeCreated, NodeKept, NodeTaken} {
 		preRegistrations.WithLabelValues(cluster, p.Spec.PoolRole, outcome)
@@ -105,63 +105,63 @@ func NewPoolCounters(p *poolv1.MachineConfigPool) PoolCounters {
 	return PoolCounters{cluster: cluster, role: p.Spec.PoolRole}
 }
 
-// Pool is a pool whose counters were started. The zero value is none.
+// PoolCounters identifies the counters of a pool. Delete on the zero value does nothing.
 type PoolCounters struct{ cluster, role string }
 
-// End removes the counters of a pool that no longer exists. Without it, pools that are created and deleted would leave
-// theirs for as long as the manager runs.
+// Delete deletes the counters of a pool that no longer exists. Otherwise they would stay until the manager stops.
 func (p PoolCounters) Delete() {
-	of := prometheus.Labels{"cluster": p.cluster, "pool": p.role}
-	boots.DeletePartialMatch(of)
-	preRegistrations.DeletePartialMatch(of)
+	pool := prometheus.Labels{"cluster": p.cluster, "pool": p.role}
+	boots.DeletePartialMatch(pool)
+	preRegistrations.DeletePartialMatch(pool)
 }
 
-// clusterOfPool names a pool's cluster as clusterOf does.
+// clusterNameOfPool returns the label value for the Cluster of a pool, as clusterNameOf does.
 func clusterNameOfPool(p *poolv1.MachineConfigPool) string {
 	return p.Namespace + "/" + p.Spec.ClusterName
 }
 
-// clusterOf names a config's cluster as <namespace>/<name>.
+// clusterNameOf returns the label value for the Cluster of a PoolbootConfig: <namespace>/<name>.
 func clusterNameOf(config *bootstrapv1.PoolbootConfig) string {
 	return config.Namespace + "/" + record.ClusterName(config)
 }
 
-// Passed counts a boot that passed a stage.
+// StagePassed counts a boot that completed a stage.
 func StagePassed(config *bootstrapv1.PoolbootConfig, stage record.Stage) {
 	StageBlocked(config, stage, outcomeDone)
 }
 
-// HeldUp counts a boot that came to be held up in a stage, by the reason of the condition that says why. A retry is not
-// counted again.
+// StageBlocked counts a boot that is newly blocked in a stage, by the reason of the condition. Callers must not count a
+// retry.
 func StageBlocked(config *bootstrapv1.PoolbootConfig, stage record.Stage, reason string) {
 	boots.WithLabelValues(clusterNameOf(config), config.Status.PoolRole, string(stage), reason).Inc()
 }
 
-// Prepared notes how long it took to prepare a boot, in seconds.
-func BootPrepared(seconds float64) { prepareSeconds.Observe(max(0, seconds)) } // the request may have been noted by another clock
+// BootPrepared observes how many seconds the preparation of a boot took. The value can be negative, because another
+// clock may have recorded the request; then it counts as 0.
+func BootPrepared(seconds float64) { prepareSeconds.Observe(max(0, seconds)) }
 
-// Over notes the times of a boot that is over.
+// BootCompleted observes the duration of each stage of a boot that has completed.
 func BootCompleted(config *bootstrapv1.PoolbootConfig) {
-	for stage, took := range record.StageDurations(config) {
-		stageSeconds.WithLabelValues(string(stage)).Observe(took.Seconds())
+	for stage, duration := range record.StageDurations(config) {
+		stageSeconds.WithLabelValues(string(stage)).Observe(duration.Seconds())
 	}
 	StagePassed(config, record.StageJoining)
 }
 
-// Conflict counts labels that came to be those of several custom pools. The cluster is <namespace>/<name>.
+// PoolConflict counts an object whose labels started to match several custom pools. The cluster is <namespace>/<name>.
 func PoolConflict(cluster, kind string) { conflicts.WithLabelValues(cluster, kind).Inc() }
 
-// ConflictOf counts a conflict about the Machine or the Node of a config.
+// PoolConflictOfConfig counts a pool conflict of the Machine or the Node of a PoolbootConfig.
 func PoolConflictOfConfig(config *bootstrapv1.PoolbootConfig, kind string) {
 	PoolConflict(clusterNameOf(config), kind)
 }
 
-// PreRegistered counts a Node that was to be made beforehand, in the pool of a role.
+// PreRegistered counts a pre-registration of a Node in the pool with a role.
 func PreRegistered(config *bootstrapv1.PoolbootConfig, role, outcome string) {
 	preRegistrations.WithLabelValues(clusterNameOf(config), role, outcome).Inc()
 }
 
-// TokenEvent counts an event about the token of a config's host, by its reason.
+// TokenEvent counts an event about the token of the host of a PoolbootConfig.
 func TokenEvent(config *bootstrapv1.PoolbootConfig, reason string) {
 	tokenEvents.WithLabelValues(clusterNameOf(config), reason).Inc()
 }

@@ -26,30 +26,30 @@ import (
 
 func TestMetrics(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "the manager's metrics")
+	RunSpecs(t, "Metrics of the manager")
 }
 
-// config is a PoolbootConfig of the pool infra whose Node is in a state, by the condition NodeInPool; none when it is
-// empty.
-func config(name, reason string, labels map[string]string) *bootstrapv1.PoolbootConfig {
-	c := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "edge"}}}
+// newConfig returns a PoolbootConfig of the pool infra. The reason is that of the condition NodeInPool; without a
+// reason, the PoolbootConfig has no Node.
+func newConfig(name, reason string, labels map[string]string) *bootstrapv1.PoolbootConfig {
+	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "edge"}}}
 	for key, value := range labels {
-		c.Labels[key] = value
+		config.Labels[key] = value
 	}
-	c.Status.PoolRole = "infra"
+	config.Status.PoolRole = "infra"
 	if reason != "" {
-		c.Status.NodeRef = bootstrapv1.NodeReference{Name: name, UID: "1"}
+		config.Status.NodeRef = bootstrapv1.NodeReference{Name: name, UID: "1"}
 		status := metav1.ConditionFalse
 		if reason == bootstrapv1.NodeReadyInPoolReason {
 			status = metav1.ConditionTrue
 		}
-		c.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
-		c.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: status, Reason: reason, LastTransitionTime: metav1.Now()}}
+		config.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
+		config.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: status, Reason: reason, LastTransitionTime: metav1.Now()}}
 	}
-	return c
+	return config
 }
 
-// newPool is a pool of the cluster edge whose conditions with these reasons are True.
+// newPool returns a pool of the Cluster edge. The conditions with these reasons are True.
 func newPool(name, role string, reasons map[string]string) *poolv1.MachineConfigPool {
 	p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name}}
 	p.Spec.ClusterName, p.Spec.PoolRole = "edge", role
@@ -59,36 +59,35 @@ func newPool(name, role string, reasons map[string]string) *poolv1.MachineConfig
 	return p
 }
 
-var _ = Describe("What there is now", func() {
+var _ = Describe("The state collector", func() {
 	var (
-		builder *fake.ClientBuilder
-		now     *StateCollector
-		elected chan struct{}
-		broken  bool
+		collector *StateCollector
+		elected   chan struct{}
+		unsynced  bool
 	)
 	BeforeEach(func() {
 		scheme := runtime.NewScheme()
 		Expect(bootstrapv1.AddToScheme(scheme)).To(Succeed())
 		Expect(poolv1.AddToScheme(scheme)).To(Succeed())
 		ours := map[string]string{clusterv1.WatchLabel: "ours"}
-		elected, broken = make(chan struct{}), false
-		pending := config("d", "", nil)
+		elected, unsynced = make(chan struct{}), false
+		pending := newConfig("d", "", nil)
 		pending.CreationTimestamp = metav1.NewTime(time.Date(2026, 5, 4, 8, 0, 0, 0, time.UTC))
-		younger := config("e", "", nil)
+		younger := newConfig("e", "", nil)
 		younger.CreationTimestamp = metav1.NewTime(pending.CreationTimestamp.Add(time.Minute))
-		going := config("f", "", nil)
-		going.Finalizers = []string{"example.com/keep"}
-		going.DeletionTimestamp = &metav1.Time{Time: pending.CreationTimestamp.Add(30 * time.Minute)}
+		deleted := newConfig("f", "", nil)
+		deleted.Finalizers = []string{"example.com/keep"}
+		deleted.DeletionTimestamp = &metav1.Time{Time: pending.CreationTimestamp.Add(30 * time.Minute)}
 		twin := newPool("infra-2", "infra", map[string]string{poolv1.RenderDegradedCondition: poolv1.DuplicateRoleReason, poolv1.DegradedCondition: poolv1.DuplicateRoleReason})
 		twin.Labels = ours
-		builder = fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-			config("a", bootstrapv1.NodeReadyInPoolReason, ours), config("b", bootstrapv1.NodeReadyInPoolReason, nil),
-			config("c", bootstrapv1.NodeMissingReason, nil), pending, younger, going,
+		builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+			newConfig("a", bootstrapv1.NodeReadyInPoolReason, ours), newConfig("b", bootstrapv1.NodeReadyInPoolReason, nil),
+			newConfig("c", bootstrapv1.NodeMissingReason, nil), pending, younger, deleted,
 			newPool("infra", "infra", map[string]string{poolv1.RenderDegradedCondition: poolv1.DuplicateRoleReason,
 				poolv1.NodeDegradedCondition: poolv1.MachinesDegradedReason, poolv1.DegradedCondition: poolv1.DuplicateRoleReason}),
 			twin, newPool("worker", "worker", map[string]string{poolv1.UpdatedCondition: poolv1.AllMachinesUpdatedReason}))
-		now = &StateCollector{Elected: elected, Clock: func() time.Time { return pending.CreationTimestamp.Add(time.Hour) }, Cache: builder.WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if broken {
+		collector = &StateCollector{Elected: elected, Clock: func() time.Time { return pending.CreationTimestamp.Add(time.Hour) }, Cache: builder.WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if unsynced {
 				<-ctx.Done()
 				return ctx.Err()
 			}
@@ -96,10 +95,10 @@ var _ = Describe("What there is now", func() {
 		}}).Build()}
 	})
 
-	It("is counted at the scrape, by pool and stage and by pool and state", func() {
+	It("counts boots by pool and stage, and Nodes by pool and state", func() {
 		close(elected)
-		Expect(testutil.CollectAndCompare(now, strings.NewReader(`
-# HELP poolboot_boots PoolbootConfigs by the stage that their boot is in.
+		Expect(testutil.CollectAndCompare(collector, strings.NewReader(`
+# HELP poolboot_boots PoolbootConfigs by the current stage of their boot.
 # TYPE poolboot_boots gauge
 poolboot_boots{cluster="metal/edge",pool="infra",stage="Deleting"} 1
 poolboot_boots{cluster="metal/edge",pool="infra",stage="NotReady"} 1
@@ -110,14 +109,14 @@ poolboot_boots{cluster="metal/edge",pool="infra",stage="Ready"} 2
 poolboot_nodes{cluster="metal/edge",pool="infra",state="NodeMissing"} 1
 poolboot_nodes{cluster="metal/edge",pool="infra",state="Ready"} 2
 `), "poolboot_boots", "poolboot_nodes")).To(Succeed())
-		now.WatchFilterValue = "ours"
-		Expect(testutil.CollectAndCount(now, "poolboot_boots", "poolboot_nodes", "poolboot_pools_degraded")).To(Equal(3))
+		collector.WatchFilterValue = "ours"
+		Expect(testutil.CollectAndCount(collector, "poolboot_boots", "poolboot_nodes", "poolboot_pools_degraded")).To(Equal(3))
 	})
 
-	It("has the age of the oldest boot in each stage, one series a stage however many boots there are", func() {
+	It("has one series per stage for the age of the oldest boot", func() {
 		close(elected)
-		Expect(testutil.CollectAndCompare(now, strings.NewReader(`
-# HELP poolboot_boots_oldest_seconds Seconds that the boot that has been in a stage for the longest has been in it; 0 while none is.
+		Expect(testutil.CollectAndCompare(collector, strings.NewReader(`
+# HELP poolboot_boots_oldest_seconds Seconds since the oldest boot in a stage entered it; 0 if there is none.
 # TYPE poolboot_boots_oldest_seconds gauge
 poolboot_boots_oldest_seconds{stage="Deleting"} 1800
 poolboot_boots_oldest_seconds{stage="Joining"} 0
@@ -129,10 +128,10 @@ poolboot_boots_oldest_seconds{stage="WaitingForHost"} 0
 `), "poolboot_boots_oldest_seconds")).To(Succeed())
 	})
 
-	It("counts pools by what degrades them, and boots by what a person has to do, as their conditions say", func() {
+	It("counts degraded pools and blocked boots by the reason of their condition", func() {
 		close(elected)
-		Expect(testutil.CollectAndCompare(now, strings.NewReader(`
-# HELP poolboot_boots_blocked PoolbootConfigs whose host or Node waits for a person, by the reason of the condition that says what to do.
+		Expect(testutil.CollectAndCompare(collector, strings.NewReader(`
+# HELP poolboot_boots_blocked PoolbootConfigs whose host or Node needs an administrator to act, by the reason of the condition that says what to do.
 # TYPE poolboot_boots_blocked gauge
 poolboot_boots_blocked{cluster="metal/edge",pool="infra",reason="NodeMissing"} 1
 # HELP poolboot_pools_degraded MachineConfigPools that are degraded, by the condition that is True, RenderDegraded or NodeDegraded, and its reason.
@@ -142,15 +141,15 @@ poolboot_pools_degraded{cluster="metal/edge",condition="RenderDegraded",pool="in
 `), "poolboot_boots_blocked", "poolboot_pools_degraded")).To(Succeed())
 	})
 
-	It("is told by the manager that leads only, and not while its cache is not in sync", func() {
-		Expect(testutil.CollectAndCount(now)).To(BeZero())
+	It("returns nothing if the manager is not the leader, or if its cache is not synced", func() {
+		Expect(testutil.CollectAndCount(collector)).To(BeZero())
 		close(elected)
-		broken = true
-		Expect(testutil.CollectAndCount(now)).To(BeZero())
+		unsynced = true
+		Expect(testutil.CollectAndCount(collector)).To(BeZero())
 	})
 })
 
-// observed is all that a histogram of the manager has observed.
+// observed returns the sum of all observations of a histogram.
 func observed(name string) float64 {
 	GinkgoHelper()
 	sum, err := scrape.Observed(ctrlmetrics.Registry, name, nil)
@@ -158,7 +157,7 @@ func observed(name string) float64 {
 	return sum
 }
 
-// zeros are the label values of the manager's series of a metric that are 0.
+// zeros returns the label values of the series of a metric whose value is 0.
 func zeros(name string) (found []string) {
 	GinkgoHelper()
 	families, err := ctrlmetrics.Registry.Gather()
@@ -178,13 +177,13 @@ func zeros(name string) (found []string) {
 	return found
 }
 
-var _ = Describe("What happens", func() {
-	It("is counted without the name of any object but clusters and pools", func() {
-		boot := config("machine-a", "", nil)
-		begun := metav1.NewTime(time.Now().Add(-time.Hour))
-		boot.CreationTimestamp = begun
-		boot.Status.Boot.HostChosenTime = &metav1.MicroTime{Time: begun.Add(time.Minute)}
-		boot.Status.Boot.NodeReadyTime = &metav1.MicroTime{Time: begun.Add(40 * time.Minute)}
+var _ = Describe("The counters", func() {
+	It("have no names of objects in labels except clusters and pools", func() {
+		boot := newConfig("machine-a", "", nil)
+		created := metav1.NewTime(time.Now().Add(-time.Hour))
+		boot.CreationTimestamp = created
+		boot.Status.Boot.HostChosenTime = &metav1.MicroTime{Time: created.Add(time.Minute)}
+		boot.Status.Boot.NodeReadyTime = &metav1.MicroTime{Time: created.Add(40 * time.Minute)}
 		before := observed("poolboot_boot_prepare_seconds")
 		BootCompleted(boot)
 		StageBlocked(boot, record.StagePreparing, bootstrapv1.LabelConflictReason)
@@ -207,19 +206,19 @@ var _ = Describe("What happens", func() {
 			}
 			Expect(family.String()).NotTo(ContainSubstring("machine-a"))
 			if family.GetName() == "poolboot_boot_stage_seconds" {
-				Expect(family.Metric).To(HaveLen(len(record.Stages())), "each stage is there before a boot has passed it")
+				Expect(family.Metric).To(HaveLen(len(record.Stages())), "each stage has a series before a boot completes it")
 				for _, metric := range family.Metric {
 					if metric.Histogram.GetSampleCount() == 0 {
 						continue
 					}
 					buckets := metric.Histogram.Bucket
-					Expect(buckets[len(buckets)-1].GetCumulativeCount()).To(Equal(uint64(1)), "an hour fits")
+					Expect(buckets[len(buckets)-1].GetCumulativeCount()).To(Equal(uint64(1)), "one hour is within the buckets")
 				}
 			}
 		}
 	})
 
-	It("is counted from 0, so that rate and increase see what happens first", func() {
+	It("start at 0, so that rate and increase include the first increment", func() {
 		NewPoolCounters(newPool("db", "db", nil))
 		for metric, want := range map[string][]string{
 			"poolboot_boots_total": {"cluster=metal/edge outcome=Done pool=db stage=Joining", "cluster=metal/edge outcome=Done pool=db stage=Pending",
@@ -231,12 +230,12 @@ var _ = Describe("What happens", func() {
 		} {
 			Expect(zeros(metric)).To(ContainElements(want), metric)
 		}
-		PreRegistered(config("machine-b", "", nil), "db", NodeTaken)
+		PreRegistered(newConfig("machine-b", "", nil), "db", NodeTaken)
 		NewPoolCounters(newPool("db", "db", nil))
-		Expect(testutil.ToFloat64(preRegistrations.WithLabelValues("metal/edge", "db", NodeTaken))).To(Equal(1.0), "what was counted stays")
+		Expect(testutil.ToFloat64(preRegistrations.WithLabelValues("metal/edge", "db", NodeTaken))).To(Equal(1.0), "existing counters do not change")
 	})
 
-	It("is named as Prometheus wants it", func() {
+	It("follow the naming rules of Prometheus", func() {
 		registry := prometheus.NewPedanticRegistry()
 		for _, c := range []prometheus.Collector{boots, stageSeconds, prepareSeconds, conflicts, preRegistrations, tokenEvents, &StateCollector{}} {
 			Expect(registry.Register(c)).To(Succeed())
