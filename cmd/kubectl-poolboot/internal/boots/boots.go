@@ -1,4 +1,4 @@
-// Package boots is the command kubectl poolboot boots: it prints how far the boots of machines are, and follows them.
+// Package boots is the command kubectl poolboot boots: it prints the stages of the boots of machines, and follows them.
 package boots
 
 import (
@@ -24,7 +24,7 @@ import (
 // options are those of the command line.
 type options struct {
 	streams genericiooptions.IOStreams
-	// names are those of Machines, PoolbootConfigs, hosts and Nodes whose boots are shown; none means all.
+	// names are those of Machines, PoolbootConfigs, hosts and Nodes whose boots are shown; all are without names.
 	names      []string
 	cluster    string
 	output     cli.Output
@@ -36,12 +36,11 @@ type options struct {
 // formatWide is the value of --output for more columns.
 const formatWide = "wide"
 
-// boot is how far one boot is. What is not known is empty.
+// boot is the state of one boot. What is not known is empty.
 type boot struct {
 	Namespace string `json:"namespace"`
 	// Machine is the Machine; empty for a host without one.
-	Machine string `json:"machine"`
-	// PoolbootConfig is the record of the boot.
+	Machine        string `json:"machine"`
 	PoolbootConfig string `json:"poolbootConfig"`
 	Cluster        string `json:"cluster"`
 	Host           string `json:"host"`
@@ -52,12 +51,12 @@ type boot struct {
 	// address that it enrolled from.
 	Addresses []Address    `json:"addresses"`
 	Stage     record.Stage `json:"stage"`
-	// Since is when the stage began, Created when the boot did.
+	// Since is when the stage began, Created when the boot began.
 	Since   time.Time `json:"since"`
 	Created time.Time `json:"created"`
-	// Message says what is waited for, or what is wrong.
+	// Message is what the boot waits for, or what is wrong.
 	Message string `json:"message"`
-	// Timeline are the steps taken so far.
+	// Timeline has the completed steps.
 	Timeline []record.Moment `json:"timeline"`
 }
 
@@ -69,23 +68,23 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 	o := &options{streams: streams, connection: to}
 	cmd := &cobra.Command{
 		Use:   "boots [NAME...] [-n NAMESPACE | -A] [--cluster NAME] [--watch]",
-		Short: "Show how far the boots of machines are",
-		Long: `Show how far the boots of machines are, each with its host, its pool, the stage that it is in and since when.
+		Short: "Show the stages of the boots of machines",
+		Long: `Show the boots of machines, each with its host, its pool, its stage and the time since the stage began.
 
-Stages: Pending until the data Secret stands, WaitingForHost until a host is chosen, Provisioning until it asks for its
-configuration, Preparing until its Node and all else stand, Serving until the host has its configuration, Joining until the Node is
-Ready in its pool; then Ready, or NotReady while something is wrong with the Node.
+Stages: Pending until the data Secret exists, WaitingForHost until a host is chosen, Provisioning until the host requests its
+configuration, Preparing until its Node and its join credential exist, Serving until the host has its configuration, Joining until the
+Node is Ready in its pool; then Ready, or NotReady while the Node is not Ready or not in its pool.
 
-A NAME leaves the boots of one Machine, PoolbootConfig, host or Node.
+With a NAME, show only the boot of this Machine, PoolbootConfig, host or Node.
 
-With --watch a line follows for every change. "kubectl poolboot explain machine" says more of one.`,
+With --watch, print a line for every change. "kubectl poolboot explain machine" shows more about one boot.`,
 		Example: `  # The boots of a namespace
   kubectl poolboot boots -n metal
 
-  # That of one Machine, host or Node, and what becomes of it
+  # The boot of one Machine, host or Node, and its changes
   kubectl poolboot boots infra-x7k2m -n metal --watch
 
-  # Follow those of one cluster
+  # Watch the boots of one cluster
   kubectl poolboot boots -n metal --cluster edge --watch
 
   # For scripts, with every time

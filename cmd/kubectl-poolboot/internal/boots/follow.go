@@ -114,11 +114,11 @@ func (f *followed) deleted(key client.ObjectKey, b boot) error {
 	return f.show([]boot{b})
 }
 
-// equal reports whether nothing that is printed of a boot changed.
-func (b boot) equal(as boot) bool {
+// equal reports whether everything that is printed of a boot is the same.
+func (b boot) equal(other boot) bool {
 	sameMoment := func(a, b record.Moment) bool { return a.Step == b.Step && a.Time.Equal(b.Time) }
-	return b.Host == as.Host && b.Node == as.Node && b.Pool == as.Pool && b.Configuration == as.Configuration && b.Machine == as.Machine &&
-		b.Stage == as.Stage && b.Since.Equal(as.Since) && b.Message == as.Message && slices.Equal(b.Addresses, as.Addresses) && slices.EqualFunc(b.Timeline, as.Timeline, sameMoment)
+	return b.Host == other.Host && b.Node == other.Node && b.Pool == other.Pool && b.Configuration == other.Configuration && b.Machine == other.Machine &&
+		b.Stage == other.Stage && b.Since.Equal(other.Since) && b.Message == other.Message && slices.Equal(b.Addresses, other.Addresses) && slices.EqualFunc(b.Timeline, other.Timeline, sameMoment)
 }
 
 // table prints boots as kubectl prints objects, with one header.

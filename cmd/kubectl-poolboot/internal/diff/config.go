@@ -16,9 +16,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
-// item is one thing that a rendered config makes on a host.
+// item is one thing that a rendered config configures on a host.
 type item struct {
-	// kind is that of an entry of Ignition, or a field of a MachineConfig; those have no name.
+	// kind is that of an Ignition entry, or a field of a MachineConfig, which has no name.
 	kind, name string
 }
 
@@ -41,14 +41,14 @@ var kinds = []string{
 	"file", "directory", "link", "unit", "drop-in", userKind, "group", "disk", "RAID", "filesystem", "LUKS volume", "ignition",
 }
 
-// change is an item that a host would have, not have, or have otherwise.
+// change is an item that would be added, removed or changed.
 type change struct {
 	item
-	// before and after are its properties by name; nil where it is not there.
+	// before and after are its properties by name; nil when there is no such item.
 	before, after properties
 }
 
-// compare returns what two rendered configs make differently, by kind and name.
+// compare returns the items that differ between two rendered configs, by kind and name.
 func compare(before, after poolv1.MachineConfigSpec) ([]change, error) {
 	from, err := itemsOf(before)
 	if err != nil {
@@ -61,9 +61,9 @@ func compare(before, after poolv1.MachineConfigSpec) ([]change, error) {
 	all := maps.Clone(from)
 	maps.Copy(all, to)
 	var changes []change
-	for found := range all {
-		if !maps.Equal(from[found], to[found]) || (from[found] == nil) != (to[found] == nil) {
-			changes = append(changes, change{item: found, before: from[found], after: to[found]})
+	for i := range all {
+		if !maps.Equal(from[i], to[i]) || (from[i] == nil) != (to[i] == nil) {
+			changes = append(changes, change{item: i, before: from[i], after: to[i]})
 		}
 	}
 	slices.SortFunc(changes, func(a, b change) int {
@@ -75,7 +75,7 @@ func compare(before, after poolv1.MachineConfigSpec) ([]change, error) {
 	return changes, nil
 }
 
-// itemsOf are all items of a rendered config.
+// itemsOf returns all items of a rendered config.
 func itemsOf(spec poolv1.MachineConfigSpec) (map[item]properties, error) {
 	items := map[item]properties{}
 	for kind, list := range map[string][]string{kernelArguments: spec.KernelArguments, extensionsKind: spec.Extensions} {
@@ -105,7 +105,7 @@ func itemsOf(spec poolv1.MachineConfigSpec) (map[item]properties, error) {
 		items[item{kernelArguments, "of Ignition"}] = own
 	}
 	if rest := propertiesOf(config.Ignition, "version", "config"); len(rest) > 0 {
-		items[item{kind: "ignition"}] = rest.hidden() // proxies and headers may hold credentials
+		items[item{kind: "ignition"}] = rest.hidden() // proxies and headers can contain credentials
 	}
 	return items, nil
 }
@@ -157,7 +157,7 @@ func addUsers(items map[item]properties, passwd types.Passwd) {
 	for _, user := range passwd.Users {
 		of := propertiesOf(user, "name", "passwordHash", "sshAuthorizedKeys")
 		if user.PasswordHash != nil {
-			of["passwordHash"] = property{value: *user.PasswordHash, shown: "(not shown)"}
+			of["passwordHash"] = property{value: *user.PasswordHash, shown: notShown}
 		}
 		var keys strings.Builder
 		for _, key := range user.SSHAuthorizedKeys {
@@ -171,13 +171,13 @@ func addUsers(items map[item]properties, passwd types.Passwd) {
 	for _, group := range passwd.Groups {
 		of := propertiesOf(group, "name", "passwordHash")
 		if group.PasswordHash != nil {
-			of["passwordHash"] = property{value: *group.PasswordHash, shown: "(not shown)"}
+			of["passwordHash"] = property{value: *group.PasswordHash, shown: notShown}
 		}
 		items[item{"group", group.Name}] = of
 	}
 }
 
-// reboot says whether a host must reboot to take up changes, and why.
+// reboot reports whether a host must reboot to apply changes, and why.
 func reboot(changes []change) string {
 	forces := []string{kernelArguments, extensionsKind, kernelType, fips, osImageURL}
 	var reasons []string
@@ -195,14 +195,14 @@ func reboot(changes []change) string {
 	case onlyUsers && len(changes) > 0:
 		return "no: only users change"
 	case nothingElse && len(changes) > 0:
-		return "no: the image of extensions is used when some are installed"
+		return "no: the extensions image is used only when extensions are installed"
 	case len(changes) == 0:
-		return "no: a host would be the same"
+		return "no: nothing changes on the host"
 	}
-	return "yes: files and units take one by default, as in OpenShift"
+	return "yes: files and units require one by default, as in OpenShift"
 }
 
-// propertiesOf are the fields of an entry of Ignition, in JSON, without those that are empty.
+// propertiesOf returns the fields of an Ignition entry, in JSON, without empty ones.
 func propertiesOf(entry any, except ...string) properties {
 	raw, err := json.Marshal(entry)
 	cli.Must(err)

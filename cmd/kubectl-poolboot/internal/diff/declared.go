@@ -14,7 +14,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// Fields of a pool that say what its Nodes carry, in the order in which they are shown.
+// Fields of a pool that are not rendered, in the order in which they are shown.
 const (
 	nodeSelectorField  = "nodeSelector"
 	nodeLabelField     = "nodeLabel"
@@ -26,14 +26,14 @@ const (
 
 var declaredFields = []string{nodeSelectorField, nodeLabelField, nodeTaintField, nodeLabelRuleField, hostTemplateField, pausedField}
 
-// declaration is one thing that a pool declares beside its config.
+// declaration is one thing that a pool declares outside its rendered config.
 type declaration struct {
 	field string
 	// key is that of a label, or of a taint with its effect; empty for a field that has one value.
 	key string
 }
 
-// declaredChange is a declaration that a pool gains, loses or changes. A side that does not have it is nil.
+// declaredChange is a declaration that is added, removed or changed. Before or after is nil when there is none.
 type declaredChange struct {
 	declaration
 	before, after *string
@@ -41,8 +41,8 @@ type declaredChange struct {
 	effect corev1.TaintEffect
 }
 
-// compareDeclared returns what a pool declares differently beside the config; before is nil for a new one. A pool that
-// no Node could be registered in is an error.
+// compareDeclared returns the declarations that change; before is nil for a new pool. A pool in which no Node could be
+// registered is an error.
 func compareDeclared(before *poolv1.MachineConfigPool, after poolv1.MachineConfigPool) ([]declaredChange, error) {
 	from, to := map[declaration]declared{}, declarationsOf(after)
 	if before != nil {
@@ -51,12 +51,12 @@ func compareDeclared(before *poolv1.MachineConfigPool, after poolv1.MachineConfi
 	all := maps.Clone(from)
 	maps.Copy(all, to)
 	var changes []declaredChange
-	for found := range all {
-		c := declaredChange{declaration: found}
-		if value, has := from[found]; has {
+	for d := range all {
+		c := declaredChange{declaration: d}
+		if value, has := from[d]; has {
 			c.before, c.effect = &value.text, value.effect
 		}
-		if value, has := to[found]; has {
+		if value, has := to[d]; has {
 			c.after, c.effect = &value.text, value.effect
 		}
 		if c.before == nil || c.after == nil || *c.before != *c.after {
@@ -73,7 +73,7 @@ func compareDeclared(before *poolv1.MachineConfigPool, after poolv1.MachineConfi
 	return changes, err
 }
 
-// declared is what a declaration says.
+// declared is the value of a declaration.
 type declared struct {
 	text   string
 	effect corev1.TaintEffect
@@ -100,7 +100,7 @@ func declarationsOf(p poolv1.MachineConfigPool) map[declaration]declared {
 	return of
 }
 
-// String names what changes, with its value where only one side has it.
+// String returns the change as one line.
 func (c declaredChange) String() string {
 	name := c.field
 	if c.key != "" {
@@ -115,7 +115,7 @@ func (c declaredChange) String() string {
 	return "~ " + name + ": " + quoteEmpty(*c.before) + " -> " + quoteEmpty(*c.after)
 }
 
-// quoteEmpty makes an empty value visible.
+// quoteEmpty quotes an empty value.
 func quoteEmpty(value string) string {
 	if value == "" {
 		return `""`
@@ -123,49 +123,49 @@ func quoteEmpty(value string) string {
 	return value
 }
 
-// consequences say what the manager makes of the change, by what it does with existing Nodes: it only adds.
+// consequences returns what the change means for Nodes: the manager only adds labels and taints to existing Nodes.
 func (c declaredChange) consequences() []string {
 	switch c.field {
 	case nodeSelectorField:
 		if c.before != nil {
-			return []string{"existing Nodes go to the pool that their labels select then"}
+			return []string{"existing Nodes move to the pool that then selects their labels"}
 		}
 	case nodeLabelField:
 		switch {
 		case c.after == nil:
-			return []string{"existing Nodes keep the label; Nodes that are registered later do not get it"}
+			return []string{"existing Nodes keep the label; Nodes that register later do not get it"}
 		case c.before == nil:
-			return []string{"existing Nodes without the label get it; one that has another value keeps that"}
+			return []string{"existing Nodes without the label get it; Nodes with another value keep it"}
 		}
-		return []string{"existing Nodes that have the label keep their value; those without it get the new one"}
+		return []string{"existing Nodes with the label keep their value; Nodes without it get the new value"}
 	case nodeTaintField:
 		switch {
 		case c.after == nil:
-			return []string{"existing Nodes keep the taint; Nodes that are registered later do not get it"}
+			return []string{"existing Nodes keep the taint; Nodes that register later do not get it"}
 		case c.before == nil:
-			return []string{"existing Nodes get it, once; one that has a taint of this key and effect keeps its value", c.onPods()}
+			return []string{"existing Nodes get the taint once; Nodes that have a taint with this key and effect keep its value", c.onPods()}
 		}
-		return []string{"existing Nodes that have the taint keep its value; those without it get the new one", c.onPods()}
+		return []string{"existing Nodes with the taint keep its value; Nodes without it get the new value", c.onPods()}
 	case nodeLabelRuleField:
-		return []string{"counts for hosts that boot later; existing Nodes keep their labels"}
+		return []string{"applies to hosts that boot later; existing Nodes keep their labels"}
 	}
 	return nil
 }
 
-// onPods says what a taint does to Pods.
+// onPods returns what a taint does to Pods.
 func (c declaredChange) onPods() string {
 	switch c.effect {
 	case corev1.TaintEffectNoExecute:
-		return "Pods that do not tolerate it are evicted from Nodes that get it, and new ones are not scheduled there"
+		return "on Nodes that get the taint, Pods that do not tolerate it are evicted, and new ones are not scheduled"
 	case corev1.TaintEffectPreferNoSchedule:
-		return "the scheduler avoids Nodes that get it for new Pods that do not tolerate it"
+		return "the scheduler avoids Nodes that get the taint for new Pods that do not tolerate it"
 	case corev1.TaintEffectNoSchedule:
 	}
-	return "new Pods that do not tolerate it are not scheduled to Nodes that get it; Pods that run there stay"
+	return "on Nodes that get the taint, new Pods that do not tolerate it are not scheduled; running Pods stay"
 }
 
-// reachesNodes says whether a change concerns Nodes that exist.
-func reachesNodes(changes []declaredChange) bool {
+// affectsNodes reports whether a change affects existing Nodes.
+func affectsNodes(changes []declaredChange) bool {
 	return slices.ContainsFunc(changes, func(c declaredChange) bool {
 		return c.field == nodeSelectorField || c.field == nodeLabelField || c.field == nodeTaintField
 	})

@@ -34,18 +34,18 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 	o := &options{streams: streams, connection: to, files: input.Files{Streams: streams}}
 	cmd := &cobra.Command{
 		Use:   "diff -f FILE...",
-		Short: "Show what files would change of live pools",
-		Long: `Show what MachineConfigPools and MachineConfigs in files would change of live pools, before they are applied.
+		Short: "Show what files would change in the pools of a cluster",
+		Long: `Show what MachineConfigPools and MachineConfigs in files would change in the pools of a cluster, before you apply them.
 
-For each pool whose rendered config would be another one: the Machines and Nodes that are in it, whether a host must reboot to
-take it up, and what changes of kernel arguments, extensions, files, units, drop-ins and users. Contents of files that not
-everybody on the host may read, and passwords, are not shown.
+For each pool whose rendered config would change: the Machines and Nodes in the pool, whether a host must reboot to apply the config,
+and the changes of kernel arguments, extensions, files, units, drop-ins and users. Passwords, and contents of files that are not
+world-readable, are not shown.
 
-For each pool whose nodeSelector, nodeLabels, nodeTaints, nodeLabelRules, hostTemplateRef or pause would change: what changes, which of
-its existing Nodes get it, which keep what they have, and which Pods a taint with the effect NoExecute evicts. Nodes and Pods are
-read from the workload cluster, by the Cluster's kubeconfig Secret. When that can't be read, the output says so.
+For each pool whose nodeSelector, nodeLabels, nodeTaints, nodeLabelRules, hostTemplateRef or paused would change: the change, the
+existing Nodes that get it, the Nodes that keep another value, and the Pods that a taint with the effect NoExecute evicts. Nodes and
+Pods are read from the workload cluster, with the Cluster's kubeconfig Secret. The output reports when they can't be read.
 
-Objects in files take the place of live ones of the same kind, namespace and name. Nothing is written.
+Objects in files replace objects in the cluster with the same kind, namespace and name. Nothing is written.
 
 Exit codes: 0 without a difference, 1 with one, 2 for an error.`,
 		Example: `  # What would this MachineConfig change?
@@ -54,7 +54,7 @@ Exit codes: 0 without a difference, 1 with one, 2 for an error.`,
   # For one cluster only
   kubectl poolboot diff -f machineconfigs -n edge --cluster infra-1
 
-  # Apply only what changes nothing
+  # Apply only files that change no pool
   kubectl poolboot diff -f machineconfigs && kubectl apply -f machineconfigs`,
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },

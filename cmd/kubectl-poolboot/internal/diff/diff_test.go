@@ -77,7 +77,7 @@ $`))
 		Expect(r.Out).To(MatchRegexp(`(?s)config:   new, compared with rendered-worker-\w+ -> rendered-gpu-.*  \+ extensions\n.*\+gpu-driver\n`))
 		Expect(r.Out).NotTo(ContainSubstring("motd"))
 		Expect(diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.Pool("infra-1", "gpu"))).Out).To(And(
-			ContainSubstring("reboot:   no: a host would be the same"), ContainSubstring("no change: only how it is written, or the name")))
+			ContainSubstring("reboot:   no: nothing changes on the host"), ContainSubstring("no change: only the notation or the name differs")))
 	})
 
 	It("shows all of the first pool of a Cluster", func() {
@@ -114,7 +114,7 @@ $`))
 		Entry("the operating system that goes", "{osImageURL: quay.io/os}", "{}", "  - osImageURL\n      quay.io/os -> none\n"),
 		Entry("where extensions come from", "{baseOSExtensionsContainerImage: quay.io/ext:1}", "{baseOSExtensionsContainerImage: quay.io/ext:2}",
 			"  ~ baseOSExtensionsContainerImage\n      quay.io/ext:1 -> quay.io/ext:2\n"),
-		Entry("how it is written", files(`contents: {source: "data:,a"}`), files(`contents: {source: "data:;base64,YQ=="}`), "  no change: only how it is written, or the name\n"),
+		Entry("how it is written", files(`contents: {source: "data:,a"}`), files(`contents: {source: "data:;base64,YQ=="}`), "  no change: only the notation or the name differs\n"),
 	)
 
 	DescribeTable("shows no secret",
@@ -139,13 +139,13 @@ $`))
 		Entry("kernel arguments", "{}", "{kernelArguments: [a]}", "yes: kernelArguments"),
 		Entry("all that always does", "{}", "{kernelArguments: [a], extensions: [b], kernelType: realtime, fips: true, osImageURL: c}",
 			"yes: kernelArguments, extensions, kernelType, fips, osImageURL"),
-		Entry("a file", "{}", files("mode: 0644"), "yes: files and units take one by default, as in OpenShift"),
-		Entry("a unit", "{}", unit("enabled: true"), "yes: files and units take one by default, as in OpenShift"),
-		Entry("where extensions come from", "{}", "{baseOSExtensionsContainerImage: a}", "no: the image of extensions is used when some are installed"),
+		Entry("a file", "{}", files("mode: 0644"), "yes: files and units require one by default, as in OpenShift"),
+		Entry("a unit", "{}", unit("enabled: true"), "yes: files and units require one by default, as in OpenShift"),
+		Entry("where extensions come from", "{}", "{baseOSExtensionsContainerImage: a}", "no: the extensions image is used only when extensions are installed"),
 		Entry("where extensions come from, and extensions", "{}", "{baseOSExtensionsContainerImage: a, extensions: [b]}", "yes: extensions"),
-		Entry("where extensions come from, and a file", files("mode: 0600"), `{baseOSExtensionsContainerImage: a}`, "yes: files and units take one by default, as in OpenShift"),
+		Entry("where extensions come from, and a file", files("mode: 0600"), `{baseOSExtensionsContainerImage: a}`, "yes: files and units require one by default, as in OpenShift"),
 		Entry("keys", user("sshAuthorizedKeys: [a]"), user("sshAuthorizedKeys: [b]"), "no: only users change"),
-		Entry("keys and a file", user("sshAuthorizedKeys: [a]"), files("mode: 0644"), "yes: files and units take one by default, as in OpenShift"),
+		Entry("keys and a file", user("sshAuthorizedKeys: [a]"), files("mode: 0644"), "yes: files and units require one by default, as in OpenShift"),
 	)
 
 	Describe("of several namespaces and Clusters", func() {
@@ -199,7 +199,7 @@ $`))
 		rendered := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: last, Namespace: "edge"}, Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}}
 		to := clitest.Storing([]string{clitest.Config("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)}, broken, rendered)
 		r := diffing(to, "-f", clitest.File("new.yaml", clitest.Config("50-a", "worker", "{kernelArguments: [quiet, nosmt]}")))
-		Expect(r.ErrOut).To(HavePrefix(`note: MachineConfigPool "worker" can't be rendered as it is now (MachineConfig "50-a": spec.config: `))
+		Expect(r.ErrOut).To(HavePrefix(`note: MachineConfigPool "worker" can't be rendered now (MachineConfig "50-a": spec.config: `))
 		Expect(r.Out).To(And(ContainSubstring("config:   "+last+" -> "), ContainSubstring("+nosmt"), Not(ContainSubstring("+quiet"))))
 		Expect(r.Code).To(Equal(1))
 	})

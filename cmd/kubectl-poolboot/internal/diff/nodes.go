@@ -21,28 +21,28 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
-// workloadOf returns a reader of a Cluster's own objects.
-type workloadOf func(context.Context, client.ObjectKey) (client.Reader, error)
+// openWorkload returns a reader of a workload cluster.
+type openWorkload func(context.Context, client.ObjectKey) (client.Reader, error)
 
-// nodeOutlook is what becomes of an existing Node.
-type nodeOutlook struct {
+// nodeChange is what changes on an existing Node.
+type nodeChange struct {
 	name string
-	// lines say what it gets and what it keeps.
+	// lines are what it gets and what it keeps.
 	lines []string
 }
 
-// assignment is a Node as the manager would have it with some pools.
+// assignment is a Node as the manager would leave it with some pools.
 type assignment struct {
 	node *corev1.Node
 	role string
-	// in is the pool of that role; nil when there is none.
-	in *poolv1.MachineConfigPool
-	// problem says why the manager would write nothing; nil when it does.
+	// pool is the pool with the role; nil when there is none.
+	pool *poolv1.MachineConfigPool
+	// problem is why the manager would change nothing; nil when it would.
 	problem error
 }
 
-// assign does to a copy of a Node what the manager does: the Node's labels decide its pool, and it gets what the pool
-// declares.
+// assign changes a copy of a Node as the manager does: the Node's labels decide its pool, and the Node gets the labels
+// and taints of the pool.
 func assign(existing *corev1.Node, pools []poolv1.MachineConfigPool) assignment {
 	a := assignment{node: existing.DeepCopy()}
 	decision, err := pool.Decide(existing.Labels, pools)
@@ -56,7 +56,7 @@ func assign(existing *corev1.Node, pools []poolv1.MachineConfigPool) assignment 
 		a.problem = err
 		return a
 	}
-	a.in = of
+	a.pool = of
 	labels, err := pool.Labels(*of)
 	if err != nil {
 		a.problem = err
@@ -65,39 +65,39 @@ func assign(existing *corev1.Node, pools []poolv1.MachineConfigPool) assignment 
 	registration.AddLabels(a.node, labels)
 	if now, err := pool.Decide(a.node.Labels, pools); err != nil || now.Role != a.role {
 		a.node = existing.DeepCopy()
-		a.problem = errors.Join(err, fmt.Errorf("the labels that pool %q declares would put the Node in another one", a.role))
+		a.problem = errors.Join(err, fmt.Errorf("the labels of pool %q would put the Node in another pool", a.role))
 		return a
 	}
 	registration.DeclareTaints(a.node, nodev1.CoreTaints(of.Spec.NodeTaints))
 	return a
 }
 
-// isIn says whether the Node is in a pool, whatever version of that is meant.
+// isIn reports whether the Node is in a pool, before or after its change.
 func (a assignment) isIn(p *poolv1.MachineConfigPool) bool {
-	return a.in != nil && pool.SameRole(a.in, p)
+	return a.pool != nil && pool.SameRole(a.pool, p)
 }
 
 // compareNodes adds to the differences of one Cluster what becomes of the existing Nodes of its Machines. What the
 // workload cluster does not tell is said at the differences that concern Nodes.
-func compareNodes(ctx context.Context, workload workloadOf, differences []difference, before, after objects, machines []bootstrapv1.PoolbootConfig) {
+func compareNodes(ctx context.Context, open openWorkload, differences []difference, before, after objects, machines []bootstrapv1.PoolbootConfig) {
 	names := map[string]bool{}
 	for _, machine := range machines {
 		if machine.Status.NodeRef.IsDefined() {
 			names[machine.Status.NodeRef.Name] = true
 		}
 	}
-	if len(names) == 0 || !slices.ContainsFunc(differences, func(d difference) bool { return reachesNodes(d.declared) }) {
+	if len(names) == 0 || !slices.ContainsFunc(differences, func(d difference) bool { return affectsNodes(d.declared) }) {
 		return
 	}
 	unread := func(err error) {
 		for i := range differences {
-			if reachesNodes(differences[i].declared) {
+			if affectsNodes(differences[i].declared) {
 				differences[i].unread = err
 			}
 		}
 	}
 	of := differences[0].pool
-	reader, err := workload(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Spec.ClusterName})
+	reader, err := open(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Spec.ClusterName})
 	if err != nil {
 		unread(err)
 		return
@@ -114,67 +114,67 @@ func compareNodes(ctx context.Context, workload workloadOf, differences []differ
 		if !names[existing.Name] {
 			continue
 		}
-		was := assign(existing, before.pools)
-		is := assign(was.node, after.pools)
-		d := differenceFor(differences, was, is)
-		outlook := nodeOutlook{name: existing.Name, lines: d.about(was, is)}
-		if evicting := gained(was, is, corev1.TaintEffectNoExecute); len(evicting) > 0 {
+		now := assign(existing, before.pools)
+		then := assign(now.node, after.pools)
+		d := differenceFor(differences, now, then)
+		changed := nodeChange{name: existing.Name, lines: d.describe(now, then)}
+		if evicting := gained(now, then, corev1.TaintEffectNoExecute); len(evicting) > 0 {
 			if pods == nil {
 				pods, err = readPods(ctx, reader)
 			}
-			outlook.lines = append(outlook.lines, evictions(pods[existing.Name], evicting, err)...)
+			changed.lines = append(changed.lines, evictions(pods[existing.Name], evicting, err)...)
 		}
-		if len(outlook.lines) > 0 {
-			d.nodes = append(d.nodes, outlook)
+		if len(changed.lines) > 0 {
+			d.nodes = append(d.nodes, changed)
 		}
 	}
 }
 
-// differenceFor is the difference at which a Node is shown: that of the pool in which it is then, else that of the pool
-// in which it is now, else the first one that reaches Nodes.
-func differenceFor(differences []difference, was, is assignment) *difference {
-	for _, of := range []assignment{is, was} {
+// differenceFor returns the difference under which a Node is shown: that of the pool that it will be in, else that of
+// the pool that it is in, else the first one that affects Nodes.
+func differenceFor(differences []difference, before, after assignment) *difference {
+	for _, of := range []assignment{after, before} {
 		for i := range differences {
 			if d := &differences[i]; of.isIn(&d.pool) && len(d.declared) > 0 {
 				return d
 			}
 		}
 	}
-	return &differences[slices.IndexFunc(differences, func(d difference) bool { return reachesNodes(d.declared) })]
+	return &differences[slices.IndexFunc(differences, func(d difference) bool { return affectsNodes(d.declared) })]
 }
 
-// about says what becomes of a Node's pool, labels and taints.
-func (d *difference) about(was, is assignment) (lines []string) {
+// describe returns what changes of a Node's pool, labels and taints.
+func (d *difference) describe(before, after assignment) (lines []string) {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	switch {
-	case is.problem != nil && (was.problem == nil || was.problem.Error() != is.problem.Error()):
-		say("gets nothing, and waits for a person: %v", is.problem)
-	case was.role != is.role && is.role == "":
-		say("leaves pool %s: its labels select no pool then", was.role)
-	case was.role != is.role && was.role == "":
-		say("joins pool %s", is.role)
-	case was.role != is.role:
-		say("moves from pool %s to pool %s", was.role, is.role)
+	case after.problem != nil && (before.problem == nil || before.problem.Error() != after.problem.Error()):
+		say("gets no change until a person acts: %v", after.problem)
+	case before.role != after.role && after.role == "":
+		say("leaves pool %s: no pool selects its labels then", before.role)
+	case before.role != after.role && before.role == "":
+		say("joins pool %s", after.role)
+	case before.role != after.role:
+		say("moves from pool %s to pool %s", before.role, after.role)
 	}
-	for _, key := range slices.Sorted(maps.Keys(is.node.Labels)) {
-		if _, had := was.node.Labels[key]; !had {
-			say("+ label %s: %s", key, quoteEmpty(is.node.Labels[key]))
+	for _, key := range slices.Sorted(maps.Keys(after.node.Labels)) {
+		if _, had := before.node.Labels[key]; !had {
+			say("+ label %s: %s", key, quoteEmpty(after.node.Labels[key]))
 		}
 	}
-	for _, taint := range gained(was, is, "") {
+	for _, taint := range gained(before, after, "") {
 		say("+ taint %s", taint.ToString())
 	}
-	if !is.isIn(&d.pool) {
+	if !after.isIn(&d.pool) {
 		return lines
 	}
 	for _, c := range d.declared {
 		switch c.field {
 		case nodeLabelField:
-			if value, has := was.node.Labels[c.key]; has && (c.after == nil || *c.after != value) {
+			if value, has := before.node.Labels[c.key]; has && (c.after == nil || *c.after != value) {
 				say("= label %s: %s stays", c.key, quoteEmpty(value))
 			}
 		case nodeTaintField:
-			for _, taint := range was.node.Spec.Taints {
+			for _, taint := range before.node.Spec.Taints {
 				if taint.Key+":"+string(taint.Effect) == c.key && (c.after == nil || *c.after != taint.Value) {
 					say("= taint %s stays", taint.ToString())
 				}
@@ -184,25 +184,25 @@ func (d *difference) about(was, is assignment) (lines []string) {
 	return lines
 }
 
-// gained are the taints of an effect that a Node gets; "" stands for every effect.
-func gained(was, is assignment, effect corev1.TaintEffect) []corev1.Taint {
-	return slices.DeleteFunc(slices.Clone(is.node.Spec.Taints), func(t corev1.Taint) bool {
-		return effect != "" && t.Effect != effect || slices.ContainsFunc(was.node.Spec.Taints, func(had corev1.Taint) bool { return had.MatchTaint(&t) })
+// gained returns the taints with an effect that a Node gets; "" means every effect.
+func gained(before, after assignment, effect corev1.TaintEffect) []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(after.node.Spec.Taints), func(t corev1.Taint) bool {
+		return effect != "" && t.Effect != effect || slices.ContainsFunc(before.node.Spec.Taints, func(had corev1.Taint) bool { return had.MatchTaint(&t) })
 	})
 }
 
-// podsByNode are Pods by the name of the Node that they are assigned to.
+// podsByNode are Pods by the name of their Node.
 type podsByNode map[string][]corev1.Pod
 
-// podsAtOnce is how many Pods are read in one request.
-const podsAtOnce = 500
+// podPageSize is how many Pods are read in one request.
+const podPageSize = 500
 
 func readPods(ctx context.Context, workload client.Reader) (podsByNode, error) {
 	found := podsByNode{}
 	next := ""
 	for {
 		pods := &corev1.PodList{}
-		if err := workload.List(ctx, pods, client.Limit(podsAtOnce), client.Continue(next)); err != nil {
+		if err := workload.List(ctx, pods, client.Limit(podPageSize), client.Continue(next)); err != nil {
 			return found, fmt.Errorf("list Pods: %w", err)
 		}
 		for _, pod := range pods.Items {
@@ -214,10 +214,11 @@ func readPods(ctx context.Context, workload client.Reader) (podsByNode, error) {
 	}
 }
 
-// evictions say which Pods taints with the effect NoExecute evict, as Kubernetes' taint eviction controller does.
+// evictions returns which Pods are evicted by taints with the effect NoExecute, as Kubernetes' taint eviction
+// controller decides it.
 func evictions(pods []corev1.Pod, taints []corev1.Taint, unread error) (lines []string) {
 	if unread != nil {
-		return []string{fmt.Sprintf("which Pods are evicted can't be told: %v", unread)}
+		return []string{fmt.Sprintf("the Pods that are evicted are unknown: %v", unread)}
 	}
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
@@ -239,14 +240,15 @@ func evictions(pods []corev1.Pod, taints []corev1.Taint, unread error) (lines []
 	}
 	switch {
 	case running == 0:
-		return []string{"evicts no Pod: none runs there"}
+		return []string{"evicts no Pod: no Pod runs on the Node"}
 	case len(lines) == 0:
-		return []string{"evicts no Pod: those that run there tolerate the taint"}
+		return []string{"evicts no Pod: the running Pods tolerate the taint"}
 	}
 	return lines
 }
 
-// toleratedFor returns how long a Pod stays on a Node with taints: 0 when it is evicted at once, less when it stays.
+// toleratedFor returns how long a Pod stays on a Node with taints: 0 when it is evicted immediately, less than 0 when
+// it is not evicted.
 func toleratedFor(tolerations []corev1.Toleration, taints []corev1.Taint) time.Duration {
 	stays := time.Duration(-1)
 	for i := range taints {

@@ -60,7 +60,7 @@ var _ = Describe("diff of what a pool's Nodes carry", func() {
     Machine infra-a, Node host-1
     Machine infra-b, Node host-2
   \+ nodeLabel example.com/tier: gold
-      existing Nodes without the label get it; one that has another value keeps that
+      existing Nodes without the label get it; Nodes with another value keep it
   Node host-1
       \+ label example.com/tier: gold
   Node host-2
@@ -76,13 +76,13 @@ $`))
 		has.Annotations[poolv1.NodeAppliedTaintsAnnotation] = "example.com/quiet=a:NoSchedule"
 		out := diffed(of("a"), of("b"), has)
 		Expect(out).To(And(
-			ContainSubstring("  ~ nodeLabel example.com/tier: a -> b\n      existing Nodes that have the label keep their value; those without it get the new one\n"),
-			ContainSubstring("  ~ nodeTaint example.com/quiet:NoSchedule: a -> b\n      existing Nodes that have the taint keep its value; those without it get the new one\n"),
+			ContainSubstring("  ~ nodeLabel example.com/tier: a -> b\n      existing Nodes with the label keep their value; Nodes without it get the new value\n"),
+			ContainSubstring("  ~ nodeTaint example.com/quiet:NoSchedule: a -> b\n      existing Nodes with the taint keep its value; Nodes without it get the new value\n"),
 			HaveSuffix("  Node host-1\n      = label example.com/tier: a stays\n      = taint example.com/quiet=a:NoSchedule stays\n")))
 		out = diffed(of("a"), nil, has)
 		Expect(out).To(And(
-			ContainSubstring("  - nodeLabel example.com/tier: a\n      existing Nodes keep the label; Nodes that are registered later do not get it\n"),
-			ContainSubstring("  - nodeTaint example.com/quiet:NoSchedule: a\n      existing Nodes keep the taint; Nodes that are registered later do not get it\n"),
+			ContainSubstring("  - nodeLabel example.com/tier: a\n      existing Nodes keep the label; Nodes that register later do not get it\n"),
+			ContainSubstring("  - nodeTaint example.com/quiet:NoSchedule: a\n      existing Nodes keep the taint; Nodes that register later do not get it\n"),
 			HaveSuffix("      = label example.com/tier: a stays\n      = taint example.com/quiet=a:NoSchedule stays\n")))
 	})
 
@@ -96,21 +96,21 @@ $`))
 			pod("host-1", "cache", corev1.PodRunning, forAWhile), pod("host-1", "done", corev1.PodSucceeded), pod("elsewhere", "far", corev1.PodRunning),
 			pod("host-2", "driver", corev1.PodRunning, tolerates))
 		Expect(out).To(HaveSuffix(`  + nodeTaint example.com/gpu:NoExecute: a100
-      existing Nodes get it, once; one that has a taint of this key and effect keeps its value
-      Pods that do not tolerate it are evicted from Nodes that get it, and new ones are not scheduled there
+      existing Nodes get the taint once; Nodes that have a taint with this key and effect keep its value
+      on Nodes that get the taint, Pods that do not tolerate it are evicted, and new ones are not scheduled
   Node host-1
       + taint example.com/gpu=a100:NoExecute
       evicts Pod default/cache after 1m30s (tolerationSeconds)
       evicts Pod default/web
   Node host-2
       + taint example.com/gpu=a100:NoExecute
-      evicts no Pod: those that run there tolerate the taint
+      evicts no Pod: the running Pods tolerate the taint
 `))
 	})
 
 	It("says that no Pod runs on a Node, and lets no name of a Pod write to the terminal", func() {
 		out := diffed(nil, []string{"nodeTaints: [" + gpu + "]"}, node("host-1", nil), node("host-2", nil), pod("host-1", "web\x1b]0;owned\a\u202e", corev1.PodRunning))
-		Expect(out).To(And(ContainSubstring("Node host-2\n      + taint example.com/gpu=a100:NoExecute\n      evicts no Pod: none runs there\n"),
+		Expect(out).To(And(ContainSubstring("Node host-2\n      + taint example.com/gpu=a100:NoExecute\n      evicts no Pod: no Pod runs on the Node\n"),
 			ContainSubstring(`evicts Pod "default/web\x1b]0;owned\a\u202e"`), Not(ContainSubstring("\x1b"))))
 	})
 
@@ -128,7 +128,7 @@ $`))
 
 	It("says that a taint with the effect NoSchedule evicts nothing", func() {
 		out := diffed(nil, []string{"nodeTaints: [" + quiet + "]"}, node("host-1", nil), pod("host-1", "web", corev1.PodRunning))
-		Expect(out).To(HaveSuffix(`      new Pods that do not tolerate it are not scheduled to Nodes that get it; Pods that run there stay
+		Expect(out).To(HaveSuffix(`      on Nodes that get the taint, new Pods that do not tolerate it are not scheduled; running Pods stay
   Node host-1
       + taint example.com/quiet:NoSchedule
 `))
@@ -149,7 +149,7 @@ $`))
 		r := diffing(to, "-f", clitest.File("new.yaml", pool(rule("host.labels.rack")...)))
 		Expect(r.Code).To(Equal(1))
 		Expect(r.Out).To(HaveSuffix(`  ~ nodeLabelRule example.com/rack: host.name (onMissing: Skip, onInvalid: Block) -> host.labels.rack (onMissing: Skip, onInvalid: Block)
-      counts for hosts that boot later; existing Nodes keep their labels
+      applies to hosts that boot later; existing Nodes keep their labels
 `))
 		Expect(diffing(to, "-f", clitest.File("new.yaml", pool(rule("host.name")...)))).To(Equal(clitest.Result{}), "the defaults that the API server fills in are no change")
 	})
@@ -157,11 +157,11 @@ $`))
 	It("shows which Nodes change their pool by another nodeSelector, also to one that the files don't hold", func() {
 		out := diffed(nil, []string{"nodeSelector: {matchLabels: {zone: z}}"}, node("host-1", map[string]string{"node-role.kubernetes.io/worker": ""}), node("host-2", nil))
 		Expect(out).To(HaveSuffix(`  ~ nodeSelector: node-role.kubernetes.io/infra= -> zone=z
-      existing Nodes go to the pool that their labels select then
+      existing Nodes move to the pool that then selects their labels
   Node host-1
       moves from pool infra to pool worker
   Node host-2
-      leaves pool infra: its labels select no pool then
+      leaves pool infra: no pool selects its labels then
 `))
 	})
 
@@ -183,7 +183,7 @@ $`))
 		to := clitest.Storing([]string{worker, pool(), clitest.Pool("infra-1", "storage")}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
 		to.Own = clitest.NewFake().WithObjects(node("host-1", nil)).Build()
 		r := diffing(to, "-f", clitest.File("new.yaml", pool("nodeLabels: {node-role.kubernetes.io/storage: ''}")))
-		Expect(r.Out).To(ContainSubstring("  Node host-1\n      gets nothing, and waits for a person: "))
+		Expect(r.Out).To(ContainSubstring("  Node host-1\n      gets no change until a person acts: "))
 	})
 
 	It("shows the pause and the template for hosts without a Machine", func() {
@@ -204,9 +204,9 @@ $`))
 			Expect(r.Code).To(Equal(1))
 			Expect(r.Out).To(And(ContainSubstring("+ nodeTaint example.com/gpu:NoExecute: a100\n"), ContainSubstring(why)))
 		},
-		Entry("what becomes of Nodes, without the kubeconfig", "  nodes: what becomes of existing Nodes and their Pods can't be told: secrets is forbidden\n", nil),
-		Entry("what becomes of Nodes, which it may not list", "can't be told: list the Nodes of Cluster infra-1: forbidden\n", unlisted(&corev1.NodeList{})),
-		Entry("which Pods are evicted, which it may not list", "which Pods are evicted can't be told: list Pods: forbidden\n", unlisted(&corev1.PodList{}, node("host-1", nil))),
+		Entry("what becomes of Nodes, without the kubeconfig", "  nodes: the effect on existing Nodes and their Pods is unknown: secrets is forbidden\n", nil),
+		Entry("what becomes of Nodes, which it may not list", "is unknown: list the Nodes of Cluster infra-1: forbidden\n", unlisted(&corev1.NodeList{})),
+		Entry("which Pods are evicted, which it may not list", "the Pods that are evicted are unknown: list Pods: forbidden\n", unlisted(&corev1.PodList{}, node("host-1", nil))),
 	)
 })
 

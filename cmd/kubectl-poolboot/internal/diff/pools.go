@@ -17,20 +17,21 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
-// difference is what would change of what one pool renders.
+// difference is what would change of one pool.
 type difference struct {
 	pool poolv1.MachineConfigPool
 	// before and after are the names of the rendered configs; before is empty for the first pool of a cluster.
 	before, after string
-	// isNew is true when there is no such pool yet: before is then what worker renders, where its Nodes would be now.
+	// isNew is true when the pool does not exist: before is then what worker renders, which is the pool of its Nodes
+	// now.
 	isNew   bool
 	changes []change
-	// declared is what the pool declares otherwise beside its config.
+	// declared are the changes outside the rendered config.
 	declared []declaredChange
 	machines []bootstrapv1.PoolbootConfig
-	// nodes are the existing Nodes that the change reaches.
-	nodes []nodeOutlook
-	// unread says why the Nodes could not be looked at; nil when they were, or need not be.
+	// nodes are the existing Nodes that change.
+	nodes []nodeChange
+	// unread is why the Nodes could not be read; nil when they were, or need not be.
 	unread error
 }
 
@@ -101,7 +102,7 @@ func read(ctx context.Context, from client.Reader, namespace string) (objects, e
 	return objects{pools: pools.Items, configs: configs.Items}, nil
 }
 
-// with returns the objects with others in the place of those of the same name.
+// with returns the objects, of which others replace those with the same name.
 func (o objects) with(others objects) objects {
 	return objects{
 		pools:   replaced(o.pools, others.pools, func(p poolv1.MachineConfigPool) string { return p.Name }),
@@ -116,13 +117,13 @@ func replaced[T any](kept, others []T, name func(T) string) []T {
 	return append(kept, others...)
 }
 
-// of returns the objects with the pools of one Cluster only.
+// of returns the objects with only the pools of one Cluster.
 func (o objects) of(cluster string) objects {
 	o.pools = slices.DeleteFunc(slices.Clone(o.pools), func(p poolv1.MachineConfigPool) bool { return p.Spec.ClusterName != cluster })
 	return o
 }
 
-// clusters are the names of the Clusters that pools are of, in order.
+// clusters returns the names of the pools' Clusters, in order.
 func (o objects) clusters() []string {
 	names := map[string]bool{}
 	for _, p := range o.pools {
@@ -141,7 +142,7 @@ func compareCluster(before, after objects) (differences []difference, notes []st
 		}
 		from, isNew, err := before.rendered(p.Spec.PoolRole)
 		if err != nil {
-			notes = append(notes, fmt.Sprintf("MachineConfigPool %q can't be rendered as it is now (%v): what it rendered last is compared", p.Name, err))
+			notes = append(notes, fmt.Sprintf("MachineConfigPool %q can't be rendered now (%v): the comparison uses its last rendered config", p.Name, err))
 		}
 		was, _ := pool.OfRole(before.pools, p.Spec.PoolRole)
 		declared, err := compareDeclared(was, p)
@@ -160,8 +161,8 @@ func compareCluster(before, after objects) (differences []difference, notes []st
 	return differences, notes, nil
 }
 
-// rendered is what the pool of a role renders. For a new pool it is what worker does. When it can't be rendered, the
-// error says why, and what is returned is what it rendered last.
+// rendered returns what the pool with a role renders; for a new pool, what worker renders. When the pool can't be
+// rendered, it returns the last rendered config and an error.
 func (o objects) rendered(role string) (rendered *pool.Rendered, isNew bool, err error) {
 	if _, err := pool.OfRole(o.pools, role); errors.As(err, new(*pool.NotFoundError)) {
 		if role, isNew = poolv1.RoleWorker, true; len(o.pools) == 0 {
@@ -181,12 +182,12 @@ func (o objects) rendered(role string) (rendered *pool.Rendered, isNew bool, err
 	return &pool.Rendered{}, isNew, err
 }
 
-// machinesOfCluster are the PoolbootConfigs of one Cluster.
+// machinesOfCluster returns the PoolbootConfigs of one Cluster.
 func machinesOfCluster(name string, all []bootstrapv1.PoolbootConfig) []bootstrapv1.PoolbootConfig {
 	return slices.DeleteFunc(slices.Clone(all), func(c bootstrapv1.PoolbootConfig) bool { return record.ClusterName(&c) != name })
 }
 
-// machinesOf are the PoolbootConfigs of the Machines that are recorded in a pool, in the order of their names.
+// machinesOf returns the PoolbootConfigs that are recorded in a pool, in the order of their names.
 func machinesOf(p poolv1.MachineConfigPool, all []bootstrapv1.PoolbootConfig) []bootstrapv1.PoolbootConfig {
 	in := slices.DeleteFunc(slices.Clone(all), func(c bootstrapv1.PoolbootConfig) bool {
 		return record.ClusterName(&c) != p.Spec.ClusterName || c.Status.PoolRole != p.Spec.PoolRole

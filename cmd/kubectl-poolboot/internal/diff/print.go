@@ -16,22 +16,22 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
-// print writes the difference for people: the pool, whom it concerns, what changes.
+// print prints the difference as text: the pool, its Machines, and the changes.
 func (d difference) print(to io.Writer) error {
 	out := &strings.Builder{}
 	fmt.Fprintf(out, "MachineConfigPool %s/%s (Cluster %s)\n", d.pool.Namespace, d.pool.Name, d.pool.Spec.ClusterName)
-	was := cmp.Or(d.before, "nothing")
+	before := cmp.Or(d.before, "nothing")
 	if d.isNew {
-		was = "new, compared with " + was
+		before = "new, compared with " + before
 	}
 	isSame := d.before == d.after
 	if isSame {
 		fmt.Fprintf(out, "  config:   %s, unchanged\n", d.after)
 	} else {
-		fmt.Fprintf(out, "  config:   %s -> %s\n", was, d.after)
+		fmt.Fprintf(out, "  config:   %s -> %s\n", before, d.after)
 	}
 	if d.pool.Spec.IsPaused() {
-		out.WriteString("  paused:   yes: the config is rendered, and handed out when the pause ends\n")
+		out.WriteString("  paused:   yes: the config is rendered, and handed out after the pause\n")
 	}
 	if isSame {
 		out.WriteString("  reboot:   no: the config is the same\n")
@@ -40,10 +40,10 @@ func (d difference) print(to io.Writer) error {
 	}
 	fmt.Fprintf(out, "  machines: %d\n", len(d.machines))
 	for _, machine := range d.machines {
-		fmt.Fprintf(out, "    %s\n", who(machine))
+		fmt.Fprintf(out, "    %s\n", describeMachine(machine))
 	}
 	if len(d.changes) == 0 && !isSame {
-		out.WriteString("  no change: only how it is written, or the name\n")
+		out.WriteString("  no change: only the notation or the name differs\n")
 	}
 	for _, c := range d.changes {
 		c.print(out)
@@ -55,11 +55,11 @@ func (d difference) print(to io.Writer) error {
 		}
 	}
 	if d.unread != nil {
-		fmt.Fprintf(out, "  nodes: what becomes of existing Nodes and their Pods can't be told: %s\n", cli.Printable(d.unread.Error()))
+		fmt.Fprintf(out, "  nodes: the effect on existing Nodes and their Pods is unknown: %s\n", cli.Printable(d.unread.Error()))
 	}
 	for _, n := range d.nodes {
 		fmt.Fprintf(out, "  Node %s\n", cli.Printable(n.name))
-		for _, line := range n.lines { // the workload cluster's API server is a tenant's, and validates what it likes
+		for _, line := range n.lines { // a tenant may control the workload cluster's API server and return any text
 			for part := range strings.SplitSeq(line, "\n") {
 				fmt.Fprintf(out, "      %s\n", cli.Printable(part))
 			}
@@ -69,8 +69,8 @@ func (d difference) print(to io.Writer) error {
 	return err
 }
 
-// who names a Machine and its Node.
-func who(config bootstrapv1.PoolbootConfig) string {
+// describeMachine returns the names of a Machine and its Node.
+func describeMachine(config bootstrapv1.PoolbootConfig) string {
 	name := "PoolbootConfig " + config.Name
 	if machine := input.MachineName(&config); machine != "" {
 		name = "Machine " + machine
@@ -86,7 +86,7 @@ func (c change) print(out *strings.Builder) {
 	case c.after == nil:
 		fmt.Fprintf(out, "  - %s\n", c.item)
 		if _, isField := c.before[""]; !isField {
-			return // that it goes is all that there is to say
+			return // only the name of a removed item is printed
 		}
 	case c.before == nil:
 		fmt.Fprintf(out, "  + %s\n", c.item)
@@ -103,31 +103,31 @@ func (c change) print(out *strings.Builder) {
 	}
 }
 
-// printProperty writes one property, if it changes.
+// printProperty prints one property, if it changes.
 func printProperty(out *strings.Builder, name string, of, to properties) {
-	before, was := of[name]
-	after, is := to[name]
+	before, existed := of[name]
+	after, exists := to[name]
 	title := "      "
 	if name != "" {
 		title += name + ": "
 	}
 	switch {
-	case was && is && before.value == after.value:
-	case (before.isText || !was) && (after.isText || !is):
+	case existed && exists && before.value == after.value:
+	case (before.isText || !existed) && (after.isText || !exists):
 		if name != "" {
 			out.WriteString("      " + name + ":\n")
 		}
 		printLines(out, before.value, after.value)
-	case !was:
+	case !existed:
 		out.WriteString(title + after.shown + "\n")
-	case !is:
+	case !exists:
 		out.WriteString(title + before.shown + " -> none\n")
 	default:
 		out.WriteString(title + before.shown + " -> " + after.shown + "\n")
 	}
 }
 
-// printLines writes a unified diff of two texts.
+// printLines prints a unified diff of two texts.
 func printLines(out *strings.Builder, before, after string) {
 	unified, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: lines(before), B: lines(after), Context: 3})
 	cli.Must(err)
@@ -136,7 +136,7 @@ func printLines(out *strings.Builder, before, after string) {
 	}
 }
 
-// lines are the lines of a text. What has no end of line is marked as diff does.
+// lines returns the lines of a text. A missing newline at the end is marked as diff does.
 func lines(text string) []string {
 	split := slices.Collect(strings.Lines(text))
 	if n := len(split); n > 0 && !strings.HasSuffix(split[n-1], "\n") {

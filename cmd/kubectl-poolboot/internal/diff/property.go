@@ -16,44 +16,46 @@ import (
 )
 
 const (
+	// notShown replaces a value that may be secret.
+	notShown = "(not shown)"
 	// maxText is how many bytes of text are shown line by line.
 	maxText = 16 << 10
-	// maxContents is how many bytes of contents are unpacked for a comparison.
+	// maxContents is how many bytes of contents are decompressed for a comparison.
 	maxContents = 16 << 20
 )
 
-// property is what an item says of one thing.
+// property is one property of an item.
 type property struct {
 	// value is what is compared.
 	value string
-	// shown stands for it in one line.
+	// shown is what is printed for it in one line.
 	shown string
-	// isText is true when value is shown instead, line by line.
+	// isText is true when the value is printed instead, line by line.
 	isText bool
 }
 
-// properties are those of an item, by their names.
+// properties are the properties of an item, by name.
 type properties map[string]property
 
 func plain(value string) property { return property{value: value, shown: value} }
 
-// text adds a text that everybody on the host may read.
+// text adds a text that every user on the host can read.
 func (p properties) text(name string, value *string) {
 	if value != nil {
 		p[name] = contents(*value)
 	}
 }
 
-// hidden returns the properties with nothing of their values to be shown.
+// hidden returns the properties without their values in the output.
 func (p properties) hidden() properties {
 	for name, property := range p {
-		property.shown, property.isText = "(not shown)", false
+		property.shown, property.isText = notShown, false
 		p[name] = property
 	}
 	return p
 }
 
-// resource adds the contents of a file. Of a secret only its size is shown.
+// resource adds the contents of a file. Only the size of a secret is shown.
 func (p properties) resource(name string, resource types.Resource, isSecret bool) {
 	if resource.Source == nil {
 		return
@@ -63,13 +65,13 @@ func (p properties) resource(name string, resource types.Resource, isSecret bool
 	case err != nil:
 		p[name] = elsewhere(resource)
 	case isSecret:
-		p[name] = property{value: string(data), shown: fmt.Sprintf("%d bytes (not shown: not everybody may read them)", len(data))}
+		p[name] = property{value: string(data), shown: fmt.Sprintf("%d bytes (not shown: the file is not world-readable)", len(data))}
 	default:
 		p[name] = contents(string(data))
 	}
 }
 
-// contents is text where a terminal can show it, and else its size and hash.
+// contents returns a text that a terminal can show as lines, and other contents as size and hash.
 func contents(value string) property {
 	isControl := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 	return property{
@@ -83,11 +85,11 @@ func summary(value string) string {
 	return fmt.Sprintf("%d bytes, sha256 %x", len(value), hash[:6])
 }
 
-// elsewhere is contents that are not in the document. Of the URL is shown what can hold no credential.
+// elsewhere returns contents that are not in the document, as their URL without the parts that can contain credentials.
 func elsewhere(resource types.Resource) property {
 	all, err := json.Marshal(resource)
 	cli.Must(err)
-	shown := "what can't be unpacked here"
+	shown := "contents that can't be decoded"
 	if source, err := url.Parse(*resource.Source); err == nil && source.Scheme != "data" {
 		shown = "from " + (&url.URL{Scheme: source.Scheme, Host: source.Host, Path: source.Path}).String()
 		if hash := resource.Verification.Hash; hash != nil {

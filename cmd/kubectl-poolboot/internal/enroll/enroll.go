@@ -7,8 +7,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,10 +42,10 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 	cmd := &cobra.Command{
 		Use:   "enroll NAME --cluster CLUSTER --pool ROLE --name-pattern PATTERN",
 		Short: "Print a new Enrollment and its token",
-		Long: `Print an Enrollment, by which hosts without a Machine are admitted to a pool, and the Secret with its token: 256 random bits.
+		Long: `Print an Enrollment, which admits hosts without a Machine to a pool, and the Secret with its token of 256 random bits.
 
-Nothing is written anywhere: apply what is printed, and keep it secret.`,
-		Example: `  # Twenty hosts edge-… of the pool infra, within a day
+The command creates no object: apply what it prints, and keep it secret.`,
+		Example: `  # Admit twenty hosts to the pool infra within a day
   kubectl poolboot enroll edge --cluster site --pool infra --name-pattern 'edge-*' --max-uses 20 --expires-in 24h -n metal | kubectl apply -f -`,
 		Args:                  cobra.ExactArgs(1),
 		ValidArgsFunction:     cobra.NoFileCompletions, // the name is new
@@ -58,11 +60,11 @@ Nothing is written anywhere: apply what is printed, and keep it secret.`,
 	}
 	cli.AddPoolFlag(cmd, &o.spec.PoolRole)
 	cmd.Flags().StringVar(&o.spec.ClusterName, "cluster", "", "the Cluster that the hosts join")
-	cmd.Flags().StringVar(&o.spec.NamePattern, "name-pattern", "", "pattern of the names that hosts may take, such as 'edge-*', in quotes, or the shell expands it")
-	cmd.Flags().StringSliceVar(&o.spec.AddressRanges, "address-ranges", nil, "address ranges of the hosts (CIDRs), within which their serving certificates may hold the address they enrolled from")
-	cmd.Flags().Int32Var(&o.spec.MaxUses, "max-uses", 1, "how many names may be taken")
-	cmd.Flags().DurationVar(&o.life, "expires-in", 24*time.Hour, "how long hosts are admitted")
-	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pool; without it, that of kubectl apply")
+	cmd.Flags().StringVar(&o.spec.NamePattern, "name-pattern", "", "pattern of the names that hosts can take, such as 'edge-*', in quotes so that the shell does not expand it")
+	cmd.Flags().StringSliceVar(&o.spec.AddressRanges, "address-ranges", nil, "address ranges of the hosts (CIDRs): a serving certificate can contain the address that the host enrolled from only within them")
+	cmd.Flags().Int32Var(&o.spec.MaxUses, "max-uses", 1, "how many names hosts can take")
+	cmd.Flags().DurationVar(&o.life, "expires-in", 24*time.Hour, "how long the token is valid")
+	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pool; without it, kubectl apply sets the namespace")
 	cli.Must(cmd.MarkFlagRequired("cluster"))
 	cli.Must(cmd.MarkFlagRequired("name-pattern"))
 	cli.AddCompletion(cmd, "pool", input.CompleteFromCluster(to, input.PoolRoles))
@@ -74,15 +76,19 @@ Nothing is written anywhere: apply what is printed, and keep it secret.`,
 	return cmd
 }
 
+// flagsOfFields adds to an error about a field of an Enrollment the flag that sets the field.
+var flagsOfFields = strings.NewReplacer("spec.poolRole:", "--pool (spec.poolRole):", "spec.namePattern:", "--name-pattern (spec.namePattern):",
+	"spec.maxUses:", "--max-uses (spec.maxUses):", "spec.addressRanges:", "--address-ranges (spec.addressRanges):")
+
 func (o *options) run(name string, now time.Time) error {
 	if o.life <= 0 {
-		return fmt.Errorf("--expires-in %s: the token would have expired already: give a time to live, such as 24h", o.life)
+		return fmt.Errorf("--expires-in %s: the token would be expired already: set a duration, such as 24h", o.life)
 	}
 	if err := enroll.Check(o.spec); err != nil {
-		return err
+		return errors.New(flagsOfFields.Replace(err.Error()))
 	}
 	var bits [32]byte
-	_, _ = rand.Read(bits[:]) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(bits[:]) // never returns an error: crypto/rand crashes the program instead
 	spec := o.spec
 	spec.ExpirationTime = metav1.NewTime(now.Add(o.life).UTC().Truncate(time.Second))
 	spec.TokenSecretRef.Name = name
@@ -94,12 +100,12 @@ func (o *options) run(name string, now time.Time) error {
 		StringData: map[string]string{poolv1.EnrollmentTokenKey: base64.RawURLEncoding.EncodeToString(bits[:])},
 	}
 	secret.Labels = map[string]string{clusterctlv1.ClusterctlMoveLabel: ""}
-	admits := &poolv1.Enrollment{
+	enrollment := &poolv1.Enrollment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: poolv1.GroupVersion.String(), Kind: "Enrollment"},
 		ObjectMeta: meta,
 		Spec:       spec,
 	}
-	for i, object := range []any{secret, admits} {
+	for i, object := range []any{secret, enrollment} {
 		printed, err := yaml.Marshal(object)
 		if err != nil {
 			return err
@@ -115,8 +121,8 @@ func (o *options) run(name string, now time.Time) error {
 	return nil
 }
 
-// warn says on standard error what keeps hosts from being admitted, as far as the management cluster can be read: the
-// condition Ready of the Enrollment says it too, but later.
+// warn warns on standard error when no host would be admitted, if the management cluster can be read. The condition
+// Ready of the Enrollment reports the same, but later.
 func (o *options) warn(ctx context.Context, to input.Connection) {
 	cluster, err := to.Open()
 	if err != nil {
@@ -131,9 +137,9 @@ func (o *options) warn(ctx context.Context, to input.Connection) {
 	ofCluster := slices.DeleteFunc(pools.Items, func(p poolv1.MachineConfigPool) bool { return p.Spec.ClusterName != o.spec.ClusterName })
 	switch found, err := pool.OfRole(ofCluster, o.spec.PoolRole); {
 	case err != nil:
-		_, _ = fmt.Fprintf(o.streams.ErrOut, "warning: no host is admitted yet: Cluster %s: %s\n", cli.Printable(o.spec.ClusterName), cli.Printable(err.Error()))
+		_, _ = fmt.Fprintf(o.streams.ErrOut, "warning: no host is admitted yet: --cluster %s: %s\n", cli.Printable(o.spec.ClusterName), cli.Printable(err.Error()))
 	case found.Spec.HostTemplateRef.Name == "":
-		_, _ = fmt.Fprintf(o.streams.ErrOut, "warning: no host is admitted yet: MachineConfigPool %s takes Machines only: name a PoolbootConfigTemplate in its spec.hostTemplateRef\n",
+		_, _ = fmt.Fprintf(o.streams.ErrOut, "warning: no host is admitted yet: MachineConfigPool %s admits only Machines: set its spec.hostTemplateRef to a PoolbootConfigTemplate\n",
 			cli.Printable(found.Name))
 	}
 }

@@ -36,7 +36,7 @@ func printedBy(document []byte) (*corev1.Secret, *poolv1.Enrollment) {
 var edgeHosts = []string{"enroll", "edge", "--cluster", "site", "--pool", "infra", "--name-pattern", "edge-*", "--max-uses", "20", "--expires-in", "24h", "-n", "metal"}
 
 var _ = Describe("enroll", func() {
-	It("prints an Enrollment that admits what was asked for, and a Secret with a token of its own", func() {
+	It("prints an Enrollment with the values of the flags, and a Secret with a new token", func() {
 		first, admits := printedBy([]byte(clitest.Answered(poolboot(edgeHosts...))))
 		second, _ := printedBy([]byte(clitest.Answered(poolboot(edgeHosts...))))
 		Expect(admits.Spec.ExpirationTime.Time).To(BeTemporally("~", time.Now().Add(24*time.Hour), time.Minute))
@@ -52,17 +52,17 @@ var _ = Describe("enroll", func() {
 		Expect(first.Data["token"]).To(HaveLen(43))
 	})
 
-	DescribeTable("refuses what no host could enroll with", func(why string, flags ...string) {
+	DescribeTable("refuses values with which no host could enroll, and names their flags", func(why string, flags ...string) {
 		clitest.Refused(poolboot(append(slices.Clone(edgeHosts), flags...)...), 1, why)
 	},
-		Entry("a pattern that is none", "spec.namePattern", "--name-pattern", "["),
-		Entry("no use", "spec.maxUses", "--max-uses", "0"),
-		Entry("no time", "--expires-in -1h0m0s: the token would have expired already", "--expires-in", "-1h"),
-		Entry("a role that is none", "spec.poolRole", "--pool", "In/fra"),
-		Entry("a range of every address", "spec.addressRanges", "--address-ranges", "::/0"),
+		Entry("an invalid pattern", "--name-pattern (spec.namePattern): ", "--name-pattern", "["),
+		Entry("no uses", "--max-uses (spec.maxUses): ", "--max-uses", "0"),
+		Entry("a time in the past", "--expires-in -1h0m0s: the token would be expired already", "--expires-in", "-1h"),
+		Entry("an invalid role", "--pool (spec.poolRole): ", "--pool", "In/fra"),
+		Entry("a range of every address", "--address-ranges (spec.addressRanges): ", "--address-ranges", "::/0"),
 	)
 
-	DescribeTable("warns, where the cluster can be read, that no host is admitted yet", func(warning string, change func(*poolv1.MachineConfigPool)) {
+	DescribeTable("warns that no host is admitted yet when it can read the cluster", func(warning string, change func(*poolv1.MachineConfigPool)) {
 		p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "a-pool"},
 			Spec: poolv1.MachineConfigPoolSpec{ClusterName: "site", PoolRole: "infra", HostTemplateRef: poolv1.HostTemplateReference{Name: "hosts"}}}
 		change(p)
@@ -75,13 +75,13 @@ var _ = Describe("enroll", func() {
 			Expect(r.ErrOut).To(And(HavePrefix("warning: "), ContainSubstring(warning)))
 		}
 	},
-		Entry("not when it takes hosts", "", func(*poolv1.MachineConfigPool) {}),
-		Entry("the pool takes Machines only", "MachineConfigPool a-pool takes Machines only", func(p *poolv1.MachineConfigPool) { p.Spec.HostTemplateRef.Name = "" }),
-		Entry("no such pool", "Cluster site: ", func(p *poolv1.MachineConfigPool) { p.Spec.PoolRole = "gpu" }),
-		Entry("that of another Cluster does not count", "Cluster site: ", func(p *poolv1.MachineConfigPool) { p.Spec.ClusterName = "another" }),
+		Entry("not when the pool admits hosts", "", func(*poolv1.MachineConfigPool) {}),
+		Entry("the pool admits only Machines", "MachineConfigPool a-pool admits only Machines", func(p *poolv1.MachineConfigPool) { p.Spec.HostTemplateRef.Name = "" }),
+		Entry("no such pool", "--cluster site: ", func(p *poolv1.MachineConfigPool) { p.Spec.PoolRole = "gpu" }),
+		Entry("a pool of another Cluster does not count", "--cluster site: ", func(p *poolv1.MachineConfigPool) { p.Spec.ClusterName = "another" }),
 	)
 
-	It("is shown in the documentation as it is", func() {
+	It("prints what the documentation shows", func() {
 		shown := 0
 		for _, b := range clitest.Blocks("../../../../docs/enroll.md") {
 			if b.Language == "yaml" && strings.Contains(b.Text, "kind: Secret") {
@@ -109,18 +109,18 @@ var _ = Describe("pointer", func() {
 		return r
 	}
 
-	It("prints where the host asks, by which token and under which name", func() {
+	It("prints the URL, the token and the name of the host", func() {
 		printed := clitest.Answered(pointing(poolv1.EnrollmentStatus{URL: "https://poolboot.example.com:9444/config/infra"}, "--host", "edge-7"))
 		pointer, err := ignition.ParsePointer([]byte(printed))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pointer.URL).To(Equal("https://poolboot.example.com:9444/config/infra?name=edge-7"))
 	})
 
-	It("refuses a name that would be refused", func() {
+	It("refuses a name that the Enrollment does not admit", func() {
 		clitest.Refused(pointing(poolv1.EnrollmentStatus{URL: "https://poolboot.example.com"}, "--host", "core-7"), 1, "names like edge-*")
 	})
 
-	It("says so when the Enrollment has no URL yet", func() {
+	It("reports that the Enrollment has no URL yet", func() {
 		clitest.Refused(pointing(poolv1.EnrollmentStatus{}, "--host", "edge-7"), 1, "retry")
 	})
 })

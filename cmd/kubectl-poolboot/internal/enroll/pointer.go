@@ -29,17 +29,17 @@ func NewPointer(streams genericiooptions.IOStreams, to input.Connection) *cobra.
 	o := &pointerOptions{streams: streams, connection: to}
 	cmd := &cobra.Command{
 		Use:   "pointer NAME --host HOST",
-		Short: "Print the Ignition of a host that enrolls",
-		Long: `Print the Ignition to put into the ISO or the user data of one host that has no Machine: where it asks for its configuration,
-with which enrollment token and under which name. It holds the token: keep it secret.`,
-		Example: `  # The host edge-7, by the Enrollment edge
+		Short: "Print the pointer Ignition of a host that enrolls",
+		Long: `Print the pointer Ignition for the ISO or the user data of one host without a Machine: the URL of its configuration, the
+enrollment token and the name of the host. It contains the token: keep it secret.`,
+		Example: `  # The host edge-7, with the Enrollment edge
   kubectl poolboot pointer edge --host edge-7 -n metal > edge-7.ign`,
 		Args:                  cobra.ExactArgs(1),
 		ValidArgsFunction:     input.CompleteFirst(input.CompleteFromCluster(to, input.Enrollments), cobra.ShellCompDirectiveNoFileComp),
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
-	cmd.Flags().StringVar(&o.host, "host", "", "the name that the host's Node gets")
+	cmd.Flags().StringVar(&o.host, "host", "", "the name of the host's Node")
 	cli.Must(cmd.MarkFlagRequired("host"))
 	cli.AddCompletion(cmd, "host", cobra.NoFileCompletions)
 	input.AddConnectionFlags(cmd, to)
@@ -67,7 +67,7 @@ func (o *pointerOptions) run(ctx context.Context, name string) error {
 		return fmt.Errorf("--host %s: %s", o.host, why)
 	}
 	if enrollment.Status.URL == "" {
-		return fmt.Errorf("the status of Enrollment %s does not say yet where hosts ask: retry, or see its conditions", key)
+		return fmt.Errorf("Enrollment %s has no status.url yet: retry, or read its conditions", key)
 	}
 	printed, err := ignition.Pointer{
 		URL:   enrollment.Status.URL + "?" + url.Values{"name": {o.host}}.Encode(),

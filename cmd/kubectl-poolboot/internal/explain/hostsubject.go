@@ -127,7 +127,7 @@ func (o *hostOptions) poolRules(source *input.Source, s *hostSubject, pools []po
 	if role != "" {
 		of, err := pool.OfRole(pools, role)
 		if err != nil {
-			return nil, source.ExplainMissing(err)
+			return nil, source.ExplainMissing(err, role)
 		}
 		return []nodelabels.Rules{nodelabels.OfPool(of)}, nil
 	}

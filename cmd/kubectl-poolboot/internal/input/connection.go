@@ -73,11 +73,11 @@ func (k *kubectlConnection) Open() (*Cluster, error) {
 	}
 	config, err := chosen.ClientConfig()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("connect to the management cluster: %w: set --kubeconfig or --context", err)
 	}
 	live, err := client.NewWithWatch(config, client.Options{Scheme: Scheme()})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("connect to the management cluster: %w: set --kubeconfig or --context", err)
 	}
 	return &Cluster{WithWatch: live, Namespace: namespace, NamespaceChosen: isChosen,
 		Workload: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {

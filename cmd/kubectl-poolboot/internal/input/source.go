@@ -65,13 +65,19 @@ func (s *Source) Workload(ctx context.Context, cluster client.ObjectKey) (client
 	return s.workload(ctx, cluster)
 }
 
-// ExplainMissing reports of a pool that was not found in files how to get it into them. Other errors are returned as
-// they are.
-func (s *Source) ExplainMissing(err error) error {
+// ExplainMissing adds the cure to the error that there is no pool with a role, which names --pool when the flag has
+// this role. Other errors are returned as they are.
+func (s *Source) ExplainMissing(err error, role string) error {
 	missing := (*pool.NotFoundError)(nil)
-	if !s.InFiles || !errors.As(err, &missing) {
+	if !errors.As(err, &missing) {
 		return err
 	}
-	return fmt.Errorf("the files hold no MachineConfigPool of role %q: correct the role, or add a file with the pool; "+
-		"kubectl get pbpool,pbmconf -o yaml prints those of a cluster", missing.Role)
+	if s.InFiles {
+		err = fmt.Errorf("the files hold no MachineConfigPool of role %q: correct the role, or add a file with the pool; "+
+			"kubectl get pbpool,pbmconf -o yaml prints those of a cluster", missing.Role)
+	}
+	if missing.Role == role {
+		err = fmt.Errorf("--pool %s: %w", role, err)
+	}
+	return err
 }

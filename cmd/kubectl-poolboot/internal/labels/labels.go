@@ -30,8 +30,8 @@ type options struct {
 	output  cli.Output
 }
 
-// carried is what labels prints as JSON.
-type carried struct {
+// answer is what labels prints.
+type answer struct {
 	Labels map[string]string `json:"labels"`
 	Taints []corev1.Taint    `json:"taints"`
 }
@@ -42,14 +42,14 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "labels -f FILE... --pool ROLE",
 		Short: "Print the labels and taints of a pool's Nodes",
-		Long: `Print the labels and taints that every Node of a pool is registered with, before anything boots.
+		Long: `Print the labels and taints that every Node of a pool is registered with, before a host boots.
 
-The labels are those that the pool's node selector asks for, its nodeLabels, the one that names the pool, and kubernetes.io/os. The taints
-are its nodeTaints, and the two that keep pods away until the Node is in its pool and known to Cluster API. A Machine, its
-PoolbootConfig and its host may add more; kubernetes.io/hostname is each Node's own name.
+The labels are those that the pool's node selector requires, its nodeLabels, the label with the pool's role, and kubernetes.io/os. The
+taints are its nodeTaints, and the two taints that keep Pods away until the Node is in its pool and known to Cluster API. A Machine, its
+PoolbootConfig and its host can add more; kubernetes.io/hostname is each Node's own name.
 
 Exit codes: 0 with an answer, 2 when no Node can be registered in the pool, 1 for every other error.`,
-		Example: `  # What will a Node of the pool infra carry?
+		Example: `  # What will a Node of the pool infra get?
   kubectl poolboot labels -f pools.yaml --pool infra
 
   # For scripts
@@ -87,37 +87,37 @@ func (o *options) run(ctx context.Context, args []string) error {
 	}
 	of, err := pool.OfRole(pools.Items, o.role)
 	if err != nil {
-		return source.ExplainMissing(err)
+		return source.ExplainMissing(err, o.role)
 	}
 	registered, err := registration.Register(registration.Input{
-		NodeName: o.role, // any name: it is not part of the answer
+		NodeName: o.role, // any name: the answer does not have it
 		Pool:     *of,
 		Pools:    pools.Items,
 		Config:   &bootstrapv1.PoolbootConfig{},
 	})
 	if outside := (*registration.OutsidePoolError)(nil); errors.As(err, &outside) {
-		err = fmt.Errorf("MachineConfigPool %q: the labels of its own Nodes don't put them in it: %s: "+
+		err = fmt.Errorf("MachineConfigPool %q: its labels don't put a Node in the pool: %s: "+
 			"change its nodeSelector or nodeLabels, or the other pool's", of.Name, outside.Why)
 	}
 	if err != nil {
 		return cli.ActionRequired(err)
 	}
-	delete(registered.Labels, corev1.LabelHostname) // each Node's own
-	answer := carried{Labels: registered.Labels, Taints: registered.Taints}
+	delete(registered.Labels, corev1.LabelHostname) // it is different for each Node
+	a := answer{Labels: registered.Labels, Taints: registered.Taints}
 	if o.output.Format == cli.FormatJSON {
-		return json.NewEncoder(o.streams.Out).Encode(answer)
+		return json.NewEncoder(o.streams.Out).Encode(a)
 	}
-	return answer.print(o.streams.Out)
+	return a.print(o.streams.Out)
 }
 
-// print writes a line for every label and every taint.
-func (c carried) print(out io.Writer) error {
-	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
-		if _, err := fmt.Fprintf(out, "label %s=%s\n", key, c.Labels[key]); err != nil {
+// print prints a line for every label and every taint.
+func (a answer) print(out io.Writer) error {
+	for _, key := range slices.Sorted(maps.Keys(a.Labels)) {
+		if _, err := fmt.Fprintf(out, "label %s=%s\n", key, a.Labels[key]); err != nil {
 			return err
 		}
 	}
-	for _, taint := range c.Taints {
+	for _, taint := range a.Taints {
 		if _, err := fmt.Fprintf(out, "taint %s\n", taint.ToString()); err != nil {
 			return err
 		}

@@ -11,13 +11,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
-var _ = Describe("labels", func() {
+var _ = Describe("kubectl poolboot labels", func() {
 	const declared = `  nodeLabels: {example.com/rack: r1}
   nodeTaints: [{key: example.com/infra, value: only, effect: NoExecute}]
 `
 	infra := clitest.Pool("edge", "infra") + declared
 
-	It("prints what every Node of the pool is registered with", func() {
+	It("prints the labels and taints that every Node of the pool is registered with", func() {
 		path := clitest.File("pools.yaml", clitest.Pool("edge", "worker"), infra)
 		Expect(clitest.Answered(poolboot("labels", "-f", path, "--pool", "infra"))).To(Equal(`label example.com/rack=r1
 label kubernetes.io/os=linux
@@ -32,17 +32,17 @@ taint pool.cluster.x-k8s.io/unassigned:NoSchedule
 	It("prints the same as JSON", func() {
 		out := clitest.Answered(poolboot("labels", "-f", clitest.File("pools.yaml", infra), "--pool", "infra", "-o", "json"))
 		Expect(strings.Count(out, "\n")).To(Equal(1))
-		var answer carried
-		Expect(json.Unmarshal([]byte(out), &answer)).To(Succeed())
-		Expect(answer.Labels).To(Equal(map[string]string{
+		var a answer
+		Expect(json.Unmarshal([]byte(out), &a)).To(Succeed())
+		Expect(a.Labels).To(Equal(map[string]string{
 			"example.com/rack": "r1", "kubernetes.io/os": "linux", "node-role.kubernetes.io/infra": "", "node.cluster.x-k8s.io/pool": "infra"}))
-		Expect(answer.Taints).To(ConsistOf(
+		Expect(a.Taints).To(ConsistOf(
 			corev1.Taint{Key: "example.com/infra", Value: "only", Effect: corev1.TaintEffectNoExecute},
 			corev1.Taint{Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule},
 			corev1.Taint{Key: "pool.cluster.x-k8s.io/unassigned", Effect: corev1.TaintEffectNoSchedule}))
 	})
 
-	It("takes OpenShift's pools too", func() {
+	It("accepts OpenShift's pools", func() {
 		Expect(clitest.Answered(poolboot("labels", "-f", clitest.File("pools.yaml", clitest.OpenShiftInfra), "--pool", "infra"))).To(
 			HavePrefix("label kubernetes.io/os=linux\nlabel node-role.kubernetes.io/infra=\nlabel node.cluster.x-k8s.io/pool=infra\n"))
 	})
@@ -52,13 +52,13 @@ taint pool.cluster.x-k8s.io/unassigned:NoSchedule
 			clitest.Refused(poolboot("labels", "-f", clitest.File("pools.yaml", clitest.Pool("edge", "worker"), clitest.Pool("edge", "gpu"), clitest.Pool("edge", "infra")+more), "--pool", "infra"),
 				2, why...)
 		},
-		Entry("a selector that says no label", "  nodeSelector: {matchExpressions: [{key: site, operator: NotIn, values: [far]}]}",
+		Entry("a selector that requires no label", "  nodeSelector: {matchExpressions: [{key: site, operator: NotIn, values: [far]}]}",
 			`MachineConfigPool "infra": spec.nodeSelector.matchExpressions[0]: site NotIn [far]`, "add one that it must have"),
 		Entry("an empty selector", "  nodeSelector: {}", `MachineConfigPool "infra": spec.nodeSelector: is empty`),
 		Entry("labels that take the Node out of the pool", "  nodeLabels: {node-role.kubernetes.io/infra: other}", "spec.nodeLabels"),
 		Entry("labels of another pool", `  nodeLabels: {node-role.kubernetes.io/gpu: ""}`, "gpu and infra", "change its nodeSelector or nodeLabels"),
-		Entry("another word for the pool", "  nodeLabels: {node.cluster.x-k8s.io/pool: other}", "node.cluster.x-k8s.io/pool has different values"),
-		Entry("a taint that no Node can have", "  nodeTaints: [{key: a, effect: Never}]", "effect: must be NoSchedule"),
+		Entry("another value of the pool label", "  nodeLabels: {node.cluster.x-k8s.io/pool: other}", "node.cluster.x-k8s.io/pool has different values"),
+		Entry("an invalid taint", "  nodeTaints: [{key: a, effect: Never}]", "effect: must be NoSchedule"),
 	)
 
 	It("refuses a wrong command line", func() {

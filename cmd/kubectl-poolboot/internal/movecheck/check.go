@@ -32,20 +32,20 @@ type Effect string
 
 // Effects of traps, the worst first.
 const (
-	// Lost: an object would stay behind, or a host would be wiped or installed again.
+	// Lost means that an object would not be moved, or a host would be wiped or installed again.
 	Lost Effect = "Lost"
-	// Hangs: clusterctl would refuse to begin, wait in vain, or stop half-way.
+	// Hangs means that clusterctl would refuse to start, wait forever, or stop halfway.
 	Hangs Effect = "Hangs"
-	// Note: something to know. The move succeeds.
+	// Note is information. The move succeeds.
 	Note Effect = "Note"
 )
 
-// trap is something in the way of a move.
+// trap is a reason why a move would hang or lose something.
 type trap struct {
 	Effect Effect `json:"effect"`
 	// Object is the object that it is about, as Kind namespace/name.
 	Object string `json:"object"`
-	// Message says what would happen and why, Cure what to do about it.
+	// Message is what would happen and why, Cure what to do about it.
 	Message string `json:"message"`
 	Cure    string `json:"cure"`
 }
@@ -69,18 +69,18 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 func newCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "move-check [-n NAMESPACE] [--to-kubeconfig FILE]",
-		Short: "Say what would hang or be lost in clusterctl move",
-		Long: `Say what would hang or be lost if clusterctl move moved a namespace now, and the cure for each: Clusters that are paused, Machines
-without a Node, annotations that hold the move back, hosts that would be wiped or installed again, objects that would stay behind,
-rotations and boots that are under way. With --to-kubeconfig also whether the other management cluster is ready for them.
+		Short: "Report what would hang or be lost in clusterctl move",
+		Long: `Report what would hang or be lost if clusterctl move moved a namespace now, and the cure for each: paused Clusters, Machines
+without a Node, annotations that block the move, hosts that would be wiped or installed again, objects that would not be moved,
+token rotations and boots in progress. With --to-kubeconfig it also checks the other management cluster.
 
 Nothing is written. Run it again after each cure, and immediately before the move.
 
 Exit codes: 0 when the move is safe, 2 when something would hang or be lost, 1 for an error.`,
-		Example: `  # May the namespace be moved?
+		Example: `  # Is it safe to move the namespace?
   kubectl poolboot move-check -n metal
 
-  # And is the other management cluster ready for it?
+  # Is the other management cluster ready for it?
   kubectl poolboot move-check -n metal --to-kubeconfig other.kubeconfig`,
 		Args:                  cobra.NoArgs,
 		DisableFlagsInUseLine: true,
@@ -138,7 +138,7 @@ func (c *report) add(traps ...trap) {
 	}
 }
 
-// count is how many traps would hang the move or lose something.
+// count returns how many traps would hang the move or lose something.
 func (c *report) count() (n int) {
 	for _, t := range c.Traps {
 		if t.Effect != Note {

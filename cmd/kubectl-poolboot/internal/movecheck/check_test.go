@@ -141,7 +141,7 @@ func (m *movable) run(args ...string) (int, report, string) {
 }
 
 var _ = Describe("move-check", func() {
-	It("says that a move is safe", func() {
+	It("reports that a move is safe", func() {
 		code, checked, shown := newMovable().run("--to-kubeconfig", "other.kubeconfig")
 		Expect(checked.Traps).To(BeEmpty())
 		Expect(checked).To(And(HaveField("Safe", true), HaveField("Namespace", "metal"), HaveField("Moved", 8)))
@@ -164,7 +164,7 @@ var _ = Describe("move-check", func() {
 		}
 		Expect(shown).To(And(ContainSubstring(object), ContainSubstring("To do: ")))
 	},
-		Entry("a Cluster that is paused since an aborted move", Hangs, "Cluster metal/edge", "refuses to begin", `kubectl -n metal patch cluster edge --type=merge`,
+		Entry("a Cluster that is paused since an aborted move", Hangs, "Cluster metal/edge", "refuses to start", `kubectl -n metal patch cluster edge --type=merge`,
 			func(m *movable) { m.cluster.Spec.Paused = ptr.To(true) }),
 		Entry("a Cluster that a person paused", Hangs, "Cluster metal/edge", clusterv1.PausedAnnotation, "kubectl -n metal annotate cluster edge cluster.x-k8s.io/paused-",
 			func(m *movable) { m.cluster.Annotations[clusterv1.PausedAnnotation] = "" }),
@@ -173,52 +173,52 @@ var _ = Describe("move-check", func() {
 			m.more = append(m.more, &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "class", Annotations: map[string]string{clusterv1.PausedAnnotation: ""}}})
 		}),
 		Entry("a Machine without a Node", Hangs, "Machine metal/m1", "no Node", "wait", func(m *movable) { m.machine.Status.NodeRef = clusterv1.MachineNodeReference{} }),
-		Entry("a released host that holds the move back", Hangs, "BareMetalHost metal/rack1-u2", "waits in vain", "kubectl -n metal annotate baremetalhost rack1-u2 clusterctl.cluster.x-k8s.io/block-move-",
+		Entry("a released host that blocks the move", Hangs, "BareMetalHost metal/rack1-u2", "waits until it times out", "kubectl -n metal annotate baremetalhost rack1-u2 clusterctl.cluster.x-k8s.io/block-move-",
 			func(m *movable) { m.free.Annotations[clusterctlv1.BlockMoveAnnotation] = "" }),
-		Entry("a host of a Metal3Machine that is gone", Hangs, "BareMetalHost metal/rack1-u2", "waits in vain", "block-move-", func(m *movable) {
+		Entry("a host of a Metal3Machine that was deleted", Hangs, "BareMetalHost metal/rack1-u2", "waits until it times out", "block-move-", func(m *movable) {
 			m.free.Annotations[clusterctlv1.BlockMoveAnnotation] = ""
 			m.free.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "gone"}
 		}),
 		Entry("a target that is this management cluster", Lost, "the target", "it is this management cluster", "the other management cluster", func(m *movable) { m.there = m.definitions }),
 		Entry("Ironic that runs", Lost, "Deployment metal3/ironic", "wipe the server", "kubectl -n metal3 scale deployment ironic --replicas=0", func(m *movable) { m.ironic.Spec.Replicas = ptr.To(int32(1)) }),
-		Entry("Ironic that nobody sees", Note, "Ironic", "no Deployment of Ironic is seen", "stop Ironic", func(m *movable) { m.ironic.Spec.Template.Spec.Containers[0] = corev1.Container{Name: "x", Image: "x"} }),
-		Entry("an operator that does not run behind its webhook", Hangs, "Deployment baremetal-operator", "failurePolicy Fail", "stop Ironic instead", func(m *movable) {
+		Entry("Ironic without a Deployment in the cluster", Note, "Ironic", "this cluster has no Deployment of Ironic", "stop Ironic", func(m *movable) { m.ironic.Spec.Template.Spec.Containers[0] = corev1.Container{Name: "x", Image: "x"} }),
+		Entry("an operator that does not run while its webhook does", Hangs, "Deployment baremetal-operator", "failurePolicy Fail", "stop Ironic instead", func(m *movable) {
 			m.operator.Spec.Replicas = ptr.To(int32(0))
 			m.more = append(m.more, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "bmo"}, Webhooks: []admissionv1.ValidatingWebhook{{
 				Name: "baremetalhost.metal3.io", FailurePolicy: ptr.To(admissionv1.Fail),
 				Rules: []admissionv1.RuleWithOperations{{Rule: admissionv1.Rule{APIGroups: []string{"metal3.io"}, Resources: []string{"baremetalhosts"}}}}}}})
 		}),
-		Entry("a host that is being provisioned", Lost, "BareMetalHost metal/rack1-u1", "begins again", "wait", func(m *movable) { m.host.Status.Provisioning.State = bmov1alpha1.StateProvisioning }),
+		Entry("a host that is being provisioned", Lost, "BareMetalHost metal/rack1-u1", "starts again", "wait", func(m *movable) { m.host.Status.Provisioning.State = bmov1alpha1.StateProvisioning }),
 		Entry("a host that is being inspected", Note, "BareMetalHost metal/rack1-u2", "inspecting", "wait", func(m *movable) { m.free.Status.Provisioning.State = bmov1alpha1.StateInspecting }),
-		Entry("a provisioned host that no Metal3Machine has", Lost, "BareMetalHost metal/rack1-u2", "installed, again", bmov1alpha1.StatusAnnotation,
+		Entry("a provisioned host that no Metal3Machine has", Lost, "BareMetalHost metal/rack1-u2", "install it again", bmov1alpha1.StatusAnnotation,
 			func(m *movable) { m.free.Status.Provisioning.State = bmov1alpha1.StateProvisioned }),
-		Entry("a token of hosts that would stay behind", Lost, "Secret metal/batch", "stay behind", "kubectl -n metal label secret batch clusterctl.cluster.x-k8s.io/move=", func(m *movable) { m.token.Labels = nil }),
-		Entry("credentials of a BMC that nothing owns", Lost, "Secret metal/bmc", "stay behind", "label secret bmc", func(m *movable) {
+		Entry("an enrollment token that would not be moved", Lost, "Secret metal/batch", "would not be moved", "kubectl -n metal label secret batch clusterctl.cluster.x-k8s.io/move=", func(m *movable) { m.token.Labels = nil }),
+		Entry("credentials of a BMC that nothing owns", Lost, "Secret metal/bmc", "would not be moved", "label secret bmc", func(m *movable) {
 			m.free.Spec.BMC.CredentialsName = "bmc"
 			m.more = append(m.more, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "bmc", UID: "bmc"}})
 		}),
-		Entry("pools whose kind clusterctl does not know", Lost, "MachineConfigPool metal/infra", "stay behind", "kubectl label crd machineconfigpools.pool.cluster.x-k8s.io clusterctl.cluster.x-k8s.io=",
+		Entry("pools whose kind clusterctl does not know", Lost, "MachineConfigPool metal/infra", "would not be moved", "kubectl label crd machineconfigpools.pool.cluster.x-k8s.io clusterctl.cluster.x-k8s.io=",
 			func(m *movable) { m.definitions["MachineConfigPool"].Labels = nil }),
-		Entry("a template that no Cluster owns", Lost, "PoolbootConfigTemplate metal/hosts", "stay behind", "kubectl label crd poolbootconfigtemplates", func(m *movable) {
+		Entry("a template that no Cluster owns", Lost, "PoolbootConfigTemplate metal/hosts", "would not be moved", "kubectl label crd poolbootconfigtemplates", func(m *movable) {
 			m.more = append(m.more, &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "hosts", UID: "hosts"}})
 		}),
-		Entry("a Metal3Machine without a data template", Note, "Metal3Machine metal/m3m1", "Ready Unknown", "nothing", func(m *movable) { delete(m.metal3Machine.Object, "spec") }),
-		Entry("a rotation that is under way", Note, "PoolbootConfig metal/config", "being rotated", bootstrapv1.RotateTokenAnnotation,
+		Entry("a Metal3Machine without a data template", Note, "Metal3Machine metal/m3m1", "stays Unknown", "nothing", func(m *movable) { delete(m.metal3Machine.Object, "spec") }),
+		Entry("a rotation in progress", Note, "PoolbootConfig metal/config", "being rotated", bootstrapv1.RotateTokenAnnotation,
 			func(m *movable) { m.config.Annotations[bootstrapv1.RotateTokenAnnotation] = "" }),
 		Entry("a host that boots", Note, "PoolbootConfig metal/config", "Preparing", "boots", func(m *movable) {
 			m.config.Status.Conditions = nil
 			m.config.Status.Boot.RequestedTime = ptr.To(metav1.NowMicro())
 		}),
-		Entry("a target without a kind", Hangs, "CustomResourceDefinition machineconfigpools.pool.cluster.x-k8s.io at the target", "stop half-way", "install its provider", func(m *movable) { delete(m.there, "MachineConfigPool") }),
+		Entry("a target without a kind", Hangs, "CustomResourceDefinition machineconfigpools.pool.cluster.x-k8s.io at the target", "stop halfway", "install its provider", func(m *movable) { delete(m.there, "MachineConfigPool") }),
 		Entry("a target with an older version of a kind", Hangs, "CustomResourceDefinition machines.cluster.x-k8s.io at the target", "v1beta2 is not served", "later one",
 			func(m *movable) { m.there["Machine"].Spec.Versions[0].Name = "v1beta1" }),
-		Entry("a target whose kinds could not be moved on", Note, "CustomResourceDefinition machines.cluster.x-k8s.io at the target", "lacks the label", "label crd", func(m *movable) { m.there["Machine"].Labels = nil }),
+		Entry("a target whose kinds could not be moved again", Note, "CustomResourceDefinition machines.cluster.x-k8s.io at the target", "lacks the label", "label crd", func(m *movable) { m.there["Machine"].Labels = nil }),
 		Entry("a target where Poolboot does not run", Hangs, "Poolboot at the target", "does not run", "install and start it", func(m *movable) { m.poolbootThere.Spec.Replicas = ptr.To(int32(0)) }),
-		Entry("a target with another version of Poolboot", Note, "Poolboot at the target", "v2 runs there", "same version", func(m *movable) { m.poolbootThere.Spec.Template.Spec.Containers[0].Image = "poolboot/manager:v2" }),
-		Entry("a target with another CA", Note, "Secret poolboot-system/poolboot-ca at the target", "do not trust", "create that Secret", func(m *movable) { m.caThere.Data["tls.crt"] = []byte("other") }),
+		Entry("a target with another version of Poolboot", Note, "Poolboot at the target", "v2 runs in the target", "same version", func(m *movable) { m.poolbootThere.Spec.Template.Spec.Containers[0].Image = "poolboot/manager:v2" }),
+		Entry("a target with another CA", Note, "Secret poolboot-system/poolboot-ca at the target", "do not trust", "copy the Secret", func(m *movable) { m.caThere.Data["tls.crt"] = []byte("other") }),
 	)
 
-	It("puts what is lost first, and calls another CA a loss while a host boots", func() {
+	It("lists losses first, and counts another CA as a loss while a host boots", func() {
 		m := newMovable()
 		m.cluster.Spec.Paused = ptr.To(true)
 		m.config.Status.Conditions, m.config.Status.Boot.RequestedTime = nil, ptr.To(metav1.NowMicro())
@@ -227,14 +227,14 @@ var _ = Describe("move-check", func() {
 		Expect(checked.Traps).To(HaveExactElements(HaveField("Effect", Lost), HaveField("Effect", Hangs), HaveField("Effect", Note)))
 	})
 
-	It("does not look at a target unless it is told one", func() {
+	It("does not check a target without --to-kubeconfig", func() {
 		m := newMovable()
 		m.there = nil
 		_, checked, _ := m.run()
 		Expect(checked.Traps).To(BeEmpty())
 	})
 
-	It("exits with 1 when it can't look", func() {
+	It("exits with 1 when it can't read a cluster", func() {
 		clitest.Refused(clitest.RunOn(input.NewConnection(), New, "move-check", "--kubeconfig", "nowhere.kubeconfig"), 1, "nowhere.kubeconfig")
 		clitest.Refused(clitest.Run("", New, "move-check", "-o", "table"), 1, "--output table is not known")
 	})

@@ -21,7 +21,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// facts is what a move rests on, as the management cluster has it.
+// facts are what decides whether a move is safe, as the management cluster has it.
 type facts struct {
 	namespace string
 	kinds     []movableKind
@@ -31,10 +31,10 @@ type facts struct {
 	machines  []clusterv1.Machine
 	hosts     []bmov1alpha1.BareMetalHost
 	configs   []bootstrapv1.PoolbootConfig
-	// needed are objects that must go along, of kinds that clusterctl may not look at.
+	// needed are objects that must be moved, of kinds that clusterctl may not read.
 	needed []client.Object
-	// ironic and operator are the Deployments with Metal3's programs; operatorGuards is true while the webhooks of the
-	// latter have the API server refuse what they can't answer.
+	// ironic and operator are the Deployments of Ironic and of the baremetal-operator; operatorGuards is true when the
+	// webhooks of the latter have failurePolicy Fail.
 	ironic, operator []appsv1.Deployment
 	operatorGuards   bool
 	// poolboot are the Deployments of Poolboot.
@@ -43,7 +43,7 @@ type facts struct {
 	definitions map[types.UID]bool
 }
 
-// gather reads it all. Kinds that are not installed have no objects.
+// gather reads all facts. Kinds that are not installed have no objects.
 func gather(ctx context.Context, live client.Reader, namespace string) (*facts, error) {
 	f := &facts{namespace: namespace}
 	var (
@@ -87,12 +87,12 @@ func gather(ctx context.Context, live client.Reader, namespace string) (*facts, 
 			f.needed = append(f.needed, s)
 		}
 	}
-	f.ironic = running(deployments.Items, func(_ *appsv1.Deployment, c *corev1.Container) bool {
+	f.ironic = withContainer(deployments.Items, func(_ *appsv1.Deployment, c *corev1.Container) bool {
 		return c.Name == "ironic" || strings.HasPrefix(imageName(c), "ironic")
 	})
-	f.operator = running(deployments.Items, isOperator)
+	f.operator = withContainer(deployments.Items, isOperator)
 	f.operatorGuards = slices.ContainsFunc(webhooks.Items, guardsHosts)
-	f.poolboot = running(deployments.Items, isPoolboot)
+	f.poolboot = withContainer(deployments.Items, isPoolboot)
 	f.kinds = movableKinds(definitions.Items)
 	f.definitions = map[types.UID]bool{}
 	for i := range definitions.Items {
@@ -103,7 +103,7 @@ func gather(ctx context.Context, live client.Reader, namespace string) (*facts, 
 	return f, err
 }
 
-// objectsIn are the items of a list.
+// objectsIn returns the items of a list.
 func objectsIn[T any, P interface {
 	*T
 	client.Object
@@ -114,23 +114,23 @@ func objectsIn[T any, P interface {
 	return objects
 }
 
-// running are the Deployments with a container that is meant, those without replicas included.
-func running(deployments []appsv1.Deployment, meant func(*appsv1.Deployment, *corev1.Container) bool) (found []appsv1.Deployment) {
+// withContainer returns the Deployments with a container that matches, those without replicas included.
+func withContainer(deployments []appsv1.Deployment, matches func(*appsv1.Deployment, *corev1.Container) bool) (found []appsv1.Deployment) {
 	for i := range deployments {
 		d := &deployments[i]
-		if slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return meant(d, &c) }) {
+		if slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return matches(d, &c) }) {
 			found = append(found, *d)
 		}
 	}
 	return found
 }
 
-// hasReplicas says whether a Deployment is meant to run.
+// hasReplicas reports whether a Deployment has replicas, or will have some.
 func hasReplicas(d appsv1.Deployment) bool {
 	return ptr.Deref(d.Spec.Replicas, 1) > 0 || d.Status.Replicas > 0
 }
 
-// imageName is the last part of an image's name, without tag or digest.
+// imageName returns the last part of an image's name, without tag or digest.
 func imageName(c *corev1.Container) string {
 	name := c.Image[strings.LastIndex(c.Image, "/")+1:]
 	name, _, _ = strings.Cut(name, "@")
@@ -146,7 +146,7 @@ func isPoolboot(d *appsv1.Deployment, c *corev1.Container) bool {
 	return d.Labels[clusterv1.ProviderNameLabel] == "bootstrap-poolboot" && c.Name == "manager"
 }
 
-// guardsHosts says whether a webhook has changes of BareMetalHosts refused while it does not answer.
+// guardsHosts reports whether a webhook has the API server refuse changes of BareMetalHosts while it does not answer.
 func guardsHosts(configuration admissionv1.ValidatingWebhookConfiguration) bool {
 	return slices.ContainsFunc(configuration.Webhooks, func(w admissionv1.ValidatingWebhook) bool {
 		return ptr.Deref(w.FailurePolicy, admissionv1.Fail) == admissionv1.Fail && slices.ContainsFunc(w.Rules, func(r admissionv1.RuleWithOperations) bool {
@@ -155,7 +155,7 @@ func guardsHosts(configuration admissionv1.ValidatingWebhookConfiguration) bool 
 	})
 }
 
-// moved says whether an object goes along.
-func (f *facts) moved(uid types.UID) bool {
+// isMoved reports whether an object is moved.
+func (f *facts) isMoved(uid types.UID) bool {
 	return slices.ContainsFunc(f.nodes, func(n *node) bool { return n.GetUID() == uid && n.moves })
 }

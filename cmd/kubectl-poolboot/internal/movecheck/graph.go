@@ -15,22 +15,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Which objects go along in a move is in this file: clusterctl takes the kinds whose definitions have its label,
-// Secrets and ConfigMaps; of these the objects with the label for it, on them or on their kind, and all that Clusters
-// and other heads of a hierarchy own.
+// This file finds the objects that clusterctl moves. It reads the kinds whose CustomResourceDefinitions have its label,
+// Secrets and ConfigMaps; of these it moves the objects with the label for it, on them or on their kind, and all
+// objects that Clusters and other heads of a hierarchy own.
 
-// movableKind is one kind that clusterctl looks at.
+// movableKind is a kind that clusterctl reads.
 type movableKind struct {
 	schema.GroupVersionKind
 	definition string
-	// alone: every object goes along. head: and with it what it owns.
+	// alone is true when clusterctl moves every object of the kind, head when it also moves the objects that these own.
 	alone, head bool
 }
 
-// node is one object that clusterctl looks at.
+// node is an object that clusterctl reads.
 type node struct {
 	*unstructured.Unstructured
-	kind  movableKind
+	kind movableKind
+	// moves is true when clusterctl moves it.
 	moves bool
 }
 
@@ -38,7 +39,7 @@ func (n node) String() string {
 	return fmt.Sprintf("%s %s/%s", n.GetKind(), n.GetNamespace(), n.GetName())
 }
 
-// movableKinds are the kinds that clusterctl looks at.
+// movableKinds returns the kinds that clusterctl reads.
 func movableKinds(definitions []apiextensionsv1.CustomResourceDefinition) []movableKind {
 	kinds := []movableKind{
 		{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}},
@@ -62,7 +63,7 @@ func movableKinds(definitions []apiextensionsv1.CustomResourceDefinition) []mova
 	return kinds
 }
 
-// readNodes reads all objects of a namespace that clusterctl looks at, and finds out which of them go along.
+// readNodes reads all objects of a namespace that clusterctl reads, and marks those that it moves.
 func readNodes(ctx context.Context, live client.Reader, namespace string, kinds []movableKind) ([]*node, error) {
 	var nodes []*node
 	for _, kind := range kinds {
@@ -82,7 +83,7 @@ func readNodes(ctx context.Context, live client.Reader, namespace string, kinds 
 	return nodes, nil
 }
 
-// findMoved marks the objects that go along.
+// findMoved marks the objects that clusterctl moves.
 func findMoved(nodes []*node) {
 	owned, clusters := map[types.UID][]*node{}, map[string]types.UID{}
 	for _, n := range nodes {
@@ -94,7 +95,7 @@ func findMoved(nodes []*node) {
 		for _, owner := range n.GetOwnerReferences() {
 			owned[owner.UID] = append(owned[owner.UID], n)
 		}
-		if n.kind.Kind == "Secret" && len(n.GetOwnerReferences()) == 0 { // by its name, the Cluster's
+		if n.kind.Kind == "Secret" && len(n.GetOwnerReferences()) == 0 { // its name has the Cluster's name
 			if name, _, err := secretutil.ParseSecretName(n.GetName()); err == nil && clusters[name] != "" {
 				owned[clusters[name]] = append(owned[clusters[name]], n)
 			}

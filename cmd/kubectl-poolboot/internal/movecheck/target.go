@@ -17,35 +17,35 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-// authority is the Secret of the CA by which hosts know the config server.
-const authority = "poolboot-ca"
+// caSecret is the name of the Secret with the CA of the config server.
+const caSecret = "poolboot-ca"
 
-// checkTarget finds what the other management cluster lacks.
+// checkTarget returns the traps in the other management cluster.
 func (f *facts) checkTarget(ctx context.Context, here, there client.Reader) (traps []trap, err error) {
 	var definitions apiextensionsv1.CustomResourceDefinitionList
 	if err := there.List(ctx, &definitions); err != nil {
 		return nil, fmt.Errorf("list CustomResourceDefinitions: %w", err)
 	}
 	if slices.ContainsFunc(definitions.Items, func(d apiextensionsv1.CustomResourceDefinition) bool { return f.definitions[d.UID] }) {
-		return []trap{{Lost, "the target", "it is this management cluster: clusterctl would delete what it has just moved", "name the kubeconfig of the other management cluster"}}, nil
+		return []trap{{Lost, "the target", "it is this management cluster: clusterctl would delete the objects that it has just moved", "set --to-kubeconfig to the kubeconfig of the other management cluster"}}, nil
 	}
 	for _, kind := range f.kinds {
 		if kind.definition == "" || !slices.ContainsFunc(f.nodes, func(n *node) bool { return n.moves && n.kind.definition == kind.definition }) {
 			continue
 		}
 		at := slices.IndexFunc(definitions.Items, func(d apiextensionsv1.CustomResourceDefinition) bool { return d.Name == kind.definition })
-		is := func(message, cure string) {
+		hangs := func(message, cure string) {
 			traps = append(traps, trap{Hangs, "CustomResourceDefinition " + kind.definition + " at the target", message, cure})
 		}
 		switch {
 		case at < 0:
-			is("it does not exist: clusterctl would stop half-way", "install its provider there")
+			hangs("it does not exist: clusterctl would stop halfway", "install its provider at the target")
 		case !slices.ContainsFunc(definitions.Items[at].Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 			return v.Name == kind.Version && v.Served
 		}):
-			is("version "+kind.Version+" is not served: clusterctl would stop half-way", "install there the version of its provider that runs here, or a later one")
+			hangs("version "+kind.Version+" is not served: clusterctl would stop halfway", "install in the target the provider version that runs here, or a later one")
 		case !metav1.HasLabel(definitions.Items[at].ObjectMeta, clusterctlv1.ClusterctlLabel):
-			traps = append(traps, trap{Note, "CustomResourceDefinition " + kind.definition + " at the target", "it lacks the label " + clusterctlv1.ClusterctlLabel + ": its objects could not be moved on, or back",
+			traps = append(traps, trap{Note, "CustomResourceDefinition " + kind.definition + " at the target", "it lacks the label " + clusterctlv1.ClusterctlLabel + ": its objects could not be moved again",
 				"kubectl --kubeconfig FILE label crd " + kind.definition + " " + clusterctlv1.ClusterctlLabel + "="})
 		}
 	}
@@ -53,19 +53,19 @@ func (f *facts) checkTarget(ctx context.Context, here, there client.Reader) (tra
 	if err := there.List(ctx, &deployments); err != nil {
 		return nil, fmt.Errorf("list Deployments: %w", err)
 	}
-	poolboot := running(deployments.Items, isPoolboot)
+	poolboot := withContainer(deployments.Items, isPoolboot)
 	switch {
 	case !slices.ContainsFunc(poolboot, hasReplicas):
-		traps = append(traps, trap{Hangs, "Poolboot at the target", "it is not installed there, or does not run: hosts that boot would wait, and webhooks refuse what clusterctl creates", "install and start it there, with the same name and CA"})
+		traps = append(traps, trap{Hangs, "Poolboot at the target", "it is not installed, or does not run: booting hosts would wait, and its webhooks would refuse what clusterctl creates", "install and start it, with the same name and CA"})
 	case len(f.poolboot) > 0 && imageOf(f.poolboot[0]) != imageOf(poolboot[0]):
-		traps = append(traps, trap{Note, "Poolboot at the target", fmt.Sprintf("%s runs there, %s here", imageOf(poolboot[0]), imageOf(f.poolboot[0])), "use the same version, or a later one there"})
+		traps = append(traps, trap{Note, "Poolboot at the target", fmt.Sprintf("%s runs in the target, %s runs here", imageOf(poolboot[0]), imageOf(f.poolboot[0])), "install the same version in the target, or a later one"})
 	}
 	if len(f.poolboot) > 0 && len(poolboot) > 0 {
-		ours, err := certificateOf(ctx, here, f.poolboot[0].Namespace)
+		ours, err := caCertificate(ctx, here, f.poolboot[0].Namespace)
 		if err != nil {
 			return nil, err
 		}
-		theirs, err := certificateOf(ctx, there, poolboot[0].Namespace)
+		theirs, err := caCertificate(ctx, there, poolboot[0].Namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -74,14 +74,14 @@ func (f *facts) checkTarget(ctx context.Context, here, there client.Reader) (tra
 			if slices.ContainsFunc(f.configs, func(c bootstrapv1.PoolbootConfig) bool { return booting(&c) != "" }) {
 				effect = Lost
 			}
-			traps = append(traps, trap{effect, fmt.Sprintf("Secret %s/%s at the target", poolboot[0].Namespace, authority), "it is another CA than here: hosts that were provisioned before the move do not trust the config server there",
-				"create that Secret there from the one here, before Poolboot"})
+			traps = append(traps, trap{effect, fmt.Sprintf("Secret %s/%s at the target", poolboot[0].Namespace, caSecret), "its CA is not the CA of this management cluster: hosts that were provisioned before the move do not trust the config server of the target",
+				"copy the Secret of this management cluster to the target before Poolboot is installed there"})
 		}
 	}
 	return traps, nil
 }
 
-// imageOf is the image of a Poolboot's manager.
+// imageOf returns the image of Poolboot's manager.
 func imageOf(d appsv1.Deployment) string {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		if c.Name == "manager" {
@@ -91,11 +91,11 @@ func imageOf(d appsv1.Deployment) string {
 	return ""
 }
 
-// certificateOf is the certificate of the CA in a namespace; nothing when there is none.
-func certificateOf(ctx context.Context, c client.Reader, namespace string) ([]byte, error) {
+// caCertificate returns the CA certificate of Poolboot in a namespace; nil when there is none.
+func caCertificate(ctx context.Context, c client.Reader, namespace string) ([]byte, error) {
 	secret := &corev1.Secret{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: authority}, secret); err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("get Secret %s/%s: %w", namespace, authority, err)
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: caSecret}, secret); err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("get Secret %s/%s: %w", namespace, caSecret, err)
 	}
 	return secret.Data[corev1.TLSCertKey], nil
 }

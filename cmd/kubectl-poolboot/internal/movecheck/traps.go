@@ -20,7 +20,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// check finds the traps that the management cluster itself shows.
+// check returns the traps in the management cluster itself.
 func (f *facts) check() *report {
 	checked := &report{Namespace: f.namespace, Safe: true, Traps: []trap{}}
 	for _, n := range f.nodes {
@@ -28,84 +28,87 @@ func (f *facts) check() *report {
 			checked.Moved++
 		}
 	}
-	checked.add(f.ofClusters()...)
-	checked.add(f.ofMachines()...)
-	checked.add(f.ofHosts()...)
-	checked.add(f.ofWipes()...)
-	checked.add(f.held()...)
-	checked.add(f.leftBehind()...)
-	checked.add(f.ofBoots()...)
+	checked.add(f.clusterTraps()...)
+	checked.add(f.machineTraps()...)
+	checked.add(f.hostTraps()...)
+	checked.add(f.wipeTraps()...)
+	checked.add(f.blockMoveTraps()...)
+	checked.add(f.leftBehindTraps()...)
+	checked.add(f.bootTraps()...)
 	return checked
 }
 
-func (f *facts) ofClusters() (traps []trap) {
+// clusterTraps returns the Clusters and ClusterClasses with which clusterctl refuses to start.
+func (f *facts) clusterTraps() (traps []trap) {
 	for i := range f.clusters {
 		c := &f.clusters[i]
 		at := "Cluster " + c.Namespace + "/" + c.Name
 		hangs := func(message, cure string) { traps = append(traps, trap{Hangs, at, message, cure}) }
 		switch {
 		case ptr.Deref(c.Spec.Paused, false):
-			hangs("spec.paused is true, perhaps since a move that was aborted: clusterctl refuses to begin",
-				fmt.Sprintf(`if no other management cluster has it, kubectl -n %s patch cluster %s --type=merge -p '{"spec":{"paused":null}}'`, c.Namespace, c.Name))
+			hangs("spec.paused is true, maybe because a move was aborted: clusterctl refuses to start",
+				fmt.Sprintf(`if the Cluster is not in another management cluster, kubectl -n %s patch cluster %s --type=merge -p '{"spec":{"paused":null}}'`, c.Namespace, c.Name))
 		case annotations.HasPaused(c):
-			hangs("it has the annotation "+clusterv1.PausedAnnotation+": clusterctl refuses to begin",
+			hangs("it has the annotation "+clusterv1.PausedAnnotation+": clusterctl refuses to start",
 				fmt.Sprintf("kubectl -n %s annotate cluster %s %s-", c.Namespace, c.Name, clusterv1.PausedAnnotation))
 		}
 		if !ptr.Deref(c.Status.Initialization.InfrastructureProvisioned, false) || !conditions.IsTrue(c, clusterv1.ClusterControlPlaneInitializedCondition) {
-			hangs("its infrastructure or control plane is not there yet: clusterctl refuses to begin", "wait until it is, or delete the Cluster")
+			hangs("its infrastructure or control plane is not initialized: clusterctl refuses to start", "wait until it is, or delete the Cluster")
 		}
 		if !c.DeletionTimestamp.IsZero() {
-			hangs("it is being deleted", "wait until it is gone")
+			hangs("it is being deleted", "wait until it is deleted")
 		}
 	}
 	for i := range f.classes {
 		if c := &f.classes[i]; annotations.HasPaused(c) {
-			traps = append(traps, trap{Hangs, "ClusterClass " + c.Namespace + "/" + c.Name, "it has the annotation " + clusterv1.PausedAnnotation + ": clusterctl refuses to begin",
+			traps = append(traps, trap{Hangs, "ClusterClass " + c.Namespace + "/" + c.Name, "it has the annotation " + clusterv1.PausedAnnotation + ": clusterctl refuses to start",
 				fmt.Sprintf("kubectl -n %s annotate clusterclass %s %s-", c.Namespace, c.Name, clusterv1.PausedAnnotation)})
 		}
 	}
 	return traps
 }
 
-func (f *facts) ofMachines() (traps []trap) {
+// machineTraps returns the Machines without a Node, and the Metal3Machines without a data template.
+func (f *facts) machineTraps() (traps []trap) {
 	for i := range f.machines {
 		if m := &f.machines[i]; !m.Status.NodeRef.IsDefined() {
-			traps = append(traps, trap{Hangs, "Machine " + m.Namespace + "/" + m.Name, "it has no Node yet: clusterctl refuses to begin",
-				"wait until its host has asked for its configuration (kubectl poolboot boots), or scale its MachineDeployment down"})
+			traps = append(traps, trap{Hangs, "Machine " + m.Namespace + "/" + m.Name, "it has no Node yet: clusterctl refuses to start",
+				"wait until its host has requested its configuration (see kubectl poolboot boots), or scale down its MachineDeployment"})
 		}
 	}
 	for _, n := range f.nodes {
 		_, has, _ := unstructured.NestedMap(n.Object, "spec", "dataTemplate")
 		if n.GetKind() == "Metal3Machine" && n.moves && !has {
-			traps = append(traps, trap{Note, n.String(), "it has no spec.dataTemplate: after the move Metal3 does not report its condition Metal3DataReady, and its Machine stays Ready Unknown. The server goes on",
-				"nothing, or roll out its MachineDeployment with a Metal3DataTemplate before"})
+			traps = append(traps, trap{Note, n.String(), "it has no spec.dataTemplate: after the move Metal3 does not report its condition Metal3DataReady, and the condition Ready of its Machine stays Unknown. The server keeps running",
+				"nothing, or roll out its MachineDeployment with a Metal3DataTemplate before the move"})
 		}
 	}
 	return traps
 }
 
-// underWay are the states in which Metal3 works on a host.
-var underWay = map[bmov1alpha1.ProvisioningState]bool{
+// busyStates are the states in which Metal3 works on a host, with true when starting again harms the host.
+var busyStates = map[bmov1alpha1.ProvisioningState]bool{
 	bmov1alpha1.StateProvisioning: true, bmov1alpha1.StateDeprovisioning: true, bmov1alpha1.StatePoweringOffBeforeDelete: true, bmov1alpha1.StateDeleting: true,
 	bmov1alpha1.StateRegistering: false, bmov1alpha1.StateInspecting: false, bmov1alpha1.StatePreparing: false,
 }
 
-func (f *facts) ofHosts() (traps []trap) {
+// hostTraps returns the BareMetalHosts that Metal3 would provision again.
+func (f *facts) hostTraps() (traps []trap) {
 	for i := range f.hosts {
 		h := &f.hosts[i]
 		at, state := "BareMetalHost "+h.Namespace+"/"+h.Name, h.Status.Provisioning.State
-		if harms, is := underWay[state]; is {
-			effect, message := Note, "Metal3 is "+string(state)+" it, and begins that again after the move"
+		if harms, ok := busyStates[state]; ok {
+			effect, message := Note, "Metal3 is "+string(state)+" it, and starts again after the move"
 			if harms {
-				effect, message = Lost, "it is "+string(state)+": after the move Metal3 does not know how far it got, and begins again on a host that may run already"
+				effect, message = Lost, "it is "+string(state)+": after the move Metal3 does not know the progress, and starts again on a host that may be running"
 			}
 			traps = append(traps, trap{effect, at, message, "wait until it is provisioned or available"})
 		}
 		_, written := h.Annotations[bmov1alpha1.StatusAnnotation]
 		_, paused := h.Annotations[bmov1alpha1.PausedAnnotation]
 		if isInstalled(h) && f.consumer(h) == nil && (!written || !paused) {
-			traps = append(traps, trap{Lost, at, "it is " + string(state) + " and no Metal3Machine has it, so nobody writes its status down for the move: it would be registered, and installed, again",
-				fmt.Sprintf(`kubectl -n %[1]s annotate baremetalhost %[2]s %[3]s= %[4]s="$(kubectl -n %[1]s get baremetalhost %[2]s -o jsonpath='{.status}')"; after the move take the first one off there`,
+			traps = append(traps, trap{Lost, at, "it is " + string(state) + " and no Metal3Machine uses it, so its status is not saved in an annotation for the move: Metal3 would register and install it again",
+				fmt.Sprintf(`kubectl -n %[1]s annotate baremetalhost %[2]s %[3]s= %[4]s="$(kubectl -n %[1]s get baremetalhost %[2]s -o jsonpath='{.status}')"; after the move remove the first annotation in the target`,
 					h.Namespace, h.Name, bmov1alpha1.PausedAnnotation, bmov1alpha1.StatusAnnotation)})
 		}
 	}
@@ -116,7 +119,7 @@ func isInstalled(h *bmov1alpha1.BareMetalHost) bool {
 	return h.Status.Provisioning.State == bmov1alpha1.StateProvisioned || h.Status.Provisioning.State == bmov1alpha1.StateExternallyProvisioned
 }
 
-// consumer is the Metal3Machine that has a host; nil when none has.
+// consumer returns the Metal3Machine that uses a host; nil without one.
 func (f *facts) consumer(h *bmov1alpha1.BareMetalHost) *node {
 	for _, n := range f.nodes {
 		if by := h.Spec.ConsumerRef; by != nil && n.GetKind() == by.Kind && n.GetName() == by.Name && (by.Namespace == "" || by.Namespace == n.GetNamespace()) {
@@ -126,12 +129,12 @@ func (f *facts) consumer(h *bmov1alpha1.BareMetalHost) *node {
 	return nil
 }
 
-// ofWipes is about servers that run and would be wiped where they are: clusterctl takes the pause off a BareMetalHost
-// when it deletes it.
-func (f *facts) ofWipes() (traps []trap) {
+// wipeTraps returns what could wipe running servers: clusterctl removes the pause annotation of a BareMetalHost before
+// it deletes the BareMetalHost.
+func (f *facts) wipeTraps() (traps []trap) {
 	installed := 0
 	for i := range f.hosts {
-		if f.hosts[i].Status.Provisioning.State == bmov1alpha1.StateProvisioned && f.moved(f.hosts[i].UID) {
+		if f.hosts[i].Status.Provisioning.State == bmov1alpha1.StateProvisioned && f.isMoved(f.hosts[i].UID) {
 			installed++
 		}
 	}
@@ -142,25 +145,25 @@ func (f *facts) ofWipes() (traps []trap) {
 	for _, d := range f.ironic {
 		if hasReplicas(d) {
 			stopped = false
-			traps = append(traps, trap{Lost, "Deployment " + d.Namespace + "/" + d.Name, fmt.Sprintf("Ironic runs: clusterctl takes the pause off each of %d provisioned BareMetalHosts before "+
-				"it deletes them here, and the baremetal-operator may have Ironic wipe the server in between", installed),
+			traps = append(traps, trap{Lost, "Deployment " + d.Namespace + "/" + d.Name, fmt.Sprintf("Ironic runs: clusterctl removes the pause annotation of each of %d provisioned BareMetalHosts before "+
+				"it deletes them here, and the baremetal-operator can have Ironic wipe the server in between", installed),
 				fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=0, and leave the baremetal-operator running", d.Namespace, d.Name)})
 		}
 	}
 	if len(traps) == 0 && !stopped {
-		traps = append(traps, trap{Note, "Ironic", fmt.Sprintf("no Deployment of Ironic is seen here: if it runs elsewhere, the baremetal-operator may have it wipe one of %d provisioned servers "+
+		traps = append(traps, trap{Note, "Ironic", fmt.Sprintf("this cluster has no Deployment of Ironic: if Ironic runs elsewhere, the baremetal-operator can have it wipe one of %d provisioned servers "+
 			"when clusterctl deletes their BareMetalHosts here", installed), "stop Ironic wherever it runs before the move"})
 	}
 	if f.operatorGuards && !slices.ContainsFunc(f.operator, hasReplicas) {
 		traps = append(traps, trap{Hangs, "Deployment baremetal-operator", "it does not run and its webhook has failurePolicy Fail: the API server refuses clusterctl's changes of BareMetalHosts",
-			"start it again, and stop Ironic instead"})
+			"start the baremetal-operator, and stop Ironic instead"})
 	}
 	return traps
 }
 
-// held are objects that hold the move back by an annotation that nobody takes off. The Metal3 provider takes it off the
-// hosts that its Metal3Machines have.
-func (f *facts) held() (traps []trap) {
+// blockMoveTraps returns the objects that block the move with an annotation that no controller removes. The Metal3
+// provider removes it from the hosts that its Metal3Machines use.
+func (f *facts) blockMoveTraps() (traps []trap) {
 	for _, n := range f.nodes {
 		if _, blocks := n.GetAnnotations()[clusterctlv1.BlockMoveAnnotation]; !blocks || !n.moves {
 			continue
@@ -169,20 +172,20 @@ func (f *facts) held() (traps []trap) {
 		at := slices.IndexFunc(f.hosts, func(h bmov1alpha1.BareMetalHost) bool { return h.UID == n.GetUID() })
 		switch {
 		case at < 0:
-			traps = append(traps, trap{Note, n.String(), "it has the annotation " + clusterctlv1.BlockMoveAnnotation + ": clusterctl waits until its controller takes that off", "if none does, " + cure})
+			traps = append(traps, trap{Note, n.String(), "it has the annotation " + clusterctlv1.BlockMoveAnnotation + ": clusterctl waits until its controller removes the annotation", "if no controller does, " + cure})
 		case f.consumer(&f.hosts[at]) == nil:
-			traps = append(traps, trap{Hangs, n.String(), "it has the annotation " + clusterctlv1.BlockMoveAnnotation + " from a Metal3Machine that is gone, and nobody takes it off: clusterctl waits in vain " +
+			traps = append(traps, trap{Hangs, n.String(), "it has the annotation " + clusterctlv1.BlockMoveAnnotation + " from a deleted Metal3Machine, and no controller removes it: clusterctl waits until it times out " +
 				"and leaves the Cluster paused", cure})
 		}
 	}
 	return traps
 }
 
-// leftBehind are objects that must go along and would not.
-func (f *facts) leftBehind() (traps []trap) {
+// leftBehindTraps returns the objects that must be moved and would not be.
+func (f *facts) leftBehindTraps() (traps []trap) {
 	names := map[string][]string{}
 	for _, o := range f.needed {
-		if !f.moved(o.GetUID()) {
+		if !f.isMoved(o.GetUID()) {
 			kind := reflect.TypeOf(o).Elem().Name()
 			names[kind] = append(names[kind], o.GetName())
 		}
@@ -198,12 +201,13 @@ func (f *facts) leftBehind() (traps []trap) {
 		if label := kindCure(kind, f.kinds); label != "" {
 			cure = label
 		}
-		traps = append(traps, trap{Lost, at, "nothing that is moved owns it, and neither it nor its kind has the label " + clusterctlv1.ClusterctlMoveLabel + ": it would stay behind", cure})
+		traps = append(traps, trap{Lost, at, "no moved object owns it, and neither it nor its kind has the label " + clusterctlv1.ClusterctlMoveLabel + ": it would not be moved", cure})
 	}
 	return traps
 }
 
-// kindCure is what has all objects of a kind moved; "" when that is right already, or not to be done for a kind.
+// kindCure returns the command after which clusterctl moves all objects of a kind; "" when that is done already, or
+// must not be done for the kind.
 func kindCure(kind string, known []movableKind) string {
 	definitions := map[string]string{
 		"BareMetalHost":          "baremetalhosts.metal3.io " + clusterctlv1.ClusterctlLabel + "= " + clusterctlv1.ClusterctlMoveLabel + "= " + clusterctlv1.ClusterctlMoveHierarchyLabel + "=",
@@ -214,30 +218,31 @@ func kindCure(kind string, known []movableKind) string {
 		"PoolbootConfig":         "poolbootconfigs.bootstrap.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
 		"PoolbootConfigTemplate": "poolbootconfigtemplates.bootstrap.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
 	}
-	looked := slices.ContainsFunc(known, func(k movableKind) bool { return k.Kind == kind })
-	if definition, is := definitions[kind]; is && (!looked || kind == "BareMetalHost" || kind == "HardwareData") {
+	isKnown := slices.ContainsFunc(known, func(k movableKind) bool { return k.Kind == kind })
+	if definition, ok := definitions[kind]; ok && (!isKnown || kind == "BareMetalHost" || kind == "HardwareData") {
 		return "kubectl label crd " + definition
 	}
 	return ""
 }
 
-func (f *facts) ofBoots() (traps []trap) {
+// bootTraps returns the token rotations and boots in progress.
+func (f *facts) bootTraps() (traps []trap) {
 	for i := range f.configs {
 		c := &f.configs[i]
 		at := "PoolbootConfig " + c.Namespace + "/" + c.Name
 		if metav1.HasAnnotation(c.ObjectMeta, bootstrapv1.RotateTokenAnnotation) {
-			traps = append(traps, trap{Note, at, "its token is being rotated: the other management cluster does the rest, and until then an unknown token is told to ask again",
-				"nothing, or wait until the annotation " + bootstrapv1.RotateTokenAnnotation + " is gone"})
+			traps = append(traps, trap{Note, at, "its token is being rotated: the other management cluster completes the rotation, and until then the config server answers an unknown token with 503",
+				"nothing, or wait until the annotation " + bootstrapv1.RotateTokenAnnotation + " is removed"})
 		}
 		if stage := booting(c); stage != "" {
-			traps = append(traps, trap{Note, at, fmt.Sprintf("its boot is %s: its host goes on with the other management cluster, if that has the address and the CA of this one's config server", stage),
-				"nothing, or wait until it is Ready (kubectl poolboot boots)"})
+			traps = append(traps, trap{Note, at, fmt.Sprintf("its boot is %s: its host continues with the other management cluster, if the config server there has the same address and CA", stage),
+				"nothing, or wait until it is Ready (see kubectl poolboot boots)"})
 		}
 	}
 	return traps
 }
 
-// booting is the stage of a host that is about to boot; "" for one that is not.
+// booting returns the stage of a host that is booting; "" for other hosts.
 func booting(c *bootstrapv1.PoolbootConfig) record.Stage {
 	switch stage, _ := record.StageOf(c); stage {
 	case record.StageProvisioning, record.StagePreparing, record.StageServing, record.StageJoining:

@@ -41,9 +41,9 @@ type rendered struct {
 	Extensions      []string        `json:"extensions"`
 	FIPS            bool            `json:"fips"`
 	KernelType      string          `json:"kernelType"`
-	// OSImageURL is there only when a MachineConfig sets it.
+	// OSImageURL is empty unless a MachineConfig sets it.
 	OSImageURL string `json:"osImageURL,omitempty"`
-	// BaseOSExtensionsContainerImage is there only when a MachineConfig sets it.
+	// BaseOSExtensionsContainerImage is empty unless a MachineConfig sets it.
 	BaseOSExtensionsContainerImage string `json:"baseOSExtensionsContainerImage,omitempty"`
 }
 
@@ -55,19 +55,19 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 		Short: "Print what a pool renders",
 		Long: `Print what a pool renders from its MachineConfigs, as the controllers do.
 
-First come the MachineConfigs that the pool "worker" selects, then those that the pool itself selects beyond them, each in
-the order of their names; what comes later wins. Ignition 2.0 to 2.4 and 3.0 to 3.5 and Butane are read. The same content
-has the same name.
+It merges the MachineConfigs that the pool "worker" selects, then the further ones that the pool itself selects, each in the
+order of their names; the later one wins. It reads Ignition 2.0 to 2.4 and 3.0 to 3.5, and Butane. The same content gets the
+same name.
 
 MachineConfigPools and MachineConfigs come from files or, with --live, from a namespace of the management cluster. kubectl get
 pbpool,pbmconf -o yaml prints them for a file.`,
-		Example: `  # Everything that machines of the pool infra would get
+		Example: `  # The configuration of machines of the pool infra
   kubectl poolboot render -f pools.yaml -f machineconfigs --pool infra
 
   # The same as YAML
   kubectl poolboot render -f pools.yaml,machineconfigs --pool infra -o yaml
 
-  # Which MachineConfig every file, unit, user and kernel argument came from
+  # The MachineConfig that every file, unit, user and kernel argument came from
   kubectl poolboot render -f pools.yaml -f machineconfigs --pool infra --explain
 
   # Only the Ignition document
@@ -109,7 +109,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 	}
 	config, err := pool.Render(o.role, pools.Items, configs)
 	if err != nil {
-		return source.ExplainMissing(err)
+		return source.ExplainMissing(err, o.role)
 	}
 	if o.explain {
 		return o.printOrigins(config)

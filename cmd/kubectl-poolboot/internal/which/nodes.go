@@ -16,13 +16,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
-// nodeMembership is the membership of one of several Nodes.
+// nodeMembership is the pool of one of several Nodes.
 type nodeMembership struct {
 	Node string `json:"node"`
 	membership
-	// Unsupported are the custom pools that the labels of a control plane ask for.
+	// Unsupported are the custom pools that the labels of a control plane Node name.
 	Unsupported []string `json:"unsupported,omitempty"`
-	// Conflict are the custom pools that all match, when they are several.
+	// Conflict are the matching custom pools, when there are several.
 	Conflict []string `json:"conflict,omitempty"`
 }
 

@@ -4,6 +4,7 @@ package which
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -29,11 +30,11 @@ type options struct {
 	output  cli.Output
 }
 
-// membership is what which prints as JSON.
+// membership is the pool of a Node, as which prints it in JSON.
 type membership struct {
 	// Pool is the pool's role; null when the Node is in none.
 	Pool *string `json:"pool"`
-	// ControlPlane is true when the Node is of the control plane, and so in no pool.
+	// ControlPlane is true for a control plane Node, which is in no pool.
 	ControlPlane bool `json:"controlPlane,omitempty"`
 }
 
@@ -42,14 +43,14 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{streams: streams, pools: input.Files{Streams: streams}}
 	cmd := &cobra.Command{
 		Use:   "which --pools FILE... (--labels KEY=VALUE,... | --node FILE | --nodes FILE)",
-		Short: "Say in which pool a Node is",
-		Long: `Say in which pool a Node with these labels is, or each of several Nodes, as the controllers do.
+		Short: "Print the pool of a Node",
+		Long: `Print the pool of a Node with these labels, or of each of several Nodes, as the controllers decide it.
 
-One matching custom pool wins over "worker". A control plane is in no pool, and neither is a Windows Node or one that no
-pool selects: then nothing is printed but a note on standard error, or {"pool":null} as JSON.
+A matching custom pool wins over "worker". Control plane Nodes, Windows Nodes and Nodes that no pool selects are in no
+pool: which then prints only a note on standard error or, with -o json, {"pool":null}.
 
 Exit codes: 0 with an answer, 2 when several custom pools match, 1 for every other error.`,
-		Example: `  # In which pool would a Node with two roles be?
+		Example: `  # Which pool is a Node with two roles in?
   kubectl poolboot which --pools pools.yaml --labels node-role.kubernetes.io/worker=,node-role.kubernetes.io/infra=
 
   # For scripts
@@ -103,6 +104,13 @@ func (o *options) printNode(pools []poolv1.MachineConfigPool) error {
 		return err
 	}
 	decision, err := pool.Decide(nodeLabels, pools)
+	if conflict := (*pool.ConflictError)(nil); errors.As(err, &conflict) {
+		from := "--labels"
+		if o.node != "" {
+			from = "--node " + o.node
+		}
+		err = fmt.Errorf("%s: %w", from, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -115,7 +123,7 @@ func (o *options) printNode(pools []poolv1.MachineConfigPool) error {
 	return o.print(decision)
 }
 
-// nodeLabels are those of --labels, or of the Node in --node.
+// nodeLabels returns the labels in --labels, or those of the Node in --node.
 func (o *options) nodeLabels() (map[string]string, error) {
 	if o.node == "" {
 		given, err := labels.ConvertSelectorToLabelsMap(strings.Join(o.labels, ","))
