@@ -254,10 +254,16 @@ func concerns(request *certificatesv1.CertificateSigningRequest, config *bootstr
 	return isOurs(request, config.Status.Boot.CredentialID) || record.HasNode(config) && isServing(request, config.Status.NodeRef.Name)
 }
 
-// decideOne decides one request. An approval can't be taken back, so it rests on facts that stand: on those that are
-// read live or, at the first try, on a record from the cache that the grant's lock found to be the latest.
+// decideOne decides one request. An approval can't be revoked. So it rests on what is read live, but for the first
+// certificate of a credential: that rests on a record from the cache, which the grant's lock proves to be the latest,
+// and on a Node from the cache. A Node that is deleted or leaves its pool at this moment would do so as well between a
+// live read and the registration of the kubelet.
 func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKey, request *certificatesv1.CertificateSigningRequest) (waits bool, err error) {
 	live, err := workload.LiveClient(ctx, r.ClusterCache, cluster)
+	if err != nil {
+		return false, err
+	}
+	cached, err := workload.Client(ctx, r.ClusterCache, cluster)
 	if err != nil {
 		return false, err
 	}
@@ -269,25 +275,27 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 		why     string
 		kind    = corev1.EventTypeNormal
 	)
-	try := func(records client.Reader) (granted bool, err error) {
-		if ours, err = r.gather(ctx, records, live, cluster, key, f); err != nil || !ours {
+	try := func(records, nodes client.Reader, again bool) (granted bool, err error) {
+		if ours, err = r.gather(ctx, records, nodes, live, cluster, key, f); err != nil || !ours {
 			return false, err
 		}
 		if verdict, why = judge(*f); verdict != approve || serving {
 			return false, nil
 		}
-		if isForAnotherKey(*f) {
+		if record.IsCredentialUsed(f.config) {
+			if !again || !isForAnotherKey(*f) {
+				return false, nil
+			}
 			kind = corev1.EventTypeWarning
-		} else if record.IsCredentialUsed(f.config) {
-			return false, nil
 		}
 		err = r.grant(ctx, f)
 		return err == nil, err
 	}
-	granted, err := try(r.Client)
+	granted, err := try(r.Client, cached, false)
 	if !granted && (err == nil || apierrors.IsConflict(err)) {
+		f.node = nil
 		err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
-			_, err := try(r.APIReader)
+			_, err := try(r.APIReader, live, true)
 			return err
 		})
 	}
@@ -329,8 +337,8 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 	return false, nil
 }
 
-// report sends an event, with the request as related object: otherwise the recorder counts events on two requests as one
-// that is repeated.
+// report sends an event, with the request as related object: otherwise the recorder counts events on two requests as
+// one that is repeated.
 func (r *Reconciler) report(f *facts, kind, event, why string) {
 	r.Recorder.Eventf(f.config, f.request, kind, event, "Decide", "CertificateSigningRequest %s: %s", f.request.Name, why)
 }
@@ -372,7 +380,7 @@ func (r *Reconciler) gatherServing(ctx context.Context, live client.Client, clus
 
 // gather reads what a verdict rests on, and says whether the request is still one of the config's host. The Node is
 // read once for all tries.
-func (r *Reconciler) gather(ctx context.Context, records client.Reader, live client.Client, cluster, key client.ObjectKey, f *facts) (ours bool, err error) {
+func (r *Reconciler) gather(ctx context.Context, records, nodes client.Reader, live client.Client, cluster, key client.ObjectKey, f *facts) (ours bool, err error) {
 	f.config, f.now = &bootstrapv1.PoolbootConfig{}, time.Now()
 	if err := records.Get(ctx, key, f.config); err != nil {
 		return false, err
@@ -382,7 +390,7 @@ func (r *Reconciler) gather(ctx context.Context, records client.Reader, live cli
 	}
 	if recorded := f.config.Status.NodeRef; recorded.IsDefined() && (f.node == nil || f.node.Name != recorded.Name) {
 		node := &corev1.Node{}
-		err := live.Get(ctx, client.ObjectKey{Name: recorded.Name}, node)
+		err := nodes.Get(ctx, client.ObjectKey{Name: recorded.Name}, node)
 		if client.IgnoreNotFound(err) != nil {
 			return false, err
 		}
