@@ -1,0 +1,216 @@
+package architecture
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	root   = "../.."
+	module = "github.com/poolboot/cluster-api-bootstrap-provider-poolboot"
+)
+
+// packages maps each package of the repository, as a path from its root, to what it imports. Imports of test files
+// count in packages that have no other files.
+func packages(t *testing.T) map[string][]string {
+	t.Helper()
+	sources, tests := map[string][]string{}, map[string][]string{}
+	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			switch entry.Name() {
+			case "bin", "out", ".git", "testdata", "tools", "example":
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(file, ".go") {
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(file))
+		if err != nil {
+			return err
+		}
+		into := sources
+		if strings.HasSuffix(file, "_test.go") {
+			into = tests
+		}
+		into[folder] = append(into[folder], folder) // a file without imports is a package too
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			into[folder] = append(into[folder], imported)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder, imports := range tests {
+		if sources[folder] == nil {
+			sources[folder] = imports
+		}
+	}
+	return sources
+}
+
+// own returns an import path as a path from the repository's root; false if the package is of another module.
+func own(imported string) (string, bool) { return strings.CutPrefix(imported, module+"/") }
+
+// parts are the nodes of the diagram, the more specific one first. A package is of the first part that contains it.
+var parts = []string{
+	"controllers/internal", "controllers", "cmd", "bootstrap", "api", "config",
+	"test/suites", "test/bench", "test/demo", "test/poolboottest", "test/world", "hack",
+}
+
+func partOf(folder string) string {
+	for _, part := range parts {
+		if isIn(folder, part) {
+			return part
+		}
+	}
+	return folder
+}
+
+func isIn(folder, parent string) bool {
+	return folder == parent || strings.HasPrefix(folder, parent+"/")
+}
+
+// diagram returns the arrows of the diagram in docs/design.md.
+func diagram(t *testing.T) map[string][]string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(root, "docs", "design.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```mermaid\nflowchart.*?\n(.*?)```").FindSubmatch(page)
+	if block == nil {
+		t.Fatal("docs/design.md has no mermaid flowchart")
+	}
+	names := map[string]string{}
+	for _, node := range regexp.MustCompile(`(\w+)\["([^"<]+)`).FindAllSubmatch(block[1], -1) {
+		names[string(node[1])] = strings.TrimSpace(string(node[2]))
+	}
+	arrows := map[string][]string{}
+	for _, arrow := range regexp.MustCompile(`(?m)^\s*(\w+) --> (\w+)$`).FindAllSubmatch(block[1], -1) {
+		from, to := names[string(arrow[1])], names[string(arrow[2])]
+		if from == "" || to == "" {
+			t.Fatalf("docs/design.md: an end of the arrow %q has no name", arrow[0])
+		}
+		arrows[from] = append(arrows[from], to)
+	}
+	return arrows
+}
+
+// leads reports whether a path of arrows leads from one part to another.
+func leads(arrows map[string][]string, from, to string) bool {
+	return slices.ContainsFunc(arrows[from], func(next string) bool { return next == to || leads(arrows, next, to) })
+}
+
+func TestImportsFollowTheDiagram(t *testing.T) {
+	arrows := diagram(t)
+	used := map[[2]string]bool{}
+	for folder, imports := range packages(t) {
+		for _, imported := range imports {
+			to, ok := own(imported)
+			if !ok || partOf(to) == partOf(folder) {
+				continue
+			}
+			used[[2]string{partOf(folder), partOf(to)}] = true
+			if !leads(arrows, partOf(folder), partOf(to)) {
+				t.Errorf("%s imports %s, and no arrow in docs/design.md leads from %s to %s", folder, to, partOf(folder), partOf(to))
+			}
+		}
+	}
+	for from, all := range arrows {
+		for _, to := range all {
+			if !used[[2]string{from, to}] {
+				t.Errorf("docs/design.md has an arrow from %s to %s, and no package of %s imports one of %s", from, to, from, to)
+			}
+		}
+	}
+}
+
+func TestNoReconcilerImportsAnother(t *testing.T) {
+	for folder, imports := range packages(t) {
+		if !strings.HasPrefix(folder, "controllers/") {
+			continue // the package controllers itself registers all of them
+		}
+		for _, imported := range imports {
+			to, ok := own(imported)
+			if ok && strings.HasPrefix(to, "controllers") && to != folder && !isIn(to, "controllers/internal") {
+				t.Errorf("%s imports %s: move what both need to controllers/internal, or to bootstrap if it does no I/O", folder, to)
+			}
+		}
+	}
+}
+
+// connected are packages that can call an API server, another host, or the file system; each maps to the packages of
+// bootstrap that can import it.
+var connected = map[string][]string{
+	"os":                             nil,
+	"os/exec":                        nil,
+	"net/http":                       {"bootstrap/kubeconfig", "bootstrap/server"},
+	"k8s.io/client-go":               nil,
+	"sigs.k8s.io/controller-runtime": nil,
+}
+
+// harmless are packages in modules of connected: types, and interfaces that callers implement.
+var harmless = []string{
+	"k8s.io/client-go/applyconfigurations", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd", "sigs.k8s.io/controller-runtime/pkg/client",
+}
+
+func TestBootstrapDoesNoIO(t *testing.T) {
+	for folder, imports := range packages(t) {
+		if !isIn(folder, "bootstrap") {
+			continue
+		}
+		for _, imported := range imports {
+			for parent, permitted := range connected {
+				isHarmless := slices.ContainsFunc(harmless, func(p string) bool { return isIn(imported, p) })
+				if isIn(imported, parent) && !isHarmless && !slices.Contains(permitted, folder) {
+					t.Errorf("%s imports %s: bootstrap decides and does no I/O; let a package of controllers call it", folder, imported)
+				}
+			}
+			if to, ok := own(imported); ok && partOf(to) != "bootstrap" && partOf(to) != "api" {
+				t.Errorf("%s imports %s: bootstrap imports nothing but api", folder, to)
+			}
+		}
+	}
+}
+
+func TestAPIImportsNothingElse(t *testing.T) {
+	for folder, imports := range packages(t) {
+		for _, imported := range imports {
+			if to, ok := own(imported); ok && isIn(folder, "api") && !isIn(to, "api") {
+				t.Errorf("%s imports %s: api is a Go module of its own for everyone who imports the kinds", folder, to)
+			}
+		}
+	}
+}
+
+func TestEveryFolderIsAPart(t *testing.T) {
+	for _, folder := range slices.Sorted(maps.Keys(packages(t))) {
+		if !slices.Contains(parts, partOf(folder)) {
+			t.Errorf("%s is in no part of the diagram in docs/design.md: add %s to it and to this test", folder, path.Dir(folder))
+		}
+	}
+}
