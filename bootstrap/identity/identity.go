@@ -89,7 +89,7 @@ func (c Cluster) owner(name string) string {
 	case strings.Contains(name, "*"):
 		return "it is a wildcard"
 	}
-	if address, is := addressForm(name); is {
+	if address, ok := addressForm(name); ok {
 		return fmt.Sprintf("programs take it for the IP address %s", address)
 	}
 	return ""

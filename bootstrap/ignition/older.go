@@ -86,21 +86,21 @@ func firstLost(whole, back []byte) string {
 func lostIn(path []any, before, after any) (lost []any, found bool) {
 	switch was := before.(type) {
 	case map[string]any:
-		is, _ := after.(map[string]any)
+		got, _ := after.(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(was)) {
-			if lost, found = lostIn(append(path, key), was[key], is[key]); found {
+			if lost, found = lostIn(append(path, key), was[key], got[key]); found {
 				return lost, true
 			}
 		}
 		return nil, false
 	case []any:
-		is, _ := after.([]any)
-		for i := range min(len(was), len(is)) {
-			if lost, found = lostIn(append(path, i), was[i], is[i]); found {
+		got, _ := after.([]any)
+		for i := range min(len(was), len(got)) {
+			if lost, found = lostIn(append(path, i), was[i], got[i]); found {
 				return lost, true
 			}
 		}
-		return path, len(is) != len(was)
+		return path, len(got) != len(was)
 	}
 	return path, before != after
 }

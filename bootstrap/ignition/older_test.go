@@ -69,8 +69,8 @@ var _ = Describe("A configuration in an older spec version", func() {
 				Expect(err).NotTo(HaveOccurred(), version)
 				continue
 			}
-			wrong, is := errors.AsType[*ignition.VersionError](err)
-			Expect(is).To(BeTrue(), "%s: %v", version, err)
+			wrong, ok := errors.AsType[*ignition.VersionError](err)
+			Expect(ok).To(BeTrue(), "%s: %v", version, err)
 			Expect(wrong.Version).To(Equal(version))
 			Expect(wrong.Path).NotTo(BeEmpty())
 			newest = err

@@ -24,7 +24,7 @@ import (
 
 // FindCredential returns the credential of an owner, named <namespace>/<name>, that lives the longest; false when none
 // lives.
-func FindCredential(ctx context.Context, w client.Reader, owner string) (found Credential, is bool, err error) {
+func FindCredential(ctx context.Context, w client.Reader, owner string) (found Credential, ok bool, err error) {
 	tokens := &corev1.SecretList{}
 	if err := w.List(ctx, tokens, client.InNamespace(metav1.NamespaceSystem),
 		client.MatchingFields{"type": string(bootstrapapi.SecretTypeBootstrapToken)}); err != nil {
@@ -32,11 +32,11 @@ func FindCredential(ctx context.Context, w client.Reader, owner string) (found C
 	}
 	for i := range tokens.Items {
 		credential, whole := readCredential(&tokens.Items[i], owner)
-		if whole && time.Now().Before(credential.Expires) && (!is || credential.Expires.After(found.Expires)) {
-			found, is = credential, true
+		if whole && time.Now().Before(credential.Expires) && (!ok || credential.Expires.After(found.Expires)) {
+			found, ok = credential, true
 		}
 	}
-	return found, is, nil
+	return found, ok, nil
 }
 
 // FindGrant returns the certificate that a credential has got; nil when it has got none.

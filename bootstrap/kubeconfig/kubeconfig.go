@@ -75,8 +75,8 @@ func readSecret(ctx context.Context, secrets client.Reader, key client.ObjectKey
 	} else if err != nil {
 		return nil, fmt.Errorf("kubeconfig Secret %s: %w", key, err)
 	}
-	content, is := into.Data[secret.KubeconfigDataName]
-	if !is {
+	content, ok := into.Data[secret.KubeconfigDataName]
+	if !ok {
 		return nil, &SecretError{Secret: key, err: &FieldError{Field: "data." + secret.KubeconfigDataName, Why: "is missing"}}
 	}
 	config, err := Read(content)
@@ -93,7 +93,7 @@ func readSecret(ctx context.Context, secrets client.Reader, key client.ObjectKey
 func Read(content []byte) (*Config, error) {
 	read := &clientcmdv1.Config{}
 	if err := yaml.Unmarshal(content, read); err != nil {
-		if wrongType, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrongType.Field != "" {
+		if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrongType.Field != "" {
 			return nil, &FieldError{Field: wrongType.Field, Why: "is of the wrong type"}
 		}
 		return nil, errors.New("it is not a kubeconfig: not valid YAML, or of another structure")

@@ -19,8 +19,8 @@ type Secrets struct {
 
 // Get gets a kubeconfig Secret. A kubeconfig that Read refuses is a SecretError.
 func (s Secrets) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	kubeconfig, is := object.(*corev1.Secret)
-	if !is {
+	kubeconfig, ok := object.(*corev1.Secret)
+	if !ok {
 		return fmt.Errorf("%T %s: only Secrets with kubeconfigs are read here", object, key)
 	}
 	read := &corev1.Secret{}

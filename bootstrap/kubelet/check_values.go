@@ -165,7 +165,7 @@ func (c *check) logging() {
 	}
 	known := gates.GetAll()
 	asked := maps.Clone(c.FeatureGates)
-	maps.DeleteFunc(asked, func(name string, _ bool) bool { _, is := known[featuregate.Feature(name)]; return !is })
+	maps.DeleteFunc(asked, func(name string, _ bool) bool { _, ok := known[featuregate.Feature(name)]; return !ok })
 	if err := gates.SetFromMap(asked); err != nil {
 		c.errs = append(c.errs, field.Invalid(c.at.Child("featureGates"), asked, err.Error()))
 		return

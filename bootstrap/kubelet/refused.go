@@ -44,7 +44,7 @@ var notAPools = map[string]string{
 // refused are those of a section's fields that are not a pool's to set.
 func refused(fields map[string]any, at *field.Path) (errs field.ErrorList) {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if why, is := notAPools[name]; is {
+		if why, ok := notAPools[name]; ok {
 			errs = append(errs, field.Forbidden(at.Child(name), why))
 		}
 	}

@@ -114,7 +114,7 @@ func evaluate(rule nodev1.NodeLabelRule, facts Facts) Result {
 	case *types.Optional:
 		if !value.HasValue() {
 			err = errNone
-		} else if given, is := value.GetValue().(types.String); is {
+		} else if given, ok := value.GetValue().(types.String); ok {
 			text = string(given)
 		}
 	}

@@ -66,7 +66,7 @@ var compiled = lru.New(1024)
 // compile returns the program of an expression: the one that was made before, if it is still kept.
 func compile(expression string) (*program, error) {
 	if kept, has := compiled.Get(expression); has {
-		if p, is := kept.(*program); is {
+		if p, ok := kept.(*program); ok {
 			return p, nil
 		}
 	}

@@ -19,8 +19,8 @@ var _ = Describe("Facts", func() {
 	sameFields = func(path string, declared *apiservercel.DeclType, fact any) {
 		switch {
 		case declared.IsObject():
-			object, is := fact.(map[string]any)
-			Expect(is).To(BeTrue(), path)
+			object, ok := fact.(map[string]any)
+			Expect(ok).To(BeTrue(), path)
 			Expect(slices.Sorted(maps.Keys(object))).To(Equal(slices.Sorted(maps.Keys(declared.Fields))), path)
 			for name, field := range declared.Fields {
 				sameFields(path+"."+name, field.Type, object[name])

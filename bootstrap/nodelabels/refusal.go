@@ -53,11 +53,11 @@ func longNumbers(_ *cel.Env, checked *cel.Ast) *ExpressionError {
 	a := checked.NativeRep()
 	for _, call := range celast.MatchDescendants(celast.NavigateAST(a), celast.FunctionMatcher("format")) {
 		format := call.AsCall().Target()
-		literal, is := "", false
+		literal, ok := "", false
 		if format.Kind() == celast.LiteralKind {
-			literal, is = format.AsLiteral().Value().(string)
+			literal, ok = format.AsLiteral().Value().(string)
 		}
-		if !is || longNumber.MatchString(literal) {
+		if !ok || longNumber.MatchString(literal) {
 			return at(a, format, "format is called on something else than a plain text with at most 99 digits of precision")
 		}
 	}

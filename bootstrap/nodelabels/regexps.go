@@ -38,8 +38,8 @@ func badRegexps(parsed *cel.Ast) *ExpressionError {
 			if pattern == nil {
 				continue // the type checker refuses it
 			}
-			literal, is := literalText(pattern)
-			if !is {
+			literal, ok := literalText(pattern)
+			if !ok {
 				return at(a, pattern, "a regular expression must be a literal, in quotes")
 			}
 			measure, err := regexsize.Of(literal)
@@ -71,8 +71,8 @@ func literalText(e celast.Expr) (string, bool) {
 	if e.Kind() != celast.LiteralKind {
 		return "", false
 	}
-	text, is := e.AsLiteral().Value().(string)
-	return text, is
+	text, ok := e.AsLiteral().Value().(string)
+	return text, ok
 }
 
 // regexpCost estimates a call of a function that takes a regular expression by the size of the compiled program. given
@@ -95,7 +95,7 @@ func (e *estimator) regexpCost(function string, given []checker.AstNode) *checke
 	case findAllFunction:
 		limit := uint64(math.MaxInt64)
 		if len(given) > 2 && given[2].Expr().Kind() == celast.LiteralKind {
-			if n, is := given[2].Expr().AsLiteral().Value().(int64); is && n >= 0 {
+			if n, ok := given[2].Expr().AsLiteral().Value().(int64); ok && n >= 0 {
 				limit = uint64(n)
 			}
 		}

@@ -35,9 +35,9 @@ func (p *program) factsRead(state interpreter.EvalState) []Fact {
 	seen := map[string]bool{}
 	var visit func(ast.NavigableExpr)
 	visit = func(e ast.NavigableExpr) {
-		path, is := factPath(e)
+		path, ok := factPath(e)
 		value, looked := state.Value(e.ID())
-		if !is || !looked {
+		if !ok || !looked {
 			for _, child := range e.Children() {
 				visit(child)
 			}
@@ -56,26 +56,26 @@ func (p *program) factsRead(state interpreter.EvalState) []Fact {
 func factPath(e ast.Expr) (string, bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
-		_, is := variables[e.AsIdent()]
-		return e.AsIdent(), is
+		_, ok := variables[e.AsIdent()]
+		return e.AsIdent(), ok
 	case ast.SelectKind:
-		of, is := factPath(e.AsSelect().Operand())
+		of, ok := factPath(e.AsSelect().Operand())
 		if e.AsSelect().IsTestOnly() {
-			return "has(" + of + "." + e.AsSelect().FieldName() + ")", is
+			return "has(" + of + "." + e.AsSelect().FieldName() + ")", ok
 		}
-		return of + "." + e.AsSelect().FieldName(), is
+		return of + "." + e.AsSelect().FieldName(), ok
 	case ast.CallKind:
 		call := e.AsCall()
 		if len(call.Args()) != 2 || call.Args()[1].Kind() != ast.LiteralKind {
 			return "", false
 		}
-		of, is := factPath(call.Args()[0])
+		of, ok := factPath(call.Args()[0])
 		at := call.Args()[1].AsLiteral()
 		switch call.FunctionName() {
 		case operators.Index, operators.OptIndex:
-			return of + "[" + shown(at) + "]", is
+			return of + "[" + shown(at) + "]", ok
 		case operators.OptSelect:
-			return fmt.Sprintf("%s.%v", of, at.Value()), is
+			return fmt.Sprintf("%s.%v", of, at.Value()), ok
 		}
 	}
 	return "", false

@@ -16,10 +16,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// Reason says on what ground the pool of a boot was decided. It is a reason of the PoolDecided condition.
+// Reason is why a host boots into its pool. It is a reason of the condition PoolDecided.
 type Reason string
 
-// Grounds on which the pool of a boot is decided.
+// Reasons for the pool of a boot.
 const (
 	FromRecord Reason = bootstrapv1.PoolRecordedReason
 	FromHost   Reason = bootstrapv1.PoolRetainedByHostReason
@@ -28,17 +28,17 @@ const (
 	Defaulted  Reason = bootstrapv1.PoolDefaultedToWorkerReason
 )
 
-// Boot is all that decides into which pool a host boots. Labels of the PoolbootConfig are not among it: they may come
-// from its template, and Cluster API puts only the Machine's on the Node.
+// Boot is the input for the decision into which pool a host boots. The labels of the PoolbootConfig are not part of it:
+// they can come from its template, and Cluster API syncs only the Machine's labels to the Node.
 type Boot struct {
-	// Config is the PoolbootConfig that the host boots by.
+	// Config is the PoolbootConfig of the host.
 	Config *bootstrapv1.PoolbootConfig
 	// Machine owns the config; nil for a host without a Machine.
 	Machine *clusterv1.Machine
-	// DataSecret is the metadata of an inline data Secret that exists; nil when there is none, or when status.poolRole
-	// is on record.
+	// DataSecret is the metadata of the inline data Secret. It is nil if there is none, or if status.poolRole is
+	// recorded.
 	DataSecret metav1.Object
-	// Host is the metadata of the BareMetalHost that boots; nil while it is not known.
+	// Host is the metadata of the BareMetalHost that boots. It is nil while the host is not known.
 	Host metav1.Object
 	// Pools are all pools of the Cluster.
 	Pools []poolv1.MachineConfigPool
@@ -46,41 +46,43 @@ type Boot struct {
 
 // Assignment is the pool that a host boots into.
 type Assignment struct {
-	// Role is the pool's role. With an error it is the role to leave on record: that of a custom pool which does not
-	// exist now, so that the boot goes on when the pool is back; else empty.
+	// Role is the pool's role. If ForBoot returns an error, it is the role to keep in status.poolRole: that of a custom
+	// pool that does not exist now, so that the boot continues when the pool exists again. Otherwise it is empty.
 	Role string
-	// Reason is the ground.
+	// Reason is why the host boots into that pool.
 	Reason Reason
-	// Retained is the role of the pool that the host keeps for Machines of this Cluster; empty when that counts for
-	// nothing.
+	// Retained is the role of the pool that is retained on the host for Machines of this Cluster. It is empty if none
+	// is, or if poolRetention is not Host.
 	Retained string
-	// Now is what would be decided without a record; equal to Role unless Reason is FromRecord.
-	Now string
+	// WithoutRecord is the role that would be decided without a record. It equals Role unless Reason is FromRecord.
+	WithoutRecord string
 }
 
-// ForBoot decides into which pool a host boots. It is the only place where that is decided.
+// ForBoot decides into which pool a host boots. No other code decides that.
 //
-// The record stands from the moment when something was made by it that does not change any more: the Node or, with an
-// inline source, the data Secret. Before that, in this order: the pool that the host keeps, if the config asks for
-// that; spec.poolRole; what Decide makes of the Machine's labels; worker. But no Machine becomes a worker for want of
-// its custom pool: one with a role label that no pool selects is an *UnselectedError, one whose custom pool on record
-// is gone a *NotFoundError; spec.poolRole goes before both.
+// The recorded pool is final once an object was created from it that does not change: the Node or, with an inline
+// source, the data Secret. Before that, the first of these applies: the pool that is retained on the host, if
+// poolRetention is Host; spec.poolRole; the custom pool that Decide returns for the Machine's labels; worker. But a
+// Machine does not boot as worker because its custom pool is missing: a role label that no pool selects is an
+// *UnselectedError, and a recorded custom pool that does not exist is a *NotFoundError. spec.poolRole takes precedence
+// over both errors.
 //
-// The pool must exist (*NotFoundError, *DuplicateError) and its labels be derivable (*NotRegistrableError), unless it
-// is on record. Labels of several custom pools are a *ConflictError, those of a control plane a *ControlPlaneError.
+// Unless the recorded pool is final, the pool must exist (*NotFoundError, *DuplicateError), and its labels must be
+// derivable (*NotRegistrableError). Labels of several custom pools are a *ConflictError, labels of a control plane a
+// *ControlPlaneError.
 func ForBoot(b Boot) (Assignment, error) {
 	decided, err := b.decide()
 	err = b.withCure(err)
-	recorded := b.recorded()
+	recorded := b.finalRole()
 	switch {
 	case recorded == "" && err != nil:
-		return Assignment{Role: b.missing(), Retained: decided.Retained}, err
+		return Assignment{Role: b.missingRole(), Retained: decided.Retained}, err
 	case recorded == "":
 		return decided, nil
-	case err == nil && decided.Role == recorded && record.HasNode(b.Config) && !b.mayStayOnHost():
+	case err == nil && decided.Role == recorded && record.HasNode(b.Config) && !b.isRetainedOnHost():
 		return decided, nil
 	}
-	return Assignment{Role: recorded, Reason: FromRecord, Retained: decided.Retained, Now: decided.Role}, nil
+	return Assignment{Role: recorded, Reason: FromRecord, Retained: decided.Retained, WithoutRecord: decided.Role}, nil
 }
 
 // Pool returns the pool of a role for the host.
@@ -89,25 +91,25 @@ func (b Boot) Pool(role string) (*poolv1.MachineConfigPool, error) {
 	return p, b.withCure(err)
 }
 
-// withCure adds to an error about a pool that does not exist what helps the host.
+// withCure adds the cure for this host to an error about a pool that does not exist.
 func (b Boot) withCure(err error) error {
-	if missing, is := errors.AsType[*NotFoundError](err); is {
-		return &NotFoundError{Role: missing.Role, Cure: cureMissing(b.Config, missing.Role)}
+	if missing, ok := errors.AsType[*NotFoundError](err); ok {
+		return &NotFoundError{Role: missing.Role, Cure: missingPoolCure(b.Config, missing.Role)}
 	}
 	return err
 }
 
-// cureMissing says what helps a host when the Cluster has no pool of the role that it is to boot into.
-func cureMissing(config *bootstrapv1.PoolbootConfig, role string) string {
+// missingPoolCure returns what to do about a host whose pool does not exist.
+func missingPoolCure(config *bootstrapv1.PoolbootConfig, role string) string {
 	switch record.HostKindOf(config) {
 	case record.BareMetalHost:
 		return fmt.Sprintf("create it, or name another role in the annotation %s of %s", poolv1.HostPoolAnnotation, cure.Whose(config))
 	case record.EnrolledHost:
-		return fmt.Sprintf("create it, or delete %s and its Node, and enroll the host with a token of another pool", cure.Whose(config))
+		return fmt.Sprintf("create it, or delete %s and its Node, and enroll the host with a token for another pool", cure.Whose(config))
 	}
 	switch {
 	case config.Spec.IsInline() && config.Status.DataSecretName != "":
-		return fmt.Sprintf("create it, or %s. The data Secret was made for this pool and is written once; the replacement boots into the pool of its labels", cure.Replace(config))
+		return fmt.Sprintf("create it, or %s. The data Secret was created for this pool and never changes; the replacement boots into the pool of its labels", cure.Replace(config))
 	case config.Spec.PoolRole != "":
 		return "create it, or correct spec.poolRole of the PoolbootConfig and of its template"
 	case role == poolv1.RoleWorker:
@@ -116,19 +118,19 @@ func cureMissing(config *bootstrapv1.PoolbootConfig, role string) string {
 	return "create it, or set spec.poolRole of the PoolbootConfig (worker, for example) to boot into another pool"
 }
 
-// decide is ForBoot without a record.
+// decide decides without a record.
 func (b Boot) decide() (Assignment, error) {
 	kept := ""
-	if b.mayStayOnHost() && b.Host != nil {
+	if b.isRetainedOnHost() && b.Host != nil {
 		if kept = retained(b.Host, b.Pools); kept != "" {
-			a, err := b.usable(kept, FromHost, kept)
+			a, err := b.assign(kept, FromHost, kept)
 			if _, gone := errors.AsType[*NotFoundError](err); !gone {
 				return a, err
 			}
 		}
 	}
 	if role := b.Config.Spec.PoolRole; role != "" {
-		return b.usable(role, FromSpec, kept)
+		return b.assign(role, FromSpec, kept)
 	}
 	decision, err := Decide(b.machineLabels(), b.Pools)
 	switch {
@@ -137,22 +139,22 @@ func (b Boot) decide() (Assignment, error) {
 	case decision.ControlPlane:
 		return Assignment{Retained: kept}, &ControlPlaneError{Unsupported: decision.Unsupported}
 	case IsCustom(decision.Role):
-		return b.usable(decision.Role, FromLabels, kept)
+		return b.assign(decision.Role, FromLabels, kept)
 	}
-	if unselected := b.unselected(); len(unselected) > 0 {
+	if unselected := b.unselectedLabels(); len(unselected) > 0 {
 		return Assignment{Retained: kept}, &UnselectedError{Labels: unselected}
 	}
-	if missing := b.missing(); missing != "" {
+	if missing := b.missingRole(); missing != "" {
 		return Assignment{Retained: kept}, &NotFoundError{Role: missing}
 	}
 	if decision.Role == poolv1.RoleWorker {
-		return b.usable(decision.Role, FromLabels, kept)
+		return b.assign(decision.Role, FromLabels, kept)
 	}
-	return b.usable(poolv1.RoleWorker, Defaulted, kept)
+	return b.assign(poolv1.RoleWorker, Defaulted, kept)
 }
 
-// usable is the assignment to a pool that a host can boot into.
-func (b Boot) usable(role string, why Reason, kept string) (Assignment, error) {
+// assign returns the assignment to the pool of a role, if a host can boot into that pool.
+func (b Boot) assign(role string, why Reason, kept string) (Assignment, error) {
 	p, err := OfRole(b.Pools, role)
 	if err == nil {
 		_, err = Labels(*p)
@@ -160,15 +162,15 @@ func (b Boot) usable(role string, why Reason, kept string) (Assignment, error) {
 	if err != nil {
 		return Assignment{Retained: kept}, err
 	}
-	return Assignment{Role: role, Reason: why, Retained: kept, Now: role}, nil
+	return Assignment{Role: role, Reason: why, Retained: kept, WithoutRecord: role}, nil
 }
 
-// recorded is the role on record that stands whatever labels and pools say by now; "" when there is none.
-func (b Boot) recorded() string {
+// finalRole returns the recorded role if it no longer follows labels and pools, otherwise "".
+func (b Boot) finalRole() string {
 	isInline := b.Config.Spec.IsInline()
 	switch status := &b.Config.Status; {
 	case isInline && b.DataSecret != nil:
-		if made := MadeFor(b.DataSecret, b.Pools); made != "" {
+		if made := RoleOfDataSecret(b.DataSecret, b.Pools); made != "" {
 			return made
 		}
 		return status.PoolRole
@@ -178,8 +180,8 @@ func (b Boot) recorded() string {
 	return ""
 }
 
-// missing is the role on record of a custom pool that does not exist; "" when there is none.
-func (b Boot) missing() string {
+// missingRole returns the recorded role if it is that of a custom pool that does not exist, otherwise "".
+func (b Boot) missingRole() string {
 	role := b.Config.Status.PoolRole
 	if _, err := OfRole(b.Pools, role); IsCustom(role) && errors.As(err, new(*NotFoundError)) {
 		return role
@@ -187,9 +189,9 @@ func (b Boot) missing() string {
 	return ""
 }
 
-// unselected are the role labels of the Machine, as key=value in order, that ask for no pool there is. Whether the
-// Machine is in a custom pool is known to be false.
-func (b Boot) unselected() (unselected []string) {
+// unselectedLabels returns the role labels of the Machine that no pool selects, as key=value in order. The caller has
+// checked that no custom pool selects the Machine.
+func (b Boot) unselectedLabels() (unselected []string) {
 	known := map[string]bool{poolv1.NodeRoleLabelPrefix + poolv1.RoleWorker: true}
 	for _, role := range controlPlaneRoles {
 		known[poolv1.NodeRoleLabelPrefix+role] = true
@@ -210,7 +212,7 @@ func (b Boot) unselected() (unselected []string) {
 	return unselected
 }
 
-func (b Boot) mayStayOnHost() bool { return StaysOnHost(&b.Config.Spec.BootSpec) }
+func (b Boot) isRetainedOnHost() bool { return IsRetainedOnHost(&b.Config.Spec.BootSpec) }
 
 func (b Boot) machineLabels() map[string]string {
 	if b.Machine == nil {
@@ -219,9 +221,9 @@ func (b Boot) machineLabels() map[string]string {
 	return b.Machine.Labels
 }
 
-// MadeFor returns the role of the pool that an inline data Secret was made for; "" when it does not say. One that lacks
-// the annotation still names the rendered config that is in it.
-func MadeFor(dataSecret metav1.Object, pools []poolv1.MachineConfigPool) string {
+// RoleOfDataSecret returns the role of the pool for which an inline data Secret was created, or "" if that is unknown.
+// Without the annotation of the role, it uses the annotation with the name of the rendered config.
+func RoleOfDataSecret(dataSecret metav1.Object, pools []poolv1.MachineConfigPool) string {
 	made := dataSecret.GetAnnotations()
 	if role := made[bootstrapv1.DataSecretPoolAnnotation]; role != "" {
 		return role
@@ -232,23 +234,23 @@ func MadeFor(dataSecret metav1.Object, pools []poolv1.MachineConfigPool) string 
 	return ""
 }
 
-// Message says in words why it is that pool, for the condition PoolDecided.
+// Message returns the message of the condition PoolDecided.
 func (a Assignment) Message(b Boot) string {
 	var message string
 	switch a.Reason {
 	case FromRecord:
 		return a.recordedMessage(b)
 	case FromHost:
-		return fmt.Sprintf("pool %q, which BareMetalHost %s keeps", a.Role, b.Host.GetName())
+		return fmt.Sprintf("pool %q, which is retained on BareMetalHost %s", a.Role, b.Host.GetName())
 	case FromSpec:
 		message = fmt.Sprintf("pool %q, by spec.poolRole", a.Role)
 	case FromLabels:
 		message = fmt.Sprintf("pool %q, by the Machine's labels", a.Role)
 	default:
-		message = fmt.Sprintf("pool %q, because no label of the Machine names another", a.Role)
+		message = fmt.Sprintf("pool %q, because no label of the Machine names another pool", a.Role)
 	}
-	if b.mayStayOnHost() && b.Host == nil {
-		message += "; one that the host keeps comes first, once the host is known"
+	if b.isRetainedOnHost() && b.Host == nil {
+		message += "; a pool that is retained on the host takes precedence once the host is known"
 	}
 	return message
 }
@@ -257,9 +259,9 @@ func (a Assignment) recordedMessage(b Boot) string {
 	if node := b.Config.Status.NodeRef; node.IsDefined() {
 		return fmt.Sprintf("pool %q is recorded for Node %s", a.Role, node.Name)
 	}
-	message := fmt.Sprintf("pool %q is recorded, because the data Secret, which is written once, was made for it", a.Role)
-	if a.Now != "" && a.Now != a.Role {
-		message += fmt.Sprintf("; to boot into pool %q, which the Machine belongs to now, %s", a.Now, cure.Replace(b.Config))
+	message := fmt.Sprintf("pool %q is recorded, because the data Secret was created for it and never changes", a.Role)
+	if a.WithoutRecord != "" && a.WithoutRecord != a.Role {
+		message += fmt.Sprintf("; to boot into pool %q, to which the Machine belongs now, %s", a.WithoutRecord, cure.Replace(b.Config))
 	}
 	return message
 }

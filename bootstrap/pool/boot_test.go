@@ -70,7 +70,7 @@ var _ = Describe("ForBoot", func() {
 		return b
 	}
 
-	DescribeTable("says the pool and the ground",
+	DescribeTable("returns the pool and the reason",
 		func(role, why string, changes ...change) {
 			b := asked(changes...)
 			assigned, err := pool.ForBoot(b)
@@ -79,53 +79,53 @@ var _ = Describe("ForBoot", func() {
 			Expect(string(assigned.Reason)).To(Equal(why))
 			Expect(assigned.Message(b)).To(ContainSubstring(role))
 		},
-		Entry("the config's", "infra", bootstrapv1.PoolSpecifiedInConfigReason, spec("infra")),
-		Entry("the config's before the labels'", "worker", bootstrapv1.PoolSpecifiedInConfigReason, spec("worker"), labels(infraLabel)),
-		Entry("the labels'", "infra", bootstrapv1.PoolFromMachineLabelsReason, labels(infraLabel)),
-		Entry("the labels' custom pool beside worker", "infra", bootstrapv1.PoolFromMachineLabelsReason, labels(infraLabel, workerLabel)),
+		Entry("spec.poolRole", "infra", bootstrapv1.PoolSpecifiedInConfigReason, spec("infra")),
+		Entry("spec.poolRole before the Machine's labels", "worker", bootstrapv1.PoolSpecifiedInConfigReason, spec("worker"), labels(infraLabel)),
+		Entry("the pool of the Machine's labels", "infra", bootstrapv1.PoolFromMachineLabelsReason, labels(infraLabel)),
+		Entry("the custom pool of labels that also select worker", "infra", bootstrapv1.PoolFromMachineLabelsReason, labels(infraLabel, workerLabel)),
 		Entry("worker by its label", "worker", bootstrapv1.PoolFromMachineLabelsReason, labels(workerLabel)),
-		Entry("worker without either", "worker", bootstrapv1.PoolDefaultedToWorkerReason),
+		Entry("worker without spec.poolRole and role labels", "worker", bootstrapv1.PoolDefaultedToWorkerReason),
 		Entry("the Machine's labels, not the config's own", "worker", bootstrapv1.PoolDefaultedToWorkerReason,
 			func(b *pool.Boot) { b.Config.Labels = map[string]string{infraLabel: ""} }),
 		Entry("a host without a Machine by its spec.poolRole", "infra", bootstrapv1.PoolSpecifiedInConfigReason, spec("infra"), func(b *pool.Boot) { b.Machine = nil }),
 
-		Entry("what the host keeps before the config's", "edge", bootstrapv1.PoolRetainedByHostReason, keeps("lab/edge/uid-1"), spec("infra")),
-		Entry("what the host keeps before the labels'", "edge", bootstrapv1.PoolRetainedByHostReason, keeps("lab/edge/uid-1"), labels(infraLabel)),
-		Entry("what the host keeps, also worker", "worker", bootstrapv1.PoolRetainedByHostReason, keeps("lab/worker/uid-1"), spec("infra")),
-		Entry("not what the host keeps of a pool that is gone", "infra", bootstrapv1.PoolSpecifiedInConfigReason, keeps("lab/gone/uid-1"), spec("infra")),
-		Entry("not what the host keeps for another Cluster", "infra", bootstrapv1.PoolSpecifiedInConfigReason, keeps("other/edge/uid-1"), spec("infra")),
-		Entry("not what the host kept for a Cluster that had the same name", "infra", bootstrapv1.PoolSpecifiedInConfigReason, keeps("lab/edge/uid-0"), spec("infra")),
-		Entry("not what does not say for which Cluster of the name", "infra", bootstrapv1.PoolSpecifiedInConfigReason, keeps("lab/edge"), spec("infra")),
-		Entry("not what the host keeps, when the config does not ask for it", "infra", bootstrapv1.PoolSpecifiedInConfigReason, keeps("lab/edge/uid-1"), spec("infra"),
+		Entry("the pool retained on the host, before spec.poolRole", "edge", bootstrapv1.PoolRetainedByHostReason, keeps("lab/edge/uid-1"), spec("infra")),
+		Entry("the pool retained on the host, before the Machine's labels", "edge", bootstrapv1.PoolRetainedByHostReason, keeps("lab/edge/uid-1"), labels(infraLabel)),
+		Entry("the pool retained on the host, also worker", "worker", bootstrapv1.PoolRetainedByHostReason, keeps("lab/worker/uid-1"), spec("infra")),
+		Entry("not a retained pool that does not exist", "infra", bootstrapv1.PoolSpecifiedInConfigReason, keeps("lab/gone/uid-1"), spec("infra")),
+		Entry("not a pool retained for another Cluster", "infra", bootstrapv1.PoolSpecifiedInConfigReason, keeps("other/edge/uid-1"), spec("infra")),
+		Entry("not a pool retained for an earlier Cluster with the same name", "infra", bootstrapv1.PoolSpecifiedInConfigReason, keeps("lab/edge/uid-0"), spec("infra")),
+		Entry("not a retained pool without the Cluster's identity", "infra", bootstrapv1.PoolSpecifiedInConfigReason, keeps("lab/edge"), spec("infra")),
+		Entry("not the retained pool, when poolRetention is not Host", "infra", bootstrapv1.PoolSpecifiedInConfigReason, keeps("lab/edge/uid-1"), spec("infra"),
 			func(b *pool.Boot) { b.Config.Spec.PoolRetention = bootstrapv1.PoolRetentionMachine }),
 
 		Entry("the labels again, while a record fixes nothing yet", "infra", bootstrapv1.PoolFromMachineLabelsReason, record("edge"), labels(infraLabel)),
 		Entry("the labels again, when only a pointer is in the data Secret", "infra", bootstrapv1.PoolFromMachineLabelsReason, record("edge"), labels(infraLabel), secretOnRecord),
 		Entry("worker again, while the pool on record exists", "worker", bootstrapv1.PoolDefaultedToWorkerReason, record("edge")),
-		Entry("the record once a Node was made", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(infraLabel)),
-		Entry("the record by what it was decided by, as long as that holds", "edge", bootstrapv1.PoolFromMachineLabelsReason, record("edge"), node, labels(edgeLabel)),
-		Entry("the record also when nothing could be decided any more", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(infraLabel, edgeLabel)),
-		Entry("the record also when its pool is gone", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(edgeLabel), without("edge")),
-		Entry("the record of a Machine that might have been its host's", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(edgeLabel),
+		Entry("the recorded pool once the Node was pre-registered", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(infraLabel)),
+		Entry("the recorded pool with its reason, while the decision is the same", "edge", bootstrapv1.PoolFromMachineLabelsReason, record("edge"), node, labels(edgeLabel)),
+		Entry("the recorded pool also when no pool can be decided", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(infraLabel, edgeLabel)),
+		Entry("the recorded pool also when it does not exist", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(edgeLabel), without("edge")),
+		Entry("the recorded pool of a Machine with poolRetention Host", "edge", bootstrapv1.PoolRecordedReason, record("edge"), node, labels(edgeLabel),
 			func(b *pool.Boot) { b.Config.Spec.PoolRetention = bootstrapv1.PoolRetentionHost }),
 
-		Entry("an inline Secret's pool, whatever the labels say", "edge", bootstrapv1.PoolRecordedReason, inline, record("edge"), secretOnRecord, labels(infraLabel)),
-		Entry("an inline Secret's pool when that is gone", "edge", bootstrapv1.PoolRecordedReason, inline, record("edge"), secretOnRecord, without("edge")),
-		Entry("what the inline Secret says, before it is on record", "edge", bootstrapv1.PoolRecordedReason, inline,
+		Entry("the pool of an inline data Secret, regardless of the labels", "edge", bootstrapv1.PoolRecordedReason, inline, record("edge"), secretOnRecord, labels(infraLabel)),
+		Entry("the pool of an inline data Secret when it does not exist", "edge", bootstrapv1.PoolRecordedReason, inline, record("edge"), secretOnRecord, without("edge")),
+		Entry("the pool of an inline data Secret, before it is recorded", "edge", bootstrapv1.PoolRecordedReason, inline,
 			secret(map[string]string{bootstrapv1.DataSecretPoolAnnotation: "edge"}), labels(infraLabel)),
-		Entry("what the inline Secret says before what was on record", "edge", bootstrapv1.PoolRecordedReason, inline, record("infra"),
+		Entry("the pool of an inline data Secret, before the recorded pool", "edge", bootstrapv1.PoolRecordedReason, inline, record("infra"),
 			secret(map[string]string{bootstrapv1.DataSecretPoolAnnotation: "edge"}), labels(infraLabel)),
-		Entry("the pool of the rendered config that is in the inline Secret", "edge", bootstrapv1.PoolRecordedReason, inline,
+		Entry("the pool of the rendered config in an inline data Secret", "edge", bootstrapv1.PoolRecordedReason, inline,
 			secret(map[string]string{bootstrapv1.OverlayConfigurationAnnotation: "rendered-edge-0123456789abcdef0123456789abcdef"}), labels(infraLabel)),
-		Entry("the labels before there is an inline Secret", "infra", bootstrapv1.PoolFromMachineLabelsReason, inline, record("edge"), labels(infraLabel)),
+		Entry("the pool of the labels while the inline data Secret does not exist", "infra", bootstrapv1.PoolFromMachineLabelsReason, inline, record("edge"), labels(infraLabel)),
 
-		Entry("a custom pool, whatever other role labels there are", "infra", bootstrapv1.PoolFromMachineLabelsReason, labels(infraLabel, poolv1.NodeRoleLabelPrefix+"storage")),
-		Entry("worker by spec.poolRole, whatever role labels there are", "worker", bootstrapv1.PoolSpecifiedInConfigReason, spec("worker"), labels(edgeLabel), without("edge")),
-		Entry("worker by a role label that the worker pool selects by", "worker", bootstrapv1.PoolFromMachineLabelsReason, labels(poolv1.NodeRoleLabelPrefix+"compute"), func(b *pool.Boot) {
+		Entry("a custom pool, regardless of other role labels", "infra", bootstrapv1.PoolFromMachineLabelsReason, labels(infraLabel, poolv1.NodeRoleLabelPrefix+"storage")),
+		Entry("worker by spec.poolRole, regardless of role labels", "worker", bootstrapv1.PoolSpecifiedInConfigReason, spec("worker"), labels(edgeLabel), without("edge")),
+		Entry("worker by a role label in the worker pool's selector", "worker", bootstrapv1.PoolFromMachineLabelsReason, labels(poolv1.NodeRoleLabelPrefix+"compute"), func(b *pool.Boot) {
 			b.Pools[0] = selecting(b.Pools[0], map[string]string{poolv1.NodeRoleLabelPrefix + "compute": ""})
 		}),
-		Entry("another pool than the one that is gone, by its labels", "infra", bootstrapv1.PoolFromMachineLabelsReason, record("edge"), labels(infraLabel), without("edge")),
-		Entry("another pool than the one that is gone, by spec.poolRole", "worker", bootstrapv1.PoolSpecifiedInConfigReason, record("edge"), spec("worker"), without("edge")),
+		Entry("the pool of the labels when the recorded pool does not exist", "infra", bootstrapv1.PoolFromMachineLabelsReason, record("edge"), labels(infraLabel), without("edge")),
+		Entry("the pool of spec.poolRole when the recorded pool does not exist", "worker", bootstrapv1.PoolSpecifiedInConfigReason, record("edge"), spec("worker"), without("edge")),
 	)
 
 	DescribeTable("refuses",
@@ -139,51 +139,51 @@ var _ = Describe("ForBoot", func() {
 		Entry("a cluster without a worker pool", &pool.NotFoundError{}, "", "worker", without("worker")),
 		Entry("two pools of the role", &pool.DuplicateError{}, "", "infra and infra-again", spec("infra"), twice("infra")),
 		Entry("two pools of the role that labels name", &pool.DuplicateError{}, "", "infra and infra-again", labels(infraLabel), twice("infra")),
-		Entry("two pools of the role that the host keeps", &pool.DuplicateError{}, "", "edge and edge-again", keeps("lab/edge/uid-1"), spec("infra"), twice("edge")),
+		Entry("two pools of the role that is retained on the host", &pool.DuplicateError{}, "", "edge and edge-again", keeps("lab/edge/uid-1"), spec("infra"), twice("edge")),
 		Entry("labels of two pools", &pool.ConflictError{}, "", "edge and infra", labels(infraLabel, edgeLabel)),
-		Entry("a pool that can't be registered, by the config", &pool.NotRegistrableError{}, "", "odd", spec("odd")),
-		Entry("a pool that can't be registered, by labels", &pool.NotRegistrableError{}, "", "near", func(b *pool.Boot) { b.Machine.Labels = map[string]string{"near": "a"} }),
+		Entry("a pool that is not registrable, by spec.poolRole", &pool.NotRegistrableError{}, "", "odd", spec("odd")),
+		Entry("a pool that is not registrable, by labels", &pool.NotRegistrableError{}, "", "near", func(b *pool.Boot) { b.Machine.Labels = map[string]string{"near": "a"} }),
 		Entry("a control plane", &pool.ControlPlaneError{}, "", "control plane", labels(poolv1.NodeRoleLabelPrefix+"master", infraLabel)),
 		Entry("a role label that no pool selects", &pool.UnselectedError{}, "", "selects the label "+poolv1.NodeRoleLabelPrefix+"gpu= ", labels(poolv1.NodeRoleLabelPrefix+"gpu")),
-		Entry("a role label that no pool selects, beside worker's", &pool.UnselectedError{}, "", "spec.poolRole: worker", labels(poolv1.NodeRoleLabelPrefix+"gpu", workerLabel)),
+		Entry("a role label that no pool selects, together with that of worker", &pool.UnselectedError{}, "", "spec.poolRole: worker", labels(poolv1.NodeRoleLabelPrefix+"gpu", workerLabel)),
 		Entry("a role label with a value that its pool does not select", &pool.UnselectedError{}, "", infraLabel+"=true", func(b *pool.Boot) {
 			b.Machine.Labels = map[string]string{infraLabel: "true"}
 		}),
-		Entry("a role label whose pool is gone, and keeps that on record", &pool.UnselectedError{}, "edge", edgeLabel, record("edge"), labels(edgeLabel), without("edge")),
-		Entry("to boot as worker when the custom pool on record is gone", &pool.NotFoundError{}, "near", "spec.poolRole", record("near"),
+		Entry("a role label whose pool does not exist, and keeps the recorded role", &pool.UnselectedError{}, "edge", edgeLabel, record("edge"), labels(edgeLabel), without("edge")),
+		Entry("to boot as worker when the recorded custom pool does not exist", &pool.NotFoundError{}, "near", "spec.poolRole", record("near"),
 			func(b *pool.Boot) { b.Machine.Labels = map[string]string{"near": "a"} }, without("near")),
-		Entry("labels of two pools that have nothing to do with one on record", &pool.ConflictError{}, "", "edge and infra", record("edge"), labels(infraLabel, edgeLabel)),
+		Entry("labels of two pools, other than the recorded one", &pool.ConflictError{}, "", "edge and infra", record("edge"), labels(infraLabel, edgeLabel)),
 	)
 
-	DescribeTable("says of a pool that does not exist what can be done about the host that is to boot into it",
+	DescribeTable("names the cure for a host whose pool does not exist",
 		func(cure string, changes ...change) {
 			b := asked(changes...)
 			assigned, err := pool.ForBoot(b)
-			if err == nil { // it is on record
+			if err == nil { // the pool is recorded
 				_, err = b.Pool(assigned.Role)
 			}
 			Expect(err).To(MatchError(And(ContainSubstring("no MachineConfigPool of role"), HaveSuffix(cure))))
 		},
 		Entry("a Machine with spec.poolRole", "create it, or correct spec.poolRole of the PoolbootConfig and of its template", spec("nowhere")),
-		Entry("a Machine that is to be a worker", "create it", without("worker")),
-		Entry("a Machine with an inline data Secret", "delete the Machine: another one takes its place. The data Secret was made for this pool and is written once; the replacement boots into the pool of its labels",
+		Entry("a Machine of the worker pool", "create it", without("worker")),
+		Entry("a Machine with an inline data Secret", "delete the Machine: another one takes its place. The data Secret was created for this pool and never changes; the replacement boots into the pool of its labels",
 			inline, record("edge"), secretOnRecord, without("edge")),
 		Entry("a BareMetalHost", "or name another role in the annotation pool.cluster.x-k8s.io/pool-role of BareMetalHost rack1-u12", spec("nowhere"), func(b *pool.Boot) {
 			b.Machine, b.Config.Spec.Host = nil, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "rack1-u12", BareMetalHostName: "rack1-u12"}
 		}),
-		Entry("a host that enrolled", "and its Node, and enroll the host with a token of another pool", spec("nowhere"), func(b *pool.Boot) {
+		Entry("a host that enrolled", "and its Node, and enroll the host with a token for another pool", spec("nowhere"), func(b *pool.Boot) {
 			b.Machine, b.Config.Spec.Host = nil, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
 		}),
 	)
 
-	It("says what an inline data Secret's Machine would boot into now, and the cure", func() {
+	It("names the pool that a Machine with an inline data Secret belongs to now, and the cure", func() {
 		b := asked(inline, record("edge"), secretOnRecord, labels(infraLabel))
 		assigned, err := pool.ForBoot(b)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(assigned.Message(b)).To(And(ContainSubstring(`pool "edge" is recorded`), ContainSubstring(`pool "infra"`), ContainSubstring("delete the Machine")))
 	})
 
-	It("counts a pool that is being deleted only until its replacement is there", func() {
+	It("ignores a pool that is being deleted once its replacement exists", func() {
 		leaving := newPool("infra")
 		leaving.Name, leaving.DeletionTimestamp = "infra-old", ptr.To(metav1.Now())
 		Expect(pool.OfRole([]poolv1.MachineConfigPool{leaving}, "infra")).To(HaveField("Name", "infra-old"))
@@ -191,7 +191,7 @@ var _ = Describe("ForBoot", func() {
 	})
 })
 
-var _ = DescribeTable("The pool that a rendered config was made for", func(rendered, name string) {
+var _ = DescribeTable("The pool for which a rendered config was created", func(rendered, name string) {
 	pools := []poolv1.MachineConfigPool{newPool("infra"), newPool("infra-a")}
 	p := pool.OfRendered(pools, rendered)
 	if name == "" {
@@ -202,9 +202,9 @@ var _ = DescribeTable("The pool that a rendered config was made for", func(rende
 },
 	Entry("by its name", "rendered-infra-0123456789abcdef0123456789abcdef", "infra"),
 	Entry("by the longer name", "rendered-infra-a-0123456789abcdef0123456789abcdef", "infra-a"),
-	Entry("none that is gone", "rendered-edge-0123456789abcdef0123456789abcdef", ""),
-	Entry("none of what is no rendered config", "infra", ""),
-	Entry("none of nothing", "", ""),
+	Entry("none that does not exist", "rendered-edge-0123456789abcdef0123456789abcdef", ""),
+	Entry("none of a name that is not a rendered config's", "infra", ""),
+	Entry("none of an empty name", "", ""),
 )
 
 var _ = Describe("A Cluster's identity", func() {
@@ -222,13 +222,13 @@ var _ = Describe("A Cluster's identity", func() {
 		func(p poolv1.MachineConfigPool, others []poolv1.MachineConfigPool, want string) {
 			Expect(pool.ClusterIdentity(&p, "now", append(others, p))).To(Equal(want))
 		},
-		Entry("from the first on", owned("worker", "", ""), nil, "now"),
-		Entry("and stays", owned("worker", "now", "first"), nil, "first"),
-		Entry("also when the Cluster was moved and has another UID", owned("worker", "now", "first"), []poolv1.MachineConfigPool{owned("infra", "now", "first")}, "first"),
-		Entry("to those that are made later", owned("infra", "", ""), []poolv1.MachineConfigPool{owned("worker", "now", "first")}, "first"),
-		Entry("not from a pool of a Cluster that had the same name", owned("infra", "", ""), []poolv1.MachineConfigPool{owned("worker", "before", "old")}, "now"),
-		Entry("not by a pool of a Cluster that had the same name", owned("infra", "before", "old"), nil, "now"),
-		Entry("not by a pool that was copied from another Cluster's", owned("infra", "", "copied"), []poolv1.MachineConfigPool{owned("worker", "now", "first")}, "first"),
+		Entry("from the first pool on", owned("worker", "", ""), nil, "now"),
+		Entry("and does not change", owned("worker", "now", "first"), nil, "first"),
+		Entry("also when clusterctl move has changed the Cluster's UID", owned("worker", "now", "first"), []poolv1.MachineConfigPool{owned("infra", "now", "first")}, "first"),
+		Entry("and copied to pools that are created later", owned("infra", "", ""), []poolv1.MachineConfigPool{owned("worker", "now", "first")}, "first"),
+		Entry("not copied from a pool of an earlier Cluster with the same name", owned("infra", "", ""), []poolv1.MachineConfigPool{owned("worker", "before", "old")}, "now"),
+		Entry("not taken from a pool of an earlier Cluster with the same name", owned("infra", "before", "old"), nil, "now"),
+		Entry("not taken from a copy of another Cluster's pool", owned("infra", "", "copied"), []poolv1.MachineConfigPool{owned("worker", "now", "first")}, "first"),
 	)
 	It("is known once all pools that carry one agree", func() {
 		a, b, c := owned("worker", "now", "first"), owned("infra", "now", "first"), owned("edge", "now", "")

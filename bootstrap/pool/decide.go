@@ -13,24 +13,25 @@ import (
 
 // Decision is the pool that a set of labels belongs to.
 type Decision struct {
-	// Role is the pool's role; empty when no pool has a hold on a Node with these labels.
+	// Role is the pool's role. It is empty if a Node with these labels is in no pool.
 	Role string
-	// ControlPlane is true when the labels are those of a control plane.
+	// ControlPlane is true if the labels are those of a control plane.
 	ControlPlane bool
-	// Unsupported are the roles of the custom pools that a control plane's labels ask for, in order. They have no hold
-	// on it.
+	// Unsupported are the roles of the custom pools that select a control plane's labels, in order. A control plane
+	// can't be in them.
 	Unsupported []string
 }
 
-// controlPlaneRoles are the words for a control plane. A Node with the role label of one is a control plane, whatever
-// the label's value; a pool of that role, as OpenShift has one, is no custom pool.
+// controlPlaneRoles are the roles of a control plane. A Node with the role label of one is a control plane, regardless
+// of the label's value. A pool of that role, as OpenShift has one, is not a custom pool.
 var controlPlaneRoles = []string{"control-plane", "master"}
 
-// Decide says which of a cluster's pools a set of labels belongs to. It is the only place where that is decided.
+// Decide returns the pool of a cluster to which a set of labels belongs. No other code decides that.
 //
-// Windows Nodes are unmanaged. A control plane is in no pool; the custom pools that its labels ask for are reported. Of
-// the others, one matching custom pool wins over worker; several are a *ConflictError. With no custom pool it is
-// worker, if that matches, and else none. A malformed selector is a *SelectorError.
+// Windows Nodes are in no pool. A control plane is in no pool; custom pools that select its labels are returned as
+// Unsupported. For other labels, a matching custom pool takes precedence over worker, and several matching custom pools
+// are a *ConflictError. If no custom pool matches, it is worker if that matches, otherwise no pool. A malformed
+// selector is a *SelectorError.
 func Decide(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (Decision, error) {
 	if nodeLabels[corev1.LabelOSStable] == string(corev1.Windows) {
 		return Decision{}, nil
@@ -52,7 +53,8 @@ func Decide(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (Dec
 	return Decision{}, nil
 }
 
-// matching returns the roles of the custom pools that select the labels, in order, and whether a worker pool does.
+// matching returns the roles of the custom pools that select the labels, in order, and whether a worker pool selects
+// them.
 func matching(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (custom []string, worker bool, err error) {
 	for _, p := range pools {
 		selector, err := nodeSelector(p)
@@ -78,7 +80,8 @@ func isControlPlane(nodeLabels map[string]string) bool {
 	})
 }
 
-// NodeSelector returns the pool's node selector: by default node-role.kubernetes.io/<role>, with an empty value.
+// NodeSelector returns the pool's node selector, by default the label node-role.kubernetes.io/<role> with an empty
+// value.
 func NodeSelector(p poolv1.MachineConfigPool) *metav1.LabelSelector {
 	if p.Spec.NodeSelector != nil {
 		return p.Spec.NodeSelector
@@ -86,8 +89,8 @@ func NodeSelector(p poolv1.MachineConfigPool) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{poolv1.NodeRoleLabelPrefix + p.Spec.PoolRole: ""}}
 }
 
-// SelectorKeys returns the keys of the labels that a pool's node selector asks about, in order, also when no labels can
-// be derived from it.
+// SelectorKeys returns the keys of the labels in a pool's node selector, in order. The selector need not be
+// registrable.
 func SelectorKeys(p poolv1.MachineConfigPool) []string {
 	selector := NodeSelector(p)
 	keys := slices.Collect(maps.Keys(selector.MatchLabels))

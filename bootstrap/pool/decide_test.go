@@ -27,18 +27,18 @@ var _ = Describe("Decide", func() {
 			Expect(pool.Decide(labels, pools)).To(Equal(decision))
 		},
 		Entry("none: unmanaged", nil, pool.Decision{}),
-		Entry("of nobody: unmanaged", map[string]string{"a": "b"}, pool.Decision{}),
+		Entry("of no pool: unmanaged", map[string]string{"a": "b"}, pool.Decision{}),
 		Entry("worker", map[string]string{workerLabel: ""}, pool.Decision{Role: "worker"}),
 		Entry("custom", map[string]string{infraLabel: ""}, pool.Decision{Role: "infra"}),
 		Entry("custom wins over worker", map[string]string{infraLabel: "", workerLabel: ""}, pool.Decision{Role: "infra"}),
 		Entry("by any kind of selector", map[string]string{workerLabel: "", "example.com/gpu": "h100"}, pool.Decision{Role: "gpu"}),
-		Entry("a requirement that does not hold", map[string]string{workerLabel: "", "example.com/gpu": "h100", "example.com/broken": ""},
+		Entry("a requirement that is not met", map[string]string{workerLabel: "", "example.com/gpu": "h100", "example.com/broken": ""},
 			pool.Decision{Role: "worker"}),
 		Entry("another value than the selector's", map[string]string{infraLabel: "yes"}, pool.Decision{}),
 		Entry("control plane", map[string]string{poolv1.NodeRoleLabelPrefix + "control-plane": ""}, pool.Decision{ControlPlane: true}),
 		Entry("control plane that is a worker too", map[string]string{poolv1.NodeRoleLabelPrefix + "master": "", workerLabel: ""},
 			pool.Decision{ControlPlane: true}),
-		Entry("control plane that asks for custom pools", map[string]string{
+		Entry("control plane with labels of custom pools", map[string]string{
 			poolv1.NodeRoleLabelPrefix + "master": "true", infraLabel: "", poolv1.NodeRoleLabelPrefix + "storage": ""},
 			pool.Decision{ControlPlane: true, Unsupported: []string{"infra", "storage"}}),
 		Entry("Windows: unmanaged", map[string]string{"kubernetes.io/os": "windows", infraLabel: ""}, pool.Decision{}),
@@ -52,14 +52,14 @@ var _ = Describe("Decide", func() {
 		Expect(err).To(MatchError(ContainSubstring("infra and storage")))
 	})
 
-	It("does not guess past a malformed selector", func() {
+	It("refuses a malformed selector, even if another pool matches", func() {
 		broken := selecting(newPool("broken"), nil, requirement("a", "Near", "b"))
 		_, err := pool.Decide(map[string]string{infraLabel: ""}, append(slices.Clone(pools), broken))
 		Expect(err).To(BeAssignableToTypeOf(&pool.SelectorError{}))
 		Expect(err).To(MatchError(ContainSubstring(`MachineConfigPool "broken": spec.nodeSelector`)))
 	})
 
-	It("says the same in whatever order the pools come, as a second implementation", func() {
+	It("agrees with a second implementation, regardless of the order of the pools", func() {
 		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
 		for range 5000 {
 			expectAgreement(GinkgoTB(), random)
@@ -67,14 +67,14 @@ var _ = Describe("Decide", func() {
 	})
 })
 
-// FuzzDecide: both implementations agree on any labels and pools.
+// FuzzDecide checks that both implementations agree on any labels and pools.
 func FuzzDecide(f *testing.F) {
 	f.Add(int64(1))
 	f.Add(int64(20261120))
 	f.Fuzz(func(t *testing.T, seed int64) { expectAgreement(t, rand.New(rand.NewSource(seed))) })
 }
 
-// expectAgreement decides on random labels and pools by Decide and by decideNaively.
+// expectAgreement compares Decide with decideNaively for random labels and pools.
 func expectAgreement(t testing.TB, random *rand.Rand) {
 	t.Helper()
 	keys := []string{"a", "b", poolv1.NodeRoleLabelPrefix + "control-plane", workerLabel, infraLabel, "kubernetes.io/os"}
@@ -116,7 +116,7 @@ func expectAgreement(t testing.TB, random *rand.Rand) {
 	}
 }
 
-// decideNaively is the decision once more, from its description and without Kubernetes' selectors.
+// decideNaively implements the decision a second time, from its description and without Kubernetes' selectors.
 func decideNaively(labels map[string]string, pools []poolv1.MachineConfigPool) (role string, controlPlane bool, custom []string) {
 	if labels["kubernetes.io/os"] == "windows" {
 		return "", false, nil

@@ -1,6 +1,6 @@
-// Package pool holds what a machine config pool means: which pool a set of labels belongs to (Decide), which labels put
-// a Node in a pool (Labels), and which configuration the pool's machines get (Render).
+// Package pool implements machine config pools: it decides which pool a set of labels belongs to (Decide), derives the
+// labels that put a Node in a pool (Labels), and renders the configuration of the pool's machines (Render).
 //
-// The same functions serve a Machine before it boots, a Node after it joined, the webhooks and the command line. The
-// package is pure: it is given objects and knows no API server.
+// The reconcilers, the webhooks and the command line use the same functions, for Machines before they boot and for
+// Nodes after they joined. The package is pure: it gets objects as arguments and calls no API server.
 package pool

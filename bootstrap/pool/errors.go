@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// ConflictError says that labels belong to several custom pools: a Node can be in one only.
+// ConflictError is the error for labels that several custom pools select. A Node can be in one custom pool only.
 type ConflictError struct {
 	// Roles are the pools' roles, in order.
 	Roles []string
@@ -17,11 +17,11 @@ func (e *ConflictError) Error() string {
 		"remove the labels of all but one", strings.Join(e.Roles, " and "))
 }
 
-// NotFoundError says that a cluster has no pool of a role.
+// NotFoundError is the error for a role of which the Cluster has no pool.
 type NotFoundError struct {
-	// Role is the role that was looked for.
+	// Role is the requested role.
 	Role string
-	// Cure is what helps the host that is to boot into the pool; empty when it is about no host.
+	// Cure is what to do about the host that boots into the pool. It is empty if the error is not about a host.
 	Cure string
 }
 
@@ -34,7 +34,7 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("the Cluster has no MachineConfigPool of role %q: %s", e.Role, cure)
 }
 
-// UnselectedError says that labels of a Machine ask for a custom pool that does not exist, or does not select them.
+// UnselectedError is the error for a Machine with role labels that no pool selects.
 type UnselectedError struct {
 	// Labels are the role labels that no pool selects, as key=value, in order.
 	Labels []string
@@ -42,14 +42,14 @@ type UnselectedError struct {
 
 // Error names the labels and the cures.
 func (e *UnselectedError) Error() string {
-	return fmt.Sprintf("no MachineConfigPool selects the label %s of the Machine, and it does not boot as worker instead: make that pool, "+
-		"or correct the labels (those of the MachineDeployment); or, if the label is not to name a pool, set spec.poolRole: worker in the PoolbootConfig and its template",
+	return fmt.Sprintf("no MachineConfigPool selects the label %s of the Machine, and it does not boot as worker instead: create that pool, "+
+		"or correct the labels of the MachineDeployment; if the label does not name a pool, set spec.poolRole: worker in the PoolbootConfig and its template",
 		strings.Join(e.Labels, " or "))
 }
 
-// DuplicateError says that several pools of a cluster have one role.
+// DuplicateError is the error for several pools of a Cluster with the same role.
 type DuplicateError struct {
-	// Role is the role that they share.
+	// Role is the role of these pools.
 	Role string
 	// Pools are the pools' names, in order.
 	Pools []string
@@ -61,13 +61,13 @@ func (e *DuplicateError) Error() string {
 		strings.Join(e.Pools, " and "), e.Role)
 }
 
-// NotRegistrableError says that no labels can be derived from a pool that would put a Node in it.
+// NotRegistrableError is the error for a pool from which no labels can be derived that put a Node in it.
 type NotRegistrableError struct {
 	// Pool is the pool's name.
 	Pool string
-	// Path is the field that is to blame, for example spec.nodeSelector.matchExpressions[0].
+	// Path is the wrong field, for example spec.nodeSelector.matchExpressions[0].
 	Path string
-	// Why says what is wrong with it, and what would be right.
+	// Why is what is wrong with the field, and how to correct it.
 	Why string
 }
 
@@ -76,13 +76,13 @@ func (e *NotRegistrableError) Error() string {
 	return fmt.Sprintf("MachineConfigPool %q: %s: %s", e.Pool, e.Path, e.Why)
 }
 
-// SelectorError says that a pool's selector is malformed.
+// SelectorError is the error for a malformed selector of a pool.
 type SelectorError struct {
 	// Pool is the pool's name.
 	Pool string
 	// Path is the selector's field.
 	Path string
-	// Err is what is wrong with it.
+	// Err is what is wrong with the selector.
 	Err error
 }
 
@@ -94,17 +94,17 @@ func (e *SelectorError) Error() string {
 // Unwrap returns what is wrong with the selector.
 func (e *SelectorError) Unwrap() error { return e.Err }
 
-// ControlPlaneError says that the labels of a Machine are those of a control plane, which no pool has a hold on.
+// ControlPlaneError is the error for a Machine with the labels of a control plane, which is in no pool.
 type ControlPlaneError struct {
-	// Unsupported are the roles of the custom pools that the labels ask for, in order.
+	// Unsupported are the roles of the custom pools that select the labels, in order.
 	Unsupported []string
 }
 
-// Error names the pools that were asked for and the cure.
+// Error names the custom pools and the cure.
 func (e *ControlPlaneError) Error() string {
-	asked := ""
+	unsupported := ""
 	if len(e.Unsupported) > 0 {
-		asked = " (the labels also ask for " + strings.Join(e.Unsupported, " and ") + ", which a control plane can't be in)"
+		unsupported = " (the labels also name " + strings.Join(e.Unsupported, " and ") + ", which a control plane can't be in)"
 	}
-	return "the labels are those of a control plane, which is in no pool" + asked + ": remove the control-plane label"
+	return "the labels are those of a control plane, which is in no pool" + unsupported + ": remove the control-plane label"
 }

@@ -11,10 +11,11 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// Inputs returns a hash of all that Render looks at for a role: as long as it is the same, so is what Render returns.
-// It goes by the specs of the pool and of worker, but for what concerns a pause, and by the versions of the
-// MachineConfigs that they select, which must be as an API server gave them. Errors are those of Render.
-func Inputs(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (string, error) {
+// InputsHash returns a hash of the inputs of Render for a role: while it does not change, Render returns the same
+// result. It covers the specs of the pool and of worker without their pause fields, and the resource versions of the
+// MachineConfigs that they select. The MachineConfigs must be as an API server returned them. The errors are those of
+// Render.
+func InputsHash(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (string, error) {
 	p, err := OfRole(pools, role)
 	if err != nil {
 		return "", err
@@ -43,8 +44,8 @@ func Inputs(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// Selects says whether a pool's own machineConfigSelector selects a MachineConfig with these labels. One that is
-// malformed selects none.
+// Selects reports whether a pool's own machineConfigSelector selects a MachineConfig with these labels. A malformed
+// selector selects none.
 func Selects(p poolv1.MachineConfigPool, of map[string]string) bool {
 	selector, err := selectorOf(p.Spec.MachineConfigSelector)
 	return err == nil && selector.Matches(labels.Set(of))

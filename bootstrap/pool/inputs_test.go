@@ -25,20 +25,20 @@ var _ = Describe("Inputs", func() {
 		}
 		return c
 	}
-	DescribeTable("of a pool are others", func(change func(c *cluster), others bool) {
-		before, err := pool.Inputs("infra", newCluster().pools, newCluster().configs)
+	DescribeTable("change", func(change func(c *cluster), others bool) {
+		before, err := pool.InputsHash("infra", newCluster().pools, newCluster().configs)
 		Expect(err).NotTo(HaveOccurred())
 		c := newCluster()
 		change(c)
-		after, err := pool.Inputs("infra", c.pools, c.configs)
+		after, err := pool.InputsHash("infra", c.pools, c.configs)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(after != before).To(Equal(others))
 	},
 		Entry("when a MachineConfig has changed", func(c *cluster) { c.configs[1].ResourceVersion = "2" }, true),
 		Entry("when a MachineConfig has changed that it inherits", func(c *cluster) { c.configs[0].ResourceVersion = "2" }, true),
-		Entry("when a MachineConfig was made anew", func(c *cluster) { c.configs[1].UID = "2" }, true),
+		Entry("when a MachineConfig was deleted and created again", func(c *cluster) { c.configs[1].UID = "2" }, true),
 		Entry("when a MachineConfig has another name", func(c *cluster) { c.configs[1].Name = "51-infra" }, true),
-		Entry("when a MachineConfig is gone", func(c *cluster) { c.configs = c.configs[:1] }, true),
+		Entry("when a MachineConfig was deleted", func(c *cluster) { c.configs = c.configs[:1] }, true),
 		Entry("when it gets another MachineConfig", func(c *cluster) { c.configs[2].Labels[roleLabel] = "infra" }, true),
 		Entry("when anything in its spec has changed", func(c *cluster) { c.pools[1].Spec.NodeLabels = map[string]string{"a": "b"} }, true),
 		Entry("when anything in the worker pool's spec has changed", func(c *cluster) { c.pools[0].Spec.NodeLabels = map[string]string{"a": "b"} }, true),
@@ -55,18 +55,18 @@ var _ = Describe("Inputs", func() {
 		}, false),
 	)
 
-	DescribeTable("can't be had where Render fails before it renders", func(pools ...poolv1.MachineConfigPool) {
-		_, err := pool.Inputs("infra", pools, nil)
+	DescribeTable("return the error of Render when the sources can't be determined", func(pools ...poolv1.MachineConfigPool) {
+		_, err := pool.InputsHash("infra", pools, nil)
 		_, renderErr := pool.Render("infra", pools, nil)
 		Expect(err).To(And(HaveOccurred(), Equal(renderErr)))
 	},
 		Entry("without the pool", newPool("worker")),
 		Entry("without the worker pool", newPool("infra")),
 		Entry("with two of the role", newPool("worker"), newPool("infra"), newPool("infra")),
-		Entry("with a selector that is none", newPool("worker"), selectingConfigs(newPool("infra"), requirement("a", "Near"))),
+		Entry("with a malformed selector", newPool("worker"), selectingConfigs(newPool("infra"), requirement("a", "Near"))),
 	)
 
-	It("goes by the selector of the pool alone to say what it selects", func() {
+	It("select MachineConfigs by the pool's own selector only", func() {
 		labels := map[string]string{roleLabel: "infra"}
 		Expect(pool.Selects(newPool("infra"), labels)).To(BeTrue())
 		Expect(pool.Selects(newPool("worker"), labels)).To(BeFalse())

@@ -13,13 +13,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubelet"
 )
 
-// KubeletError says that a pool's kubelet section can't be used.
+// KubeletError is the error for a kubeletConfiguration of a pool that can't be used.
 type KubeletError struct {
-	// Pool is the name of the pool whose section it is.
+	// Pool is the name of the pool with that kubeletConfiguration.
 	Pool string
-	// Errs name the fields, from spec.kubeletConfiguration on. They are at least one.
+	// Errs are the errors, with the path of each field from spec.kubeletConfiguration. There is at least one.
 	Errs field.ErrorList
-	// Inherited is true when the section is right by itself, and wrong together with that of worker.
+	// Inherited is true if the kubeletConfiguration is valid by itself, but not together with that of worker.
 	Inherited bool
 }
 
@@ -27,20 +27,20 @@ type KubeletError struct {
 func (e *KubeletError) Error() string {
 	together := ""
 	if e.Inherited {
-		together = "together with the kubelet section of the pool worker: "
+		together = "together with spec.kubeletConfiguration of the worker pool: "
 	}
 	return fmt.Sprintf("MachineConfigPool %q: %s%v", e.Pool, together, e.Errs.ToAggregate())
 }
 
-// CheckKubelet refuses a kubelet section that a pool can't have, by itself or together with that of the cluster's
-// worker pool, which is nil when there is none. The error is a *KubeletError, whose Pool is worker's when that is to
-// blame.
+// CheckKubelet validates the kubeletConfiguration of a pool, by itself and together with that of the Cluster's worker
+// pool. worker is nil if there is none. The error is a *KubeletError; its Pool is the worker pool if that one is
+// invalid.
 func CheckKubelet(p, worker *poolv1.MachineConfigPool) error {
 	_, err := kubeletSections(p, worker)
 	return err
 }
 
-// kubeletSection is what one pool says about kubelets, and where on a host that goes.
+// kubeletSection is the kubeletConfiguration of one pool, and the path of its drop-in on a host.
 type kubeletSection struct {
 	kubelet.Section
 	pool, path string
@@ -48,7 +48,7 @@ type kubeletSection struct {
 
 var kubeletField = field.NewPath("spec", "kubeletConfiguration")
 
-// kubeletSections are that of worker and that of the pool itself.
+// kubeletSections returns the section of worker and that of the pool itself.
 func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, error) {
 	if p.Spec.PoolRole == poolv1.RoleWorker || worker == nil {
 		only, err := kubeletSectionOf(p)
@@ -93,11 +93,11 @@ func kubeletSectionOf(p *poolv1.MachineConfigPool) (kubeletSection, error) {
 	return out, nil
 }
 
-// kubeletMode lets everybody on the host read a drop-in: it holds no secret.
+// kubeletMode makes a drop-in readable for all users of the host: it holds no secret.
 const kubeletMode = 0o644
 
-// kubeletParts are the drop-ins that the kubelet sections of worker and of the pool make. One that says nothing makes
-// none.
+// kubeletParts returns the drop-ins for the kubelet sections of worker and of the pool. An empty section has no
+// drop-in.
 func kubeletParts(p, worker *poolv1.MachineConfigPool) ([]part, error) {
 	sections, err := kubeletSections(p, worker)
 	if err != nil {

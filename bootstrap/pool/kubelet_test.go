@@ -60,7 +60,7 @@ var _ = Describe("The kubelet section of a pool", func() {
 	worker, infra := newPool("worker"), newPool("infra")
 	bigWorker, bigInfra := withKubelet(worker, `{"maxPods":100,"podsPerCore":10}`), withKubelet(infra, `{"maxPods":500}`)
 
-	It("is a drop-in, of worker's Machines and under that of a custom pool", func() {
+	It("is a drop-in on Machines of worker, overridden by that of a custom pool", func() {
 		Expect(dropIns(rendered("worker", bigWorker, bigInfra))).To(Equal(map[string]string{workerPath: ofWorker + "maxPods: 100\npodsPerCore: 10\n"}))
 		Expect(dropIns(rendered("infra", bigWorker, bigInfra))).To(Equal(map[string]string{
 			workerPath: ofWorker + "maxPods: 100\npodsPerCore: 10\n", poolPath: ofInfra + "maxPods: 500\n"}))
@@ -69,14 +69,14 @@ var _ = Describe("The kubelet section of a pool", func() {
 		Expect(workerPath < poolPath).To(BeTrue(), "the kubelet reads them in this order")
 	})
 
-	It("changes nothing when it says nothing", func() {
+	It("has no drop-in when it is empty", func() {
 		plain := rendered("infra", worker, infra)
 		const nothing = `{"kind":"KubeletConfiguration","apiVersion":"kubelet.config.k8s.io/v1beta1"}`
 		Expect(rendered("infra", withKubelet(worker, nothing), withKubelet(infra, nothing))).To(Equal(plain))
 		Expect(rendered("worker", worker, bigInfra)).To(Equal(rendered("worker", worker, infra)))
 	})
 
-	It("changes the name with its content, and with nothing else", func() {
+	It("changes the rendered config's name only with its content", func() {
 		names := map[string]bool{}
 		for _, of := range [][2]poolv1.MachineConfigPool{{worker, infra}, {bigWorker, infra}, {worker, bigInfra}, {bigWorker, bigInfra}} {
 			names[rendered("infra", of[0], of[1]).Name] = true
@@ -85,7 +85,7 @@ var _ = Describe("The kubelet section of a pool", func() {
 		Expect(rendered("worker", withKubelet(worker, "{ \"podsPerCore\": 10,\n \"maxPods\": 100 }"), infra)).To(Equal(rendered("worker", bigWorker, infra)))
 	})
 
-	It("is named where things are said to come from", func() {
+	It("is an origin", func() {
 		of := rendered("infra", bigWorker, bigInfra)
 		Expect(of.Source).To(Equal([]string{"00-worker"}))
 		Expect(of.Kubelets).To(Equal([]string{"worker", "infra"}))
@@ -105,16 +105,16 @@ var _ = Describe("The kubelet section of a pool", func() {
 		Entry("one of another kind", worker, withKubelet(infra, `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"Kubelet"}`),
 			`MachineConfigPool "infra": spec.kubeletConfiguration.kind: Unsupported value: "Kubelet": supported values: "KubeletConfiguration"`),
 		Entry("one without apiVersion", worker, withKubelet(infra, `{"kind":"KubeletConfiguration"}`), `MachineConfigPool "infra": spec.kubeletConfiguration.apiVersion: Required value`),
-		Entry("what is not a pool's", worker, withKubelet(infra, `{"providerID":"a"}`), `MachineConfigPool "infra": spec.kubeletConfiguration.providerID: Forbidden`),
+		Entry("a field that a pool must not set", worker, withKubelet(infra, `{"providerID":"a"}`), `MachineConfigPool "infra": spec.kubeletConfiguration.providerID: Forbidden`),
 		Entry("a value", worker, withKubelet(infra, `{"maxPods":-5}`), `MachineConfigPool "infra": spec.kubeletConfiguration.maxPods: Invalid value: -5`),
-		Entry("worker's, also for a pool that would cover it", withKubelet(worker, `{"maxPods":-5}`), bigInfra, `MachineConfigPool "worker": spec.kubeletConfiguration.maxPods: Invalid value: -5`),
+		Entry("that of worker, also if the pool overrides the field", withKubelet(worker, `{"maxPods":-5}`), bigInfra, `MachineConfigPool "worker": spec.kubeletConfiguration.maxPods: Invalid value: -5`),
 		Entry("the two together", withKubelet(worker, `{"imageGCLowThresholdPercent":78}`), withKubelet(infra, `{"imageGCHighThresholdPercent":81,"imageGCLowThresholdPercent":81}`),
 			`MachineConfigPool "infra": spec.kubeletConfiguration.imageGCLowThresholdPercent`),
 		Entry("only the two together", withKubelet(worker, `{"shutdownGracePeriod":"30s"}`), withKubelet(infra, `{"shutdownGracePeriodByPodPriority":[{"priority":1,"shutdownGracePeriodSeconds":5}]}`),
-			`MachineConfigPool "infra": together with the kubelet section of the pool worker: spec.kubeletConfiguration.shutdownGracePeriodByPodPriority`),
+			`MachineConfigPool "infra": together with spec.kubeletConfiguration of the worker pool: spec.kubeletConfiguration.shutdownGracePeriodByPodPriority`),
 	)
 
-	It("may lean on what worker's says", func() {
+	It("can depend on a field of worker's", func() {
 		Expect(pool.CheckKubelet(&bigInfra, nil)).To(Succeed())
 		pulls := withKubelet(infra, `{"maxParallelImagePulls":5}`)
 		Expect(pool.CheckKubelet(&pulls, nil)).NotTo(Succeed())

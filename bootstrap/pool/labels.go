@@ -11,10 +11,10 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// Labels returns the labels that a pool's Node is registered with: those that follow from its selector, then
-// nodeLabels. A selector is registrable when the labels that follow from its positive requirements (matchLabels, In,
-// Exists) meet all of it, also the negative ones (NotIn, DoesNotExist). For a label of which several values are
-// allowed, nodeLabels says which one it is; one that need only exist is empty if nodeLabels does not have it. Anything
+// Labels returns the labels that a pool's Nodes are registered with: those that follow from its selector, then
+// nodeLabels. A selector is registrable if the labels that follow from its positive requirements (matchLabels, In,
+// Exists) satisfy all of it, including the negative ones (NotIn, DoesNotExist). If several values are allowed for a
+// label, nodeLabels must set one of them. A label that must only exist is empty unless nodeLabels sets it. Anything
 // else is a *NotRegistrableError.
 func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 	selector := NodeSelector(p)
@@ -33,7 +33,7 @@ func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 	positive := slices.DeleteFunc(terms(selector), term.isNegative)
 	if len(positive) == 0 {
 		only := terms(selector)[0]
-		return refuse(only.path, "%s says only which labels a Node must not have: add one that it must have, by matchLabels, Exists or In", only)
+		return refuse(only.path, "%s only excludes labels: add a label that a Node must have, by matchLabels, Exists or In", only)
 	}
 	for _, t := range positive {
 		if t.Operator == metav1.LabelSelectorOpExists {
@@ -44,7 +44,7 @@ func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 			values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return !slices.Contains(others, v) })
 		}
 		if len(values) == 0 {
-			return refuse(t.path, "asks for %s, and another requirement for %s: no Node can have both", t, term{LabelSelectorRequirement: metav1.LabelSelectorRequirement{
+			return refuse(t.path, "requires %s, and another requirement requires %s: no Node can have both", t, term{LabelSelectorRequirement: metav1.LabelSelectorRequirement{
 				Key: t.Key, Operator: metav1.LabelSelectorOpIn, Values: others}})
 		}
 		allowed[t.Key] = values
@@ -57,7 +57,7 @@ func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 		case isSet:
 			derived[t.Key] = set
 		case len(values) > 1:
-			return refuse(t.path, "%s doesn't say which of the values a Node of this pool is registered with: "+
+			return refuse(t.path, "%s allows several values, and a Node can be registered with only one: "+
 				"set %s in spec.nodeLabels to one of %s, or use matchLabels", t, t.Key, strings.Join(values, ", "))
 		default:
 			derived[t.Key] = ""
@@ -67,14 +67,14 @@ func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 	if rejected := Rejects(p, derived); rejected != nil {
 		value, has := p.Spec.NodeLabels[rejected.Key]
 		if !has {
-			return refuse(rejected.Path, "%s contradicts %s=%s, which follows from the other requirements: set %[2]s in spec.nodeLabels to an allowed value, or change one of them",
+			return refuse(rejected.Path, "%s contradicts %s=%s, which follows from the other requirements: set %[2]s in spec.nodeLabels to an allowed value, or change one of the requirements",
 				rejected.Requirement, rejected.Key, derived[rejected.Key])
 		}
-		return refuse("spec.nodeLabels", "with %s=%s a Node is not in the pool, because %s asks for %s: nodeLabels must not change what nodeSelector asks for",
+		return refuse("spec.nodeLabels", "with %s=%s a Node is not in the pool, because %s requires %s: nodeLabels must not contradict nodeSelector",
 			rejected.Key, value, rejected.Path, rejected.Requirement)
 	}
 
-	// Whatever the labels are, they must put the Node where it belongs, by the rule that everybody goes by.
+	// In any case, Decide must put a Node with these labels in the pool.
 	decision, err := Decide(derived, []poolv1.MachineConfigPool{p})
 	switch {
 	case err != nil:
@@ -82,7 +82,7 @@ func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 	case decision.ControlPlane:
 		return refuse("spec", "its labels would make its Nodes a control plane: select and set other labels")
 	case decision.Role != p.Spec.PoolRole:
-		return refuse("spec.nodeLabels", "with these labels a Node is not in the pool: nodeLabels must not change what nodeSelector asks for")
+		return refuse("spec.nodeLabels", "with these labels a Node is not in the pool: nodeLabels must not contradict nodeSelector")
 	}
 	return derived, nil
 }

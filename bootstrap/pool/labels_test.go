@@ -53,26 +53,26 @@ var _ = Describe("Labels", func() {
 			Expect(err).To(MatchError(And(ContainSubstring(`MachineConfigPool "infra": `+path+": "), ContainSubstring(why))))
 		},
 		Entry("empty", selecting(newPool("infra"), nil), "spec.nodeSelector", "would match nothing"),
-		Entry("only NotIn", selecting(newPool("infra"), nil, requirement("a", metav1.LabelSelectorOpNotIn, "b")), "spec.nodeSelector.matchExpressions[0]", "a NotIn [b] says only which labels a Node must not have: add one that it must have"),
-		Entry("only DoesNotExist", selecting(newPool("infra"), nil, requirement("a", metav1.LabelSelectorOpDoesNotExist)), "spec.nodeSelector.matchExpressions[0]", "add one that it must have"),
+		Entry("only NotIn", selecting(newPool("infra"), nil, requirement("a", metav1.LabelSelectorOpNotIn, "b")), "spec.nodeSelector.matchExpressions[0]", "a NotIn [b] only excludes labels: add a label that a Node must have"),
+		Entry("only DoesNotExist", selecting(newPool("infra"), nil, requirement("a", metav1.LabelSelectorOpDoesNotExist)), "spec.nodeSelector.matchExpressions[0]", "add a label that a Node must have"),
 		Entry("In with two values", selecting(newPool("infra"), nil, requirement("c", metav1.LabelSelectorOpExists), requirement("a", metav1.LabelSelectorOpIn, "b", "c")),
-			"spec.nodeSelector.matchExpressions[1]", "a In [b, c] doesn't say which of the values a Node of this pool is registered with: set a in spec.nodeLabels to one of b, c"),
+			"spec.nodeSelector.matchExpressions[1]", "a In [b, c] allows several values, and a Node can be registered with only one: set a in spec.nodeLabels to one of b, c"),
 		Entry("Exists and NotIn its empty value", selecting(newPool("infra"), nil, requirement("a", metav1.LabelSelectorOpExists), requirement("a", metav1.LabelSelectorOpNotIn, "")),
 			"spec.nodeSelector.matchExpressions[1]", "a NotIn [] contradicts a=, which follows from the other requirements"),
-		Entry("a label that must be there and must not", selecting(newPool("infra"), map[string]string{"a": "b"}, requirement("a", metav1.LabelSelectorOpDoesNotExist)),
+		Entry("a label that is both required and excluded", selecting(newPool("infra"), map[string]string{"a": "b"}, requirement("a", metav1.LabelSelectorOpDoesNotExist)),
 			"spec.nodeSelector.matchExpressions[0]", "a DoesNotExist contradicts a=b"),
 		Entry("nodeLabels that the selector excludes", with(selecting(newPool("infra"), map[string]string{infraLabel: ""}, requirement("zone", metav1.LabelSelectorOpNotIn, "z-b")),
-			map[string]string{"zone": "z-b"}), "spec.nodeLabels", "spec.nodeSelector.matchExpressions[0] asks for zone NotIn [z-b]"),
+			map[string]string{"zone": "z-b"}), "spec.nodeLabels", "spec.nodeSelector.matchExpressions[0] requires zone NotIn [z-b]"),
 		Entry("no value in common", selecting(newPool("infra"), nil, requirement("a", metav1.LabelSelectorOpIn, "b", "c"), requirement("a", metav1.LabelSelectorOpIn, "d", "e")),
-			"spec.nodeSelector.matchExpressions[1]", "asks for a In [d, e], and another requirement for a In [b, c]"),
+			"spec.nodeSelector.matchExpressions[1]", "requires a In [d, e], and another requirement requires a In [b, c]"),
 		Entry("two values at once", selecting(newPool("infra"), map[string]string{"a": "b"}, requirement("a", metav1.LabelSelectorOpIn, "c")),
-			"spec.nodeSelector.matchExpressions[0]", "asks for a=c, and another requirement for a=b: no Node can have both"),
+			"spec.nodeSelector.matchExpressions[0]", "requires a=c, and another requirement requires a=b: no Node can have both"),
 		Entry("nodeLabels against the selector", with(newPool("infra"), map[string]string{infraLabel: "no"}), "spec.nodeLabels", "not in the pool"),
 		Entry("a control plane", selecting(newPool("infra"), map[string]string{poolv1.NodeRoleLabelPrefix + "master": ""}), "spec", "control plane"),
 		Entry("Windows", with(newPool("infra"), map[string]string{"kubernetes.io/os": "windows"}), "spec.nodeLabels", "not in the pool"),
 	)
 
-	It("leaves the pool as it was", func() {
+	It("does not change the pool", func() {
 		p := with(selecting(newPool("infra"), map[string]string{"a": "b"}), map[string]string{"c": "d"})
 		_, err := pool.Labels(p)
 		Expect(err).NotTo(HaveOccurred())
@@ -81,7 +81,7 @@ var _ = Describe("Labels", func() {
 })
 
 var _ = Describe("NodeSelector", func() {
-	It("is by role when the pool has none, and else the pool's", func() {
+	It("is the pool's own, and by default the label of its role", func() {
 		Expect(pool.NodeSelector(newPool("infra"))).To(Equal(&metav1.LabelSelector{MatchLabels: map[string]string{infraLabel: ""}}))
 		given := selecting(newPool("infra"), map[string]string{"a": "b"})
 		Expect(pool.NodeSelector(given)).To(BeIdenticalTo(given.Spec.NodeSelector))
@@ -94,7 +94,7 @@ var _ = DescribeTable("SelectorKeys", func(p poolv1.MachineConfigPool, keys ...s
 	Entry("of the default", newPool("infra"), infraLabel),
 	Entry("of labels and expressions, each once", selecting(newPool("infra"), map[string]string{"b": "", "a": ""},
 		requirement("c", metav1.LabelSelectorOpExists), requirement("a", metav1.LabelSelectorOpIn, "")), "a", "b", "c"),
-	Entry("of what no labels can be derived from", selecting(newPool("infra"), nil, requirement("a", metav1.LabelSelectorOpNotIn, "b")), "a"),
-	Entry("of labels that are not the selector's", poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{
+	Entry("of a selector that is not registrable", selecting(newPool("infra"), nil, requirement("a", metav1.LabelSelectorOpNotIn, "b")), "a"),
+	Entry("without the keys of nodeLabels", poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{
 		PoolRole: "infra", NodeLabels: map[string]string{"rack": "7"}}}, infraLabel),
 )

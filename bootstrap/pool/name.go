@@ -15,11 +15,11 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// hashLength is how many hex digits of the content's SHA-256 are in a rendered config's name.
+// hashLength is the number of hex digits of the content's SHA-256 in a rendered config's name.
 const hashLength = 32
 
-// NameFor is the name of a rendered config: rendered-<pool's name>-<hash of its content>. The hash is of the content,
-// not of its bytes: an API server that stores keys in another order changes nothing.
+// NameFor returns the name of a rendered config: rendered-<pool's name>-<hash of its content>. The hash does not depend
+// on the order of keys, which an API server can change.
 func NameFor(poolName string, spec poolv1.MachineConfigSpec) (string, error) {
 	content, err := contentOf(spec)
 	if err != nil {
@@ -28,7 +28,7 @@ func NameFor(poolName string, spec poolv1.MachineConfigSpec) (string, error) {
 	return nameOf(poolName, content)
 }
 
-// nameOf is the name of a rendered config with this content.
+// nameOf returns the name of a rendered config with this content.
 func nameOf(poolName string, content []byte) (string, error) {
 	if len(poolName) > validation.LabelValueMaxLength {
 		return "", fmt.Errorf("MachineConfigPool %q: metadata.name is longer than %d characters, the most that a label of "+
@@ -38,28 +38,29 @@ func nameOf(poolName string, content []byte) (string, error) {
 	return poolv1.RenderedNamePrefix + poolName + "-" + hex.EncodeToString(hash[:])[:hashLength], nil
 }
 
-// SameContent says whether two rendered configs, by their names, hold the same, whichever pools they were rendered for.
-func SameContent(a, b string) bool {
+// HasSameContent reports whether two rendered configs have the same content, by the hashes in their names. The pools
+// that they were rendered for can differ.
+func HasSameContent(a, b string) bool {
 	hash := hashIn(a)
 	return a == b || hash != "" && hash == hashIn(b)
 }
 
-// hashIn is the hash of the content in a rendered config's name; "" when there is none.
+// hashIn returns the hash in a rendered config's name, or "" if there is none.
 func hashIn(name string) string {
-	rest, is := strings.CutPrefix(name, poolv1.RenderedNamePrefix)
-	if i := strings.LastIndexByte(rest, '-'); is && len(rest)-i-1 == hashLength {
+	rest, ok := strings.CutPrefix(name, poolv1.RenderedNamePrefix)
+	if i := strings.LastIndexByte(rest, '-'); ok && len(rest)-i-1 == hashLength {
 		return rest[i+1:]
 	}
 	return ""
 }
 
-// contentOf is a spec as JSON with its keys in order.
+// contentOf encodes a spec as JSON with sorted keys.
 func contentOf(spec poolv1.MachineConfigSpec) ([]byte, error) {
 	raw, err := json.Marshal(spec)
 	if err != nil {
 		return nil, err
 	}
-	// Decoded into maps and encoded again, keys are in order.
+	// encoding/json sorts the keys of maps.
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	var content any
@@ -69,8 +70,8 @@ func contentOf(spec poolv1.MachineConfigSpec) ([]byte, error) {
 	return json.Marshal(content)
 }
 
-// contentOfRendered is contentOf a spec that merge made. Its Ignition, which is nearly all of it, has its keys in order
-// already.
+// contentOfRendered returns the same as contentOf for a spec that merge returned, faster: the keys of its Ignition, the
+// largest part, are already sorted.
 func contentOfRendered(spec poolv1.MachineConfigSpec) ([]byte, error) {
 	config := spec.Config.Raw
 	spec.Config = &runtime.RawExtension{}
@@ -78,7 +79,7 @@ func contentOfRendered(spec poolv1.MachineConfigSpec) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// No other key is "config", and no text can hold its quotes unescaped.
+	// No other key is "config", and in a JSON string the quotes are escaped.
 	before, after, _ := bytes.Cut(rest, []byte(`"config":null`))
 	return slices.Concat(before, []byte(`"config":`), config, after), nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// Kind is what an entry of a rendered config is.
+// Kind is the kind of an entry of a rendered config.
 type Kind string
 
 // Kinds of the entries of a rendered config.
@@ -33,28 +33,30 @@ const (
 	KindFIPS                  Kind = "fips"
 )
 
-// Origin says which MachineConfig, or which pool, an entry of a rendered config came from.
+// Origin is the MachineConfig or the pool that an entry of a rendered config comes from.
 type Origin struct {
-	// Kind is what the entry is.
+	// Kind is the kind of the entry.
 	Kind Kind `json:"kind"`
-	// Name is what the entry is known by: a path, a name, a device, <unit>.d/<drop-in>; of what has no name, its value.
+	// Name identifies the entry: a path, a name, a device or <unit>.d/<drop-in>. For an entry without a name it is the
+	// value.
 	Name string `json:"name"`
-	// MachineConfig is the name of the one that wins: the last that has the entry. Empty when it is a pool's.
+	// MachineConfig is the name of the last MachineConfig with the entry, which wins. It is empty if the entry comes
+	// from a pool.
 	MachineConfig string `json:"machineConfig,omitempty"`
-	// Pool is the name of the MachineConfigPool whose kubelet section the entry is.
+	// Pool is the name of the MachineConfigPool whose kubeletConfiguration the entry comes from.
 	Pool string `json:"pool,omitempty"`
-	// Over are the names of those before it that have the same entry, in order. What the winner does not say, as the
-	// mode of a file or another key of a user, is still theirs.
-	Over []string `json:"over,omitempty"`
+	// Overrides are the names of the earlier MachineConfigs with the same entry, in order. Fields that the last one
+	// does not set, such as the mode of a file, keep their values.
+	Overrides []string `json:"over,omitempty"`
 }
 
-// entry is one thing that a configuration says.
+// entry identifies one entry of a configuration.
 type entry struct {
 	kind Kind
 	name string
 }
 
-// slot is what entries of one name share when the later takes the place of the earlier, though it is of another kind.
+// slot is the key under which a later entry replaces an earlier one, also if it is of another kind.
 func (e entry) slot() entry {
 	switch e.kind {
 	case KindDirectory, KindLink:
@@ -65,7 +67,7 @@ func (e entry) slot() entry {
 	return e
 }
 
-// origins says where every entry of the merged Ignition of parts came from.
+// origins returns the origin of every entry of the merged Ignition of parts.
 func origins(whole ignition.Config, parts []part) []Origin {
 	latest := map[entry]*Origin{}
 	for _, from := range parts {
@@ -73,7 +75,7 @@ func origins(whole ignition.Config, parts []part) []Origin {
 			before, has := latest[e.slot()]
 			now := &Origin{Kind: e.kind, Name: e.name, MachineConfig: from.machineConfig, Pool: from.pool}
 			if has && before.Kind == e.kind {
-				now.Over = slices.Concat(before.Over, []string{before.MachineConfig})
+				now.Overrides = slices.Concat(before.Overrides, []string{before.MachineConfig})
 			}
 			latest[e.slot()] = now
 		}
@@ -85,8 +87,8 @@ func origins(whole ignition.Config, parts []part) []Origin {
 	return out
 }
 
-// originsOfSpecs says where that came from which a MachineConfig has outside of Ignition. Of lists each has its own
-// part.
+// originsOfSpecs returns the origins of the fields that MachineConfigs have outside of Ignition. Each item of a list
+// has its own origin.
 func originsOfSpecs(sources []poolv1.MachineConfig) (out []Origin) {
 	for _, source := range sources {
 		for _, argument := range source.Spec.KernelArguments {
@@ -116,7 +118,7 @@ func originsOfSpecs(sources []poolv1.MachineConfig) (out []Origin) {
 		for _, source := range sources {
 			if value := field.value(source.Spec); value != "" {
 				if origin.MachineConfig != "" {
-					origin.Over = append(origin.Over, origin.MachineConfig)
+					origin.Overrides = append(origin.Overrides, origin.MachineConfig)
 				}
 				origin.Name, origin.MachineConfig = value, source.Name
 			}
@@ -128,8 +130,8 @@ func originsOfSpecs(sources []poolv1.MachineConfig) (out []Origin) {
 	return out
 }
 
-// entriesOf are the entries of an Ignition configuration, in the order of the document. A unit of which only drop-ins
-// are given has no entry of its own.
+// entriesOf returns the entries of an Ignition configuration, in the order of the document. A unit with nothing but
+// drop-ins has no entry of its own.
 func entriesOf(c ignition.Config) (out []entry) {
 	add := func(kind Kind, name string) { out = append(out, entry{kind, name}) }
 	for _, file := range c.Storage.Files {

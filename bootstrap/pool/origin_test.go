@@ -21,7 +21,7 @@ var _ = Describe("The origins of a rendered config", func() {
 		return withIgnition(name, role, `{"ignition":{"version":"3.5.0"},`+sections+`}`)
 	}
 
-	It("name, for each entry, the MachineConfig that wins and those under it", func() {
+	It("name the MachineConfig that wins and those that it overrides, for each entry", func() {
 		base := ignitionOf("99-worker", "worker", `
 			"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,a"}},{"path":"/etc/b"}],
 				"directories":[{"path":"/opt/d"}],"links":[{"path":"/opt/l","target":"/opt/d"}],
@@ -36,14 +36,14 @@ var _ = Describe("The origins of a rendered config", func() {
 			"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["k2"]}]}`)
 		last := ignitionOf("20-infra", "infra", `"storage":{"files":[{"path":"/etc/a","mode":420}]}`)
 		Expect(originsOf(over, last, base)).To(Equal([]pool.Origin{
-			{Kind: pool.KindFile, Name: "/etc/a", MachineConfig: "20-infra", Over: []string{"99-worker", "10-infra"}},
+			{Kind: pool.KindFile, Name: "/etc/a", MachineConfig: "20-infra", Overrides: []string{"99-worker", "10-infra"}},
 			{Kind: pool.KindFile, Name: "/etc/b", MachineConfig: "99-worker"},
 			{Kind: pool.KindDirectory, Name: "/opt/d", MachineConfig: "99-worker"},
 			{Kind: pool.KindLink, Name: "/opt/l", MachineConfig: "99-worker"},
 			{Kind: pool.KindUnit, Name: "a.service", MachineConfig: "99-worker"},
-			{Kind: pool.KindDropin, Name: "a.service.d/1.conf", MachineConfig: "10-infra", Over: []string{"99-worker"}},
+			{Kind: pool.KindDropin, Name: "a.service.d/1.conf", MachineConfig: "10-infra", Overrides: []string{"99-worker"}},
 			{Kind: pool.KindDropin, Name: "a.service.d/2.conf", MachineConfig: "10-infra"},
-			{Kind: pool.KindUser, Name: "core", MachineConfig: "10-infra", Over: []string{"99-worker"}},
+			{Kind: pool.KindUser, Name: "core", MachineConfig: "10-infra", Overrides: []string{"99-worker"}},
 			{Kind: pool.KindGroup, Name: "admins", MachineConfig: "99-worker"},
 			{Kind: pool.KindDisk, Name: "/dev/sda", MachineConfig: "99-worker"},
 			{Kind: pool.KindRaid, Name: "r", MachineConfig: "99-worker"},
@@ -68,20 +68,20 @@ var _ = Describe("The origins of a rendered config", func() {
 			{Kind: pool.KindKernelArgument, Name: "quiet", MachineConfig: "10-infra"},
 			{Kind: pool.KindExtension, Name: "usbguard", MachineConfig: "99-worker"},
 			{Kind: pool.KindExtension, Name: "kdump", MachineConfig: "10-infra"},
-			{Kind: pool.KindKernelType, Name: "default", MachineConfig: "10-infra", Over: []string{"99-worker"}},
+			{Kind: pool.KindKernelType, Name: "default", MachineConfig: "10-infra", Overrides: []string{"99-worker"}},
 			{Kind: pool.KindOSImageURL, Name: "registry.example/os:1", MachineConfig: "99-worker"},
-			{Kind: pool.KindExtensionsImage, Name: "registry.example/extensions:2", MachineConfig: "10-infra", Over: []string{"99-worker"}},
+			{Kind: pool.KindExtensionsImage, Name: "registry.example/extensions:2", MachineConfig: "10-infra", Overrides: []string{"99-worker"}},
 			{Kind: pool.KindFIPS, Name: "true", MachineConfig: "99-worker"},
 		}))
 	})
 
-	It("forget what a link took the place of", func() {
+	It("do not contain a file that a link replaces", func() {
 		file := ignitionOf("10-infra", "infra", `"storage":{"files":[{"path":"/etc/a"}]}`)
 		link := ignitionOf("20-infra", "infra", `"storage":{"links":[{"path":"/etc/a","target":"/etc/b"}]}`)
 		Expect(originsOf(file, link)).To(Equal([]pool.Origin{{Kind: pool.KindLink, Name: "/etc/a", MachineConfig: "20-infra"}}))
 	})
 
-	It("are none where there is nothing", func() {
+	It("are empty without MachineConfigs", func() {
 		Expect(originsOf()).To(BeEmpty())
 	})
 })

@@ -22,7 +22,7 @@ import (
 var _ = Describe("Render of any MachineConfigs", func() {
 	pools := []poolv1.MachineConfigPool{newPool("worker"), newPool("infra")}
 
-	It("is what the reference merges, one after the other, in whatever order they come", func() {
+	It("equals the merge of the reference, regardless of the order of the input", func() {
 		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
 		for range 100 {
 			configs := anyConfigs(random, 1+random.Intn(12))
@@ -36,7 +36,7 @@ var _ = Describe("Render of any MachineConfigs", func() {
 		}
 	})
 
-	It("is the same for hundreds of them as one after the other", func() {
+	It("equals the merge one by one, for hundreds of MachineConfigs", func() {
 		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
 		configs := anyConfigs(random, 200)
 		rendered, err := pool.Render("infra", pools, configs)
@@ -45,10 +45,10 @@ var _ = Describe("Render of any MachineConfigs", func() {
 	})
 })
 
-// anyConfigs are MachineConfigs of both pools that often speak of the same things.
+// anyConfigs generates MachineConfigs of both pools, often with the same entries.
 func anyConfigs(random *rand.Rand, count int) []poolv1.MachineConfig {
 	oneOf := func(from ...string) string { return from[random.Intn(len(from))] }
-	// list is a list of entries, of each key at most one.
+	// list generates a list of entries, at most one of each key.
 	list := func(name string, keys []string, fields ...string) string {
 		var entries []string
 		for _, key := range keys {
@@ -66,7 +66,7 @@ func anyConfigs(random *rand.Rand, count int) []poolv1.MachineConfig {
 			`"overwrite":false,"contents":{"source":"data:,x"}`, `"contents":{"source":"data:,y"}`, `"contents":{"compression":"gzip","source":"data:;base64,H4sIAAAAAAACA6sEABUm2/sBAAAA"}`,
 			`"contents":{"source":"data:,z","verification":{"hash":"sha512-5ae625665f3e0bd0a065ed07a41989e4025b79d13930a2a8c57d6b4325226707d956a082d1e91b4d96a793562df98fd03c9dcf743c9c7b4e3055d4f9f09ba015"}}`,
 			`"append":[{"source":"data:,w"}]`)
-		// The path /c is a directory for one and a link for another.
+		// The path /c is a directory in one MachineConfig and a link in another.
 		if random.Intn(2) == 0 {
 			storage += "," + list("directories", []string{`"path":"/c"`, `"path":"/d"`}, `"mode":493`, `"group":{"name":"g"}`)
 		} else {
@@ -94,8 +94,8 @@ func anyConfigs(random *rand.Rand, count int) []poolv1.MachineConfig {
 	return configs
 }
 
-// expectReference merges once more, as the Machine Config Operator does: in a row, by Ignition's merge and nothing
-// else, with the contents of files reset before. It also says of what each file is the last word.
+// expectReference merges as the Machine Config Operator does: one by one, with Ignition's merge only, and with the
+// contents of overridden files reset before. It also determines the origin of each file.
 func expectReference(rendered *pool.Rendered, configs []poolv1.MachineConfig) {
 	GinkgoHelper()
 	var sources []poolv1.MachineConfig
@@ -156,7 +156,7 @@ func expectReference(rendered *pool.Rendered, configs []poolv1.MachineConfig) {
 	}
 }
 
-// resetContents takes from the files of base what describes contents that over replaces.
+// resetContents removes from the files of base the fields that describe contents which over replaces.
 func resetContents(base *types.Config, over types.Config) {
 	base.Storage.Files = slices.Clone(base.Storage.Files)
 	for _, file := range over.Storage.Files {

@@ -13,32 +13,31 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// Rendered is the one configuration that a pool's MachineConfigs make.
+// Rendered is the rendered config of a pool.
 type Rendered struct {
 	// Name is the rendered MachineConfig's name: see NameFor.
 	Name string
 	// Spec is the rendered MachineConfig's spec.
 	Spec poolv1.MachineConfigSpec
-	// Source are the names of the MachineConfigs that were merged, in the order in which they were.
+	// Source are the names of the MachineConfigs that were merged, in order.
 	Source []string
-	// Kubelets are the names of the pools whose kubelet section is in it: worker, then the pool itself.
+	// Kubelets are the names of the pools whose kubeletConfiguration was merged: worker, then the pool itself.
 	Kubelets []string `json:"-"`
-	// Origins say which MachineConfig or pool every entry came from: Ignition's entries in the order of the document,
-	// then kernel arguments, extensions, kernelType, osImageURL, baseOSExtensionsContainerImage and fips. A value that
-	// is a default has no origin.
+	// Origins are the origins of all entries: those of Ignition in the order of the document, then kernel arguments,
+	// extensions, kernelType, osImageURL, baseOSExtensionsContainerImage and fips. Default values have no origin.
 	Origins []Origin `json:"-"`
 }
 
-// Render merges the MachineConfigs of a pool: first those that the cluster's worker pool selects, then those that the
-// pool itself selects beyond them, both in the order of their names. So a pool has all of worker by construction, and
-// wins over it whatever the names are. With them go the kubelet sections of worker and of the pool, as drop-ins.
+// Render merges the MachineConfigs of a pool: first those that the Cluster's worker pool selects, then the others that
+// the pool itself selects, both in the order of their names. So a pool inherits all MachineConfigs of worker and
+// overrides them, regardless of names. The kubeletConfigurations of worker and of the pool are added as drop-ins.
 //
-// Ignition is merged by ignition.Merge. kernelArguments and extensions concatenate, fips is true when any asks for it,
-// the last kernelType, osImageURL and baseOSExtensionsContainerImage win, a kernelType "default" too. Rendered configs
-// among configs are passed over. The same input gives the same bytes and the same name.
+// ignition.Merge merges the Ignition. kernelArguments and extensions are concatenated, fips is true if any
+// MachineConfig sets it, and the last kernelType, osImageURL and baseOSExtensionsContainerImage win, also a kernelType
+// "default". Rendered configs among configs are ignored. The same input gives the same bytes and the same name.
 //
 // Errors: *NotFoundError and *DuplicateError for the pool or for worker, *SelectorError, *RenderError for a
-// MachineConfig that can't be used, *KubeletError for a kubelet section, *TooManyError, *TooLargeError.
+// MachineConfig, *KubeletError for a kubeletConfiguration, *TooManyError, *TooLargeError.
 func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (*Rendered, error) {
 	p, err := OfRole(pools, role)
 	if err != nil {
@@ -84,7 +83,7 @@ func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	return rendered, nil
 }
 
-// sourcesOf are the MachineConfigs that a pool renders, in the order in which they are merged.
+// sourcesOf returns the MachineConfigs that a pool renders, in the order of the merge.
 func sourcesOf(p, worker *poolv1.MachineConfigPool, configs []poolv1.MachineConfig) ([]poolv1.MachineConfig, error) {
 	sources, err := selectedBy(worker, configs)
 	if err != nil || p.Spec.PoolRole == poolv1.RoleWorker {
@@ -106,7 +105,7 @@ func sourcesOf(p, worker *poolv1.MachineConfigPool, configs []poolv1.MachineConf
 	return sources, nil
 }
 
-// selectedBy are the MachineConfigs that a pool's own machineConfigSelector selects, in the order of their names.
+// selectedBy returns the MachineConfigs that a pool's own machineConfigSelector selects, in the order of their names.
 func selectedBy(p *poolv1.MachineConfigPool, configs []poolv1.MachineConfig) ([]poolv1.MachineConfig, error) {
 	selector, err := selectorOf(p.Spec.MachineConfigSelector)
 	if err != nil {
@@ -128,20 +127,21 @@ func selectedBy(p *poolv1.MachineConfigPool, configs []poolv1.MachineConfig) ([]
 	return selected, nil
 }
 
-// isRendered says whether a MachineConfig is a pool's rendered config rather than a piece of one.
+// isRendered reports whether a MachineConfig is a rendered config.
 func isRendered(config poolv1.MachineConfig) bool {
 	_, labelled := config.Labels[poolv1.RenderedForLabel]
 	return labelled || strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix)
 }
 
-// part is Ignition that goes into a rendered config, and the name of the MachineConfig or of the pool that it is from.
+// part is Ignition that is merged into a rendered config, with the name of the MachineConfig or the pool that it comes
+// from.
 type part struct {
 	config              ignition.Config
 	machineConfig, pool string
 }
 
-// merge makes one spec of many, the later over the earlier, and of the pools' sections, which have paths of their own.
-// It says where everything in it came from.
+// merge merges the specs of MachineConfigs, later over earlier ones, and adds the pools' kubelet sections, which have
+// paths of their own. It also returns the origins of all entries.
 func merge(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfigSpec, []Origin, error) {
 	fips := false
 	out := poolv1.MachineConfigSpec{FIPS: &fips, KernelType: poolv1.KernelTypeDefault}
@@ -168,15 +168,15 @@ func merge(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfi
 			out.BaseOSExtensionsContainerImage = source.Spec.BaseOSExtensionsContainerImage
 		}
 	}
-	if err := kernelDevel(out, sources); err != nil {
+	if err := checkKernelDevel(out, sources); err != nil {
 		return out, nil, err
 	}
 	whole := merged(slices.Concat(parts, sections))
 	if err := ignition.ValidateMerged(whole); err != nil {
-		return out, nil, clash(parts, ignition.Validate, err)
+		return out, nil, firstFailing(parts, ignition.Validate, err)
 	}
-	if err := guardTogether(whole, parts); err != nil {
-		return out, nil, clash(parts, ignition.Guard, err)
+	if err := guardMerged(whole, parts); err != nil {
+		return out, nil, firstFailing(parts, ignition.Guard, err)
 	}
 	raw, err := ignition.Marshal(whole)
 	if err != nil {
@@ -186,7 +186,7 @@ func merge(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfi
 	return out, append(origins(whole, slices.Concat(parts, sections)), originsOfSpecs(sources)...), nil
 }
 
-// merged is the Ignition of all parts, the later over the earlier.
+// merged returns the Ignition of all parts, later over earlier ones.
 func merged(parts []part) ignition.Config {
 	configs := make([]ignition.Config, len(parts))
 	for i := range parts {
@@ -195,7 +195,7 @@ func merged(parts []part) ignition.Config {
 	return ignition.Merge(configs...)
 }
 
-// ignitionOf reads a MachineConfig's Ignition or Butane and makes sure that it takes over nothing of Poolboot's.
+// ignitionOf parses a MachineConfig's Ignition or Butane and checks that it changes nothing that Poolboot manages.
 func ignitionOf(source poolv1.MachineConfig) (ignition.Config, error) {
 	refuse := func(path string, err error) (ignition.Config, error) {
 		return ignition.Config{}, &RenderError{MachineConfig: source.Name, Path: path, Err: err}
@@ -228,48 +228,48 @@ func ignitionOf(source poolv1.MachineConfig) (ignition.Config, error) {
 	return config, nil
 }
 
-// kernelTypes are those that a MachineConfig may name; empty says nothing.
+// kernelTypes are the valid values of a MachineConfig's kernelType. The empty value leaves the kernel unchanged.
 var kernelTypes = []string{"", poolv1.KernelTypeDefault, poolv1.KernelTypeRealtime, poolv1.KernelType64kPages}
 
-// checkKernelType refuses a kernelType that no operating system has: the schema does too, but not what is read from
-// files.
+// checkKernelType refuses an unknown kernelType. The schema of the CRD refuses it too, but MachineConfigs that are read
+// from files are not validated against the schema.
 func checkKernelType(source poolv1.MachineConfig) error {
 	if slices.Contains(kernelTypes, source.Spec.KernelType) {
 		return nil
 	}
 	return &RenderError{MachineConfig: source.Name, Path: "spec.kernelType",
-		Err: fmt.Errorf("%q is not known: use %s, or leave it out", source.Spec.KernelType, strings.Join(kernelTypes[1:], ", "))}
+		Err: fmt.Errorf("%q is unknown: use %s, or leave it out", source.Spec.KernelType, strings.Join(kernelTypes[1:], ", "))}
 }
 
-// kernelDevelExtension brings the headers of the default kernel, and is for no other.
+// kernelDevelExtension has the headers of the default kernel only.
 const kernelDevelExtension = "kernel-devel"
 
-// kernelDevel refuses that extension beside another kernel.
-func kernelDevel(out poolv1.MachineConfigSpec, sources []poolv1.MachineConfig) error {
+// checkKernelDevel refuses kernelDevelExtension with another kernel.
+func checkKernelDevel(out poolv1.MachineConfigSpec, sources []poolv1.MachineConfig) error {
 	if out.KernelType == poolv1.KernelTypeDefault {
 		return nil
 	}
 	for _, source := range sources {
 		if i := slices.Index(source.Spec.Extensions, kernelDevelExtension); i >= 0 {
 			return &RenderError{MachineConfig: source.Name, Path: fmt.Sprintf("spec.extensions[%d]", i),
-				Err: fmt.Errorf("%s is for kernelType %s only, and the pool's is %s: remove one", kernelDevelExtension, poolv1.KernelTypeDefault, out.KernelType)}
+				Err: fmt.Errorf("%s is for kernelType %s only, and the pool has kernelType %s: remove one of them", kernelDevelExtension, poolv1.KernelTypeDefault, out.KernelType)}
 		}
 	}
 	return nil
 }
 
-// guardTogether is Guard for what MachineConfigs, of which each has passed, make together: files of several, and, if
-// one has links that lead to what is Poolboot's, all that others might do over them.
-func guardTogether(whole ignition.Config, parts []part) error {
+// guardMerged applies Guard to the combination of MachineConfigs that passed it one by one: to files to which several
+// contribute and, if a link leads to a path that Poolboot manages, to everything.
+func guardMerged(whole ignition.Config, parts []part) error {
 	if len(parts) > 1 && ignition.Redirects(whole) {
 		return ignition.Guard(merged(parts))
 	}
-	return ignition.Guard(piecedTogether(whole, parts))
+	return ignition.Guard(sharedFiles(whole, parts))
 }
 
-// piecedTogether is as much of the merged Ignition as several MachineConfigs speak of: what none of them has, their
-// files may hold once put together.
-func piecedTogether(whole ignition.Config, parts []part) ignition.Config {
+// sharedFiles returns the files of the merged Ignition to which several MachineConfigs contribute. Only these can have
+// contents that no single MachineConfig has.
+func sharedFiles(whole ignition.Config, parts []part) ignition.Config {
 	writers := map[string]int{}
 	for _, part := range parts {
 		for _, file := range part.config.Storage.Files {
@@ -285,8 +285,9 @@ func piecedTogether(whole ignition.Config, parts []part) ignition.Config {
 	return several
 }
 
-// clash names the MachineConfig with which the merged Ignition stopped passing a check.
-func clash(parts []part, check func(ignition.Config) error, err error) error {
+// firstFailing returns the error of a check with the name of the first MachineConfig that makes the merged Ignition
+// fail it.
+func firstFailing(parts []part, check func(ignition.Config) error, err error) error {
 	for i := range parts {
 		if first := check(merged(parts[:i+1])); first != nil {
 			return &RenderError{MachineConfig: parts[i].machineConfig, Path: "spec.config",

@@ -2,13 +2,13 @@ package pool
 
 import "fmt"
 
-// RenderError says which MachineConfig can't be used, and where in it.
+// RenderError is the error for a MachineConfig that can't be rendered.
 type RenderError struct {
 	// MachineConfig is the MachineConfig's name.
 	MachineConfig string
-	// Path is the field, for example spec.config; empty when it is the object itself. Err leads further into it.
+	// Path is the field, for example spec.config, or empty for the object itself. Err names the place within the field.
 	Path string
-	// Err is what is wrong: an *ignition.ParseError or an *ignition.GuardError, where those apply.
+	// Err is what is wrong, for example an *ignition.ParseError or an *ignition.GuardError.
 	Err error
 }
 

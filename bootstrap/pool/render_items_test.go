@@ -22,29 +22,29 @@ func fromYAML(name, role, spec string) poolv1.MachineConfig {
 	return config
 }
 
-// Each entry is one thing that happens when a custom pool's MachineConfig meets worker's.
+// Each entry is one case of the merge of worker's MachineConfig with a custom pool's.
 var _ = Describe("Render of worker's MachineConfig and the custom pool's", func() {
 	pools := []poolv1.MachineConfigPool{newPool("worker"), newPool("infra")}
 
-	DescribeTable("does what the reference does",
+	DescribeTable("gives the same result as the reference",
 		func(worker, infra, rendered string) { expectRendered(pools, worker, infra, rendered) },
-		Entry("puts kernel arguments one after the other, and keeps those that are there twice",
+		Entry("concatenates kernel arguments, and keeps duplicates",
 			`kernelArguments: [quiet, nosmt]`, `kernelArguments: [quiet, hugepages=4]`, `kernelArguments: [quiet, nosmt, quiet, hugepages=4]`),
-		Entry("puts extensions one after the other, and keeps those that are there twice",
+		Entry("concatenates extensions, and keeps duplicates",
 			`extensions: [usbguard]`, `extensions: [kerberos, usbguard]`, `extensions: [usbguard, kerberos, usbguard]`),
-		Entry("has FIPS when worker has", `fips: true`, `fips: false`, `fips: true`),
-		Entry("has FIPS when the custom pool has", `fips: false`, `fips: true`, `fips: true`),
+		Entry("enables FIPS when worker does", `fips: true`, `fips: false`, `fips: true`),
+		Entry("enables FIPS when the custom pool does", `fips: false`, `fips: true`, `fips: true`),
 		Entry("lets the later kernel win", `kernelType: realtime`, `kernelType: 64k-pages`, `kernelType: 64k-pages`),
-		Entry("keeps a kernel of which the later one says nothing", `kernelType: realtime`, `{}`, `kernelType: realtime`),
+		Entry("keeps a kernel that the later one does not set", `kernelType: realtime`, `{}`, `kernelType: realtime`),
 		Entry("lets the later image win", `osImageURL: os:1`, `osImageURL: os:2`, `osImageURL: os:2`),
-		Entry("keeps an image of which the later one says nothing", `osImageURL: os:1`, `{}`, `osImageURL: os:1`),
+		Entry("keeps an image that the later one does not set", `osImageURL: os:1`, `{}`, `osImageURL: os:1`),
 		Entry("lets the later image of extensions win", `baseOSExtensionsContainerImage: e:1`, `baseOSExtensionsContainerImage: e:2`, `baseOSExtensionsContainerImage: e:2`),
-		Entry("keeps an image of extensions of which the later one says nothing", `baseOSExtensionsContainerImage: e:1`, `{}`, `baseOSExtensionsContainerImage: e:1`),
+		Entry("keeps an image of extensions that the later one does not set", `baseOSExtensionsContainerImage: e:1`, `{}`, `baseOSExtensionsContainerImage: e:1`),
 		Entry("overwrites files unless they say otherwise",
 			`config: {storage: {files: [{path: /a, contents: {source: "data:,1"}}]}}`,
 			`config: {storage: {files: [{path: /b, overwrite: false, contents: {source: "data:,2"}}]}}`,
 			`config: {storage: {files: [{path: /a, overwrite: true, contents: {source: "data:,1"}}, {path: /b, overwrite: false, contents: {source: "data:,2"}}]}}`),
-		Entry("forgets the compression of contents that are replaced",
+		Entry("drops the compression of contents that are replaced",
 			`config: {storage: {files: [{path: /a, mode: 384, contents: {compression: gzip, source: "data:;base64,H4sIAAAAAAACA6sEABUm2/sBAAAA"}}]}}`,
 			`config: {storage: {files: [{path: /a, contents: {source: "data:,2"}}]}}`,
 			`config: {storage: {files: [{path: /a, mode: 384, overwrite: true, contents: {source: "data:,2"}}]}}`),
@@ -59,18 +59,18 @@ var _ = Describe("Render of worker's MachineConfig and the custom pool's", func(
 			`config: {passwd: {users: [{name: core, passwordHash: b, sshAuthorizedKeys: [k1, k2, k3]}]}}`),
 	)
 
-	DescribeTable("is right where the reference is not",
+	DescribeTable("differs where the reference is wrong",
 		func(worker, infra, rendered string) { expectRendered(pools, worker, infra, rendered) },
-		Entry("takes back a kernel that worker chose", `kernelType: realtime`, `kernelType: default`, `kernelType: default`),
-		Entry("keeps the compression of contents that stay",
+		Entry("sets the default kernel over another one of worker", `kernelType: realtime`, `kernelType: default`, `kernelType: default`),
+		Entry("keeps the compression of contents that are not replaced",
 			`config: {storage: {files: [{path: /a, contents: {compression: gzip, source: "data:;base64,H4sIAAAAAAACA6sEABUm2/sBAAAA"}}]}}`,
 			`config: {storage: {files: [{path: /a, mode: 384}]}}`,
 			`config: {storage: {files: [{path: /a, mode: 384, overwrite: true, contents: {compression: gzip, source: "data:;base64,H4sIAAAAAAACA6sEABUm2/sBAAAA"}}]}}`),
-		Entry("forgets the hash of contents that are replaced",
+		Entry("drops the hash of contents that are replaced",
 			`config: {storage: {files: [{path: /a, contents: {source: "data:,1", verification: {hash: sha256-6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b}}}]}}`,
 			`config: {storage: {files: [{path: /a, contents: {source: "data:,2"}}]}}`,
 			`config: {storage: {files: [{path: /a, overwrite: true, contents: {source: "data:,2"}}]}}`),
-		Entry("does not overwrite with nothing, which Ignition refuses",
+		Entry("does not set overwrite on a file without contents, which Ignition refuses",
 			`config: {storage: {files: [{path: /a, mode: 384}]}}`,
 			`config: {storage: {files: [{path: /a, append: [{source: "data:,2"}]}]}}`,
 			`config: {storage: {files: [{path: /a, mode: 384, append: [{source: "data:,2"}]}]}}`),
@@ -87,18 +87,18 @@ var _ = Describe("Render of worker's MachineConfig and the custom pool's", func(
 			Expect(err).To(MatchError(ContainSubstring(message)))
 		},
 		Entry("kernel-devel with another kernel than the default", `extensions: [usbguard, kernel-devel]`, `kernelType: realtime`,
-			`MachineConfig "50-w": spec.extensions[1]: kernel-devel is for kernelType default only, and the pool's is realtime`),
-		Entry("a kernel that there is not", `kernelType: realtime`, `kernelType: real-time`,
-			`MachineConfig "50-i": spec.kernelType: "real-time" is not known: use default, realtime, 64k-pages, or leave it out`),
-		Entry("kernel arguments that are Poolboot's", `kernelArguments: [quiet]`, `kernelArguments: [nosmt, "quiet systemd.hostname=a"]`,
+			`MachineConfig "50-w": spec.extensions[1]: kernel-devel is for kernelType default only, and the pool has kernelType realtime`),
+		Entry("an unknown kernel", `kernelType: realtime`, `kernelType: real-time`,
+			`MachineConfig "50-i": spec.kernelType: "real-time" is unknown: use default, realtime, 64k-pages, or leave it out`),
+		Entry("reserved kernel arguments", `kernelArguments: [quiet]`, `kernelArguments: [nosmt, "quiet systemd.hostname=a"]`,
 			`MachineConfig "50-i": spec: kernelArguments[1]: the kernel argument systemd.hostname=a`),
-		Entry("kernel arguments of Ignition's that are Poolboot's", `kernelArguments: [quiet]`, `config: {kernelArguments: {shouldExist: [ignition.config.url=https://a]}}`,
+		Entry("reserved kernel arguments in Ignition", `kernelArguments: [quiet]`, `config: {kernelArguments: {shouldExist: [ignition.config.url=https://a]}}`,
 			`MachineConfig "50-i": spec.config: kernelArguments.shouldExist[0]`),
-		Entry("a flag of the kubelet that two MachineConfigs have half each",
+		Entry("a kubelet flag that is split over two MachineConfigs",
 			`config: {storage: {files: [{path: /opt/a.env, contents: {source: "data:,A=--node-"}}]}}`,
 			`config: {storage: {files: [{path: /opt/a.env, append: [{source: "data:,labels=a=b"}]}]}}`,
 			`MachineConfig "50-i": spec.config: together with the MachineConfigs before it: storage.files[0]: /opt/a.env: the kubelet flag --node-labels`),
-		Entry("a link of one MachineConfig, over which another gets to what is Poolboot's",
+		Entry("a link of one MachineConfig through which another reaches a reserved path",
 			`config: {storage: {links: [{path: /opt/l, target: /etc/poolboot}]}}`,
 			`config: {storage: {files: [{path: /etc/tmpfiles.d/a.conf, contents: {source: "data:,r%20/opt/l/kubelet.env"}}]}}`,
 			`MachineConfig "50-i": spec.config: together with the MachineConfigs before it: storage.files[0].contents: /etc/tmpfiles.d/a.conf line 1: /opt/l/kubelet.env, which leads to /etc/poolboot/kubelet.env`),
@@ -106,7 +106,7 @@ var _ = Describe("Render of worker's MachineConfig and the custom pool's", func(
 			`config: {storage: {links: [{path: /opt/a, target: b}, {path: /opt/b, target: /etc}]}}`,
 			`config: {storage: {filesystems: [{path: /opt/a/poolboot, device: /dev/a, format: xfs}]}}`,
 			`MachineConfig "50-i": spec.config: together with the MachineConfigs before it: storage.filesystems[0].path`),
-		Entry("a flag of the kubelet that one MachineConfig packs and another unpacks",
+		Entry("a kubelet flag that one MachineConfig compresses and another decompresses",
 			`config: {storage: {files: [{path: /opt/a.env, contents: {source: "data:;base64,H4sIAAAAAAACA3O01dXNy09J1c1JTErNKbZNtE0CAFsAtCwTAAAA"}}]}}`,
 			`config: {storage: {files: [{path: /opt/a.env, contents: {compression: gzip}}]}}`,
 			`together with the MachineConfigs before it: storage.files[0].contents: /opt/a.env: the kubelet flag --node-labels`),
@@ -117,7 +117,7 @@ var _ = Describe("Render of worker's MachineConfig and the custom pool's", func(
 	})
 })
 
-// expectRendered renders one MachineConfig of each pool and expects the fields that are named.
+// expectRendered renders one MachineConfig of each pool and expects the given fields.
 func expectRendered(pools []poolv1.MachineConfigPool, worker, infra, want string) {
 	GinkgoHelper()
 	rendered, err := pool.Render("infra", pools, []poolv1.MachineConfig{fromYAML("50-w", "worker", worker), fromYAML("50-i", "infra", infra)})

@@ -20,7 +20,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// infratest is the MachineConfig of the Machine Config Operator's documentation of custom pools.
+// infratest is the MachineConfig in the Machine Config Operator's documentation of custom pools.
 var infratest = withIgnition("51-infra", "infra", `{"ignition":{"version":"2.2.0"},"storage":{"files":[
 	{"contents":{"source":"data:,infra"},"filesystem":"root","mode":420,"path":"/etc/infratest"}]}}`)
 
@@ -47,7 +47,7 @@ var _ = Describe("Render", func() {
 		Expect(err).NotTo(HaveOccurred())
 		return rendered
 	}
-	// files maps the rendered files to their sources.
+	// files maps the paths of the rendered files to their sources.
 	files := func(rendered *pool.Rendered) map[string]string {
 		GinkgoHelper()
 		config, err := ignition.Parse(rendered.Spec.Config.Raw)
@@ -59,7 +59,7 @@ var _ = Describe("Render", func() {
 		return files
 	}
 
-	It("gives a custom pool all of worker, then its own, each in the order of names", func() {
+	It("merges the MachineConfigs of worker, then those of the custom pool, each in the order of names", func() {
 		rendered := render("infra", configs...)
 		Expect(rendered.Source).To(Equal([]string{"00-worker", "99-worker", "50-infra", "51-infra"}))
 		Expect(files(rendered)).To(Equal(map[string]string{
@@ -67,13 +67,13 @@ var _ = Describe("Render", func() {
 		}))
 	})
 
-	It("gives worker only its own", func() {
+	It("merges only worker's own MachineConfigs for worker", func() {
 		rendered := render("worker", configs...)
 		Expect(rendered.Source).To(Equal([]string{"00-worker", "99-worker"}))
 		Expect(files(rendered)).To(HaveKeyWithValue("/etc/motd", "data:,worker"))
 	})
 
-	It("renders what both pools select once, where worker has it", func() {
+	It("merges a MachineConfig that both pools select once, among those of worker", func() {
 		both := newPool("infra")
 		both.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			requirement(roleLabel, metav1.LabelSelectorOpIn, "worker", "infra")}}
@@ -82,7 +82,7 @@ var _ = Describe("Render", func() {
 		Expect(rendered).To(Equal(render("infra", configs...)))
 	})
 
-	It("joins arguments and extensions, and lets the last kernel and image win", func() {
+	It("concatenates arguments and extensions, and lets the last kernel and image win", func() {
 		spec := render("infra", configs...).Spec
 		Expect(spec.KernelArguments).To(Equal([]string{"nosmt", "quiet", "quiet", "hugepages=4"}))
 		Expect(spec.Extensions).To(Equal([]string{"usbguard"}))
@@ -98,7 +98,7 @@ var _ = Describe("Render", func() {
 			Config: &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"3.5.0"}}`)}, FIPS: ptr.To(false), KernelType: "default"}))
 	})
 
-	It("passes over rendered configs", func() {
+	It("ignores rendered configs", func() {
 		byName, byLabel := newConfig("rendered-infra-1", "infra", "/etc/a", "a"), newConfig("mine", "infra", "/etc/b", "b")
 		byLabel.Labels[poolv1.RenderedForLabel] = "infra"
 		Expect(render("infra", append(slices.Clone(configs), byName, byLabel)...)).To(Equal(render("infra", configs...)))
@@ -118,7 +118,7 @@ var _ = Describe("Render", func() {
 		Expect(files(render("infra", butane))).To(Equal(map[string]string{"/etc/butane": "data:,hi"}))
 	})
 
-	It("gives the same name and bytes for the same input, in whatever order it comes", func() {
+	It("gives the same name and bytes for the same input, regardless of its order", func() {
 		want, shuffled := render("infra", configs...), slices.Clone(configs)
 		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
 		for range 20 {
@@ -133,7 +133,7 @@ var _ = Describe("Render", func() {
 		Expect(render("infra", changed...).Name).NotTo(Equal(before))
 	})
 
-	It("writes what the golden file holds", func() {
+	It("equals the golden file", func() {
 		rendered := render("infra", configs...)
 		Expect(rendered.Name).To(MatchRegexp(`^rendered-infra-[0-9a-f]{32}$`))
 		document, err := json.MarshalIndent(rendered, "", "  ")
@@ -141,7 +141,7 @@ var _ = Describe("Render", func() {
 		expectGolden("rendered.json", document, rendered.Spec.Config.Raw)
 	})
 
-	DescribeTable("names the MachineConfig that can't be used, and the place in it",
+	DescribeTable("names the MachineConfig that can't be rendered, and the field",
 		func(broken poolv1.MachineConfig, message string) {
 			_, err := pool.Render("infra", pools, append(slices.Clone(configs), broken))
 			Expect(err).To(BeAssignableToTypeOf(&pool.RenderError{}))
@@ -163,7 +163,7 @@ var _ = Describe("Render", func() {
 			"must be a directory"),
 	)
 
-	It("names the MachineConfig with which the others stop making sense", func() {
+	It("names the MachineConfig that makes the merged Ignition invalid", func() {
 		link := withIgnition("10-link", "worker", `{"ignition":{"version":"3.2.0"},"storage":{"links":[{"path":"/opt/a","target":"/opt/b"}]}}`)
 		_, err := pool.Render("infra", pools, []poolv1.MachineConfig{link, newConfig("20-file", "infra", "/opt/a/b", "b"), infratest})
 		Expect(err).To(MatchError(And(ContainSubstring(`MachineConfig "20-file"`), ContainSubstring("storage.files[0]"))))
@@ -174,7 +174,7 @@ var _ = Describe("Render", func() {
 		Expect(err).To(MatchError(`MachineConfig "51-infra" is given twice: remove one`))
 	})
 
-	It("refuses what would not fit into etcd, and names the largest", func() {
+	It("refuses a rendered config that does not fit into etcd, and names the largest MachineConfigs", func() {
 		large := newConfig("52-large", "infra", "/etc/large", strings.Repeat("a", pool.MaxSize))
 		_, err := pool.Render("infra", pools, append(slices.Clone(configs), large))
 		var tooLarge *pool.TooLargeError
@@ -217,7 +217,7 @@ var _ = Describe("Render", func() {
 var _ = Describe("NameFor", func() {
 	spec := infratest.Spec
 
-	It("is of the content, not of its bytes", func() {
+	It("depends on the content, not on the order of keys", func() {
 		reordered := spec
 		reordered.Config = &runtime.RawExtension{Raw: []byte(`{"storage": {"files":[{"path":"/etc/infratest","mode":420,
 			"filesystem":"root","contents":{"source":"data:,\u0069nfra"}}]}, "ignition": {"version":"2.2.0"}}`)}
@@ -234,24 +234,24 @@ var _ = Describe("NameFor", func() {
 		Expect(pool.NameFor("infra", changed)).NotTo(Equal(want))
 	})
 
-	It("refuses a pool whose name no label can hold", func() {
+	It("refuses a pool name that is too long for a label", func() {
 		_, err := pool.NameFor(strings.Repeat("a", 64), spec)
 		Expect(err).To(MatchError(ContainSubstring("use a shorter name")))
 	})
 })
 
-var _ = DescribeTable("SameContent goes by the hash in two rendered configs' names",
-	func(a, b string, same bool) { Expect(pool.SameContent(a, b)).To(Equal(same)) },
-	Entry("one name", "rendered-infra-70495f856a7636eacd49cffc2baca46d", "rendered-infra-70495f856a7636eacd49cffc2baca46d", true),
+var _ = DescribeTable("HasSameContent compares the hashes in two rendered configs' names",
+	func(a, b string, same bool) { Expect(pool.HasSameContent(a, b)).To(Equal(same)) },
+	Entry("the same name", "rendered-infra-70495f856a7636eacd49cffc2baca46d", "rendered-infra-70495f856a7636eacd49cffc2baca46d", true),
 	Entry("two pools", "rendered-infra-70495f856a7636eacd49cffc2baca46d", "rendered-worker-70495f856a7636eacd49cffc2baca46d", true),
 	Entry("two contents", "rendered-infra-70495f856a7636eacd49cffc2baca46d", "rendered-infra-80495f856a7636eacd49cffc2baca46d", false),
-	Entry("a pool's name that ends alike", "rendered-a-cafe", "rendered-b-cafe", false),
-	Entry("none", "rendered-infra-70495f856a7636eacd49cffc2baca46d", "", false),
-	Entry("no rendered configs", "00-worker", "01-worker", false),
+	Entry("no hash, and the same ending", "rendered-a-cafe", "rendered-b-cafe", false),
+	Entry("an empty name", "rendered-infra-70495f856a7636eacd49cffc2baca46d", "", false),
+	Entry("names of other MachineConfigs", "00-worker", "01-worker", false),
 )
 
 var _ = Describe("Served", func() {
-	It("adds kernel arguments, each once, and what Ignition has no words for", func() {
+	It("adds kernel arguments, each once, and the fields that Ignition can't express", func() {
 		spec := poolv1.MachineConfigSpec{
 			Config:          &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"3.5.0"},"kernelArguments":{"shouldExist":["quiet"],"shouldNotExist":["nosmt"]}}`)},
 			KernelArguments: []string{"nosmt", `nosmt hugepages=4 dyndbg="file a.c +p"`}, Extensions: []string{"usbguard"},
@@ -269,7 +269,7 @@ var _ = Describe("Served", func() {
 		Expect(string(served)).To(ContainSubstring(ignition.MachineConfigPath))
 	})
 
-	It("tells the host where extensions come from, when a MachineConfig says so", func() {
+	It("adds the image of extensions if a MachineConfig sets it", func() {
 		served, err := pool.Served("rendered-infra-1", poolv1.MachineConfigSpec{BaseOSExtensionsContainerImage: "registry.example/extensions:2"})
 		Expect(err).NotTo(HaveOccurred())
 		config, err := ignition.Parse(served)
@@ -280,7 +280,7 @@ var _ = Describe("Served", func() {
 			"kernelArguments":[],"baseOSExtensionsContainerImage":"registry.example/extensions:2"}`))
 	})
 
-	It("refuses a config that is not Ignition, and names it", func() {
+	It("refuses a config with invalid Ignition, and names it", func() {
 		_, err := pool.Served("rendered-infra-1", poolv1.MachineConfigSpec{Config: &runtime.RawExtension{Raw: []byte(`{}`)}})
 		Expect(err).To(MatchError(ContainSubstring(`MachineConfig "rendered-infra-1": spec.config: ignition.version`)))
 	})

@@ -11,14 +11,14 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// A host keeps a pool for the Machines of one Cluster. Cluster API knows a Cluster by its name and its UID, and neither
-// will do: a Cluster that is made again after it was deleted has the same name, and one that clusterctl moves gets
-// another UID. What is moved with a Cluster, with its annotations, and goes when it goes, are its pools: they carry the
-// UID that it had first.
+// A pool is retained on a host for the Machines of one Cluster. Neither the Cluster's name nor its UID identifies it: a
+// Cluster that is deleted and created again has the same name, and clusterctl move changes the UID. But the pools of a
+// Cluster are moved with it, with their annotations, and deleted with it. So the pools carry the first UID of the
+// Cluster.
 
-// ClusterIdentity returns what a pool's annotation poolv1.ClusterIdentityAnnotation is to be for a Cluster of this UID:
-// what the pools that the Cluster owns have, the pool itself first; while none has any, the Cluster's UID. What a pool
-// brings along from another Cluster, which may have had the same name, counts for nothing.
+// ClusterIdentity returns the value of a pool's annotation poolv1.ClusterIdentityAnnotation for a Cluster with this
+// UID: the value of the pools that the Cluster owns, first of the pool itself. If none has a value, it is the Cluster's
+// UID. The value of a pool that another Cluster owns is ignored, also if that Cluster had the same name.
 func ClusterIdentity(p *poolv1.MachineConfigPool, cluster types.UID, pools []poolv1.MachineConfigPool) string {
 	if id := p.Annotations[poolv1.ClusterIdentityAnnotation]; id != "" && isOwned(p, cluster) {
 		return id
@@ -35,27 +35,28 @@ func isOwned(p *poolv1.MachineConfigPool, cluster types.UID) bool {
 	return slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == cluster })
 }
 
-// identity is the one that the pools of a Cluster carry; empty while they carry none, or not the same.
+// identity returns the identity that the pools of a Cluster have in their annotations, or "" if they have none or
+// different ones.
 func identity(pools []poolv1.MachineConfigPool) (id string) {
 	for i := range pools {
-		switch is := pools[i].Annotations[poolv1.ClusterIdentityAnnotation]; {
-		case is == "" || is == id:
+		switch got := pools[i].Annotations[poolv1.ClusterIdentityAnnotation]; {
+		case got == "" || got == id:
 		case id != "":
 			return ""
 		default:
-			id = is
+			id = got
 		}
 	}
 	return id
 }
 
-// StaysOnHost says whether a BareMetalHost keeps the pool for its next Machine.
-func StaysOnHost(spec *bootstrapv1.BootSpec) bool {
+// IsRetainedOnHost reports whether the pool is retained on the BareMetalHost for its next Machine.
+func IsRetainedOnHost(spec *bootstrapv1.BootSpec) bool {
 	return spec.PoolRetention == bootstrapv1.PoolRetentionHost
 }
 
-// Retention returns the value of poolv1.HostRetainedPoolAnnotation by which a host keeps the pool of a role for the
-// Cluster that has these pools; "" while the Cluster's identity is not known.
+// Retention returns the value of poolv1.HostRetainedPoolAnnotation that retains the pool of a role on a host, for the
+// Cluster with these pools. It returns "" while the Cluster's identity is unknown.
 func Retention(role string, pools []poolv1.MachineConfigPool) string {
 	id := identity(pools)
 	if id == "" {
@@ -64,8 +65,8 @@ func Retention(role string, pools []poolv1.MachineConfigPool) string {
 	return strings.Join([]string{pools[0].Spec.ClusterName, role, id}, "/")
 }
 
-// retained returns the role of the pool that a host keeps for Machines of the Cluster that has these pools; "" when it
-// keeps none, or one for another Cluster, be it one that had the same name before.
+// retained returns the role of the pool that is retained on a host for Machines of the Cluster with these pools. It
+// returns "" if none is, or if it is retained for another Cluster, including an earlier one with the same name.
 func retained(host metav1.Object, pools []poolv1.MachineConfigPool) string {
 	kept := host.GetAnnotations()[poolv1.HostRetainedPoolAnnotation]
 	if parts := strings.Split(kept, "/"); len(parts) == 3 && parts[1] != "" && kept == Retention(parts[1], pools) {

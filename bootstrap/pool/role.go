@@ -7,9 +7,9 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// OfRole returns the pool of a Cluster that has a role: a *NotFoundError when there is none, a *DuplicateError when
-// there are several. None of several is picked: which one is older, for example, changes when clusterctl moves them.
-// Only one that is being deleted makes room for its replacement.
+// OfRole returns the pool of a Cluster with this role, a *NotFoundError if there is none and a *DuplicateError if there
+// are several. It does not choose one of several: their ages, for example, change with clusterctl move. A pool that is
+// being deleted counts only if there is no other pool of the role.
 func OfRole(pools []poolv1.MachineConfigPool, role string) (*poolv1.MachineConfigPool, error) {
 	var found, leaving []*poolv1.MachineConfigPool
 	for i := range pools {
@@ -38,11 +38,11 @@ func OfRole(pools []poolv1.MachineConfigPool, role string) (*poolv1.MachineConfi
 	return nil, duplicate
 }
 
-// OfRendered returns the pool that a rendered config was made for, by the config's name; nil when that pool does not
-// exist, or the name is not a rendered config's.
+// OfRendered returns the pool for which a rendered config was created, by the config's name. It returns nil if that
+// pool does not exist, or if the name is not that of a rendered config.
 func OfRendered(pools []poolv1.MachineConfigPool, rendered string) *poolv1.MachineConfigPool {
-	name, is := strings.CutPrefix(rendered, poolv1.RenderedNamePrefix)
-	if hash := strings.LastIndexByte(name, '-'); is && hash > 0 {
+	name, ok := strings.CutPrefix(rendered, poolv1.RenderedNamePrefix)
+	if hash := strings.LastIndexByte(name, '-'); ok && hash > 0 {
 		name = name[:hash]
 	} else {
 		return nil
@@ -55,12 +55,12 @@ func OfRendered(pools []poolv1.MachineConfigPool, rendered string) *poolv1.Machi
 	return nil
 }
 
-// IsCustom says whether a role is that of a custom pool, one which inherits from worker.
+// IsCustom reports whether a role is that of a custom pool, which inherits from worker.
 func IsCustom(role string) bool {
 	return role != "" && role != poolv1.RoleWorker && !slices.Contains(controlPlaneRoles, role)
 }
 
-// SameRole says whether two pools have one role, and so can't both be a Cluster's.
+// SameRole reports whether two pools have the same Cluster and role. A Cluster must not have two such pools.
 func SameRole(a, b *poolv1.MachineConfigPool) bool {
 	return a.Spec.ClusterName == b.Spec.ClusterName && a.Spec.PoolRole == b.Spec.PoolRole
 }

@@ -13,13 +13,13 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// term is one requirement of a selector, and the field that it is in.
+// term is one requirement of a selector, with the path of its field.
 type term struct {
 	path string
 	metav1.LabelSelectorRequirement
 }
 
-// terms are the requirements of a selector: those of matchLabels in the order of their keys, then those of
+// terms returns the requirements of a selector: those of matchLabels in the order of their keys, then those of
 // matchExpressions.
 func terms(selector *metav1.LabelSelector) (terms []term) {
 	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {
@@ -32,7 +32,7 @@ func terms(selector *metav1.LabelSelector) (terms []term) {
 	return terms
 }
 
-// isNegative says whether a requirement says only which labels a Node must not have.
+// isNegative reports whether a requirement only excludes labels.
 func (t term) isNegative() bool {
 	return t.Operator == metav1.LabelSelectorOpNotIn || t.Operator == metav1.LabelSelectorOpDoesNotExist
 }
@@ -47,8 +47,8 @@ func (t term) String() string {
 	return fmt.Sprintf("%s %s", t.Key, t.Operator)
 }
 
-// holds says whether labels meet the requirement.
-func (t term) holds(of map[string]string) bool {
+// isMetBy reports whether labels satisfy the requirement.
+func (t term) isMetBy(of map[string]string) bool {
 	value, has := of[t.Key]
 	switch t.Operator {
 	case metav1.LabelSelectorOpIn:
@@ -63,27 +63,28 @@ func (t term) holds(of map[string]string) bool {
 	return false
 }
 
-// Rejection is a requirement of a pool's node selector that labels do not meet.
+// Rejection is a requirement of a pool's node selector that labels do not satisfy.
 type Rejection struct {
-	// Path is the requirement's field, Requirement what it says.
+	// Path is the requirement's field, and Requirement is its text.
 	Path, Requirement string
-	// Key is that of the label in question.
+	// Key is the key of the label.
 	Key string
 }
 
-// Rejects returns the first requirement of a pool's node selector that labels do not meet; nil when they meet all.
+// Rejects returns the first requirement of a pool's node selector that labels do not satisfy, or nil if they satisfy
+// all.
 func Rejects(p poolv1.MachineConfigPool, of map[string]string) *Rejection {
 	for _, t := range terms(NodeSelector(p)) {
-		if !t.holds(of) {
+		if !t.isMetBy(of) {
 			return &Rejection{Path: t.path, Requirement: t.String(), Key: t.Key}
 		}
 	}
 	return nil
 }
 
-// MayShare says whether one Node could have labels that both pools select: it could, unless some label can't be as both
-// want it. A malformed selector is a *SelectorError.
-func MayShare(a, b poolv1.MachineConfigPool) (bool, error) {
+// CanShareNode reports whether a Node can have labels that both pools select: it can unless the requirements of both
+// for some label contradict each other. A malformed selector is a *SelectorError.
+func CanShareNode(a, b poolv1.MachineConfigPool) (bool, error) {
 	byKey, selectable := map[string][]term{}, true
 	for _, p := range []poolv1.MachineConfigPool{a, b} {
 		selector, err := nodeSelector(p)
@@ -104,7 +105,8 @@ func MayShare(a, b poolv1.MachineConfigPool) (bool, error) {
 	return selectable, nil
 }
 
-// satisfiable says whether some value of a label, or its absence, meets requirements that are all about that label.
+// satisfiable reports whether some value of a label, or its absence, satisfies all requirements. All are about the same
+// label.
 func satisfiable(terms []term) bool {
 	key, longest := terms[0].Key, ""
 	candidates := []map[string]string{nil, {key: ""}}
@@ -116,11 +118,11 @@ func satisfiable(terms []term) bool {
 	}
 	candidates = append(candidates, map[string]string{key: longest + "x"}) // a value that no requirement names
 	return slices.ContainsFunc(candidates, func(of map[string]string) bool {
-		return !slices.ContainsFunc(terms, func(t term) bool { return !t.holds(of) })
+		return !slices.ContainsFunc(terms, func(t term) bool { return !t.isMetBy(of) })
 	})
 }
 
-// nodeSelector is the pool's node selector, ready to be evaluated.
+// nodeSelector returns the pool's node selector in a form that can be evaluated.
 func nodeSelector(p poolv1.MachineConfigPool) (labels.Selector, error) {
 	selector, err := selectorOf(NodeSelector(p))
 	if err != nil {
@@ -129,7 +131,7 @@ func nodeSelector(p poolv1.MachineConfigPool) (labels.Selector, error) {
 	return selector, nil
 }
 
-// selectorOf makes a selector that, unlike Kubernetes' own, matches nothing when it is empty.
+// selectorOf returns a selector that, unlike that of Kubernetes, matches nothing if it is empty.
 func selectorOf(selector *metav1.LabelSelector) (labels.Selector, error) {
 	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		return labels.Nothing(), nil

@@ -13,25 +13,26 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// beyondIgnition is what ignition.MachineConfigPath holds: the parts of a rendered config that Ignition has no words
-// for, for the operating system's agent.
-type beyondIgnition struct {
+// agentConfig is the content of the file ignition.MachineConfigPath: the parts of a rendered config that Ignition can't
+// express, for the agent of the operating system.
+type agentConfig struct {
 	Name            string   `json:"name"`
 	KernelType      string   `json:"kernelType"`
 	Extensions      []string `json:"extensions"`
 	FIPS            bool     `json:"fips"`
 	OSImageURL      string   `json:"osImageURL"`
 	KernelArguments []string `json:"kernelArguments"`
-	// BaseOSExtensionsContainerImage came later than the others. What a rendered config without it is served as stays
-	// as it was.
+	// BaseOSExtensionsContainerImage is omitted if empty: it was added after the other fields, and the served bytes of
+	// existing rendered configs must not change.
 	BaseOSExtensionsContainerImage string `json:"baseOSExtensionsContainerImage,omitempty"`
 }
 
-// machineConfigMode lets everybody on the host read the file: it holds no secret.
+// machineConfigMode makes the file readable for all users of the host: it holds no secret.
 const machineConfigMode = 0o644
 
-// Served returns the bytes that the config server hands out for a rendered config: its Ignition, its kernel arguments
-// as Ignition's, and the file ignition.MachineConfigPath with the rest. The same config gives the same bytes.
+// Served returns the bytes that the config server serves for a rendered config: its Ignition, its kernel arguments as
+// those of Ignition, and the file ignition.MachineConfigPath with the other fields. The same config always gives the
+// same bytes.
 func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
 	config := ignition.New()
 	if spec.Config != nil {
@@ -40,7 +41,7 @@ func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
 			return nil, fmt.Errorf("MachineConfig %q: spec.config: %w", name, err)
 		}
 	}
-	rest, err := json.Marshal(beyondIgnition{
+	rest, err := json.Marshal(agentConfig{
 		Name:            name,
 		KernelType:      spec.KernelType,
 		Extensions:      orEmpty(spec.Extensions),
@@ -54,7 +55,7 @@ func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
 		return nil, err
 	}
 	own := ignition.New()
-	own.KernelArguments.ShouldExist = distinct(spec.KernelArguments)
+	own.KernelArguments.ShouldExist = distinctArguments(spec.KernelArguments)
 	source, mode := dataurl.EncodeBytes(rest), machineConfigMode
 	own.Storage.Files = []types.File{{
 		Node:          types.Node{Path: ignition.MachineConfigPath},
@@ -63,12 +64,12 @@ func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
 	return ignition.Marshal(ignition.Merge(config, own))
 }
 
-// oneArgument is one argument of a kernel command line: no space outside of quotes.
+// oneArgument matches one argument of a kernel command line. It has no space outside of quotes.
 var oneArgument = regexp.MustCompile(`(?:[^\s"]|"[^"]*"?)+`)
 
-// distinct are the single arguments, each where it was first named: Ignition takes each once, and would take several in
-// one string for one.
-func distinct(arguments []string) (out []types.KernelArgument) {
+// distinctArguments splits arguments and removes duplicates: Ignition accepts each argument once, and treats a string
+// with several arguments as one.
+func distinctArguments(arguments []string) (out []types.KernelArgument) {
 	seen := map[string]bool{}
 	for _, argument := range oneArgument.FindAllString(strings.Join(arguments, " "), -1) {
 		if !seen[argument] {

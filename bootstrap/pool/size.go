@@ -10,39 +10,39 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// MaxSize is how large the spec of a rendered config may be, in bytes of JSON. etcd takes requests of up to 1.5 MiB
+// MaxSize is the maximum size of a rendered config's spec, in bytes of JSON. etcd takes requests of up to 1.5 MiB
 // (--max-request-bytes); the rest is for the object's metadata and for managed fields.
 const MaxSize = 14 << 20 / 10
 
-// MaxSources is how many MachineConfigs a pool may render. Its status lists their names, of up to 253 characters each,
-// in an object that must fit into etcd too.
+// MaxSources is the maximum number of MachineConfigs that a pool can render. Its status lists their names, of up to 253
+// characters each, and must fit into etcd.
 const MaxSources = 1000
 
-// TooManyError says that a pool selects more MachineConfigs than its status can list.
+// TooManyError is the error for a pool that selects more MachineConfigs than its status can list.
 type TooManyError struct {
 	// Pool is the pool's name.
 	Pool string
-	// Count is how many MachineConfigs it renders, with those of worker, and Limit is how many it may.
+	// Count is the number of MachineConfigs, including those of worker, and Limit is the maximum.
 	Count, Limit int
 }
 
 // Error names the pool, the numbers and the cure.
 func (e *TooManyError) Error() string {
-	return fmt.Sprintf("MachineConfigPool %q selects %d MachineConfigs, with those of worker, and at most %d can be rendered: "+
-		"put several of them into one, or narrow spec.machineConfigSelector", e.Pool, e.Count, e.Limit)
+	return fmt.Sprintf("MachineConfigPool %q selects %d MachineConfigs, including those of worker, and at most %d can be rendered: "+
+		"merge several of them into one, or narrow spec.machineConfigSelector", e.Pool, e.Count, e.Limit)
 }
 
-// TooLargeError says that a pool's rendered config would not fit into etcd.
+// TooLargeError is the error for a pool whose rendered config does not fit into etcd.
 type TooLargeError struct {
 	// Pool is the pool's name.
 	Pool string
 	// Size and Limit are in bytes of JSON.
 	Size, Limit int
-	// Largest are the MachineConfigs that add most, the largest first.
+	// Largest are the largest MachineConfigs, in descending order.
 	Largest []SourceSize
 }
 
-// SourceSize is what one MachineConfig adds to a rendered config.
+// SourceSize is the size of one MachineConfig.
 type SourceSize struct {
 	// Name is the MachineConfig's name.
 	Name string
@@ -61,7 +61,7 @@ func (e *TooLargeError) Error() string {
 		e.Pool, e.Size, e.Limit, strings.Join(largest, ", "))
 }
 
-// checkSize returns a *TooLargeError when the size of a rendered spec is larger than MaxSize.
+// checkSize returns a *TooLargeError if a rendered spec is larger than MaxSize.
 func checkSize(poolName string, size int, sources []poolv1.MachineConfig) error {
 	if size <= MaxSize {
 		return nil

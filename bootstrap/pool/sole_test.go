@@ -12,10 +12,9 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Each question about pools, names and tokens has one function that answers it. What else could answer it gives itself
-// away by what it looks at: this spec reads the sources of all programs, without their tests, and fails on any of it
-// outside of the package that decides.
-var _ = Describe("Nobody else decides", func() {
+// Each question about pools, names and tokens has one function that answers it. These specs read the sources of all
+// programs, without their tests, and fail if other code uses the fields that the answer depends on.
+var _ = Describe("No other code decides", func() {
 	const root = "../.."
 	type use struct{ file, text string }
 	var compares, mentions []use
@@ -47,7 +46,7 @@ var _ = Describe("Nobody else decides", func() {
 		}
 		Expect(len(mentions)).To(BeNumerically(">", 1000), "the sources were read")
 	})
-	// of are the files in which a text ends one of the uses, but for those that may.
+	// of returns the files with a use that ends in suffix, without the allowed ones.
 	of := func(uses []use, suffix string, may ...string) (files []string) {
 		for _, u := range uses {
 			allowed := false
@@ -77,7 +76,7 @@ var _ = Describe("Nobody else decides", func() {
 			"cmd/kubectl-poolboot/internal/diff/declared.go", // shows it
 		)).To(BeEmpty())
 	})
-	It("what a host keeps: use pool.ForBoot", func() {
+	It("which pool is retained on a host: use pool.ForBoot", func() {
 		Expect(of(mentions, "HostRetainedPoolAnnotation", "bootstrap/pool/",
 			"controllers/node/retention.go", "controllers/boot/retention.go", // who writes it, and who names it in a cure
 		)).To(BeEmpty())

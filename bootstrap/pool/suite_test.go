@@ -29,7 +29,7 @@ const (
 	roleLabel   = "machineconfiguration.openshift.io/role"
 )
 
-// newPool is a pool of a role that selects the MachineConfigs labelled with the role.
+// newPool returns a pool of a role that selects the MachineConfigs labeled with the role.
 func newPool(role string) poolv1.MachineConfigPool {
 	return poolv1.MachineConfigPool{
 		ObjectMeta: metav1.ObjectMeta{Name: role},
@@ -41,24 +41,24 @@ func newPool(role string) poolv1.MachineConfigPool {
 	}
 }
 
-// selecting gives a pool a node selector.
+// selecting returns the pool with a node selector.
 func selecting(p poolv1.MachineConfigPool, labels map[string]string, requirements ...metav1.LabelSelectorRequirement) poolv1.MachineConfigPool {
 	p.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: labels, MatchExpressions: requirements}
 	return p
 }
 
-// requirement is one requirement of a selector.
+// requirement returns a requirement of a selector.
 func requirement(key string, operator metav1.LabelSelectorOperator, values ...string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: values}
 }
 
-// newConfig is a MachineConfig, labelled for a role, with one file.
+// newConfig returns a MachineConfig, labeled for a role, with one file.
 func newConfig(name, role, path, contents string) poolv1.MachineConfig {
 	return withIgnition(name, role, fmt.Sprintf(
 		`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":%q,"mode":420,"contents":{"source":"data:,%s"}}]}}`, path, contents))
 }
 
-// withIgnition is a MachineConfig, labelled for a role.
+// withIgnition returns a MachineConfig with this Ignition, labeled for a role.
 func withIgnition(name, role, document string) poolv1.MachineConfig {
 	return poolv1.MachineConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{roleLabel: role}},
@@ -66,7 +66,7 @@ func withIgnition(name, role, document string) poolv1.MachineConfig {
 	}
 }
 
-// expectGolden compares a document with testdata/<name>, and has Ignition's own parser read the Ignition.
+// expectGolden compares a document with testdata/<name>, and parses the Ignition with Ignition's own parser.
 func expectGolden(name string, document, ignition []byte) {
 	GinkgoHelper()
 	file := filepath.Join("testdata", name)

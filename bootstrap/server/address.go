@@ -97,7 +97,7 @@ func (r *recording) claimAddress(record *Record, from netip.Addr) bool {
 func (r *recording) unclaimAddress(record *Record, from netip.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known, is := r.addresses.Get(record.UID); is {
+	if known, ok := r.addresses.Get(record.UID); ok {
 		r.addresses.Add(record.UID, slices.DeleteFunc(slices.Clone(known.([]arrival)), func(a arrival) bool { return a.from == from }))
 	}
 }

@@ -198,8 +198,8 @@ func (c *connection) loseTurn() {
 
 // peek tells whether bytes of a connection have arrived that nobody has read, or its end.
 func peek(conn net.Conn) (arrived, ended bool) {
-	system, is := conn.(syscall.Conn)
-	if !is {
+	system, ok := conn.(syscall.Conn)
+	if !ok {
 		return false, false
 	}
 	raw, err := system.SyscallConn()
@@ -218,10 +218,10 @@ type connectionKey struct{}
 
 // withConnection is an http.Server's ConnContext.
 func withConnection(ctx context.Context, conn net.Conn) context.Context {
-	if secured, is := conn.(*tls.Conn); is {
+	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()
 	}
-	if counted, is := conn.(*connection); is {
+	if counted, ok := conn.(*connection); ok {
 		return context.WithValue(ctx, connectionKey{}, counted)
 	}
 	return ctx
@@ -230,8 +230,8 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 // answered notes that a request has its answer. A turn is for a handshake and one request: a stranger that goes on to
 // ask has no more.
 func answered(ctx context.Context) {
-	c, is := ctx.Value(connectionKey{}).(*connection)
-	if !is || c.known.Load() {
+	c, ok := ctx.Value(connectionKey{}).(*connection)
+	if !ok || c.known.Load() {
 		return
 	}
 	c.on.mu.Lock()
@@ -241,8 +241,8 @@ func answered(ctx context.Context) {
 
 // showedToken notes that the connection of a request is a host's.
 func showedToken(ctx context.Context) {
-	c, is := ctx.Value(connectionKey{}).(*connection)
-	if !is || c.known.Swap(true) {
+	c, ok := ctx.Value(connectionKey{}).(*connection)
+	if !ok || c.known.Swap(true) {
 		return
 	}
 	c.on.mu.Lock()

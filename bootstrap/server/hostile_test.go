@@ -91,7 +91,7 @@ var slow = []struct {
 func drip(conn net.Conn) time.Duration {
 	start, one := time.Now(), make([]byte, 1)
 	for {
-		if secured, is := conn.(*tls.Conn); is {
+		if secured, ok := conn.(*tls.Conn); ok {
 			_, _ = secured.Write([]byte("a"))
 		}
 		_ = conn.SetReadDeadline(time.Now().Add(500 * time.Millisecond))

@@ -141,9 +141,9 @@ type observed struct {
 // answers.
 func (m *Metrics) of(o outcome) observed {
 	m.mu.RLock()
-	known, is := m.outcomes[o]
+	known, ok := m.outcomes[o]
 	m.mu.RUnlock()
-	if is {
+	if ok {
 		return known
 	}
 	m.mu.Lock()

@@ -45,8 +45,8 @@ func (k *kind[O, K, V]) get(key K) *V {
 
 // transform is the informer's: it may meet an object a second time.
 func (k *kind[O, K, V]) transform(object any) (any, error) {
-	sent, is := object.(O)
-	if !is {
+	sent, ok := object.(O)
+	if !ok {
 		return object, nil
 	}
 	of := &made[K, V]{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
@@ -79,23 +79,23 @@ func (k *kind[O, K, V]) change(before, after any, changed func(key K, before, af
 	if gone, ok := before.(toolscache.DeletedFinalStateUnknown); ok {
 		before = gone.Obj
 	}
-	var was, is *V
+	var was, got *V
 	var key K
 	if object, had := before.(*made[K, V]); had {
 		key, was = object.key, &object.value
 	}
 	if object, has := after.(*made[K, V]); has {
-		key, is = object.key, &object.value
+		key, got = object.key, &object.value
 	}
 	k.mu.Lock()
 	switch {
-	case is != nil && k.values == nil:
-		k.values = map[K]*V{key: is}
-	case is != nil:
-		k.values[key] = is
+	case got != nil && k.values == nil:
+		k.values = map[K]*V{key: got}
+	case got != nil:
+		k.values[key] = got
 	default:
 		delete(k.values, key)
 	}
 	k.mu.Unlock()
-	changed(key, was, is)
+	changed(key, was, got)
 }

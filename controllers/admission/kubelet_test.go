@@ -40,9 +40,9 @@ var _ = Describe("MachineConfigPool webhook: the kubelet section", func() {
 		Entry("what is not a pool's", aPool("infra", "infra", kubelets(`{"registerWithTaints":[]}`)), aPool("worker", "worker"), "spec.kubeletConfiguration.registerWithTaints", "spec.nodeTaints"),
 		Entry("worker's", aPool("worker", "worker", kubelets(`{"maxPods":-1}`)), aPool("infra", "infra"), "spec.kubeletConfiguration.maxPods", "0 or more"),
 		Entry("what does not go with worker's", aPool("infra", "infra", kubelets(`{"reservedSystemCPUs":"0"}`)),
-			aPool("worker", "worker", kubelets(`{"kubeReservedCgroup":"/kube.slice"}`)), "spec.kubeletConfiguration", `MachineConfigPool "infra": together with the kubelet section of the pool worker`),
+			aPool("worker", "worker", kubelets(`{"kubeReservedCgroup":"/kube.slice"}`)), "spec.kubeletConfiguration", `MachineConfigPool "infra": together with spec.kubeletConfiguration of the worker pool`),
 		Entry("worker's that does not go with a custom pool's", aPool("worker", "worker", kubelets(`{"kubeReservedCgroup":"/kube.slice"}`)),
-			aPool("infra", "infra", kubelets(`{"reservedSystemCPUs":"0"}`)), "spec.kubeletConfiguration", `MachineConfigPool "infra": together with the kubelet section of the pool worker`),
+			aPool("infra", "infra", kubelets(`{"reservedSystemCPUs":"0"}`)), "spec.kubeletConfiguration", `MachineConfigPool "infra": together with spec.kubeletConfiguration of the worker pool`),
 	)
 
 	DescribeTable("is taken",

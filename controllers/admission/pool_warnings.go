@@ -64,7 +64,7 @@ func overlapping(p poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) 
 		if !pool.IsCustom(p.Spec.PoolRole) || !pool.IsCustom(other.Spec.PoolRole) || selectsByRole(p) && selectsByRole(other) {
 			continue
 		}
-		if may, err := pool.MayShare(p, other); err == nil && may { // a malformed selector is that pool's own mistake
+		if may, err := pool.CanShareNode(p, other); err == nil && may { // a malformed selector is that pool's own mistake
 			names = append(names, other.Name)
 		}
 	}

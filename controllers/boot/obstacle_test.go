@@ -73,7 +73,7 @@ var _ = Describe("A host that can't have its configuration", func() {
 		Expect(w.management.Delete(ctx, s.infra.DeepCopy())).To(Succeed())
 		_, err := w.ask(ctx)
 		Expect(err).To(HaveOccurred())
-		expectNotPrepared(ctx, w, bootstrapv1.PoolNotFoundReason, infraLabel, "make that pool")
+		expectNotPrepared(ctx, w, bootstrapv1.PoolNotFoundReason, infraLabel, "create that pool")
 		Expect(w.nodes(ctx)).To(BeEmpty())
 		Expect(w.management.Create(ctx, newPool("edge-infra", "infra"))).To(Succeed())
 		Expect(w.reconcile(ctx)).To(BeZero())

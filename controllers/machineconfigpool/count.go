@@ -78,9 +78,9 @@ func (s *scope) count() (n count) {
 		switch {
 		case !is.joined:
 			n.booting = append(n.booting, name)
-		case !pool.SameContent(is.configuration, target) && record.IsMachineless(&s.machines[i]):
+		case !pool.HasSameContent(is.configuration, target) && record.IsMachineless(&s.machines[i]):
 			n.outdatedHosts = append(n.outdatedHosts, name)
-		case !pool.SameContent(is.configuration, target):
+		case !pool.HasSameContent(is.configuration, target):
 			n.outdated = append(n.outdated, name)
 		default:
 			n.updated++

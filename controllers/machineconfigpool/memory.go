@@ -23,8 +23,8 @@ func init() { ctrlmetrics.Registry.MustRegister(renderSeconds) }
 // memory is what is known of a pool from its last reconcile, so that a Machine that boots costs no render. It holds
 // names and hashes, no contents, and nothing depends on it: a manager that has just started renders every pool once.
 type memory struct {
-	// inputs are what the pool was rendered from, see pool.Inputs. What came of it is rendered, without its spec, or
-	// err.
+	// inputs are what the pool was rendered from, see pool.InputsHash. What came of it is rendered, without its spec,
+	// or err.
 	inputs   string
 	rendered *pool.Rendered
 	err      error
@@ -58,7 +58,7 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 
 // render renders the pool of a scope, unless nothing has changed that it is rendered from. Then the spec is missing.
 func (m *memory) render(s *scope) (*pool.Rendered, error) {
-	inputs, err := pool.Inputs(s.pool.Spec.PoolRole, s.pools, s.configs)
+	inputs, err := pool.InputsHash(s.pool.Spec.PoolRole, s.pools, s.configs)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 // keepOnHost notes the pool of a Node that has joined on its BareMetalHost, for the Machine that boots there next. The
 // lock keeps a host that has become another Machine's from being written.
 func (r *Reconciler) keepOnHost(ctx context.Context, f facts, j judgement) error {
-	if !pool.StaysOnHost(&f.config.Spec.BootSpec) || j.record == nil || f.machine == nil || !f.machine.DeletionTimestamp.IsZero() ||
+	if !pool.IsRetainedOnHost(&f.config.Spec.BootSpec) || j.record == nil || f.machine == nil || !f.machine.DeletionTimestamp.IsZero() ||
 		!record.HasJoined(f.config) {
 		return nil
 	}

@@ -51,12 +51,12 @@ func constants(t *testing.T) (values map[string]string, ofType map[string][]stri
 	values, ofType = map[string]string{}, map[string][]string{}
 	parse(t, []string{"api"}, func(_ string, file *ast.File) {
 		ast.Inspect(file, func(n ast.Node) bool {
-			spec, is := n.(*ast.ValueSpec)
-			if !is || len(spec.Values) == 0 {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Values) == 0 {
 				return true
 			}
-			literal, is := spec.Values[0].(*ast.BasicLit)
-			if !is || literal.Kind != token.STRING {
+			literal, ok := spec.Values[0].(*ast.BasicLit)
+			if !ok || literal.Kind != token.STRING {
 				return true
 			}
 			value, err := strconv.Unquote(literal.Value)
@@ -64,7 +64,7 @@ func constants(t *testing.T) (values map[string]string, ofType map[string][]stri
 				t.Fatal(err)
 			}
 			values[spec.Names[0].Name] = value
-			if of, is := spec.Type.(*ast.Ident); is {
+			if of, ok := spec.Type.(*ast.Ident); ok {
 				ofType[of.Name] = append(ofType[of.Name], value)
 			}
 			return true
@@ -115,7 +115,7 @@ func TestNoKeyIsWrittenOutsideOfTheAPI(t *testing.T) {
 	keys := slices.Collect(maps.Values(values))
 	parse(t, []string{"bootstrap", "controllers", "cmd"}, func(path string, file *ast.File) {
 		ast.Inspect(file, func(n ast.Node) bool {
-			if literal, is := n.(*ast.BasicLit); is && literal.Kind == token.STRING {
+			if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
 				if value, err := strconv.Unquote(literal.Value); err == nil && strings.Contains(value, ".cluster.x-k8s.io/") && slices.Contains(keys, value) ||
 					regexp.MustCompile(`^pool\.cluster\.x-k8s\.io/[a-z0-9-]+$`).MatchString(value) {
 					t.Errorf("%s: %q: use a constant of api/", path, value)

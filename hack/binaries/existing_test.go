@@ -23,7 +23,7 @@ var programs = map[string]string{
 func folder(t *testing.T, changes map[string]string) string {
 	dir := t.TempDir()
 	for name, prints := range programs {
-		if changed, is := changes[name]; is {
+		if changed, ok := changes[name]; ok {
 			prints = changed
 		}
 		if prints == "" {

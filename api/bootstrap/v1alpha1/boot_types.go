@@ -98,8 +98,8 @@ type TokenAddress struct {
 	ReportedTime *metav1.MicroTime `json:"reportedTime,omitempty"`
 }
 
-// TokenHashPrefixLength is the number of hex digits of a token's SHA-256 in TokenAddress.Token. They distinguish a rotated token
-// from earlier ones.
+// TokenHashPrefixLength is the number of hex digits of a token's SHA-256 in TokenAddress.Token. They distinguish a
+// rotated token from earlier ones.
 const TokenHashPrefixLength = 16
 
 // GrantedCertificate is the certificate that a host obtained with a join credential. It is recorded before the

@@ -87,7 +87,7 @@ func (t Target) Obstacle() *Obstacle {
 			"PoolbootConfigTemplate %s, the hostTemplateRef of MachineConfigPool %s, does not exist: create it", t.Pool.Spec.HostTemplateRef.Name, t.Pool.Name)}
 	}
 	boot := t.Template.Spec.Template.Spec
-	if boot.IsInline() || boot.PoolRole != "" && boot.PoolRole != t.role || pool.StaysOnHost(&boot) {
+	if boot.IsInline() || boot.PoolRole != "" && boot.PoolRole != t.role || pool.IsRetainedOnHost(&boot) {
 		return &Obstacle{poolv1.EnrollmentTemplateNotUsableReason, fmt.Sprintf(
 			"PoolbootConfigTemplate %s cannot be used for hosts without a Machine in pool %s: it must have configSource.type Server, no other poolRole and no poolRetention: Host",
 			t.Template.Name, t.role)}

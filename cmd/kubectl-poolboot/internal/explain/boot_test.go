@@ -198,7 +198,7 @@ var _ = Describe("explain machine and explain node", func() {
 		role, why, err := subject.pool()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(role).To(Equal("infra"))
-		Expect(why).To(Equal(`RetainedByHost: pool "infra", which BareMetalHost rack1-u12 keeps`))
+		Expect(why).To(Equal(`RetainedByHost: pool "infra", which is retained on BareMetalHost rack1-u12`))
 	})
 
 	It("say the label rules of a host that enrolled by its name, as its boot does", func() {

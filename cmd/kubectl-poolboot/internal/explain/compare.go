@@ -103,7 +103,7 @@ func (b *bootExplained) compareConfiguration(s *subject) {
 		b.PoolConfiguration = of.Status.Configuration.Name
 	}
 	hasJoined := b.Stage == record.StageReady || b.Stage == record.StageNotReady
-	if hasJoined && b.PoolConfiguration != "" && !pool.SameContent(b.Configuration, b.PoolConfiguration) {
+	if hasJoined && b.PoolConfiguration != "" && !pool.HasSameContent(b.Configuration, b.PoolConfiguration) {
 		b.todo(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", cure.Whose(s.config), b.Pool, cure.Renew(s.config)))
 	}
 }

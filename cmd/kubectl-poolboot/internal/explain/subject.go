@@ -94,8 +94,8 @@ func (s *subject) pool() (role, why string, err error) {
 	case !record.HasNode(s.config):
 	case assigned.Reason != pool.FromRecord:
 		why = fmt.Sprintf("recorded for Node %s; %s", s.config.Status.NodeRef.Name, why)
-	case assigned.Now != "" && assigned.Now != assigned.Role:
-		why = fmt.Sprintf("recorded for Node %s, whose labels count since it exists; the Machine would be in pool %q", s.config.Status.NodeRef.Name, assigned.Now)
+	case assigned.WithoutRecord != "" && assigned.WithoutRecord != assigned.Role:
+		why = fmt.Sprintf("recorded for Node %s, whose labels count since it exists; the Machine would be in pool %q", s.config.Status.NodeRef.Name, assigned.WithoutRecord)
 	}
 	return assigned.Role, why, nil
 }

@@ -40,8 +40,8 @@ func (o origins) table(out io.Writer) error {
 	fmt.Fprintln(lines, "KIND\tNAME\tMACHINECONFIG\tOVER")
 	for _, entry := range o.Entries {
 		over := "<none>"
-		if len(entry.Over) > 0 {
-			over = strings.Join(entry.Over, ",")
+		if len(entry.Overrides) > 0 {
+			over = strings.Join(entry.Overrides, ",")
 		}
 		from := entry.MachineConfig
 		if entry.Pool != "" {

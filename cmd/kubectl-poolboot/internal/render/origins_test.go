@@ -42,7 +42,7 @@ var _ = Describe("render --explain", func() {
 		Expect(json.Unmarshal([]byte(explaining("-o", "json")), &answer)).To(Succeed())
 		Expect(answer.Name).To(MatchRegexp(`^rendered-infra-[0-9a-f]{32}$`))
 		Expect(answer.Source).To(Equal([]string{"99-y", "51-infra", "51-x", "60-args"}))
-		Expect(answer.Entries).To(ContainElement(pool.Origin{Kind: pool.KindFile, Name: "/etc/motd", MachineConfig: "51-x", Over: []string{"99-y"}}))
+		Expect(answer.Entries).To(ContainElement(pool.Origin{Kind: pool.KindFile, Name: "/etc/motd", MachineConfig: "51-x", Overrides: []string{"99-y"}}))
 		Expect(yaml.YAMLToJSON([]byte(explaining("-o", "yaml")))).To(MatchJSON(explaining("-o", "json")))
 	})
 
