@@ -45,6 +45,13 @@ func WasPrepared(config *bootstrapv1.PoolbootConfig) bool {
 	return config.Status.Boot.PreparedTime != nil
 }
 
+// IsServed reports whether the host has received the configuration that was last prepared. The config server records
+// that while the host goes on.
+func IsServed(config *bootstrapv1.PoolbootConfig) bool {
+	served, prepared := config.Status.Boot.ServedTime, config.Status.Boot.PreparedTime
+	return served != nil && (prepared == nil || !served.Before(prepared))
+}
+
 // IsPrepared reports whether a boot is prepared: the Node, the join credential and the overlay exist.
 func IsPrepared(config *bootstrapv1.PoolbootConfig) bool {
 	return conditions.IsTrue(config, bootstrapv1.BootPreparedCondition)

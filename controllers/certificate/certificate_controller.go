@@ -88,7 +88,8 @@ type Reconciler struct {
 	controller controller.Controller
 	// written are the certificate signing requests as this controller left them.
 	written ownwrites.Tracker
-	// left remembers why requests are not approved, types.UID → string: each reason is told once.
+	// left remembers why requests are not approved, types.UID → string: each reason is reported once. It is "" of a
+	// request that waited for the record of its host.
 	left *lru.Cache
 }
 
@@ -238,8 +239,12 @@ func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, co
 				continue
 			}
 		}
+		if r.awaitsRecord(config, &asked[i]) {
+			result.RequeueAfter = status.ConflictRetry
+			continue
+		}
 		waits, err := r.decideOne(ctx, cluster, client.ObjectKeyFromObject(config), asked[i].DeepCopy())
-		if waits {
+		if waits && result.RequeueAfter == 0 {
 			result.RequeueAfter = waitRetry
 		}
 		if err != nil {
@@ -247,6 +252,17 @@ func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, co
 		}
 	}
 	return result, errors.Join(failed...)
+}
+
+// awaitsRecord reports, once for a request, that the config server is about to record that the host of a config
+// received its configuration: the host has used what is in it. The grant would conflict with that write.
+func (r *Reconciler) awaitsRecord(config *bootstrapv1.PoolbootConfig, request *certificatesv1.CertificateSigningRequest) bool {
+	if config.Spec.IsInline() || !record.WasPrepared(config) || record.IsServed(config) || !isOurs(request, config.Status.Boot.CredentialID) {
+		return false
+	}
+	_, known := r.left.Get(request.UID)
+	r.left.Add(request.UID, "")
+	return !known
 }
 
 // concerns says whether a request is one of a config's host, for Poolboot to decide.

@@ -24,6 +24,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	workloads "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -70,6 +71,29 @@ var _ = Describe("The approver", func() {
 		return request.Status.Conditions[0].Type
 	}
 	BeforeEach(func(c SpecContext) { ctx = c })
+
+	It("waits once for the config server to record that the host has its configuration, and then not for ever", func() {
+		world(newNode(), newRequest())
+		recorded := &bootstrapv1.PoolbootConfig{}
+		Expect(r.Client.Get(ctx, config, recorded)).To(Succeed())
+		recorded.Status.Boot.PreparedTime = &metav1.MicroTime{Time: time.Now()}
+		Expect(r.Client.Status().Update(ctx, recorded)).To(Succeed())
+		Expect(reconcile()).To(Equal(ctrl.Result{RequeueAfter: status.ConflictRetry}))
+		Expect(verdictOn(newRequest().Name)).To(BeEmpty())
+		Expect(reconcile()).To(BeZero())
+		Expect(verdictOn(newRequest().Name)).To(Equal(certificatesv1.CertificateApproved))
+	})
+
+	It("does not wait for that when it is on record", func() {
+		world(newNode(), newRequest())
+		recorded := &bootstrapv1.PoolbootConfig{}
+		Expect(r.Client.Get(ctx, config, recorded)).To(Succeed())
+		recorded.Status.Boot.PreparedTime = &metav1.MicroTime{Time: time.Now()}
+		recorded.Status.Boot.ServedTime = recorded.Status.Boot.PreparedTime
+		Expect(r.Client.Status().Update(ctx, recorded)).To(Succeed())
+		Expect(reconcile()).To(BeZero())
+		Expect(verdictOn(newRequest().Name)).To(Equal(certificatesv1.CertificateApproved))
+	})
 
 	It("approves what its Node asks for and denies the rest, with an event", func() {
 		other := newRequest(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + "other" })
