@@ -21,20 +21,20 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
-// machines is how many machines the manifests ask for.
+// machines is the number of machines in the manifests.
 const machines = 4
 
-// boot is one machine and what has become of it.
+// boot is one machine and the state of its boot.
 type boot struct {
 	machine clusterv1.Machine
 	config  bootstrapv1.PoolbootConfig
 	node    *corev1.Node
 }
 
-// wanted is the role of the pool that a machine is meant for: the manifests name each MachineDeployment after it.
+// wanted returns the role of the pool of a machine: the manifests name each MachineDeployment after it.
 func (b boot) wanted() string { return b.machine.Labels[clusterv1.MachineDeploymentNameLabel] }
 
-// done says whether nothing is left to do for the machine.
+// done reports whether the boot of the machine is complete.
 func (b boot) done() bool {
 	return b.node != nil && site.Ready(b.node) &&
 		conditions.IsTrue(&b.config, bootstrapv1.NodeInPoolCondition) &&
@@ -42,7 +42,7 @@ func (b boot) done() bool {
 		b.machine.Status.NodeRef.IsDefined()
 }
 
-// boots reads all machines of the site, those of one pool together.
+// boots returns all machines of the site, ordered by pool.
 func readBoots(ctx context.Context, s *site.Site) ([]boot, error) {
 	var list clusterv1.MachineList
 	if err := s.ManagementClient.List(ctx, &list, client.InNamespace(site.Namespace)); err != nil {
@@ -71,9 +71,9 @@ func readBoots(ctx context.Context, s *site.Site) ([]boot, error) {
 	return boots, nil
 }
 
-// waitForBoots returns all machines once each is done, and says every few seconds how far they are.
+// waitForBoots returns all machines when each is done, and prints their progress every few seconds.
 func waitForBoots(ctx context.Context, s *site.Site) (boots []boot, err error) {
-	fmt.Println("==> Waiting for the machines to boot: real Ignition, real kubelet")
+	fmt.Println("==> Waiting for the machines to boot with the real Ignition and kubelet")
 	began, said := time.Now(), time.Now()
 	err = wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, bootTimeout, true, func(ctx context.Context) (bool, error) {
 		if boots, err = readBoots(ctx, s); err != nil {
@@ -107,7 +107,7 @@ func one(is bool) int {
 	return 0
 }
 
-// explain says, when machines do not boot, what each is waiting for.
+// explain describes what each machine that did not boot is waiting for.
 func explain(ctx context.Context, s *site.Site) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()

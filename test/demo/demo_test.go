@@ -43,7 +43,7 @@ func running(value string) (found []string) {
 }
 
 var _ = Describe("make demo", func() {
-	DescribeTable("ends all that it started when make alone gets", func(ctx SpecContext, interrupt syscall.Signal) {
+	DescribeTable("stops everything that it started when only make receives", func(ctx SpecContext, interrupt syscall.Signal) {
 		tmp, err := os.MkdirTemp("", "d") // short: sockets live below it
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(os.RemoveAll, tmp)
@@ -70,7 +70,7 @@ var _ = Describe("make demo", func() {
 		Entry("SIGTERM", syscall.SIGTERM, NodeTimeout(5*time.Minute)),
 	)
 
-	It("that is kept says where to look, each place by a name of its own, and how to end it", func() {
+	It("with KEEP=1 prints distinct variables for what to inspect, and how to stop it", func() {
 		text := look{management: "/site/m/kubeconfig", workload: "/site/w/kubeconfig", manager: "http://127.0.0.1:1/metrics",
 			configServer: "http://127.0.0.1:2/metrics", dir: "/site", pid: 42}.String()
 		names := map[string]bool{}

@@ -13,8 +13,8 @@ import (
 
 // untilInterrupted returns a context that ends when this program, or the make that runs it, gets SIGINT or SIGTERM.
 //
-// GNU make hands SIGTERM on. A SIGINT it takes for one from the terminal, which goes to the whole process group: it
-// hands nothing on and waits for what it runs. So a SIGINT to make alone, as by kill, would never get here.
+// GNU make forwards SIGTERM. It does not forward SIGINT, because a SIGINT from the terminal goes to the whole process
+// group, and waits for the program that it runs. So a SIGINT to make alone, for example from kill, would never arrive.
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithCancel(ctx) // without stop: a second signal must not end the cleanup
@@ -40,7 +40,7 @@ func isMake(pid int) bool {
 	return err == nil && strings.HasSuffix(strings.TrimSpace(string(name)), "make")
 }
 
-// catches says whether a process has a handler for a signal. Make takes its own away once it has got one.
+// catches reports whether a process has a handler for a signal. Make removes its handler when it receives the signal.
 func catches(pid int, caught syscall.Signal) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

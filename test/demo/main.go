@@ -1,6 +1,6 @@
-// Command demo runs Poolboot's main job for people to see: it sets up a site, applies what a user would, watches four
-// machines boot into their pools, and proves from what a watch saw that no Node was ever outside its pool. It counts
-// every figure it prints and fails when one is off.
+// Command demo demonstrates Poolboot: it sets up a site, applies the manifests of a user, and boots four machines into
+// their pools. From every version of every Node that a watch received, it proves that no Node was ever outside its
+// pool. It fails if a number in its summary is not the expected one.
 package main
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
-// bootTimeout is how long all machines together may take; a minute is usual.
+// bootTimeout limits the boots of all machines together. They usually take a minute.
 const bootTimeout = 8 * time.Minute
 
 func main() {
-	keep := flag.Bool("keep", false, "leave everything running until the demo is interrupted")
+	keep := flag.Bool("keep", false, "keep everything running until the demo is interrupted")
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
 	ctrl.SetLogger(logr.Discard())
@@ -32,7 +32,7 @@ func main() {
 	interrupted := ctx.Err() != nil
 	stop()
 	if err != nil && interrupted {
-		fmt.Fprintln(os.Stderr, "demo: interrupted before its end; what it started has ended")
+		fmt.Fprintln(os.Stderr, "demo: interrupted; stopped everything that it started")
 		os.Exit(130)
 	}
 	if err != nil {
@@ -47,7 +47,7 @@ func run(ctx context.Context, keep bool) (err error) {
 	fmt.Println("==> Setting up a site: two clusters, Cluster API, Poolboot, six servers")
 	s, err := site.Start(ctx, site.Options{Progress: os.Stdout})
 	if err != nil {
-		return fmt.Errorf("%w\nWhat to do: read the log that is shown above; `make clean` and the same command again rebuild every part", err)
+		return fmt.Errorf("%w\nWhat to do: read the log above. To rebuild all programs, run `make clean` and the same command again", err)
 	}
 	defer func() {
 		if stopErr := s.Stop(); err == nil && stopErr != nil {
@@ -91,10 +91,10 @@ func run(ctx context.Context, keep bool) (err error) {
 	return result.check()
 }
 
-// apply makes what a user would: hosts, the Cluster, pools with their MachineConfigs, MachineDeployments. It returns
-// when it asked for the last.
+// apply creates the objects of a user: hosts, the Cluster, pools with their MachineConfigs, MachineDeployments. It
+// returns the time when it applied the last manifest.
 func apply(ctx context.Context, s *site.Site) (asked time.Time, err error) {
-	fmt.Println("==> Applying what a user would")
+	fmt.Println("==> Applying the manifests of a user")
 	if err := s.CreateCluster(ctx); err != nil {
 		return asked, err
 	}
@@ -123,7 +123,7 @@ func waitForInterrupt(ctx context.Context, s *site.Site) {
 	<-ctx.Done()
 }
 
-// look is where there is something to see while the site is running.
+// look names what a user can inspect while the site is running.
 type look struct {
 	management, workload  string // kubeconfigs
 	manager, configServer string // URLs of metrics
@@ -133,7 +133,7 @@ type look struct {
 
 func (l look) String() string {
 	return fmt.Sprintf(`
-The site is running. Look around, in other terminals:
+The site is running. To inspect it, run in other terminals:
   export MANAGEMENT_KUBECONFIG=%s
   export WORKLOAD_KUBECONFIG=%s
   bin/kubectl --kubeconfig $MANAGEMENT_KUBECONFIG get pbpool,machine
@@ -141,7 +141,7 @@ The site is running. Look around, in other terminals:
 Metrics:
   curl %s   # manager
   curl %s   # config server
-Logs, and the hosts' disks, are in %s.
-Ctrl-C, or kill -INT %d, ends it and cleans up.
+The logs and the disks of the hosts are in %s.
+To stop, press Ctrl-C or run kill -INT %d. The demo then stops everything and cleans up.
 `, l.management, l.workload, l.manager, l.configServer, l.dir, l.pid)
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
-// result is what the demo counted.
+// result has the numbers in the summary of the demo.
 type result struct {
 	machines, ready, bornInPool, poolChanges int
-	// outside is how many versions of Nodes were not in the Node's pool; filesOff how many hosts lack their pools'
-	// files.
+	// outside is the number of versions of Nodes that were not in the pool of the Node. filesOff is the number of hosts
+	// that do not have exactly the files of their pool.
 	outside, filesOff int
 	seconds           int
 }
@@ -30,16 +30,16 @@ func (r result) String() string {
 	return fmt.Sprintf("demo: machines=%d ready=%d born-in-pool=%d pool-changes=%d seconds=%d", r.machines, r.ready, r.bornInPool, r.poolChanges, r.seconds)
 }
 
-// check returns an error when a figure is not what Poolboot promises.
+// check returns an error if a number is not the expected one.
 func (r result) check() error {
 	want := result{machines: machines, ready: machines, bornInPool: machines, seconds: r.seconds}
 	if r != want {
-		return fmt.Errorf("a figure is off: counted %+v, promised %+v", r, want)
+		return fmt.Errorf("unexpected result: got %+v, want %+v", r, want)
 	}
 	return nil
 }
 
-// printClusters prints pools and Nodes as kubectl does.
+// printClusters prints the output of kubectl for pools and Nodes.
 func printClusters(ctx context.Context, s *site.Site) error {
 	pools, err := s.Kubectl(ctx, s.Management, "get", "machineconfigpools")
 	if err != nil {
@@ -53,14 +53,14 @@ func printClusters(ctx context.Context, s *site.Site) error {
 	return nil
 }
 
-// prove judges every version of every Node that the watch saw, and looks at the hosts' disks.
+// prove checks every version of every Node that the watch received, and the disks of the hosts.
 func prove(ctx context.Context, s *site.Site, boots []boot, history *site.NodeHistory) (result, error) {
 	var pools poolv1.MachineConfigPoolList
 	if err := s.ManagementClient.List(ctx, &pools, client.InNamespace(site.Namespace)); err != nil {
 		return result{}, err
 	}
 	r := result{machines: len(boots)}
-	fmt.Println("\n==> Proof: every version of every Node that a watch on the workload cluster saw")
+	fmt.Println("\n==> Proof: every version of every Node that a watch on the workload cluster received")
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NODE\tVERSION\tROLES\tPOOL\tREADY\tTAINTS\tIN ITS POOL")
 	for _, b := range boots {
@@ -79,13 +79,13 @@ func prove(ctx context.Context, s *site.Site, boots []boot, history *site.NodeHi
 	}
 	_ = table.Flush()
 	seen := len(history.Versions())
-	fmt.Printf("%d versions of Nodes, %d of them outside their pool; %d of %d hosts hold exactly their pools' files\n\n",
+	fmt.Printf("%d versions of Nodes, %d of them outside their pool; %d of %d hosts have exactly the files of their pool\n\n",
 		seen, r.outside, len(boots)-r.filesOff, len(boots))
 	return r, nil
 }
 
-// holdsFiles says whether a host's disk has the file of the worker pool, and that of the infra pool only if it is in
-// it.
+// holdsFiles reports whether the disk of a host has the file of the worker pool, and the file of the infra pool only if
+// the host is in that pool.
 func holdsFiles(s *site.Site, b boot) bool {
 	root := s.Hardware.Host(b.config.Status.HostRef.Name).Root()
 	worker, workerErr := os.ReadFile(filepath.Join(root, "etc", "workertest"))

@@ -9,7 +9,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
-// printRequests prints what Poolboot's two programs asked of both API servers since the machines were asked for.
+// printRequests prints the requests of Poolboot's two programs to both API servers since the machines were created.
 func printRequests(s *site.Site, since time.Time, boots []boot) error {
 	counts, err := s.Requests(since)
 	if err != nil {
@@ -20,7 +20,7 @@ func printRequests(s *site.Site, since time.Time, boots []boot) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(os.Stdout, "\n==> API requests of Poolboot for %d machines: %d, %.1f a machine (watches and their first lists left out)\n%s",
+	_, err = fmt.Fprintf(os.Stdout, "\n==> API requests of Poolboot for %d machines: %d, %.1f per machine (without watches and their initial lists)\n%s",
 		len(boots), total, float64(total)/float64(len(boots)), &table)
 	return err
 }
