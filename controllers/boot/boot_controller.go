@@ -208,7 +208,7 @@ func (r *Reconciler) settle(ctx context.Context, s *scope, err error) (ctrl.Resu
 	}
 	switch {
 	case errors.Is(err, errAbandoned):
-		return ctrl.Result{}, r.abandon(ctx, s)
+		return ctrl.Result{}, r.withdraw(ctx, s)
 	case errors.Is(err, errPrepared):
 		return ctrl.Result{}, nil
 	}

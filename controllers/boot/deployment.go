@@ -153,7 +153,7 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 	} else if err != nil {
 		return true, err
 	}
-	if err := r.abandon(ctx, s); err != nil {
+	if err := r.withdraw(ctx, s); err != nil {
 		return true, err
 	}
 	nodeStays := s.node != nil && s.node.UID != "" && record.HasKubelet(s.node)

@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/teardown"
 )
 
 // action is what events say this controller was doing.
@@ -151,28 +151,22 @@ func (r *Reconciler) patchStatus(ctx context.Context, s *scope, change func(*boo
 	return err
 }
 
-// abandon takes back what was made for a config that went meanwhile: its own clean-up may have come before.
-func (r *Reconciler) abandon(ctx context.Context, s *scope) error {
-	if s.node == nil {
+// withdraw deletes what was prepared for a host: the PoolbootConfig is being deleted, or the host is no longer the
+// Machine's. The clean-up of a deletion may have run before this preparation created something.
+func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
+	if s.node == nil && s.credential.ID == "" {
 		return nil
 	}
-	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: r.overlayKey(s).Name}}
-	return errors.Join(
-		client.IgnoreNotFound(r.Client.Delete(ctx, overlay)),
-		join.DeleteCredential(ctx, s.workload, s.credential.ID),
-		s.deleteNode(ctx),
-	)
-}
-
-// deleteNode deletes the Node that was made beforehand, as long as no kubelet has come.
-func (s *scope) deleteNode(ctx context.Context) error {
-	current := &corev1.Node{}
-	if err := s.workload.Get(ctx, client.ObjectKey{Name: s.node.Name}, current); err != nil {
-		return client.IgnoreNotFound(err)
+	boot := teardown.Boot{
+		Config:           s.config,
+		Management:       r.Client,
+		OverlayNamespace: r.OverlayNamespace,
+		Workload:         func(context.Context) (client.Client, error) { return s.workload, nil },
+		CredentialID:     s.credential.ID,
 	}
-	if current.UID != s.node.UID || record.HasKubelet(current) {
-		return nil
+	if s.node != nil {
+		boot.NodeName = s.node.Name
+		boot.IsUnused = func(current *corev1.Node) bool { return current.UID == s.node.UID && !record.HasKubelet(current) }
 	}
-	return client.IgnoreNotFound(s.workload.Delete(ctx, current,
-		client.Preconditions{UID: &current.UID, ResourceVersion: &current.ResourceVersion}))
+	return boot.Delete(ctx)
 }

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,38 +9,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/teardown"
 )
 
-// endBoot takes away what only a booting host needs: its token, its join credential and its overlay. It says whether
-// there was anything to take; the credential's ID stays on record until all is gone, so that a crash leaves nothing
-// behind.
-func (r *Reconciler) endBoot(ctx context.Context, w client.Client, config *bootstrapv1.PoolbootConfig) (bool, error) {
+// completeBoot revokes the token of a host that has joined, and deletes what only a booting host needs. It reports
+// whether there was anything to do. The ID of the credential stays on record until everything is deleted, so that a
+// crash leaves nothing behind.
+func (r *Reconciler) completeBoot(ctx context.Context, w client.Client, config *bootstrapv1.PoolbootConfig) (bool, error) {
 	if record.IsReleased(config) {
 		return false, nil
 	}
-	// First of all, so that nobody extends a credential that is being deleted.
-	if !record.HasJoined(config) {
-		marked := config.DeepCopy()
-		record.RevokeToken(marked)
-		if err := r.Client.Patch(ctx, marked, status.Locked(config)); err != nil {
-			return false, err
-		}
-		*config = *marked
-		r.written.Record(config)
-	}
-	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.OverlayNamespace, Name: record.OverlayName(config.UID)}}
-	if err := r.Client.Delete(ctx, overlay); client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("overlay Secret %s/%s: %w", overlay.Namespace, overlay.Name, err)
-	}
-	if err := join.DeleteCredential(ctx, w, config.Status.Boot.CredentialID); err != nil {
-		return false, err
-	}
-	return true, nil
+	err := teardown.Boot{
+		Config:           config,
+		HasJoined:        true,
+		Management:       r.Client,
+		OverlayNamespace: r.OverlayNamespace,
+		Workload:         func(context.Context) (client.Client, error) { return w, nil },
+		CredentialID:     config.Status.Boot.CredentialID,
+	}.Delete(ctx)
+	r.written.Record(config) // also if only the token was revoked
+	return err == nil, err
 }
 
 // registered is when a Node's kubelet first reported its state: the earliest change of a condition that only a kubelet

@@ -151,7 +151,7 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 	seen, ended := time.Now(), false
 	if j.joined {
 		var err error
-		if ended, err = r.endBoot(ctx, w, f.config); err != nil {
+		if ended, err = r.completeBoot(ctx, w, f.config); err != nil {
 			return err
 		}
 	}

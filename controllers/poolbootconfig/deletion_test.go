@@ -35,7 +35,7 @@ var _ = Describe("A Node", func() {
 	}
 	DescribeTable("goes with its config only when its kubelet never came",
 		func(node *corev1.Node, goes bool, change ...func(*bootstrapv1.PoolbootConfig)) {
-			Expect(neverJoined(&scope{config: newConfig(change...), machine: newMachine(nil)}, node)).To(Equal(goes))
+			Expect((&scope{config: newConfig(change...), machine: newMachine(nil)}).hasNeverJoined(node)).To(Equal(goes))
 		},
 		Entry("made beforehand", newNode(ours, corev1.ConditionFalse), true),
 		Entry("made beforehand, and Kubernetes gave it up", newNode(ours, corev1.ConditionUnknown), true),
@@ -49,8 +49,8 @@ var _ = Describe("A Node", func() {
 			machine := newMachine(nil)
 			machine.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 			change(machine)
-			Expect(neverJoined(&scope{config: newConfig(revoked), machine: machine}, newNode(ours, corev1.ConditionTrue))).To(Equal(goes))
-			Expect(neverJoined(&scope{config: newConfig(revoked), machine: machine}, newNode("site/other", corev1.ConditionTrue))).To(BeFalse())
+			Expect((&scope{config: newConfig(revoked), machine: machine}).hasNeverJoined(newNode(ours, corev1.ConditionTrue))).To(Equal(goes))
+			Expect((&scope{config: newConfig(revoked), machine: machine}).hasNeverJoined(newNode("site/other", corev1.ConditionTrue))).To(BeFalse())
 		},
 		Entry("neither its name nor its host's", func(*clusterv1.Machine) {}, true),
 		Entry("its provider ID is known", func(m *clusterv1.Machine) { m.Spec.ProviderID = "metal3://site/host-3/m3" }, false),

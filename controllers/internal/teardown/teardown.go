@@ -1,0 +1,151 @@
+// Package teardown deletes what a boot has outside of its PoolbootConfig when the boot ends: because its host joined,
+// because it was withdrawn, or because the PoolbootConfig is deleted.
+package teardown
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstraputil "k8s.io/cluster-bootstrap/token/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
+)
+
+// Boot is a boot that ends, and what is deleted with it.
+type Boot struct {
+	// Config is the PoolbootConfig of the boot.
+	Config *bootstrapv1.PoolbootConfig
+	// HasJoined revokes the token of the host.
+	HasJoined bool
+
+	// Management writes to the management cluster.
+	Management client.Client
+	// OverlayNamespace is the namespace of overlay Secrets.
+	OverlayNamespace string
+
+	// Workload connects to the workload cluster; nil when the cluster does not exist any more.
+	Workload func(context.Context) (client.Client, error)
+	// CredentialID is the ID of the join credential; empty when there is none.
+	CredentialID string
+	// NodeName is the name of the Node to delete; empty to delete no Node.
+	NodeName string
+	// IsUnused reports whether the Node of that name belongs to this boot, and no kubelet uses it. Other Nodes stay.
+	IsUnused func(*corev1.Node) bool
+}
+
+// LeftoverError is the error of a boot of which everything is deleted except objects in the workload cluster.
+type LeftoverError struct {
+	// Objects are the objects that may be left.
+	Objects []string
+	// Err is why they could not be deleted.
+	Err error
+}
+
+// Error implements error.
+func (e *LeftoverError) Error() string {
+	return fmt.Sprintf("%s may be left in the workload cluster: %s", strings.Join(e.Objects, " and "), e.Err)
+}
+
+// Unwrap returns why the objects could not be deleted.
+func (e *LeftoverError) Unwrap() error { return e.Err }
+
+// Delete revokes the token, if the host has joined, and deletes the overlay, the join credential and the Node, in this
+// order. First comes what lets a host continue: no controller extends a credential whose token is revoked, and no host
+// receives an overlay whose credential is deleted. If the token cannot be revoked, nothing is deleted. After that, an
+// object that cannot be deleted does not keep the others from being deleted.
+//
+// Delete can be repeated after every failure. So the caller removes the ID of the credential from the record, or the
+// finalizer, only when Delete succeeded. The error is a *LeftoverError if only objects in the workload cluster are left.
+func (b Boot) Delete(ctx context.Context) error {
+	if b.HasJoined {
+		if err := b.revokeToken(ctx); err != nil {
+			return err
+		}
+	}
+	err := b.deleteOverlay(ctx)
+	left := b.deleteInWorkloadCluster(ctx)
+	switch {
+	case left == nil:
+		return err
+	case err == nil:
+		return left
+	}
+	return errors.Join(err, left.Err)
+}
+
+// revokeToken revokes the token of the host, unless it is revoked already. The lock keeps the annotations that another
+// writer has changed.
+func (b Boot) revokeToken(ctx context.Context) error {
+	if record.HasJoined(b.Config) {
+		return nil
+	}
+	revoked := b.Config.DeepCopy()
+	record.RevokeToken(revoked)
+	if err := b.Management.Patch(ctx, revoked, status.Locked(b.Config)); err != nil {
+		return err
+	}
+	*b.Config = *revoked
+	return nil
+}
+
+func (b Boot) deleteOverlay(ctx context.Context) error {
+	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.OverlayNamespace, Name: record.OverlayName(b.Config.UID)}}
+	if err := b.Management.Delete(ctx, overlay); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("overlay Secret %s/%s: %w", overlay.Namespace, overlay.Name, err)
+	}
+	return nil
+}
+
+// deleteInWorkloadCluster deletes the join credential and the Node. It returns nil when neither is left.
+func (b Boot) deleteInWorkloadCluster(ctx context.Context) *LeftoverError {
+	if b.Workload == nil || b.CredentialID == "" && b.NodeName == "" {
+		return nil
+	}
+	credential := "Secret " + metav1.NamespaceSystem + "/" + bootstraputil.BootstrapTokenSecretName(b.CredentialID)
+	node := "Node " + b.NodeName
+	w, err := b.Workload(ctx)
+	if err != nil {
+		left := &LeftoverError{Err: err}
+		if b.CredentialID != "" {
+			left.Objects = append(left.Objects, credential)
+		}
+		if b.NodeName != "" {
+			left.Objects = append(left.Objects, node)
+		}
+		return left
+	}
+	var left LeftoverError
+	if err := join.DeleteCredential(ctx, w, b.CredentialID); err != nil {
+		left.Objects, left.Err = append(left.Objects, credential), err
+	}
+	if err := b.deleteNode(ctx, w); err != nil {
+		left.Objects, left.Err = append(left.Objects, node), errors.Join(left.Err, err)
+	}
+	if left.Err == nil {
+		return nil
+	}
+	return &left
+}
+
+// deleteNode deletes the Node if it is unused. The preconditions keep a Node that a kubelet starts to use meanwhile.
+func (b Boot) deleteNode(ctx context.Context, w client.Client) error {
+	if b.NodeName == "" {
+		return nil
+	}
+	node := &corev1.Node{}
+	if err := w.Get(ctx, client.ObjectKey{Name: b.NodeName}, node); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !b.IsUnused(node) {
+		return nil
+	}
+	return client.IgnoreNotFound(w.Delete(ctx, node, client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion}))
+}
