@@ -33,14 +33,14 @@ func expectNoLeaks(ctx context.Context) {
 		text, err := program.Exposition(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(text)).To(ContainSubstring("poolboot_"))
-		secrets.Said(name, string(text))
+		secrets.Record(name, string(text))
 	}
 	findings, err := secrets.Leaks()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(findings.Leaks).To(BeEmpty())
 	Expect(findings.Secrets).To(BeNumerically(">", 0))
 	for _, file := range []string{"manager.log", "config-server.log", "cluster-api.log", "metal3.log", "management/audit.log", "workload/audit.log",
-		"management/kube-apiserver.log", "workload/kube-apiserver.log", "said-by-management-objects.log", "said-by-edge-objects.log"} {
+		"management/kube-apiserver.log", "workload/kube-apiserver.log", "output-of-management-objects.log", "output-of-edge-objects.log"} {
 		Expect(findings.Files).To(HaveKeyWithValue(file, BeNumerically(">", 1000)))
 	}
 }
@@ -58,7 +58,7 @@ func newSecretMachineConfig(t *tenant.Tenant, name, role string, files ...string
 }
 
 var _ = Describe("Secrets", func() {
-	BeforeEach(func() { secrets.KeepOfUser("a file of a MachineConfig", userSecret) })
+	BeforeEach(func() { secrets.AddUserSecret("a file of a MachineConfig", userSecret) })
 
 	It("are not in answers to unauthorized clients, nor in the output of kubectl poolboot", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
@@ -78,7 +78,7 @@ var _ = Describe("Secrets", func() {
 			status, body, err := fetchPointer(ctx, wrong)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(status).To(Equal(401))
-			secrets.Said("the-config-server", body)
+			secrets.Record("the-config-server", body)
 		}
 
 		By("running kubectl poolboot")
@@ -89,7 +89,7 @@ var _ = Describe("Secrets", func() {
 			"boots", "boots -o wide", "boots -o json", "diff -f " + changed,
 			"explain machine " + t.Machine(ctx, config).Name, "explain node " + config.Status.NodeRef.Name, "explain host " + config.Status.HostRef.Name,
 		} {
-			secrets.Said("kubectl-poolboot", runPoolboot(ctx, t, command))
+			secrets.Record("kubectl-poolboot", runPoolboot(ctx, t, command))
 		}
 	}, SpecTimeout(3*time.Minute))
 
@@ -104,7 +104,7 @@ var _ = Describe("Secrets", func() {
 			refused.Namespace = t.Namespace
 			err := lab.ManagementClient.Create(ctx, refused)
 			Expect(err).To(HaveOccurred(), refused.Name)
-			secrets.Said("the-webhooks", err.Error())
+			secrets.Record("the-webhooks", err.Error())
 		}
 
 		By("rendering MachineConfigs that can't be merged")
@@ -131,9 +131,9 @@ var _ = Describe("Secrets", func() {
 		status, body, err := fetchPointer(ctx, refusing.Pointer(ctx, config))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(status).To(Equal(503))
-		secrets.Said("the-config-server", body)
+		secrets.Record("the-config-server", body)
 		for _, command := range []string{"boots", "explain machine " + refusing.Machine(ctx, config).Name} {
-			secrets.Said("kubectl-poolboot", runPoolboot(ctx, refusing, command))
+			secrets.Record("kubectl-poolboot", runPoolboot(ctx, refusing, command))
 		}
 	}, SpecTimeout(3*time.Minute))
 })

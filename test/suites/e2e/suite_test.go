@@ -50,7 +50,7 @@ var _ = AfterSuite(func(ctx SpecContext) {
 	}
 	documented, err := rights.Documented("Rights of the manager in a workload cluster")
 	Expect(err).NotTo(HaveOccurred())
-	used, err := rights.UsedAway(lab.Workload)
+	used, err := rights.UsedInWorkload(lab.Workload)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(documented).To(ContainElements(used))
 	if rights.WholeRun() {

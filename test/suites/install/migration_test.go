@@ -180,7 +180,7 @@ var _ = Describe("Objects in another version", Ordered, func() {
 			Expect(object.GetLabels()).To(HaveKeyWithValue("example.com/by", "earlier"))
 		}
 		Eventually(ctx, func() ([]rights.Right, error) {
-			used, _, err := rights.UsedAtHome(controlPlane, rights.Manager)
+			used, _, err := rights.UsedInManagement(controlPlane, rights.Manager)
 			return used, err
 		}).Should(ContainElements(
 			rights.Right{Where: rights.All, Resource: "customresourcedefinitions.apiextensions.k8s.io", Verb: "patch"},

@@ -102,7 +102,7 @@ var _ = Describe("the ServiceAccounts", func() {
 	It("use the rights for leader election and protected metrics", func(ctx SpecContext) {
 		requestMetrics(ctx)
 		Eventually(ctx, func() ([]rights.Right, error) {
-			used, _, err := rights.UsedAtHome(controlPlane, rights.Manager)
+			used, _, err := rights.UsedInManagement(controlPlane, rights.Manager)
 			return used, err
 		}).Should(ContainElements(
 			rights.Right{Where: rights.All, Resource: "tokenreviews.authentication.k8s.io", Verb: "create"},

@@ -80,7 +80,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // The installed rights were sufficient for all requests of Poolboot's programs.
 var _ = AfterSuite(func() {
 	for _, program := range []string{rights.Manager, rights.ConfigServer} {
-		used, refused, err := rights.UsedAtHome(controlPlane, program)
+		used, refused, err := rights.UsedInManagement(controlPlane, program)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(used).NotTo(BeEmpty())
 		Expect(refused).To(BeEmpty())

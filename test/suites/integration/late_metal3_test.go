@@ -18,7 +18,7 @@ import (
 
 var _ = Describe("A management cluster without Metal3", func() {
 	It("boots hosts with an enrollment token, and Metal3's hosts after its installation, without a restart", func(ctx SpecContext) {
-		s := tenant.StartSite(ctx, site.Options{Hardware: stormHardware, Neighbour: lab, WithoutMetal3: true})
+		s := tenant.StartSite(ctx, site.Options{Hardware: stormHardware, Neighbor: lab, WithoutMetal3: true})
 		t := tenant.NewEmpty(ctx, s)
 		t.CreateCluster(ctx, clusterapi.ClusterOptions{WithoutMetal3: true})
 		t.CreateHostTemplate(ctx, nil)

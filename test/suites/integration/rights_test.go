@@ -48,7 +48,7 @@ var _ = AfterSuite(func() {
 	for program, heading := range map[string]string{rights.Manager: "Rights of the manager", rights.ConfigServer: "Rights of the config server"} {
 		documented, err := rights.Documented(heading)
 		Expect(err).NotTo(HaveOccurred())
-		used, refused, err := rights.UsedAtHome(lab.Management, program)
+		used, refused, err := rights.UsedInManagement(lab.Management, program)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(refused).To(BeEmpty(), program)
 		unused := slices.DeleteFunc(documented, func(r rights.Right) bool {
@@ -59,7 +59,7 @@ var _ = AfterSuite(func() {
 
 	documented, err := rights.Documented("Rights of the manager in a workload cluster")
 	Expect(err).NotTo(HaveOccurred())
-	used, err := rights.UsedAway(lab.Workload)
+	used, err := rights.UsedInWorkload(lab.Workload)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(documented).To(ContainElements(used))
 	Expect(used).To(ContainElements(rights.SeenInIntegrationOnly))

@@ -1,5 +1,4 @@
-// Package faults stands between programs and the API server or the config server that they talk to, and makes the way
-// as bad as a test wants it. It knows nothing of Poolboot.
+// Package faults has proxies for the API server and the config server that inject faults. It is independent of Poolboot.
 package faults
 
 import (
@@ -22,31 +21,29 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
 )
 
-// Faults are what happens to requests. Shares are between 0 and 1. The zero value is a way without faults.
+// Faults are the faults of requests. Shares are between 0 and 1. The zero value has no faults.
 type Faults struct {
-	// Delay is how long a request waits before it goes on, at most.
+	// Delay is the maximum delay of a request.
 	Delay time.Duration
-	// Dropped is the share of requests whose connection is closed: one half of them before the API server sees the
-	// request, the other before the client sees what became of it.
+	// Dropped is the share of requests whose connection is closed: half of them before the API server gets the request, the
+	// other half before the client gets the response.
 	Dropped float64
-	// Errors is the share of requests that are answered 500.
+	// Errors is the share of requests that are answered with 500.
 	Errors float64
-	// Expired is the share of watches that are answered 410 Gone, as when the API server does not have the versions any
-	// more.
+	// Expired is the share of watches that are answered with 410 Gone, as if their resource version were too old.
 	Expired float64
-	// WatchLife is how long a watch goes well, at most; 0: for ever.
+	// WatchLife is the maximum duration of a watch. 0 is unlimited.
 	WatchLife time.Duration
-	// Partition lets nothing through: what is under way is cut off, and what comes hangs until the partition ends.
+	// Partition blocks all requests: current ones are aborted, and new ones hang until the partition ends.
 	Partition bool
-	// NoWatches cuts off watches and holds new ones back; everything else passes. So caches are behind, and live reads
-	// are not.
+	// NoWatches aborts watches and blocks new ones. Other requests pass. Therefore caches are stale, and live reads are not.
 	NoWatches bool
 }
 
-// holds says whether a request does not get through.
-func (f Faults) holds(isWatch bool) bool { return f.Partition || isWatch && f.NoWatches }
+// blocks reports whether a request is blocked.
+func (f Faults) blocks(isWatch bool) bool { return f.Partition || isWatch && f.NoWatches }
 
-// Proxy is a way to an API server.
+// Proxy is a proxy for an API server.
 type Proxy struct {
 	// Server is the proxy's URL.
 	Server string
@@ -56,13 +53,12 @@ type Proxy struct {
 
 	mu      sync.Mutex
 	faults  Faults
-	changed chan struct{} // closed when the faults are others
+	changed chan struct{} // closed when the faults change
 	counts  map[string]int
 }
 
-// Start starts a proxy to the API server that config reaches. What a client says of itself goes along (its token), and
-// config's own client certificate, if it has one. The proxy shows a certificate that vouches for it: one of an
-// authority that the clients trust.
+// Start starts a proxy for the API server of config. It forwards the client's token, and uses the client certificate of
+// config if it has one. certificate is the proxy's serving certificate, from an authority that the clients trust.
 func Start(config *rest.Config, certificate loopback.Pair) (*Proxy, error) {
 	target, err := url.Parse(config.Host)
 	if err != nil {
@@ -80,7 +76,7 @@ func Start(config *rest.Config, certificate loopback.Pair) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	silent := log.New(io.Discard, "", 0) // broken connections are what it is for
+	silent := log.New(io.Discard, "", 0) // broken connections are expected
 	p := &Proxy{Server: "https://" + listener.Addr().String(), changed: make(chan struct{}), counts: map[string]int{}}
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
@@ -96,14 +92,14 @@ func Start(config *rest.Config, certificate loopback.Pair) (*Proxy, error) {
 		},
 	}
 	p.http = &http.Server{Handler: p, ErrorLog: silent, ReadHeaderTimeout: time.Minute}
-	// HTTP/1.1 only: in HTTP/2 one connection carries all requests, so one fault would hit every one of them.
+	// HTTP/1.1 only: in HTTP/2 all requests share a connection, therefore a fault would affect all of them.
 	go func() {
 		_ = p.http.Serve(tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{pair}}))
 	}()
 	return p, nil
 }
 
-// answerLost marks the context of a request whose answer is not to come back.
+// answerLost marks the context of a request whose response is dropped.
 type answerLost struct{}
 
 // Set changes the faults.
@@ -115,17 +111,17 @@ func (p *Proxy) Set(f Faults) {
 	p.changed = make(chan struct{})
 }
 
-// Counts are how many requests passed, and how many each fault has hit.
+// Counts returns the number of requests that passed, and of those that each fault affected.
 func (p *Proxy) Counts() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return fmt.Sprint(p.counts)
 }
 
-// Stop ends the proxy.
+// Stop stops the proxy.
 func (p *Proxy) Stop() error { return p.http.Close() }
 
-func (p *Proxy) now() (Faults, <-chan struct{}) {
+func (p *Proxy) getFaults() (Faults, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.faults, p.changed
@@ -137,17 +133,17 @@ func (p *Proxy) count(what string) {
 	p.counts[what]++
 }
 
-// ServeHTTP lets a request through, or lets a fault befall it.
+// ServeHTTP forwards a request, or injects a fault.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	faults, changed := p.now()
+	faults, changed := p.getFaults()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	isWatch := r.URL.Query().Get("watch") != ""
 	chance := rand.Float64()
 	switch {
-	case faults.holds(isWatch):
+	case faults.blocks(isWatch):
 		p.count("hung")
-		_, _ = io.Copy(io.Discard, r.Body) // only then is it noticed that the client gives up
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise a disconnected client is not detected
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -155,11 +151,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	case isWatch && chance < faults.Expired:
 		p.count("expired")
-		answer(w, http.StatusGone, "Expired")
+		writeStatus(w, http.StatusGone, "Expired")
 		return
 	case !isWatch && chance < faults.Errors:
 		p.count("500")
-		answer(w, http.StatusInternalServerError, "InternalError")
+		writeStatus(w, http.StatusInternalServerError, "InternalError")
 		return
 	case !isWatch && chance < faults.Errors+faults.Dropped/2:
 		p.count("dropped")
@@ -178,14 +174,14 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if isWatch && faults.WatchLife > 0 {
 		defer time.AfterFunc(rand.N(faults.WatchLife), cancel).Stop()
 	}
-	go func() { // a partition cuts off what is under way
+	go func() { // a partition aborts current requests
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-changed:
 			}
-			if faults, changed = p.now(); faults.holds(isWatch) {
+			if faults, changed = p.getFaults(); faults.blocks(isWatch) {
 				cancel()
 			}
 		}
@@ -194,9 +190,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.reverse.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// answer answers as an API server does that fails.
-func answer(w http.ResponseWriter, code int, reason string) {
+// writeStatus writes an error as an API server does.
+func writeStatus(w http.ResponseWriter, code int, reason string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"a fault of the test"}`, reason, code)
+	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"an injected fault"}`, reason, code)
 }

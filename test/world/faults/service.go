@@ -10,22 +10,20 @@ import (
 )
 
 const (
-	// probeInterval is how often a Service's backends are asked whether they are ready: ten times as often as a kubelet
-	// does at its most eager.
+	// probeInterval is the interval of readiness probes. It is a tenth of the shortest interval of a kubelet.
 	probeInterval = 100 * time.Millisecond
-	// probeTimeout is how long one of them may take to answer.
+	// probeTimeout is the timeout of a readiness probe.
 	probeTimeout = time.Second
 )
 
-// Service forwards TCP connections to those of some backends that are ready, each to one of them by chance: a
-// Kubernetes Service of several Pods.
+// Service forwards each TCP connection to a random ready backend, as a Kubernetes Service does.
 type Service struct {
 	listener net.Listener
 	probes   *http.Client
 	stop     chan struct{}
 
 	mu    sync.Mutex
-	ready map[string]bool // address → whether its last probe went well
+	ready map[string]bool // address → whether its last probe succeeded
 }
 
 // Serve starts a Service at an address.
@@ -47,7 +45,7 @@ func Serve(address string) (*Service, error) {
 	return s, nil
 }
 
-// Add adds a backend, which is ready while a GET of its readiness URL is answered 200.
+// Add adds a backend, which is ready while a GET of its readiness URL returns 200.
 func (s *Service) Add(address, readiness string) {
 	go func() {
 		probes := time.NewTicker(probeInterval)
@@ -69,21 +67,21 @@ func (s *Service) Add(address, readiness string) {
 	}()
 }
 
-// Ready is how many backends are ready.
+// Ready returns the number of ready backends.
 func (s *Service) Ready() int { return len(s.backends()) }
 
 func (s *Service) backends() (ready []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for address, is := range s.ready {
-		if is {
+	for address, ok := range s.ready {
+		if ok {
 			ready = append(ready, address)
 		}
 	}
 	return ready
 }
 
-// Stop ends the Service. Connections that are forwarded go on.
+// Stop stops accepting connections. Forwarded connections stay open.
 func (s *Service) Stop() error {
 	close(s.stop)
 	return s.listener.Close()

@@ -1,5 +1,5 @@
-// Package fetch does what Ignition does over the network, without a disk to write to: it follows a pointer to a host's
-// whole configuration. It is for hosts of tests that do not really boot.
+// Package fetch fetches a host's configuration from a pointer, as Ignition does, without writing it to a disk. It is for
+// tests whose hosts do not boot.
 package fetch
 
 import (
@@ -25,15 +25,15 @@ import (
 )
 
 const (
-	// interval is the wait between two requests: between Ignition's shortest (200 ms) and its longest (5 s).
+	// interval is the time between two requests. Ignition waits between 200 ms and 5 s.
 	interval = 300 * time.Millisecond
-	// timeout is how long an answer may take; the config server holds a request for less than ten seconds.
+	// timeout is the timeout of a request. The config server answers within ten seconds.
 	timeout = 15 * time.Second
 )
 
-// Config asks for the configuration that a pointer leads to, again and again until the answer is no longer that it is
-// too early, and returns it whole: every part is fetched, verified and merged. answered is told each status code. The
-// error is that of an answer that Ignition gives up on (4xx), of a part that is not what the answer says, or ctx's.
+// Config fetches the configuration of a pointer. It retries while the server answers 5xx, and calls answered with each
+// status code. It fetches, verifies and merges all parts. It fails on a status code on which Ignition fails (4xx), on a part
+// with a wrong hash, and when ctx is done.
 func Config(ctx context.Context, pointer ignition.Pointer, answered func(code int)) (ignition.Config, error) {
 	answer, err := persist(ctx, pointer, pointer.URL, answered)
 	if err != nil {
@@ -42,12 +42,12 @@ func Config(ctx context.Context, pointer ignition.Pointer, answered func(code in
 	return follow(ctx, pointer, answer)
 }
 
-// persist asks for a URL until it has it, or never will.
+// persist requests a URL until it succeeds or fails permanently.
 func persist(ctx context.Context, pointer ignition.Pointer, url string, answered func(code int)) (answer []byte, err error) {
 	err = wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
 		code, body, err := Get(ctx, pointer, url)
 		if err != nil {
-			return false, nil //nolint:nilerr // Ignition asks again after any error of the connection.
+			return false, nil //nolint:nilerr // Ignition retries after connection errors
 		}
 		answered(code)
 		if code != http.StatusOK && code < http.StatusInternalServerError {
@@ -59,7 +59,7 @@ func persist(ctx context.Context, pointer ignition.Pointer, url string, answered
 	return answer, err
 }
 
-// follow downloads what an answer of the config server points at, checks it and merges everything.
+// follow fetches and merges the parts in an answer of the config server.
 func follow(ctx context.Context, pointer ignition.Pointer, answer []byte) (ignition.Config, error) {
 	var config ignition.Config
 	boot, err := ignition.Parse(answer)
@@ -80,7 +80,7 @@ func follow(ctx context.Context, pointer ignition.Pointer, answer []byte) (ignit
 	return config, nil
 }
 
-// contents fetches one part, unpacks it and verifies it.
+// contents fetches, decompresses and verifies a part.
 func contents(ctx context.Context, pointer ignition.Pointer, entry types.Resource) ([]byte, error) {
 	var raw []byte
 	if strings.HasPrefix(*entry.Source, "data:") {
@@ -111,12 +111,12 @@ func contents(ctx context.Context, pointer ignition.Pointer, entry types.Resourc
 	return raw, nil
 }
 
-// Get asks for a URL with a pointer's token and its CA, over a connection of its own as Ignition does.
+// Get requests a URL with a pointer's token and CA, with a new connection as Ignition does.
 func Get(ctx context.Context, pointer ignition.Pointer, url string) (int, []byte, error) {
 	return GetFrom(ctx, "", pointer, url)
 }
 
-// GetFrom is Get from an address of this machine; empty is any.
+// GetFrom is Get from a source address. "" is any address.
 func GetFrom(ctx context.Context, address string, pointer ignition.Pointer, url string) (int, []byte, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pointer.CA)
@@ -142,7 +142,7 @@ func GetFrom(ctx context.Context, address string, pointer ignition.Pointer, url 
 	return response.StatusCode, body, err
 }
 
-// File returns a file of a configuration as it would be on disk.
+// File returns the content of a file in a configuration.
 func File(config ignition.Config, path string) (string, error) {
 	for _, file := range config.Storage.Files {
 		if file.Path != path || file.Contents.Source == nil {

@@ -1,5 +1,5 @@
-// Package kubeadm gives a running control plane what kubeadm init would have left in it, by the phases of the real
-// kubeadm, so that the real kubeadm join finds what it looks for. It knows of control planes only.
+// Package kubeadm creates the objects of kubeadm init in a running control plane, with phases of the real kubeadm. The real
+// kubeadm join requires them.
 package kubeadm
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// phases are those of kubeadm init that write into the cluster for those who join: its own configuration, the
-// kubelets', and for bootstrap tokens of kubeadm the rights, the cluster-info and a token.
+// phases are the phases of kubeadm init that create objects for joining hosts: the configuration of kubeadm and of kubelets,
+// and for bootstrap tokens of kubeadm the rights, the cluster-info and a token.
 var phases = [][]string{{"upload-config", "kubeadm"}, {"upload-config", "kubelet"}, {"bootstrap-token"}}
 
 const configuration = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 bootstrapTokens: [{token: %q}]
-localAPIEndpoint: {advertiseAddress: 192.0.2.1} # nobody asks it; without, a default route is needed
+localAPIEndpoint: {advertiseAddress: 192.0.2.1} # not used; without it, kubeadm needs a default route
 nodeRegistration: {name: control-plane, criSocket: unix:///run/containerd/containerd.sock}
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
@@ -29,8 +29,7 @@ kubernetesVersion: v1.36.3
 controlPlaneEndpoint: %q
 `
 
-// Init makes a control plane look as if kubeadm init had made it, with a bootstrap token of kubeadm's own group. It may
-// be called again.
+// Init creates the objects of kubeadm init in a control plane, with a bootstrap token of kubeadm's group. It is idempotent.
 func Init(ctx context.Context, cluster *controlplane.ControlPlane, token string) error {
 	binDir, err := process.BinDir()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package loopback makes what a server on 127.0.0.1 needs in a test: a free port, a certificate authority and
-// certificates. It knows nothing of Kubernetes.
+// Package loopback provides a free port, a certificate authority and certificates for test servers on 127.0.0.1. It is
+// independent of Kubernetes.
 package loopback
 
 import (
@@ -20,13 +20,13 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// lifetime is how long certificates are good for. The kube-controller-manager caps what it signs at its CA's end.
+// lifetime is the validity of certificates. kube-controller-manager signs no certificate beyond its CA's expiration.
 const lifetime = 48 * time.Hour
 
-// Host is the address that every server of the tests listens on.
+// Host is the address of all test servers.
 const Host = "127.0.0.1"
 
-// CA is a certificate authority that lives as long as a test.
+// CA is a certificate authority for a test.
 type CA struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
@@ -38,7 +38,7 @@ type Pair struct {
 	Key  []byte
 }
 
-// NewCA makes a self-signed certificate authority.
+// NewCA creates a self-signed certificate authority.
 func NewCA(commonName string) (*CA, error) {
 	key, err := newKey()
 	if err != nil {
@@ -51,7 +51,7 @@ func NewCA(commonName string) (*CA, error) {
 	return &CA{certificate: certificate, key: key}, nil
 }
 
-// Intermediate makes a certificate authority whose own certificate this one signs.
+// Intermediate creates a certificate authority whose certificate this one signs.
 func (ca *CA) Intermediate(commonName string) (*CA, error) {
 	pair, err := ca.issue(&x509.Certificate{
 		Subject: pkix.Name{CommonName: commonName}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
@@ -66,7 +66,7 @@ func (ca *CA) Intermediate(commonName string) (*CA, error) {
 	return &CA{certificate: both.Leaf, key: both.PrivateKey.(crypto.Signer)}, nil
 }
 
-// SelfSigned returns the authority with the same name and key, and a certificate that it signs itself.
+// SelfSigned returns an authority with the same name and key, and a self-signed certificate.
 func (ca *CA) SelfSigned() (*CA, error) {
 	certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: ca.certificate.Subject.CommonName}, ca.key)
 	if err != nil {
@@ -78,7 +78,7 @@ func (ca *CA) SelfSigned() (*CA, error) {
 // Pair returns the authority's own certificate and key, for programs that sign with it.
 func (ca *CA) Pair() (Pair, error) { return encode(ca.certificate.Raw, ca.key) }
 
-// PEM returns the authority's certificate, for those who trust it.
+// PEM returns the authority's certificate.
 func (ca *CA) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: ca.certificate.Raw})
 }
@@ -88,19 +88,19 @@ func (ca *CA) Server(names ...string) (Pair, error) {
 	return ca.ServerUntil(time.Now().Add(lifetime), names...)
 }
 
-// ServerUntil is Server with an end of the certificate, which may have passed.
-func (ca *CA) ServerUntil(end time.Time, names ...string) (Pair, error) {
+// ServerUntil is Server with an expiration time, which can be in the past.
+func (ca *CA) ServerUntil(expiration time.Time, names ...string) (Pair, error) {
 	return ca.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: Host},
 		IPAddresses: []net.IP{net.ParseIP(Host)},
 		DNSNames:    append([]string{"localhost"}, names...),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		NotAfter:    end,
+		NotAfter:    expiration,
 	})
 }
 
-// Client issues a client certificate. A Kubernetes API server takes its common name for the user and its organisations
-// for the user's groups.
+// Client issues a client certificate. Its common name is the user for the Kubernetes API server, its organizations are the
+// user's groups.
 func (ca *CA) Client(user string, groups ...string) (Pair, error) {
 	return ca.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},

@@ -8,27 +8,26 @@ import (
 	"sync"
 )
 
-// Ports are taken below those that Linux gives to whoever asks for any port and to outgoing connections (from 32768 on,
-// see ip_local_port_range): one of these could go to such a one before the program starts that it is for, or while that
-// restarts.
+// The ports are below the range that Linux uses for ephemeral ports and outgoing connections (from 32768, see
+// ip_local_port_range). Otherwise the kernel could assign a port before its program starts, or while it restarts.
 const (
 	lowestPort  = 15000
 	highestPort = 31999
 	portTries   = 1000
 )
 
-// reserved are what keeps ports from other processes: the kernel gives them back when this one ends, however it does.
+// reserved has the listeners that reserve ports for this process. The kernel closes them when the process exits.
 var reserved struct {
 	sync.Mutex
 	ports []net.Listener
 }
 
-// FreePort returns a TCP port of 127.0.0.1 that nobody listens on, and that no other caller of FreePort gets while this
-// process lives, in whatever process. A program that asks nobody may still take it.
+// FreePort returns a free TCP port of 127.0.0.1. No other caller of FreePort, in any process, gets it while this process
+// runs. Programs that do not use FreePort can still listen on it.
 func FreePort() (int, error) {
 	for range portTries {
 		port := lowestPort + rand.IntN(highestPort-lowestPort+1)
-		// A name that starts with @ is no file's. As with ports, one process at a time can have it.
+		// A name that starts with @ is an abstract socket, without a file. Only one process can listen on it.
 		reservation, err := net.Listen("unix", "@poolboot-test-port-"+strconv.Itoa(port))
 		if err != nil {
 			continue

@@ -15,12 +15,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
 )
 
-// asker, set, makes this test binary a program that asks for ports, prints them and keeps them until its input ends.
-const asker = "POOLBOOT_TEST_ASK_FOR_PORTS"
+// reservePortsVariable is an environment variable. If it is set, this test binary reserves ports, prints them and keeps them
+// until its input is closed.
+const reservePortsVariable = "POOLBOOT_TEST_RESERVE_PORTS"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asker) != "" {
-		found, err := ports()
+	if os.Getenv(reservePortsVariable) != "" {
+		found, err := reservePorts()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -37,8 +38,8 @@ func TestLoopback(t *testing.T) {
 	RunSpecs(t, "Loopback")
 }
 
-// ports are so many ports that two who chose by chance would hardly choose none alike.
-func ports() (found []string, err error) {
+// reservePorts reserves so many ports that two processes with random ports very likely have one in common.
+func reservePorts() (found []string, err error) {
 	for range 300 {
 		port, err := loopback.FreePort()
 		if err != nil {
@@ -58,9 +59,9 @@ var _ = Describe("A free port", func() {
 		Expect(listener.Close()).To(Succeed())
 	})
 
-	It("is given to one only, of all processes", func() {
+	It("is given to only one of all processes", func() {
 		other := exec.Command(os.Args[0])
-		other.Env = append(os.Environ(), asker+"=yes")
+		other.Env = append(os.Environ(), reservePortsVariable+"=yes")
 		input, err := other.StdinPipe()
 		Expect(err).NotTo(HaveOccurred())
 		output, err := other.StdoutPipe()
@@ -70,7 +71,7 @@ var _ = Describe("A free port", func() {
 		theirs, err := bufio.NewReader(output).ReadString('\n')
 		Expect(err).NotTo(HaveOccurred())
 		given := map[string]bool{}
-		own, err := ports()
+		own, err := reservePorts()
 		Expect(err).NotTo(HaveOccurred())
 		for _, port := range append(strings.Fields(theirs), own...) {
 			Expect(given).NotTo(HaveKey(port))

@@ -1,4 +1,4 @@
-// Package manager runs controller-runtime managers beside a test: started when it returns, ended when it says so.
+// Package manager runs controller-runtime managers in tests.
 package manager
 
 import (
@@ -10,18 +10,17 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// startTimeout is how long a manager's caches may take to fill.
+// startTimeout is the time in which a manager must start.
 const startTimeout = 2 * time.Minute
 
-// Running is a manager that runs until Stop, or until the context that it was started with ends.
+// Running is a manager that runs until Stop, or until its context is canceled.
 type Running struct {
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the manager has returned
-	err    error         // what it returned; read it after ended is closed
+	err    error         // the manager's error; only valid after ended is closed
 }
 
-// Start starts a manager and returns when it reconciles. The manager must not take part in a leader election with
-// others.
+// Start starts a manager and waits until it reconciles. The manager must not need leader election.
 func Start(ctx context.Context, mgr ctrl.Manager) (*Running, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Running{cancel: cancel, ended: make(chan struct{})}
@@ -35,16 +34,15 @@ func Start(ctx context.Context, mgr ctrl.Manager) (*Running, error) {
 		return nil, errors.Join(errors.New("the manager did not start in time"), r.Stop())
 	case <-r.ended:
 		cancel()
-		return nil, fmt.Errorf("the manager ended while it was starting: %w", r.err)
+		return nil, fmt.Errorf("the manager stopped while it was starting: %w", r.err)
 	}
 	if !mgr.GetCache().WaitForCacheSync(ctx) {
-		return nil, errors.Join(errors.New("the manager's caches did not fill"), r.Stop())
+		return nil, errors.Join(errors.New("the manager's caches did not sync"), r.Stop())
 	}
 	return r, nil
 }
 
-// Stop ends the manager and returns when its last reconcile has ended, with the error that ended it before, if any. It
-// may be called twice and on nil.
+// Stop stops the manager, waits for its last reconcile, and returns the manager's error. It can be called twice and on nil.
 func (r *Running) Stop() error {
 	if r == nil {
 		return nil

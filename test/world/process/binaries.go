@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// BinDir returns the folder of the programs that tests run: the environment variable POOLBOOT_BIN, or bin in the
-// repository's root, which is found upwards of the working directory.
+// BinDir returns the directory of the programs that tests run: the environment variable POOLBOOT_BIN, or bin in the
+// repository's root, which is the first parent of the working directory with a go.mod.
 func BinDir() (string, error) {
 	if dir := os.Getenv("POOLBOOT_BIN"); dir != "" {
 		return filepath.Abs(dir)

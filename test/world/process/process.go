@@ -1,5 +1,5 @@
-// Package process runs programs that end with the one that started them, however it ends, and that say why when they
-// fail.
+// Package process runs programs that are killed when their parent process exits, and reports the logs of programs that do
+// not become ready.
 package process
 
 import (
@@ -19,25 +19,24 @@ import (
 )
 
 const (
-	// startTimeout is how long a program may take to become ready: seconds on a quiet machine, far longer on a busy
-	// one.
+	// startTimeout is the time in which a program must become ready. It takes seconds on an idle machine, and much longer
+	// on a busy machine.
 	startTimeout = 2 * time.Minute
-	// stopTimeout is how long a program may take to end by itself before it is killed. Nothing it holds is worth more.
+	// stopTimeout is the time in which a program must exit before it is killed.
 	stopTimeout = 5 * time.Second
-	// tail is how much of a failed program's log its error shows, in lines.
+	// tail is the number of log lines in the error of a failed program.
 	tail = 20
 )
 
-// Process is one running program. A nil Process has never run.
+// Process is a running program. A nil Process has not been started.
 type Process struct {
 	command *exec.Cmd
 	logPath string
-	exited  chan struct{} // closed when the program has ended
+	exited  chan struct{} // closed when the program has exited
 }
 
-// Start starts a command that may have Pdeathsig set, from one operating system thread that lives as long as this
-// program: the kernel sends that signal when the thread that started the command ends, which for any other thread of a
-// Go program may be at any time.
+// Start starts a command that can have Pdeathsig set, from an operating system thread that exists as long as this program.
+// The kernel sends Pdeathsig when the thread that started the command exits. Go can end its other threads at any time.
 func Start(command *exec.Cmd) error {
 	started := make(chan error)
 	launcher() <- func() { started <- command.Start() }
@@ -55,7 +54,7 @@ var launcher = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// Launch starts a program that ends with this one, however this one ends. Its output goes to <name>.log in dir.
+// Launch starts a program that is killed when this process exits. Its output is in <name>.log in dir.
 func Launch(dir, path string, args ...string) (*Process, error) {
 	name := filepath.Base(path)
 	p := &Process{logPath: filepath.Join(dir, name+".log"), exited: make(chan struct{})}
@@ -66,37 +65,37 @@ func Launch(dir, path string, args ...string) (*Process, error) {
 	defer log.Close()
 	p.command = exec.Command(path, args...)
 	p.command.Dir, p.command.Stdout, p.command.Stderr = dir, log, log
-	// Its own process group keeps the terminal's Ctrl-C from ending it before those who use it.
+	// In its own process group it is not interrupted by the terminal's Ctrl-C before the programs that use it.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := Start(p.command); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
 		defer close(p.exited)
-		_ = p.command.Wait() // How it ended is in its ProcessState.
+		_ = p.command.Wait() // the exit status is in ProcessState
 	}()
 	return p, nil
 }
 
-// WaitFor polls until ready says so. The error, when the program ends or time is up before, says what was last wrong
-// and shows the end of the program's log.
+// WaitFor polls until ready returns nil. If the program exits or times out, the error has the last error of ready and the
+// end of the program's log.
 func (p *Process) WaitFor(ctx context.Context, ready func(context.Context) error) error {
-	last := errors.New("not asked yet")
+	last := errors.New("not checked yet")
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
 		if !p.Running() {
-			return false, fmt.Errorf("it ended: %s", p.command.ProcessState)
+			return false, fmt.Errorf("it exited: %s", p.command.ProcessState)
 		}
 		last = ready(ctx)
 		return last == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%s did not become ready: %w; last answer: %w; the end of %s:\n%s",
+		return fmt.Errorf("%s did not become ready: %w; last error: %w; end of %s:\n%s",
 			filepath.Base(p.command.Path), err, last, p.logPath, p.LogTail())
 	}
 	return nil
 }
 
-// Running says whether the program has not ended.
+// Running reports whether the program is running.
 func (p *Process) Running() bool {
 	if p == nil {
 		return false
@@ -109,7 +108,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Stop ends the program and returns when it is gone.
+// Stop terminates the program and waits until it has exited.
 func (p *Process) Stop() error {
 	if !p.Running() {
 		return nil
@@ -125,7 +124,7 @@ func (p *Process) Stop() error {
 	return p.Kill()
 }
 
-// Kill ends the program at once, as a crash does, and returns when it is gone.
+// Kill kills the program with SIGKILL and waits until it has exited.
 func (p *Process) Kill() error {
 	if !p.Running() {
 		return nil
@@ -137,10 +136,10 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// PeakMemory is the most memory that the program has held at once, in bytes: what Linux calls its high water mark.
+// PeakMemory returns the program's peak resident set size in bytes.
 func (p *Process) PeakMemory() (int, error) { return p.memory("VmHWM") }
 
-// Memory is what the program holds now, in bytes: what Linux calls its resident set.
+// Memory returns the program's resident set size in bytes.
 func (p *Process) Memory() (int, error) { return p.memory("VmRSS") }
 
 func (p *Process) memory(what string) (int, error) {
@@ -157,7 +156,7 @@ func (p *Process) memory(what string) (int, error) {
 	return kilobytes << 10, nil
 }
 
-// LogTail is the end of the program's log.
+// LogTail returns the last lines of the program's log.
 func (p *Process) LogTail() string {
 	content, err := os.ReadFile(p.logPath)
 	if err != nil {
@@ -167,7 +166,7 @@ func (p *Process) LogTail() string {
 	return strings.Join(lines[max(0, len(lines)-tail):], "\n")
 }
 
-// PortTaken says whether the program ended because another program had its port.
+// PortTaken reports whether the program exited because its port was in use.
 func (p *Process) PortTaken() bool {
 	return !p.Running() && strings.Contains(p.LogTail(), "address already in use")
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// parent, set to a folder, makes this test binary a program that starts another and waits.
-const parent = "POOLBOOT_TEST_PARENT"
+// parentVariable is an environment variable. If it is set to a directory, this test binary starts another program and waits.
+const parentVariable = "POOLBOOT_TEST_PARENT"
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(parent); dir != "" {
-		// The shell says its process ID in its log and becomes a program that takes long.
+	if dir := os.Getenv(parentVariable); dir != "" {
+		// The shell prints its process ID and executes a program that runs for a long time.
 		if _, err := process.Launch(dir, "/bin/sh", "-c", "echo $$; exec sleep 600"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -35,18 +35,18 @@ func TestMain(m *testing.M) {
 
 func TestProcess(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute) // a machine may be busy
+	SetDefaultEventuallyTimeout(time.Minute) // for busy machines
 	RunSpecs(t, "Process")
 }
 
 var _ = Describe("a program", func() {
-	It("ends with the one that started it, even when that is killed", func() {
+	It("is killed when its parent process is killed", func() {
 		dir := GinkgoT().TempDir()
-		starter := exec.Command(os.Args[0])
-		starter.Env = append(os.Environ(), parent+"="+dir)
-		output, err := starter.StdoutPipe()
+		parent := exec.Command(os.Args[0])
+		parent.Env = append(os.Environ(), parentVariable+"="+dir)
+		output, err := parent.StdoutPipe()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(starter.Start()).To(Succeed())
+		Expect(parent.Start()).To(Succeed())
 		Expect(bufio.NewReader(output).ReadString('\n')).To(Equal("started\n"))
 		var started int
 		Eventually(func() error {
@@ -58,25 +58,25 @@ var _ = Describe("a program", func() {
 			return err
 		}).Should(Succeed())
 		DeferCleanup(func() { _ = syscall.Kill(started, syscall.SIGKILL) })
-		Expect(running(started)).To(BeTrue())
+		Expect(isRunning(started)).To(BeTrue())
 
-		Expect(starter.Process.Kill()).To(Succeed())
-		_ = starter.Wait()
-		Eventually(running).WithArguments(started).Should(BeFalse())
+		Expect(parent.Process.Kill()).To(Succeed())
+		_ = parent.Wait()
+		Eventually(isRunning).WithArguments(started).Should(BeFalse())
 	})
 
-	It("ends when it is told to", func() {
+	It("can be stopped", func() {
 		p, err := process.Launch(GinkgoT().TempDir(), "/bin/sh", "-c", "exec sleep 600")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(p.Running()).To(BeTrue())
 		Expect(p.Stop()).To(Succeed())
 		Expect(p.Running()).To(BeFalse())
-		Expect(p.Stop()).To(Succeed(), "a second time is no error")
+		Expect(p.Stop()).To(Succeed(), "stopping it twice is not an error")
 	})
 })
 
-// running says whether a process runs; one that is dead and has not been waited for does not.
-func running(pid int) bool {
+// isRunning reports whether a process runs. Zombies do not run.
+func isRunning(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(status), ") Z ")
 }

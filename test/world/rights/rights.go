@@ -1,6 +1,5 @@
-// Package rights compares the rights of Poolboot's programs by where they are told: in the tables of docs/security.md,
-// in the RBAC rules of an installable set, and in an API server's audit log, which knows what was used and which role
-// allowed it.
+// Package rights reads the rights of Poolboot's programs from the tables of docs/security.md, from the RBAC rules of a
+// release, and from an API server's audit log, which has the used rights and the roles that allowed them.
 package rights
 
 import (
@@ -19,31 +18,31 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
 )
 
-// The two programs, by the names of their ServiceAccounts.
+// The ServiceAccounts of the two programs.
 const (
 	Manager      = "poolboot-manager"
 	ConfigServer = "poolboot-config-server"
 )
 
-// Right is one verb on one resource.
+// Right is a verb on a resource.
 type Right struct {
-	// Where is All, Own, or in a workload cluster a namespace.
+	// Where is All, Own, or a namespace in a workload cluster.
 	Where string
-	// Resource is as kubectl auth can-i takes it: machineconfigs.pool.cluster.x-k8s.io/status.
+	// Resource has the format of kubectl auth can-i: machineconfigs.pool.cluster.x-k8s.io/status.
 	Resource string
 	Verb     string
 }
 
 const (
-	// All is every namespace, and what is in none.
+	// All is for all namespaces and for cluster-scoped resources.
 	All = "all"
-	// Own is the namespace that Poolboot is installed in.
+	// Own is the namespace of Poolboot.
 	Own = "own"
 )
 
-// SeenInIntegrationOnly are what the manager does in a workload cluster in test/suites/integration and not in
-// test/suites/e2e: it lists what it watches where lists can't be streamed, and looks for the token of a host that asks
-// twice.
+// SeenInIntegrationOnly are the rights that the manager uses in a workload cluster in test/suites/integration and not in
+// test/suites/e2e: it lists resources because streaming lists are disabled, and reads the token of a host that requests
+// its configuration twice.
 var SeenInIntegrationOnly = []Right{
 	{Where: All, Resource: "nodes", Verb: "list"},
 	{Where: All, Resource: "certificatesigningrequests.certificates.k8s.io", Verb: "list"},
@@ -56,18 +55,17 @@ var SeenInIntegrationOnly = []Right{
 	{Where: "kube-system", Resource: "rolebindings.rbac.authorization.k8s.io", Verb: "list"},
 }
 
-// String is the right as kubectl auth can-i is asked for it.
+// String returns the verb and resource for kubectl auth can-i, and where the right applies.
 func (r Right) String() string { return r.Verb + " " + r.Resource + " (" + r.Where + ")" }
 
-// resource is a resource as a Right names it.
-func resource(group, name, subresource string) string {
+// formatResource returns the resource of a Right.
+func formatResource(group, name, subresource string) string {
 	return strings.TrimSuffix(schema.GroupResource{Group: group, Resource: name}.String()+"/"+subresource, "/")
 }
 
 var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([a-z, ]+) \\| ([a-z-]+) \\| (\\S.*) \\|$")
 
-// Documented are the rights in the table below a heading of docs/security.md, each row of which must say what they are
-// for.
+// Documented returns the rights in the table below a heading of docs/security.md. Each row must have a purpose.
 func Documented(heading string) (rights []Right, err error) {
 	document, err := os.ReadFile("../../../docs/security.md")
 	if err != nil {
@@ -90,12 +88,11 @@ func Documented(heading string) (rights []Right, err error) {
 	return rights, nil
 }
 
-// Granted are the rights that the objects of an installable set give a ServiceAccount: those of the ClusterRole and the
-// Role of its name.
+// Granted returns the rights of a ServiceAccount in a release: those of the ClusterRole and the Role with its name.
 func Granted(objects []unstructured.Unstructured, account string) (rights []Right, err error) {
 	for _, object := range objects {
-		where, is := map[string]string{"ClusterRole": All, "Role": Own}[object.GetKind()]
-		if !is || object.GetName() != account {
+		where, ok := map[string]string{"ClusterRole": All, "Role": Own}[object.GetKind()]
+		if !ok || object.GetName() != account {
 			continue
 		}
 		var role rbacv1.ClusterRole // a Role has the same rules
@@ -107,7 +104,7 @@ func Granted(objects []unstructured.Unstructured, account string) (rights []Righ
 				for _, name := range rule.Resources {
 					name, subresource, _ := strings.Cut(name, "/")
 					for _, verb := range rule.Verbs {
-						rights = append(rights, Right{Where: where, Resource: resource(group, name, subresource), Verb: verb})
+						rights = append(rights, Right{Where: where, Resource: formatResource(group, name, subresource), Verb: verb})
 					}
 				}
 			}
@@ -116,9 +113,9 @@ func Granted(objects []unstructured.Unstructured, account string) (rights []Righ
 	return rights, nil
 }
 
-// UsedAtHome are the rights that a program has used in the management cluster, by the role that allowed each request,
-// and its requests that were refused for want of one. What tests ask for in its place is not among them.
-func UsedAtHome(plane *controlplane.ControlPlane, program string) (used []Right, refused []string, err error) {
+// UsedInManagement returns the rights that a program used in the management cluster, from the role that allowed each
+// request, and its requests that were refused. It ignores the requests of tests that impersonate the program.
+func UsedInManagement(plane *controlplane.ControlPlane, program string) (used []Right, refused []string, err error) {
 	err = plane.EachRequest(func(r controlplane.Request) {
 		account := cmp.Or(r.Impersonated.Name, r.User.Name)
 		if account != "system:serviceaccount:poolboot-system:"+program || strings.Contains(r.UserAgent, ".test/") || r.Object.Resource == "" {
@@ -130,19 +127,19 @@ func UsedAtHome(plane *controlplane.ControlPlane, program string) (used []Right,
 		case decision == "forbid":
 			refused = append(refused, r.Verb+" "+r.RequestURI)
 			return
-		case decision != "allow": // nobody came to ask: there were too many requests, or the client had gone
+		case decision != "allow": // not authorized yet: there were too many requests, or the client disconnected
 			return
 		case strings.Contains(reason, `ClusterRoleBinding "`+program+`"`):
 			where = All
 		}
-		used = append(used, Right{Where: where, Resource: resource(r.Object.APIGroup, r.Object.Resource, r.Object.Subresource), Verb: r.Verb})
+		used = append(used, Right{Where: where, Resource: formatResource(r.Object.APIGroup, r.Object.Resource, r.Object.Subresource), Verb: r.Verb})
 	})
 	return distinct(used), refused, err
 }
 
-// UsedAway are the rights that the manager has used in a workload cluster, by its user agent: it has the rights of
-// Cluster API's kubeconfig there.
-func UsedAway(plane *controlplane.ControlPlane) (used []Right, err error) {
+// UsedInWorkload returns the rights that the manager used in a workload cluster. It identifies the manager by its user
+// agent, because it has the user of Cluster API's kubeconfig there.
+func UsedInWorkload(plane *controlplane.ControlPlane) (used []Right, err error) {
 	err = plane.EachRequest(func(r controlplane.Request) {
 		if !strings.Contains(r.UserAgent, " "+Manager+" ") || r.Object.Resource == "" {
 			return
@@ -151,7 +148,7 @@ func UsedAway(plane *controlplane.ControlPlane) (used []Right, err error) {
 		if where == "" {
 			where = All
 		}
-		used = append(used, Right{Where: where, Resource: resource(r.Object.APIGroup, r.Object.Resource, r.Object.Subresource), Verb: r.Verb})
+		used = append(used, Right{Where: where, Resource: formatResource(r.Object.APIGroup, r.Object.Resource, r.Object.Subresource), Verb: r.Verb})
 	})
 	return distinct(used), err
 }

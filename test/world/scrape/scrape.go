@@ -1,4 +1,4 @@
-// Package scrape reads what a program tells Prometheus.
+// Package scrape reads Prometheus metrics.
 package scrape
 
 import (
@@ -6,15 +6,15 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Sum is the sum of a metric over the label values that fit: of counters and gauges their values, of histograms how
-// often something was observed. A label that is not named may have any value.
+// Sum sums a metric over all series that match the labels: the values of counters and gauges, the sample counts of
+// histograms.
 func Sum(from prometheus.Gatherer, name string, labels map[string]string) (sum float64, err error) {
 	return total(from, name, labels, func(m *dto.Metric) float64 {
 		return m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 	})
 }
 
-// Observed is the sum of all that a histogram has observed, in the metric's unit.
+// Observed sums the observed values of a histogram over all series that match the labels.
 func Observed(from prometheus.Gatherer, name string, labels map[string]string) (sum float64, err error) {
 	return total(from, name, labels, func(m *dto.Metric) float64 { return m.GetHistogram().GetSampleSum() })
 }
@@ -33,7 +33,7 @@ func total(from prometheus.Gatherer, name string, labels map[string]string, of f
 
 func fits(metric *dto.Metric, labels map[string]string) bool {
 	for _, label := range metric.Label {
-		if want, asked := labels[label.GetName()]; asked && want != label.GetValue() {
+		if want, ok := labels[label.GetName()]; ok && want != label.GetValue() {
 			return false
 		}
 	}

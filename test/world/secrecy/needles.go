@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// needle is a form in which a secret may be written.
+// needle is an encoding of a secret.
 type needle struct{ text, what string }
 
-// needles find any of many secrets in one pass over a text, by the first eight bytes of each.
+// needles find many secrets in one pass over a text, by the first eight bytes of each secret.
 type needles map[uint64][]needle
 
 func newNeedles(secrets ...map[string]string) needles {
@@ -28,14 +28,14 @@ func newNeedles(secrets ...map[string]string) needles {
 	return n
 }
 
-// add leaves out what is too short to be anything.
+// add ignores texts that are too short to identify a secret.
 func (n needles) add(text, what string) {
 	if len(text) >= 10 {
 		n[start(text)] = append(n[start(text)], needle{text, what})
 	}
 }
 
-// in returns where secrets are in a text: the line around the first place of each, by what it is.
+// in finds secrets in a text. It returns the text around the first occurrence of each, by the secret's description.
 func (n needles) in(text string) map[string]string {
 	found := map[string]string{}
 	for i := 0; i+8 <= len(text); i++ {
@@ -50,7 +50,7 @@ func (n needles) in(text string) map[string]string {
 
 func start(text string) uint64 { return binary.LittleEndian.Uint64([]byte(text[:8])) }
 
-// inBase64 is what is the same in the base64 of every text that has a secret at offset modulo three.
+// inBase64 returns the common part of the base64 encodings of all texts that have a secret at offset modulo three.
 func inBase64(encoding *base64.Encoding, secret string, offset int) string {
 	encoded := encoding.EncodeToString([]byte(strings.Repeat("\x00", offset) + secret))
 	first, last := []int{0, 2, 3}[offset], len(strings.TrimRight(encoded, "="))

@@ -1,7 +1,6 @@
-// Package secrecy finds out whether anything secret of a site was told to anybody. It notes every secret that the
-// site's clusters have held in Secrets, and every version of every other object; at the end each secret is looked for
-// in those, in the logs of all programs and hosts, and in what is said on request: metrics, answers, the command line.
-// It knows no program's ways.
+// Package secrecy detects leaks of a site's secrets. It records all secrets in the Secrets of the site's clusters, and all
+// versions of all other objects. It then searches for each secret in these objects, in the logs of all programs and hosts,
+// and in recorded output: metrics, answers and the command line.
 package secrecy
 
 import (
@@ -29,18 +28,17 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
 )
 
-// Watch is what was seen of a site's secrets, and where everything else that was seen is.
+// Watch has the secrets of a site, and the directory with everything else that was recorded.
 type Watch struct {
 	dir string
 
 	mu      sync.Mutex
 	secrets map[string]string // secret → what it is
-	users   map[string]string // the same of those that a user has put into MachineConfigs, whose readers may know them
+	users   map[string]string // secrets of users in MachineConfigs, which readers of MachineConfigs can know
 	failure error
 }
 
-// Start watches every kind of object of clusters until ctx ends; what it sees is kept in files of dir, where the logs
-// are too.
+// Start records all objects of clusters in files of dir, which also has the logs, until ctx is done.
 func Start(ctx context.Context, dir string, clusters ...*controlplane.ControlPlane) (*Watch, error) {
 	w := &Watch{dir: dir, secrets: map[string]string{}, users: map[string]string{}}
 	for _, cluster := range clusters {
@@ -86,7 +84,7 @@ func (w *Watch) follow(ctx context.Context, cluster *controlplane.ControlPlane) 
 	return nil
 }
 
-// see notes the secrets of a Secret, and everything of anything else.
+// see records the secrets of a Secret, or another object.
 func (w *Watch) see(cluster string, seen any) {
 	object := seen.(*unstructured.Unstructured)
 	if object.GetKind() != "Secret" {
@@ -96,24 +94,24 @@ func (w *Watch) see(cluster string, seen any) {
 			file = "machineconfigs"
 		}
 		w.note(err)
-		w.Said(cluster+"-"+file, string(text))
+		w.Record(cluster+"-"+file, string(text))
 		return
 	}
 	secret := &corev1.Secret{}
 	w.note(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, secret))
 	name := cluster + " Secret " + secret.Namespace + "/" + secret.Name
 	if pointer, err := ignition.ParsePointer(secret.Data["value"]); err == nil {
-		w.Keep(name+": the pointer's token", pointer.Token)
+		w.AddSecret(name+": the pointer's token", pointer.Token)
 	}
-	w.Keep(name+": the secret half of the join credential", string(secret.Data["token-secret"]))
-	w.Keep(name+": the token", string(secret.Data["token"]))
+	w.AddSecret(name+": the secret half of the join credential", string(secret.Data["token-secret"]))
+	w.AddSecret(name+": the token", string(secret.Data["token"]))
 	if packed := secret.Data[bootstrapv1.OverlayKey]; len(packed) > 64 && secret.Labels[bootstrapv1.OverlayLabel] != "" {
-		w.Keep(name+": an overlay", string(packed[len(packed)/2:][:32]))
+		w.AddSecret(name+": an overlay", string(packed[len(packed)/2:][:32]))
 	}
 	for _, content := range secret.Data {
 		for _, key := range keyData.FindAllStringSubmatch(string(content), -1) {
 			if pem, err := base64.StdEncoding.DecodeString(key[1]); err == nil {
-				w.Keep(name+": the key of a kubeconfig", string(pem))
+				w.AddSecret(name+": the key of a kubeconfig", string(pem))
 			}
 		}
 	}
@@ -121,17 +119,17 @@ func (w *Watch) see(cluster string, seen any) {
 
 var keyData = regexp.MustCompile(`client-key-data: (\S+)`)
 
-// Keep notes a secret that no Secret has, of Poolboot or of a user. An empty one is none.
-func (w *Watch) Keep(what, secret string) { w.keep(w.secrets, what, secret) }
+// AddSecret records a secret. It ignores empty secrets.
+func (w *Watch) AddSecret(what, secret string) { w.keep(w.secrets, what, secret) }
 
-// KeepOfUser notes what a user has put into a MachineConfig.
-func (w *Watch) KeepOfUser(what, secret string) { w.keep(w.users, what, secret) }
+// AddUserSecret records a secret that a user has put into a MachineConfig.
+func (w *Watch) AddUserSecret(what, secret string) { w.keep(w.users, what, secret) }
 
 func (w *Watch) keep(in map[string]string, what, secret string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// A key's first lines say what it is.
-	if _, body, is := strings.Cut(secret, "KEY-----\n"); is {
+	// The header and the first line of a key are not secret.
+	if _, body, ok := strings.Cut(secret, "KEY-----\n"); ok {
 		secret, _, _ = strings.Cut(body, "\n-----END")
 		secret = secret[strings.Index(secret, "\n")+1:]
 	}
@@ -140,9 +138,9 @@ func (w *Watch) keep(in map[string]string, what, secret string) {
 	}
 }
 
-// Said notes what somebody was told, by who said it.
-func (w *Watch) Said(who, text string) {
-	file, err := os.OpenFile(filepath.Join(w.dir, "said-by-"+who+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+// Record records output of a source.
+func (w *Watch) Record(source, text string) {
+	file, err := os.OpenFile(filepath.Join(w.dir, "output-of-"+source+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
 		_, err = file.WriteString(text + "\n")
 		_ = file.Close()
@@ -158,18 +156,18 @@ func (w *Watch) note(err error) {
 	}
 }
 
-// Findings is what Leaks has looked through.
+// Findings are the results of Leaks.
 type Findings struct {
-	// Secrets is how many secrets were looked for.
+	// Secrets is the number of secrets.
 	Secrets int
-	// Files are the sizes in bytes of the files that they were looked for in, by path below the site's folder.
+	// Files are the sizes in bytes of the searched files, by path in the site's directory.
 	Files map[string]int
-	// Leaks say which secret is where.
+	// Leaks are descriptions of leaked secrets and their files.
 	Leaks []string
 }
 
-// Leaks looks for every secret in every log of the folder, those of hosts included; in plain, in base64 wherever it
-// starts, and of a key line by line.
+// Leaks searches for all secrets in all logs of the directory: as plain text, in base64 at any offset, and for keys line by
+// line.
 func (w *Watch) Leaks() (Findings, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,7 +198,7 @@ func (w *Watch) Leaks() (Findings, error) {
 	return findings, err
 }
 
-// ignoreGone is for files of programs that still run.
+// ignoreGone ignores files that running programs have deleted.
 func ignoreGone(err error) error {
 	if os.IsNotExist(err) {
 		return nil

@@ -12,7 +12,7 @@ import (
 
 func TestSecrecy(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Looking for secrets")
+	RunSpecs(t, "Secrecy")
 }
 
 var _ = Describe("A secret", func() {
@@ -20,7 +20,7 @@ var _ = Describe("A secret", func() {
 	var w *Watch
 	BeforeEach(func() {
 		w = &Watch{dir: GinkgoT().TempDir(), secrets: map[string]string{}, users: map[string]string{}}
-		w.Keep("the token", secret)
+		w.AddSecret("the token", secret)
 	})
 	leaks := func() []string {
 		GinkgoHelper()
@@ -31,8 +31,8 @@ var _ = Describe("A secret", func() {
 	}
 
 	DescribeTable("is found", func(text string) {
-		w.Said("somebody", "before\n"+text+"\nafter")
-		Expect(leaks()).To(ConsistOf(HavePrefix("said-by-somebody.log has the token")))
+		w.Record("a-program", "before\n"+text+"\nafter")
+		Expect(leaks()).To(ConsistOf(HavePrefix("output-of-a-program.log has the token")))
 	},
 		Entry("in plain", "Bearer "+secret+"."),
 		Entry("in base64", base64.StdEncoding.EncodeToString([]byte(secret))),
@@ -41,25 +41,25 @@ var _ = Describe("A secret", func() {
 		Entry("in base64 for URLs", base64.RawURLEncoding.EncodeToString([]byte("xxx"+secret+"yy"))),
 	)
 
-	It("is not found where it is not", func() {
-		w.Said("somebody", secret[1:]+" "+base64.StdEncoding.EncodeToString([]byte(secret[1:])))
+	It("is not found in a text without it", func() {
+		w.Record("a-program", secret[1:]+" "+base64.StdEncoding.EncodeToString([]byte(secret[1:])))
 		Expect(leaks()).To(BeEmpty())
 	})
 
-	It("is found in the log of a host, and one of a user everywhere but in MachineConfigs", func() {
-		w.KeepOfUser("the file", "a user's own")
+	It("is found in the log of a host, and a user's secret everywhere except in MachineConfigs", func() {
+		w.AddUserSecret("the file", "a user's own")
 		host := filepath.Join(w.dir, "host-1")
 		Expect(os.Mkdir(host, 0o700)).To(Succeed())
 		Expect(os.WriteFile(filepath.Join(host, "console.log"), []byte(secret+" a user's own"), 0o600)).To(Succeed())
-		w.Said("management-machineconfigs", "a user's own")
+		w.Record("management-machineconfigs", "a user's own")
 		Expect(leaks()).To(ConsistOf(HavePrefix("host-1/console.log has the token"), HavePrefix("host-1/console.log has the file")))
 	})
 
-	It("is found by any line of a key, but not by its name", func() {
-		w.Keep("the key", "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEfirst\nsecondline9876\n-----END EC PRIVATE KEY-----\n")
-		w.Said("somebody", "-----BEGIN EC PRIVATE KEY-----\n")
+	It("is found by any line of a key, but not by its header", func() {
+		w.AddSecret("the key", "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEfirst\nsecondline9876\n-----END EC PRIVATE KEY-----\n")
+		w.Record("a-program", "-----BEGIN EC PRIVATE KEY-----\n")
 		Expect(leaks()).To(BeEmpty())
-		w.Said("somebody", "> secondline9876")
+		w.Record("a-program", "> secondline9876")
 		Expect(leaks()).To(HaveLen(1))
 	})
 })

@@ -11,13 +11,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
 )
 
-// URLs of the images that a Metal3Machine can ask for, and what the hosts then find on their disks.
+// URLs of the images that a Metal3Machine can have.
 const (
 	KubeletImageURL = "http://images.example.com/kubelet.qcow2"
 	KubeadmImageURL = "http://images.example.com/kubeadm.qcow2"
 )
 
-// Hardware is the site's machines: a simulated host behind each BareMetalHost, made when it is first switched on.
+// Hardware has a simulated host for each BareMetalHost. A host is created when it is first powered on.
 type Hardware struct {
 	ctx    context.Context
 	dir    string
@@ -26,27 +26,27 @@ type Hardware struct {
 
 	mu    sync.Mutex
 	hosts map[string]*host.Host
-	// scrapped are the names of those that are gone for good.
-	scrapped map[string]bool
+	// decommissioned are the names of hosts that stay off.
+	decommissioned map[string]bool
 }
 
-// Host is the simulated host behind a BareMetalHost; nil while it was never on.
+// Host returns the simulated host of a BareMetalHost, or nil if it was never powered on.
 func (h *Hardware) Host(name string) *host.Host {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.hosts[name]
 }
 
-// PowerOn boots the host behind a BareMetalHost: a fresh image with user data, the disk it had without.
+// PowerOn boots the host of a BareMetalHost: from a new image with user data, or from its current disk without.
 func (h *Hardware) PowerOn(_ context.Context, bmh *bmov1alpha1.BareMetalHost, userData []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	machine := h.hosts[bmh.Name]
 	switch {
-	case h.scrapped[bmh.Name]:
+	case h.decommissioned[bmh.Name]:
 		return nil
 	case machine == nil && userData == nil:
-		return nil // Nothing was ever deployed: there is no disk to boot from.
+		return nil // never deployed: there is no disk to boot from
 	case userData == nil:
 		return machine.Reboot(h.ctx)
 	case machine != nil:
@@ -61,7 +61,7 @@ func (h *Hardware) PowerOn(_ context.Context, bmh *bmov1alpha1.BareMetalHost, us
 	return machine.PowerOn(h.ctx, userData)
 }
 
-// PowerOff pulls the plug of the host behind a BareMetalHost.
+// PowerOff powers off the host of a BareMetalHost.
 func (h *Hardware) PowerOff(_ context.Context, bmh *bmov1alpha1.BareMetalHost) error {
 	if machine := h.Host(bmh.Name); machine != nil {
 		machine.PowerOff()
@@ -69,12 +69,12 @@ func (h *Hardware) PowerOff(_ context.Context, bmh *bmov1alpha1.BareMetalHost) e
 	return nil
 }
 
-// Scrap takes a host away for good: it is off, and stays off whatever its BareMetalHost asks for. A kubelet that nobody
-// looks at any more still takes its share of what a machine has for all, of which inotify instances end first.
-func (h *Hardware) Scrap(name string) {
+// Decommission powers off a host permanently. Otherwise unused kubelets exhaust shared resources of the machine, inotify
+// instances first.
+func (h *Hardware) Decommission(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.scrapped[name] = true
+	h.decommissioned[name] = true
 	if machine := h.hosts[name]; machine != nil {
 		machine.PowerOff()
 	}

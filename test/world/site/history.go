@@ -15,22 +15,22 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// NodeVersion is one version of a Node that the workload cluster's API server showed to the world.
+// NodeVersion is a version of a Node that a watch received.
 type NodeVersion struct {
-	// Seen is when the watch delivered it.
+	// Seen is the time at which the watch received it.
 	Seen time.Time
-	// Deleted says that it is the Node's last.
+	// Deleted reports that the Node was deleted.
 	Deleted bool
 	Node    *corev1.Node
 }
 
-// NodeHistory is every version of every Node, as one watch saw them.
+// NodeHistory has each version of all Nodes that a watch received.
 type NodeHistory struct {
 	mu       sync.Mutex
 	versions []NodeVersion
 }
 
-// RecordNodes starts a history. It ends with ctx.
+// RecordNodes records a history until ctx is done.
 func RecordNodes(ctx context.Context, workload client.WithWatch) (*NodeHistory, error) {
 	h := &NodeHistory{}
 	return h, Follow(ctx, workload, &corev1.NodeList{}, func(kind watch.EventType, node *corev1.Node) {
@@ -40,32 +40,32 @@ func RecordNodes(ctx context.Context, workload client.WithWatch) (*NodeHistory, 
 	})
 }
 
-// Versions are all versions so far, in the order in which the API server made them.
+// Versions returns all versions so far, in the order of the API server.
 func (h *NodeHistory) Versions() []NodeVersion {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.versions)
 }
 
-// Of are the versions of one Node so far.
+// Of returns the versions of a Node so far.
 func (h *NodeHistory) Of(name string) []NodeVersion {
 	return slices.DeleteFunc(h.Versions(), func(v NodeVersion) bool { return v.Node.Name != name })
 }
 
-// Verdict is what a Node's versions say of its life in its pool.
+// Verdict reports whether the versions of a Node were in its pool.
 type Verdict struct {
-	// Versions is how many versions there were.
+	// Versions is the number of versions.
 	Versions int
-	// Outside is how many of them were not in the pool that the Node ought to be in.
+	// Outside is the number of versions outside the expected pool.
 	Outside int
-	// BornInPool says that the first version was in that pool.
+	// BornInPool reports whether the first version was in the expected pool.
 	BornInPool bool
-	// Changes is how often the Node went from one pool, or from none, to another.
+	// Changes is the number of changes of the Node's pool.
 	Changes int
 }
 
-// Judge holds the versions of a Node against the pool it ought to be in all its life. It decides by labels alone, as a
-// machine config controller that sees only Nodes would.
+// Judge compares the pool of each version of a Node with the expected pool. It decides by labels only, as a machine config
+// controller does.
 func Judge(versions []NodeVersion, role string, pools []poolv1.MachineConfigPool) Verdict {
 	verdict := Verdict{Versions: len(versions)}
 	before := ""

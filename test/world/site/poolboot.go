@@ -36,18 +36,17 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// namespace is where config/ installs Poolboot.
+// namespace is the namespace of Poolboot in config/.
 const namespace = "poolboot-system"
 
-// Program is one of Poolboot's two programs, run as its own ServiceAccount with the very RBAC rules that config/
-// installs.
+// Program is one of Poolboot's two programs. It runs as its ServiceAccount with the RBAC rules of config/.
 type Program struct {
 	name, dir, path, hosts, health, metrics string
 	args                                    []string
 	process                                 *process.Process
 }
 
-// Start starts the program and returns when it is ready.
+// Start starts the program and waits until it is ready.
 func (p *Program) Start(ctx context.Context) error {
 	var err error
 	if p.process, err = process.Launch(p.dir, p.path, p.args...); err != nil {
@@ -59,10 +58,10 @@ func (p *Program) Start(ctx context.Context) error {
 	})
 }
 
-// Kill ends the program as a crash does. Start starts it again.
+// Kill kills the program with SIGKILL. Start starts it again.
 func (p *Program) Kill() error { return p.process.Kill() }
 
-// Stop ends the program and returns when it is gone.
+// Stop terminates the program and waits until it has exited.
 func (p *Program) Stop() error {
 	if p == nil {
 		return nil
@@ -70,10 +69,10 @@ func (p *Program) Stop() error {
 	return p.process.Stop()
 }
 
-// PeakMemory is the most memory that the program has held at once since it was last started, in bytes.
+// PeakMemory returns the program's peak memory since its last start, in bytes.
 func (p *Program) PeakMemory() (int, error) { return p.process.PeakMemory() }
 
-// Metrics is what the program tells Prometheus now.
+// Metrics returns the program's metrics.
 func (p *Program) Metrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
 	body, err := p.Exposition(ctx)
 	if err != nil {
@@ -83,15 +82,15 @@ func (p *Program) Metrics(ctx context.Context) (map[string]*dto.MetricFamily, er
 	return parser.TextToMetricFamilies(bytes.NewReader(body))
 }
 
-// Exposition is the same as Prometheus reads it.
+// Exposition returns the program's metrics in Prometheus' text format.
 func (p *Program) Exposition(ctx context.Context) ([]byte, error) {
 	return read(ctx, p.MetricsURL())
 }
 
-// MetricsURL is where Prometheus reads them.
+// MetricsURL returns the URL of the program's metrics.
 func (p *Program) MetricsURL() string { return "http://" + p.metrics + "/metrics" }
 
-// Log is what the program has printed in all its lives.
+// Log returns the program's log since its first start.
 func (p *Program) Log() (string, error) {
 	content, err := os.ReadFile(filepath.Join(p.dir, p.name+".log"))
 	return string(content), err
@@ -114,7 +113,7 @@ func read(ctx context.Context, url string) ([]byte, error) {
 	return body, err
 }
 
-// InstallSet returns the objects of config/default with clusterctl's variables filled in, as clusterctl would install
+// InstallSet returns the objects of config/default with the defaults of clusterctl's variables, as clusterctl installs
 // them.
 func InstallSet(ctx context.Context, binDir string) ([]unstructured.Unstructured, error) {
 	kustomize := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl"), "kustomize", filepath.Join(filepath.Dir(binDir), "config", "default"))
@@ -132,23 +131,23 @@ func InstallSet(ctx context.Context, binDir string) ([]unstructured.Unstructured
 	return yaml.ToUnstructured(filled)
 }
 
-// door is how hosts know the config server: by its address, and by the authority that vouches for its certificate.
-type door struct {
+// endpoint is the config server's address for hosts, and the authority of its certificate.
+type endpoint struct {
 	address   string
 	authority *loopback.CA
 }
 
-func newDoor() (*door, error) {
+func newEndpoint() (*endpoint, error) {
 	authority, err := loopback.NewCA("poolboot")
 	if err != nil {
 		return nil, err
 	}
 	port, err := loopback.FreePort()
-	return &door{address: loopback.Address(port), authority: authority}, err
+	return &endpoint{address: loopback.Address(port), authority: authority}, err
 }
 
-// startPoolboot installs Poolboot's namespace, ServiceAccounts, RBAC rules and webhooks, and starts its two programs;
-// of a site that takes over from another, the manager only.
+// startPoolboot installs Poolboot's namespace, ServiceAccounts, RBAC rules and webhooks, and starts its two programs. On a
+// site with a predecessor it starts the manager only.
 func (s *Site) startPoolboot(ctx context.Context) error {
 	objects, err := InstallSet(ctx, s.binDir)
 	if err != nil {
@@ -168,7 +167,7 @@ func (s *Site) startPoolboot(ctx context.Context) error {
 		}
 	}
 	certDir, caFile := filepath.Join(s.dir, "serving"), filepath.Join(s.dir, "config-server-ca.crt")
-	if err := writeServingCertificate(s.door.authority, certDir, caFile); err != nil {
+	if err := writeServingCertificate(s.endpoint.authority, certDir, caFile); err != nil {
 		return err
 	}
 	ports := make([]string, 3)
@@ -183,7 +182,7 @@ func (s *Site) startPoolboot(ctx context.Context) error {
 
 	s.Manager = &Program{name: "manager", dir: s.dir, path: filepath.Join(s.binDir, "manager"), health: managerHealth, metrics: managerMetrics, args: append([]string{
 		"--overlay-namespace=" + namespace,
-		"--config-server-url=https://" + s.door.address,
+		"--config-server-url=https://" + s.endpoint.address,
 		"--config-server-ca-file=" + caFile,
 		"--webhook-host=" + loopback.Host, "--webhook-port=" + portOf(webhook), "--webhook-cert-dir=" + certDir,
 		"--health-addr=" + managerHealth, "--diagnostics-address=" + managerMetrics, "--insecure-diagnostics",
@@ -207,7 +206,7 @@ func (s *Site) startPoolboot(ctx context.Context) error {
 	if err := s.Manager.Start(ctx); err != nil {
 		return err
 	}
-	if err := clusterapi.InstallWebhooks(ctx, s.Management.Config, webhooks, "https://"+webhook, s.door.authority.PEM()); err != nil {
+	if err := clusterapi.InstallWebhooks(ctx, s.Management.Config, webhooks, "https://"+webhook, s.endpoint.authority.PEM()); err != nil {
 		return err
 	}
 	if err := s.waitForWebhooks(ctx); err != nil || s.options.Predecessor != nil {
@@ -216,7 +215,7 @@ func (s *Site) startPoolboot(ctx context.Context) error {
 	return s.startReplicas(ctx)
 }
 
-// waitForWebhooks returns when the API server asks Poolboot's webhooks.
+// waitForWebhooks waits until the API server calls Poolboot's webhooks.
 func (s *Site) waitForWebhooks(ctx context.Context) error {
 	probe := metav1.ObjectMeta{Name: "probe", Namespace: metav1.NamespaceDefault}
 	var last error
@@ -226,7 +225,7 @@ func (s *Site) waitForWebhooks(ctx context.Context) error {
 		return apierrors.IsInvalid(last), nil
 	})
 	if err != nil {
-		return fmt.Errorf("webhooks of Poolboot do not answer: %w; last answer: %w", err, last)
+		return fmt.Errorf("Poolboot's webhooks do not answer: %w; last error: %w", err, last)
 	}
 	return nil
 }
@@ -253,8 +252,7 @@ func writeServingCertificate(authority *loopback.CA, certDir, caFile string) err
 	return nil
 }
 
-// writeAccountKubeconfig writes a kubeconfig with a token of a ServiceAccount of Poolboot's namespace, for the API
-// server at a URL.
+// writeAccountKubeconfig writes a kubeconfig with a token of a ServiceAccount in Poolboot's namespace.
 func writeAccountKubeconfig(ctx context.Context, management *controlplane.ControlPlane, admin client.Client, account, server, path string) error {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 3600)}}
 	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: namespace}}

@@ -12,7 +12,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
 )
 
-// newReplicas makes the config servers: one at the address that hosts know, or several that are to stand behind it.
+// newReplicas prepares the config servers: one at the address for hosts, or several behind it.
 func (s *Site) newReplicas(certDir string) error {
 	for range max(s.options.Replicas, 1) {
 		ports := make([]string, 3)
@@ -23,13 +23,13 @@ func (s *Site) newReplicas(certDir string) error {
 			}
 			ports[i] = loopback.Address(port)
 		}
-		hosts, health, metrics := s.door.address, ports[1], ports[2]
+		hosts, health, metrics := s.endpoint.address, ports[1], ports[2]
 		if s.options.Replicas > 1 {
 			hosts = ports[0]
 		}
 		s.Replicas = append(s.Replicas, &Program{name: "config-server", dir: s.dir, path: filepath.Join(s.binDir, "config-server"), hosts: hosts, health: health, metrics: metrics, args: append([]string{
 			"--overlay-namespace=" + namespace,
-			"--bind-address=" + hosts, "--external-url=https://" + s.door.address, "--tls-cert-dir=" + certDir, "--shutdown-delay=0",
+			"--bind-address=" + hosts, "--external-url=https://" + s.endpoint.address, "--tls-cert-dir=" + certDir, "--shutdown-delay=0",
 			"--health-bind-address=" + health, "--metrics-bind-address=" + metrics,
 		}, s.options.Flags.ConfigServer...)})
 	}
@@ -46,7 +46,7 @@ func (s *Site) startReplicas(ctx context.Context) (err error) {
 	if len(s.Replicas) == 1 {
 		return nil
 	}
-	if s.service, err = faults.Serve(s.door.address); err != nil {
+	if s.service, err = faults.Serve(s.endpoint.address); err != nil {
 		return err
 	}
 	for _, replica := range s.Replicas {
@@ -66,13 +66,14 @@ func (s *Site) stopReplicas() error {
 	return errors.Join(errs...)
 }
 
-// Ways are how Poolboot's programs reach the API servers; nil where they do so directly.
+// Ways are the proxies through which Poolboot's programs connect to the API servers. nil is a direct connection.
 type Ways struct {
-	// Manager and ConfigServer lead to the management cluster, Workload leads the manager to the workload cluster.
+	// Manager and ConfigServer are proxies for the management cluster, Workload is the manager's proxy for the workload
+	// cluster.
 	Manager, ConfigServer, Workload *faults.Proxy
 }
 
-// openWays opens the ways that the options ask for.
+// openWays starts the proxies if the options request them.
 func (s *Site) openWays() (err error) {
 	if !s.options.Ways {
 		return nil
@@ -83,7 +84,7 @@ func (s *Site) openWays() (err error) {
 			return nil, err
 		}
 		config := to.Config
-		if !asAdmin { // the programs bring their tokens
+		if !asAdmin { // the programs send their tokens
 			if config, err = to.UserConfig(""); err != nil {
 				return nil, err
 			}
@@ -111,7 +112,7 @@ func (s *Site) openWays() (err error) {
 	return err
 }
 
-// server is the URL of the management cluster's API server for a program.
+// server returns the URL of the management cluster's API server for a program.
 func (w Ways) server(program string, management *controlplane.ControlPlane) string {
 	switch {
 	case w.Manager == nil:

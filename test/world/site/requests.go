@@ -14,28 +14,28 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
 )
 
-// RequestKind is what kind of request one of Poolboot's programs made.
+// RequestKind is a kind of request of Poolboot's programs.
 type RequestKind struct {
-	// Cluster is the name of the control plane that was asked, Program manager or config-server.
+	// Cluster is the name of the control plane, Program is manager or config-server.
 	Cluster, Program string
-	// Verb and Resource are what the request was for; a subresource follows its resource and a slash.
+	// Verb and Resource are those of the request. Resource includes the subresource after a slash.
 	Verb, Resource string
 }
 
-// RequestCount is how many requests of a kind there were.
+// RequestCount counts the requests of a kind.
 type RequestCount struct {
-	// All are all of them, Conflicts those that were refused because somebody else had written first.
+	// All is the number of requests, Conflicts the number of those that failed with a conflict.
 	All, Conflicts int
 }
 
-// Requests counts what Poolboot's two programs asked of both API servers since a moment, as the API servers' audit logs
-// have it. Watches and their first lists are left out: they are there once, however many machines.
+// Requests counts the requests of Poolboot's two programs to both API servers since a time, from their audit logs. It omits
+// watches and their lists, whose number does not depend on the number of Machines.
 func (s *Site) Requests(since time.Time) (map[RequestKind]RequestCount, error) {
 	counts := map[RequestKind]RequestCount{}
 	for _, cluster := range []*controlplane.ControlPlane{s.Management, s.Workload} {
 		err := cluster.EachRequest(func(r controlplane.Request) {
-			program, is := poolbootProgram(r)
-			if !is || r.Received.Before(since) || r.Object.Resource == "" || r.Verb == "watch" || r.Verb == "list" {
+			program, ok := poolbootProgram(r)
+			if !ok || r.Received.Before(since) || r.Object.Resource == "" || r.Verb == "watch" || r.Verb == "list" {
 				return
 			}
 			resource := strings.TrimSuffix(r.Object.Resource+"/"+r.Object.Subresource, "/")
@@ -54,17 +54,16 @@ func (s *Site) Requests(since time.Time) (map[RequestKind]RequestCount, error) {
 	return counts, nil
 }
 
-// poolbootProgram names the program of Poolboot that a request came from. In the workload cluster the manager has the
-// rights of Cluster API's kubeconfig, so there only its user agent tells: the cluster cache puts the program's name
-// first.
+// poolbootProgram returns the program of Poolboot that sent a request. In the workload cluster the manager has the user of
+// Cluster API's kubeconfig, and is identified by its user agent: the cluster cache puts the program's name first.
 func poolbootProgram(r controlplane.Request) (string, bool) {
-	if program, is := strings.CutPrefix(r.User.Name, "system:serviceaccount:poolboot-system:poolboot-"); is {
+	if program, ok := strings.CutPrefix(r.User.Name, "system:serviceaccount:poolboot-system:poolboot-"); ok {
 		return program, true
 	}
 	return "manager", strings.HasPrefix(r.UserAgent, "manager/")
 }
 
-// PrintRequests prints requests as a table, the most frequent kinds first, and returns how many there were.
+// PrintRequests prints requests as a table, the most frequent kinds first, and returns their number.
 func PrintRequests(to io.Writer, counts map[RequestKind]RequestCount) (total int, err error) {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "CLUSTER\tPROGRAM\tVERB\tRESOURCE\tREQUESTS\tCONFLICTS")

@@ -1,7 +1,6 @@
-// Package site sets up a whole site on one machine: a management cluster that runs the real Cluster API core and
-// Poolboot's two programs, a workload cluster, and hosts that boot with the real Ignition and the real kubelet. The
-// demo shows it to people; end-to-end tests hold it to its promises. Only hardware, Cluster API's Metal3 provider and
-// the container runtime are stand-ins.
+// Package site sets up a complete site on one machine: a management cluster with the real Cluster API core and Poolboot's
+// two programs, a workload cluster, and hosts that boot with the real Ignition and kubelet. Simulated are the hardware,
+// Cluster API's Metal3 provider and the container runtime. The demo and the end-to-end tests use it.
 package site
 
 import (
@@ -29,78 +28,76 @@ import (
 )
 
 const (
-	// Namespace is the namespace of the site's Cluster and of all that belongs to it.
+	// Namespace is the namespace of the site's Cluster and its objects.
 	Namespace = "default"
 	// ClusterName is the name of the site's Cluster.
 	ClusterName = "edge"
 )
 
-// Flags are further flags of Poolboot's programs, and of the workload cluster's kube-controller-manager.
+// Flags are additional flags of Poolboot's programs, and of the workload cluster's kube-controller-manager.
 type Flags struct {
 	Manager, ConfigServer, ControllerManager []string
 }
 
-// Options says what site to set up.
+// Options are the options of a site.
 type Options struct {
-	// Hardware is what BareMetalHosts stand for. Nil: hosts that boot for real.
+	// Hardware is the hardware of BareMetalHosts. Default: hosts that boot with the real Ignition and kubelet.
 	Hardware metal3.Hardware
-	// Neighbour is a site whose workload cluster and hosts this one uses too, from a management cluster of its own.
-	// Nil: none.
-	Neighbour *Site
-	// WithoutMetal3 leaves Metal3 and its kinds out until StartMetal3.
+	// Neighbor is an optional site whose workload cluster and hosts this site also uses, with its own management cluster.
+	Neighbor *Site
+	// WithoutMetal3 omits Metal3 and its CRDs until StartMetal3.
 	WithoutMetal3 bool
-	// Predecessor is the site that this one takes over from: to a management cluster of its own it gets that site's
-	// workload cluster and hosts, and the address and the certificate by which hosts know its config server. The config
-	// server is for the caller to start once the predecessor's has ended. Nil: nothing is taken over.
+	// Predecessor is an optional site that this site takes over from. With its own management cluster, this site uses the
+	// predecessor's workload cluster, hosts, and config server address and certificate authority. The caller must start the
+	// config server after the predecessor's has stopped.
 	Predecessor *Site
-	// Flags are further flags of the site's programs.
+	// Flags are additional flags of the site's programs.
 	Flags Flags
 	// GarbageCollector runs Kubernetes' garbage collector in the management cluster.
 	GarbageCollector bool
-	// Concurrency is that of Cluster API's core, see clusterapi.Options.
+	// Concurrency is the concurrency of Cluster API's core, see clusterapi.Options.
 	Concurrency int
-	// RetryInterval is that of the Metal3 provider, see metal3.Options. Zero is one second.
+	// RetryInterval is the retry interval of the Metal3 provider, see metal3.Options. Default: one second.
 	RetryInterval time.Duration
-	// Replicas is how many config servers there are. More than one stand behind a Service, at the address that hosts
-	// know. Zero is one.
+	// Replicas is the number of config servers. If there are several, they are behind a Service. Default: one.
 	Replicas int
-	// Ways has the programs reach both API servers by ways that a test can make bad, see Site.Ways.
+	// Ways makes the programs connect to both API servers through proxies that inject faults, see Site.Ways.
 	Ways bool
-	// Progress gets a line for each part that is up. Nil: nobody.
+	// Progress gets a line for each started part. Optional.
 	Progress io.Writer
-	// Consoles gets what the hosts print. Nil: nobody.
+	// Consoles gets the console output of the hosts. Optional.
 	Consoles io.Writer
 }
 
 // Site is a running site.
 type Site struct {
-	// Management is the control plane of the management cluster, Workload the one that hosts join.
+	// Management and Workload are the control planes of the management cluster and of the workload cluster.
 	Management, Workload *controlplane.ControlPlane
-	// ManagementClient and WorkloadClient reach them as cluster-admin.
+	// ManagementClient and WorkloadClient are their clients, with the rights of cluster-admin.
 	ManagementClient, WorkloadClient client.WithWatch
-	// Manager and ConfigServer are Poolboot.
+	// Manager and ConfigServer are Poolboot's programs.
 	Manager, ConfigServer *Program
 	// Replicas are all config servers, ConfigServer first.
 	Replicas []*Program
-	// Ways are those of Options.Ways.
+	// Ways are the proxies of Options.Ways.
 	Ways Ways
-	// WorkloadKubeconfig is the one that Clusters have; nil: the administrator's.
+	// WorkloadKubeconfig is the kubeconfig of Clusters. nil is the administrator's.
 	WorkloadKubeconfig []byte
-	// Hardware is the hosts that boot for real.
+	// Hardware has the hosts that boot with the real Ignition and kubelet.
 	Hardware *Hardware
 
 	service   *faults.Service
 	dir       string
 	binDir    string
 	options   Options
-	guest     bool // the workload cluster and the hosts are another site's
-	door      *door
+	guest     bool // the workload cluster and the hosts belong to another site
+	endpoint  *endpoint
 	core      *clusterapi.Core
 	simulator *metal3.Simulator
 	cancel    context.CancelFunc
 }
 
-// Start sets up a site. Whatever was started is stopped again on error; the error says what to do.
+// Start sets up a site. On error it stops everything that it has started.
 func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Site{options: options, cancel: cancel}
@@ -112,7 +109,7 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	if s.binDir, err = process.BinDir(); err != nil {
 		return nil, err
 	}
-	// Short, because sockets live below it and a socket's path has 108 bytes at most.
+	// A short path, because the path of a socket in it has at most 108 bytes.
 	if s.dir, err = os.MkdirTemp("", "site-"); err != nil {
 		return nil, err
 	}
@@ -120,15 +117,15 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	if progress == nil {
 		progress = io.Discard
 	}
-	began := time.Now()
-	up := func(what string) { fmt.Fprintf(progress, "  %5.1f s  %s\n", time.Since(began).Seconds(), what) }
+	start := time.Now()
+	up := func(what string) { fmt.Fprintf(progress, "  %5.1f s  %s\n", time.Since(start).Seconds(), what) }
 
-	if other := cmp.Or(options.Predecessor, options.Neighbour); other != nil {
+	if other := cmp.Or(options.Predecessor, options.Neighbor); other != nil {
 		s.guest, s.Workload, s.Hardware = true, other.Workload, other.Hardware
 	}
 	if options.Predecessor != nil {
-		s.door = options.Predecessor.door
-	} else if s.door, err = newDoor(); err != nil {
+		s.endpoint = options.Predecessor.endpoint
+	} else if s.endpoint, err = newEndpoint(); err != nil {
 		return nil, err
 	}
 	if err := s.startClusters(ctx, options.Flags, up); err != nil {
@@ -143,7 +140,7 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	}
 	up("Cluster API's core: reconcilers and webhooks")
 	if s.Hardware == nil {
-		s.Hardware = &Hardware{ctx: ctx, dir: s.dir, binDir: s.binDir, log: options.Consoles, hosts: map[string]*host.Host{}, scrapped: map[string]bool{}}
+		s.Hardware = &Hardware{ctx: ctx, dir: s.dir, binDir: s.binDir, log: options.Consoles, hosts: map[string]*host.Host{}, decommissioned: map[string]bool{}}
 	}
 	if !options.WithoutMetal3 {
 		if err := s.StartMetal3(ctx); err != nil {
@@ -162,7 +159,7 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	return s, nil
 }
 
-// StartMetal3 installs the kinds of Metal3 where Options left them out, and starts its simulator.
+// StartMetal3 installs Metal3's CRDs, and starts its simulator.
 func (s *Site) StartMetal3(ctx context.Context) error {
 	if err := clusterapi.InstallMetal3(ctx, s.Management.Config); err != nil {
 		return fmt.Errorf("install Metal3's CRDs: %w", err)
@@ -185,16 +182,16 @@ func (s *Site) StartMetal3(ctx context.Context) error {
 	return nil
 }
 
-// StopIronic stops that of the Metal3 simulator.
+// StopIronic stops the Metal3 simulator's Ironic.
 func (s *Site) StopIronic() { s.simulator.StopIronic() }
 
-// StartIronic starts that of the Metal3 simulator.
+// StartIronic starts the Metal3 simulator's Ironic.
 func (s *Site) StartIronic(ctx context.Context) error { return s.simulator.StartIronic(ctx) }
 
-// DeleteNodes has Metal3's remediations delete Nodes, as on API servers before 1.28, or keep them, as they do at first.
+// DeleteNodes sets whether Metal3's remediations delete Nodes, as on API servers before 1.28. They do not by default.
 func (s *Site) DeleteNodes(deletes bool) { s.simulator.DeleteNodes(deletes) }
 
-// logFile returns a logger that writes to a file of the site's folder.
+// logFile returns a logger that writes to a file in the site's directory.
 func (s *Site) logFile(name string) (logr.Logger, error) {
 	file, err := os.Create(filepath.Join(s.dir, name))
 	if err != nil {
@@ -241,13 +238,13 @@ func (s *Site) startClusters(ctx context.Context, flags Flags, up func(string)) 
 	return err
 }
 
-// CreateCluster makes the site's Cluster, which hosts of the workload control plane join.
+// CreateCluster creates the site's Cluster, with the workload control plane.
 func (s *Site) CreateCluster(ctx context.Context) error {
 	_, err := clusterapi.CreateCluster(ctx, s.ManagementClient, clusterapi.ClusterOptions{Namespace: Namespace, Name: ClusterName, Workload: s.Workload})
 	return err
 }
 
-// Kubectl runs the real kubectl against a cluster and returns what it prints.
+// Kubectl runs the real kubectl on a cluster and returns its output.
 func (s *Site) Kubectl(ctx context.Context, cluster *controlplane.ControlPlane, args ...string) (string, error) {
 	kubectl := exec.CommandContext(ctx, filepath.Join(s.binDir, "kubectl"), append([]string{"--kubeconfig", cluster.Kubeconfig}, args...)...)
 	output, err := kubectl.CombinedOutput()
@@ -257,10 +254,10 @@ func (s *Site) Kubectl(ctx context.Context, cluster *controlplane.ControlPlane, 
 	return string(output), nil
 }
 
-// Dir is where the site keeps its logs and disks until Stop removes it.
+// Dir returns the site's directory with its logs and disks, which Stop removes.
 func (s *Site) Dir() string { return s.dir }
 
-// Stop switches the hosts off, ends every program and removes the site's folder.
+// Stop powers off the hosts, stops all programs and removes the site's directory.
 func (s *Site) Stop() error {
 	var errs []error
 	if s.Hardware != nil && !s.guest {

@@ -18,10 +18,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// Step is a step on the way of a Machine to a Node in its pool.
+// Step is a step in the boot of a Machine.
 type Step string
 
-// Steps, in the order in which they happen.
+// Steps in their usual order.
 const (
 	MachineCreated    Step = "created"
 	DataSecretCreated Step = "data Secret"
@@ -37,16 +37,16 @@ const (
 // Steps are all steps after MachineCreated.
 var Steps = []Step{DataSecretCreated, HostChosen, BootRequested, NodePreRegistered, ConfigServed, KubeletRegistered, NodeReady, TokenRevoked}
 
-// Timeline is when each Machine took each step, as watches on both clusters saw it.
+// Timeline has the time of each step of all Machines, from watches on both clusters.
 type Timeline struct {
 	mu sync.Mutex
-	// machines is keyed by the name of the PoolbootConfig; Cluster API names it, the Machine and the data Secret alike.
+	// machines is keyed by the name of the PoolbootConfig, which is also the name of the Machine and of the data Secret.
 	machines map[string]map[Step]time.Time
 	nodes    map[string]map[Step]time.Time
 	nodeOf   map[string]string
 }
 
-// RecordTimeline starts a timeline. It ends with ctx.
+// RecordTimeline records a timeline until ctx is done.
 func RecordTimeline(ctx context.Context, management, workload client.WithWatch) (*Timeline, error) {
 	t := &Timeline{machines: map[string]map[Step]time.Time{}, nodes: map[string]map[Step]time.Time{}, nodeOf: map[string]string{}}
 	metal3Machines := &unstructured.UnstructuredList{}
@@ -65,7 +65,7 @@ func RecordTimeline(ctx context.Context, management, workload client.WithWatch) 
 	return t, nil
 }
 
-// Of is when a Machine took the steps it has taken.
+// Of returns the times of a Machine's steps so far.
 func (t *Timeline) Of(machine string) map[Step]time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,7 +75,7 @@ func (t *Timeline) Of(machine string) map[Step]time.Time {
 	return steps
 }
 
-// mark notes a step the first time it is seen. The caller holds t.mu.
+// mark records the first time of a step. The caller holds t.mu.
 func mark(of map[string]map[Step]time.Time, name string, step Step, when time.Time) {
 	if of[name] == nil {
 		of[name] = map[Step]time.Time{}
@@ -142,7 +142,7 @@ func (t *Timeline) sawNode(_ watch.EventType, n *corev1.Node) {
 	}
 }
 
-// Ready says whether a Node's kubelet says it is Ready.
+// Ready reports whether a Node is Ready.
 func Ready(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {

@@ -16,13 +16,13 @@ type kind struct {
 	list   client.ObjectList
 }
 
-// WatchWithContext starts a watch where options say.
+// WatchWithContext starts a watch with options.
 func (k kind) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	return k.client.Watch(ctx, k.list.DeepCopyObject().(client.ObjectList), &client.ListOptions{Raw: &options})
 }
 
-// Follow calls seen for every version of every object of a kind, from now on and without a gap: a watch that breaks
-// goes on where it broke. It returns once it is known from where; it ends with ctx. One goroutine calls seen.
+// Follow calls seen for each version of all objects of a kind, from now on and without gaps: it resumes broken watches. It
+// returns when the start of the watch is known, and stops when ctx is done. It calls seen from one goroutine.
 func Follow[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, seen func(watch.EventType, T)) error {
 	if err := c.List(ctx, list); err != nil {
 		return fmt.Errorf("list %T: %w", list, err)

@@ -55,7 +55,7 @@ type Result struct {
 func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provider, n int) (result Result, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t := tenant.Lasting(ctx, s, n)
+	t := tenant.NewPersistent(ctx, s, n)
 	boot, stop, err := provider.start(ctx, s, t)
 	if err != nil {
 		return Result{}, err

@@ -16,22 +16,22 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
-// HostTemplate is the name of the template by which pools of TakeHosts boot hosts without a Machine.
+// HostTemplate is the name of the template with which pools of TakeHosts boot hosts without a Machine.
 const HostTemplate = "hosts"
 
-// TakeHosts is a change for New: its pools take hosts without a Machine, which join by the kubelet.
+// TakeHosts is a change for New. The pools take hosts without a Machine, which join with the kubelet.
 func TakeHosts(pool *poolv1.MachineConfigPool) { pool.Spec.HostTemplateRef.Name = HostTemplate }
 
-// CreateHostTemplate makes the template that pools of TakeHosts name.
+// CreateHostTemplate creates the template of TakeHosts.
 func (t *Tenant) CreateHostTemplate(ctx context.Context, labels map[string]string) {
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: HostTemplate, Labels: labels}}
 	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
 	t.Create(ctx, template)
 }
 
-// BootAnnotatedHost makes a server that asks for a pool by annotation, and gives it an image once its user data stands.
+// BootAnnotatedHost creates a server with a pool annotation, and sets its image when it has user data.
 func (t *Tenant) BootAnnotatedHost(ctx context.Context, name, role string) *bmov1alpha1.BareMetalHost {
-	host := server(name)
+	host := newHost(name)
 	host.Annotations = map[string]string{poolv1.HostPoolAnnotation: role, poolv1.HostClusterAnnotation: t.Namespace}
 	t.Create(ctx, host)
 	EventuallyWithOffset(1, func() (*corev1.SecretReference, error) {
@@ -44,7 +44,7 @@ func (t *Tenant) BootAnnotatedHost(ctx context.Context, name, role string) *bmov
 	return host
 }
 
-func server(name string) *bmov1alpha1.BareMetalHost {
+func newHost(name string) *bmov1alpha1.BareMetalHost {
 	return &bmov1alpha1.BareMetalHost{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: bmov1alpha1.BareMetalHostSpec{Online: true, BootMACAddress: "52:54:00:00:00:01",
@@ -52,8 +52,8 @@ func server(name string) *bmov1alpha1.BareMetalHost {
 	}
 }
 
-// Enrollment returns an Enrollment of the pool infra for hosts whose names start with the namespace's, which expires in
-// an hour, and the Secret with its token. Neither is created.
+// Enrollment returns an Enrollment of the pool infra for hosts whose names start with the namespace's name, which expires
+// in an hour, and the Secret with its token. It does not create them.
 func (t *Tenant) Enrollment(name string, uses int32) (*corev1.Secret, *poolv1.Enrollment) {
 	return &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: t.Namespace},

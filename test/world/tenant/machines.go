@@ -26,22 +26,22 @@ import (
 type Deployment struct {
 	Name     string
 	Replicas int32
-	// Labels are those of its Machines.
+	// Labels are the labels of its Machines.
 	Labels map[string]string
-	// Image is the URL of what is on the servers' disks. Empty: site.KubeletImageURL.
+	// Image is the URL of the servers' image. Default: site.KubeletImageURL.
 	Image string
-	// DiskFormat is the image's; empty: the provider's default.
+	// DiskFormat is the format of the image. Default: the provider's default.
 	DiskFormat string
-	// NodeReuse has the provider keep the servers of its Machines for its next ones.
+	// NodeReuse makes the provider keep the servers of deleted Machines for the next Machines.
 	NodeReuse bool
-	// Config changes what its PoolbootConfigs say: a join by the kubelet, and nothing else, without it.
+	// Config changes the spec of its PoolbootConfigs, which have a join with the kubelet only.
 	Config func(*bootstrapv1.BootSpec)
-	// Bootstrap is the template of its bootstrap configs, of any provider; it is given its name. Nil: a
-	// PoolbootConfigTemplate with what Config says.
+	// Bootstrap is the template of its bootstrap configs, of any provider. Deploy sets its name. Default: a
+	// PoolbootConfigTemplate changed by Config.
 	Bootstrap client.Object
 }
 
-// Deploy makes a MachineDeployment with its templates.
+// Deploy creates a MachineDeployment with its templates.
 func (t *Tenant) Deploy(ctx context.Context, d Deployment) *clusterv1.MachineDeployment {
 	bootstrap, kind := t.bootstrap(d)
 	if d.Image == "" {
@@ -109,7 +109,7 @@ func (t *Tenant) Config(ctx context.Context, deployment string) *bootstrapv1.Poo
 	return &configs[0]
 }
 
-// Condition reads a condition of a PoolbootConfig afresh, as "Status Reason: message", for Eventually.
+// Condition returns a function for Eventually that reads a condition of a PoolbootConfig as "Status Reason: message".
 func (t *Tenant) Condition(config *bootstrapv1.PoolbootConfig, kind string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		if err := t.site.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config); err != nil {
@@ -123,29 +123,29 @@ func (t *Tenant) Condition(config *bootstrapv1.PoolbootConfig, kind string) func
 	}
 }
 
-// Machine returns the Machine of a config. It waits for Cluster API to make that the config's owner: the MachineSet is,
-// at first.
+// Machine returns the Machine of a config. It waits until the Machine is the config's owner, which is the MachineSet at
+// first.
 func (t *Tenant) Machine(ctx context.Context, config *bootstrapv1.PoolbootConfig) *clusterv1.Machine {
 	GinkgoHelper()
 	var machine *clusterv1.Machine
-	is := config.DeepCopy()
+	current := config.DeepCopy()
 	Eventually(ctx, func() (_ *clusterv1.Machine, err error) {
-		if machine, err = util.GetOwnerMachine(ctx, t.site.ManagementClient, is.ObjectMeta); machine != nil || err != nil {
+		if machine, err = util.GetOwnerMachine(ctx, t.site.ManagementClient, current.ObjectMeta); machine != nil || err != nil {
 			return machine, err
 		}
-		return nil, t.site.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), is)
+		return nil, t.site.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), current)
 	}).ShouldNot(BeNil())
 	return machine
 }
 
-// Node returns the Node that was made for a config.
+// Node returns the Node of a config.
 func (t *Tenant) Node(ctx context.Context, config *bootstrapv1.PoolbootConfig) *corev1.Node {
 	node := &corev1.Node{}
 	ExpectWithOffset(1, t.site.WorkloadClient.Get(ctx, client.ObjectKey{Name: config.Status.NodeRef.Name}, node)).To(Succeed())
 	return node
 }
 
-// Pointer returns what is in a config's data Secret.
+// Pointer returns the pointer in a config's data Secret.
 func (t *Tenant) Pointer(ctx context.Context, config *bootstrapv1.PoolbootConfig) ignition.Pointer {
 	secret := &corev1.Secret{}
 	ExpectWithOffset(1, t.site.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), secret)).To(Succeed())
@@ -154,8 +154,7 @@ func (t *Tenant) Pointer(ctx context.Context, config *bootstrapv1.PoolbootConfig
 	return pointer
 }
 
-// Rotate asks for another token for a config's host, as a person does with kubectl annotate, and returns when that is
-// on record.
+// Rotate requests rotation of a config's token by annotation, as a user does, and waits until the token is rotated.
 func (t *Tenant) Rotate(ctx context.Context, config *bootstrapv1.PoolbootConfig) {
 	GinkgoHelper()
 	key := client.ObjectKeyFromObject(config)

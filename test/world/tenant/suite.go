@@ -10,20 +10,19 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
-// StartSite starts a site for a suite, in its BeforeSuite, and stops it when the suite has ended.
+// StartSite starts a site in BeforeSuite, and stops it at the end of the suite.
 func StartSite(ctx context.Context, options site.Options) *site.Site {
 	GinkgoHelper()
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	options.Progress = GinkgoWriter
-	// The site outlives the node whose context this is.
+	// The context of BeforeSuite is canceled when it returns.
 	s, err := site.Start(context.WithoutCancel(ctx), options)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(s.Stop()).To(Succeed()) })
 	return s
 }
 
-// ShowLogs adds the end of what Poolboot's programs have printed to the report of a spec that failed: it helps more
-// than anything. It is for ReportAfterEach.
+// ShowLogs adds the end of the logs of Poolboot's programs to the report of a failed spec. It is for ReportAfterEach.
 func ShowLogs(report SpecReport, sites ...*site.Site) {
 	if !report.Failed() || slices.Contains(sites, nil) {
 		return

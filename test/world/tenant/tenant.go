@@ -1,5 +1,5 @@
-// Package tenant makes what a user of a site makes: a namespace with a Cluster, pools, MachineConfigs, servers and
-// MachineDeployments. It is for ginkgo suites: what can't be made or read fails the spec.
+// Package tenant creates the objects of a user of a site: a namespace with a Cluster, pools, MachineConfigs, servers and
+// MachineDeployments. It is for ginkgo suites: errors fail the spec.
 package tenant
 
 import (
@@ -30,27 +30,26 @@ type Tenant struct {
 	Cluster *clusterv1.Cluster
 
 	site *site.Site
-	// hosts are the names of its servers.
+	// hosts are the names of the tenant's servers.
 	hosts []string
 }
 
-// New makes a namespace with a Cluster, a worker and an infra pool with a MachineConfig each, and as many free hosts as
-// asked for. Changes are made to both pools before they are. Its servers end with the spec, or the container, that it
-// is made in.
+// New creates a namespace with a Cluster, the pools worker and infra with a MachineConfig each, and available hosts. It
+// applies changes to both pools. The servers are powered off at the end of the spec or container that calls New.
 func New(ctx context.Context, s *site.Site, freeHosts int, changes ...func(*poolv1.MachineConfigPool)) *Tenant {
 	t := NewEmpty(ctx, s)
-	t.furnish(ctx, freeHosts, changes...)
+	t.createDefaults(ctx, freeHosts, changes...)
 	return t
 }
 
-// Lasting makes what New makes, and leaves its servers to the site: a benchmark is no spec that they could end with.
-func Lasting(ctx context.Context, s *site.Site, freeHosts int) *Tenant {
-	t := empty(ctx, s)
-	t.furnish(ctx, freeHosts)
+// NewPersistent is New for benchmarks: the servers run until the site stops.
+func NewPersistent(ctx context.Context, s *site.Site, freeHosts int) *Tenant {
+	t := newTenant(ctx, s)
+	t.createDefaults(ctx, freeHosts)
 	return t
 }
 
-func (t *Tenant) furnish(ctx context.Context, freeHosts int, changes ...func(*poolv1.MachineConfigPool)) {
+func (t *Tenant) createDefaults(ctx context.Context, freeHosts int, changes ...func(*poolv1.MachineConfigPool)) {
 	t.CreateCluster(ctx, clusterapi.ClusterOptions{})
 	worker, infra := t.Pool("worker"), t.Pool("infra")
 	for _, change := range changes {
@@ -62,29 +61,29 @@ func (t *Tenant) furnish(ctx context.Context, freeHosts int, changes ...func(*po
 	t.AddHosts(ctx, freeHosts)
 }
 
-// NewEmpty makes a namespace with nothing in it. Its servers end with the spec, or the container, that it is made in.
+// NewEmpty creates an empty namespace. The servers are powered off at the end of the spec or container that calls it.
 func NewEmpty(ctx context.Context, s *site.Site) *Tenant {
-	t := empty(ctx, s)
+	t := newTenant(ctx, s)
 	DeferCleanup(func() {
 		for _, name := range t.hosts {
-			s.Hardware.Scrap(name)
+			s.Hardware.Decommission(name)
 		}
 	})
 	return t
 }
 
-func empty(ctx context.Context, s *site.Site) *Tenant {
+func newTenant(ctx context.Context, s *site.Site) *Tenant {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
 	ExpectWithOffset(2, s.ManagementClient.Create(ctx, namespace)).To(Succeed())
 	return &Tenant{Namespace: namespace.Name, site: s}
 }
 
-// MovedTo is the tenant on the site that its namespace was moved to.
+// MovedTo returns the tenant on the site to which its namespace was moved.
 func (t *Tenant) MovedTo(s *site.Site) *Tenant {
 	return &Tenant{Namespace: t.Namespace, Cluster: t.Cluster, site: s}
 }
 
-// CreateCluster makes the tenant's Cluster.
+// CreateCluster creates the tenant's Cluster.
 func (t *Tenant) CreateCluster(ctx context.Context, options clusterapi.ClusterOptions) {
 	options.Namespace, options.Name, options.Workload = t.Namespace, t.Namespace, t.site.Workload
 	if options.Kubeconfig == nil {
@@ -95,31 +94,31 @@ func (t *Tenant) CreateCluster(ctx context.Context, options clusterapi.ClusterOp
 	ExpectWithOffset(1, err).NotTo(HaveOccurred())
 }
 
-// Create makes objects in the tenant's namespace.
+// Create creates objects in the tenant's namespace.
 func (t *Tenant) Create(ctx context.Context, objects ...client.Object) {
 	for _, object := range objects {
 		object.SetNamespace(t.Namespace)
-		if _, server := object.(*bmov1alpha1.BareMetalHost); server {
+		if _, ok := object.(*bmov1alpha1.BareMetalHost); ok {
 			t.hosts = append(t.hosts, object.GetName())
 		}
 		ExpectWithOffset(1, t.site.ManagementClient.Create(ctx, object)).To(Succeed(), object.GetName())
 	}
 }
 
-// AddHosts makes n free servers. Their names, <namespace>-host-<i>, are their own in the whole site.
+// AddHosts creates n available servers, named <namespace>-host-<i>. The names are unique in the site.
 func (t *Tenant) AddHosts(ctx context.Context, n int) {
 	for i := range n {
 		t.AddHost(ctx, t.HostName(i))
 	}
 }
 
-// AddHost makes a free server. No other host of the site may have its name.
-func (t *Tenant) AddHost(ctx context.Context, name string) { t.Create(ctx, server(name)) }
+// AddHost creates an available server. The name must be unique in the site.
+func (t *Tenant) AddHost(ctx context.Context, name string) { t.Create(ctx, newHost(name)) }
 
-// HostName is the name of a server of AddHosts.
+// HostName returns the name of the i-th server of AddHosts.
 func (t *Tenant) HostName(i int) string { return fmt.Sprintf("%s-host-%d", t.Namespace, i) }
 
-// Pool is a pool of a role that selects the MachineConfigs of that role.
+// Pool returns a pool with a role that selects the MachineConfigs of that role.
 func (t *Tenant) Pool(role string) *poolv1.MachineConfigPool {
 	return &poolv1.MachineConfigPool{
 		ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: t.Namespace},
@@ -130,7 +129,7 @@ func (t *Tenant) Pool(role string) *poolv1.MachineConfigPool {
 	}
 }
 
-// MachineConfig is a MachineConfig of a role that writes one file.
+// MachineConfig returns a MachineConfig of a role with one file.
 func (t *Tenant) MachineConfig(name, role, path, content string) *poolv1.MachineConfig {
 	return &poolv1.MachineConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: t.Namespace, Labels: map[string]string{"role": role}},
@@ -146,7 +145,7 @@ func (t *Tenant) Scale(ctx context.Context, deployment *clusterv1.MachineDeploym
 	ExpectWithOffset(1, t.site.ManagementClient.Patch(ctx, deployment, client.MergeFrom(before))).To(Succeed())
 }
 
-// Pause pauses the tenant's Cluster or ends its pause.
+// Pause pauses or unpauses the tenant's Cluster.
 func (t *Tenant) Pause(ctx context.Context, paused bool) {
 	before := t.Cluster.DeepCopy()
 	t.Cluster.Spec.Paused = ptr.To(paused)
