@@ -33,33 +33,33 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{streams: streams, files: input.Files{Streams: streams, ReadKubeletConfigs: true}}
 	cmd := &cobra.Command{
 		Use:   "convert (-f FILE... --cluster CLUSTER -n NAMESPACE | --ignition FILE | --butane FILE)",
-		Short: "Turn OpenShift's pools, MachineConfigs and KubeletConfigs into Poolboot's, or any Ignition into spec 3.5",
-		Long: `Turn OpenShift's MachineConfigPools and MachineConfigs into Poolboot's, as YAML for kubectl apply.
+		Short: "Convert OpenShift's pools, MachineConfigs and KubeletConfigs to Poolboot's, or Ignition to spec 3.5",
+		Long: `Convert OpenShift's MachineConfigPools and MachineConfigs to Poolboot's, as YAML for kubectl apply.
 
-Names, labels, annotations and selectors are kept, and so is the Ignition, in the spec version that it is in. A pool's role
-is its name. What has no place in Poolboot is named on standard error: fields, other kinds, rendered MachineConfigs, and
-pools of the control plane with the MachineConfigs that only they select. A KubeletConfig becomes the kubelet section of
-each pool that it selects; fields that are not a pool's to set, or that OpenShift computes, are named. What Poolboot would refuse to store is an error,
-and then nothing is printed.
+Names, labels, annotations, selectors and the Ignition with its spec version are kept. A pool's role is its name. A warning on
+standard error names everything that is left out: fields that Poolboot does not have, other kinds, rendered MachineConfigs, and pools
+of the control plane with the MachineConfigs that only they select. A KubeletConfig becomes the kubelet section of each pool that it
+selects; a warning names fields that a pool can't set or that OpenShift computes. What Poolboot would refuse to store is an error, and
+then nothing is printed.
 
-With --ignition or --butane it is one document that is turned into Ignition 3.5, the version that Poolboot works in.`,
-		Example: `  # Pools and MachineConfigs of the cluster infra-1, in files, for the namespace edge
+With --ignition or --butane, one document is converted to Ignition 3.5, the version that Poolboot uses.`,
+		Example: `  # Pools and MachineConfigs of the cluster infra-1 from files, for the namespace edge
   kubectl poolboot convert -f pools.yaml -f machineconfigs --cluster infra-1 -n edge
 
   # Only the MachineConfig 51-infra
   kubectl poolboot convert -f machineconfigs/51-infra.yaml --cluster infra-1 -n edge
 
-  # Ignition 2.0 to 2.4 and 3.0 to 3.5 into 3.5
+  # Ignition 2.0 to 2.4 and 3.0 to 3.5 to 3.5
   kubectl poolboot convert --ignition infra.ign
 
-  # Butane into Ignition 3.5
+  # Butane to Ignition 3.5
   kubectl poolboot convert --butane infra.bu`,
 		DisableFlagsInUseLine: true,
 		RunE:                  func(_ *cobra.Command, args []string) error { return o.run(args) },
 	}
 	flags := cmd.Flags()
 	o.files.AddFlag(cmd, "filename", "f", "OpenShift's MachineConfigPools and MachineConfigs")
-	flags.StringVar(&o.cluster, "cluster", "", "the Cluster that the pools are for")
+	flags.StringVar(&o.cluster, "cluster", "", "the Cluster of the pools")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "the namespace of that Cluster")
 	flags.StringVar(&o.ignition, "ignition", "", "file with an Ignition document in JSON; - for standard input")
 	flags.StringVar(&o.butane, "butane", "", "file with a Butane document; - for standard input")

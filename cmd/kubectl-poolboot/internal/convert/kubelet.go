@@ -19,15 +19,15 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
-// suffixAnnotation numbers the KubeletConfigs of a pool in the order in which OpenShift saw them; the first has none or
-// "".
+// suffixAnnotation numbers the KubeletConfigs of a pool in the order in which OpenShift read them. The first one does
+// not have the annotation, or an empty value.
 const suffixAnnotation = "machineconfiguration.openshift.io/mc-name-suffix"
 
-// openshiftRefuses are the fields with which OpenShift takes no KubeletConfig, though Poolboot does.
+// openshiftRefuses are fields that OpenShift refuses in a KubeletConfig and Poolboot accepts.
 var openshiftRefuses = []string{"clusterDNS", "clusterDomain", "failSwapOn", "featureGates", "memorySwap"}
 
-// giveKubelets gives pools the sections that OpenShift's KubeletConfigs are for them.
-func giveKubelets(kubelets []input.KubeletConfig, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (errs []error) {
+// setKubeletSections sets the kubelet sections of pools from OpenShift's KubeletConfigs.
+func setKubeletSections(kubelets []input.KubeletConfig, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (errs []error) {
 	slices.SortStableFunc(kubelets, func(a, b input.KubeletConfig) int { return strings.Compare(a.Name, b.Name) })
 	chosen := map[string][]string{} // pools by the name of the KubeletConfig that they have
 	for i := range pools {
@@ -44,7 +44,7 @@ func giveKubelets(kubelets []input.KubeletConfig, pools, controlPlane []poolv1.M
 		}
 		for _, config := range of {
 			if config.Name != last.Name {
-				remark("warning: KubeletConfig %q is left out for the pool %s: %q was made later and takes its place, as in OpenShift", config.Name, pools[i].Name, last.Name)
+				remark("warning: KubeletConfig %q is left out for the pool %s: %q is newer and replaces it, as in OpenShift", config.Name, pools[i].Name, last.Name)
 			}
 		}
 		if last != nil {
@@ -55,10 +55,10 @@ func giveKubelets(kubelets []input.KubeletConfig, pools, controlPlane []poolv1.M
 		of := chosen[config.Name]
 		isFor := func(p poolv1.MachineConfigPool) bool { return selects(config.Spec.MachineConfigPoolSelector, p.Labels) }
 		switch {
-		case len(of) == 0 && slices.ContainsFunc(pools, isFor): // said above
+		case len(of) == 0 && slices.ContainsFunc(pools, isFor): // a remark above names it
 			continue
 		case slices.ContainsFunc(controlPlane, isFor):
-			remark("warning: KubeletConfig %q is left out for the control plane, whose machines are in no pool of Poolboot's", config.Name)
+			remark("warning: KubeletConfig %q is left out for the control plane: control plane machines are in no pool of Poolboot", config.Name)
 		case len(of) == 0:
 			remark("warning: KubeletConfig %q is left out: its machineConfigPoolSelector selects no pool of the files", config.Name)
 		}
@@ -78,12 +78,12 @@ func giveKubelets(kubelets []input.KubeletConfig, pools, controlPlane []poolv1.M
 			}
 		}
 	}
-	tellInherited(pools, remark)
+	warnOfInherited(pools, remark)
 	return errs
 }
 
-// latest is the KubeletConfig that OpenShift saw last, which is the one that counts: by its number, else by its age.
-// Nil when there is none.
+// latest returns the KubeletConfig that OpenShift read last and applies: by its number, else by its age. It is nil when
+// there is none.
 func latest(of []input.KubeletConfig) (*input.KubeletConfig, error) {
 	var last *input.KubeletConfig
 	for i := range of {
@@ -95,8 +95,8 @@ func latest(of []input.KubeletConfig) (*input.KubeletConfig, error) {
 		switch {
 		case before != after:
 		case last.CreationTimestamp.IsZero() || of[i].CreationTimestamp.IsZero() || last.CreationTimestamp.Equal(&of[i].CreationTimestamp):
-			return nil, fmt.Errorf("the KubeletConfigs %q and %q both select it, OpenShift takes the one that was made last, and the files don't say which that is: "+
-				"leave out the other, or make them one", last.Name, of[i].Name)
+			return nil, fmt.Errorf("the KubeletConfigs %q and %q both select it, OpenShift applies the newest one, and the files don't tell which one that is: "+
+				"remove the other one, or merge them", last.Name, of[i].Name)
 		default:
 			before, after = 0, of[i].CreationTimestamp.Compare(last.CreationTimestamp.Time)
 		}
@@ -120,7 +120,7 @@ func sectionOf(k *input.KubeletConfig, remark func(string, ...any)) (map[string]
 		remark("warning: KubeletConfig %q: spec.%s is left out: %s", k.Name, path, why)
 	}
 	if k.Spec.AutoSizingReserved != nil && *k.Spec.AutoSizingReserved {
-		leaveOut("autoSizingReserved", "Poolboot reserves nothing by itself: set systemReserved in spec.kubeletConfiguration")
+		leaveOut("autoSizingReserved", "Poolboot computes no reservation: set systemReserved in spec.kubeletConfiguration")
 	}
 	if len(k.Spec.TLSSecurityProfile) > 0 {
 		leaveOut("tlsSecurityProfile", "set tlsMinVersion and tlsCipherSuites in spec.kubeletConfiguration")
@@ -132,13 +132,13 @@ func sectionOf(k *input.KubeletConfig, remark func(string, ...any)) (map[string]
 	maps.DeleteFunc(section, func(_ string, value any) bool { return value == nil })
 	for _, name := range openshiftRefuses {
 		if value, has := section[name]; has && !input.IsEmpty(value) {
-			leaveOut("kubeletConfig."+name, "OpenShift refuses it: where a cluster needs it, set it in spec.kubeletConfiguration")
+			leaveOut("kubeletConfig."+name, "OpenShift refuses it: if the cluster needs it, set it in spec.kubeletConfiguration")
 		}
 		delete(section, name)
 	}
 	if level := k.Spec.LogLevel; level != nil {
 		if _, has := section["logging"]; has {
-			leaveOut("logLevel", "spec.kubeletConfig.logging says how the kubelet logs")
+			leaveOut("logLevel", "spec.kubeletConfig.logging sets the log level")
 		} else {
 			section["logging"] = map[string]any{"verbosity": *level}
 		}
@@ -176,18 +176,18 @@ func sectionOf(k *input.KubeletConfig, remark func(string, ...any)) (map[string]
 	return section, nil
 }
 
-// storableKubelet refuses a pool's section as the webhook would.
-func storableKubelet(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) error {
+// checkKubelet refuses a pool's kubelet section as the webhook would.
+func checkKubelet(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) error {
 	worker, err := pool.OfRole(pools, poolv1.RoleWorker)
 	if err != nil {
-		worker = nil // not among the files
+		worker = nil // the files don't hold it
 	}
 	return pool.CheckKubelet(&p, worker)
 }
 
-// tellInherited names what custom pools have of worker's section in Poolboot and not in OpenShift, where a
-// KubeletConfig of their own takes the place of worker's as a whole.
-func tellInherited(pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
+// warnOfInherited names the fields that custom pools inherit from worker's section in Poolboot but not in OpenShift,
+// where their own KubeletConfig replaces worker's.
+func warnOfInherited(pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
 	var worker map[string]any
 	for _, p := range pools {
 		if p.Spec.KubeletConfiguration == nil {
@@ -200,13 +200,13 @@ func tellInherited(pools []poolv1.MachineConfigPool, remark func(string, ...any)
 			continue
 		}
 		if only := missing(worker, own, ""); len(only) > 0 {
-			remark("warning: MachineConfigPool %s: it inherits %s from worker: in OpenShift its own KubeletConfig takes the place of worker's as a whole. "+
-				"Give its spec.kubeletConfiguration the values that it should have", p.Name, strings.Join(only, ", "))
+			remark("warning: MachineConfigPool %s: it inherits %s from worker: in OpenShift its own KubeletConfig replaces worker's. "+
+				"Set these fields in its spec.kubeletConfiguration", p.Name, strings.Join(only, ", "))
 		}
 	}
 }
 
-// missing are the paths of fields that base has and over does not.
+// missing returns the paths of the fields that base has and over does not.
 func missing(base, over map[string]any, prefix string) (paths []string) {
 	for _, name := range slices.Sorted(maps.Keys(base)) {
 		value, has := over[name]

@@ -53,7 +53,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 			Expect(r.ErrOut).To(HavePrefix(`warning: KubeletConfig "big": spec.` + remark))
 			Expect(strings.Count(r.ErrOut, "\n")).To(Equal(1))
 		},
-		Entry("sizes that OpenShift computes", "autoSizingReserved: true", "autoSizingReserved is left out: Poolboot reserves nothing by itself"),
+		Entry("sizes that OpenShift computes", "autoSizingReserved: true", "autoSizingReserved is left out: Poolboot computes no reservation"),
 		Entry("a TLS profile", "tlsSecurityProfile: {type: Modern}", "tlsSecurityProfile is left out: set tlsMinVersion and tlsCipherSuites"),
 		Entry("what says which Node it is", "kubeletConfig: {maxPods: 500, registerWithTaints: []}", "kubeletConfig.registerWithTaints is left out: spec.kubeletConfig.registerWithTaints set spec.nodeTaints"),
 		Entry("static pods", "kubeletConfig: {maxPods: 500, staticPodPath: /a}", "kubeletConfig.staticPodPath is left out"),
@@ -81,7 +81,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 				r := converting(worker, infra, a, b)
 				Expect(r.Code).To(BeZero())
 				Expect(r.Out).To(ContainSubstring("maxPods: " + maxPods + "\n"))
-				Expect(r.ErrOut).To(MatchRegexp(`^warning: KubeletConfig "[ab]" is left out for the pool infra: "[ab]" was made later and takes its place, as in OpenShift\n$`))
+				Expect(r.ErrOut).To(MatchRegexp(`^warning: KubeletConfig "[ab]" is left out for the pool infra: "[ab]" is newer and replaces it, as in OpenShift\n$`))
 			},
 			Entry("by number", made(a, `annotations: {machineconfiguration.openshift.io/mc-name-suffix: "1"}`), made(b, `annotations: {machineconfiguration.openshift.io/mc-name-suffix: ""}`), "1"),
 			Entry("by age", made(a, `creationTimestamp: "2026-02-01T00:00:00Z"`), made(b, `creationTimestamp: "2026-01-01T00:00:00Z"`), "1"),
@@ -112,6 +112,6 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		r := converting(worker, generated)
 		Expect(r.Code).To(BeZero())
 		Expect(r.Out).NotTo(ContainSubstring("51-infra"))
-		Expect(r.ErrOut).To(ContainSubstring(`note: MachineConfig "51-infra" is left out: OpenShift made it of a KubeletConfig`))
+		Expect(r.ErrOut).To(ContainSubstring(`note: MachineConfig "51-infra" is left out: OpenShift generated it from a KubeletConfig`))
 	})
 })

@@ -19,13 +19,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
-// fromOpenShift returns OpenShift's objects as Poolboot's, of a Cluster, in an order in which they can be applied:
-// MachineConfigs, the pool worker, custom pools. The remarks name all that is left out. The error names every object
-// that Poolboot would not store.
+// fromOpenShift returns OpenShift's objects as Poolboot's objects of a Cluster, in an order in which they can be
+// applied: MachineConfigs, the pool worker, custom pools. The remarks name everything that is left out. The error names
+// every object that Poolboot would refuse to store.
 func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted []any, remarks []string, err error) {
 	remark := func(text string, args ...any) { remarks = append(remarks, fmt.Sprintf(text, args...)) }
 	pools, controlPlane := theirPools(objects, remark)
-	errs := giveKubelets(objects.KubeletConfigs, pools, controlPlane, remark)
+	errs := setKubeletSections(objects.KubeletConfigs, pools, controlPlane, remark)
 	configs := theirConfigs(objects, pools, controlPlane, remark)
 	for i := range pools {
 		pools[i].ObjectMeta = portable(pools[i].ObjectMeta, namespace)
@@ -41,31 +41,31 @@ func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted
 		config.SetGroupVersionKind(input.ConfigKind)
 		converted = append(converted, config)
 		kept[input.ConfigKind.Kind+" "+config.Name] = true
-		errs = append(errs, storableConfig(config))
+		errs = append(errs, checkConfig(config))
 	}
 	for _, p := range pools {
 		converted = append(converted, p)
 		kept[input.PoolKind.Kind+" "+p.Name] = true
-		errs = append(errs, storablePool(p, pools))
+		errs = append(errs, checkPool(p, pools))
 	}
 	for _, field := range objects.Dropped {
 		if kept[field.Object] {
-			remark("warning: %s: %s is left out: Poolboot has no place for it", field.Object, field.Path)
+			remark("warning: %s: %s is left out: Poolboot does not have this field", field.Object, field.Path)
 		}
 	}
-	errs = append(errs, onlyOnce("MachineConfig", configs, func(c poolv1.MachineConfig) string { return c.Name }),
-		onlyOnce("MachineConfigPool", pools, func(p poolv1.MachineConfigPool) string { return p.Name }))
+	errs = append(errs, checkNames("MachineConfig", configs, func(c poolv1.MachineConfig) string { return c.Name }),
+		checkNames("MachineConfigPool", pools, func(p poolv1.MachineConfigPool) string { return p.Name }))
 	return converted, remarks, errors.Join(errs...)
 }
 
-// theirPools are OpenShift's pools, worker first, and apart from them those of the control plane.
+// theirPools returns OpenShift's pools, worker first, and separately the pools of the control plane.
 func theirPools(objects *input.Objects, remark func(string, ...any)) (pools, controlPlane []poolv1.MachineConfigPool) {
 	for _, p := range input.Of[*poolv1.MachineConfigPool](objects) {
 		switch {
 		case !input.IsOpenShift(p.TypeMeta):
-			remark("note: MachineConfigPool %q is left out: it is Poolboot's already", p.Name)
+			remark("note: MachineConfigPool %q is left out: it is a Poolboot object already", p.Name)
 		case input.IsControlPlane(p.Name):
-			remark("warning: MachineConfigPool %q is left out: control plane machines are in no pool of Poolboot's", p.Name)
+			remark("warning: MachineConfigPool %q is left out: control plane machines are in no pool of Poolboot", p.Name)
 			controlPlane = append(controlPlane, *p)
 		default:
 			pools = append(pools, *p)
@@ -83,18 +83,18 @@ func theirPools(objects *input.Objects, remark func(string, ...any)) (pools, con
 	return pools, controlPlane
 }
 
-// theirConfigs are OpenShift's MachineConfigs in the order of their names, without those that are rendered and those
-// that only the control plane has.
+// theirConfigs returns OpenShift's MachineConfigs in the order of their names, without rendered ones and those that
+// only the control plane has.
 func theirConfigs(objects *input.Objects, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (configs []poolv1.MachineConfig) {
 	for _, config := range input.Of[*poolv1.MachineConfig](objects) {
 		isIn := func(p poolv1.MachineConfigPool) bool { return selects(p.Spec.MachineConfigSelector, config.Labels) }
 		switch {
 		case !input.IsOpenShift(config.TypeMeta):
-			remark("note: MachineConfig %q is left out: it is Poolboot's already", config.Name)
+			remark("note: MachineConfig %q is left out: it is a Poolboot object already", config.Name)
 		case strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix):
 			remark("note: MachineConfig %q is left out: it is rendered, and Poolboot renders its own", config.Name)
 		case slices.ContainsFunc(config.OwnerReferences, isKubeletConfig):
-			remark("note: MachineConfig %q is left out: OpenShift made it of a KubeletConfig, which is converted", config.Name)
+			remark("note: MachineConfig %q is left out: OpenShift generated it from a KubeletConfig, which is converted", config.Name)
 		case slices.ContainsFunc(controlPlane, isIn) && !slices.ContainsFunc(pools, isIn):
 			remark("warning: MachineConfig %q is left out: only the control plane's pool selects it", config.Name)
 		default:
@@ -105,7 +105,7 @@ func theirConfigs(objects *input.Objects, pools, controlPlane []poolv1.MachineCo
 	return configs
 }
 
-// isKubeletConfig says whether an owner is a KubeletConfig of OpenShift's.
+// isKubeletConfig reports whether an owner is a KubeletConfig of OpenShift.
 func isKubeletConfig(owner metav1.OwnerReference) bool {
 	return owner.Kind == input.OpenShiftKubeletKind.Kind && owner.APIVersion == input.OpenShift.String()
 }
@@ -116,15 +116,15 @@ func selects(selector *metav1.LabelSelector, of map[string]string) bool {
 	return err == nil && !parsed.Empty() && parsed.Matches(labels.Set(of))
 }
 
-// portable is the part of an object's metadata that is not one cluster's own.
+// portable returns the metadata of an object that does not belong to one cluster.
 func portable(theirs metav1.ObjectMeta, namespace string) metav1.ObjectMeta {
 	annotations := maps.Clone(theirs.Annotations)
 	delete(annotations, corev1.LastAppliedConfigAnnotation)
 	return metav1.ObjectMeta{Name: theirs.Name, Namespace: namespace, Labels: theirs.Labels, Annotations: annotations}
 }
 
-// storableConfig refuses a MachineConfig as the webhook would.
-func storableConfig(config poolv1.MachineConfig) error {
+// checkConfig refuses a MachineConfig as the webhook would.
+func checkConfig(config poolv1.MachineConfig) error {
 	if err := ignition.GuardArguments(config.Spec.KernelArguments); err != nil {
 		return fmt.Errorf("MachineConfig %q: spec: %w", config.Name, err)
 	}
@@ -141,8 +141,8 @@ func storableConfig(config poolv1.MachineConfig) error {
 	return nil
 }
 
-// storablePool refuses a pool as the webhook and the schema would.
-func storablePool(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) error {
+// checkPool refuses a pool as the webhook and the schema would.
+func checkPool(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) error {
 	if problems := validation.IsDNS1123Label(p.Spec.PoolRole); len(problems) > 0 {
 		return fmt.Errorf("MachineConfigPool %q: metadata.name: it becomes the role, and %s", p.Name, strings.Join(problems, "; "))
 	}
@@ -150,10 +150,10 @@ func storablePool(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) 
 		return fmt.Errorf("MachineConfigPool %q: spec.machineConfigSelector: %w", p.Name, err)
 	}
 	if len(p.Spec.NodeSelector.MatchLabels)+len(p.Spec.NodeSelector.MatchExpressions) == 0 {
-		return fmt.Errorf("MachineConfigPool %q: spec.nodeSelector: without one the pool has no Node in OpenShift, and Poolboot stores no such pool: "+
+		return fmt.Errorf("MachineConfigPool %q: spec.nodeSelector: OpenShift selects no Node with an empty selector, and Poolboot refuses such a pool: "+
 			"set node-role.kubernetes.io/%[1]s, or leave the pool out", p.Name)
 	}
-	if err := storableKubelet(p, pools); err != nil {
+	if err := checkKubelet(p, pools); err != nil {
 		return err
 	}
 	nodeLabels, err := pool.Labels(p)
@@ -173,8 +173,8 @@ func storablePool(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) 
 	return nil
 }
 
-// onlyOnce refuses a name that two objects of a kind have.
-func onlyOnce[T any](kind string, sorted []T, name func(T) string) error {
+// checkNames refuses a name that two objects of a kind have.
+func checkNames[T any](kind string, sorted []T, name func(T) string) error {
 	for i := range len(sorted) - 1 {
 		if name(sorted[i]) == name(sorted[i+1]) {
 			return fmt.Errorf("%s %q is given twice: remove one", kind, name(sorted[i]))

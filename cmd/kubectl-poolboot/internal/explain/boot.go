@@ -29,28 +29,28 @@ type bootOptions struct {
 	output        cli.Output
 }
 
-// bootExplained is what explain machine and explain node print. What is not there is empty; lists are never null.
+// bootExplained is what explain machine and explain node print. What does not exist is empty; lists are never null.
 type bootExplained struct {
 	Machine        string `json:"machine"`
 	PoolbootConfig string `json:"poolbootConfig"`
 	Cluster        string `json:"cluster"`
 	Host           string `json:"host"`
 	Node           string `json:"node"`
-	// NodeSeen is false when the Node could not be looked at; Unseen says why, of the Node and of everything else.
+	// NodeSeen is false when the Node could not be read; Unseen is why, for the Node and for other objects.
 	NodeSeen bool     `json:"nodeSeen"`
 	Unseen   []string `json:"unseen"`
 	// Addresses are those from which the host's token was used, the first one first; of a host that enrolled, the
 	// address that it enrolled from.
 	Addresses []boots.Address `json:"addresses"`
-	// Pool is the role of the pool, and Why says how it came about.
+	// Pool is the role of the pool, and Why the reason for it.
 	Pool string `json:"pool"`
 	Why  string `json:"why"`
 	// Configuration is the rendered config that the host runs or boots with, PoolConfiguration the one that the pool
 	// hands out now.
 	Configuration     string `json:"configuration"`
 	PoolConfiguration string `json:"poolConfiguration"`
-	// Stage is where the boot is, Since since when, Message what is waited for or wrong. A Node that Poolboot did not
-	// boot has none.
+	// Stage is the stage of the boot since the time Since, Message what it waits for or what is wrong. They are empty
+	// for a Node that Poolboot did not boot.
 	Stage    record.Stage    `json:"stage"`
 	Since    time.Time       `json:"since,omitzero"`
 	Message  string          `json:"message"`
@@ -63,7 +63,7 @@ type bootExplained struct {
 }
 
 func newMachine(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
-	return newBoot(streams, to, "machine NAME [-f FILE...]", "Machine", input.Machines, (*gatherer).machine, `  # Why is this Machine where it is, and what is missing?
+	return newBoot(streams, to, "machine NAME [-f FILE...]", "Machine", input.Machines, (*gatherer).machine, `  # Why is this Machine in its pool, and what is missing?
   kubectl poolboot explain machine infra-x7k2m -n metal
 
   # The same from files, as kubectl get -o yaml prints the objects
@@ -84,12 +84,12 @@ func newBoot(streams genericiooptions.IOStreams, to input.Connection, use, kind 
 	o := &bootOptions{streams: streams, connection: to, files: input.Files{Streams: streams}}
 	cmd := &cobra.Command{
 		Use:   use,
-		Short: fmt.Sprintf("Say which pool a %s is in and why, where its labels come from, and what to do", kind),
-		Long: fmt.Sprintf(`Say in which pool a %s is and why, how far its boot is, every label and taint that the Node has or should have and where it
-comes from, what is missing or other than it should be, and what to do.
+		Short: fmt.Sprintf("Explain the pool of a %s, its boot, its labels and taints, and what to do", kind),
+		Long: fmt.Sprintf(`Explain why a %s is in its pool, the stage of its boot, where each label and taint that the Node has or should have comes from,
+what is missing or differs, and what to do.
 
-Objects are read from the management cluster, and the Node from its own by the Cluster's kubeconfig Secret; without the right to read
-that, the answer says so. With -f they are read from files, all of them.
+Objects are read from the management cluster, and the Node from the workload cluster with the Cluster's kubeconfig Secret. The answer
+reports what could not be read. With -f all objects are read from files.
 
 Exit codes: 0 when there is nothing to do, 2 when there is, 1 for an error.`, kind),
 		Example: example,
@@ -176,7 +176,7 @@ func (b *bootExplained) print(out io.Writer) error {
 		of   []onNode
 	}{{"LABEL", b.Labels}, {"TAINT", b.Taints}} {
 		if len(list.of) == 0 {
-			continue // not known yet, as of a host that is blocked: the stage says why
+			continue // not known yet, for example for a blocked host
 		}
 		fmt.Fprintf(lines, "\n%s\tON THE NODE\tFROM\n", list.name)
 		for _, p := range list.of {

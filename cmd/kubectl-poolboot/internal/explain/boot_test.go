@@ -109,8 +109,8 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(r.Code).To(Equal(2))
 		Expect(r.ErrOut).To(Equal("error: infra-x7k2m: 3 to do, as the answer says\n"))
 		Expect(answer.Todo).To(ConsistOf(
-			HavePrefix("kubectl label node infra-x7k2m example.com/own=yes: it is missing, and PoolbootConfig edge/infra-x7k2m-config spec.nodeLabels"),
-			And(HavePrefix("kubectl label node infra-x7k2m example.com/tier=infra --overwrite"), ContainSubstring(`"gold" was set by kubelet, on the Node`)),
+			HavePrefix("kubectl label node infra-x7k2m example.com/own=yes: PoolbootConfig edge/infra-x7k2m-config spec.nodeLabels declares it, and the Node does not have it"),
+			And(HavePrefix("kubectl label node infra-x7k2m example.com/tier=infra --overwrite"), ContainSubstring(`"gold" was set by kubelet, and Poolboot does not overwrite it`)),
 			HavePrefix("kubectl taint node infra-x7k2m example.com/infra:NoSchedule"),
 		))
 		_, r = asked(true, "machine", "infra-x7k2m")
@@ -146,7 +146,7 @@ var _ = Describe("explain machine and explain node", func() {
 		node.Labels["kubernetes.io/os"] = "another"
 		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(r.Code).To(BeZero(), r.ErrOut)
-		Expect(answer.Labels).To(ContainElement(onNode{Text: "kubernetes.io/os=linux", From: []string{"Poolboot"}, State: Differs, Value: "another"}))
+		Expect(answer.Labels).To(ContainElement(onNode{Text: "kubernetes.io/os=linux", From: []string{"Poolboot"}, State: StateDiffers, Value: "another"}))
 	})
 
 	It("say so when the Node may not be read, and tell all else", func() {
@@ -154,7 +154,7 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(r.Code).To(BeZero(), r.ErrOut)
 		Expect(answer.NodeSeen).To(BeFalse())
 		Expect(answer.Unseen).To(ContainElement(ContainSubstring("secrets is forbidden")))
-		Expect(answer.Labels).To(HaveEach(HaveField("State", NotSeen)))
+		Expect(answer.Labels).To(HaveEach(HaveField("State", StateNotSeen)))
 	})
 
 	It("give the cure that a condition names", func() {
@@ -176,7 +176,7 @@ var _ = Describe("explain machine and explain node", func() {
 		delete(machine.Labels, "node-role.kubernetes.io/infra")
 		config.Status.NodeRef, config.Status.PoolRole = bootstrapv1.NodeReference{Name: "infra-x7k2m"}, "infra"
 		answer, _ = asked(true, "machine", "infra-x7k2m", "-o", "json")
-		Expect(answer.Why).To(ContainSubstring(`the Machine would be in pool "storage"`))
+		Expect(answer.Why).To(ContainSubstring(`the Machine's labels select pool "storage"`))
 	})
 
 	It("say of a Machine whose pool is missing that it waits, and of one whose host keeps a pool that it is that", func() {

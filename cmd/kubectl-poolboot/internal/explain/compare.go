@@ -24,37 +24,37 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/boots"
 )
 
-// State says how a label or taint that a Node should have stands on it.
+// State is the state of a label or taint on a Node.
 type State string
 
 // States of labels and taints.
 const (
-	Stands    State = "Stands"
-	Missing   State = "Missing"
-	Differs   State = "Differs"   // the Node has another value
-	TakenAway State = "TakenAway" // a taint that had to be there only until the Node was ready for pods
-	NotSeen   State = "NotSeen"   // the Node could not be looked at, or does not exist yet
+	StatePresent State = "Stands" // the Node has it, with the declared value
+	StateMissing State = "Missing"
+	StateDiffers State = "Differs"   // the Node has another value
+	StateRemoved State = "TakenAway" // a taint that a Node has only until it is ready for Pods
+	StateNotSeen State = "NotSeen"   // the Node could not be read, or does not exist
 )
 
 // onNode is a label or a taint that a Node has or should have.
 type onNode struct {
 	// Text is key=value, and :effect of a taint.
 	Text string `json:"text"`
-	// From are the fields that declare it; of what nothing declares, who set it.
+	// From are the fields that declare it; without one, the client that set it.
 	From []string `json:"from"`
-	// State is how it stands on the Node, Value the Node's own value when that is another.
+	// State is its state on the Node, Value the Node's value when that differs.
 	State State  `json:"state"`
 	Value string `json:"value,omitempty"`
 }
 
 func (p onNode) state() string {
-	if p.State == Differs {
+	if p.State == StateDiffers {
 		return fmt.Sprintf("%s: %q", p.State, p.Value)
 	}
 	return string(p.State)
 }
 
-// explain works out the answer.
+// explain returns the answer.
 func (s *subject) explain(synced []*regexp.Regexp) *bootExplained {
 	b := &bootExplained{Node: s.nodeName(), NodeSeen: s.node != nil, Unseen: append([]string{}, s.unseen...),
 		Timeline: []record.Moment{}, Addresses: []boots.Address{}, Labels: []onNode{}, Taints: []onNode{}, Todo: []string{}}
@@ -95,8 +95,8 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootExplained {
 	return b
 }
 
-// compareConfiguration adds what the host runs and what its pool hands out now, and what to do about a host that has
-// joined and runs something else, as the pool's condition Updated says it.
+// compareConfiguration adds the rendered config of the host and the one that its pool hands out, and what to do when a
+// joined host has another one, as the pool's condition Updated reports it.
 func (b *bootExplained) compareConfiguration(s *subject) {
 	b.Configuration = s.config.Status.Configuration.Name
 	if of, err := pool.OfRole(s.pools, b.Pool); err == nil && of.Status.Configuration.IsDefined() {
@@ -108,14 +108,14 @@ func (b *bootExplained) compareConfiguration(s *subject) {
 	}
 }
 
-// todo adds what a person has to do, unless a condition says it already.
+// todo adds what a person has to do, unless a condition reports it already.
 func (b *bootExplained) todo(text string) {
-	if !slices.ContainsFunc(b.Todo, func(said string) bool { return strings.Contains(said, text) }) {
+	if !slices.ContainsFunc(b.Todo, func(other string) bool { return strings.Contains(other, text) }) {
 		b.Todo = append(b.Todo, text)
 	}
 }
 
-// explainForeign is about a Node that Poolboot did not boot.
+// explainForeign explains a Node that Poolboot did not boot.
 func (s *subject) explainForeign(b *bootExplained) {
 	decision, err := pool.Decide(s.node.Labels, s.pools)
 	b.Pool, b.Why = decision.Role, "by the labels of the Node, which Poolboot did not boot"
@@ -131,69 +131,69 @@ func (s *subject) explainForeign(b *bootExplained) {
 	b.compare(s, &registration.Registration{})
 }
 
-// compare adds the labels and taints that a Node should have, and those that it has beyond them.
-func (b *bootExplained) compare(s *subject, wanted *registration.Registration) {
+// compare adds the labels and taints that a Node should have, and the further ones that it has.
+func (b *bootExplained) compare(s *subject, expected *registration.Registration) {
 	var has *corev1.Node
 	if has = s.node; has == nil {
 		has = &corev1.Node{}
 	}
-	for _, key := range slices.Sorted(maps.Keys(wanted.Labels)) {
-		value, stands := has.Labels[key]
-		label := onNode{Text: key + "=" + wanted.Labels[key], From: wanted.LabelSources[key], State: Stands}
+	for _, key := range slices.Sorted(maps.Keys(expected.Labels)) {
+		value, exists := has.Labels[key]
+		label := onNode{Text: key + "=" + expected.Labels[key], From: expected.LabelSources[key], State: StatePresent}
 		switch {
 		case s.node == nil:
-			label.State = NotSeen
-		case !stands:
-			label.State = Missing
-			b.todo(fmt.Sprintf("kubectl label node %s %s: it is missing, and %s declares it", has.Name, label.Text, label.From[0]))
-		case value != wanted.Labels[key] && registration.IsReported(key): // the kubelet knows better
-			label.State, label.Value = Differs, value
-		case value != wanted.Labels[key]:
-			label.State, label.Value = Differs, value
-			b.todo(fmt.Sprintf("kubectl label node %s %s --overwrite, or change %s: %q was set by %s, and Poolboot leaves it",
-				has.Name, label.Text, label.From[0], value, s.setBy("f:labels", key)))
+			label.State = StateNotSeen
+		case !exists:
+			label.State = StateMissing
+			b.todo(fmt.Sprintf("kubectl label node %s %s: %s declares it, and the Node does not have it", has.Name, label.Text, label.From[0]))
+		case value != expected.Labels[key] && registration.IsReported(key): // the kubelet reports it
+			label.State, label.Value = StateDiffers, value
+		case value != expected.Labels[key]:
+			label.State, label.Value = StateDiffers, value
+			b.todo(fmt.Sprintf("kubectl label node %s %s --overwrite, or change %s: %q was set by %s, and Poolboot does not overwrite it",
+				has.Name, label.Text, label.From[0], value, s.setBy(key)))
 		}
 		b.Labels = append(b.Labels, label)
 	}
 	for _, key := range slices.Sorted(maps.Keys(has.Labels)) {
-		if _, declared := wanted.Labels[key]; !declared {
-			b.Labels = append(b.Labels, onNode{Text: key + "=" + has.Labels[key], From: []string{s.setBy("f:labels", key)}, State: Stands})
+		if _, declared := expected.Labels[key]; !declared {
+			b.Labels = append(b.Labels, onNode{Text: key + "=" + has.Labels[key], From: []string{s.setBy(key) + ", on the Node"}, State: StatePresent})
 		}
 	}
-	b.compareTaints(s, has, wanted)
+	b.compareTaints(s, has, expected)
 }
 
-func (b *bootExplained) compareTaints(s *subject, has *corev1.Node, wanted *registration.Registration) {
-	for i := range wanted.Taints {
-		taint := &wanted.Taints[i]
-		shown := onNode{Text: taint.ToString(), From: wanted.TaintSources[taint.ToString()], State: Stands}
+func (b *bootExplained) compareTaints(s *subject, has *corev1.Node, expected *registration.Registration) {
+	for i := range expected.Taints {
+		taint := &expected.Taints[i]
+		shown := onNode{Text: taint.ToString(), From: expected.TaintSources[taint.ToString()], State: StatePresent}
 		at := slices.IndexFunc(has.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(taint) })
 		passing := taint.Key == poolv1.NodeUnassignedTaint || taint.Key == clusterv1.NodeUninitializedTaint.Key
 		switch {
 		case s.node == nil:
-			shown.State = NotSeen
+			shown.State = StateNotSeen
 		case at < 0 && passing:
-			shown.State = TakenAway
+			shown.State = StateRemoved
 		case at < 0:
-			shown.State = Missing
-			b.todo(fmt.Sprintf("kubectl taint node %s %s: a person took it away, and Poolboot does not put it back", has.Name, shown.Text))
+			shown.State = StateMissing
+			b.todo(fmt.Sprintf("kubectl taint node %s %s: it was removed, and Poolboot does not add it again", has.Name, shown.Text))
 		case has.Spec.Taints[at].Value != taint.Value:
-			shown.State, shown.Value = Differs, has.Spec.Taints[at].Value
-			b.todo(fmt.Sprintf("kubectl taint node %s %s --overwrite, or change %s: the Node has %q, which Poolboot leaves", has.Name, shown.Text, shown.From[0], shown.Value))
+			shown.State, shown.Value = StateDiffers, has.Spec.Taints[at].Value
+			b.todo(fmt.Sprintf("kubectl taint node %s %s --overwrite, or change %s: the Node has the value %q, which Poolboot does not overwrite", has.Name, shown.Text, shown.From[0], shown.Value))
 		case passing && b.Stage == record.StageReady:
-			b.todo(fmt.Sprintf("look at the log of the %s: the Node is Ready and still has the taint %s", ownerOf(taint.Key), shown.Text))
+			b.todo(fmt.Sprintf("read the log of %s: the Node is Ready and still has the taint %s", ownerOf(taint.Key), shown.Text))
 		}
 		b.Taints = append(b.Taints, shown)
 	}
 	for i := range has.Spec.Taints {
 		taint := &has.Spec.Taints[i]
-		if !slices.ContainsFunc(wanted.Taints, func(t corev1.Taint) bool { return t.MatchTaint(taint) }) {
-			b.Taints = append(b.Taints, onNode{Text: taint.ToString(), From: []string{ownerOf(taint.Key)}, State: Stands})
+		if !slices.ContainsFunc(expected.Taints, func(t corev1.Taint) bool { return t.MatchTaint(taint) }) {
+			b.Taints = append(b.Taints, onNode{Text: taint.ToString(), From: []string{ownerOf(taint.Key)}, State: StatePresent})
 		}
 	}
 }
 
-// ownerOf names who sets taints of a key. The API server keeps one owner for the whole list, which says nothing.
+// ownerOf returns the program that sets taints with a key. The API server records only one owner of all taints.
 func ownerOf(key string) string {
 	switch {
 	case strings.HasPrefix(key, "node.kubernetes.io/"):
@@ -203,12 +203,11 @@ func ownerOf(key string) string {
 	case strings.HasPrefix(key, "pool.cluster.x-k8s.io/"):
 		return "Poolboot's manager"
 	}
-	return "somebody, on the Node"
+	return "unknown client, on the Node"
 }
 
-// setBy names who set a label on the Node, as the API server keeps it: the field manager, or "somebody" when it has not
-// kept it.
-func (s *subject) setBy(list, key string) string {
+// setBy returns the field manager that set a label on the Node, as the API server recorded it.
+func (s *subject) setBy(key string) string {
 	var last *metav1.ManagedFieldsEntry
 	for i := range s.node.ManagedFields {
 		entry := &s.node.ManagedFields[i]
@@ -216,12 +215,12 @@ func (s *subject) setBy(list, key string) string {
 		if entry.FieldsV1 == nil || kjson.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
-		if _, owns, _ := unstructured.NestedFieldNoCopy(fields, "f:metadata", list, "f:"+key); owns && (last == nil || last.Time.Before(entry.Time)) {
+		if _, owns, _ := unstructured.NestedFieldNoCopy(fields, "f:metadata", "f:labels", "f:"+key); owns && (last == nil || last.Time.Before(entry.Time)) {
 			last = entry
 		}
 	}
 	if last == nil {
-		return "somebody, on the Node"
+		return "unknown client"
 	}
-	return last.Manager + ", on the Node"
+	return last.Manager
 }

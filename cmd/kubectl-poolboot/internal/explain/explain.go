@@ -13,7 +13,7 @@ import (
 func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "Explain why something is as it is",
+		Short: "Explain the pool and the labels of a Machine, a Node or a host",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -25,16 +25,16 @@ type hostOptions struct {
 	output              cli.Output
 }
 
-// hostExplained is what explain host prints. What is not there is empty; lists are never null.
+// hostExplained is what explain host prints. What does not exist is empty; lists are never null.
 type hostExplained struct {
 	// Host is the BareMetalHost.
 	Host string `json:"host"`
-	// Hardware says where its hardware's facts were found.
+	// Hardware is where the facts of its hardware were found.
 	Hardware string `json:"hardware"`
 	// Machine and Cluster are those that the host serves.
 	Machine string `json:"machine"`
 	Cluster string `json:"cluster"`
-	// Rules are what the rules gave, each by itself.
+	// Rules are the results of the rules.
 	Rules []nodelabels.Result `json:"rules"`
 }
 
@@ -42,22 +42,22 @@ func newHost(streams genericiooptions.IOStreams, to input.Connection) *cobra.Com
 	o := &hostOptions{streams: streams, connection: to, files: input.Files{Streams: streams}}
 	cmd := &cobra.Command{
 		Use:   "host NAME [-f FILE...]",
-		Short: "Say which labels the rules in nodeLabelRules make of a host, and why",
-		Long: `Say which labels the rules in nodeLabelRules make of a BareMetalHost, and why, as the manager does when the host asks for its
-configuration.
+		Short: "Explain which labels nodeLabelRules derive from a host",
+		Long: `Explain which labels the rules in nodeLabelRules derive from a BareMetalHost, and why, as the manager does when the host requests
+its configuration.
 
 The host, its HardwareData, Machine and Cluster, and the pools and PoolbootConfigs with the rules are read from a cluster or,
-with -f, from files. The rules are those of the pool and the PoolbootConfig of the host's Machine; for a host without a
-Machine, and in files, those of all pools, PoolbootConfigs and PoolbootConfigTemplates there are, or of one pool with --pool.
+with -f, from files. The rules are those of the pool and the PoolbootConfig of the host's Machine. For a host without a Machine
+they are those of all pools, and in files also those of all PoolbootConfigs and PoolbootConfigTemplates. --pool selects one pool.
 
-Exit codes: 0 when every rule sets its label or skips it, 2 when one would block the host, 1 for an error.`,
-		Example: `  # What is made of a live host?
+Exit codes: 0 when every rule sets its label or skips it, 2 when a rule would block the host, 1 for an error.`,
+		Example: `  # Which labels does a host get?
   kubectl poolboot explain host rack1-u12 -n metal
 
-  # And if it were in the pool infra?
+  # Which labels would it get in the pool infra?
   kubectl poolboot explain host rack1-u12 -n metal --pool infra
 
-  # Try rules before applying them
+  # Try rules before you apply them
   kubectl poolboot explain host rack1-u12 -f host.yaml -f pools.yaml`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {

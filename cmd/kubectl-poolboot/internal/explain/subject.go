@@ -26,35 +26,35 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// subject is a boot and what there is about it; nil is what there is not.
+// subject is a boot and the objects around it; nil for objects that do not exist or were not read.
 type subject struct {
 	// config is nil for a Node that Poolboot did not boot.
 	config  *bootstrapv1.PoolbootConfig
 	machine *clusterv1.Machine
-	// cluster is the key of the Cluster, clusterObject itself.
+	// cluster is the key of clusterObject, which is nil when it could not be read.
 	cluster       client.ObjectKey
 	clusterObject *clusterv1.Cluster
 	pools         []poolv1.MachineConfigPool
 	bmh           *bmov1alpha1.BareMetalHost
-	// hardware is what is known of the host's, hardwareFrom where it was found.
+	// hardware are the facts of the host's hardware, hardwareFrom where they were found.
 	hardware     *bmov1alpha1.HardwareDetails
 	hardwareFrom string
 	node         *corev1.Node
-	// unseen is what could not be looked at, and why.
+	// unseen are the objects that could not be read, and why.
 	unseen []string
 }
 
-// addUnseen notes what could not be looked at, and why.
+// addUnseen notes an object that could not be read, and why.
 func (s *subject) addUnseen(what string, err error) {
 	s.unseen = append(s.unseen, what+": "+err.Error())
 }
 
-// onlyWaits says whether a config that is not Ready waits for a step that comes by itself.
+// onlyWaits reports whether a PoolbootConfig that is not Ready waits for a step that needs no person.
 func onlyWaits(config *bootstrapv1.PoolbootConfig) bool {
 	return outlook.Of(conditions.GetReason(config, clusterv1.ReadyCondition)) == outlook.Waits
 }
 
-// nodeName is the name that the Node has or will have; "" while that depends on a host that is not chosen.
+// nodeName returns the name that the Node has or will have; "" while it depends on a host that is not chosen.
 func (s *subject) nodeName() string {
 	if s.config == nil {
 		return s.node.Name
@@ -73,7 +73,7 @@ func (s *subject) machineLabels() map[string]string {
 	return s.machine.Labels
 }
 
-// pool is the role of the pool, and why it is that one. The error is why there is none.
+// pool returns the role of the pool and the reason for it. The error is why there is no pool.
 func (s *subject) pool() (role, why string, err error) {
 	boot := pool.Boot{Config: s.config, Machine: s.machine, Pools: s.pools}
 	if s.bmh != nil {
@@ -86,7 +86,7 @@ func (s *subject) pool() (role, why string, err error) {
 	case assigned.Reason == pool.FromSpec:
 		why = fmt.Sprintf("%s: spec.poolRole of PoolbootConfig %s", assigned.Reason, s.config.Name)
 	case assigned.Reason == pool.FromLabels:
-		why = fmt.Sprintf("%s: Machine %s has %s", assigned.Reason, s.machine.Name, s.deciding(assigned.Role))
+		why = fmt.Sprintf("%s: Machine %s has %s", assigned.Reason, s.machine.Name, s.decidingLabels(assigned.Role))
 	default:
 		why = fmt.Sprintf("%s: %s", assigned.Reason, assigned.Message(boot))
 	}
@@ -95,13 +95,13 @@ func (s *subject) pool() (role, why string, err error) {
 	case assigned.Reason != pool.FromRecord:
 		why = fmt.Sprintf("recorded for Node %s; %s", s.config.Status.NodeRef.Name, why)
 	case assigned.WithoutRecord != "" && assigned.WithoutRecord != assigned.Role:
-		why = fmt.Sprintf("recorded for Node %s, whose labels count since it exists; the Machine would be in pool %q", s.config.Status.NodeRef.Name, assigned.WithoutRecord)
+		why = fmt.Sprintf("recorded for Node %s, whose labels decide since it exists; the Machine's labels select pool %q", s.config.Status.NodeRef.Name, assigned.WithoutRecord)
 	}
 	return assigned.Role, why, nil
 }
 
-// deciding are the labels of the Machine that a pool selects its Nodes by.
-func (s *subject) deciding(role string) string {
+// decidingLabels returns the labels of the Machine that the pool's node selector uses.
+func (s *subject) decidingLabels(role string) string {
 	of, err := pool.OfRole(s.pools, role)
 	if err != nil {
 		return ""
@@ -115,7 +115,7 @@ func (s *subject) deciding(role string) string {
 	return strings.Join(deciding, " and ")
 }
 
-// register works out what the Node is registered with, as the manager does.
+// register returns the labels and taints that the Node is registered with, as the manager does.
 func (s *subject) register(role string, synced []*regexp.Regexp) (*registration.Registration, error) {
 	of, err := pool.OfRole(s.pools, role)
 	if err != nil {
@@ -126,9 +126,9 @@ func (s *subject) register(role string, synced []*regexp.Regexp) (*registration.
 		in.Cluster = identity.Of(s.clusterObject)
 	}
 	in.CPUArch, in.CPUArchSource = host.CPUArch(s.hardware, s.hardwareFrom)
-	named := in.NodeName != ""
-	if !named {
-		in.NodeName = role // any name: it is not part of the answer
+	hasName := in.NodeName != ""
+	if !hasName {
+		in.NodeName = role // any name: the answer does not have it
 	}
 	switch {
 	case s.config.Status.HostRef.IsDefined():
@@ -140,13 +140,14 @@ func (s *subject) register(role string, synced []*regexp.Regexp) (*registration.
 		return nil, err
 	}
 	registration, err := registration.Register(in)
-	if !named {
+	if !hasName {
 		delete(registration.Labels, corev1.LabelHostname)
 	}
 	return &registration, err
 }
 
-// derivedLabels are what rules make of the host; once the Node was made, what they made of it then.
+// derivedLabels returns the labels that rules derive from the host; once the Node exists, those that were derived for
+// it.
 func (s *subject) derivedLabels(of *poolv1.MachineConfigPool) ([]registration.DerivedLabel, error) {
 	rules := []nodelabels.Rules{nodelabels.OfPool(of), nodelabels.OfConfig(s.config)}
 	var labels []registration.DerivedLabel
@@ -163,7 +164,7 @@ func (s *subject) derivedLabels(of *poolv1.MachineConfigPool) ([]registration.De
 		return labels, nil
 	}
 	if enrolled := s.config.Spec.Enrolled() != nil; s.bmh == nil && !enrolled {
-		return nil, nil // no host is chosen, or it could not be looked at
+		return nil, nil // no host is chosen, or it could not be read
 	}
 	boots := nodelabels.Host{Config: s.config, BareMetalHost: s.bmh, Hardware: s.hardware, Machine: s.machine, Cluster: s.clusterObject}
 	results := nodelabels.Evaluate(boots.Facts(), rules...)
