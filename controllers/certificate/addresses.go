@@ -22,17 +22,17 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// addresses are what is known of a host's addresses from others than the host itself.
+// addresses has the known addresses of a host, from sources other than the host itself.
 type addresses struct {
-	// known are those that it is known to have.
+	// known are the known addresses.
 	known []netip.Addr
-	// taken says of known addresses who else has them. One that a person stated for the host is never taken.
-	taken map[netip.Addr]string
-	// cure says what a person does about an address that is not known, or taken.
+	// usedBy has the other user of known addresses. An address that an administrator set for the host is never in it.
+	usedBy map[netip.Addr]string
+	// cure is what to do about an address that is unknown, or that something else uses.
 	cure string
 }
 
-// gatherAddresses reads what is known of the addresses of a config's host. w reads the Nodes of its cluster.
+// gatherAddresses reads the known addresses of the host of a PoolbootConfig. w reads the Nodes of its cluster.
 func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, config *bootstrapv1.PoolbootConfig) (addresses, error) {
 	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
 	if err != nil {
@@ -40,77 +40,77 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, confi
 	}
 	found, err := host.ForConfig(ctx, r.Client, config, machine)
 	if notReady := (*host.NotReadyError)(nil); errors.As(err, &notReady) {
-		return addresses{cure: "cure this: " + notReady.Why}, nil
+		return addresses{cure: "correct this: " + notReady.Why}, nil
 	}
 	if err != nil {
 		return addresses{}, err
 	}
 	if found == nil {
-		return r.addressesOfRecord(ctx, w, config)
+		return r.addressesWithoutHost(ctx, w, config)
 	}
-	a := addresses{taken: map[netip.Addr]string{},
-		cure: fmt.Sprintf("add that to the annotation %s of BareMetalHost %s", poolv1.HostAddressesAnnotation, found.Name)}
+	a := addresses{usedBy: map[netip.Addr]string{},
+		cure: fmt.Sprintf("add it to the annotation %s of BareMetalHost %s", poolv1.HostAddressesAnnotation, found.Name)}
 	if a.known, err = host.Addresses(ctx, r.Client, found.Object); err != nil {
 		return a, err
 	}
-	if err := r.takenByHosts(ctx, &a, config.Namespace, found.Name); err != nil {
+	if err := r.markUsedByHosts(ctx, &a, config.Namespace, found.Name); err != nil {
 		return a, err
 	}
-	if err := takenByNodes(ctx, &a, w, config.Status.NodeRef.Name, isControlPlane); err != nil {
+	if err := markUsedByNodes(ctx, &a, w, config.Status.NodeRef.Name, isControlPlane); err != nil {
 		return a, err
 	}
-	a.untake(host.StatedAddresses(found.Object.Annotations))
+	a.unmark(host.StatedAddresses(found.Object.Annotations))
 	return a, nil
 }
 
-// addressesOfRecord are those of a host that no BareMetalHost tells of: what a person stated on its record and, if it
-// enrolled, the address that it enrolled from. The config server writes that one, so it counts only in the ranges that
-// the enrollment names, and only if nobody else is known to have it.
-func (r *Reconciler) addressesOfRecord(ctx context.Context, w client.Reader, config *bootstrapv1.PoolbootConfig) (addresses, error) {
+// addressesWithoutHost returns the addresses of a host without a BareMetalHost: those that an administrator set on the
+// PoolbootConfig and, if the host enrolled, the address from which it enrolled. The config server records the latter,
+// so it counts only if it is in the address ranges of the Enrollment and nothing else is known to use it.
+func (r *Reconciler) addressesWithoutHost(ctx context.Context, w client.Reader, config *bootstrapv1.PoolbootConfig) (addresses, error) {
 	stated := host.StatedAddresses(config.Annotations)
-	a := addresses{known: stated, taken: map[netip.Addr]string{},
-		cure: fmt.Sprintf("add that to the annotation %s of PoolbootConfig %s", poolv1.HostAddressesAnnotation, config.Name)}
-	from, enrolled := enrolledFrom(config)
-	if !enrolled {
+	a := addresses{known: stated, usedBy: map[netip.Addr]string{},
+		cure: fmt.Sprintf("add it to the annotation %s of PoolbootConfig %s", poolv1.HostAddressesAnnotation, config.Name)}
+	address, ok := enrollmentAddress(config)
+	if !ok {
 		return a, nil
 	}
-	ranges, err := r.rangesOf(ctx, config)
+	ranges, err := r.enrollmentRanges(ctx, config)
 	if err != nil {
 		return a, err
 	}
-	if !enroll.InRanges(ranges, from) {
+	if !enroll.InRanges(ranges, address) {
 		a.cure = fmt.Sprintf("add its range to spec.addressRanges of Enrollment %s, or %s", config.Spec.EnrollmentName(), a.cure)
 		return a, nil
 	}
-	a.known = append(a.known, from)
-	for _, take := range []func() error{
-		func() error { return r.takenByHosts(ctx, &a, config.Namespace, "") },
-		func() error { return r.takenByRecords(ctx, &a, config) },
+	a.known = append(a.known, address)
+	for _, mark := range []func() error{
+		func() error { return r.markUsedByHosts(ctx, &a, config.Namespace, "") },
+		func() error { return r.markUsedByConfigs(ctx, &a, config) },
 		func() error {
-			return takenByNodes(ctx, &a, w, config.Status.NodeRef.Name, func(*corev1.Node) bool { return true })
+			return markUsedByNodes(ctx, &a, w, config.Status.NodeRef.Name, func(*corev1.Node) bool { return true })
 		},
 	} {
-		if err := take(); err != nil {
+		if err := mark(); err != nil {
 			return a, err
 		}
 	}
-	a.untake(stated)
+	a.unmark(stated)
 	return a, nil
 }
 
-// enrolledFrom returns the address that a host enrolled from; false when it did not enroll.
-func enrolledFrom(config *bootstrapv1.PoolbootConfig) (netip.Addr, bool) {
-	host := config.Spec.Enrolled()
-	if host == nil {
+// enrollmentAddress returns the address from which a host enrolled. It returns false if it did not enroll.
+func enrollmentAddress(config *bootstrapv1.PoolbootConfig) (netip.Addr, bool) {
+	enrolled := config.Spec.Enrolled()
+	if enrolled == nil {
 		return netip.Addr{}, false
 	}
-	from, err := netip.ParseAddr(host.Address)
-	return from.Unmap().WithZone(""), err == nil
+	address, err := netip.ParseAddr(enrolled.Address)
+	return address.Unmap().WithZone(""), err == nil
 }
 
-// rangesOf returns the address ranges by which a host enrolled: those of the Enrollment as it is now or, if that is
-// gone, as it was.
-func (r *Reconciler) rangesOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) ([]string, error) {
+// enrollmentRanges returns the address ranges of the Enrollment that admitted a host: the current ones or, if the
+// Enrollment was deleted, those that the PoolbootConfig recorded.
+func (r *Reconciler) enrollmentRanges(ctx context.Context, config *bootstrapv1.PoolbootConfig) ([]string, error) {
 	enrollment := &poolv1.Enrollment{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.EnrollmentName()}, enrollment)
 	if apierrors.IsNotFound(err) {
@@ -119,22 +119,22 @@ func (r *Reconciler) rangesOf(ctx context.Context, config *bootstrapv1.PoolbootC
 	return enrollment.Spec.AddressRanges, err
 }
 
-// take notes who else has one of the addresses.
-func (a *addresses) take(address netip.Addr, by string) {
+// markUsed records that something else uses an address, if it is a known address.
+func (a *addresses) markUsed(address netip.Addr, by string) {
 	if slices.Contains(a.known, address) {
-		a.taken[address] = by
+		a.usedBy[address] = by
 	}
 }
 
-// untake gives the host back what a person stated.
-func (a *addresses) untake(stated []netip.Addr) {
+// unmark removes the addresses that an administrator set for the host.
+func (a *addresses) unmark(stated []netip.Addr) {
 	for _, address := range stated {
-		delete(a.taken, address)
+		delete(a.usedBy, address)
 	}
 }
 
-// takenByHosts notes which addresses other BareMetalHosts of a namespace have.
-func (r *Reconciler) takenByHosts(ctx context.Context, a *addresses, namespace, own string) error {
+// markUsedByHosts marks addresses of other BareMetalHosts in a namespace.
+func (r *Reconciler) markUsedByHosts(ctx context.Context, a *addresses, namespace, own string) error {
 	if len(a.known) == 0 {
 		return nil
 	}
@@ -153,14 +153,15 @@ func (r *Reconciler) takenByHosts(ctx context.Context, a *addresses, namespace, 
 			return err
 		}
 		for _, address := range others {
-			a.take(address, "BareMetalHost "+hosts.Items[i].Name)
+			a.markUsed(address, "BareMetalHost "+hosts.Items[i].Name)
 		}
 	}
 	return nil
 }
 
-// takenByRecords notes which addresses other hosts of the cluster enrolled from, or were stated to have.
-func (r *Reconciler) takenByRecords(ctx context.Context, a *addresses, config *bootstrapv1.PoolbootConfig) error {
+// markUsedByConfigs marks addresses from which other hosts of the cluster enrolled, or that administrators set for
+// them.
+func (r *Reconciler) markUsedByConfigs(ctx context.Context, a *addresses, config *bootstrapv1.PoolbootConfig) error {
 	configs := &bootstrapv1.PoolbootConfigList{}
 	if err := r.Client.List(ctx, configs, client.InNamespace(config.Namespace), client.UnsafeDisableDeepCopy,
 		client.MatchingLabels{clusterv1.ClusterNameLabel: record.ClusterName(config)}); err != nil {
@@ -171,19 +172,19 @@ func (r *Reconciler) takenByRecords(ctx context.Context, a *addresses, config *b
 			continue
 		}
 		others := host.StatedAddresses(configs.Items[i].Annotations)
-		if from, enrolled := enrolledFrom(&configs.Items[i]); enrolled {
-			others = append(others, from)
+		if address, ok := enrollmentAddress(&configs.Items[i]); ok {
+			others = append(others, address)
 		}
 		for _, address := range others {
-			a.take(address, "PoolbootConfig "+configs.Items[i].Name)
+			a.markUsed(address, "PoolbootConfig "+configs.Items[i].Name)
 		}
 	}
 	return nil
 }
 
-// takenByNodes notes which addresses other Nodes report. Root on a host has its Node report anything, so where the
-// host's own addresses are facts only those of the control plane count.
-func takenByNodes(ctx context.Context, a *addresses, w client.Reader, own string, counts func(*corev1.Node) bool) error {
+// markUsedByNodes marks addresses in the status of other Nodes. Root on a host can write any address to the status of
+// its Node. So if the host's own addresses are from a trusted source, only Nodes of the control plane count.
+func markUsedByNodes(ctx context.Context, a *addresses, w client.Reader, own string, counts func(*corev1.Node) bool) error {
 	nodes := &corev1.NodeList{}
 	if err := w.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return err
@@ -195,29 +196,29 @@ func takenByNodes(ctx context.Context, a *addresses, w client.Reader, own string
 		}
 		for _, reported := range node.Status.Addresses {
 			if address, err := netip.ParseAddr(reported.Address); err == nil {
-				a.take(address.Unmap().WithZone(""), "Node "+node.Name)
+				a.markUsed(address.Unmap().WithZone(""), "Node "+node.Name)
 			}
 		}
 	}
 	return nil
 }
 
-// isControlPlane says whether a Node is one of the control plane, by labels that no kubelet may set.
+// isControlPlane reports whether a Node is a control plane Node, by labels that a kubelet is not allowed to set.
 func isControlPlane(node *corev1.Node) bool {
 	return metav1.HasLabel(node.ObjectMeta, poolv1.NodeRoleLabelPrefix+"control-plane") || metav1.HasLabel(node.ObjectMeta, poolv1.NodeRoleLabelPrefix+"master")
 }
 
-// serviceAddresses are those of the API server's own Service.
+// serviceAddresses returns the addresses of the Service kubernetes.
 func serviceAddresses(ctx context.Context, live client.Reader) ([]netip.Addr, error) {
 	service := &corev1.Service{}
 	if err := live.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, service); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	var found []netip.Addr
-	for _, text := range append(service.Spec.ClusterIPs, service.Spec.ClusterIP) {
-		if address, err := netip.ParseAddr(text); err == nil {
-			found = append(found, address.Unmap())
+	var addresses []netip.Addr
+	for _, ip := range append(service.Spec.ClusterIPs, service.Spec.ClusterIP) {
+		if address, err := netip.ParseAddr(ip); err == nil {
+			addresses = append(addresses, address.Unmap())
 		}
 	}
-	return found, nil
+	return addresses, nil
 }

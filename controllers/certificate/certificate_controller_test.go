@@ -28,29 +28,29 @@ import (
 	workloads "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-var _ = Describe("The approver", func() {
+var _ = Describe("The certificate controller", func() {
 	var (
 		ctx      context.Context
 		workload client.Client
-		told     *events.FakeRecorder
+		recorder *events.FakeRecorder
 		r        *Reconciler
 		config   = client.ObjectKey{Namespace: namespace, Name: name}
 	)
-	// world is a booting Machine and what is in its workload cluster.
-	world := func(objects ...client.Object) {
+	// setUp creates a booting Machine, and the given objects in its workload cluster.
+	setUp := func(objects ...client.Object) {
 		scheme := runtime.NewScheme()
 		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme, clusterv1.AddToScheme} {
 			Expect(add(scheme)).To(Succeed())
 		}
 		management := fake.NewClientBuilder().WithScheme(scheme).WithObjects(newConfig(), newCluster()).WithStatusSubresource(&bootstrapv1.PoolbootConfig{})
-		for _, pool := range pools() {
+		for _, pool := range newPools() {
 			management.WithObjects(&pool)
 		}
 		workload = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 			WithIndex(&certificatesv1.CertificateSigningRequest{}, workloads.RequestorIndex, workloads.Requestor).Build()
-		told = events.NewFakeRecorder(10)
+		recorder = events.NewFakeRecorder(10)
 		c := management.Build()
-		r = &Reconciler{left: lru.New(maxLeft), Client: c, APIReader: c, Recorder: told,
+		r = &Reconciler{reported: lru.New(maxReported), Client: c, APIReader: c, Recorder: recorder,
 			ClusterCache: clustercache.NewFakeClusterCache(workload, client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName)}
 	}
 	reconcile := func() ctrl.Result {
@@ -59,7 +59,7 @@ var _ = Describe("The approver", func() {
 		Expect(err).NotTo(HaveOccurred())
 		return result
 	}
-	verdictOn := func(name string) certificatesv1.RequestConditionType {
+	conditionOf := func(name string) certificatesv1.RequestConditionType {
 		GinkgoHelper()
 		request := &certificatesv1.CertificateSigningRequest{}
 		Expect(workload.Get(ctx, client.ObjectKey{Name: name}, request)).To(Succeed())
@@ -72,72 +72,72 @@ var _ = Describe("The approver", func() {
 	}
 	BeforeEach(func(c SpecContext) { ctx = c })
 
-	It("waits once for the config server to record that the host has its configuration, and then not for ever", func() {
-		world(newNode(), newRequest())
+	It("waits once for the config server to record that the host received its configuration", func() {
+		setUp(newNode(), newRequest())
 		recorded := &bootstrapv1.PoolbootConfig{}
 		Expect(r.Client.Get(ctx, config, recorded)).To(Succeed())
 		recorded.Status.Boot.PreparedTime = &metav1.MicroTime{Time: time.Now()}
 		Expect(r.Client.Status().Update(ctx, recorded)).To(Succeed())
 		Expect(reconcile()).To(Equal(ctrl.Result{RequeueAfter: status.ConflictRetry}))
-		Expect(verdictOn(newRequest().Name)).To(BeEmpty())
+		Expect(conditionOf(newRequest().Name)).To(BeEmpty())
 		Expect(reconcile()).To(BeZero())
-		Expect(verdictOn(newRequest().Name)).To(Equal(certificatesv1.CertificateApproved))
+		Expect(conditionOf(newRequest().Name)).To(Equal(certificatesv1.CertificateApproved))
 	})
 
-	It("does not wait for that when it is on record", func() {
-		world(newNode(), newRequest())
+	It("does not wait if this is already recorded", func() {
+		setUp(newNode(), newRequest())
 		recorded := &bootstrapv1.PoolbootConfig{}
 		Expect(r.Client.Get(ctx, config, recorded)).To(Succeed())
 		recorded.Status.Boot.PreparedTime = &metav1.MicroTime{Time: time.Now()}
 		recorded.Status.Boot.ServedTime = recorded.Status.Boot.PreparedTime
 		Expect(r.Client.Status().Update(ctx, recorded)).To(Succeed())
 		Expect(reconcile()).To(BeZero())
-		Expect(verdictOn(newRequest().Name)).To(Equal(certificatesv1.CertificateApproved))
+		Expect(conditionOf(newRequest().Name)).To(Equal(certificatesv1.CertificateApproved))
 	})
 
-	It("approves what its Node asks for and denies the rest, with an event", func() {
+	It("approves the request for the recorded Node, and denies another request with an event", func() {
 		other := newRequest(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + "other" })
 		other.Name = "node-csr-2"
-		world(newNode(), newRequest(), other)
+		setUp(newNode(), newRequest(), other)
 		Expect(reconcile()).To(BeZero())
-		Expect(verdictOn("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
-		Expect(verdictOn("node-csr-2")).To(Equal(certificatesv1.CertificateDenied))
-		Expect(told.Events).To(Receive(ContainSubstring(bootstrapv1.EventCertificateRequestDenied)))
+		Expect(conditionOf("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
+		Expect(conditionOf("node-csr-2")).To(Equal(certificatesv1.CertificateDenied))
+		Expect(recorder.Events).To(Receive(ContainSubstring(bootstrapv1.EventCertificateRequestDenied)))
 		Expect(reconcile()).To(BeZero())
-		Expect(told.Events).NotTo(Receive())
+		Expect(recorder.Events).NotTo(Receive())
 	})
 
-	It("approves also while the Cluster is paused: a host that has booted can't be told to wait", func() {
-		world(newNode(), newRequest())
+	It("approves requests while the Cluster is paused", func() {
+		setUp(newNode(), newRequest())
 		paused := &bootstrapv1.PoolbootConfig{}
 		Expect(r.Client.Get(ctx, config, paused)).To(Succeed())
 		metav1.SetMetaDataAnnotation(&paused.ObjectMeta, clusterv1.PausedAnnotation, "")
 		Expect(r.Client.Update(ctx, paused)).To(Succeed())
 		Expect(reconcile()).To(BeZero())
-		Expect(verdictOn("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
+		Expect(conditionOf("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
 	})
 
-	It("approves by the cache when that is up to date, and by nothing but the latest record when it is not", func() {
+	It("approves with the cached PoolbootConfig, and reads the current one if the cached one is stale", func() {
 		request, other := newRequest(), newRequest()
 		other.Name = "node-csr-2"
-		world(newNode(), request)
+		setUp(newNode(), request)
 		reads := 0
-		standing := r.Client.(client.WithWatch)
-		r.APIReader = interceptor.NewClient(standing, interceptor.Funcs{
+		current := r.Client.(client.WithWatch)
+		r.APIReader = interceptor.NewClient(current, interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				reads++
 				return c.Get(ctx, key, o, opts...)
 			},
 		})
 		cached := &bootstrapv1.PoolbootConfig{}
-		Expect(standing.Get(ctx, config, cached)).To(Succeed())
+		Expect(current.Get(ctx, config, cached)).To(Succeed())
 		Expect(reconcile()).To(BeZero())
-		Expect(verdictOn("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
+		Expect(conditionOf("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
 		Expect(reads).To(BeZero())
 
-		r.Client = interceptor.NewClient(standing, interceptor.Funcs{
+		r.Client = interceptor.NewClient(current, interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-				if config, is := o.(*bootstrapv1.PoolbootConfig); is {
+				if config, ok := o.(*bootstrapv1.PoolbootConfig); ok {
 					cached.DeepCopyInto(config) // from before the grant
 					return nil
 				}
@@ -145,76 +145,76 @@ var _ = Describe("The approver", func() {
 			},
 		})
 		Expect(workload.Create(ctx, other)).To(Succeed())
-		Expect(reconcile().RequeueAfter).To(Equal(waitRetry))
-		Expect(verdictOn("node-csr-2")).To(BeEmpty(), "another key has it")
+		Expect(reconcile().RequeueAfter).To(Equal(retryInterval))
+		Expect(conditionOf("node-csr-2")).To(BeEmpty(), "the certificate is for another key")
 		Expect(reads).To(Equal(1))
 	})
 
-	It("waits for the Node and then approves", func() {
-		world(newRequest())
-		Expect(reconcile().RequeueAfter).To(Equal(waitRetry))
-		Expect(verdictOn("node-csr-1")).To(BeEmpty())
+	It("approves after the Node exists", func() {
+		setUp(newRequest())
+		Expect(reconcile().RequeueAfter).To(Equal(retryInterval))
+		Expect(conditionOf("node-csr-1")).To(BeEmpty())
 		Expect(workload.Create(ctx, newNode())).To(Succeed())
 		reconcile()
-		Expect(verdictOn("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
+		Expect(conditionOf("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
 	})
 
-	It("approves one key for a credential at a time, of several the one that was asked for last, and tells of the others", func() {
-		left, own, again := newRequest(), newRequest(), newRequest()
-		own.Name, own.CreationTimestamp = "node-csr-2", metav1.NewTime(left.CreationTimestamp.Add(time.Minute))
-		again.Name, again.Spec.Request, again.CreationTimestamp = "node-csr-3", own.Spec.Request, own.CreationTimestamp
-		world(newNode(), left, own, again)
-		Expect(reconcile().RequeueAfter).To(Equal(waitRetry))
-		Expect(verdictOn("node-csr-1")).To(BeEmpty())
-		Expect(verdictOn("node-csr-2")).To(Equal(certificatesv1.CertificateApproved))
-		Expect(verdictOn("node-csr-3")).To(Equal(certificatesv1.CertificateApproved), "it is the same key")
-		Expect(told.Events).To(Receive(And(ContainSubstring(corev1.EventTypeWarning), ContainSubstring(bootstrapv1.EventCertificateRequestContested))))
+	It("approves one key of a join credential at a time, that of the latest request, and reports the others", func() {
+		earlier, latest, sameKey := newRequest(), newRequest(), newRequest()
+		latest.Name, latest.CreationTimestamp = "node-csr-2", metav1.NewTime(earlier.CreationTimestamp.Add(time.Minute))
+		sameKey.Name, sameKey.Spec.Request, sameKey.CreationTimestamp = "node-csr-3", latest.Spec.Request, latest.CreationTimestamp
+		setUp(newNode(), earlier, latest, sameKey)
+		Expect(reconcile().RequeueAfter).To(Equal(retryInterval))
+		Expect(conditionOf("node-csr-1")).To(BeEmpty())
+		Expect(conditionOf("node-csr-2")).To(Equal(certificatesv1.CertificateApproved))
+		Expect(conditionOf("node-csr-3")).To(Equal(certificatesv1.CertificateApproved), "it has the same key")
+		Expect(recorder.Events).To(Receive(And(ContainSubstring(corev1.EventTypeWarning), ContainSubstring(bootstrapv1.EventCertificateRequestContested))))
 	})
 
-	It("approves another key when nobody came with the first, and warns of it", func() {
+	It("approves another key if the first was not used, and reports it", func() {
 		request := newRequest()
-		world(newNode(), request)
+		setUp(newNode(), request)
 		granted := &bootstrapv1.PoolbootConfig{}
 		Expect(r.Client.Get(ctx, config, granted)).To(Succeed())
 		granted.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{
-			CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(time.Now().Add(-pickUpTime)),
+			CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(time.Now().Add(-pickupTimeout)),
 		}
 		Expect(r.Client.Status().Update(ctx, granted)).To(Succeed())
 		Expect(reconcile()).To(BeZero())
-		Expect(verdictOn("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
-		Expect(told.Events).To(Receive(And(ContainSubstring(corev1.EventTypeWarning), ContainSubstring(bootstrapv1.EventCertificateRequestApproved))))
+		Expect(conditionOf("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
+		Expect(recorder.Events).To(Receive(And(ContainSubstring(corev1.EventTypeWarning), ContainSubstring(bootstrapv1.EventCertificateRequestApproved))))
 		Expect(r.Client.Get(ctx, config, granted)).To(Succeed())
 		Expect(granted.Status.Boot.Certificate).To(HaveValue(And(
-			HaveField("PublicKeySHA256", keyOf(request)), HaveField("GrantedTime.Time", BeTemporally("~", time.Now(), time.Minute)))))
+			HaveField("PublicKeySHA256", publicKeyHash(request)), HaveField("GrantedTime.Time", BeTemporally("~", time.Now(), time.Minute)))))
 	})
 
-	It("has on record what it is about to approve", func() {
+	It("records the key before it approves a request", func() {
 		request := newRequest()
-		world(newNode(), request)
+		setUp(newNode(), request)
 		workload = interceptor.NewClient(workload.(client.WithWatch), interceptor.Funcs{
 			SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
-				return errors.New("the manager is killed here")
+				return errors.New("the manager is killed")
 			},
 		})
 		r.ClusterCache = clustercache.NewFakeClusterCache(workload, client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName)
 		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: config})
-		Expect(err).To(MatchError(ContainSubstring("killed here")))
+		Expect(err).To(MatchError(ContainSubstring("killed")))
 		recorded := &bootstrapv1.PoolbootConfig{}
 		Expect(r.Client.Get(ctx, config, recorded)).To(Succeed())
-		Expect(recorded.Status.Boot.Certificate).To(HaveValue(And(HaveField("CredentialID", tokenID), HaveField("PublicKeySHA256", keyOf(request)))))
+		Expect(recorded.Status.Boot.Certificate).To(HaveValue(And(HaveField("CredentialID", tokenID), HaveField("PublicKeySHA256", publicKeyHash(request)))))
 	})
 
-	It("leaves requests of other credentials alone", func() {
-		foreign := newRequest()
-		foreign.Spec.Username = "system:bootstrap:zzzzzz"
-		world(newNode(), foreign)
+	It("does not decide requests with other join credentials", func() {
+		other := newRequest()
+		other.Spec.Username = "system:bootstrap:zzzzzz"
+		setUp(newNode(), other)
 		Expect(reconcile()).To(BeZero())
-		Expect(verdictOn("node-csr-1")).To(BeEmpty())
+		Expect(conditionOf("node-csr-1")).To(BeEmpty())
 	})
 
-	It("waits for a workload cluster that can't be reached", func() {
-		world()
+	It("retries while the workload cluster is unreachable", func() {
+		setUp()
 		r.ClusterCache = clustercache.NewFakeEmptyClusterCache()
-		Expect(reconcile().RequeueAfter).To(Equal(waitRetry))
+		Expect(reconcile().RequeueAfter).To(Equal(retryInterval))
 	})
 })

@@ -31,21 +31,22 @@ const (
 	tokenID     = "abcdef"
 )
 
-// kubelet is the subject of the certificate that the Machine's kubelet asks for.
-func kubelet(template *x509.CertificateRequest) {
+// setKubeletSubject sets the subject to that of the kubelet.
+func setKubeletSubject(template *x509.CertificateRequest) {
 	template.Subject = pkix.Name{CommonName: nodeUserPrefix + name, Organization: []string{nodesGroup}}
 }
 
+// pemRequest returns a certificate request in PEM format.
 func pemRequest(change ...func(*x509.CertificateRequest)) []byte {
 	GinkgoHelper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	Expect(err).NotTo(HaveOccurred())
 	template := &x509.CertificateRequest{}
-	kubelet(template)
-	for _, c := range change {
-		c(template)
+	setKubeletSubject(template)
+	for _, apply := range change {
+		apply(template)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, template, private)
+	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
 	Expect(err).NotTo(HaveOccurred())
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
@@ -89,22 +90,22 @@ func newNode() *corev1.Node {
 			Labels:      map[string]string{poolv1.NodeRoleLabelPrefix + "infra": ""},
 			Annotations: map[string]string{poolv1.NodeConfigAnnotation: namespace + "/" + name},
 		},
-		Status: corev1.NodeStatus{Conditions: ready(corev1.ConditionFalse, registration.WaitingForKubeletReason)},
+		Status: corev1.NodeStatus{Conditions: readyCondition(corev1.ConditionFalse, registration.WaitingForKubeletReason)},
 	}
 }
 
-func ready(status corev1.ConditionStatus, reason string) []corev1.NodeCondition {
+func readyCondition(status corev1.ConditionStatus, reason string) []corev1.NodeCondition {
 	return []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: reason}}
 }
 
-// grant has a certificate for another key approved some time ago.
-func grant(f *facts, ago time.Duration) {
+// grantOtherKey records that a certificate for another key was approved some time ago.
+func grantOtherKey(f *facts, ago time.Duration) {
 	f.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{
 		CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(f.now.Add(-ago)),
 	}
 }
 
-func pools() []poolv1.MachineConfigPool {
+func newPools() []poolv1.MachineConfigPool {
 	var pools []poolv1.MachineConfigPool
 	for _, role := range []string{"worker", "infra", "edge"} {
 		pools = append(pools, poolv1.MachineConfigPool{
@@ -115,102 +116,102 @@ func pools() []poolv1.MachineConfigPool {
 	return pools
 }
 
-var _ = Describe("A certificate signing request made with a join credential", func() {
-	DescribeTable("is for one Node, which must stand in its pool",
-		func(expected verdict, request func() *certificatesv1.CertificateSigningRequest, change func(*facts)) {
-			f := facts{request: request(), config: newConfig(), node: newNode(), pools: pools(), now: time.Now(), cluster: identity.Of(newCluster())}
+var _ = Describe("A certificate signing request with a join credential", func() {
+	DescribeTable("is approved only for the recorded Node, and only while this Node is in its pool",
+		func(want verdict, request func() *certificatesv1.CertificateSigningRequest, change func(*facts)) {
+			f := facts{request: request(), config: newConfig(), node: newNode(), pools: newPools(), now: time.Now(), cluster: identity.Of(newCluster())}
 			change(&f)
-			got, why := decide(f)
-			Expect(got).To(Equal(expected), why)
+			got, why := decideClient(f)
+			Expect(got).To(Equal(want), why)
 			Expect(why).NotTo(BeEmpty())
 		},
-		Entry("its Node in its pool", approve, asked(), func(*facts) {}),
-		Entry("another Node", deny, asked(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + "other" }), func(*facts) {}),
-		Entry("another Node, and its own does not stand", deny,
-			asked(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + "other" }), func(f *facts) { f.node = nil }),
-		Entry("no Node on record yet", wait, asked(), func(f *facts) { f.config.Status.NodeRef = bootstrapv1.NodeReference{} }),
-		Entry("a Node that does not stand yet", wait, asked(), func(f *facts) { f.node = nil }),
-		Entry("a Node of that name made by others", wait, asked(), func(f *facts) { f.node.Annotations = nil }),
-		Entry("a Node made anew that is not on record", wait, asked(), func(f *facts) { f.node.UID = "another" }),
-		Entry("a Node outside its pool", wait, asked(), func(f *facts) { f.node.Labels = nil }),
-		Entry("a Node in another pool than is on record", wait, asked(), func(f *facts) {
+		Entry("the recorded Node, in its pool", approve, requested(), func(*facts) {}),
+		Entry("another Node", deny, requested(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + "other" }), func(*facts) {}),
+		Entry("another Node, while the recorded Node does not exist", deny,
+			requested(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + "other" }), func(f *facts) { f.node = nil }),
+		Entry("no recorded Node", wait, requested(), func(f *facts) { f.config.Status.NodeRef = bootstrapv1.NodeReference{} }),
+		Entry("a Node that does not exist yet", wait, requested(), func(f *facts) { f.node = nil }),
+		Entry("a Node with the name that Poolboot did not pre-register", wait, requested(), func(f *facts) { f.node.Annotations = nil }),
+		Entry("a Node that was created again, with another UID than the recorded one", wait, requested(), func(f *facts) { f.node.UID = "another" }),
+		Entry("a Node outside its pool", wait, requested(), func(f *facts) { f.node.Labels = nil }),
+		Entry("a Node in another pool than the recorded one", wait, requested(), func(f *facts) {
 			f.node.Labels = map[string]string{poolv1.NodeRoleLabelPrefix + "edge": ""}
 		}),
-		Entry("a Node in two pools", wait, asked(), func(f *facts) { f.node.Labels[poolv1.NodeRoleLabelPrefix+"edge"] = "" }),
-		Entry("another key than was just approved", contest, asked(), func(f *facts) { grant(f, pickUpTime-time.Second) }),
-		Entry("another key than was approved, which nobody came with", approve, asked(), func(f *facts) { grant(f, pickUpTime) }),
-		Entry("another key than was approved, for a kubelet that is gone", approve, asked(), func(f *facts) {
-			grant(f, pickUpTime)
-			f.node.Status.Conditions = ready(corev1.ConditionUnknown, "NodeStatusUnknown")
+		Entry("a Node in two pools", wait, requested(), func(f *facts) { f.node.Labels[poolv1.NodeRoleLabelPrefix+"edge"] = "" }),
+		Entry("another key just after an approval", contested, requested(), func(f *facts) { grantOtherKey(f, pickupTimeout-time.Second) }),
+		Entry("another key after the approved one was not used", approve, requested(), func(f *facts) { grantOtherKey(f, pickupTimeout) }),
+		Entry("another key after the kubelet stopped", approve, requested(), func(f *facts) {
+			grantOtherKey(f, pickupTimeout)
+			f.node.Status.Conditions = readyCondition(corev1.ConditionUnknown, "NodeStatusUnknown")
 		}),
-		Entry("another key while the kubelet waits for its network", deny, asked(), func(f *facts) {
-			grant(f, pickUpTime)
-			f.node.Status.Conditions = ready(corev1.ConditionFalse, "KubeletNotReady")
+		Entry("another key while the kubelet waits for its network", deny, requested(), func(f *facts) {
+			grantOtherKey(f, pickupTimeout)
+			f.node.Status.Conditions = readyCondition(corev1.ConditionFalse, "KubeletNotReady")
 		}),
-		Entry("another key while the kubelet works", deny, asked(), func(f *facts) {
-			grant(f, 0)
-			f.node.Status.Conditions = ready(corev1.ConditionTrue, "KubeletReady")
+		Entry("another key while the kubelet runs", deny, requested(), func(f *facts) {
+			grantOtherKey(f, 0)
+			f.node.Status.Conditions = readyCondition(corev1.ConditionTrue, "KubeletReady")
 		}),
-		Entry("another key than an earlier credential was used for", approve, asked(), func(f *facts) {
+		Entry("another key than that of an earlier join credential", approve, requested(), func(f *facts) {
 			f.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{CredentialID: "zzzzzz", PublicKeySHA256: "other"}
 		}),
-		Entry("a Node with the API server's name", deny, asked(named("kubernetes.default.svc")), rename("kubernetes.default.svc")),
-		Entry("a Node with the name of the control plane endpoint", deny, asked(named("api.example.com")), rename("api.example.com")),
-		Entry("a person", deny, asked(func(r *x509.CertificateRequest) { r.Subject.CommonName = "admin" }), func(*facts) {}),
-		Entry("no name", deny, asked(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix }), func(*facts) {}),
-		Entry("a group of masters", deny, asked(func(r *x509.CertificateRequest) {
+		Entry("a Node with the API server's name", deny, requested(forNode("kubernetes.default.svc")), renameNode("kubernetes.default.svc")),
+		Entry("a Node with the name of the control plane endpoint", deny, requested(forNode("api.example.com")), renameNode("api.example.com")),
+		Entry("a user", deny, requested(func(r *x509.CertificateRequest) { r.Subject.CommonName = "admin" }), func(*facts) {}),
+		Entry("no Node name", deny, requested(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix }), func(*facts) {}),
+		Entry("the group system:masters", deny, requested(func(r *x509.CertificateRequest) {
 			r.Subject.Organization = []string{nodesGroup, "system:masters"}
 		}), func(*facts) {}),
-		Entry("no group", deny, asked(func(r *x509.CertificateRequest) { r.Subject.Organization = nil }), func(*facts) {}),
-		Entry("a DNS name", deny, asked(func(r *x509.CertificateRequest) { r.DNSNames = []string{"kubernetes.default"} }), func(*facts) {}),
-		Entry("an address", deny, asked(func(r *x509.CertificateRequest) { r.IPAddresses = []net.IP{net.IPv4(10, 0, 0, 1)} }), func(*facts) {}),
-		Entry("the usage of a server", deny, asked(), func(f *facts) {
+		Entry("no group", deny, requested(func(r *x509.CertificateRequest) { r.Subject.Organization = nil }), func(*facts) {}),
+		Entry("a DNS name", deny, requested(func(r *x509.CertificateRequest) { r.DNSNames = []string{"kubernetes.default"} }), func(*facts) {}),
+		Entry("an IP address", deny, requested(func(r *x509.CertificateRequest) { r.IPAddresses = []net.IP{net.IPv4(10, 0, 0, 1)} }), func(*facts) {}),
+		Entry("the usage server auth", deny, requested(), func(f *facts) {
 			f.request.Spec.Usages = append(f.request.Spec.Usages, certificatesv1.UsageServerAuth)
 		}),
-		Entry("not the usage of a client", deny, asked(), func(f *facts) {
+		Entry("without the usage client auth", deny, requested(), func(f *facts) {
 			f.request.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature}
 		}),
-		Entry("nothing that can be read", deny, asked(), func(f *facts) { f.request.Spec.Request = []byte("hello") }),
+		Entry("a malformed request", deny, requested(), func(f *facts) { f.request.Spec.Request = []byte("hello") }),
 	)
 
-	DescribeTable("is decided only when it is Poolboot's to decide",
-		func(ours bool, change func(*certificatesv1.CertificateSigningRequest)) {
+	DescribeTable("is decided only if Poolboot is responsible for it",
+		func(want bool, change func(*certificatesv1.CertificateSigningRequest)) {
 			request := newRequest()
 			change(request)
-			Expect(isOurs(request, tokenID)).To(Equal(ours))
+			Expect(isClientRequest(request, tokenID)).To(Equal(want))
 		},
-		Entry("made with the credential", true, func(*certificatesv1.CertificateSigningRequest) {}),
-		Entry("made with another", false, func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Username = "system:bootstrap:zzzzzz" }),
-		Entry("renewed by the kubelet itself", false, func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Username = nodeUserPrefix + name }),
-		Entry("made with a token of kubeadm's group", false, func(r *certificatesv1.CertificateSigningRequest) {
+		Entry("with the join credential", true, func(*certificatesv1.CertificateSigningRequest) {}),
+		Entry("with another join credential", false, func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Username = "system:bootstrap:zzzzzz" }),
+		Entry("a renewal by the kubelet", false, func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Username = nodeUserPrefix + name }),
+		Entry("with a bootstrap token of kubeadm", false, func(r *certificatesv1.CertificateSigningRequest) {
 			r.Spec.Groups = []string{"system:bootstrappers:kubeadm:default-node-token"}
 		}),
 		Entry("for another signer", false, func(r *certificatesv1.CertificateSigningRequest) {
 			r.Spec.SignerName = certificatesv1.KubeletServingSignerName
 		}),
-		Entry("decided already", false, func(r *certificatesv1.CertificateSigningRequest) {
+		Entry("already decided", false, func(r *certificatesv1.CertificateSigningRequest) {
 			r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue}}
 		}),
-		Entry("signed already", false, func(r *certificatesv1.CertificateSigningRequest) { r.Status.Certificate = []byte("x") }),
+		Entry("already signed", false, func(r *certificatesv1.CertificateSigningRequest) { r.Status.Certificate = []byte("x") }),
 	)
-	It("is nobody's without a credential on record", func() {
+	It("is not decided without a recorded join credential", func() {
 		request := newRequest()
 		request.Spec.Username = "system:bootstrap:"
-		Expect(isOurs(request, "")).To(BeFalse())
+		Expect(isClientRequest(request, "")).To(BeFalse())
 	})
 })
 
-// named changes the Node whose kubelet's certificate a request is for.
-func named(node string) func(*x509.CertificateRequest) {
+// forNode sets the common name to that of the kubelet of a Node.
+func forNode(node string) func(*x509.CertificateRequest) {
 	return func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + node }
 }
 
-// rename has a Node of another name on record.
-func rename(node string) func(*facts) {
+// renameNode changes the name of the Node and of the recorded Node.
+func renameNode(node string) func(*facts) {
 	return func(f *facts) { f.config.Status.NodeRef.Name, f.node.Name = node, node }
 }
 
-// asked makes the request once the test runs.
-func asked(change ...func(*x509.CertificateRequest)) func() *certificatesv1.CertificateSigningRequest {
+// requested returns a function that creates the request when the spec runs.
+func requested(change ...func(*x509.CertificateRequest)) func() *certificatesv1.CertificateSigningRequest {
 	return func() *certificatesv1.CertificateSigningRequest { return newRequest(change...) }
 }

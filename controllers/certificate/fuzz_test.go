@@ -24,10 +24,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
-// FuzzJudge holds the promise about the approver, for any request whatever: what is approved is the certificate of one
-// Node's kubelet, for one signer, with that signer's usages, and for no name and no address but the Node's own. The
-// conditions are written down here once more, and not taken from the code that they are about.
-func FuzzJudge(f *testing.F) {
+// FuzzDecide verifies for any request: an approved certificate is for the kubelet of one Node, for one signer, with the
+// usages of that signer, and for no name or address except those of the Node. The conditions are repeated here, and do
+// not use the code under test.
+func FuzzDecide(f *testing.F) {
 	const (
 		client, serving = certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName
 		token, kubelet  = "system:bootstrap:" + tokenID, "system:node:" + name
@@ -45,8 +45,8 @@ func FuzzJudge(f *testing.F) {
 		f.Add(signer, token, tokenGroups, clientUsages, kubelet, "system:nodes", "", "", "", "", name, "", uint8(0))
 		f.Add(signer, kubelet, nodeGroups, serverUsages, kubelet, "system:nodes", name, "", "", "", name, "", uint8(0))
 	}
-	f.Add(serving, token, tokenGroups, serverUsages, kubelet, "system:nodes", name, "", "", "", name, "", uint8(0)) // a credential asks to serve
-	f.Add(client, kubelet, nodeGroups, clientUsages, kubelet, "system:nodes", "", "", "", "", name, "", uint8(0))   // a kubelet renews by itself
+	f.Add(serving, token, tokenGroups, serverUsages, kubelet, "system:nodes", name, "", "", "", name, "", uint8(0)) // a serving certificate with a join credential
+	f.Add(client, kubelet, nodeGroups, clientUsages, kubelet, "system:nodes", "", "", "", "", name, "", uint8(0))   // a renewal by a kubelet
 	f.Add(client, token, "system:authenticated", clientUsages, kubelet, "system:nodes", "", "", "", "", name, "", uint8(0))
 	f.Add(client, token, tokenGroups, clientUsages+",server auth", kubelet, "system:nodes", "", "", "", "", name, "", uint8(0))
 	f.Add(client, token, tokenGroups, "any", kubelet, "system:nodes", "", "", "", "", name, "", uint8(0))
@@ -64,16 +64,16 @@ func FuzzJudge(f *testing.F) {
 	f.Add(serving, kubelet, nodeGroups, serverUsages, kubelet, "system:nodes", name, "192.0.2.8", "", "", name, "192.0.2.7", uint8(0))
 	f.Add(serving, kubelet, nodeGroups, serverUsages, kubelet, "system:nodes", name, "192.0.2.7", "a@example.com", "", name, "192.0.2.7", uint8(0))
 	f.Add(serving, kubelet, nodeGroups, serverUsages, kubelet, "system:nodes", name, "192.0.2.7", "", "spiffe://x/y", name, "192.0.2.7", uint8(0))
-	for what := range uint8(64) {
-		f.Add(client, token, tokenGroups, clientUsages, kubelet, "system:nodes", "", "", "", "", name, "", what)
-		f.Add(serving, kubelet, nodeGroups, serverUsages, kubelet, "system:nodes", name, "192.0.2.7", "", "", name, "192.0.2.7", what)
+	for flags := range uint8(64) {
+		f.Add(client, token, tokenGroups, clientUsages, kubelet, "system:nodes", "", "", "", "", name, "", flags)
+		f.Add(serving, kubelet, nodeGroups, serverUsages, kubelet, "system:nodes", name, "192.0.2.7", "", "", name, "192.0.2.7", flags)
 	}
 
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, signer, user, groups, usages, commonName, organizations, dnsNames, ips, mail, uri, nodeName, known string, what uint8) {
+	f.Fuzz(func(t *testing.T, signer, user, groups, usages, commonName, organizations, dnsNames, ips, mail, uri, nodeName, known string, flags uint8) {
 		template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: commonName, Organization: split(organizations)}, DNSNames: split(dnsNames), EmailAddresses: split(mail)}
 		for _, ip := range split(ips) {
 			if parsed := net.ParseIP(ip); parsed != nil {
@@ -85,105 +85,105 @@ func FuzzJudge(f *testing.F) {
 		}
 		der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
 		if err != nil {
-			t.Skip("no client can ask for that")
+			t.Skip("no client can create this request")
 		}
 		cluster := identity.Of(newCluster(), "https://203.0.113.1:6443")
 		cluster.ServiceAddresses = []netip.Addr{netip.MustParseAddr("198.51.100.1")}
-		in := facts{config: newConfig(), node: newNode(), pools: pools(), now: time.Now(), cluster: cluster,
+		input := facts{config: newConfig(), node: newNode(), pools: newPools(), now: time.Now(), cluster: cluster,
 			request: &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
 				SignerName: signer, Username: user, Groups: split(groups),
 				Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
 			}}}
 		for _, usage := range split(usages) {
-			in.request.Spec.Usages = append(in.request.Spec.Usages, certificatesv1.KeyUsage(usage))
+			input.request.Spec.Usages = append(input.request.Spec.Usages, certificatesv1.KeyUsage(usage))
 		}
 		for _, address := range split(known) {
 			if parsed, err := netip.ParseAddr(address); err == nil {
-				in.addresses.known = append(in.addresses.known, parsed)
+				input.addresses.known = append(input.addresses.known, parsed)
 			}
 		}
-		in.config.Status.NodeRef.Name, in.node.Name = nodeName, nodeName
-		is := func(bit uint8) bool { return what&(1<<bit) != 0 }
-		if is(0) {
-			in.node = nil
+		input.config.Status.NodeRef.Name, input.node.Name = nodeName, nodeName
+		isSet := func(bit uint8) bool { return flags&(1<<bit) != 0 }
+		if isSet(0) {
+			input.node = nil
 		}
-		if is(1) {
-			in.config.Status.NodeRef.UID = "of an earlier one"
+		if isSet(1) {
+			input.config.Status.NodeRef.UID = "another"
 		}
-		if is(2) && in.node != nil {
-			in.node.Labels = nil
+		if isSet(2) && input.node != nil {
+			input.node.Labels = nil
 		}
-		if is(3) {
-			in.config.Status.Boot.CredentialID = ""
+		if isSet(3) {
+			input.config.Status.Boot.CredentialID = ""
 		}
-		if is(4) {
-			in.request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue}}
+		if isSet(4) {
+			input.request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue}}
 		}
-		if is(5) { // another key has the certificate, and a kubelet works with it
-			in.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(in.now)}
-			if in.node != nil {
-				in.node.Status.Conditions = ready(corev1.ConditionTrue, "KubeletReady")
+		if isSet(5) { // a kubelet uses a certificate for another key
+			input.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(input.now)}
+			if input.node != nil {
+				input.node.Status.Conditions = readyCondition(corev1.ConditionTrue, "KubeletReady")
 			}
 		}
 
-		got, why := judge(in)
+		got, why := decide(input)
 		if why == "" {
-			t.Error("no reason is given")
+			t.Error("the verdict has no reason")
 		}
 		if got != approve {
 			return
 		}
-		wanted, err := x509.ParseCertificateRequest(der)
+		requested, err := x509.ParseCertificateRequest(der)
 		if err != nil {
-			t.Fatalf("what no one can read is approved: %v", err)
+			t.Fatalf("a malformed request is approved: %v", err)
 		}
-		must := func(holds bool, promise string) {
-			if !holds {
-				t.Errorf("approved, and not %s: signer %q, user %q, groups %q, usages %q, subject %s, DNS names %q, addresses %v, Node %q, known %q, %b",
-					promise, signer, user, groups, usages, wanted.Subject, wanted.DNSNames, wanted.IPAddresses, nodeName, known, what)
+		mustBe := func(ok bool, property string) {
+			if !ok {
+				t.Errorf("approved, but not %s: signer %q, user %q, groups %q, usages %q, subject %s, DNS names %q, addresses %v, Node %q, known %q, %b",
+					property, signer, user, groups, usages, requested.Subject, requested.DNSNames, requested.IPAddresses, nodeName, known, flags)
 			}
 		}
-		must(!is(0) && !is(1), "for a Node that exists and is the recorded one")
-		must(!is(4), "undecided")
-		must(wanted.Subject.CommonName == "system:node:"+nodeName && nodeName != "", "for the user of the Node")
-		must(slices.Equal(wanted.Subject.Organization, []string{"system:nodes"}), "for the group of Nodes alone")
-		must(len(wanted.EmailAddresses)+len(wanted.URIs) == 0, "without e-mail addresses and URIs")
+		mustBe(!isSet(0) && !isSet(1), "for the recorded Node")
+		mustBe(!isSet(4), "undecided")
+		mustBe(requested.Subject.CommonName == "system:node:"+nodeName && nodeName != "", "for the user of the Node")
+		mustBe(slices.Equal(requested.Subject.Organization, []string{"system:nodes"}), "for the group of Nodes alone")
+		mustBe(len(requested.EmailAddresses)+len(requested.URIs) == 0, "without e-mail addresses and URIs")
 		for _, reserved := range []string{"kubernetes", "localhost", "api.example.com"} {
-			must(!strings.EqualFold(nodeName, reserved), "for a name that a Node may have")
+			mustBe(!strings.EqualFold(nodeName, reserved), "for a name that a Node can have")
 		}
-		must(!strings.Contains(strings.ToLower(nodeName)+".", ".svc.") && !strings.HasPrefix(strings.ToLower(nodeName), "kubernetes."), "for a name that is no Service's")
-		must(net.ParseIP(nodeName) == nil && !strings.Contains(nodeName, "*"), "for a name that is no address and no wildcard")
-		has := func(usage certificatesv1.KeyUsage) bool { return slices.Contains(in.request.Spec.Usages, usage) }
-		for _, usage := range in.request.Spec.Usages {
-			must(slices.Contains([]string{"digital signature", "key encipherment", "client auth", "server auth"}, string(usage)), "for usages of kubelets")
+		mustBe(!strings.Contains(strings.ToLower(nodeName)+".", ".svc.") && !strings.HasPrefix(strings.ToLower(nodeName), "kubernetes."), "for a name that is not a Service name")
+		mustBe(net.ParseIP(nodeName) == nil && !strings.Contains(nodeName, "*"), "for a name that is not an address or a wildcard")
+		has := func(usage certificatesv1.KeyUsage) bool { return slices.Contains(input.request.Spec.Usages, usage) }
+		for _, usage := range input.request.Spec.Usages {
+			mustBe(slices.Contains([]string{"digital signature", "key encipherment", "client auth", "server auth"}, string(usage)), "for usages of kubelets")
 		}
 		switch signer {
 		case client:
-			must(user == token && slices.Contains(in.request.Spec.Groups, join.Group), "made with the credential of the host")
-			must(!is(2) && !is(3) && !is(5), "for a Node in its pool, with a credential on record that nobody uses")
-			must(len(wanted.DNSNames)+len(wanted.IPAddresses) == 0, "without alternative names")
-			must(has("client auth") && !has("server auth"), "for a client")
+			mustBe(user == token && slices.Contains(input.request.Spec.Groups, join.Group), "created with the join credential of the host")
+			mustBe(!isSet(2) && !isSet(3) && !isSet(5), "for a Node in its pool, with a recorded join credential that no kubelet uses")
+			mustBe(len(requested.DNSNames)+len(requested.IPAddresses) == 0, "without alternative names")
+			mustBe(has("client auth") && !has("server auth"), "for a client")
 		case serving:
-			must(user == "system:node:"+nodeName && slices.Contains(in.request.Spec.Groups, "system:nodes"), "made by the Node's own kubelet")
-			must(has("server auth") && !has("client auth"), "for a server")
-			for _, dns := range wanted.DNSNames {
-				must(dns == nodeName, "for the Node's name alone")
+			mustBe(user == "system:node:"+nodeName && slices.Contains(input.request.Spec.Groups, "system:nodes"), "created by the kubelet of the Node")
+			mustBe(has("server auth") && !has("client auth"), "for a server")
+			for _, dns := range requested.DNSNames {
+				mustBe(dns == nodeName, "only for the name of the Node")
 			}
-			for _, ip := range wanted.IPAddresses {
-				must(slices.ContainsFunc(split(known), func(k string) bool { return net.ParseIP(k).Equal(ip) }), "for addresses that the host is known to have")
-				must(ip.IsGlobalUnicast(), "for an address that is one host's")
-				for _, range4 := range []string{"198.18.0.0/15", "198.51.100.1/32", "203.0.113.1/32"} {
-					_, block, _ := net.ParseCIDR(range4)
-					must(!block.Contains(ip), "for an address that is not the API server's or a Service's")
+			for _, ip := range requested.IPAddresses {
+				mustBe(slices.ContainsFunc(split(known), func(k string) bool { return net.ParseIP(k).Equal(ip) }), "for known addresses of the host")
+				mustBe(ip.IsGlobalUnicast(), "for a unicast address")
+				for _, cidr := range []string{"198.18.0.0/15", "198.51.100.1/32", "203.0.113.1/32"} {
+					_, block, _ := net.ParseCIDR(cidr)
+					mustBe(!block.Contains(ip), "for an address that is not that of the API server or a Service")
 				}
 			}
 		default:
-			must(false, "for a signer of kubelets")
+			mustBe(false, "for a signer of kubelet certificates")
 		}
 	})
 }
 
-// split reads a list of texts, separated by commas.
+// split splits a comma-separated list.
 func split(text string) []string {
 	if text == "" {
 		return nil

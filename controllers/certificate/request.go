@@ -9,24 +9,24 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// How Kubernetes knows kubelets by their certificates.
+// User and group of kubelets.
 const (
 	nodeUserPrefix = workload.NodeUserPrefix
 	nodesGroup     = "system:nodes"
 )
 
-// kubeletUsages are those that a kubelet's client certificate may have; a kubelet leaves key encipherment out for keys
-// that can't do it.
+// kubeletUsages are the usages that the client certificate of a kubelet can have. A kubelet omits key encipherment if
+// its key does not support it.
 var kubeletUsages = []certificatesv1.KeyUsage{
 	certificatesv1.UsageDigitalSignature,
 	certificatesv1.UsageKeyEncipherment,
 	certificatesv1.UsageClientAuth,
 }
 
-// keyOf returns the SHA-256, in hex, of the public key that a request is for; "" when it can't be read.
-func keyOf(request *certificatesv1.CertificateSigningRequest) string {
+// publicKeyHash returns the SHA-256 hash, in hex, of the public key in a request, and "" if the request is malformed.
+func publicKeyHash(request *certificatesv1.CertificateSigningRequest) string {
 	return join.PublicKeySHA256(request.Spec.Request)
 }
 
-// parse reads a PEM certificate request.
+// parse parses a certificate request in PEM format.
 func parse(raw []byte) (*x509.CertificateRequest, error) { return join.ParseCertificateRequest(raw) }

@@ -29,7 +29,8 @@ import (
 
 var configKey = client.ObjectKey{Namespace: namespace, Name: name}
 
-// newHost is a host without a Machine that has joined, with a network card of that address.
+// newHost returns the BareMetalHost of a host without a Machine that has joined. It has a network card with the
+// address.
 func newHost(address string) *bmov1alpha1.BareMetalHost {
 	bmh := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	bmh.Status.Provisioning.State = bmov1alpha1.StateProvisioned
@@ -37,14 +38,14 @@ func newHost(address string) *bmov1alpha1.BareMetalHost {
 	return bmh
 }
 
-// serving is a host that has joined, whose kubelet asks for its serving certificate.
-type serving struct {
+// servingFixture has a host that has joined and whose kubelet requests its serving certificate.
+type servingFixture struct {
 	management, workload client.Client
-	told                 *events.FakeRecorder
+	recorder             *events.FakeRecorder
 	reconciler           *Reconciler
 }
 
-func newServing(change func(*bootstrapv1.PoolbootConfig), objects ...client.Object) *serving {
+func newServing(change func(*bootstrapv1.PoolbootConfig), objects ...client.Object) *servingFixture {
 	GinkgoHelper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme, bmov1alpha1.AddToScheme, clusterv1.AddToScheme} {
@@ -54,18 +55,18 @@ func newServing(change func(*bootstrapv1.PoolbootConfig), objects ...client.Obje
 	config.Status.Boot.CredentialID = ""
 	config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: name, BareMetalHostName: name}
 	change(config)
-	s := &serving{
+	s := &servingFixture{
 		management: fake.NewClientBuilder().WithScheme(scheme).WithObjects(append([]client.Object{config, newCluster()}, objects...)...).Build(),
 		workload: fake.NewClientBuilder().WithScheme(scheme).WithObjects(newNode(), newServingRequest(), kubernetesService()).
 			WithIndex(&certificatesv1.CertificateSigningRequest{}, workloads.RequestorIndex, workloads.Requestor).Build(),
-		told: events.NewFakeRecorder(10),
+		recorder: events.NewFakeRecorder(10),
 	}
-	s.reconciler = &Reconciler{Client: s.management, APIReader: s.management, Recorder: s.told, left: lru.New(maxLeft),
+	s.reconciler = &Reconciler{Client: s.management, APIReader: s.management, Recorder: s.recorder, reported: lru.New(maxReported),
 		ClusterCache: clustercache.NewFakeClusterCache(s.workload, client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName)}
 	return s
 }
 
-// kubernetesService is the API server's own Service.
+// kubernetesService returns the Service of the API server.
 func kubernetesService() *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "kubernetes"},
 		Spec: corev1.ServiceSpec{ClusterIP: "198.51.100.1", ClusterIPs: []string{"198.51.100.1"}}}
@@ -75,7 +76,7 @@ func kubernetesService() *corev1.Service {
 func enrolled(config *bootstrapv1.PoolbootConfig) {
 	config.Annotations = map[string]string{}
 	config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: config.Name,
-		Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: own.String()}}
+		Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: hostIP.String()}}
 }
 
 // enrollment is the Enrollment of the host, which names address ranges.
@@ -83,45 +84,45 @@ func enrollment(ranges ...string) *poolv1.Enrollment {
 	return &poolv1.Enrollment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "edge"}, Spec: poolv1.EnrollmentSpec{AddressRanges: ranges}}
 }
 
-// otherNode is another Node that reports an address.
+// otherNode returns another Node with an address in its status.
 func otherNode(name, address string, labels map[string]string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
-	return n
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+	return node
 }
 
-func (s *serving) reconcile(ctx context.Context) {
+func (s *servingFixture) reconcile(ctx context.Context) {
 	GinkgoHelper()
 	Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: configKey})).To(BeZero())
 }
 
-// verdict is what became of the request.
-func (s *serving) verdict(ctx context.Context) []certificatesv1.CertificateSigningRequestCondition {
+// conditions returns the conditions of the request.
+func (s *servingFixture) conditions(ctx context.Context) []certificatesv1.CertificateSigningRequestCondition {
 	GinkgoHelper()
 	request := &certificatesv1.CertificateSigningRequest{}
 	Expect(s.workload.Get(ctx, client.ObjectKey{Name: "csr-serving"}, request)).To(Succeed())
 	return request.Status.Conditions
 }
 
-var _ = Describe("Root on a host that makes many requests for its serving certificate", func() {
-	It("costs no more than a few, and the last is decided", func(ctx SpecContext) {
-		s := newServing(func(*bootstrapv1.PoolbootConfig) {}, newHost(own.String()))
-		told := events.NewFakeRecorder(1000)
-		s.reconciler.Recorder = told
-		began := time.Now()
+var _ = Describe("A Node with many requests for its serving certificate", func() {
+	It("has only its latest requests checked", func(ctx SpecContext) {
+		s := newServing(func(*bootstrapv1.PoolbootConfig) {}, newHost(hostIP.String()))
+		recorder := events.NewFakeRecorder(1000)
+		s.reconciler.Recorder = recorder
+		now := time.Now()
 		Expect(s.workload.Delete(ctx, newServingRequest())).To(Succeed())
 		last := newServingRequest()
-		last.CreationTimestamp = metav1.NewTime(began)
+		last.CreationTimestamp = metav1.NewTime(now)
 		Expect(s.workload.Create(ctx, last)).To(Succeed())
 		for i := range 200 {
 			flood := newServingRequest()
 			flood.Name, flood.UID = fmt.Sprintf("csr-flood-%d", i), types.UID(fmt.Sprintf("flood-%d", i))
-			flood.CreationTimestamp = metav1.NewTime(began.Add(-time.Hour))
+			flood.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
 			flood.Spec.Usages = append(flood.Spec.Usages, certificatesv1.UsageClientAuth)
 			Expect(s.workload.Create(ctx, flood)).To(Succeed())
 		}
 		s.reconcile(ctx)
-		Expect(s.verdict(ctx)).To(ConsistOf(HaveField("Type", certificatesv1.CertificateApproved)))
-		Expect(len(told.Events)).To(And(BeNumerically(">", 1), BeNumerically("<=", maxServing)))
+		Expect(s.conditions(ctx)).To(ConsistOf(HaveField("Type", certificatesv1.CertificateApproved)))
+		Expect(len(recorder.Events)).To(And(BeNumerically(">", 1), BeNumerically("<=", maxServingRequests)))
 	})
 })

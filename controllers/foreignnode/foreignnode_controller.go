@@ -1,6 +1,6 @@
-// Package foreignnode tells, at the Nodes of a workload cluster that Poolboot did not boot, that their labels ask for
-// what no pool can give: a control plane in a custom pool, or several custom pools. It writes events about such Nodes
-// and nothing on them. Nodes that Poolboot booted are those of controllers/node.
+// Package foreignnode checks the Nodes of a workload cluster that Poolboot did not boot. It creates an event about a
+// Node whose labels no pool can satisfy: a control plane Node in a custom pool, or a Node in several custom pools. It
+// does not change these Nodes. Nodes that Poolboot booted are the responsibility of controllers/node.
 package foreignnode
 
 import (
@@ -35,17 +35,17 @@ import (
 )
 
 const (
-	// reporter is who events say they are from.
-	reporter = "poolboot.cluster.x-k8s.io/foreignnode-controller"
+	// reportingController is the reporting controller of events.
+	reportingController = "poolboot.cluster.x-k8s.io/foreignnode-controller"
 
-	// watchName tells the watch on Nodes from every other in the manager.
+	// watchName identifies the watch on Nodes in the manager.
 	watchName = "foreignnode-nodes"
 )
 
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 
-// Reconciler reconciles Clusters: all Nodes of one that Poolboot did not boot.
+// Reconciler reconciles Clusters. It checks all Nodes of a Cluster that Poolboot did not boot.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
@@ -55,7 +55,7 @@ type Reconciler struct {
 	// all.
 	WatchFilterValue string
 
-	// controller is where the watches of workload clusters lead.
+	// controller gets the requests of the watches in workload clusters.
 	controller controller.Controller
 }
 
@@ -78,20 +78,21 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 	return err
 }
 
-// Reconcile looks at the Nodes of one Cluster that has pools.
+// Reconcile checks the Nodes of a Cluster that has pools.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	_, pools, err := workload.ClusterWithPools(ctx, r.Client, req.NamespacedName, r.WatchFilterValue)
 	if err != nil || len(pools) == 0 {
 		return ctrl.Result{}, err
 	}
-	err = r.look(ctx, req.NamespacedName, pools)
+	err = r.checkNodes(ctx, req.NamespacedName, pools)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return ctrl.Result{}, nil // the cluster source leads here again once there is a connection
+		return ctrl.Result{}, nil // the cluster source triggers a reconcile after the connection is established
 	}
 	return ctrl.Result{}, err
 }
 
-func (r *Reconciler) look(ctx context.Context, cluster client.ObjectKey, pools []poolv1.MachineConfigPool) error {
+// checkNodes creates an event about each Node with a problem.
+func (r *Reconciler) checkNodes(ctx context.Context, cluster client.ObjectKey, pools []poolv1.MachineConfigPool) error {
 	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.controller, Name: watchName}
 	if err := watch.NodesOfCluster(ctx, cluster, labelsChanged()); err != nil {
 		return err
@@ -107,50 +108,50 @@ func (r *Reconciler) look(ctx context.Context, cluster client.ObjectKey, pools [
 	var errs []error
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		if reason, note := trouble(node, pools); reason != "" && foreign(node) {
-			errs = append(errs, tell(ctx, w, cluster, node, reason, note))
+		if reason, note := problemOf(node, pools); reason != "" && isForeign(node) {
+			errs = append(errs, createEvent(ctx, w, cluster, node, reason, note))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// foreign says whether Poolboot did not boot a Node.
-func foreign(node client.Object) bool {
+// isForeign reports whether Poolboot did not boot a Node.
+func isForeign(node client.Object) bool {
 	_, ours := record.ConfigOfNode(node)
 	return !ours
 }
 
-// labelsChanged lets those changes of a foreign Node through on which its pool rests.
+// labelsChanged matches new foreign Nodes, and updates of their labels.
 func labelsChanged() predicate.Predicate {
 	never := func(event.DeleteEvent) bool { return false }
-	return predicate.And(predicate.NewPredicateFuncs(foreign), predicate.Funcs{DeleteFunc: never, UpdateFunc: func(e event.UpdateEvent) bool {
+	return predicate.And(predicate.NewPredicateFuncs(isForeign), predicate.Funcs{DeleteFunc: never, UpdateFunc: func(e event.UpdateEvent) bool {
 		return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
 	}})
 }
 
-// trouble says what is wrong with a Node's labels: the reason and note of an event; "" when nothing is.
-func trouble(node *corev1.Node, pools []poolv1.MachineConfigPool) (reason, note string) {
+// problemOf returns the reason and note of an event about the labels of a Node, and "" if there is no problem.
+func problemOf(node *corev1.Node, pools []poolv1.MachineConfigPool) (reason, note string) {
 	decision, err := pool.Decide(node.Labels, pools)
 	var conflict *pool.ConflictError
 	switch {
 	case errors.As(err, &conflict):
 		return poolv1.EventPoolConflict, err.Error()
 	case len(decision.Unsupported) > 0:
-		return poolv1.EventCustomPoolUnsupported, fmt.Sprintf("a control plane can't be in the pools that its labels ask for: %s: "+
-			"it gets nothing of them; remove those labels", strings.Join(decision.Unsupported, " and "))
+		return poolv1.EventCustomPoolUnsupported, fmt.Sprintf("a control plane Node cannot be in a custom pool, but its labels match %s: "+
+			"these pools have no effect on it; remove their labels", strings.Join(decision.Unsupported, " and "))
 	}
 	return "", ""
 }
 
-// tell makes an event about a Node, once for each note for as long as the workload cluster keeps events.
-func tell(ctx context.Context, w client.Client, cluster client.ObjectKey, node *corev1.Node, reason, note string) error {
+// createEvent creates an event about a Node. It creates the same event once, until the workload cluster deletes it.
+func createEvent(ctx context.Context, w client.Client, cluster client.ObjectKey, node *corev1.Node, reason, note string) error {
 	hash := sha256.Sum256([]byte(string(node.UID) + note))
 	err := w.Create(ctx, &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: node.Name + "." + hex.EncodeToString(hash[:8])},
 		EventTime:  metav1.NewMicroTime(time.Now()),
 		Type:       corev1.EventTypeWarning, Reason: reason, Note: note, Action: "DecidePool",
 		Regarding:           corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
-		ReportingController: reporter, ReportingInstance: "manager",
+		ReportingController: reportingController, ReportingInstance: "manager",
 	})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
@@ -159,7 +160,7 @@ func tell(ctx context.Context, w client.Client, cluster client.ObjectKey, node *
 		metrics.PoolConflict(cluster.String(), metrics.ConflictNode)
 	}
 	if err == nil {
-		ctrl.LoggerFrom(ctx).Info("The labels of a Node ask for what no pool can give", "Node", node.Name, "reason", reason, "note", note)
+		ctrl.LoggerFrom(ctx).Info("No pool can satisfy the labels of a Node", "Node", node.Name, "reason", reason, "note", note)
 	}
 	return err
 }

@@ -24,20 +24,20 @@ import (
 
 var edge = client.ObjectKey{Namespace: "metal", Name: "edge"}
 
-func poolOf(role string) *poolv1.MachineConfigPool {
+func newPool(role string) *poolv1.MachineConfigPool {
 	return &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: role},
 		Spec: poolv1.MachineConfigPoolSpec{ClusterName: edge.Name, PoolRole: role}}
 }
 
-func node(name string, roles ...string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{}}}
+func newNode(name string, roles ...string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{}}}
 	for _, role := range roles {
-		n.Labels[poolv1.NodeRoleLabelPrefix+role] = ""
+		node.Labels[poolv1.NodeRoleLabelPrefix+role] = ""
 	}
-	return n
+	return node
 }
 
-// bootedByPoolboot makes a Node one of controllers/node.
+// bootedByPoolboot sets the annotation of a pre-registered Node.
 func bootedByPoolboot(n *corev1.Node) *corev1.Node {
 	n.Annotations = map[string]string{poolv1.NodeConfigAnnotation: "metal/one"}
 	return n
@@ -68,7 +68,7 @@ var _ = Describe("A Node that Poolboot did not boot", func() {
 		}
 		after := &corev1.Node{}
 		Expect(workload.Get(ctx, client.ObjectKeyFromObject(n), after)).To(Succeed())
-		Expect(after).To(Equal(before), "nothing is written on it")
+		Expect(after).To(Equal(before), "the Node does not change")
 		events := &eventsv1.EventList{}
 		Expect(workload.List(ctx, events)).To(Succeed())
 		return events.Items
@@ -79,13 +79,13 @@ var _ = Describe("A Node that Poolboot did not boot", func() {
 		conditions.Set(cluster, metav1.Condition{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: "Initialized"})
 	})
 
-	DescribeTable("has what is wrong with its labels told once, at itself",
+	DescribeTable("gets one event about its labels",
 		func(ctx SpecContext, n *corev1.Node, reason string, note ...string) {
-			ofNode := map[string]string{"cluster": edge.String(), "kind": "Node"}
-			conflicts := counted("poolboot_pool_conflicts_total", ofNode)
-			events := reconcile(ctx, n, poolOf("worker"), poolOf("infra"), poolOf("storage"))
+			nodeConflicts := map[string]string{"cluster": edge.String(), "kind": "Node"}
+			conflicts := metricSum("poolboot_pool_conflicts_total", nodeConflicts)
+			events := reconcile(ctx, n, newPool("worker"), newPool("infra"), newPool("storage"))
 			Expect(events).To(HaveLen(1))
-			Expect(counted("poolboot_pool_conflicts_total", ofNode) - conflicts).To(Equal(map[bool]float64{true: 1}[reason == poolv1.EventPoolConflict]))
+			Expect(metricSum("poolboot_pool_conflicts_total", nodeConflicts) - conflicts).To(Equal(map[bool]float64{true: 1}[reason == poolv1.EventPoolConflict]))
 			Expect(events[0].Reason).To(Equal(reason))
 			Expect(events[0].Type).To(Equal(corev1.EventTypeWarning))
 			Expect(events[0].Regarding).To(Equal(corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}))
@@ -93,37 +93,37 @@ var _ = Describe("A Node that Poolboot did not boot", func() {
 				Expect(events[0].Note).To(ContainSubstring(part))
 			}
 		},
-		Entry("a control plane in a custom pool", node("cp-1", "control-plane", "infra"), poolv1.EventCustomPoolUnsupported, "infra", "remove those labels"),
-		Entry("a master in two", node("cp-1", "master", "worker", "infra", "storage"), poolv1.EventCustomPoolUnsupported, "infra and storage"),
-		Entry("two custom pools", node("upi-1", "infra", "storage"), poolv1.EventPoolConflict, "infra and storage", "remove the labels of all but one"),
+		Entry("a control plane in a custom pool", newNode("cp-1", "control-plane", "infra"), poolv1.EventCustomPoolUnsupported, "infra", "remove their labels"),
+		Entry("a master in two custom pools", newNode("cp-1", "master", "worker", "infra", "storage"), poolv1.EventCustomPoolUnsupported, "infra and storage"),
+		Entry("two custom pools", newNode("upi-1", "infra", "storage"), poolv1.EventPoolConflict, "infra and storage", "remove the labels of all but one"),
 	)
 
-	DescribeTable("has nothing told when nothing is wrong",
+	DescribeTable("gets no event if its labels are valid",
 		func(ctx SpecContext, n *corev1.Node) {
-			Expect(reconcile(ctx, n, poolOf("worker"), poolOf("infra"), poolOf("storage"))).To(BeEmpty())
+			Expect(reconcile(ctx, n, newPool("worker"), newPool("infra"), newPool("storage"))).To(BeEmpty())
 		},
-		Entry("a control plane", node("cp-1", "control-plane")),
-		Entry("a worker", node("upi-1", "worker")),
-		Entry("in a custom pool", node("upi-1", "worker", "infra")),
-		Entry("unmanaged", node("upi-1", "gpu")),
-		Entry("booted by Poolboot, whose PoolbootConfig says it", bootedByPoolboot(node("server-1", "infra", "storage"))),
+		Entry("a control plane", newNode("cp-1", "control-plane")),
+		Entry("a worker", newNode("upi-1", "worker")),
+		Entry("a Node in a custom pool", newNode("upi-1", "worker", "infra")),
+		Entry("an unmanaged Node", newNode("upi-1", "gpu")),
+		Entry("a Node that Poolboot booted: its PoolbootConfig reports the problem", bootedByPoolboot(newNode("server-1", "infra", "storage"))),
 	)
 
-	It("is none of Poolboot's business in a cluster without pools", func(ctx SpecContext) {
-		Expect(reconcile(ctx, node("cp-1", "control-plane", "infra"))).To(BeEmpty())
+	It("is ignored in a cluster without pools", func(ctx SpecContext) {
+		Expect(reconcile(ctx, newNode("cp-1", "control-plane", "infra"))).To(BeEmpty())
 	})
 
-	It("is left alone while its Cluster is paused", func(ctx SpecContext) {
+	It("is ignored while its Cluster is paused", func(ctx SpecContext) {
 		cluster.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
-		Expect(reconcile(ctx, node("cp-1", "control-plane", "infra"), poolOf("infra"))).To(BeEmpty())
+		Expect(reconcile(ctx, newNode("cp-1", "control-plane", "infra"), newPool("infra"))).To(BeEmpty())
 	})
 
-	It("is looked at when its labels change, and not at every heartbeat", func() {
+	It("is checked when its labels change, and not at every heartbeat", func() {
 		changed := labelsChanged()
-		Expect(changed.Create(event.CreateEvent{Object: node("cp-1")})).To(BeTrue())
-		Expect(changed.Create(event.CreateEvent{Object: bootedByPoolboot(node("server-1"))})).To(BeFalse())
-		Expect(changed.Update(event.UpdateEvent{ObjectOld: node("cp-1"), ObjectNew: node("cp-1")})).To(BeFalse())
-		Expect(changed.Update(event.UpdateEvent{ObjectOld: node("cp-1"), ObjectNew: node("cp-1", "infra")})).To(BeTrue())
-		Expect(changed.Delete(event.DeleteEvent{Object: node("cp-1")})).To(BeFalse())
+		Expect(changed.Create(event.CreateEvent{Object: newNode("cp-1")})).To(BeTrue())
+		Expect(changed.Create(event.CreateEvent{Object: bootedByPoolboot(newNode("server-1"))})).To(BeFalse())
+		Expect(changed.Update(event.UpdateEvent{ObjectOld: newNode("cp-1"), ObjectNew: newNode("cp-1")})).To(BeFalse())
+		Expect(changed.Update(event.UpdateEvent{ObjectOld: newNode("cp-1"), ObjectNew: newNode("cp-1", "infra")})).To(BeTrue())
+		Expect(changed.Delete(event.DeleteEvent{Object: newNode("cp-1")})).To(BeFalse())
 	})
 })

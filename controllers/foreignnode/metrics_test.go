@@ -8,8 +8,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
-// counted is the sum of one of the manager's metrics over the label values that fit.
-func counted(name string, labels map[string]string) float64 {
+// metricSum returns the sum of the series of a metric that have the labels.
+func metricSum(name string, labels map[string]string) float64 {
 	GinkgoHelper()
 	sum, err := scrape.Sum(metrics.Registry, name, labels)
 	Expect(err).NotTo(HaveOccurred())

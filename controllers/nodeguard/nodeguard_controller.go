@@ -1,7 +1,8 @@
-// Package nodeguard keeps in every workload cluster that has pools what Poolboot needs to be there: the admission
-// policy that keeps a kubelet from moving its own Node into another pool, and, once hosts boot there, the rights of
-// join credentials and of Nodes that renew their certificates. What is deleted or changed there, by GitOps or a restore
-// of etcd, is restored. What the objects say is in bootstrap/registration and bootstrap/join. It touches no Nodes.
+// Package nodeguard maintains the objects that Poolboot needs in every workload cluster with pools: the admission
+// policy that prevents a kubelet from moving its own Node to another pool and, after hosts boot there, the RBAC objects
+// for join credentials and for Nodes that renew their certificates. It restores these objects if they are changed or
+// deleted, for example by GitOps or by a restore of etcd. Their content is in bootstrap/registration and
+// bootstrap/join.
 package nodeguard
 
 import (
@@ -35,11 +36,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// kubeconfigRetry is when a kubeconfig that is refused is looked at again.
+// kubeconfigRetry is when an invalid kubeconfig is checked again.
 const kubeconfigRetry = time.Minute
 
-// namePrefix starts the names of policies; namespace and name of the Cluster follow, so that a cluster that several
-// Cluster objects lead to has the policy of each.
+// namePrefix is the prefix of the names of policies. The namespace and name of the Cluster follow, so a workload
+// cluster with several Cluster objects has one policy for each.
 const namePrefix = "poolboot-node-guard."
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=list;watch
@@ -47,22 +48,23 @@ const namePrefix = "poolboot-node-guard."
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconciler reconciles Clusters: the policy and the rights in each that has pools. It applies them when a connection
-// is made, when a pool's spec changes, and when one of them is changed or deleted. In the workload cluster it needs the
-// right to read and write ValidatingAdmissionPolicies, roles and their bindings; Cluster API's kubeconfig has it.
+// Reconciler reconciles Clusters. It applies the policy and the RBAC objects to each Cluster with pools when the
+// connection is established, when the spec of a pool changes, and when one of the objects is changed or deleted. In the
+// workload cluster it needs the right to read and write ValidatingAdmissionPolicies, roles and their bindings. Cluster
+// API's kubeconfig has it.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// Recorder takes events; left nil, SetupWithManager sets the manager's.
+	// Recorder records events. If it is nil, SetupWithManager sets the manager's.
 	Recorder events.EventRecorder
 
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Clusters must have; empty means
 	// all.
 	WatchFilterValue string
 
-	// controller is where the watches of workload clusters lead.
+	// controller gets the requests of the watches in workload clusters.
 	controller controller.Controller
 }
 
@@ -91,8 +93,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return err
 }
 
-// Reconcile applies the policy and the rights of one Cluster. Without pools it does nothing: what is guarded stays
-// guarded.
+// Reconcile applies the policy and the RBAC objects of a Cluster. It does nothing for a Cluster without pools: an
+// existing policy stays.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster, pools, err := workload.ClusterWithPools(ctx, r.Client, req.NamespacedName, r.WatchFilterValue)
 	if err != nil || len(pools) == 0 {
@@ -101,26 +103,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	err = r.apply(ctx, req.NamespacedName, pools)
 	switch {
 	case errors.Is(err, clustercache.ErrClusterNotConnected):
-		if workload.UnreachableReason(err) == bootstrapv1.KubeconfigInvalidReason { // told before a host asks
+		if workload.UnreachableReason(err) == bootstrapv1.KubeconfigInvalidReason { // reported before a host boots
 			r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, bootstrapv1.KubeconfigInvalidReason, "Connect", "%s", err)
 			return ctrl.Result{RequeueAfter: kubeconfigRetry}, nil
 		}
-		return ctrl.Result{}, nil // the cluster source leads here again once there is a connection
+		return ctrl.Result{}, nil // the cluster source triggers a reconcile after the connection is established
 	case meta.IsNoMatchError(err):
 		r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, poolv1.EventNodesUnguarded, "GuardNodes",
-			"The cluster has no ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.30): root on a host may change those labels of its "+
-				"Node that NodeRestriction leaves to kubelets: upgrade the cluster, or select Nodes by node-role.kubernetes.io/ labels only")
+			"The cluster has no ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.30): root on a host can change the labels of its "+
+				"Node that NodeRestriction allows kubelets to set: upgrade the cluster, or select Nodes by node-role.kubernetes.io/ labels only")
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{}, err
 }
 
+// apply applies the RBAC objects and the policy.
 func (r *Reconciler) apply(ctx context.Context, cluster client.ObjectKey, pools []poolv1.MachineConfigPool) error {
 	w, err := workload.Client(ctx, r.ClusterCache, cluster)
 	if err != nil {
 		return err
 	}
-	if err := r.applyRights(ctx, cluster, w); err != nil {
+	if err := r.applyRBAC(ctx, cluster, w); err != nil {
 		return err
 	}
 	name := namePrefix + cluster.Namespace + "." + cluster.Name
@@ -132,22 +135,22 @@ func (r *Reconciler) apply(ctx context.Context, cluster client.ObjectKey, pools 
 	return r.watch(ctx, cluster, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 }
 
-// applyRights applies the rights to join if a host has been prepared for there: until then the boot controller gives
-// them, before the first credential is made.
-func (r *Reconciler) applyRights(ctx context.Context, cluster client.ObjectKey, w client.Client) error {
+// applyRBAC applies the RBAC objects for joins, if a boot was prepared for the cluster. The boot controller applies
+// them before it creates the first join credential.
+func (r *Reconciler) applyRBAC(ctx context.Context, cluster client.ObjectKey, w client.Client) error {
 	configs := &bootstrapv1.PoolbootConfigList{}
 	if err := r.Client.List(ctx, configs, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	needed, kubeadm := false, false
+	booted, kubeadm := false, false
 	for i := range configs.Items {
 		config := &configs.Items[i]
 		if record.HasNode(config) || record.HasCredential(config) {
-			needed, kubeadm = true, kubeadm || config.Spec.Join.Type == bootstrapv1.JoinTypeKubeadm && record.HasCredential(config)
+			booted, kubeadm = true, kubeadm || config.Spec.Join.Type == bootstrapv1.JoinTypeKubeadm && record.HasCredential(config)
 		}
 	}
-	if needed {
+	if booted {
 		if err := join.EnsureRBAC(ctx, w, kubeadm); err != nil {
 			return err
 		}
@@ -155,7 +158,7 @@ func (r *Reconciler) applyRights(ctx context.Context, cluster client.ObjectKey, 
 	return r.watch(ctx, cluster, "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 }
 
-// watch leads back here when one of Poolboot's own objects of these kinds changes.
+// watch watches the objects of some kinds that Poolboot manages.
 func (r *Reconciler) watch(ctx context.Context, cluster client.ObjectKey, kinds ...string) error {
 	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.controller, Name: "nodeguard"}
 	for _, kind := range kinds {

@@ -1,6 +1,7 @@
-// Package overlay deletes overlay Secrets whose join credential has ended: no host gets one of those any more. Others
-// delete an overlay when its boot ends; this is for those that nobody is left to end: of a machine that clusterctl
-// moved to another management cluster, whose PoolbootConfig went without its finalizer.
+// Package overlay deletes overlay Secrets whose join credential has expired: no host gets such an overlay any more.
+// Other reconcilers delete an overlay when its boot ends. This one deletes those that are left over, for example
+// because clusterctl moved a machine to another management cluster and removed its PoolbootConfig without running its
+// finalizer.
 package overlay
 
 import (
@@ -25,73 +26,74 @@ import (
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
 
-// Reconciler reconciles overlay Secrets, of which it knows the metadata only.
+// Reconciler deletes expired overlay Secrets. It reads only their metadata.
 type Reconciler struct {
-	// Client reads PoolbootConfigs from the manager's cache and writes.
+	// Client reads PoolbootConfigs from the manager's cache, and deletes Secrets.
 	Client client.Client
-	// OverlayNamespace is where overlay Secrets are.
+	// OverlayNamespace is the namespace of overlay Secrets.
 	OverlayNamespace string
 
 	// overlays is the cache of their metadata.
 	overlays client.Reader
 }
 
-// Reconcile deletes one overlay Secret once its credential has ended, unless its host may still join with that.
+// Reconcile deletes an overlay Secret after its join credential has expired, unless its host can still join with it.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	overlay := metadata()
+	overlay := newMetadata()
 	if err := r.overlays.Get(ctx, request.NamespacedName, overlay); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	expires, err := time.Parse(time.RFC3339, overlay.Annotations[bootstrapv1.OverlayExpiresAnnotation])
 	if err != nil {
-		return ctrl.Result{}, nil //nolint:nilerr // It is none that Poolboot made.
+		return ctrl.Result{}, nil //nolint:nilerr // Poolboot did not create this Secret.
 	}
-	if left := time.Until(expires); left > 0 {
-		return ctrl.Result{RequeueAfter: left}, nil
+	if remaining := time.Until(expires); remaining > 0 {
+		return ctrl.Result{RequeueAfter: remaining}, nil
 	}
-	if wanted, err := r.isWanted(ctx, overlay); err != nil || wanted {
+	if inUse, err := r.isInUse(ctx, overlay); err != nil || inUse {
 		return ctrl.Result{RequeueAfter: join.Life}, err
 	}
 	if err := r.Client.Delete(ctx, overlay, client.Preconditions{UID: &overlay.UID, ResourceVersion: &overlay.ResourceVersion}); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("overlay Secret %s, whose credential has ended: %w", request, err)
+		return ctrl.Result{}, fmt.Errorf("deleting overlay Secret %s, whose join credential has expired: %w", request, err)
 	}
-	ctrl.LoggerFrom(ctx).V(2).Info("Deleted an overlay whose credential has ended")
+	ctrl.LoggerFrom(ctx).V(2).Info("Deleted an overlay Secret whose join credential has expired")
 	return ctrl.Result{}, nil
 }
 
-// isWanted says whether an overlay is that of a host which may hold what is in it and has not joined: its boot ends it.
-// Until then its credential, whose end is put off meanwhile, can be made again from it if nobody could do that in time.
-func (r *Reconciler) isWanted(ctx context.Context, overlay *metav1.PartialObjectMetadata) (bool, error) {
+// isInUse reports whether the host of an overlay can have its content and has not joined. The boot controller extends
+// the join credential of such a host. If it could not do so in time, it creates the credential again from the overlay,
+// and it deletes the overlay when the boot ends.
+func (r *Reconciler) isInUse(ctx context.Context, overlay *metav1.PartialObjectMetadata) (bool, error) {
 	configs := &bootstrapv1.PoolbootConfigList{}
 	if err := r.Client.List(ctx, configs, client.MatchingFields{UIDIndex: overlay.Labels[bootstrapv1.OverlayLabel]}, client.UnsafeDisableDeepCopy); err != nil {
 		return false, err
 	}
 	for i := range configs.Items {
-		boot, id := configs.Items[i].Status.Boot, overlay.Annotations[bootstrapv1.CredentialIDAnnotation]
-		if id != "" && boot.CredentialID == id && boot.CredentialExpirationTime != nil {
+		boot, credentialID := configs.Items[i].Status.Boot, overlay.Annotations[bootstrapv1.CredentialIDAnnotation]
+		if credentialID != "" && boot.CredentialID == credentialID && boot.CredentialExpirationTime != nil {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// UIDIndex indexes PoolbootConfigs by their UID.
+// UIDIndex is the index of PoolbootConfigs by UID.
 const UIDIndex = "metadata.uid"
 
-// UID is what UIDIndex finds an object by.
+// UID returns the values of UIDIndex for an object.
 func UID(object client.Object) []string { return []string{string(object.GetUID())} }
 
-// SetupWithManager adds the controller to a manager. The overlays come from a cache of their own: the manager's knows
-// no other Secrets than kubeconfigs.
+// SetupWithManager adds the controller to a manager. It creates a separate cache for overlays: the manager's cache has
+// no Secrets except kubeconfigs.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	ours, err := labels.NewRequirement(bootstrapv1.OverlayLabel, selection.Exists, nil)
+	hasLabel, err := labels.NewRequirement(bootstrapv1.OverlayLabel, selection.Exists, nil)
 	if err != nil {
 		return err
 	}
 	overlays, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		DefaultNamespaces:    map[string]cache.Config{r.OverlayNamespace: {}},
-		DefaultLabelSelector: labels.NewSelector().Add(*ours),
+		DefaultLabelSelector: labels.NewSelector().Add(*hasLabel),
 	})
 	if err != nil {
 		return err
@@ -105,13 +107,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("overlay").
-		WatchesRawSource(source.Kind(overlays, metadata(), &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})).
+		WatchesRawSource(source.Kind(overlays, newMetadata(), &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})).
 		WithOptions(options).
 		Complete(r)
 }
 
-func metadata() *metav1.PartialObjectMetadata {
-	m := &metav1.PartialObjectMetadata{}
-	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	return m
+// newMetadata returns the metadata of a Secret.
+func newMetadata() *metav1.PartialObjectMetadata {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	return secret
 }

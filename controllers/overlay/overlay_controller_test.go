@@ -25,7 +25,7 @@ func TestOverlay(t *testing.T) {
 	RunSpecs(t, "Overlay controller")
 }
 
-var _ = DescribeTable("An overlay Secret", func(ctx SpecContext, expires string, boot bootstrapv1.BootStatus, left OmegaMatcher, deleted bool) {
+var _ = DescribeTable("An overlay Secret", func(ctx SpecContext, expires string, boot bootstrapv1.BootStatus, requeueAfter OmegaMatcher, deleted bool) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "poolboot-system", Name: "overlay-1",
 		Labels:      map[string]string{bootstrapv1.OverlayLabel: "1"},
 		Annotations: map[string]string{bootstrapv1.OverlayExpiresAnnotation: expires, bootstrapv1.CredentialIDAnnotation: "abcdef"}}}
@@ -36,22 +36,22 @@ var _ = DescribeTable("An overlay Secret", func(ctx SpecContext, expires string,
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(secret, config).WithIndex(config, UIDIndex, UID).Build()
 	result, err := (&Reconciler{Client: c, overlays: c}).Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(result.RequeueAfter).To(left)
+	Expect(result.RequeueAfter).To(requeueAfter)
 	Expect(apierrors.IsNotFound(c.Get(context.Background(), client.ObjectKeyFromObject(secret), secret))).To(Equal(deleted))
 },
-	Entry("stays, and is looked at again, until its credential ends", in(10*time.Minute), none, BeNumerically("~", 10*time.Minute, 5*time.Second), false),
-	Entry("goes when its credential has ended", in(-time.Second), none, BeZero(), true),
-	Entry("stays while its host may join with its credential, whose end was put off", in(-time.Second), credential("abcdef"), BeNumerically("==", join.Life), false),
-	Entry("goes when its host has another credential", in(-time.Second), credential("ghijkl"), BeZero(), true),
-	Entry("goes when its credential is known to be lost", in(-time.Second), bootstrapv1.BootStatus{CredentialID: "abcdef"}, BeZero(), true),
-	Entry("stays when it does not say when that is: it is not Poolboot's", "tomorrow", none, BeZero(), false),
+	Entry("is kept until its join credential expires", expiresIn(10*time.Minute), noCredential, BeNumerically("~", 10*time.Minute, 5*time.Second), false),
+	Entry("is deleted after its join credential expired", expiresIn(-time.Second), noCredential, BeZero(), true),
+	Entry("is kept while its host can join with its join credential, which was extended", expiresIn(-time.Second), bootWithCredential("abcdef"), BeNumerically("==", join.Life), false),
+	Entry("is deleted if its host has another join credential", expiresIn(-time.Second), bootWithCredential("ghijkl"), BeZero(), true),
+	Entry("is deleted if its join credential is recorded as lost", expiresIn(-time.Second), bootstrapv1.BootStatus{CredentialID: "abcdef"}, BeZero(), true),
+	Entry("is kept if it has no valid time: Poolboot did not create it", "tomorrow", noCredential, BeZero(), false),
 )
 
-// none is the record of a host that has no credential.
-var none = bootstrapv1.BootStatus{}
+// noCredential is the status of a host without a join credential.
+var noCredential = bootstrapv1.BootStatus{}
 
-func credential(id string) bootstrapv1.BootStatus {
+func bootWithCredential(id string) bootstrapv1.BootStatus {
 	return bootstrapv1.BootStatus{CredentialID: id, CredentialExpirationTime: &metav1.Time{Time: time.Now()}}
 }
 
-func in(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }
+func expiresIn(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }

@@ -97,7 +97,7 @@ var _ = Describe("A kubelet's serving certificate", func() {
 			}
 			return signed.Status.Certificate, err
 		}).ShouldNot(BeEmpty(), "kube-controller-manager signs the approved request")
-		Expect(signed.Status.Conditions).To(HaveExactElements(HaveField("Reason", certificate.ServingReason)))
+		Expect(signed.Status.Conditions).To(HaveExactElements(HaveField("Reason", certificate.ServingApprovedReason)))
 		block, _ := pem.Decode(signed.Status.Certificate)
 		cert, err := x509.ParseCertificate(block.Bytes)
 		Expect(err).NotTo(HaveOccurred())
