@@ -50,7 +50,7 @@ var _ = Describe("The certificate controller", func() {
 			WithIndex(&certificatesv1.CertificateSigningRequest{}, workloads.RequestorIndex, workloads.Requestor).Build()
 		recorder = events.NewFakeRecorder(10)
 		c := management.Build()
-		r = &Reconciler{reported: lru.New(maxReported), Client: c, APIReader: c, Recorder: recorder,
+		r = &Reconciler{reported: lru.New(maxReported), awaited: lru.New(maxReported), Client: c, APIReader: c, Recorder: recorder,
 			ClusterCache: clustercache.NewFakeClusterCache(workload, client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName)}
 	}
 	reconcile := func() ctrl.Result {
@@ -72,7 +72,7 @@ var _ = Describe("The certificate controller", func() {
 	}
 	BeforeEach(func(c SpecContext) { ctx = c })
 
-	It("waits once for the config server to record that the host received its configuration", func() {
+	It("waits for the config server to record that the host received its configuration, until a timeout", func() {
 		setUp(newNode(), newRequest())
 		recorded := &bootstrapv1.PoolbootConfig{}
 		Expect(r.Client.Get(ctx, config, recorded)).To(Succeed())
@@ -80,6 +80,7 @@ var _ = Describe("The certificate controller", func() {
 		Expect(r.Client.Status().Update(ctx, recorded)).To(Succeed())
 		Expect(reconcile()).To(Equal(ctrl.Result{RequeueAfter: status.ConflictRetry}))
 		Expect(conditionOf(newRequest().Name)).To(BeEmpty())
+		r.awaited.Add(newRequest().UID, time.Now().Add(-recordTimeout))
 		Expect(reconcile()).To(BeZero())
 		Expect(conditionOf(newRequest().Name)).To(Equal(certificatesv1.CertificateApproved))
 	})

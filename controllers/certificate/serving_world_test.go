@@ -61,7 +61,7 @@ func newServing(change func(*bootstrapv1.PoolbootConfig), objects ...client.Obje
 			WithIndex(&certificatesv1.CertificateSigningRequest{}, workloads.RequestorIndex, workloads.Requestor).Build(),
 		recorder: events.NewFakeRecorder(10),
 	}
-	s.reconciler = &Reconciler{Client: s.management, APIReader: s.management, Recorder: s.recorder, reported: lru.New(maxReported),
+	s.reconciler = &Reconciler{Client: s.management, APIReader: s.management, Recorder: s.recorder, reported: lru.New(maxReported), awaited: lru.New(maxReported),
 		ClusterCache: clustercache.NewFakeClusterCache(s.workload, client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName)}
 	return s
 }
