@@ -91,8 +91,8 @@ func runStorm(b *testing.B, n int, provider storm.Provider, measure func(*site.S
 	}()
 	result, err := storm.Run(ctx, s, hardware, provider, n)
 	b.Log(result)
-	if result.NotEnded != nil {
-		b.Log("the provider did not end by itself: ", result.NotEnded)
+	if result.StopError != nil {
+		b.Log("the provider did not end by itself: ", result.StopError)
 	}
 	if err != nil {
 		b.Fatal(err)
@@ -115,7 +115,7 @@ func report(b *testing.B, r storm.Result) {
 // reportCosts reports what a storm took of the API servers, and of memory.
 func reportCosts(b *testing.B, s *site.Site, r storm.Result, n int) {
 	b.Helper()
-	requests, err := s.Requests(r.Began)
+	requests, err := s.Requests(r.Started)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -33,7 +33,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(2 * time.Second)
 	hosts = newFakeHosts()
-	stormHardware = &storm.Hardware{Otherwise: hosts}
+	stormHardware = &storm.Hardware{Fallback: hosts}
 	// Without streaming lists, as with older API servers, Poolboot needs the right to list. Other suites use streaming lists.
 	GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false")
 	lab = tenant.StartSite(ctx, site.Options{Hardware: stormHardware, GarbageCollector: true,

@@ -19,7 +19,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// Options says what control plane to start.
+// Options are the options of a control plane.
 type Options struct {
 	// Name is the cluster's name, in kubeconfigs and logs.
 	Name string
@@ -46,11 +46,11 @@ type Options struct {
 type ControlPlane struct {
 	// Name is the cluster's name.
 	Name string
-	// Config reaches the API server as a member of system:masters.
+	// Config is a client configuration for a member of system:masters.
 	Config *rest.Config
 	// Kubeconfig is the path of a kubeconfig file that does the same.
 	Kubeconfig string
-	// CA is the PEM certificate that vouches for the API server, for kubelets and for all users.
+	// CA is the PEM certificate of the authority of the API server, kubelets and all users.
 	CA []byte
 	// Endpoint is the API server's host:port. It stays over a restart.
 	Endpoint string
@@ -112,7 +112,7 @@ func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 // Stop ends every program of the control plane and removes its folder if that was a temporary one. It may be called
 // twice.
 func (c *ControlPlane) Stop() error {
-	// An API server that is asked to end waits for those who watch it.
+	// An API server that gets SIGTERM waits for watches.
 	errs := []error{c.controllerManager.Stop(), c.apiServer.Kill(), c.etcd.Stop()}
 	if c.temporary {
 		errs = append(errs, os.RemoveAll(c.dir))
@@ -120,7 +120,7 @@ func (c *ControlPlane) Stop() error {
 	return errors.Join(errs...)
 }
 
-// StopAPIServer ends the API server only, as a crash does: clients find nobody at Endpoint until StartAPIServer.
+// StopAPIServer kills the API server only. Connections to Endpoint fail until StartAPIServer.
 func (c *ControlPlane) StopAPIServer() error {
 	return c.apiServer.Kill()
 }

@@ -34,7 +34,7 @@ var _ = Describe("a control plane", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("lets a kubelet register its own Node only, and with no role of its choice", func(ctx SpecContext) {
+	It("lets a kubelet register only its own Node, without a role", func(ctx SpecContext) {
 		cfg, err := plane.UserConfig("system:node:n1", "system:nodes")
 		Expect(err).NotTo(HaveOccurred())
 		kubelet, err := kubernetes.NewForConfig(cfg)
@@ -49,24 +49,24 @@ var _ = Describe("a control plane", Ordered, func() {
 		Expect(register("n1", nil)).To(Succeed())
 	})
 
-	It("signs the certificate of a kubelet that comes with a bootstrap token, once that is approved", func(ctx SpecContext) {
+	It("signs the approved certificate request of a kubelet with a bootstrap token", func(ctx SpecContext) {
 		createBootstrapToken(ctx, admin)
 		var request *certificatesv1.CertificateSigningRequest
-		// The API server learns of the token and of the role a moment later.
+		// The API server accepts the token and the role with a delay.
 		Eventually(func(g Gomega) { request = requestCertificate(ctx, g, plane.Config, "n3") }).Should(Succeed())
 		approve(ctx, admin, request)
 		Eventually(func(g Gomega) {
 			request, err := admin.CertificatesV1().CertificateSigningRequests().Get(ctx, request.Name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(request.Status.Certificate).NotTo(BeEmpty())
-			g.Expect(vouchesFor(plane.CA, request.Status.Certificate)).To(Succeed())
+			g.Expect(isSignedBy(plane.CA, request.Status.Certificate)).To(Succeed())
 		}).Should(Succeed())
 	})
 
 	It("keeps its data and its endpoint when the API server is stopped and started", func(ctx SpecContext) {
 		endpoint := plane.Endpoint
 		Expect(plane.StopAPIServer()).To(Succeed())
-		Eventually(func() error { // the connection that stood may tell its end first
+		Eventually(func() error { // an open connection can fail first
 			_, err := admin.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
 			return err
 		}).Should(MatchError(ContainSubstring("connection refused")))
@@ -75,13 +75,13 @@ var _ = Describe("a control plane", Ordered, func() {
 		Expect(admin.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})).NotTo(BeNil())
 	})
 
-	It("knows who asked for what", func() {
+	It("logs requests with their users", func() {
 		Expect(plane.Requests()).To(ContainElement(HaveField("User.Name", "system:node:n1")))
 	})
 })
 
 var _ = Describe("a control plane that can't start", func() {
-	It("says which program is missing and what to do", func(ctx SpecContext) {
+	It("reports the missing program and what to do", func(ctx SpecContext) {
 		_, err := controlplane.Start(ctx, controlplane.Options{Name: "none", BinDir: GinkgoT().TempDir()})
 		Expect(err).To(MatchError(And(ContainSubstring("etcd is missing"), ContainSubstring("make binaries"))))
 	})

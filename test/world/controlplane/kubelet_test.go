@@ -20,7 +20,7 @@ import (
 
 const bootstrapGroup = "system:bootstrappers:spec"
 
-// createBootstrapToken makes the token abcdef.0123456789abcdef, whose bearer may ask for a kubelet's certificate.
+// createBootstrapToken creates the token abcdef.0123456789abcdef, with the right to request a kubelet's certificate.
 func createBootstrapToken(ctx context.Context, admin kubernetes.Interface) {
 	_, err := admin.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-abcdef"},
@@ -39,7 +39,7 @@ func createBootstrapToken(ctx context.Context, admin kubernetes.Interface) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// requestCertificate asks, with the bootstrap token, for the certificate of a Node's kubelet.
+// requestCertificate requests the certificate of a Node's kubelet with the bootstrap token.
 func requestCertificate(ctx context.Context, g Gomega, admin *rest.Config, node string) *certificatesv1.CertificateSigningRequest {
 	bearer := rest.AnonymousClientConfig(admin)
 	bearer.BearerToken = "abcdef.0123456789abcdef"
@@ -69,8 +69,8 @@ func approve(ctx context.Context, admin kubernetes.Interface, request *certifica
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// vouchesFor says whether a CA's certificate (PEM) vouches for a client certificate (PEM).
-func vouchesFor(ca, certificate []byte) error {
+// isSignedBy reports whether a CA (PEM) signed a client certificate (PEM).
+func isSignedBy(ca, certificate []byte) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
 	parsed, err := certutil.ParseCertsPEM(certificate)

@@ -17,10 +17,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// attempts is how often a program is started with another free port when somebody else took the one before.
+// attempts is the number of starts of a program with different ports if the port is in use.
 const attempts = 5
 
-// startEtcd starts etcd without TLS and without syncing to disk: nothing outlives the test.
+// startEtcd starts etcd without TLS and without syncing to disk, because its data is temporary.
 func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	return onFreePort(func(port int) (*process.Process, error) {
 		peer, err := loopback.FreePort()
@@ -130,7 +130,7 @@ func (c *ControlPlane) launch(program string, args ...string) (*process.Process,
 	return process.Launch(c.dir, filepath.Join(c.binDir, program), args...)
 }
 
-// onFreePort calls start with a free port, and again with another if the program found it taken.
+// onFreePort calls start with a free port, and again with another port if the program found it in use.
 func onFreePort(start func(port int) (*process.Process, error)) error {
 	for attempt := 1; ; attempt++ {
 		port, err := loopback.FreePort()

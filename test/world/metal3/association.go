@@ -17,22 +17,22 @@ import (
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
-// unhealthyAnnotation keeps a host from being taken.
+// unhealthyAnnotation excludes a host from being chosen.
 const unhealthyAnnotation = "capm3.metal3.io/unhealthy"
 
-// associatedHost returns the host that a Metal3Machine's annotation names, nil if there is none. As in the real
-// provider, the host is looked for in the Metal3Machine's own namespace whatever the annotation says.
+// associatedHost returns the host in a Metal3Machine's annotation, or nil. Like the real provider, it uses the
+// Metal3Machine's namespace and ignores the namespace in the annotation.
 func associatedHost(ctx context.Context, live client.Reader, m *infrav1.Metal3Machine) (*bmov1alpha1.BareMetalHost, error) {
 	value, ok := m.Annotations[infrav1.HostAnnotation]
 	if !ok {
 		return nil, nil
 	}
 	_, name, _ := strings.Cut(value, "/")
-	return hostOf(ctx, live, m, name)
+	return getHost(ctx, live, m, name)
 }
 
-// hostOf reads a host of a Metal3Machine's namespace; nil if there is none of that name.
-func hostOf(ctx context.Context, live client.Reader, m *infrav1.Metal3Machine, name string) (*bmov1alpha1.BareMetalHost, error) {
+// getHost reads a host in a Metal3Machine's namespace. It returns nil if the host does not exist.
+func getHost(ctx context.Context, live client.Reader, m *infrav1.Metal3Machine, name string) (*bmov1alpha1.BareMetalHost, error) {
 	host := &bmov1alpha1.BareMetalHost{}
 	if err := live.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, host); err != nil {
 		return nil, client.IgnoreNotFound(err)
@@ -40,9 +40,9 @@ func hostOf(ctx context.Context, live client.Reader, m *infrav1.Metal3Machine, n
 	return host, nil
 }
 
-// chooseHost returns the host that has the Metal3Machine for consumer already, else one that is kept for its
-// MachineDeployment, which is waited for, else any of those that are free and fit. The cache says which may be free,
-// the API server whether one still is.
+// chooseHost returns the host whose consumer is the Metal3Machine. Otherwise it returns a host that is kept for its
+// MachineDeployment, or waits for it, or returns any available and matching host. It reads candidates from the cache and
+// confirms them with the API server.
 func (r *machineReconciler) chooseHost(ctx context.Context, s *machineScope) (*bmov1alpha1.BareMetalHost, error) {
 	m := s.metal3Machine
 	selector := labels.Everything()
@@ -62,9 +62,9 @@ func (r *machineReconciler) chooseHost(ctx context.Context, s *machineScope) (*b
 		switch host := &hosts.Items[i]; {
 		case consumes(m, host):
 			ours = append(ours, host.Name)
-		case isKept(host) && host.Labels[reuseLabel] == reuser(s.machine):
+		case isKept(host) && host.Labels[reuseLabel] == reuseLabelValue(s.machine):
 			reused = append(reused, host.Name)
-		case s.mayTake(host):
+		case s.canTake(host):
 			free = append(free, host.Name)
 		}
 	}
@@ -73,16 +73,16 @@ func (r *machineReconciler) chooseHost(ctx context.Context, s *machineScope) (*b
 	}
 	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
 	for _, name := range append(ours, free...) {
-		host, err := hostOf(ctx, r.live, m, name)
-		if err != nil || host != nil && s.mayTake(host) {
+		host, err := getHost(ctx, r.live, m, name)
+		if err != nil || host != nil && s.canTake(host) {
 			return host, err
 		}
 	}
 	return nil, fmt.Errorf("no available host found: %w", errRetry)
 }
 
-// mayTake says whether a host is the Metal3Machine's, or is free for it.
-func (s *machineScope) mayTake(host *bmov1alpha1.BareMetalHost) bool {
+// canTake reports whether a host belongs to the Metal3Machine or is available to it.
+func (s *machineScope) canTake(host *bmov1alpha1.BareMetalHost) bool {
 	_, paused := host.Annotations[bmov1alpha1.PausedAnnotation]
 	_, unhealthy := host.Annotations[unhealthyAnnotation]
 	state := host.Status.Provisioning.State
@@ -90,12 +90,12 @@ func (s *machineScope) mayTake(host *bmov1alpha1.BareMetalHost) bool {
 		!paused && !unhealthy && (state == bmov1alpha1.StateAvailable || state == bmov1alpha1.StateReady)
 	free := host.Spec.ConsumerRef == nil
 	if isKept(host) {
-		free = host.Labels[reuseLabel] == reuser(s.machine)
+		free = host.Labels[reuseLabel] == reuseLabelValue(s.machine)
 	}
 	return consumes(s.metal3Machine, host) || usable && free
 }
 
-// consumes says whether a host is a Metal3Machine's.
+// consumes reports whether a host's consumer is a Metal3Machine.
 func consumes(m *infrav1.Metal3Machine, host *bmov1alpha1.BareMetalHost) bool {
 	ref := host.Spec.ConsumerRef
 	if ref == nil || ref.Kind != "Metal3Machine" || ref.Name != m.Name || ref.Namespace != m.Namespace {
@@ -105,7 +105,7 @@ func consumes(m *infrav1.Metal3Machine, host *bmov1alpha1.BareMetalHost) bool {
 	return err == nil && version.Group == infrav1.GroupVersion.Group
 }
 
-// take makes a host the Metal3Machine's, and writes on it what to deploy, unless something is deployed already.
+// take sets a host's consumer to the Metal3Machine, and its image and user data if it has none.
 func (r *machineReconciler) take(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) error {
 	if err := s.resolveUserData(); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (r *machineReconciler) take(ctx context.Context, s *machineScope, host *bmo
 	}
 	host.Spec.Online = true
 	hold(host)
-	// Whoever else took the host since it was read gets it.
+	// The optimistic lock fails if another consumer took the host.
 	if err := r.Patch(ctx, host, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
@@ -135,8 +135,7 @@ func (r *machineReconciler) take(ctx context.Context, s *machineScope, host *bmo
 	return nil
 }
 
-// resolveUserData decides, once, which Secret the host boots with. A Machine that has no data Secret's name yet has one
-// named as its bootstrap config.
+// resolveUserData decides once which Secret the host boots with. The default is the name of the bootstrap config.
 func (s *machineScope) resolveUserData() error {
 	m, bootstrap := s.metal3Machine, s.machine.Spec.Bootstrap
 	switch {
@@ -170,16 +169,16 @@ func deploy(host *bmov1alpha1.BareMetalHost, spec infrav1.Metal3MachineSpec) {
 	}
 }
 
-// release has a host deprovisioned and switched off and, once it is, gives it free. It says whether it did.
+// release deprovisions and powers off a host, and frees it after that. It reports whether the host is free.
 func (r *machineReconciler) release(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) (bool, error) {
 	before := host.DeepCopy()
 	released := false
 	if host.Spec.Image != nil || host.Spec.CustomDeploy != nil || host.Spec.UserData != nil || host.Spec.Online {
 		host.Spec.Image, host.Spec.CustomDeploy, host.Spec.UserData = nil, nil, nil
 		host.Spec.Online = false
-	} else if holdsNothing(host.Status.Provisioning.State) {
-		// The annotation block-move stays, and holds up the next clusterctl move (Delete in metal3machine_manager.go of
-		// the provider).
+	} else if isDeprovisioned(host.Status.Provisioning.State) {
+		// The annotation block-move stays, and blocks the next clusterctl move (Delete in metal3machine_manager.go of the
+		// provider).
 		host.Spec.ConsumerRef = nil
 		if host.Labels[clusterv1.ClusterNameLabel] == s.machine.Spec.ClusterName {
 			delete(host.Labels, clusterv1.ClusterNameLabel)
@@ -192,9 +191,9 @@ func (r *machineReconciler) release(ctx context.Context, s *machineScope, host *
 	return released, client.IgnoreNotFound(r.Patch(ctx, host, client.MergeFrom(before)))
 }
 
-// holdsNothing says whether nothing is on a host in a state: then it is free (Delete in metal3machine_manager.go of the
+// isDeprovisioned reports whether a host in a state has nothing deployed (Delete in metal3machine_manager.go of the
 // provider).
-func holdsNothing(state bmov1alpha1.ProvisioningState) bool {
+func isDeprovisioned(state bmov1alpha1.ProvisioningState) bool {
 	switch state {
 	case bmov1alpha1.StateNone, bmov1alpha1.StateUnmanaged, bmov1alpha1.StateRegistering, bmov1alpha1.StateInspecting,
 		bmov1alpha1.StateAvailable, bmov1alpha1.StateReady:
@@ -203,7 +202,7 @@ func holdsNothing(state bmov1alpha1.ProvisioningState) bool {
 	return false
 }
 
-// addresses are a host's as its inspection found them.
+// addresses returns a host's addresses from its inspection.
 func addresses(host *bmov1alpha1.BareMetalHost) []clusterv1.MachineAddress {
 	if host.Status.HardwareDetails == nil {
 		return nil

@@ -17,8 +17,7 @@ import (
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
-// clusterReconciler does a Metal3Cluster's part: nothing is to be made, so it is provisioned as soon as it has an owner
-// and an endpoint.
+// clusterReconciler reconciles Metal3Clusters. A Metal3Cluster is provisioned as soon as it has an owner and an endpoint.
 type clusterReconciler struct {
 	client.Client
 }

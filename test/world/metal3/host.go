@@ -25,31 +25,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// hostWorkers is how many hosts are worked on at once, and maxBackoffs how often the wait after a failure doubles.
+// hostWorkers is the number of workers, and maxBackoffs the number of times that the backoff doubles.
 const hostWorkers, maxBackoffs = 10, 6
 
-// nextStep is the wait between two steps that need none.
+// nextStep is the time between two steps without a wait.
 const nextStep = time.Millisecond
 
-// hostReconciler does the baremetal-operator's part: a host is inspected, provisioned with what its spec names,
-// switched on and off, and deprovisioned when its spec names nothing more.
+// hostReconciler simulates the Bare Metal Operator: it inspects hosts, provisions the image in their spec, powers them on
+// and off, and deprovisions them when their spec has no image.
 type hostReconciler struct {
 	client.Client
-	hosts   client.Reader // not a cache: what was done once must not be done again
+	hosts   client.Reader // not cached: a stale read could repeat an operation
 	options Options
 
 	mu   sync.Mutex
 	work map[types.UID]work
-	// stopped is true while Ironic, which does everything to hardware, is.
+	// stopped is true while Ironic is stopped.
 	stopped bool
-	// again brings hosts back when Ironic runs again.
+	// again triggers reconciles of all hosts when Ironic is restarted.
 	again chan event.GenericEvent
 }
 
 func (r *hostReconciler) setUp(mgr ctrl.Manager) error {
 	r.work = map[types.UID]work{}
 	return ctrl.NewControllerManagedBy(mgr).
-		For(&bmov1alpha1.BareMetalHost{}, builder.WithPredicates(asked())).
+		For(&bmov1alpha1.BareMetalHost{}, builder.WithPredicates(specChanged())).
 		WatchesRawSource(source.Channel(r.again, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: hostWorkers}).
 		Complete(r)
@@ -60,9 +60,8 @@ func (r *hostReconciler) Reconcile(ctx context.Context, request ctrl.Request) (_
 	if err := r.hosts.Get(ctx, request.NamespacedName, host); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// The pause is all that keeps the operator from a host: it knows nothing of clusterctl's annotation
-	// delete-for-move, which takes the place of all others, the pause too (Reconcile in baremetalhost_controller.go of
-	// the baremetal-operator).
+	// Only the pause annotation stops the operator. It ignores clusterctl's annotation delete-for-move, which replaces all
+	// annotations, also the pause (Reconcile in baremetalhost_controller.go of the Bare Metal Operator).
 	if _, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused || r.ironicStopped() {
 		return ctrl.Result{}, nil
 	}
@@ -83,7 +82,7 @@ func (r *hostReconciler) Reconcile(ctx context.Context, request ctrl.Request) (_
 		wait, err = r.fail(host, failed), nil
 	}
 	if err != nil {
-		return ctrl.Result{}, err // it is not told in the status, and tried again
+		return ctrl.Result{}, err // retried, without an error in the status
 	}
 	if host.Status.Provisioning.State == bmov1alpha1.StateDeleting {
 		return ctrl.Result{}, r.delete(ctx, host)
@@ -98,9 +97,9 @@ func (r *hostReconciler) Reconcile(ctx context.Context, request ctrl.Request) (_
 	return ctrl.Result{RequeueAfter: wait}, r.writeStatus(ctx, before, host)
 }
 
-// asked lets those changes of a host through that ask for something: its own status does not bring it back, or there
-// would be no backoff (updateEventHandler in baremetalhost_controller.go of the operator).
-func asked() predicate.Predicate {
+// specChanged is a predicate for changes of the generation, annotations and finalizers. Changes of the status are ignored,
+// because they would bypass the backoff (updateEventHandler in baremetalhost_controller.go of the operator).
+func specChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return !slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
@@ -108,8 +107,8 @@ func asked() predicate.Predicate {
 	})
 }
 
-// recordOperations notes in the status when the operations of a host began and ended (recordStateBegin and
-// recordStateEnd in host_state_machine.go of the baremetal-operator).
+// recordOperations records in the status when the operations of a host started and ended (recordStateBegin and
+// recordStateEnd in host_state_machine.go of the Bare Metal Operator).
 func recordOperations(before bmov1alpha1.ProvisioningState, host *bmov1alpha1.BareMetalHost) {
 	after, now := host.Status.Provisioning.State, metav1.Now()
 	if before == after {
@@ -123,8 +122,8 @@ func recordOperations(before bmov1alpha1.ProvisioningState, host *bmov1alpha1.Ba
 	}
 }
 
-// writeStatus writes a host's status by a patch, which keeps the fields of newer operators that these types lack. The
-// first status is written whole, since a patch would leave out required fields that are empty.
+// writeStatus patches a host's status, which keeps fields of newer operators that these types lack. It updates the first
+// status, because a patch omits empty required fields.
 func (r *hostReconciler) writeStatus(ctx context.Context, before, host *bmov1alpha1.BareMetalHost) error {
 	if before.Status.OperationalStatus == "" {
 		return r.Status().Update(ctx, host)
@@ -132,14 +131,13 @@ func (r *hostReconciler) writeStatus(ctx context.Context, before, host *bmov1alp
 	return r.Status().Patch(ctx, host, client.MergeFrom(before))
 }
 
-// step does what a host's state asks for and writes the result in its status: one state at a time, as the operator's
-// state machine does. It returns how long to wait for the next step; without a wait it is next when the status has
-// changed.
+// step performs one step of the operator's state machine and sets the host's status. It returns the time to the next step.
+// 0 is for the next step when the status has changed.
 func (r *hostReconciler) step(ctx context.Context, host *bmov1alpha1.BareMetalHost) (time.Duration, error) {
 	status := &host.Status
 	next := func(state bmov1alpha1.ProvisioningState) { status.Provisioning.State = state }
 	if !host.DeletionTimestamp.IsZero() {
-		if state, goes := onItsWayOut(status.Provisioning.State); goes {
+		if state, changed := nextWhenDeleting(status.Provisioning.State); changed {
 			next(state)
 			return 0, nil
 		}
@@ -164,19 +162,19 @@ func (r *hostReconciler) step(ctx context.Context, host *bmov1alpha1.BareMetalHo
 	case bmov1alpha1.StatePreparing:
 		next(bmov1alpha1.StateAvailable)
 	case bmov1alpha1.StateAvailable, bmov1alpha1.StateReady:
-		if wanted(host) && host.Spec.Online {
-			r.end(host) // whatever is left of an earlier one
+		if isImageWanted(host) && host.Spec.Online {
+			r.end(host) // remains of an earlier operation
 			next(bmov1alpha1.StateProvisioning)
 		}
 	case bmov1alpha1.StateProvisioning:
-		// A deployment that failed is cleaned away before the next one (handleProvisioning in host_state_machine.go).
-		if status.ErrorType != "" || !wanted(host) {
+		// A failed deployment is cleaned before the next one (handleProvisioning in host_state_machine.go).
+		if status.ErrorType != "" || !isImageWanted(host) {
 			next(bmov1alpha1.StateDeprovisioning)
 			return 0, nil
 		}
 		return r.provision(ctx, host)
 	case bmov1alpha1.StateProvisioned:
-		if !wanted(host) {
+		if !isImageWanted(host) {
 			next(bmov1alpha1.StateDeprovisioning)
 			return 0, nil
 		}
@@ -199,9 +197,9 @@ func (r *hostReconciler) step(ctx context.Context, host *bmov1alpha1.BareMetalHo
 	return 0, nil
 }
 
-// onItsWayOut returns the next state of a host that is being deleted, and whether that is another one: what is deployed
-// is cleaned away first (checkInitiateDelete in host_state_machine.go).
-func onItsWayOut(state bmov1alpha1.ProvisioningState) (bmov1alpha1.ProvisioningState, bool) {
+// nextWhenDeleting returns the next state of a host that is being deleted, and whether it differs: a deployed host is
+// deprovisioned first (checkInitiateDelete in host_state_machine.go).
+func nextWhenDeleting(state bmov1alpha1.ProvisioningState) (bmov1alpha1.ProvisioningState, bool) {
 	switch state {
 	case bmov1alpha1.StateNone, bmov1alpha1.StateUnmanaged, bmov1alpha1.StateRegistering:
 		return bmov1alpha1.StateDeleting, true
@@ -213,8 +211,8 @@ func onItsWayOut(state bmov1alpha1.ProvisioningState) (bmov1alpha1.ProvisioningS
 	return bmov1alpha1.StatePoweringOffBeforeDelete, true
 }
 
-// failure is an error that the operator tells in the status; it tries again when the backoff is over. Any other one it
-// logs and retries.
+// failure is an error that the operator reports in the status and retries after a backoff. It logs and retries all other
+// errors.
 type failure struct {
 	kind bmov1alpha1.ErrorType
 	err  error
@@ -222,8 +220,8 @@ type failure struct {
 
 func (f *failure) Error() string { return f.err.Error() }
 
-// fail tells a failure and returns when to go on: later after each (setErrorMessage and calculateBackoff of the
-// operator).
+// fail reports a failure in the status and returns the backoff, which grows with each failure (setErrorMessage and
+// calculateBackoff of the operator).
 func (r *hostReconciler) fail(host *bmov1alpha1.BareMetalHost, f *failure) time.Duration {
 	status := &host.Status
 	status.OperationalStatus, status.ErrorType, status.ErrorMessage = bmov1alpha1.OperationalStatusError, f.kind, f.Error()
@@ -235,9 +233,9 @@ func clearError(host *bmov1alpha1.BareMetalHost) {
 	host.Status.OperationalStatus, host.Status.ErrorType, host.Status.ErrorMessage = bmov1alpha1.OperationalStatusOK, "", ""
 }
 
-// wanted says whether a host's spec names something to deploy, and nothing else than what is deployed
+// isImageWanted reports whether a host's spec has something to deploy that does not differ from the deployed image
 // (provisioningCancelled in host_state_machine.go).
-func wanted(host *bmov1alpha1.BareMetalHost) bool {
+func isImageWanted(host *bmov1alpha1.BareMetalHost) bool {
 	if host.Spec.CustomDeploy != nil && host.Spec.CustomDeploy.Method != "" {
 		return true
 	}
@@ -245,9 +243,9 @@ func wanted(host *bmov1alpha1.BareMetalHost) bool {
 	return host.Spec.Image != nil && host.Spec.Image.URL != "" && (deployed == "" || deployed == host.Spec.Image.URL)
 }
 
-// provision deploys the host's image and boots it with its user data, which is read when the deployment starts. Like
-// Ironic it calls the host provisioned some time after that runs: the host may have asked and joined by then. Until
-// then nobody looks whether it is on.
+// provision deploys the host's image and boots it with its user data, which is read when the deployment starts. Like Ironic,
+// it reports the host as provisioned some time after the host runs. The host can have joined before that. Its power state is
+// not read until then.
 func (r *hostReconciler) provision(ctx context.Context, host *bmov1alpha1.BareMetalHost) (time.Duration, error) {
 	deployment, found := r.current(host)
 	if !found {
@@ -256,7 +254,7 @@ func (r *hostReconciler) provision(ctx context.Context, host *bmov1alpha1.BareMe
 			return 0, err
 		}
 		if host.Spec.Image.IsLiveISO() {
-			userData = []byte{} // the real operator makes no config drive for it
+			userData = []byte{} // the real operator creates no config drive for it
 		}
 		deployment = r.begin(host, userData)
 	}
@@ -283,7 +281,7 @@ func (r *hostReconciler) provision(ctx context.Context, host *bmov1alpha1.BareMe
 	return 0, nil
 }
 
-// deprovision switches the host off and cleans it.
+// deprovision powers off the host and cleans it.
 func (r *hostReconciler) deprovision(ctx context.Context, host *bmov1alpha1.BareMetalHost) (time.Duration, error) {
 	status := &host.Status
 	cleaning, found := r.current(host)
@@ -305,11 +303,11 @@ func (r *hostReconciler) deprovision(ctx context.Context, host *bmov1alpha1.Bare
 	return 0, nil
 }
 
-// power brings a provisioned host to the power state that is asked for. The annotation reboot.metal3.io asks for one
-// power cycle; reboot.metal3.io/<anything> keeps the host off for as long as it is there.
+// power sets the power state of a provisioned host. The annotation reboot.metal3.io requests a power cycle.
+// reboot.metal3.io/<anything> keeps the host off.
 func (r *hostReconciler) power(ctx context.Context, host *bmov1alpha1.BareMetalHost) error {
 	if !host.Status.PoweredOn && r.takeDeployed(host) {
-		host.Status.PoweredOn = true // it has been since it was deployed
+		host.Status.PoweredOn = true // on since its deployment
 		return nil
 	}
 	_, cycle := host.Annotations[bmov1alpha1.RebootAnnotationPrefix]
@@ -342,12 +340,12 @@ func (r *hostReconciler) power(ctx context.Context, host *bmov1alpha1.BareMetalH
 	return nil
 }
 
-// environmentLabel is on Secrets that the operator reads, so that its cache has them (pkg/secretutils of the
-// baremetal-operator).
+// environmentLabel is a label that the operator sets on Secrets that it reads, for its cache (pkg/secretutils of the Bare
+// Metal Operator).
 const environmentLabel, environment = "environment.metal3.io", "baremetal"
 
-// userData reads the bytes that a host boots with: the Secret's key userData, else value, as the baremetal-operator
-// does, which labels the Secret.
+// userData reads a host's user data from the Secret's key userData or value, and labels the Secret, as the Bare Metal
+// Operator does.
 func (r *hostReconciler) userData(ctx context.Context, host *bmov1alpha1.BareMetalHost) ([]byte, error) {
 	if host.Spec.UserData == nil {
 		return []byte{}, nil
@@ -375,7 +373,7 @@ func (r *hostReconciler) userData(ctx context.Context, host *bmov1alpha1.BareMet
 	return nil, fmt.Errorf("could not retrieve user data: host %s: Secret %s has neither key userData nor value", host.Name, key)
 }
 
-// delete lets a host go that is cleaned and off.
+// delete removes the finalizer of a host that is cleaned and powered off.
 func (r *hostReconciler) delete(ctx context.Context, host *bmov1alpha1.BareMetalHost) error {
 	r.end(host)
 	data := &bmov1alpha1.HardwareData{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}}

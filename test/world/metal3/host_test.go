@@ -28,7 +28,7 @@ var _ = Describe("a simulated host", Ordered, func() {
 		return host.Status
 	}
 
-	It("waits for its user data while that is not there, which only the operator's log says", func(ctx SpecContext) {
+	It("waits for missing user data without an error in its status", func(ctx SpecContext) {
 		watch, err := c.Watch(ctx, &bmov1alpha1.BareMetalHostList{}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": "alone"})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(watch.Stop)
@@ -48,11 +48,11 @@ var _ = Describe("a simulated host", Ordered, func() {
 		Expect(power.of(host)()).To(BeEmpty())
 	})
 
-	It("has the hardware that its annotation says", func() {
+	It("has the hardware in its annotation", func() {
 		Expect(host.Status.HardwareDetails.CPU).To(Equal(bmov1alpha1.CPU{Model: "AMD EPYC 9654P", Count: 192}))
 	})
 
-	It("boots with the user data as soon as it is there, the key userData before value", func(ctx SpecContext) {
+	It("boots with the user data as soon as it exists, from the key userData before value", func(ctx SpecContext) {
 		Expect(c.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "alone"},
 			StringData: map[string]string{"userData": "the user data", "value": "something else"},
@@ -71,7 +71,7 @@ var _ = Describe("a simulated host", Ordered, func() {
 		}
 	})
 
-	It("is provisioned only some time after it runs, and until then nobody looks whether it is on", func(ctx SpecContext) {
+	It("is provisioned some time after it runs, and has no power state until then", func(ctx SpecContext) {
 		late := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "late"}, Spec: *host.Spec.DeepCopy()}
 		Expect(c.Create(ctx, late)).To(Succeed())
 		Eventually(power.of(late)).WithContext(ctx).Should(HaveLen(1))
@@ -80,24 +80,24 @@ var _ = Describe("a simulated host", Ordered, func() {
 		Eventually(func() (bmov1alpha1.BareMetalHostStatus, error) {
 			return late.Status, c.Get(ctx, client.ObjectKeyFromObject(late), late)
 		}).Should(And(HaveField("Provisioning.State", bmov1alpha1.StateProvisioned), HaveField("PoweredOn", true)))
-		Expect(power.of(late)()).To(HaveLen(1), "it was not switched on twice")
+		Expect(power.of(late)()).To(HaveLen(1), "it was powered on once")
 	})
 
 	It("is cleaned when a deployment fails, and deployed again after a while", func(ctx SpecContext) {
 		power.fail("unlucky")
 		unlucky := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "unlucky"}, Spec: *host.Spec.DeepCopy()}
 		Expect(c.Create(ctx, unlucky)).To(Succeed())
-		is := func() (bmov1alpha1.BareMetalHostStatus, error) {
+		getStatus := func() (bmov1alpha1.BareMetalHostStatus, error) {
 			return unlucky.Status, c.Get(ctx, client.ObjectKeyFromObject(unlucky), unlucky)
 		}
-		Eventually(is).Should(And(HaveField("Provisioning.State", bmov1alpha1.StateProvisioning),
+		Eventually(getStatus).Should(And(HaveField("Provisioning.State", bmov1alpha1.StateProvisioning),
 			HaveField("ErrorType", bmov1alpha1.ProvisioningError), HaveField("OperationalStatus", bmov1alpha1.OperationalStatusError)))
-		Eventually(is).Should(And(HaveField("Provisioning.State", bmov1alpha1.StateProvisioned), HaveField("ErrorMessage", "")))
+		Eventually(getStatus).Should(And(HaveField("Provisioning.State", bmov1alpha1.StateProvisioned), HaveField("ErrorMessage", "")))
 		Expect(unlucky.Status.OperationHistory.Deprovision.End.IsZero()).To(BeFalse())
 		Expect(power.of(unlucky)()).To(Equal([]string{"unlucky is off", "unlucky boots with the user data"}))
 	})
 
-	It("is switched off when it is deleted", func(ctx SpecContext) {
+	It("is powered off when it is deleted", func(ctx SpecContext) {
 		Expect(c.Delete(ctx, host)).To(Succeed())
 		Eventually(c.Get).WithContext(ctx).WithArguments(client.ObjectKeyFromObject(host), host).Should(Satisfy(apierrors.IsNotFound))
 		Expect(power.of(host)()).To(Equal([]string{"alone boots with the user data", "alone is off", "alone is off"}), "cleaned, then off")

@@ -10,9 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// inspect writes what is known of a host's hardware into a HardwareData of its name and into its status. What a test
-// wants the hardware to be it says in the annotation inspect.metal3.io/hardwaredetails (JSON), as one does with the
-// real operator for hosts that can't be inspected.
+// inspect writes a host's hardware to its HardwareData and status. Tests set the hardware with the annotation
+// inspect.metal3.io/hardwaredetails (JSON), which the real operator supports for hosts that can't be inspected.
 func (r *hostReconciler) inspect(ctx context.Context, host *bmov1alpha1.BareMetalHost) error {
 	details, err := hardware(host)
 	if err != nil {

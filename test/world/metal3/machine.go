@@ -25,19 +25,19 @@ import (
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
-// errRetry marks what the provider waits for by asking again later.
+// errRetry marks errors that the provider retries after an interval.
 var errRetry = errors.New("trying again later")
 
-// machineReconciler does a Metal3Machine's part: it waits for bootstrap data, takes a host, has it provisioned, finds
-// the Node that joined from it, and frees the host in the end. One worker does it, so that no host is taken twice.
+// machineReconciler reconciles Metal3Machines: it waits for bootstrap data, takes a host and provisions it, finds the host's
+// Node, and frees the host on deletion. It has one worker, therefore no host is taken twice.
 type machineReconciler struct {
 	client.Client
-	live          client.Reader // not a cache: what was taken must not look free, nor who took it without
+	live          client.Reader // not cached: with a stale read a host could be taken twice
 	retryInterval time.Duration
 	workloads     workloads
 }
 
-// machineScope is what one reconcile works on.
+// machineScope has the objects of a reconcile.
 type machineScope struct {
 	cluster       *clusterv1.Cluster
 	machine       *clusterv1.Machine
@@ -151,8 +151,8 @@ func (r *machineReconciler) reconcileDelete(ctx context.Context, s *machineScope
 	return nil
 }
 
-// bootstrapReady is the real provider's rule: the condition that Cluster API still writes in the form of v1beta1, which
-// mirrors the bootstrap config's Ready; without a bootstrap config, a data Secret.
+// bootstrapReady applies the real provider's rule: the v1beta1 condition that mirrors the bootstrap config's Ready must be
+// true. Without a bootstrap config, a data Secret is required.
 func bootstrapReady(machine *clusterv1.Machine) bool {
 	if !machine.Spec.Bootstrap.ConfigRef.IsDefined() {
 		return machine.Spec.Bootstrap.DataSecretName != nil
@@ -169,9 +169,9 @@ func (s *machineScope) set(conditionType string, status metav1.ConditionStatus, 
 	conditions.Set(s.metal3Machine, metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message})
 }
 
-// patch writes the Metal3Machine, with a Ready condition that sums up the others.
+// patch patches the Metal3Machine, with a Ready condition that summarizes the others.
 func (s *machineScope) patch(ctx context.Context, helper *patch.Helper) error {
-	// Metal3DataReady is reported by who finds the Node by its label, and so by nobody after a move (reconcileNormal in
+	// Metal3DataReady is only reported when the Node is found by its label, and therefore not after a move (reconcileNormal in
 	// metal3machine_controller.go of the provider).
 	parts := []string{infrav1.AssociateBareMetalHostCondition, infrav1.AssociateMetal3MachineMetaDataCondition, infrav1.Metal3DataReadyCondition}
 	if err := conditions.SetSummaryCondition(s.metal3Machine, s.metal3Machine, clusterv1.ReadyCondition,

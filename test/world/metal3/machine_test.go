@@ -53,7 +53,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 		Expect(c.Create(ctx, deployment)).To(Succeed())
 	})
 
-	It("inspects every host and makes it available", func(ctx SpecContext) {
+	It("inspects each host and makes it available", func(ctx SpecContext) {
 		for _, h := range []*bmov1alpha1.BareMetalHost{host, other} {
 			Eventually(func(g Gomega) {
 				g.Expect(get(ctx, h)).To(Succeed())
@@ -65,7 +65,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 		}
 	})
 
-	It("takes no host before there is bootstrap data", func(ctx SpecContext) {
+	It("takes no host before the bootstrap data exists", func(ctx SpecContext) {
 		Eventually(func(g Gomega) {
 			machines := &clusterv1.MachineList{}
 			g.Expect(c.List(ctx, machines, client.InNamespace(namespace))).To(Succeed())
@@ -80,9 +80,8 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 		Expect(host.Spec.ConsumerRef).To(BeNil())
 	})
 
-	It("then deploys a host that fits, and boots it with the bootstrap data", func(ctx SpecContext) {
-		// Named as the bootstrap config: the provider takes that name when it sees the Machine before its
-		// dataSecretName.
+	It("then deploys a matching host, and boots it with the bootstrap data", func(ctx SpecContext) {
+		// The name is the bootstrap config's, which the provider uses if the Machine has no dataSecretName yet.
 		secret := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name},
 			Data:       map[string][]byte{"value": []byte("the pointer")},
@@ -94,13 +93,13 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 		bootstrap.Object["status"] = map[string]any{
 			"dataSecretName": secret.Name, "initialization": map[string]any{"dataSecretCreated": true},
 		}
-		Expect(c.Status().Patch(ctx, bootstrap, client.MergeFrom(before))).To(Succeed(), "Cluster API writes it too")
+		Expect(c.Status().Patch(ctx, bootstrap, client.MergeFrom(before))).To(Succeed(), "the patch can conflict with Cluster API's")
 
 		Eventually(func(g Gomega) {
 			g.Expect(get(ctx, host)).To(Succeed())
 			g.Expect(host.Status.Provisioning.State).To(Equal(bmov1alpha1.StateProvisioned))
 		}).Should(Succeed())
-		Eventually(func() (bool, error) { return host.Status.PoweredOn, get(ctx, host) }).Should(BeTrue(), "it is looked for once it is provisioned")
+		Eventually(func() (bool, error) { return host.Status.PoweredOn, get(ctx, host) }).Should(BeTrue(), "the power state is read after the host is provisioned")
 		Expect(host.Spec.ConsumerRef.Name).To(Equal(metal3Machine.Name))
 		Expect(host.Spec.UserData.Name).To(Equal(machine.Spec.Bootstrap.ConfigRef.Name))
 		Expect(power.of(host)()).To(Equal([]string{"right boots with the pointer"}))
@@ -111,7 +110,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 		Expect(metal3Machine.Spec.ProviderID).To(BeEmpty())
 	})
 
-	It("finds the Node by the host's UID, names its provider and lets Cluster API match it", func(ctx SpecContext) {
+	It("finds the Node by the host's UID, and sets its provider ID for Cluster API", func(ctx SpecContext) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"metal3.io/uuid": string(host.UID)}}}
 		Expect(c.Create(ctx, node)).To(Succeed())
 		Eventually(func(g Gomega) {
@@ -123,7 +122,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 		Eventually(func() (*infrav1.Metal3Machine, error) { return metal3Machine, get(ctx, metal3Machine) }).Should(
 			Satisfy(func(m *infrav1.Metal3Machine) bool { return conditions.IsTrue(m, clusterv1.ReadyCondition) }))
 
-		By("reporting no Metal3DataReady after a move, which drops the status")
+		By("clearing the status, as a move does: Metal3DataReady is not reported")
 		before := metal3Machine.DeepCopy()
 		metal3Machine.Status = infrav1.Metal3MachineStatus{}
 		Expect(c.Status().Patch(ctx, metal3Machine, client.MergeFrom(before))).To(Succeed())
@@ -133,7 +132,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 			ContainSubstring("Metal3DataReady: Condition not yet reported"))
 	})
 
-	It("power-cycles a host that is annotated so, once", func(ctx SpecContext) {
+	It("power-cycles a host with the reboot annotation once", func(ctx SpecContext) {
 		before := host.DeepCopy()
 		metav1.SetMetaDataAnnotation(&host.ObjectMeta, bmov1alpha1.RebootAnnotationPrefix, "")
 		Expect(c.Patch(ctx, host, client.MergeFrom(before))).To(Succeed())
@@ -142,7 +141,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 		Expect(host.Annotations).NotTo(HaveKey(bmov1alpha1.RebootAnnotationPrefix))
 	})
 
-	It("gives the host free when the Machine goes", func(ctx SpecContext) {
+	It("frees the host when the Machine is deleted", func(ctx SpecContext) {
 		before := deployment.DeepCopy()
 		deployment.Spec.Replicas = ptr.To[int32](0)
 		Expect(c.Patch(ctx, deployment, client.MergeFrom(before))).To(Succeed())

@@ -11,14 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// pausedBy is what the provider writes as the value of a host's pause: one that a person set has another.
+// pausedBy is the value of the pause annotation that the provider sets. Users set other values.
 const pausedBy = "metal3.io/capm3"
 
-// How a host is carried to another management cluster: its status does not go with it, so the provider writes it down
-// in an annotation when the Cluster is paused, and holds clusterctl back until then; the operator over there reads it
-// again.
+// clusterctl move does not move the status of a host. Therefore the provider writes the status to an annotation when the
+// Cluster is paused, and blocks clusterctl until then. The operator in the target cluster restores the status.
 
-// pauseHost makes the host of a paused Cluster's Metal3Machine ready to be moved.
+// pauseHost prepares the host of a paused Cluster's Metal3Machine for a move.
 func (r *machineReconciler) pauseHost(ctx context.Context, s *machineScope) error {
 	host, err := associatedHost(ctx, r.live, s.metal3Machine)
 	if err != nil || host == nil {
@@ -29,7 +28,7 @@ func (r *machineReconciler) pauseHost(ctx context.Context, s *machineScope) erro
 	}
 	before := host.DeepCopy()
 	status := host.Status.DeepCopy()
-	status.HardwareDetails = nil // The HardwareData has it.
+	status.HardwareDetails = nil // the HardwareData has the details
 	written, err := json.Marshal(status)
 	if err != nil {
 		return fmt.Errorf("status of host %s: %w", host.Name, err)
@@ -40,7 +39,7 @@ func (r *machineReconciler) pauseHost(ctx context.Context, s *machineScope) erro
 	return r.Patch(ctx, host, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// hold keeps clusterctl from moving a host before it is ready for that, and ends the pause of one that was moved.
+// hold blocks clusterctl move for a host, and removes the pause of a moved host.
 func hold(host *bmov1alpha1.BareMetalHost) {
 	if host.Annotations[bmov1alpha1.PausedAnnotation] == pausedBy {
 		delete(host.Annotations, bmov1alpha1.PausedAnnotation)
@@ -48,7 +47,7 @@ func hold(host *bmov1alpha1.BareMetalHost) {
 	metav1.SetMetaDataAnnotation(&host.ObjectMeta, clusterctlv1.BlockMoveAnnotation, "")
 }
 
-// restore gives a host that was moved here the status that it had, and says whether there was anything to do.
+// restore restores the status of a moved host, and reports whether the host has the annotation.
 func (r *hostReconciler) restore(ctx context.Context, host *bmov1alpha1.BareMetalHost) (bool, error) {
 	written, moved := host.Annotations[bmov1alpha1.StatusAnnotation]
 	if !moved {

@@ -17,15 +17,14 @@ import (
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
-// workloadTimeout is how long a workload cluster may take for an answer: all Metal3Machines wait meanwhile.
+// workloadTimeout is the timeout of a request to a workload cluster. All Metal3Machines wait for it.
 const workloadTimeout = 2 * time.Second
 
-// uuidLabel on a Node holds the UID of its BareMetalHost.
+// uuidLabel is a label on a Node with the UID of its BareMetalHost.
 const uuidLabel = "metal3.io/uuid"
 
-// adoptNode looks for the Node that joined from a host and, if there is one, marks the Metal3Machine as provisioned. A
-// Node is found by its provider ID once the Metal3Machine has one, else by the label with the host's UID. A Node
-// without provider ID gets it; one with another is an error.
+// adoptNode finds the Node of a host and marks the Metal3Machine as provisioned. It finds the Node by the Metal3Machine's
+// provider ID, or by the label with the host's UID. It sets a missing provider ID, and fails on a different one.
 func (r *machineReconciler) adoptNode(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) error {
 	providerID := fmt.Sprintf("metal3://%s/%s/%s", s.metal3Machine.Namespace, host.Name, s.metal3Machine.Name)
 	workload, err := r.workloads.client(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))
@@ -70,7 +69,7 @@ func (r *machineReconciler) adoptNode(ctx context.Context, s *machineScope, host
 	return nil
 }
 
-// nodesWith returns the Nodes with a provider ID: one, or none.
+// nodesWith returns the Node with a provider ID, or none.
 func nodesWith(ctx context.Context, workload client.Client, providerID string) ([]corev1.Node, error) {
 	nodes := &corev1.NodeList{}
 	if err := workload.List(ctx, nodes); err != nil {
@@ -84,7 +83,8 @@ func nodesWith(ctx context.Context, workload client.Client, providerID string) (
 	return nil, nil
 }
 
-// workloads are the clients of workload clusters, by their Cluster. They are one worker's: each reconciler has its own.
+// workloads are the clients of workload clusters, by Cluster. They are not safe for concurrent use: each reconciler has its
+// own.
 type workloads map[client.ObjectKey]workloadClient
 
 type workloadClient struct {
@@ -92,13 +92,13 @@ type workloadClient struct {
 	kubeconfig []byte
 }
 
-// client returns a client for a cluster, made anew when its kubeconfig Secret has changed.
+// client returns a client for a cluster, and creates a new one when the kubeconfig Secret has changed.
 func (w workloads) client(ctx context.Context, management client.Reader, cluster client.ObjectKey) (client.Client, error) {
 	content, err := kubeconfig.FromSecret(ctx, management, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig of Cluster %s: %w", cluster, err)
 	}
-	if known, is := w[cluster]; is && bytes.Equal(known.kubeconfig, content) {
+	if known, ok := w[cluster]; ok && bytes.Equal(known.kubeconfig, content) {
 		return known, nil
 	}
 	cfg, err := clientcmd.RESTConfigFromKubeConfig(content)

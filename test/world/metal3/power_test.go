@@ -13,11 +13,11 @@ import (
 
 var _ metal3.Hardware = &powerLog{}
 
-// powerLog is hardware that only remembers what was done to it.
+// powerLog is hardware that records power operations.
 type powerLog struct {
 	mu     sync.Mutex
 	events []string
-	// failing is the name of a host that does not boot the next time.
+	// failing is the name of a host whose next boot fails.
 	failing string
 }
 
@@ -30,11 +30,11 @@ func (p *powerLog) fail(name string) {
 func (p *powerLog) fails(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	is := p.failing == name
-	if is {
+	matches := p.failing == name
+	if matches {
 		p.failing = ""
 	}
-	return is
+	return matches
 }
 
 func (p *powerLog) PowerOn(_ context.Context, host *bmov1alpha1.BareMetalHost, userData []byte) error {
@@ -60,7 +60,7 @@ func (p *powerLog) add(event string) {
 	p.events = append(p.events, event)
 }
 
-// of returns a function that returns what was done to a host so far.
+// of returns a function that lists the operations on a host so far.
 func (p *powerLog) of(host *bmov1alpha1.BareMetalHost) func() []string {
 	return func() []string {
 		p.mu.Lock()

@@ -25,35 +25,34 @@ import (
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
-// remediationPoll is the wait for what is done elsewhere, remediationNext that for the next step,
-// defaultRemediationTimeout what a Node has to become healthy: all as in metal3remediation_controller.go and
-// metal3remediation_manager.go of the provider.
+// remediationPoll is the interval of polling, remediationNext the time to the next step, and defaultRemediationTimeout the
+// time in which a Node must become healthy, as in metal3remediation_controller.go and metal3remediation_manager.go of the
+// provider.
 const remediationPoll, remediationNext, defaultRemediationTimeout = 5 * time.Second, time.Second, 10 * time.Minute
 
 // outOfServiceSince is the first version of API servers with which the provider keeps Nodes (main.go of the provider).
 var outOfServiceSince = version.MustParseGeneric("1.28.0")
 
-// remediationReconciler does a Metal3Remediation's part: it powers the host of an unhealthy Machine off, has the Pods
-// of its Node cleared away, powers the host on and gives the Node back what it had; and that again, up to the limit.
-// One worker does it. The provider also does without the Node where its credential may not read it, which those of
-// Clusters here may.
+// remediationReconciler reconciles Metal3Remediations: it powers off the host of an unhealthy Machine, has the Pods of its
+// Node evicted, powers on the host and restores the Node's metadata, with retries up to the limit. It has one worker. Unlike
+// the provider, it always requires the right to read the Node.
 type remediationReconciler struct {
 	client.Client
-	live         client.Reader // not a cache: what was done once must not be done again
+	live         client.Reader // not cached: a stale read could repeat an operation
 	workloads    workloads
 	deletesNodes atomic.Bool
 }
 
-// remediationScope is what one reconcile works on.
+// remediationScope has the objects of a reconcile.
 type remediationScope struct {
 	remediation *infrav1.Metal3Remediation
 	machine     *clusterv1.Machine
 	host        *bmov1alpha1.BareMetalHost
 	workload    client.Client
-	node        *corev1.Node // nil: there is none
+	node        *corev1.Node // nil if it does not exist
 }
 
-// setUp decides how Pods are cleared away by the version of the management cluster's API server, as the provider does
+// setUp decides by the version of the management cluster's API server how Pods are evicted, as the provider does
 // (isOutOfServiceTaintSupported in main.go).
 func (r *remediationReconciler) setUp(mgr ctrl.Manager, cfg *rest.Config) error {
 	apiServer, err := discovery.NewDiscoveryClientForConfig(cfg)
@@ -72,7 +71,7 @@ func (r *remediationReconciler) setUp(mgr ctrl.Manager, cfg *rest.Config) error 
 	return ctrl.NewControllerManagedBy(mgr).For(&infrav1.Metal3Remediation{}).Complete(r)
 }
 
-// Reconcile takes a remediation that is being deleted further like any other: its finalizer goes when the Node is back.
+// Reconcile also continues a remediation that is being deleted: its finalizer is removed when the Node exists again.
 func (r *remediationReconciler) Reconcile(ctx context.Context, request ctrl.Request) (_ ctrl.Result, err error) {
 	s := &remediationScope{remediation: &infrav1.Metal3Remediation{}}
 	if err := r.live.Get(ctx, request.NamespacedName, s.remediation); err != nil {
@@ -102,7 +101,7 @@ func (r *remediationReconciler) Reconcile(ctx context.Context, request ctrl.Requ
 	return ctrl.Result{RequeueAfter: wait}, kerrors.NewAggregate([]error{err, helper.Patch(ctx, s.remediation)})
 }
 
-// step does what the phase asks for and returns when to look again (reconcileNormal in
+// step performs the current phase and returns when to reconcile again (reconcileNormal in
 // metal3remediation_controller.go).
 func (r *remediationReconciler) step(ctx context.Context, s *remediationScope) (time.Duration, error) {
 	status, strategy := &s.remediation.Status, s.remediation.Spec.Strategy
@@ -127,7 +126,7 @@ func (r *remediationReconciler) step(ctx context.Context, s *remediationScope) (
 		}
 		return r.powerOn(ctx, s)
 	}
-	return 0, nil // it has ended
+	return 0, nil // completed
 }
 
 func (s *remediationScope) begin() time.Duration {
@@ -136,8 +135,7 @@ func (s *remediationScope) begin() time.Duration {
 	return remediationNext
 }
 
-// powerOff powers the host off and only then, when nothing of the Node runs any more, has its Pods cleared away
-// (remediateRebootStrategy).
+// powerOff powers off the host and has the Node's Pods evicted after that (remediateRebootStrategy).
 func (r *remediationReconciler) powerOff(ctx context.Context, s *remediationScope) (time.Duration, error) {
 	if controllerutil.AddFinalizer(s.remediation, infrav1.RemediationFinalizer) {
 		return remediationNext, nil
@@ -162,7 +160,7 @@ func (r *remediationReconciler) powerOff(ctx context.Context, s *remediationScop
 		taint, now := outOfService, metav1.Now()
 		taint.TimeAdded = &now
 		s.node.Spec.Taints = append(s.node.Spec.Taints, taint)
-		return remediationNext, s.workload.Update(ctx, s.node) // Pods are deleted after that: not to be looked for at once
+		return remediationNext, s.workload.Update(ctx, s.node) // Pods are deleted after this write
 	default:
 		if cleared, err := s.cleared(ctx); !cleared || err != nil {
 			return remediationPoll, err
@@ -172,9 +170,8 @@ func (r *remediationReconciler) powerOff(ctx context.Context, s *remediationScop
 	return remediationPoll, nil
 }
 
-// powerOn lets go of the host's power, gives the Node back what it had once the host is on, and then waits for the
-// remediation to be deleted: by its health check, when the Node is healthy. It tries again, or gives up, when that
-// takes too long.
+// powerOn powers on the host, restores the Node's metadata, and waits for the health check to delete the remediation when
+// the Node is healthy. It retries or gives up after a timeout.
 func (r *remediationReconciler) powerOn(ctx context.Context, s *remediationScope) (time.Duration, error) {
 	if _, asked := s.host.Annotations[s.powerOffAnnotation()]; asked {
 		if err := r.annotate(ctx, s.host, s.powerOffAnnotation(), ""); err != nil {
@@ -206,8 +203,8 @@ func (r *remediationReconciler) powerOn(ctx context.Context, s *remediationScope
 	return 0, r.giveUp(ctx, s)
 }
 
-// giveUp leaves the Machine to its owner, and the host to nobody. The condition that it sets is the one of v1beta1, as
-// the provider does (SetOwnerRemediatedConditionNew in metal3remediation_manager.go).
+// giveUp leaves the Machine to its owner and marks the host as unhealthy. It sets the condition of v1beta1, as the provider
+// does (SetOwnerRemediatedConditionNew in metal3remediation_manager.go).
 func (r *remediationReconciler) giveUp(ctx context.Context, s *remediationScope) error {
 	helper, err := patch.NewHelper(s.machine, r.Client)
 	if err != nil {
@@ -225,12 +222,12 @@ func (r *remediationReconciler) giveUp(ctx context.Context, s *remediationScope)
 	return nil
 }
 
-// powerOffAnnotation keeps the host off for as long as the host has it, see power.
+// powerOffAnnotation returns the annotation that keeps the host off, see power.
 func (s *remediationScope) powerOffAnnotation() string {
 	return bmov1alpha1.RebootAnnotationPrefix + "/metal3-remediation-" + string(s.remediation.UID)
 }
 
-// annotate sets an annotation of a host, or takes it off when the value is empty.
+// annotate sets an annotation of a host, or removes it if the value is empty.
 func (r *remediationReconciler) annotate(ctx context.Context, host *bmov1alpha1.BareMetalHost, key, value string) error {
 	before := host.DeepCopy()
 	if value == "" {

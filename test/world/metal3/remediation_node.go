@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Annotations on a Metal3Remediation with what its Node had (metal3remediation_manager.go).
+// Annotations on a Metal3Remediation with the annotations and labels of its Node (metal3remediation_manager.go).
 const (
 	annotationsBackup = "remediation.metal3.io/node-annotations-backup"
 	labelsBackup      = "remediation.metal3.io/node-labels-backup"
@@ -38,7 +38,7 @@ func (r *remediationReconciler) findNode(ctx context.Context, s *remediationScop
 	return nil
 }
 
-// cleared says whether nothing of the Node is on its way out (IsNodeDrained).
+// cleared reports whether no Pod of the Node is terminating and no volume is attached to it (IsNodeDrained).
 func (s *remediationScope) cleared(ctx context.Context) (bool, error) {
 	pods := &corev1.PodList{}
 	if err := s.workload.List(ctx, pods, client.MatchingFields{"spec.nodeName": s.node.Name}); err != nil {
@@ -53,8 +53,7 @@ func (s *remediationScope) cleared(ctx context.Context) (bool, error) {
 	return !terminating && !attached, nil
 }
 
-// backUp notes the Node's annotations and labels on the remediation, and says whether that changed anything
-// (backupNode).
+// backUp stores the Node's annotations and labels on the remediation, and reports whether they have changed (backupNode).
 func (s *remediationScope) backUp() (modified bool, err error) {
 	for key, content := range map[string]map[string]string{annotationsBackup: s.node.Annotations, labelsBackup: s.node.Labels} {
 		if len(content) == 0 {
@@ -72,9 +71,9 @@ func (s *remediationScope) backUp() (modified bool, err error) {
 	return modified, nil
 }
 
-// restoreNode takes the taint off the Node, or gives one that registered anew what the deleted one had and it lacks
-// (restoreNode). The provider only logs when that write fails, and the labels are lost; here it is tried again, so that
-// specs can rely on it.
+// restoreNode removes the taint from the Node, or adds the missing annotations and labels of the deleted Node to the new
+// Node (restoreNode). If this write fails, the provider only logs it and loses the labels. Here it is retried, because specs
+// depend on it.
 func (r *remediationReconciler) restoreNode(ctx context.Context, s *remediationScope) error {
 	if !r.deletesNodes.Load() {
 		if !slices.ContainsFunc(s.node.Spec.Taints, isOutOfService) {

@@ -54,7 +54,7 @@ var _ = Describe("a Machine that is remediated", Ordered, func() {
 		remediation.Spec.Strategy = &infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy}
 		Expect(c.Create(ctx, remediation)).To(Succeed())
 	}
-	// expire has a remediation's last try begun an hour ago.
+	// expire sets the start of a remediation's last try to an hour ago.
 	expire := func(ctx context.Context) {
 		GinkgoHelper()
 		before := remediation.DeepCopy()
@@ -82,17 +82,17 @@ var _ = Describe("a Machine that is remediated", Ordered, func() {
 		Eventually(func() (bool, error) { return machine.Status.NodeRef.IsDefined(), get(ctx, machine) }).Should(BeTrue())
 	}, NodeTimeout(2*time.Minute))
 
-	It("has its host powered off, and its Node closed by a taint until all Pods are cleared away and the host is on again", func(ctx SpecContext) {
+	It("has its host powered off, and its Node tainted until all Pods are evicted and the host is on again", func(ctx SpecContext) {
 		Expect(c.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default"}})).To(Succeed())
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "slow"}, Spec: corev1.PodSpec{
 			NodeName: node.Name, Containers: []corev1.Container{{Name: "slow", Image: "slow"}}}}
 		Expect(c.Create(ctx, pod)).To(Succeed())
 		Expect(c.Delete(ctx, pod)).To(Succeed())
-		Expect(get(ctx, pod)).To(Succeed(), "there is no kubelet that ends it")
+		Expect(get(ctx, pod)).To(Succeed(), "no kubelet terminates the Pod")
 		remediate(ctx, "taint")
 		Eventually(taints).WithContext(ctx).Should(ContainElement(outOfService))
 		Expect(get(ctx, host)).To(Succeed())
-		Expect(host.Status.PoweredOn).To(BeFalse(), "before the Pods are cleared away")
+		Expect(host.Status.PoweredOn).To(BeFalse(), "the host is off before the Pods are evicted")
 		Expect(host.Annotations).To(HaveKeyWithValue(bmov1alpha1.RebootAnnotationPrefix+"/metal3-remediation-"+string(remediation.UID), `{"mode":"hard"}`))
 		Consistently(status).WithContext(ctx).WithTimeout(7*time.Second).Should(HaveField("Phase", infrav1.RemediationRunning), "a Pod is terminating")
 
@@ -103,7 +103,7 @@ var _ = Describe("a Machine that is remediated", Ordered, func() {
 		Expect(power.of(host)()).To(Equal([]string{"sick boots with data", "sick is off", "sick boots again"}))
 	})
 
-	It("is rebooted again when it does not get healthy, and is left to its owner at the limit", func(ctx SpecContext) {
+	It("is rebooted again when it stays unhealthy, and is left to its owner at the limit", func(ctx SpecContext) {
 		expire(ctx)
 		Eventually(status).WithContext(ctx).Should(And(HaveField("Phase", infrav1.RemediationRunning), HaveField("RetryCount", BeEquivalentTo(1))))
 		Eventually(status).WithContext(ctx).Should(HaveField("Phase", infrav1.RemediationWaiting))
@@ -118,7 +118,7 @@ var _ = Describe("a Machine that is remediated", Ordered, func() {
 		Expect(c.Delete(ctx, remediation)).To(Succeed())
 	})
 
-	It("has its Node deleted where the taint is not known, and the next Node gets what that had and it lacks", func(ctx SpecContext) {
+	It("has its Node deleted if the taint is not supported, and its metadata restored on the next Node", func(ctx SpecContext) {
 		simulator.DeleteNodes(true)
 		DeferCleanup(func() { simulator.DeleteNodes(false) })
 		old := node
@@ -127,7 +127,7 @@ var _ = Describe("a Machine that is remediated", Ordered, func() {
 		Eventually(power.of(host)).Should(HaveLen(7), "off and on")
 		Eventually(func() (bool, error) { return host.Status.PoweredOn, get(ctx, host) }).Should(BeTrue())
 		Expect(finalizers(Default, ctx)).NotTo(BeEmpty())
-		Expect(c.Delete(ctx, remediation)).To(Succeed(), "the health check may find no fault in a Machine without Node")
+		Expect(c.Delete(ctx, remediation)).To(Succeed(), "a health check can consider a Machine without a Node as healthy")
 		Expect(finalizers(Default, ctx)).NotTo(BeEmpty())
 
 		register(ctx, map[string]string{"changed": "after"})
@@ -137,7 +137,7 @@ var _ = Describe("a Machine that is remediated", Ordered, func() {
 		Expect(node.Spec.Taints).NotTo(ContainElement(outOfService))
 	})
 
-	It("is not remediated while its host is meant to be off", func(ctx SpecContext) {
+	It("is not remediated while its host is offline in the spec", func(ctx SpecContext) {
 		before := host.DeepCopy()
 		host.Spec.Online = false
 		Expect(c.Patch(ctx, host, client.MergeFrom(before))).To(Succeed())

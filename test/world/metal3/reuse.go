@@ -13,16 +13,16 @@ import (
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
-// reuseLabel is on a host that is kept for the next Machine of a MachineDeployment; its value names that.
+// reuseLabel is a label on a host that is kept for the next Machine of a MachineDeployment, with the MachineDeployment's name.
 const reuseLabel = "infrastructure.cluster.x-k8s.io/node-reuse"
 
-// reuser is the value of the label on hosts that are kept for a Machine.
-func reuser(machine *clusterv1.Machine) string {
+// reuseLabelValue returns the value of reuseLabel on hosts that are kept for a Machine.
+func reuseLabelValue(machine *clusterv1.Machine) string {
 	return "md-" + machine.Labels[clusterv1.MachineDeploymentNameLabel]
 }
 
-// keepForReuse keeps a host that was freed for its MachineDeployment, when the template of its Metal3Machine asks for
-// that: by the label, and with the Cluster for consumer, so that nobody else takes it.
+// keepForReuse keeps a freed host for its MachineDeployment if the Metal3MachineTemplate has nodeReuse: with the label, and
+// with the Cluster as consumer.
 func (r *machineReconciler) keepForReuse(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) error {
 	template := &infrav1.Metal3MachineTemplate{}
 	key := client.ObjectKey{Namespace: s.metal3Machine.Namespace, Name: s.metal3Machine.Annotations[clusterv1.TemplateClonedFromNameAnnotation]}
@@ -32,14 +32,14 @@ func (r *machineReconciler) keepForReuse(ctx context.Context, s *machineScope, h
 	if !ptr.Deref(template.Spec.NodeReuse, false) || !s.cluster.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	metav1.SetMetaDataLabel(&host.ObjectMeta, reuseLabel, reuser(s.machine))
+	metav1.SetMetaDataLabel(&host.ObjectMeta, reuseLabel, reuseLabelValue(s.machine))
 	host.Spec.ConsumerRef = &corev1.ObjectReference{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: s.cluster.Namespace, Name: s.cluster.Name,
 	}
 	return nil
 }
 
-// isKept says whether a host is kept for some MachineDeployment.
+// isKept reports whether a host is kept for a MachineDeployment.
 func isKept(host *bmov1alpha1.BareMetalHost) bool {
 	return metav1.HasLabel(host.ObjectMeta, reuseLabel)
 }

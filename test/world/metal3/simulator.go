@@ -1,7 +1,6 @@
-// Package metal3 stands in for Metal3 where there is no hardware: one manager that behaves, as far as a bootstrap
-// provider and Cluster API can tell, like Cluster API's Metal3 provider (Metal3Cluster, Metal3Machine,
-// Metal3Remediation) and the baremetal-operator (BareMetalHost, HardwareData). Hosts are real BareMetalHosts; what they
-// do when they are powered on is up to Hardware.
+// Package metal3 simulates Metal3 without hardware. One manager behaves like Cluster API's Metal3 provider (Metal3Cluster,
+// Metal3Machine, Metal3Remediation) and the Bare Metal Operator (BareMetalHost, HardwareData), as far as a bootstrap provider
+// and Cluster API can observe. Hosts are real BareMetalHosts. Hardware implements their power operations.
 package metal3
 
 import (
@@ -27,49 +26,47 @@ import (
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
-// defaultRetryInterval is the real provider's, defaultBackoff the real operator's.
+// defaultRetryInterval is the interval of the real provider, defaultBackoff the backoff of the real operator.
 const defaultRetryInterval, defaultBackoff = 30 * time.Second, time.Minute
 
-// Hardware is what BareMetalHosts stand for. A call may be repeated after an error. The context is the command's, not
-// the host's: it ends when the simulator does. A call may take as long as a power command does, no longer.
+// Hardware is the hardware of BareMetalHosts. Calls are repeated after errors. The context is canceled when the simulator
+// stops, it is not for the host. A call must return as fast as a power command.
 type Hardware interface {
-	// PowerOn boots a host that is off. After a deployment userData is what the host finds on its config drive, and its
-	// disk holds a fresh image: whatever the host was before is gone. On a mere power cycle userData is nil and the
-	// host boots from the disk it had.
+	// PowerOn boots a host that is off. After a deployment, userData is the content of its config drive, and its disk has a
+	// new image. After a power cycle, userData is nil and the host boots from its current disk.
 	PowerOn(ctx context.Context, host *bmov1alpha1.BareMetalHost, userData []byte) error
-	// PowerOff ends a host at once, as pulling the plug does. Its disk stays. A host that is off already is no error.
+	// PowerOff powers off a host immediately and keeps its disk. It is idempotent.
 	PowerOff(ctx context.Context, host *bmov1alpha1.BareMetalHost) error
 }
 
-// Options says how the simulated hosts behave.
+// Options are the options of the simulator.
 type Options struct {
-	// Hardware is what the hosts do. Left empty, they do nothing but have a power state.
+	// Hardware is the hosts' hardware. By default they only have a power state.
 	Hardware Hardware
-	// Provisioning is how long writing an image takes. Real hardware needs ten to thirty minutes.
+	// Provisioning is the duration of writing an image. Real hardware needs ten to thirty minutes.
 	Provisioning time.Duration
-	// Reporting is how long a host that was deployed runs before its BareMetalHost is provisioned. With Ironic that is
-	// ten seconds and more, in which the host may ask for its configuration and join.
+	// Reporting is the time between the boot of a deployed host and the state provisioned. With Ironic it is ten seconds or
+	// more, in which the host can join.
 	Reporting time.Duration
-	// Backoff is how long the operator waits after a first failure; after each further one twice as long. Zero is a
-	// minute.
+	// Backoff is the operator's backoff after the first failure. It doubles with each failure. Default: one minute.
 	Backoff time.Duration
-	// Deprovisioning is how long cleaning takes.
+	// Deprovisioning is the duration of cleaning.
 	Deprovisioning time.Duration
-	// RetryInterval is the wait between two looks for a free host, or for the Node of a provisioned host. Zero is what
-	// the real provider has: 30 seconds.
+	// RetryInterval is the interval of retries for an available host, or for the Node of a provisioned host. Default: 30
+	// seconds, as in the real provider.
 	RetryInterval time.Duration
-	// Log is the simulator's logger. The zero value is controller-runtime's global one.
+	// Log is the simulator's logger. Default: controller-runtime's global logger.
 	Log logr.Logger
 }
 
-// Simulator is the running simulator.
+// Simulator is a running simulator.
 type Simulator struct {
 	running      *manager.Running
 	hosts        *hostReconciler
 	remediations *remediationReconciler
 }
 
-// Start starts the simulator for every namespace and returns when it reconciles.
+// Start starts the simulator for all namespaces and waits until it reconciles.
 func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, error) {
 	if options.Hardware == nil {
 		options.Hardware = idle{}
@@ -113,15 +110,15 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 	return &Simulator{running: running, hosts: hosts, remediations: remediations}, nil
 }
 
-// StopIronic ends all work on hosts until StartIronic, as one does before a Cluster is moved away: clusterctl takes the
-// pause off the hosts that it deletes.
+// StopIronic stops all operations on hosts until StartIronic. It is required before a Cluster is moved: clusterctl unpauses
+// the hosts that it deletes.
 func (s *Simulator) StopIronic() {
 	s.hosts.mu.Lock()
 	defer s.hosts.mu.Unlock()
 	s.hosts.stopped = true
 }
 
-// StartIronic ends what StopIronic began.
+// StartIronic resumes operations on hosts.
 func (s *Simulator) StartIronic(ctx context.Context) error {
 	s.hosts.mu.Lock()
 	s.hosts.stopped = false
@@ -140,10 +137,10 @@ func (s *Simulator) StartIronic(ctx context.Context) error {
 	return nil
 }
 
-// DeleteNodes has remediations delete Nodes, as on API servers before 1.28, or keep them.
+// DeleteNodes sets whether remediations delete Nodes, as on API servers before 1.28.
 func (s *Simulator) DeleteNodes(deletes bool) { s.remediations.deletesNodes.Store(deletes) }
 
-// Stop ends the simulator and returns when it has ended. It leaves the hosts' power as it is.
+// Stop stops the simulator and waits for it. It does not change the hosts' power state.
 func (s *Simulator) Stop() error { return s.running.Stop() }
 
 // idle is hardware that does nothing.

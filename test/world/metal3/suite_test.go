@@ -26,7 +26,7 @@ func TestMetal3(t *testing.T) {
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	RunSpecs(t, "Metal3 simulator under the real Cluster API")
+	RunSpecs(t, "Metal3 simulator with the real Cluster API")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -46,7 +46,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(clusterapi.InstallMetal3(ctx, plane.Config)).To(Succeed())
 	took("custom resource definitions")
 
-	// The managers outlive BeforeSuite: its context ends with it.
+	// The context of BeforeSuite is canceled when it returns. The managers need a context for the whole suite.
 	core, err := clusterapi.Start(GinkgoT().Context(), plane.Config, clusterapi.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(core.Stop()).To(Succeed()) })

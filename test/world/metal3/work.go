@@ -6,17 +6,17 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 )
 
-// work is an operation that takes its time. It is in memory only: a simulator that is started again starts it again.
+// work is an operation that takes time. It is in memory only: a restarted simulator starts it again.
 type work struct {
 	state    bmov1alpha1.ProvisioningState
 	started  time.Time
-	userData []byte // as it was when the operation started
-	// on is true once the host runs what was deployed.
+	userData []byte // at the start of the operation
+	// on is true when the host runs the deployed image.
 	on bool
 }
 
-// current returns the operation of the host's state, if it has begun. That of an earlier state counts for nothing:
-// between two deployments there is always a cleaning.
+// current returns the operation of the host's state, if it has started. It ignores the operations of earlier states: there
+// is always a cleaning between two deployments.
 func (r *hostReconciler) current(host *bmov1alpha1.BareMetalHost) (work, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,7 +32,7 @@ func (r *hostReconciler) begin(host *bmov1alpha1.BareMetalHost, userData []byte)
 	return w
 }
 
-// poweredOn notes that a host runs what is being deployed on it.
+// poweredOn records that a host runs the deployed image.
 func (r *hostReconciler) poweredOn(host *bmov1alpha1.BareMetalHost) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +41,7 @@ func (r *hostReconciler) poweredOn(host *bmov1alpha1.BareMetalHost) {
 	r.work[host.UID] = w
 }
 
-// takeDeployed says, once, whether a host runs what was deployed on it since its deployment.
+// takeDeployed reports once whether a host has been running since its deployment.
 func (r *hostReconciler) takeDeployed(host *bmov1alpha1.BareMetalHost) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

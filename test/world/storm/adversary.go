@@ -16,33 +16,33 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
-// order is what the adversary writes on a Node outside its custom pool: the annotation by which the Machine Config
-// Operator's node controller tells a machine to reboot into another configuration.
+// order is the adversary's patch of a Node outside its custom pool: the annotation with which the Machine Config Operator's
+// node controller makes a machine reboot into another configuration.
 const order = `{"metadata":{"annotations":{"machineconfiguration.openshift.io/desiredConfig":"rendered-worker"}}}`
 
-// Verdict is what an adversary saw and did.
+// Verdict has the counts of an adversary.
 type Verdict struct {
-	// Nodes is how many Nodes there were, Versions how many versions of them the API server showed.
+	// Nodes is the number of Nodes, Versions the number of their versions.
 	Nodes, Versions int
-	// Outside is how many of the versions were outside the custom pool.
+	// Outside is the number of versions outside the custom pool.
 	Outside int
-	// Orders is how often a Node was told to take the worker pool's configuration: once each time it was first seen
-	// outside. On real hardware each costs two reboots, there and back.
+	// Orders is the number of patches to the worker pool's configuration: one each time a Node leaves its pool. On real
+	// hardware each costs two reboots.
 	Orders int
 }
 
-// String is a verdict in a few words.
+// String formats a verdict.
 func (v Verdict) String() string {
 	return fmt.Sprintf("%d Nodes, %d versions, %d outside their pool, %d orders given", v.Nodes, v.Versions, v.Outside, v.Orders)
 }
 
-// outside is the adversary's rule, made of nothing but the one label: a Node without it is a plain worker.
+// outside is the adversary's rule: a Node without the role label is a plain worker.
 func outside(node *corev1.Node) bool {
 	_, in := node.Labels["node-role.kubernetes.io/"+role]
 	return !in
 }
 
-// adversary orders the worker pool's configuration the moment it sees a Node outside its custom pool.
+// adversary patches a Node to the worker pool's configuration as soon as it sees the Node outside its custom pool.
 type adversary struct {
 	workload client.Client
 	orders   sync.WaitGroup
@@ -54,8 +54,8 @@ type adversary struct {
 	err   error
 }
 
-// watchAsAdversary starts an adversary of all Nodes that are concerned. It sees each version, by a watch without a
-// cache that would skip some, and tells saw of it.
+// watchAsAdversary starts an adversary for all concerned Nodes. It watches without a cache, which would skip versions, and
+// calls saw with each version.
 func watchAsAdversary(ctx context.Context, workload client.WithWatch, concerned func(*corev1.Node) bool, saw func(*corev1.Node)) (*adversary, error) {
 	a := &adversary{workload: workload, nodes: map[types.UID]bool{}}
 	return a, site.Follow(ctx, workload, &corev1.NodeList{}, func(kind watch.EventType, node *corev1.Node) {
@@ -69,7 +69,7 @@ func watchAsAdversary(ctx context.Context, workload client.WithWatch, concerned 
 	})
 }
 
-// judge counts a version and says whether the Node has just left its pool, or came without: then an order is due.
+// judge counts a version and reports whether an order is due, because the Node has left its pool or is new and outside.
 func (a *adversary) judge(node *corev1.Node) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,7 +99,7 @@ func (a *adversary) order(ctx context.Context, name string) {
 	}
 }
 
-// verdict returns what came of it. The adversary gives no more orders.
+// verdict stops the adversary and returns its verdict.
 func (a *adversary) verdict() (Verdict, error) {
 	a.mu.Lock()
 	a.ended = true

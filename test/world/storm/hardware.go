@@ -14,22 +14,22 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3"
 )
 
-// restart is how soon a host that could not join tries again, as systemd has it with a kubelet that ended.
+// restart is the time after which a host that failed to join retries, as systemd restarts a kubelet.
 const restart = time.Second
 
-// Hardware is a site's hardware in the namespaces where a storm is.
+// Hardware is a site's hardware in the namespaces of storms.
 type Hardware struct {
-	// Otherwise is the hardware of all other namespaces. Nil: there is none.
-	Otherwise metal3.Hardware
+	// Fallback is the optional hardware of all other namespaces.
+	Fallback metal3.Hardware
 
 	mu     sync.Mutex
 	storms map[string]*hosts
 }
 
-// boot makes the kubelet of a host out of what is on its config drive.
+// boot creates the kubelet of a host from its user data.
 type boot func(ctx context.Context, host *bmov1alpha1.BareMetalHost, userData []byte) (*kubelet, error)
 
-// storm has the hosts of a namespace boot all at once when n of them are provisioned. They end with ctx.
+// storm boots the hosts of a namespace simultaneously when n of them are provisioned. They stop when ctx is done.
 func (h *Hardware) storm(ctx context.Context, namespace string, n int, boot boot) *hosts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,24 +46,24 @@ func (h *Hardware) of(host *bmov1alpha1.BareMetalHost) *hosts {
 	return h.storms[host.Namespace]
 }
 
-// PowerOn has a host of a storm wait for the others.
+// PowerOn makes a host of a storm wait for the others.
 func (h *Hardware) PowerOn(ctx context.Context, host *bmov1alpha1.BareMetalHost, userData []byte) error {
 	if hosts := h.of(host); hosts != nil {
 		hosts.provision(host.DeepCopy(), userData)
 		return nil
 	}
-	if h.Otherwise == nil {
+	if h.Fallback == nil {
 		return nil
 	}
-	return h.Otherwise.PowerOn(ctx, host, userData)
+	return h.Fallback.PowerOn(ctx, host, userData)
 }
 
-// PowerOff leaves a host of a storm on: it ends with the storm.
+// PowerOff ignores hosts of a storm, which stop at the end of the storm.
 func (h *Hardware) PowerOff(ctx context.Context, host *bmov1alpha1.BareMetalHost) error {
-	if h.of(host) != nil || h.Otherwise == nil {
+	if h.of(host) != nil || h.Fallback == nil {
 		return nil
 	}
-	return h.Otherwise.PowerOff(ctx, host)
+	return h.Fallback.PowerOff(ctx, host)
 }
 
 // hosts are the hosts of one storm.
@@ -78,11 +78,10 @@ type hosts struct {
 	failed map[string]error // why a host's last try to join failed
 }
 
-// own says whether a Node is that of one of the hosts.
+// own reports whether a Node belongs to one of the hosts.
 func (h *hosts) own(node string) bool { return strings.HasPrefix(node, h.namespace+"-host-") }
 
-// provision switches a host on when all are provisioned. Without user data, as after a power cycle, nothing is new to
-// it.
+// provision powers on a host when all are provisioned. Without user data, after a power cycle, it does nothing.
 func (h *hosts) provision(host *bmov1alpha1.BareMetalHost, userData []byte) {
 	if userData == nil {
 		return
@@ -110,8 +109,8 @@ func (h *hosts) join(ctx context.Context, host *bmov1alpha1.BareMetalHost, userD
 	return kubelet.join(ctx)
 }
 
-// trouble is why hosts have not joined, of at most three of them.
-func (h *hosts) trouble() error {
+// joinErrors returns the join errors of at most three hosts.
+func (h *hosts) joinErrors() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var found []error
@@ -123,5 +122,5 @@ func (h *hosts) trouble() error {
 	return errors.Join(found...)
 }
 
-// wait returns when every host has ended.
+// wait waits until all hosts have stopped.
 func (h *hosts) wait() { h.running.Wait() }

@@ -21,17 +21,17 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// joinConfigurationPath is where the kubeadm bootstrap provider's cloud-init puts kubeadm's configuration.
+// joinConfigurationPath is the path of kubeadm's configuration in the kubeadm bootstrap provider's cloud-init.
 const joinConfigurationPath = "/run/kubeadm/kubeadm-join-config.yaml"
 
-// Kubeadm boots by Cluster API's kubeadm bootstrap provider (CABPK) and cloud-init. Labels that decide the pool come
-// from Cluster API's own sync, after the Node has registered: a kubelet may not set them.
+// Kubeadm returns Cluster API's kubeadm bootstrap provider (CABPK) with cloud-init. Cluster API syncs the labels that decide
+// the pool after the Node has registered, because a kubelet can't set them.
 func Kubeadm() Provider {
 	return Provider{
 		configKind: "KubeadmConfig",
 		template: func() client.Object {
 			template := &kubeadmv1.KubeadmConfigTemplate{}
-			// What the Metal3 provider's own templates say: cloud-init fills in what the host's metadata has.
+			// As in the Metal3 provider's templates: cloud-init replaces these with the host's metadata.
 			template.Spec.Template.Spec.JoinConfiguration.NodeRegistration = kubeadmv1.NodeRegistrationOptions{
 				Name:             "{{ ds.meta_data.name }}",
 				KubeletExtraArgs: []kubeadmv1.Arg{{Name: "node-labels", Value: ptr.To("metal3.io/uuid={{ ds.meta_data.uuid }}")}},
@@ -60,8 +60,8 @@ func Kubeadm() Provider {
 	}
 }
 
-// bootByCloudInit starts a kubelet as kubeadm join does with what cloud-init has written. The API server's certificate
-// authority, which kubeadm would get from the cluster and compare with its hash, is at hand.
+// bootByCloudInit creates a kubelet from the files of cloud-init, as kubeadm join does. It uses the given certificate
+// authority of the API server, which kubeadm reads from the cluster and verifies by its hash.
 func bootByCloudInit(host *bmov1alpha1.BareMetalHost, userData, ca []byte) (*kubelet, error) {
 	filled := strings.NewReplacer("{{ ds.meta_data.name }}", host.Name, "{{ ds.meta_data.uuid }}", string(host.UID)).Replace(string(userData))
 	var cloudConfig struct {

@@ -27,19 +27,19 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// kubelet does what a kubelet does to get its Node: it asks for a client certificate with its bootstrap credential, and
-// registers with that certificate. What its flags say of a Node is used only if it makes that Node, as by the real one.
+// kubelet registers a Node as a real kubelet does: it requests a client certificate with its bootstrap credential, and
+// registers with that certificate. Its flags are only used if it creates the Node.
 type kubelet struct {
 	// name, labels, taints and providerID are its flags.
 	name       string
 	labels     map[string]string
 	taints     []corev1.Taint
 	providerID string
-	// bootstrap reaches the API server with its bootstrap credential.
+	// bootstrap is a client configuration with the bootstrap credential.
 	bootstrap *rest.Config
 }
 
-// join returns when the Node is Ready.
+// join registers the Node and makes it Ready.
 func (k *kubelet) join(ctx context.Context) error {
 	credential, err := k.certificate(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func connect(config *rest.Config) (*kubernetes.Clientset, *http.Client, error) {
 	return clients, connections, err
 }
 
-// certificate gets the kubelet a client certificate and returns what reaches the API server with it.
+// certificate requests a client certificate and returns a client configuration with it.
 func (k *kubelet) certificate(ctx context.Context) (*rest.Config, error) {
 	clients, _, err := connect(k.bootstrap)
 	if err != nil {
@@ -103,8 +103,7 @@ func (k *kubelet) certificate(ctx context.Context) (*rest.Config, error) {
 	return own, nil
 }
 
-// register makes the Node, or adopts the one that stands: of that, only the labels that tell what the machine is are
-// set.
+// register creates the Node, or adopts an existing Node and sets only the labels that describe the machine.
 func (k *kubelet) register(ctx context.Context, clients *kubernetes.Clientset) (*corev1.Node, error) {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: k.name, Labels: map[string]string{}},
@@ -112,9 +111,9 @@ func (k *kubelet) register(ctx context.Context, clients *kubernetes.Clientset) (
 	}
 	maps.Copy(node.Labels, k.labels)
 	k.describe(node)
-	made, err := clients.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	created, err := clients.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
-		return made, err
+		return created, err
 	}
 	found, err := clients.CoreV1().Nodes().Get(ctx, k.name, metav1.GetOptions{})
 	if err != nil {
@@ -123,7 +122,7 @@ func (k *kubelet) register(ctx context.Context, clients *kubernetes.Clientset) (
 	return found, updateStatus(ctx, clients, found, k.describe)
 }
 
-// describe puts on a Node what its machine is.
+// describe sets the labels and status of a Node that describe the machine.
 func (k *kubelet) describe(node *corev1.Node) {
 	maps.Copy(node.Labels, map[string]string{corev1.LabelHostname: k.name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"})
 	node.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64"}
@@ -139,7 +138,7 @@ func ready(status corev1.ConditionStatus) func(*corev1.Node) {
 	}
 }
 
-// updateStatus patches a Node's status, by the one subresource through which a kubelet writes its Node's labels too.
+// updateStatus patches a Node's status subresource, with which a kubelet also writes its Node's labels.
 func updateStatus(ctx context.Context, clients *kubernetes.Clientset, node *corev1.Node, change func(*corev1.Node)) error {
 	changed := node.DeepCopy()
 	change(changed)
@@ -162,7 +161,7 @@ func updateStatus(ctx context.Context, clients *kubernetes.Clientset, node *core
 	return err
 }
 
-// taint reads a taint as the kubelet's flag --register-with-taints has it: key=value:effect.
+// taint parses a taint in the format of the kubelet's flag --register-with-taints: key=value:effect.
 func taint(text string) corev1.Taint {
 	text, effect, _ := strings.Cut(text, ":")
 	key, value, _ := strings.Cut(text, "=")

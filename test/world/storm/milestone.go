@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// milestone is reached when so and so many objects have come to a point.
+// milestone is reached when a number of objects have reached a state.
 type milestone struct {
 	what string
 	want int
@@ -15,14 +15,14 @@ type milestone struct {
 	mu      sync.Mutex
 	names   map[string]struct{}
 	at      time.Time
-	reached chan struct{} // closed once it is
+	reached chan struct{} // closed when the milestone is reached
 }
 
 func newMilestone(what string, want int) *milestone {
 	return &milestone{what: what, want: want, names: map[string]struct{}{}, reached: make(chan struct{})}
 }
 
-// reach notes that an object has come to the point, if it has.
+// reach records that an object has reached the state, if has is true.
 func (m *milestone) reach(name string, has bool) {
 	if !has {
 		return
@@ -39,7 +39,7 @@ func (m *milestone) reach(name string, has bool) {
 	}
 }
 
-// wait returns when the milestone was reached.
+// wait waits until the milestone is reached and returns the time.
 func (m *milestone) wait(ctx context.Context) (time.Time, error) {
 	select {
 	case <-m.reached:

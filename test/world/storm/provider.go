@@ -20,18 +20,18 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// Provider is a way to boot.
+// Provider is a bootstrap provider.
 type Provider struct {
-	// configKind is the kind of the bootstrap configs, template what a MachineDeployment makes them of.
+	// configKind is the kind of the bootstrap configs, template returns their template.
 	configKind string
 	template   func() client.Object
-	// start starts what the way needs beside the site's own, and returns what hosts do and how to stop it.
+	// start starts the provider if the site does not run it, and returns the boot function of hosts and a stop function.
 	start func(context.Context, *site.Site, *tenant.Tenant) (boot boot, stop func() error, err error)
-	// followEnd tells a milestone of each boot of which nothing is left. Nil: something is always left.
+	// followEnd reports each cleaned up boot to a milestone. Optional.
 	followEnd func(context.Context, *site.Site, *tenant.Tenant, *milestone) error
 }
 
-// Poolboot boots by Poolboot, which the site runs.
+// Poolboot returns the provider Poolboot, which the site runs.
 func Poolboot() Provider {
 	return Provider{
 		configKind: "PoolbootConfig",
@@ -53,7 +53,7 @@ func Poolboot() Provider {
 	}
 }
 
-// bootByPointer asks the config server, and starts the kubelet with what its configuration has on disk.
+// bootByPointer fetches the configuration from the config server, and creates the kubelet with its files.
 func bootByPointer(ctx context.Context, _ *bmov1alpha1.BareMetalHost, userData []byte) (*kubelet, error) {
 	pointer, err := ignition.ParsePointer(userData)
 	if err != nil {
@@ -80,7 +80,7 @@ func bootByPointer(ctx context.Context, _ *bmov1alpha1.BareMetalHost, userData [
 	return k, err
 }
 
-// kubeletWith reads a kubelet's flags.
+// kubeletWith parses a kubelet's flags.
 func kubeletWith(flags []string) (*kubelet, error) {
 	k := &kubelet{labels: map[string]string{}}
 	var taints []string

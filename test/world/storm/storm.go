@@ -1,8 +1,8 @@
-// Package storm boots many simulated hosts of one MachineDeployment at once and counts what comes of their Nodes, while
-// an adversary does what the Machine Config Operator's node controller would do with a Node outside its pool. Hosts
-// have no disk, kubelet or container runtime: they ask, get a certificate and register with it, request by request as a
-// real one does. It knows two ways of booting: Poolboot's, and that of Cluster API's kubeadm bootstrap provider with
-// Cluster API's own label sync. It is for ginkgo suites and benchmarks: what can't be set up fails them.
+// Package storm boots many simulated hosts of a MachineDeployment simultaneously and judges the versions of their Nodes. An
+// adversary acts as the Machine Config Operator's node controller on Nodes outside their pool. The hosts have no disk, kubelet
+// or container runtime: they send the requests of a real host for configuration, certificate and registration. They boot with
+// Poolboot, or with Cluster API's kubeadm bootstrap provider and Cluster API's label sync. The package is for ginkgo suites
+// and benchmarks: errors in the setup fail them.
 package storm
 
 import (
@@ -25,33 +25,32 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// role is the role of the custom pool that every host of a storm belongs to.
+// role is the role of the custom pool of all hosts of a storm.
 const role = "infra"
 
-// setUpTimeout is how long hosts may take to be inspected and the Cluster to be connected to, before anything is
-// measured.
+// setUpTimeout is the timeout for the inspection of hosts and the connection to the Cluster, before the measurement.
 const setUpTimeout = 10 * time.Minute
 
-// Result is what a storm came to. Times are since the MachineDeployment was made.
+// Result is the result of a storm. Times are since the creation of the MachineDeployment.
 type Result struct {
-	// Machines is when the last Machine stood, DataSecrets when the last data Secret did.
+	// Machines is when the last Machine existed, DataSecrets when the last data Secret existed.
 	Machines, DataSecrets time.Duration
-	// SwitchedOn is when the last host was provisioned and all were switched on, in the same moment.
+	// SwitchedOn is when the last host was provisioned and all hosts were powered on.
 	SwitchedOn time.Duration
-	// Registered is when the last kubelet had registered, InPool when the last Node was Ready in its pool, Ended when
-	// nothing was left of the last boot: its token, join credential and overlay. Without Poolboot there is no such end.
+	// Registered is when the last kubelet had registered, InPool when the last Node was Ready in its pool, Ended when the
+	// token, join credential and overlay of the last boot were deleted, with Poolboot only.
 	Registered, InPool, Ended time.Duration
-	// Nodes is what the adversary saw.
+	// Nodes is the adversary's verdict.
 	Nodes Verdict
-	// Began is when the MachineDeployment was made.
-	Began time.Time
-	// NotEnded is why something that the provider started did not end in time afterwards, as a manager with much in its
-	// queues may not. It takes nothing away from what was measured before.
-	NotEnded error
+	// Started is when the MachineDeployment was created.
+	Started time.Time
+	// StopError is the error of stopping the provider, for example of a manager with long queues. The measurements are valid
+	// nevertheless.
+	StopError error
 }
 
-// Run boots n hosts in a namespace of its own and returns when each of their Nodes is Ready in its pool. The site's
-// hardware must be hardware. With an error comes what was measured until then.
+// Run boots n hosts in a new namespace and waits until all their Nodes are Ready in their pool. hardware must be the site's
+// hardware. With an error it also returns the measurements so far.
 func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provider, n int) (result Result, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -60,7 +59,7 @@ func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provide
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { result.NotEnded = stop() }()
+	defer func() { result.StopError = stop() }()
 	hosts := hardware.storm(ctx, t.Namespace, n, boot)
 	defer hosts.wait()
 	defer cancel() // before hosts.wait
@@ -82,15 +81,15 @@ func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provide
 	adversary, err := watchAsAdversary(ctx, s.WorkloadClient, func(node *corev1.Node) bool {
 		return hosts.own(node.Name)
 	}, func(node *corev1.Node) {
-		came := node.Status.NodeInfo.KubeletVersion != ""
-		registered.reach(node.Name, came)
-		inPool.reach(node.Name, came && site.Ready(node) && !outside(node))
+		hasKubelet := node.Status.NodeInfo.KubeletVersion != ""
+		registered.reach(node.Name, hasKubelet)
+		inPool.reach(node.Name, hasKubelet && site.Ready(node) && !outside(node))
 	})
 	if err != nil {
 		return Result{}, err
 	}
 
-	result.Began = time.Now()
+	result.Started = time.Now()
 	steps := []step{
 		{machines, &result.Machines}, {secrets, &result.DataSecrets}, {hosts.provisioned, &result.SwitchedOn},
 		{registered, &result.Registered}, {inPool, &result.InPool},
@@ -106,21 +105,21 @@ func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provide
 	for _, step := range steps {
 		at, err := step.milestone.wait(ctx)
 		if err != nil {
-			return result, errors.Join(err, hosts.trouble())
+			return result, errors.Join(err, hosts.joinErrors())
 		}
-		*step.took = at.Sub(result.Began)
+		*step.took = at.Sub(result.Started)
 	}
 	result.Nodes, err = adversary.verdict()
 	return result, err
 }
 
-// step is a milestone and where to note when it was reached.
+// step is a milestone and the result field for its time.
 type step struct {
 	milestone *milestone
 	took      *time.Duration
 }
 
-// settle waits until every host can be taken and Cluster API has connected to the Cluster: neither is what is measured.
+// settle waits until all hosts are available and Cluster API has connected to the Cluster, which is not measured.
 func settle(ctx context.Context, s *site.Site, t *tenant.Tenant, n int) {
 	EventuallyWithOffset(1, func(g Gomega) {
 		g.Expect(s.ManagementClient.Get(ctx, client.ObjectKeyFromObject(t.Cluster), t.Cluster)).To(Succeed())
@@ -137,7 +136,7 @@ func settle(ctx context.Context, s *site.Site, t *tenant.Tenant, n int) {
 	}).WithContext(ctx).WithTimeout(setUpTimeout).WithPolling(time.Second).Should(Succeed())
 }
 
-// String is a result in one line.
+// String formats a result in one line.
 func (r Result) String() string {
 	text := ""
 	for _, step := range []struct {
