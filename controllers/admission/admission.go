@@ -1,9 +1,9 @@
-// Package admission holds the webhooks of Poolboot's four kinds. They refuse at once what would fail hours later on a
-// host, and name the object, the field and the cure. What is right or wrong is decided in bootstrap/; here it becomes
-// field errors. Rules that one field's schema or CEL can say are in the CRDs, not here.
+// Package admission has the validating webhooks of Poolboot's kinds. They refuse objects that would otherwise fail
+// hours later on a host, and name the object, the field and the cure. The decisions are in bootstrap/; this package
+// converts them to field errors. Rules that a schema or CEL can express are in the CRDs.
 //
-// A write that leaves a spec as it is passes: an object that was stored under older rules can still be labelled, moved
-// and deleted.
+// An update that does not change the spec is always allowed. So an object that was stored under older rules can still
+// be labeled, moved and deleted.
 package admission
 
 import (
@@ -20,7 +20,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// SetupWithManager registers the webhooks of all kinds. They read live, so that two pools made in one breath are seen.
+// SetupWithManager registers the webhooks of all kinds. They read from the API server, because the cache can lack a
+// pool that was created a moment before.
 func SetupWithManager(mgr ctrl.Manager) error {
 	pools := &MachineConfigPool{Reader: mgr.GetAPIReader()}
 	return errors.Join(
@@ -31,7 +32,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 	)
 }
 
-// invalid is the answer to a write with errors; nil without any.
+// invalid returns the error for an object with field errors, and nil if there are none.
 func invalid(kind schema.GroupVersionKind, o client.Object, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
@@ -39,7 +40,7 @@ func invalid(kind schema.GroupVersionKind, o client.Object, errs field.ErrorList
 	return apierrors.NewInvalid(kind.GroupKind(), o.GetName(), errs)
 }
 
-// settled says that an update needs no look: the object is going, or its spec stays as it is.
-func settled(o client.Object, oldSpec, newSpec any) bool {
+// isUnchanged reports whether an update needs no validation: the object is being deleted, or its spec does not change.
+func isUnchanged(o client.Object, oldSpec, newSpec any) bool {
 	return !o.GetDeletionTimestamp().IsZero() || equality.Semantic.DeepEqual(oldSpec, newSpec)
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// maxExtraSize is how large the config of one Machine may be, in bytes of JSON: it goes into a Secret, beside all else
-// that is in there.
+// maxExtraSize is the maximum size of the extra config of one Machine, in bytes of JSON. It is part of a Secret that
+// has other content too.
 const maxExtraSize = 256 << 10
 
-// validateIgnition checks the config or the butane below parent: it must have limit bytes at most, be readable and,
-// which guard says, take over nothing of Poolboot's. The schema limits the bytes of Butane, which is text, but can't
-// those of an object.
+// validateIgnition validates the field config or butane of parent: it must be valid, and the guard must accept it. It
+// also limits the size of config in bytes. The schema limits the size of Butane, but cannot limit the size of an
+// object.
 func validateIgnition(config *runtime.RawExtension, butane string, limit int, guard func(ignition.Config) error, parent *field.Path) field.ErrorList {
 	switch {
 	case config != nil && len(config.Raw) > limit:
@@ -30,17 +30,18 @@ func validateIgnition(config *runtime.RawExtension, butane string, limit int, gu
 	return nil
 }
 
+// ignitionErrors converts the errors of a parser and of a guard to field errors.
 func ignitionErrors(parsed ignition.Config, err error, guard func(ignition.Config) error, path *field.Path) field.ErrorList {
 	var malformed *ignition.ParseError
 	if errors.As(err, &malformed) {
 		var errs field.ErrorList
 		for _, problem := range malformed.Problems {
-			place := within(path, problem.Path)
+			at := childPath(path, problem.Path)
 			problem.Path = ""
 			if problem.Line == 1 {
-				problem.Line = 0 // an API server's JSON is one line
+				problem.Line = 0 // JSON from the API server has one line
 			}
-			errs = append(errs, field.Invalid(place, field.OmitValueType{}, problem.String()))
+			errs = append(errs, field.Invalid(at, field.OmitValueType{}, problem.String()))
 		}
 		return errs
 	}
@@ -50,21 +51,21 @@ func ignitionErrors(parsed ignition.Config, err error, guard func(ignition.Confi
 	return guardErrors(guard(parsed), path)
 }
 
-// guardErrors names each entry that the guard refuses by its place below path.
+// guardErrors returns an error for each entry that a guard refuses.
 func guardErrors(err error, path *field.Path) (errs field.ErrorList) {
 	var guarded *ignition.GuardError
 	if errors.As(err, &guarded) {
 		for _, entry := range guarded.Entries {
-			errs = append(errs, field.Forbidden(within(path, entry.Path), entry.Why))
+			errs = append(errs, field.Forbidden(childPath(path, entry.Path), entry.Why))
 		}
 	}
 	return errs
 }
 
-// within appends a place in a document to the document's field.
-func within(path *field.Path, place string) *field.Path {
-	if place == "" {
+// childPath appends a path within a document to the path of the document.
+func childPath(path *field.Path, child string) *field.Path {
+	if child == "" {
 		return path
 	}
-	return field.NewPath(path.String() + "." + place)
+	return field.NewPath(path.String() + "." + child)
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// validateKubelet checks a pool's kubelet section: by itself, with that of worker, and when it is worker's with those
-// of the pools that inherit it.
+// validateKubelet validates the kubeletConfiguration of a pool, alone and merged with that of the worker pool. For the
+// worker pool, it also validates the merged result of each pool that inherits from it.
 func validateKubelet(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool, at *field.Path) field.ErrorList {
 	worker, err := pool.OfRole(others, poolv1.RoleWorker)
 	if err != nil {
-		worker = nil // it can't be looked at; that there are two of a role is their own mistake
+		worker = nil // several worker pools: another rule reports this
 	}
-	var wrong *pool.KubeletError
+	var kubeletErr *pool.KubeletError
 	switch err := pool.CheckKubelet(p, worker); {
-	case errors.As(err, &wrong) && wrong.Inherited:
+	case errors.As(err, &kubeletErr) && kubeletErr.Inherited:
 		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, err.Error())}
-	case errors.As(err, &wrong) && wrong.Pool == p.Name:
-		return wrong.Errs
-	case errors.As(err, &wrong):
-		return nil // worker's own mistake
+	case errors.As(err, &kubeletErr) && kubeletErr.Pool == p.Name:
+		return kubeletErr.Errs
+	case errors.As(err, &kubeletErr):
+		return nil // the error is in the worker pool
 	case err != nil:
 		return field.ErrorList{field.InternalError(at, err)}
 	case pool.IsCustom(p.Spec.PoolRole):
@@ -31,7 +31,7 @@ func validateKubelet(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigP
 	}
 	var errs field.ErrorList
 	for i := range others {
-		if err := pool.CheckKubelet(&others[i], p); errors.As(err, &wrong) && wrong.Inherited {
+		if err := pool.CheckKubelet(&others[i], p); errors.As(err, &kubeletErr) && kubeletErr.Inherited {
 			errs = append(errs, field.Invalid(at, field.OmitValueType{}, err.Error()))
 		}
 	}

@@ -9,16 +9,16 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-func kubelets(section string) func(*poolv1.MachineConfigPoolSpec) {
+func kubeletConfiguration(section string) func(*poolv1.MachineConfigPoolSpec) {
 	return func(s *poolv1.MachineConfigPoolSpec) {
 		s.KubeletConfiguration = raw(strings.Replace(section, "{", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration",`, 1))
 	}
 }
 
-var _ = Describe("MachineConfigPool webhook: the kubelet section", func() {
-	// write is the creation of a pool beside another, or its update from one without a section.
-	write := func(update bool, p, other *poolv1.MachineConfigPool) error {
-		webhook := webhookWith(other)
+var _ = Describe("The kubeletConfiguration in the MachineConfigPool webhook", func() {
+	// validate validates the creation of a pool, or an update that adds the kubeletConfiguration.
+	validate := func(update bool, p, other *poolv1.MachineConfigPool) error {
+		webhook := newWebhook(other)
 		if !update {
 			_, err := webhook.ValidateCreate(ctx(), p)
 			return err
@@ -29,27 +29,27 @@ var _ = Describe("MachineConfigPool webhook: the kubelet section", func() {
 		return err
 	}
 
-	DescribeTable("is refused with the field and the cure, when a pool is made and when it changes",
+	DescribeTable("is refused with the field and the cure, in a creation and in an update",
 		func(p, other *poolv1.MachineConfigPool, fieldPath string, words ...string) {
 			for _, update := range []bool{false, true} {
-				Expect(write(update, p, other)).To(refuse(fieldPath, words...))
+				Expect(validate(update, p, other)).To(beRefusedAt(fieldPath, words...))
 			}
 		},
-		Entry("a field that there is not", aPool("infra", "infra", kubelets(`{"maxPod":5}`)), aPool("worker", "worker"), "spec.kubeletConfiguration.maxPod", "no such field"),
-		Entry("a type that is another", aPool("infra", "infra", kubelets(`{"maxPods":"5"}`)), aPool("worker", "worker"), "spec.kubeletConfiguration.maxPods", "int32"),
-		Entry("what is not a pool's", aPool("infra", "infra", kubelets(`{"registerWithTaints":[]}`)), aPool("worker", "worker"), "spec.kubeletConfiguration.registerWithTaints", "spec.nodeTaints"),
-		Entry("worker's", aPool("worker", "worker", kubelets(`{"maxPods":-1}`)), aPool("infra", "infra"), "spec.kubeletConfiguration.maxPods", "0 or more"),
-		Entry("what does not go with worker's", aPool("infra", "infra", kubelets(`{"reservedSystemCPUs":"0"}`)),
-			aPool("worker", "worker", kubelets(`{"kubeReservedCgroup":"/kube.slice"}`)), "spec.kubeletConfiguration", `MachineConfigPool "infra": together with spec.kubeletConfiguration of the worker pool`),
-		Entry("worker's that does not go with a custom pool's", aPool("worker", "worker", kubelets(`{"kubeReservedCgroup":"/kube.slice"}`)),
-			aPool("infra", "infra", kubelets(`{"reservedSystemCPUs":"0"}`)), "spec.kubeletConfiguration", `MachineConfigPool "infra": together with spec.kubeletConfiguration of the worker pool`),
+		Entry("an unknown field", newPool("infra", "infra", kubeletConfiguration(`{"maxPod":5}`)), newPool("worker", "worker"), "spec.kubeletConfiguration.maxPod", "no such field"),
+		Entry("a wrong type", newPool("infra", "infra", kubeletConfiguration(`{"maxPods":"5"}`)), newPool("worker", "worker"), "spec.kubeletConfiguration.maxPods", "int32"),
+		Entry("a field that is not for pools", newPool("infra", "infra", kubeletConfiguration(`{"registerWithTaints":[]}`)), newPool("worker", "worker"), "spec.kubeletConfiguration.registerWithTaints", "spec.nodeTaints"),
+		Entry("an invalid value in the worker pool", newPool("worker", "worker", kubeletConfiguration(`{"maxPods":-1}`)), newPool("infra", "infra"), "spec.kubeletConfiguration.maxPods", "0 or more"),
+		Entry("a value that conflicts with that of the worker pool", newPool("infra", "infra", kubeletConfiguration(`{"reservedSystemCPUs":"0"}`)),
+			newPool("worker", "worker", kubeletConfiguration(`{"kubeReservedCgroup":"/kube.slice"}`)), "spec.kubeletConfiguration", `MachineConfigPool "infra": together with spec.kubeletConfiguration of the worker pool`),
+		Entry("a value of the worker pool that conflicts with that of a custom pool", newPool("worker", "worker", kubeletConfiguration(`{"kubeReservedCgroup":"/kube.slice"}`)),
+			newPool("infra", "infra", kubeletConfiguration(`{"reservedSystemCPUs":"0"}`)), "spec.kubeletConfiguration", `MachineConfigPool "infra": together with spec.kubeletConfiguration of the worker pool`),
 	)
 
-	DescribeTable("is taken",
-		func(p, other *poolv1.MachineConfigPool) { Expect(write(false, p, other)).To(Succeed()) },
-		Entry("that is right", aPool("infra", "infra", kubelets(`{"maxPods":500}`)), aPool("worker", "worker")),
-		Entry("that leans on worker's", aPool("infra", "infra", kubelets(`{"maxParallelImagePulls":5}`)), aPool("worker", "worker", kubelets(`{"serializeImagePulls":false}`))),
-		Entry("beside one of worker's that is not right, which was stored before", aPool("infra", "infra", kubelets(`{"maxPods":500}`)), aPool("worker", "worker", kubelets(`{"maxPods":-1}`))),
-		Entry("of worker, beside a custom one that is not right by itself", aPool("worker", "worker", kubelets(`{"maxPods":500}`)), aPool("infra", "infra", kubelets(`{"maxPods":-1}`))),
+	DescribeTable("is accepted",
+		func(p, other *poolv1.MachineConfigPool) { Expect(validate(false, p, other)).To(Succeed()) },
+		Entry("with valid values", newPool("infra", "infra", kubeletConfiguration(`{"maxPods":500}`)), newPool("worker", "worker")),
+		Entry("with a value that requires one of the worker pool", newPool("infra", "infra", kubeletConfiguration(`{"maxParallelImagePulls":5}`)), newPool("worker", "worker", kubeletConfiguration(`{"serializeImagePulls":false}`))),
+		Entry("while that of the worker pool is invalid, because it was stored before", newPool("infra", "infra", kubeletConfiguration(`{"maxPods":500}`)), newPool("worker", "worker", kubeletConfiguration(`{"maxPods":-1}`))),
+		Entry("in the worker pool, while that of a custom pool is invalid", newPool("worker", "worker", kubeletConfiguration(`{"maxPods":500}`)), newPool("infra", "infra", kubeletConfiguration(`{"maxPods":-1}`))),
 	)
 })

@@ -18,16 +18,16 @@ import (
 
 // +kubebuilder:webhook:verbs=create;update;delete,path=/validate-pool-cluster-x-k8s-io-v1alpha1-machineconfig,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=pool.cluster.x-k8s.io,resources=machineconfigs,versions=v1alpha1,name=validation.machineconfig.pool.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
 
-// MachineConfig validates MachineConfigs: they must be readable and take over nothing of Poolboot's, and a rendered one
-// must hold what its name says.
+// MachineConfig validates MachineConfigs: they must be valid Ignition or Butane and must not change what Poolboot
+// manages. The name of a rendered config must match its content.
 type MachineConfig struct {
-	// Reader reads pools and Clusters live.
+	// Reader reads pools and Clusters from the API server.
 	Reader client.Reader
 }
 
 var _ admission.Validator[*poolv1.MachineConfig] = &MachineConfig{}
 
-// ValidateCreate refuses a MachineConfig that no pool could render, and a rendered one that no pool did.
+// ValidateCreate refuses a MachineConfig that no pool can render, and a rendered config that no pool has rendered.
 func (*MachineConfig) ValidateCreate(_ context.Context, config *poolv1.MachineConfig) (admission.Warnings, error) {
 	guard := ignition.Guard
 	if isRendered(config) {
@@ -38,20 +38,20 @@ func (*MachineConfig) ValidateCreate(_ context.Context, config *poolv1.MachineCo
 	return nil, invalid(poolv1.GroupVersion.WithKind("MachineConfig"), config, append(errs, validateRendered(config)...))
 }
 
-// ValidateUpdate holds a change to what ValidateCreate asks for. For a rendered config that leaves no change of its
-// spec.
+// ValidateUpdate validates a changed spec as ValidateCreate does. So the spec of a rendered config cannot change,
+// because its name would no longer match.
 func (w *MachineConfig) ValidateUpdate(ctx context.Context, before, config *poolv1.MachineConfig) (admission.Warnings, error) {
-	if settled(config, before.Spec, config.Spec) {
+	if isUnchanged(config, before.Spec, config.Spec) {
 		return nil, nil
 	}
 	return w.ValidateCreate(ctx, config)
 }
 
-// ValidateDelete lets everything be deleted but the rendered config that a paused pool hands out: others that are in
-// use are rendered again, and that one can't be once the MachineConfigs have changed that it was rendered from.
+// ValidateDelete refuses only the deletion of the rendered config that a paused pool hands out. Other rendered configs
+// in use are rendered again. This one cannot be rendered again after its MachineConfigs have changed.
 func (w *MachineConfig) ValidateDelete(ctx context.Context, config *poolv1.MachineConfig) (admission.Warnings, error) {
 	key := client.ObjectKey{Namespace: config.Namespace, Name: config.Labels[poolv1.RenderedForLabel]}
-	if _, moves := config.Annotations[clusterctlv1.DeleteForMoveAnnotation]; moves || key.Name == "" {
+	if _, isMoved := config.Annotations[clusterctlv1.DeleteForMoveAnnotation]; isMoved || key.Name == "" {
 		return nil, nil
 	}
 	p := &poolv1.MachineConfigPool{}
@@ -60,21 +60,21 @@ func (w *MachineConfig) ValidateDelete(ctx context.Context, config *poolv1.Machi
 	} else if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("MachineConfigPool %s: %w", key, err))
 	}
-	held := p.Spec.PausedConfiguration.Name
-	if held == "" { // not set yet
-		held = p.Status.Configuration.Name
+	handedOut := p.Spec.PausedConfiguration.Name
+	if handedOut == "" { // not set yet
+		handedOut = p.Status.Configuration.Name
 	}
-	if !p.Spec.IsPaused() || !p.DeletionTimestamp.IsZero() || held != config.Name {
+	if !p.Spec.IsPaused() || !p.DeletionTimestamp.IsZero() || handedOut != config.Name {
 		return nil, nil
 	}
-	if goes, err := clusterGoes(ctx, w.Reader, p); err != nil || goes {
+	if deleted, err := isClusterDeleted(ctx, w.Reader, p); err != nil || deleted {
 		return nil, err
 	}
 	return nil, apierrors.NewForbidden(poolv1.GroupVersion.WithResource("machineconfigs").GroupResource(), config.Name,
-		fmt.Errorf("the paused MachineConfigPool %s hands it out and can't render it again once its MachineConfigs have changed: set the pool's spec.paused to false first", p.Name))
+		fmt.Errorf("the paused MachineConfigPool %s hands it out, and cannot render it again after its MachineConfigs have changed: set the pool's spec.paused to false first", p.Name))
 }
 
-// validateRendered checks that a config with the name of a rendered one is what the name says, which is a hash of it.
+// validateRendered validates that the name of a rendered config has the hash of its content.
 func validateRendered(config *poolv1.MachineConfig) field.ErrorList {
 	if !isRendered(config) {
 		return nil
@@ -83,10 +83,11 @@ func validateRendered(config *poolv1.MachineConfig) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), config.Name, "names that start with "+poolv1.RenderedNamePrefix+
-		" are those of rendered configs, which are named by their content and never change: "+
-		"use another name, or change the MachineConfigs that it was rendered from")}
+		" are reserved for rendered configs, which are named by their content and never change: "+
+		"use another name, or change the MachineConfigs from which it was rendered")}
 }
 
+// isRendered reports whether a MachineConfig has the name of a rendered config.
 func isRendered(config *poolv1.MachineConfig) bool {
 	return strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix)
 }

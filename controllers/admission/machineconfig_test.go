@@ -12,27 +12,27 @@ import (
 )
 
 func machineConfig(name, ignition, butane string) *poolv1.MachineConfig {
-	c := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: poolv1.MachineConfigSpec{Butane: butane}}
+	config := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: poolv1.MachineConfigSpec{Butane: butane}}
 	if ignition != "" {
-		c.Spec.Config = raw(ignition)
+		config.Spec.Config = raw(ignition)
 	}
-	return c
+	return config
 }
 
-// renderedConfig returns a rendered config of the pool infra, named as it must be.
+// renderedConfig returns a rendered config of the pool infra with the correct name.
 func renderedConfig() *poolv1.MachineConfig {
-	c := machineConfig("", `{"ignition":{"version":"3.5.0"}}`, "")
-	c.Labels = map[string]string{poolv1.RenderedForLabel: "infra"}
+	config := machineConfig("", `{"ignition":{"version":"3.5.0"}}`, "")
+	config.Labels = map[string]string{poolv1.RenderedForLabel: "infra"}
 	var err error
-	c.Name, err = pool.NameFor("infra", c.Spec)
+	config.Name, err = pool.NameFor("infra", config.Spec)
 	Expect(err).NotTo(HaveOccurred())
-	return c
+	return config
 }
 
 var _ = Describe("MachineConfig webhook", func() {
 	webhook := &MachineConfig{}
 
-	DescribeTable("takes what Poolboot can render",
+	DescribeTable("accepts what Poolboot can render",
 		func(config *poolv1.MachineConfig) {
 			_, err := webhook.ValidateCreate(ctx(), config)
 			Expect(err).NotTo(HaveOccurred())
@@ -40,78 +40,78 @@ var _ = Describe("MachineConfig webhook", func() {
 		Entry("Ignition 2.2", machineConfig("50-infra", `{"ignition":{"version":"2.2.0"},"storage":{"files":[{"filesystem":"root","path":"/etc/infratest","contents":{"source":"data:,infra"},"mode":420}]}}`, "")),
 		Entry("Ignition 3.5", machineConfig("50-infra", `{"ignition":{"version":"3.5.0"}}`, "")),
 		Entry("Butane", machineConfig("50-infra", "", "variant: fcos\nversion: 1.6.0\nstorage:\n  files:\n  - path: /etc/infratest\n    contents:\n      inline: infra\n")),
-		Entry("nothing but kernel arguments", &poolv1.MachineConfig{Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}}),
+		Entry("only kernel arguments", &poolv1.MachineConfig{Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}}),
 	)
 
-	DescribeTable("refuses what would fail on the host and names the place",
+	DescribeTable("refuses what would fail on the host, and names the field",
 		func(ignition, butane, fieldPath string, words ...string) {
 			_, err := webhook.ValidateCreate(ctx(), machineConfig("50-infra", ignition, butane))
 			Expect(err).To(MatchError(ContainSubstring(`MachineConfig.pool.cluster.x-k8s.io "50-infra" is invalid`)))
-			Expect(err).To(refuse(fieldPath, words...))
+			Expect(err).To(beRefusedAt(fieldPath, words...))
 		},
 		Entry("an unknown version", `{"ignition":{"version":"9.9.0"}}`, "", "spec.config.ignition.version", "9.9.0"),
 		Entry("a relative path", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/a"},{"path":"etc/b"}]}}`, "", "spec.config.storage.files[1].path"),
-		Entry("more bytes than a pool can render, though not more characters", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,`+strings.Repeat("é", 750_000)+`"}}]}}`, "",
+		Entry("more bytes than a pool can render, but fewer characters", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,`+strings.Repeat("é", 750_000)+`"}}]}}`, "",
 			"spec.config", "1468006 bytes"),
-		Entry("Butane with a key that does not exist", "", "variant: fcos\nversion: 1.6.0\nstorage:\n  filez: []\n", "spec.butane.storage.filez", "line 4"),
-		Entry("Butane that is no YAML", "", "variant: [", "spec.butane"),
-		Entry("a path that is Poolboot's", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/hostname","contents":{"source":"data:,a"}}]}}`, "",
+		Entry("Butane with an unknown key", "", "variant: fcos\nversion: 1.6.0\nstorage:\n  filez: []\n", "spec.butane.storage.filez", "line 4"),
+		Entry("Butane that is not YAML", "", "variant: [", "spec.butane"),
+		Entry("a path that Poolboot manages", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/hostname","contents":{"source":"data:,a"}}]}}`, "",
 			"spec.config.storage.files[0].path", "/etc/hostname"),
-		Entry("the kubelet's unit", `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"kubelet.service","contents":"[Service]\nExecStart=/bin/true\n"}]}}`, "",
+		Entry("the unit of the kubelet", `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"kubelet.service","contents":"[Service]\nExecStart=/bin/true\n"}]}}`, "",
 			"spec.config.systemd.units[0].contents", "kubelet.service"),
 	)
 
-	It("refuses kernel arguments that are Poolboot's", func() {
+	It("refuses kernel arguments that Poolboot manages", func() {
 		_, err := webhook.ValidateCreate(ctx(), &poolv1.MachineConfig{Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"quiet", "systemd.hostname=a"}}})
-		Expect(err).To(refuse("spec.kernelArguments[1]", "systemd.hostname=a"))
+		Expect(err).To(beRefusedAt("spec.kernelArguments[1]", "systemd.hostname=a"))
 	})
 
 	Describe("rendered configs", func() {
-		It("are taken when their name is that of their content", func() {
+		It("are accepted if their name matches their content", func() {
 			_, err := webhook.ValidateCreate(ctx(), renderedConfig())
 			Expect(err).NotTo(HaveOccurred())
 		})
 
-		It("are taken with what pools say of their kubelets, which no other MachineConfig may write", func() {
-			worker, infra := aPool("worker", "worker", kubelets(`{"maxPods":100}`)), aPool("infra", "infra", kubelets(`{"maxPods":500}`))
+		It("are accepted with the kubeletConfiguration of pools, which no other MachineConfig can set", func() {
+			worker, infra := newPool("worker", "worker", kubeletConfiguration(`{"maxPods":100}`)), newPool("infra", "infra", kubeletConfiguration(`{"maxPods":500}`))
 			rendered, err := pool.Render("infra", []poolv1.MachineConfigPool{*worker, *infra}, nil)
 			Expect(err).NotTo(HaveOccurred())
 			config := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: rendered.Name, Labels: map[string]string{poolv1.RenderedForLabel: "infra"}}, Spec: rendered.Spec}
 			Expect(webhook.ValidateCreate(ctx(), config)).Error().NotTo(HaveOccurred())
 			config.Name = "50-infra"
 			Expect(webhook.ValidateCreate(ctx(), config)).Error().To(And(
-				refuse("spec.config.storage.files[0].path", "97-poolboot-worker.conf", "set spec.kubeletConfiguration"), refuse("spec.config.storage.files[1].path", "98-poolboot-pool.conf")))
+				beRefusedAt("spec.config.storage.files[0].path", "97-poolboot-worker.conf", "set spec.kubeletConfiguration"), beRefusedAt("spec.config.storage.files[1].path", "98-poolboot-pool.conf")))
 		})
 
-		It("are refused with anything else that is Poolboot's", func() {
+		It("are refused with other files that Poolboot manages", func() {
 			config := renderedConfig()
 			config.Spec.Config = raw(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf","contents":{"source":"data:,providerID:%20a"}},{"path":"/etc/hostname"}]}}`)
 			Expect(webhook.ValidateCreate(ctx(), config)).Error().To(And(
-				refuse("spec.config.storage.files[0].contents", "providerID"), refuse("spec.config.storage.files[1].path", "/etc/hostname")))
+				beRefusedAt("spec.config.storage.files[0].contents", "providerID"), beRefusedAt("spec.config.storage.files[1].path", "/etc/hostname")))
 		})
 
-		DescribeTable("are refused when it is not",
-			func(spoil func(*poolv1.MachineConfig)) {
+		DescribeTable("are refused if their name does not match their content",
+			func(change func(*poolv1.MachineConfig)) {
 				config := renderedConfig()
-				spoil(config)
+				change(config)
 				_, err := webhook.ValidateCreate(ctx(), config)
-				Expect(err).To(refuse("metadata.name", "named by their content", "use another name"))
+				Expect(err).To(beRefusedAt("metadata.name", "named by their content", "use another name"))
 			},
 			Entry("other content", func(c *poolv1.MachineConfig) { c.Spec.KernelArguments = []string{"quiet"} }),
 			Entry("another pool", func(c *poolv1.MachineConfig) { c.Labels[poolv1.RenderedForLabel] = "worker" }),
 			Entry("no pool", func(c *poolv1.MachineConfig) { c.Labels = nil }),
-			Entry("a name that a person chose", func(c *poolv1.MachineConfig) { c.Name = "rendered-mine" }),
+			Entry("a name that a user chose", func(c *poolv1.MachineConfig) { c.Name = "rendered-mine" }),
 		)
 
 		It("never change", func() {
 			before, after := renderedConfig(), renderedConfig()
 			after.Spec.OSImageURL = "quay.io/other"
 			_, err := webhook.ValidateUpdate(ctx(), before, after)
-			Expect(err).To(refuse("metadata.name", "never change"))
+			Expect(err).To(beRefusedAt("metadata.name", "never change"))
 		})
 	})
 
-	It("lets an object that older rules took be labelled and deleted", func() {
+	It("allows labels on, and the deletion of, an object that only older rules accepted", func() {
 		before := machineConfig("50-infra", `{"ignition":{"version":"9.9.0"}}`, "")
 		after := before.DeepCopy()
 		after.Labels = map[string]string{"a": "b"}
@@ -119,9 +119,9 @@ var _ = Describe("MachineConfig webhook", func() {
 		Expect(webhook.ValidateDelete(ctx(), after)).Error().NotTo(HaveOccurred())
 	})
 
-	It("holds an update to the same rules", func() {
+	It("validates an update with the same rules", func() {
 		before, after := machineConfig("50-infra", "", ""), machineConfig("50-infra", `{"ignition":{"version":"9.9.0"}}`, "")
 		_, err := webhook.ValidateUpdate(ctx(), before, after)
-		Expect(err).To(refuse("spec.config.ignition.version"))
+		Expect(err).To(beRefusedAt("spec.config.ignition.version"))
 	})
 })

@@ -18,18 +18,18 @@ import (
 
 // +kubebuilder:webhook:verbs=create;update;delete,path=/validate-pool-cluster-x-k8s-io-v1alpha1-machineconfigpool,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=pool.cluster.x-k8s.io,resources=machineconfigpools,versions=v1alpha1,name=validation.machineconfigpool.pool.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
 
-// MachineConfigPool validates MachineConfigPools: labels that put a Node in the pool, and in no other, must be
-// derivable, and a role belongs to one pool of a cluster. A pool that is needed is not deleted.
+// MachineConfigPool validates MachineConfigPools: there must be labels that select a Node for this pool and for no
+// other pool, and only one pool of a Cluster can have a role. It refuses the deletion of a pool in use.
 type MachineConfigPool struct {
-	// Reader reads pools, MachineConfigs, PoolbootConfigs and Clusters live.
+	// Reader reads from the API server.
 	Reader client.Reader
 }
 
 var _ admission.Validator[*poolv1.MachineConfigPool] = &MachineConfigPool{}
 
-// ValidateCreate refuses a pool that no Node could be registered in, and warns of one that is probably not meant so.
+// ValidateCreate refuses a pool in which no Node can register, and returns warnings about probable mistakes.
 func (w *MachineConfigPool) ValidateCreate(ctx context.Context, p *poolv1.MachineConfigPool) (admission.Warnings, error) {
-	others, err := w.others(ctx, p)
+	others, err := w.otherPools(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -39,8 +39,8 @@ func (w *MachineConfigPool) ValidateCreate(ctx context.Context, p *poolv1.Machin
 	return w.warnings(ctx, p, others)
 }
 
-// others returns the other pools of a pool's Cluster.
-func (w *MachineConfigPool) others(ctx context.Context, p *poolv1.MachineConfigPool) ([]poolv1.MachineConfigPool, error) {
+// otherPools returns the other pools of the Cluster of a pool.
+func (w *MachineConfigPool) otherPools(ctx context.Context, p *poolv1.MachineConfigPool) ([]poolv1.MachineConfigPool, error) {
 	pools := &poolv1.MachineConfigPoolList{}
 	if err := w.Reader.List(ctx, pools, client.InNamespace(p.Namespace)); err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("MachineConfigPools of namespace %s: %w", p.Namespace, err))
@@ -50,15 +50,15 @@ func (w *MachineConfigPool) others(ctx context.Context, p *poolv1.MachineConfigP
 	}), nil
 }
 
-// ValidateUpdate holds a change of the spec to what ValidateCreate asks for.
+// ValidateUpdate validates a changed spec as ValidateCreate does.
 func (w *MachineConfigPool) ValidateUpdate(ctx context.Context, before, p *poolv1.MachineConfigPool) (admission.Warnings, error) {
-	if settled(p, before.Spec, p.Spec) {
+	if isUnchanged(p, before.Spec, p.Spec) {
 		return nil, nil
 	}
 	return w.ValidateCreate(ctx, p)
 }
 
-// validatePool checks a pool by itself and among the others of its cluster.
+// validatePool validates a pool, alone and together with the other pools of its Cluster.
 func validatePool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
@@ -66,12 +66,12 @@ func validatePool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool
 		spec.Child("machineConfigSelector"))...)
 	errs = append(errs, metav1validation.ValidateLabelSelector(p.Spec.NodeSelector, metav1validation.LabelSelectorValidationOptions{},
 		spec.Child("nodeSelector"))...)
-	errs = append(errs, validateNodeLabelRules(p.Spec.NodeLabelRules, takenByPools(p, others), spec.Child("nodeLabelRules"))...)
+	errs = append(errs, validateNodeLabelRules(p.Spec.NodeLabelRules, labelKeysInUse(p, others), spec.Child("nodeLabelRules"))...)
 	errs = append(errs, validateKubelet(p, others, spec.Child("kubeletConfiguration"))...)
 	for _, other := range others {
 		if pool.SameRole(&other, p) {
 			errs = append(errs, field.Invalid(spec.Child("poolRole"), p.Spec.PoolRole, fmt.Sprintf(
-				"it is that of MachineConfigPool %s of Cluster %s: change that one, or use another role", other.Name, p.Spec.ClusterName)))
+				"MachineConfigPool %s of Cluster %s already has this role: change that pool, or use another role", other.Name, p.Spec.ClusterName)))
 		}
 	}
 	if len(errs) > 0 {
@@ -80,8 +80,8 @@ func validatePool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool
 	return validateMembership(p, others)
 }
 
-// validateMembership checks that labels put a Node in the pool and in no other, and that the pool takes no Node of
-// another.
+// validateMembership validates that the derived labels of the pool select no other pool, and that those of other pools
+// do not select this pool.
 func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) field.ErrorList {
 	nodeSelector := field.NewPath("spec", "nodeSelector")
 	own, err := pool.Labels(*p)
@@ -92,7 +92,7 @@ func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConf
 	case err != nil:
 		return field.ErrorList{field.Invalid(nodeSelector, field.OmitValueType{}, err.Error())}
 	}
-	errs := validateSelected(own, p.Spec.PoolRole, nodeSelector)
+	errs := validateSelectorLabels(own, p.Spec.PoolRole, nodeSelector)
 	all := append(slices.Clone(others), *p)
 	if decision, err := pool.Decide(own, all); err != nil {
 		errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, err.Error()))
@@ -101,15 +101,15 @@ func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConf
 			"Nodes with these labels are in the pool %q: select another label", decision.Role)))
 	}
 	for _, other := range others {
-		theirs, err := pool.Labels(other)
+		otherLabels, err := pool.Labels(other)
 		if err != nil {
-			continue // that pool's own mistake
+			continue // the error is in the other pool
 		}
 		var conflict *pool.ConflictError
-		decision, err := pool.Decide(theirs, all)
+		decision, err := pool.Decide(otherLabels, all)
 		if decision.Role == p.Spec.PoolRole || errors.As(err, &conflict) && slices.Contains(conflict.Roles, p.Spec.PoolRole) {
 			errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, fmt.Sprintf(
-				"it also selects the Nodes of MachineConfigPool %s (role %s): select a label that they don't have", other.Name, other.Spec.PoolRole)))
+				"it also selects the Nodes of MachineConfigPool %s (role %s): select a label that they do not have", other.Name, other.Spec.PoolRole)))
 		}
 	}
 	return errs

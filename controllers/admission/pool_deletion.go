@@ -19,7 +19,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// maxNames is how many names an answer lists.
+// maxNames is the maximum number of names in a message.
 const maxNames = 10
 
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools;machineconfigs,verbs=get;list
@@ -27,17 +27,17 @@ const maxNames = 10
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list
 
-// ValidateDelete refuses to delete a pool that Machines are in or would boot into, and the worker pool while others
-// inherit from it, unless the annotation ForceDeleteAnnotation is on it. A pool that goes with its Cluster, or moves
-// with it, may always go, and so may one of two with the same role.
+// ValidateDelete refuses to delete a pool that has Machines or into which Machines would boot, and the worker pool
+// while other pools inherit from it. It allows the deletion if the pool has the annotation ForceDeleteAnnotation, if
+// its Cluster is deleted or moved, or if another pool has the same role.
 func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.MachineConfigPool) (admission.Warnings, error) {
-	if _, moves := p.Annotations[clusterctlv1.DeleteForMoveAnnotation]; moves || p.Annotations[poolv1.ForceDeleteAnnotation] == "true" {
+	if _, isMoved := p.Annotations[clusterctlv1.DeleteForMoveAnnotation]; isMoved || p.Annotations[poolv1.ForceDeleteAnnotation] == "true" {
 		return nil, nil
 	}
-	if goes, err := clusterGoes(ctx, w.Reader, p); err != nil || goes {
+	if deleted, err := isClusterDeleted(ctx, w.Reader, p); err != nil || deleted {
 		return nil, err
 	}
-	others, err := w.others(ctx, p)
+	others, err := w.otherPools(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -45,22 +45,22 @@ func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.Machin
 	if slices.ContainsFunc(others, func(other poolv1.MachineConfigPool) bool { return pool.SameRole(&other, p) }) {
 		return nil, nil
 	}
-	machines, err := w.machines(ctx, p, others)
+	machines, err := w.machineNames(ctx, p, others)
 	if err != nil {
 		return nil, err
 	}
-	const force = "annotate the pool with " + poolv1.ForceDeleteAnnotation + "=true to delete it all the same"
+	const force = "annotate the pool with " + poolv1.ForceDeleteAnnotation + "=true to delete it anyway"
 	var why []string
 	if len(machines) > 0 {
 		why = append(why, fmt.Sprintf("%d Machine(s) and their Nodes are in it or would boot into it: %s; give them the labels of another pool, "+
-			"or delete the Machines (of hosts without one, the PoolbootConfigs)", len(machines), list(machines)))
+			"or delete the Machines (of hosts without one, the PoolbootConfigs)", len(machines), joinNames(machines)))
 	}
 	if !pool.IsCustom(p.Spec.PoolRole) && len(others) > 0 {
 		var names []string
 		for i := range others {
 			names = append(names, others[i].Name)
 		}
-		why = append(why, fmt.Sprintf("%d pool(s) of Cluster %s inherit from it: %s; delete those first", len(names), p.Spec.ClusterName, list(names)))
+		why = append(why, fmt.Sprintf("%d pool(s) of Cluster %s inherit from it: %s; delete those first", len(names), p.Spec.ClusterName, joinNames(names)))
 	}
 	if len(why) == 0 {
 		return nil, nil
@@ -69,37 +69,38 @@ func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.Machin
 		fmt.Errorf("%s; or %s", strings.Join(why, "; "), force))
 }
 
-// clusterGoes says whether a pool's Cluster is gone or going: what belongs to it goes with it.
-func clusterGoes(ctx context.Context, reader client.Reader, p *poolv1.MachineConfigPool) (bool, error) {
+// isClusterDeleted reports whether the Cluster of a pool does not exist or is being deleted. Its pools are deleted with
+// it.
+func isClusterDeleted(ctx context.Context, reader client.Reader, p *poolv1.MachineConfigPool) (bool, error) {
 	cluster := &clusterv1.Cluster{}
 	key := client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterName}
 	if err := reader.Get(ctx, key, cluster); apierrors.IsNotFound(err) {
 		return true, nil
 	} else if err != nil {
-		return false, apierrors.NewInternalError(fmt.Errorf("pool's Cluster %s: %w", key, err))
+		return false, apierrors.NewInternalError(fmt.Errorf("Cluster %s of the pool: %w", key, err))
 	}
 	return !cluster.DeletionTimestamp.IsZero(), nil
 }
 
-// machines returns the names of the Machines that are recorded in a pool or, while nothing is on record of them, would
-// boot into it; with each its Node, if that was made. Of hosts without a Machine they are the names of the
-// PoolbootConfigs.
-func (w *MachineConfigPool) machines(ctx context.Context, p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) ([]string, error) {
+// machineNames returns the names of the Machines whose recorded pool is this pool, and of those without a recorded pool
+// that would boot into it. The name of the Node follows, if it exists. A host without a Machine has the name of its
+// PoolbootConfig.
+func (w *MachineConfigPool) machineNames(ctx context.Context, p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) ([]string, error) {
 	configs := &bootstrapv1.PoolbootConfigList{}
 	if err := w.Reader.List(ctx, configs, client.InNamespace(p.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterName}); err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("PoolbootConfigs of Cluster %s/%s: %w", p.Namespace, p.Spec.ClusterName, err))
 	}
-	wouldBoot, err := w.wouldBoot(ctx, p, configs.Items, append(slices.Clone(others), *p))
+	bootingInto, err := w.configsBootingInto(ctx, p, configs.Items, append(slices.Clone(others), *p))
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for i := range configs.Items {
 		c := &configs.Items[i]
-		if c.Status.PoolRole != p.Spec.PoolRole && !wouldBoot[c.Name] {
+		if c.Status.PoolRole != p.Spec.PoolRole && !bootingInto[c.Name] {
 			continue
 		}
-		name := cmp.Or(machineOf(c), c.Name)
+		name := cmp.Or(machineName(c), c.Name)
 		if record.HasNode(c) {
 			name += " (Node " + c.Status.NodeRef.Name + ")"
 		}
@@ -108,8 +109,8 @@ func (w *MachineConfigPool) machines(ctx context.Context, p *poolv1.MachineConfi
 	return names, nil
 }
 
-// machineOf returns the name of the Machine that owns a config; "" without one.
-func machineOf(config *bootstrapv1.PoolbootConfig) string {
+// machineName returns the name of the Machine that owns a PoolbootConfig, and "" if there is none.
+func machineName(config *bootstrapv1.PoolbootConfig) string {
 	for _, owner := range config.OwnerReferences {
 		if owner.Kind == "Machine" {
 			return owner.Name
@@ -118,9 +119,8 @@ func machineOf(config *bootstrapv1.PoolbootConfig) string {
 	return ""
 }
 
-// wouldBoot returns the names of those configs that have nothing on record and would boot into a pool, by the labels of
-// their Machines.
-func (w *MachineConfigPool) wouldBoot(
+// configsBootingInto returns the names of the PoolbootConfigs without a recorded pool that would boot into a pool.
+func (w *MachineConfigPool) configsBootingInto(
 	ctx context.Context, p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig, pools []poolv1.MachineConfigPool,
 ) (map[string]bool, error) {
 	undecided := slices.DeleteFunc(slices.Clone(configs), func(c bootstrapv1.PoolbootConfig) bool {
@@ -137,11 +137,11 @@ func (w *MachineConfigPool) wouldBoot(
 	for i := range undecided {
 		boot := pool.Boot{Config: &undecided[i], Pools: pools}
 		for j := range machines.Items {
-			if machines.Items[j].Name == machineOf(&undecided[i]) {
+			if machines.Items[j].Name == machineName(&undecided[i]) {
 				boot.Machine = &machines.Items[j]
 			}
 		}
-		// Without a pool for it, which the error would say, the Machine is no pool's.
+		// An error means that no pool can be decided for the Machine.
 		if assigned, err := pool.ForBoot(boot); err == nil && assigned.Role == p.Spec.PoolRole {
 			names[undecided[i].Name] = true
 		}
@@ -149,8 +149,8 @@ func (w *MachineConfigPool) wouldBoot(
 	return names, nil
 }
 
-// list writes the first of some names, sorted, and says when there are more.
-func list(names []string) string {
+// joinNames joins sorted names, up to maxNames, and appends how many more there are.
+func joinNames(names []string) string {
 	slices.Sort(names)
 	if len(names) <= maxNames {
 		return strings.Join(names, ", ")

@@ -45,27 +45,27 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 	}
 
 	It("is refused while Machines are recorded in it, and names them and the cures", func() {
-		err := deletion(aPool("infra", "infra"), cluster(), machine("infra-b", "c1", "infra"), machine("infra-a", "c1", "infra"), machine("plain", "c1", "worker"))
+		err := deletion(newPool("infra", "infra"), cluster(), machine("infra-b", "c1", "infra"), machine("infra-a", "c1", "infra"), machine("plain", "c1", "worker"))
 		Expect(apierrors.IsForbidden(err)).To(BeTrue())
 		Expect(err).To(MatchError(And(ContainSubstring("2 Machine(s)"), ContainSubstring("infra-a, infra-b;"), Not(ContainSubstring("plain")),
 			ContainSubstring("labels of another pool"), ContainSubstring("pool.cluster.x-k8s.io/force-delete=true"))))
 	})
 
-	It("is refused while a Machine that is on record nowhere would boot into it", func() {
+	It("is refused while a Machine without a recorded pool would boot into it", func() {
 		byLabel, bySpec, elsewhere := machine("by-label", "c1", ""), machine("by-spec", "c1", ""), machine("elsewhere", "c1", "")
 		labeled := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "by-label", Namespace: "site",
 			Labels: map[string]string{clusterv1.ClusterNameLabel: "c1", "node-role.kubernetes.io/infra": ""}}}
 		ofTemplate := machine("of-template", "c1", "")
 		ofTemplate.Labels["node-role.kubernetes.io/infra"] = "" // the Machine has no such label
 		bySpec.Spec.PoolRole, elsewhere.Spec.PoolRole = "infra", "gpu"
-		err := deletion(aPool("infra", "infra"), cluster(), aPool("worker", "worker"), aPool("gpu", "gpu"), labeled, byLabel, bySpec, elsewhere, ofTemplate, machine("plain", "c1", ""))
+		err := deletion(newPool("infra", "infra"), cluster(), newPool("worker", "worker"), newPool("gpu", "gpu"), labeled, byLabel, bySpec, elsewhere, ofTemplate, machine("plain", "c1", ""))
 		Expect(err).To(MatchError(And(ContainSubstring("2 Machine(s)"), ContainSubstring("by-label, by-spec;"))))
 	})
 
-	It("names the Nodes too", func() {
+	It("names the Nodes of the Machines", func() {
 		m := machine("infra-a", "c1", "infra")
 		m.Status.NodeRef = bootstrapv1.NodeReference{Name: "host-7", UID: "1"}
-		Expect(deletion(aPool("infra", "infra"), cluster(), m)).To(MatchError(ContainSubstring("infra-a (Node host-7);")))
+		Expect(deletion(newPool("infra", "infra"), cluster(), m)).To(MatchError(ContainSubstring("infra-a (Node host-7);")))
 	})
 
 	It("names ten Machines and counts the others", func() {
@@ -73,44 +73,44 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 		for i := range 13 {
 			objects = append(objects, machine(fmt.Sprintf("infra-%02d", i), "c1", "infra"))
 		}
-		Expect(deletion(aPool("infra", "infra"), objects...)).To(MatchError(And(ContainSubstring("13 Machine(s)"),
+		Expect(deletion(newPool("infra", "infra"), objects...)).To(MatchError(And(ContainSubstring("13 Machine(s)"),
 			ContainSubstring("infra-00"), ContainSubstring("infra-09 and 3 more"), Not(ContainSubstring("infra-10")))))
 	})
 
-	It("is refused for the worker pool while others inherit from it", func() {
-		Expect(deletion(aPool("worker", "worker"), cluster(), aPool("worker", "worker"), aPool("infra", "infra"), aPool("gpu", "gpu"))).To(
+	It("is refused for the worker pool while other pools inherit from it", func() {
+		Expect(deletion(newPool("worker", "worker"), cluster(), newPool("worker", "worker"), newPool("infra", "infra"), newPool("gpu", "gpu"))).To(
 			MatchError(And(ContainSubstring("2 pool(s)"), ContainSubstring("gpu, infra"), ContainSubstring("delete those first"))))
 	})
 
-	DescribeTable("is free",
+	DescribeTable("is allowed",
 		func(p *poolv1.MachineConfigPool, objects ...client.Object) {
 			Expect(deletion(p, objects...)).To(Succeed())
 		},
-		Entry("without Machines", aPool("infra", "infra"), cluster(), aPool("worker", "worker"), machine("plain", "c1", "worker")),
-		Entry("for the last pool, the worker pool", aPool("worker", "worker"), cluster(), aPool("worker", "worker")),
-		Entry("with Machines of another Cluster only", aPool("infra", "infra"), cluster(), machine("other", "c2", "infra")),
-		Entry("for the worker pool with pools of another Cluster only", aPool("worker", "worker"), cluster(),
-			aPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) { s.ClusterName = "c2" })),
-		Entry("when another pool has its role", aPool("infra-2", "infra"), cluster(), aPool("infra", "infra"), machine("infra-a", "c1", "infra")),
-		Entry("when the Cluster is gone", aPool("infra", "infra"), machine("infra-a", "c1", "infra")),
-		Entry("when the Cluster is being deleted", aPool("worker", "worker"), func() client.Object {
+		Entry("without Machines", newPool("infra", "infra"), cluster(), newPool("worker", "worker"), machine("plain", "c1", "worker")),
+		Entry("for the last pool, the worker pool", newPool("worker", "worker"), cluster(), newPool("worker", "worker")),
+		Entry("with only Machines of another Cluster", newPool("infra", "infra"), cluster(), machine("other", "c2", "infra")),
+		Entry("for the worker pool with only pools of another Cluster", newPool("worker", "worker"), cluster(),
+			newPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) { s.ClusterName = "c2" })),
+		Entry("if another pool has its role", newPool("infra-2", "infra"), cluster(), newPool("infra", "infra"), machine("infra-a", "c1", "infra")),
+		Entry("if the Cluster does not exist", newPool("infra", "infra"), machine("infra-a", "c1", "infra")),
+		Entry("if the Cluster is being deleted", newPool("worker", "worker"), func() client.Object {
 			c := cluster()
 			c.DeletionTimestamp, c.Finalizers = &now, []string{clusterv1.ClusterFinalizer}
 			return c
-		}(), aPool("infra", "infra"), machine("plain", "c1", "worker")),
-		Entry("when it is forced", annotated(aPool("worker", "worker"), poolv1.ForceDeleteAnnotation, "true"), cluster(),
-			aPool("infra", "infra"), machine("plain", "c1", "worker")),
-		Entry("when clusterctl has moved it", annotated(aPool("worker", "worker"), "clusterctl.cluster.x-k8s.io/delete-for-move", ""), cluster(),
-			aPool("infra", "infra"), machine("plain", "c1", "worker")),
+		}(), newPool("infra", "infra"), machine("plain", "c1", "worker")),
+		Entry("if it is forced", annotated(newPool("worker", "worker"), poolv1.ForceDeleteAnnotation, "true"), cluster(),
+			newPool("infra", "infra"), machine("plain", "c1", "worker")),
+		Entry("if clusterctl has moved the pool", annotated(newPool("worker", "worker"), "clusterctl.cluster.x-k8s.io/delete-for-move", ""), cluster(),
+			newPool("infra", "infra"), machine("plain", "c1", "worker")),
 	)
 
-	Describe("leaves its rendered configs", func() {
+	Describe("of a rendered config", func() {
 		rendered := func() *poolv1.MachineConfig {
 			return &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "rendered-infra-0", Namespace: "site",
 				Labels: map[string]string{poolv1.RenderedForLabel: "infra"}}}
 		}
-		paused := func(is bool, configuration string) *poolv1.MachineConfigPool {
-			p := aPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) { s.Paused = new(is) })
+		paused := func(isPaused bool, configuration string) *poolv1.MachineConfigPool {
+			p := newPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) { s.Paused = new(isPaused) })
 			p.Status.Configuration = poolv1.PoolConfiguration{Name: configuration}
 			return p
 		}
@@ -119,7 +119,7 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 			return err
 		}
 
-		It("to be deleted, but not the one that a paused pool hands out", func() {
+		It("is refused only for the one that a paused pool hands out", func() {
 			err := remove(rendered(), cluster(), paused(true, "rendered-infra-0"))
 			Expect(apierrors.IsForbidden(err)).To(BeTrue())
 			Expect(err).To(MatchError(And(ContainSubstring("MachineConfigPool infra"), ContainSubstring("spec.paused to false"))))
@@ -134,7 +134,7 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 			Expect(remove(rendered(), cluster(), named)).To(Succeed())
 		})
 
-		It("to be deleted when the pool or its Cluster is gone, or clusterctl has moved them", func() {
+		It("is allowed if the pool or its Cluster does not exist, or if clusterctl has moved the config", func() {
 			Expect(remove(rendered(), cluster())).To(Succeed())
 			Expect(remove(rendered(), paused(true, "rendered-infra-0"))).To(Succeed())
 			moved := rendered()
@@ -143,12 +143,12 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 		})
 	})
 
-	It("is not forced by another value of the annotation", func() {
-		p := annotated(aPool("infra", "infra"), poolv1.ForceDeleteAnnotation, "false")
+	It("is not forced with another value of the annotation", func() {
+		p := annotated(newPool("infra", "infra"), poolv1.ForceDeleteAnnotation, "false")
 		Expect(deletion(p, cluster(), machine("infra-a", "c1", "infra"))).NotTo(Succeed())
 	})
 
-	DescribeTable("is not let through unseen when something can't be read",
+	DescribeTable("is refused while an object cannot be read",
 		func(broken any) {
 			failing := func(o any) error {
 				if fmt.Sprintf("%T", o) == fmt.Sprintf("%T", broken) {
@@ -164,7 +164,7 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 					return errors.Join(failing(l), c.List(ctx, l, opts...))
 				},
 			}).Build()
-			_, err := (&MachineConfigPool{Reader: reader}).ValidateDelete(ctx(), aPool("infra", "infra"))
+			_, err := (&MachineConfigPool{Reader: reader}).ValidateDelete(ctx(), newPool("infra", "infra"))
 			Expect(apierrors.IsInternalError(err)).To(BeTrue())
 		},
 		Entry("the Cluster", &clusterv1.Cluster{}),

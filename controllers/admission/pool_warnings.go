@@ -18,15 +18,15 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// warnings tells of what is allowed and seldom meant.
+// warnings returns warnings about settings that are allowed but probably a mistake.
 func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) (admission.Warnings, error) {
 	var warnings admission.Warnings
 	cluster := client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterName}
 	if err := w.Reader.Get(ctx, cluster, &clusterv1.Cluster{}); apierrors.IsNotFound(err) {
-		warnings = append(warnings, fmt.Sprintf("spec.clusterName: Cluster %s does not exist now: the pool renders nothing until it does; "+
-			"a pool is in the namespace of its Cluster", cluster))
+		warnings = append(warnings, fmt.Sprintf("spec.clusterName: Cluster %s does not exist now: the pool renders nothing until it exists; "+
+			"a pool must be in the namespace of its Cluster", cluster))
 	} else if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("pool's Cluster %s: %w", cluster, err))
+		return nil, apierrors.NewInternalError(fmt.Errorf("Cluster %s of the pool: %w", cluster, err))
 	}
 	selects, err := w.selectsAny(ctx, p)
 	if err != nil {
@@ -34,49 +34,49 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 	}
 	if !selects {
 		warnings = append(warnings, fmt.Sprintf("spec.machineConfigSelector selects no MachineConfig of namespace %s now: "+
-			"the pool adds nothing until one has its labels", p.Namespace))
+			"the pool adds nothing until a MachineConfig has these labels", p.Namespace))
 	}
 	for _, key := range pool.SelectorKeys(*p) {
 		if registration.KubeletMaySet(key) {
-			warnings = append(warnings, fmt.Sprintf("spec.nodeSelector: a kubelet may set %s when it registers its Node anew, and at any time in a cluster before "+
-				"Kubernetes 1.30, so whoever has a host could bring it into this pool: select by a label that starts with node-role.kubernetes.io/ or node-restriction.kubernetes.io/", key))
+			warnings = append(warnings, fmt.Sprintf("spec.nodeSelector: a kubelet can set %s when its Node registers again, and at any time in a cluster before "+
+				"Kubernetes 1.30, so root on a host can move the host to this pool: select by a label that starts with node-role.kubernetes.io/ or node-restriction.kubernetes.io/", key))
 		}
 	}
 	if p.Spec.PausedConfiguration.Name != "" && !p.Spec.IsPaused() {
 		warnings = append(warnings, "spec.pausedConfiguration: the pool is not paused, so Poolboot removes it: leave it out, or set paused to true")
 	}
-	if names := overlapping(*p, others); len(names) > 0 {
-		cure := fmt.Sprintf("Select by node-role.kubernetes.io/%s alone, or by another value of a label that they select by", p.Spec.PoolRole)
+	if names := overlappingPools(*p, others); len(names) > 0 {
+		cure := fmt.Sprintf("Select only by node-role.kubernetes.io/%s, or by another value of a label by which they select", p.Spec.PoolRole)
 		if selectsByRole(*p) {
-			cure = "Have them select by their own node-role.kubernetes.io/ label alone, or exclude by NotIn or DoesNotExist what they select by"
+			cure = "Change these pools to select only by their node-role.kubernetes.io/ label, or exclude their labels with NotIn or DoesNotExist"
 		}
-		warnings = append(warnings, fmt.Sprintf("spec.nodeSelector: a Node may have these labels and those of MachineConfigPool(s) %s, and can be in one "+
-			"custom pool only: such a Machine does not boot and such a Node is in error. %s", list(names), cure))
+		warnings = append(warnings, fmt.Sprintf("spec.nodeSelector: a Node can have these labels and those of MachineConfigPool(s) %s, but can be in only one "+
+			"custom pool: such a Machine does not boot, and such a Node is reported as an error. %s", joinNames(names), cure))
 	}
 	return warnings, nil
 }
 
-// overlapping returns the names of the custom pools that could select a Node that a custom pool selects. Two that
-// select by role labels only are passed over: a person gives a Node its role, and gives it one.
-func overlapping(p poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) []string {
+// overlappingPools returns the names of the custom pools that can select the same Node as a custom pool. It ignores
+// pairs that select only by role labels: an administrator usually sets one role label on a Node.
+func overlappingPools(p poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) []string {
 	var names []string
 	for _, other := range others {
 		if !pool.IsCustom(p.Spec.PoolRole) || !pool.IsCustom(other.Spec.PoolRole) || selectsByRole(p) && selectsByRole(other) {
 			continue
 		}
-		if may, err := pool.CanShareNode(p, other); err == nil && may { // a malformed selector is that pool's own mistake
+		if overlap, err := pool.CanShareNode(p, other); err == nil && overlap { // an error is in the other pool
 			names = append(names, other.Name)
 		}
 	}
 	return names
 }
 
-// selectsByRole says whether a pool selects by role labels only.
+// selectsByRole reports whether a pool selects only by role labels.
 func selectsByRole(p poolv1.MachineConfigPool) bool {
 	return !slices.ContainsFunc(pool.SelectorKeys(p), func(key string) bool { return !strings.HasPrefix(key, poolv1.NodeRoleLabelPrefix) })
 }
 
-// selectsAny says whether the pool's selector selects any MachineConfig. It reads their metadata only.
+// selectsAny reports whether the pool selects any MachineConfig. It reads only their metadata.
 func (w *MachineConfigPool) selectsAny(ctx context.Context, p *poolv1.MachineConfigPool) (bool, error) {
 	selector, err := metav1.LabelSelectorAsSelector(p.Spec.MachineConfigSelector)
 	if err != nil || selector.Empty() {

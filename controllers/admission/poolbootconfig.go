@@ -16,54 +16,54 @@ import (
 
 // +kubebuilder:webhook:verbs=create;update,path=/validate-bootstrap-cluster-x-k8s-io-v1alpha1-poolbootconfig,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,versions=v1alpha1,name=validation.poolbootconfig.bootstrap.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
 
-// PoolbootConfig validates PoolbootConfigs. Cluster API's contract wants fields that an in-place update may change to
-// stay mutable, and the bootstrap Secret is written once; so what went into the Secret or onto the Node is immutable:
+// PoolbootConfig validates PoolbootConfigs. Cluster API's contract requires that fields which an in-place update can
+// change are mutable. The bootstrap Secret is written once. So only what is in the Secret or on the Node is immutable:
 //
-//   - configSource, once the Secret stands, but for its tokenBinding, which is not in there;
-//   - with configSource.type: Inline the whole spec, once the Secret stands, because it is all in there;
-//   - nodeName, once the Node stands.
+//   - the type of configSource, after the Secret exists;
+//   - with configSource.type Inline, the whole spec, after the Secret exists, because the Secret has all of it;
+//   - nodeNameSource, after the Node exists.
 //
-// With configSource.type: Server everything else stays mutable and counts the next time the host asks.
+// With configSource.type Server, every other change takes effect with the next request of the host.
 type PoolbootConfig struct{}
 
 var _ admission.Validator[*bootstrapv1.PoolbootConfig] = &PoolbootConfig{}
 
-// ValidateCreate refuses a PoolbootConfig that no host could boot with.
+// ValidateCreate refuses a PoolbootConfig with which no host can boot.
 func (*PoolbootConfig) ValidateCreate(_ context.Context, config *bootstrapv1.PoolbootConfig) (admission.Warnings, error) {
 	return nil, invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), config, validateConfigSpec(&config.Spec, field.NewPath("spec")))
 }
 
-// ValidateUpdate refuses changes of what is written already and holds others to what ValidateCreate asks for.
+// ValidateUpdate refuses changes of immutable fields, and validates other changes as ValidateCreate does.
 func (*PoolbootConfig) ValidateUpdate(_ context.Context, before, config *bootstrapv1.PoolbootConfig) (admission.Warnings, error) {
-	if settled(config, before.Spec, config.Spec) {
+	if isUnchanged(config, before.Spec, config.Spec) {
 		return nil, nil
 	}
 	spec := field.NewPath("spec")
-	errs := slices.Concat(validateConfigSpec(&config.Spec, spec), validateWritten(before, config, spec))
+	errs := slices.Concat(validateConfigSpec(&config.Spec, spec), validateImmutable(before, config, spec))
 	return nil, invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), config, errs)
 }
 
-// ValidateDelete lets every PoolbootConfig be deleted.
+// ValidateDelete allows every deletion.
 func (*PoolbootConfig) ValidateDelete(context.Context, *bootstrapv1.PoolbootConfig) (admission.Warnings, error) {
 	return nil, nil
 }
 
-// validateWritten refuses a change of what is in the bootstrap Secret or on the Node.
-func validateWritten(before, config *bootstrapv1.PoolbootConfig, spec *field.Path) field.ErrorList {
-	another := ": change the PoolbootConfigTemplate, and " + cure.Replace(config)
+// validateImmutable refuses a change of what is in the bootstrap Secret or on the Node.
+func validateImmutable(before, config *bootstrapv1.PoolbootConfig, spec *field.Path) field.ErrorList {
+	remedy := ": change the PoolbootConfigTemplate, and " + cure.Replace(config)
 	hasSecret := before.Status.DataSecretName != ""
 	switch {
 	case hasSecret && before.Spec.IsInline() != config.Spec.IsInline():
-		return field.ErrorList{field.Forbidden(spec.Child("configSource"), "it can't change once the bootstrap Secret stands"+another)}
+		return field.ErrorList{field.Forbidden(spec.Child("configSource"), "its type cannot change after the bootstrap Secret exists"+remedy)}
 	case hasSecret && before.Spec.IsInline():
-		return field.ErrorList{field.Forbidden(spec, "with configSource.type Inline it is all in the bootstrap Secret, which is written once"+another)}
+		return field.ErrorList{field.Forbidden(spec, "with configSource.type Inline, the bootstrap Secret contains all of it and is written only once"+remedy)}
 	case record.HasNode(before) && before.Spec.NodeNamedAfter() != config.Spec.NodeNamedAfter():
-		return field.ErrorList{field.Forbidden(spec.Child("nodeNameSource"), "it can't change once Node "+before.Status.NodeRef.Name+" stands"+another)}
+		return field.ErrorList{field.Forbidden(spec.Child("nodeNameSource"), "it cannot change after Node "+before.Status.NodeRef.Name+" exists"+remedy)}
 	}
 	return nil
 }
 
-// validateConfigSpec checks the spec of a PoolbootConfig.
+// validateConfigSpec validates the spec of a PoolbootConfig.
 func validateConfigSpec(config *bootstrapv1.PoolbootConfigSpec, spec *field.Path) field.ErrorList {
 	errs := validateBootSpec(&config.BootSpec, spec)
 	if config.Host.IsDefined() {
@@ -74,7 +74,7 @@ func validateConfigSpec(config *bootstrapv1.PoolbootConfigSpec, spec *field.Path
 	return errs
 }
 
-// validateBootSpec checks what a PoolbootConfig and a template have in common.
+// validateBootSpec validates the fields that a PoolbootConfig and a template have in common.
 func validateBootSpec(config *bootstrapv1.BootSpec, spec *field.Path) field.ErrorList {
 	errs := validateNodeLabelRules(config.NodeLabelRules, nil, spec.Child("nodeLabelRules"))
 	if extra := config.ExtraConfig; extra != nil {

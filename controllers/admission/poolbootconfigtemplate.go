@@ -18,8 +18,8 @@ import (
 
 // +kubebuilder:webhook:verbs=create;update,path=/validate-bootstrap-cluster-x-k8s-io-v1alpha1-poolbootconfigtemplate,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigtemplates,versions=v1alpha1,name=validation.poolbootconfigtemplate.bootstrap.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
 
-// PoolbootConfigTemplate validates PoolbootConfigTemplates. Their spec is immutable, but for the dry runs by which
-// Cluster API's topology controller finds out what it would have to change.
+// PoolbootConfigTemplate validates PoolbootConfigTemplates. Their spec is immutable, except in dry runs of Cluster
+// API's topology controller, which determines required changes this way.
 type PoolbootConfigTemplate struct{}
 
 var _ admission.Validator[*bootstrapv1.PoolbootConfigTemplate] = &PoolbootConfigTemplate{}
@@ -29,25 +29,25 @@ func (*PoolbootConfigTemplate) ValidateCreate(_ context.Context, template *boots
 	resource := field.NewPath("spec", "template")
 	errs := append(template.Spec.Template.ObjectMeta.Validate(resource.Child("metadata")),
 		validateBootSpec(&template.Spec.Template.Spec, resource.Child("spec"))...)
-	return warnOfRoleLabels(template), invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfigTemplate"), template, errs)
+	return roleLabelWarnings(template), invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfigTemplate"), template, errs)
 }
 
-// warnOfRoleLabels tells of labels that look as if they decided the pool: they reach PoolbootConfigs, no Machine and no
-// Node.
-func warnOfRoleLabels(template *bootstrapv1.PoolbootConfigTemplate) (warnings admission.Warnings) {
+// roleLabelWarnings returns a warning for each role label in the metadata of a template. Only PoolbootConfigs get these
+// labels, not Machines and Nodes, so they do not decide the pool.
+func roleLabelWarnings(template *bootstrapv1.PoolbootConfigTemplate) (warnings admission.Warnings) {
 	for _, key := range slices.Sorted(maps.Keys(template.Spec.Template.ObjectMeta.Labels)) {
 		if strings.HasPrefix(key, poolv1.NodeRoleLabelPrefix) {
-			warnings = append(warnings, fmt.Sprintf("spec.template.metadata.labels: %s decides no pool and reaches no Node: put it into spec.template.metadata.labels of the MachineDeployment, "+
+			warnings = append(warnings, fmt.Sprintf("spec.template.metadata.labels: %s does not decide the pool and is not set on Nodes: move it to spec.template.metadata.labels of the MachineDeployment, "+
 				"or set spec.template.spec.poolRole", key))
 		}
 	}
 	return warnings
 }
 
-// ValidateUpdate refuses every change of the spec; on a dry run of the topology controller it only looks at the new
+// ValidateUpdate refuses every change of the spec. In a dry run of the topology controller, it only validates the new
 // spec.
 func (w *PoolbootConfigTemplate) ValidateUpdate(ctx context.Context, before, template *bootstrapv1.PoolbootConfigTemplate) (admission.Warnings, error) {
-	if settled(template, before.Spec, template.Spec) {
+	if isUnchanged(template, before.Spec, template.Spec) {
 		return nil, nil
 	}
 	request, err := admission.RequestFromContext(ctx)
@@ -58,10 +58,10 @@ func (w *PoolbootConfigTemplate) ValidateUpdate(ctx context.Context, before, tem
 		return w.ValidateCreate(ctx, template)
 	}
 	return nil, invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfigTemplate"), template, field.ErrorList{field.Forbidden(
-		field.NewPath("spec"), "it is immutable: make a new template and name it in the MachineDeployment")})
+		field.NewPath("spec"), "it is immutable: create a new template and reference it in the MachineDeployment")})
 }
 
-// ValidateDelete lets every template be deleted.
+// ValidateDelete allows every deletion.
 func (*PoolbootConfigTemplate) ValidateDelete(context.Context, *bootstrapv1.PoolbootConfigTemplate) (admission.Warnings, error) {
 	return nil, nil
 }

@@ -19,11 +19,11 @@ func TestAdmission(t *testing.T) {
 
 func ctx() context.Context { return context.Background() }
 
-// refuse matches the answer to a write that names a field and says each of some words about it.
-func refuse(fieldPath string, words ...string) gomegatypes.GomegaMatcher {
+// beRefusedAt matches an error that names a field with a message that has all the words.
+func beRefusedAt(fieldPath string, words ...string) gomegatypes.GomegaMatcher {
 	causes := func(err error) []metav1.StatusCause {
-		status, is := err.(apierrors.APIStatus)
-		if !is || status.Status().Details == nil {
+		status, ok := err.(apierrors.APIStatus)
+		if !ok || status.Status().Details == nil {
 			return nil
 		}
 		return status.Status().Details.Causes
