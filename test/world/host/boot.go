@@ -15,18 +15,18 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host/systemd"
 )
 
-// boot is one power cycle of a host.
+// boot is a power cycle of a host.
 type boot struct {
 	host    *Host
 	ctx     context.Context
 	cancel  context.CancelFunc
 	console *console
-	// done is closed when every process is gone; err is set before.
+	// done is closed when all processes have exited. err is set before that.
 	done chan struct{}
 	err  error
 }
 
-// powerOn starts a power cycle in the background, once prepare has the disk ready.
+// powerOn prepares the disk with prepare and starts a power cycle in the background.
 func (h *Host) powerOn(ctx context.Context, prepare func() error, first bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +66,7 @@ func (h *Host) powerOn(ctx context.Context, prepare func() error, first bool) er
 	return nil
 }
 
-// run is what the host does from power on to power off.
+// run runs the host from power on to power off.
 func (b *boot) run(first bool) error {
 	if first {
 		if err := b.ignite(); err != nil {
@@ -106,7 +106,7 @@ func (b *boot) programStarted(unit string, argv []string) {
 	}
 }
 
-// watchSentinel notes when the sentinel file appears.
+// watchSentinel records when the sentinel file appears.
 func (b *boot) watchSentinel() {
 	err := wait.PollUntilContextCancel(b.ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
 		return b.host.Joined(), nil
@@ -116,7 +116,7 @@ func (b *boot) watchSentinel() {
 	}
 }
 
-// emptyRun does to /run what a loss of power does.
+// emptyRun empties /run, as a power loss does.
 func (h *Host) emptyRun() error {
 	run := filepath.Join(h.Root(), "run")
 	if _, err := os.Stat(run); errors.Is(err, fs.ErrNotExist) {

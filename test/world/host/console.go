@@ -10,10 +10,10 @@ import (
 	"sync"
 )
 
-// keptLines is how much of the console an error repeats.
+// keptLines is the number of console lines in an error.
 const keptLines = 12
 
-// console collects what the programs of a host print.
+// console collects the output of a host's programs.
 type console struct {
 	mu   sync.Mutex
 	file *os.File
@@ -31,10 +31,10 @@ func openConsole(options Options) (*console, error) {
 // Close closes the console's file.
 func (c *console) Close() { _ = c.file.Close() }
 
-// of is the console as one program sees it: every line gets the program's name.
+// of returns a writer for a program, which prefixes each line with the program's name.
 func (c *console) of(program string) io.Writer { return &consoleLines{console: c, program: program} }
 
-// lastLines are the lines printed last, for errors.
+// lastLines returns the last lines, for errors.
 func (c *console) lastLines() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,14 +54,14 @@ func (c *console) print(line string) {
 	}
 }
 
-// consoleLines cuts a program's output into lines. A program writes from one goroutine only.
+// consoleLines splits a program's output into lines. It is not safe for concurrent use.
 type consoleLines struct {
 	console *console
 	program string
 	begun   []byte
 }
 
-// Write prints the complete lines and keeps the rest for the next Write.
+// Write prints complete lines and keeps the rest for the next Write.
 func (l *consoleLines) Write(text []byte) (int, error) {
 	l.begun = append(l.begun, text...)
 	for {

@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// Step is something that happens in a host's boot.
+// Step is a step of a host's boot.
 type Step string
 
-// The steps of a boot, in their order.
+// The steps of a boot in their order.
 const (
-	// PoweredOn is the begin of a boot; the disk is written by then.
+	// PoweredOn is the start of a boot, after the disk was written.
 	PoweredOn Step = "PoweredOn"
-	// IgnitionStarted is the begin of Ignition's fetch stage, on the first boot only.
+	// IgnitionStarted is the start of Ignition's fetch stage, in the first boot only.
 	IgnitionStarted Step = "IgnitionStarted"
-	// ConfigFetched is when Ignition had the whole configuration, verified.
+	// ConfigFetched is when Ignition has fetched and verified the complete configuration.
 	ConfigFetched Step = "ConfigFetched"
-	// FilesWritten is when Ignition's files stage was done.
+	// FilesWritten is when Ignition's files stage has completed.
 	FilesWritten Step = "FilesWritten"
-	// UnitsStarted is when the system begins to start its units.
+	// UnitsStarted is when the system begins to start units.
 	UnitsStarted Step = "UnitsStarted"
-	// UnitStarted is when a unit became active; the detail is its name.
+	// UnitStarted is when a unit becomes active. The detail is its name.
 	UnitStarted Step = "UnitStarted"
-	// UnitFailed is when a unit failed, also when it is to be started again; the detail is its name and the error.
+	// UnitFailed is when a unit fails, also if it will be restarted. The detail is its name and the error.
 	UnitFailed Step = "UnitFailed"
-	// KubeletStarted is when the kubelet's program was started; the detail is the unit's name.
+	// KubeletStarted is when the kubelet's program is started. The detail is the unit's name.
 	KubeletStarted Step = "KubeletStarted"
-	// BootstrapDone is when the sentinel file of the Cluster API contract was there.
+	// BootstrapDone is when the sentinel file of the Cluster API contract exists.
 	BootstrapDone Step = "BootstrapDone"
-	// PoweredOff is when the last process was gone; the detail is the error if the boot failed.
+	// PoweredOff is when the last process has exited. The detail is the error if the boot failed.
 	PoweredOff Step = "PoweredOff"
 )
 
@@ -36,18 +36,18 @@ const (
 type Event struct {
 	Step Step
 	Time time.Time
-	// Detail says more where the step has more, for people.
+	// Detail is additional text for some steps.
 	Detail string
 }
 
-// Events are the steps so far, of all boots, oldest first.
+// Events returns the steps of all boots so far, the oldest first.
 func (h *Host) Events() []Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.events)
 }
 
-// When is the time of the last such step, zero if there was none.
+// When returns the time of the last event of a step, or zero.
 func (h *Host) When(step Step) time.Time {
 	for _, event := range slices.Backward(h.Events()) {
 		if event.Step == step {

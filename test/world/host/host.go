@@ -1,10 +1,9 @@
-// Package host simulates one bare-metal host, with as little simulation as possible: the disk is a folder, power is a
-// set of processes, and all between is real. The real Ignition fetches and writes the configuration, the units that it
-// wrote are run as systemd would run them, and the real kubelet and kubeadm run inside the host's root, where every
-// path is the one that Ignition wrote. Only the hardware, the boot loader, systemd and the container runtime are
-// stand-ins.
+// Package host simulates a bare-metal host with as many real parts as possible. The disk is a directory, and a running host
+// is a set of processes. The real Ignition fetches and writes the configuration, its units run as in systemd, and the real
+// kubelet and kubeadm run inside the host's root with the paths that Ignition wrote. Simulated are the hardware, the boot
+// loader, systemd and the container runtime.
 //
-// The package knows nothing of Poolboot: a host gets user data, as from any provisioner, and does what it says.
+// The package is independent of Poolboot: a host boots with user data, as from any provisioner.
 package host
 
 import (
@@ -15,7 +14,7 @@ import (
 	"sync"
 )
 
-// Image is what the operating system on a host's disk brings along.
+// Image is the operating system on a host's disk.
 type Image string
 
 const (
@@ -25,42 +24,42 @@ const (
 	KubeadmImage Image = "kubeadm"
 )
 
-// sentinel is the file by which a bootstrap provider says that its part is done (Cluster API contract).
+// sentinel is the file with which a bootstrap provider reports success (Cluster API contract).
 const sentinel = "run/cluster-api/bootstrap-success.complete"
 
 // Options describe a host.
 type Options struct {
-	// Name is the host's name until /etc/hostname says otherwise; also the prefix of its lines in Log.
+	// Name is the host's name unless /etc/hostname has another one, and the prefix of its lines in Log.
 	Name string
 
-	// Dir holds the host's disk and everything else of it; it is made if it is missing and is the host's alone.
+	// Dir is the host's own directory with its disk. It is created if it is missing.
 	Dir string
 
-	// BinDir holds the real ignition, kubelet and kubeadm. Empty: what process.BinDir finds.
+	// BinDir has the real ignition, kubelet and kubeadm. Default: process.BinDir.
 	BinDir string
 
-	// Image is what is on the disk besides what the user data brings. Empty: KubeletImage.
+	// Image is the image on the disk. Default: KubeletImage.
 	Image Image
 
-	// KubeletPort is the port of the kubelet's API and HealthzPort the one of its health check. Hosts share the
-	// machine's network, so every host needs its own. 0: a free one; with KubeadmImage the health check's is 10248,
-	// where kubeadm looks for it, so that only one such host can join at a time.
+	// KubeletPort is the port of the kubelet's API, HealthzPort the port of its health check. They must be unique, because
+	// hosts share the machine's network. Default: free ports. With KubeadmImage the health check has port 10248, which
+	// kubeadm requires, therefore only one such host can join at a time.
 	KubeletPort, HealthzPort int
 
-	// Log gets what Ignition and the units print, line by line, beside the file console.log in Dir. Nil: only the file.
+	// Log gets the output of Ignition and the units line by line, in addition to the file console.log in Dir. Optional.
 	Log io.Writer
 }
 
-// Host is a simulated bare-metal host. Its methods may be called from any goroutine.
+// Host is a simulated bare-metal host. It is safe for concurrent use.
 type Host struct {
 	options Options
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	events []Event
 	boot   *boot
 }
 
-// New describes a host; nothing happens before PowerOn.
+// New returns a host that is off.
 func New(options Options) *Host {
 	if options.Image == "" {
 		options.Image = KubeletImage
@@ -68,28 +67,26 @@ func New(options Options) *Host {
 	return &Host{options: options}
 }
 
-// Name is the host's name.
+// Name returns the host's name.
 func (h *Host) Name() string { return h.options.Name }
 
-// Root is the folder that is the host's file system, complete once Ignition has written the files.
+// Root returns the directory with the host's file system. It is complete when Ignition has written the files.
 func (h *Host) Root() string { return filepath.Join(h.options.Dir, "root") }
 
-// PowerOn puts a fresh image on the disk and boots it for the first time, with the user data as Ignition's
-// configuration. It returns once the host is on its way; Ignition asks for what it can't get yet until it gets it. The
-// host runs until ctx ends, PowerOff is called or the boot fails: see Done. A host that is on is an error.
+// PowerOn writes a new image to the disk and boots it for the first time, with the user data as Ignition's configuration. It
+// returns when the boot has started. Ignition retries until it gets its configuration. The host runs until ctx is done,
+// PowerOff is called or the boot fails, see Done. It is an error if the host is on.
 func (h *Host) PowerOn(ctx context.Context, userData []byte) error {
 	return h.powerOn(ctx, func() error { return h.deploy(userData) }, true)
 }
 
-// Reboot boots the host again with the disk as it is: no Ignition, an empty /run. A host that is on loses its power
-// first.
+// Reboot boots the host from its current disk, without Ignition and with an empty /run. It powers off a host that is on.
 func (h *Host) Reboot(ctx context.Context) error {
 	h.PowerOff()
 	return h.powerOn(ctx, h.emptyRun, false)
 }
 
-// PowerOff ends all processes of the host at once, as pulling the plug does, and returns when they are gone. The disk
-// stays as it is.
+// PowerOff kills all processes of the host and waits until they have exited. It keeps the disk.
 func (h *Host) PowerOff() {
 	if b := h.current(); b != nil {
 		b.cancel()
@@ -97,8 +94,8 @@ func (h *Host) PowerOff() {
 	}
 }
 
-// Done is closed when the host goes off: after PowerOff, or when Ignition failed or a unit is not understood. A unit
-// that fails does not switch a host off; Events tell of it. Before the first PowerOn it is nil.
+// Done returns a channel that is closed when the host is off: after PowerOff, or when Ignition fails or a unit is not
+// supported. A failed unit does not power off a host, and is in Events. Before the first PowerOn it is nil.
 func (h *Host) Done() <-chan struct{} {
 	if b := h.current(); b != nil {
 		return b.done
@@ -106,7 +103,7 @@ func (h *Host) Done() <-chan struct{} {
 	return nil
 }
 
-// Err says why the boot failed; nil while the host is on and after PowerOff.
+// Err returns the error of the boot, or nil while the host is on and after PowerOff.
 func (h *Host) Err() error {
 	b := h.current()
 	if b == nil {
@@ -120,7 +117,7 @@ func (h *Host) Err() error {
 	}
 }
 
-// Joined says whether the sentinel file /run/cluster-api/bootstrap-success.complete stands.
+// Joined reports whether the sentinel file /run/cluster-api/bootstrap-success.complete exists.
 func (h *Host) Joined() bool {
 	_, err := os.Stat(filepath.Join(h.Root(), sentinel))
 	return err == nil

@@ -18,7 +18,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
 )
 
-// configServer answers 503 as often as it is told to, then serves the config; without the token it answers 401.
+// configServer answers a number of requests with 503, then serves the config. Without the token it answers 401.
 type configServer struct {
 	*httptest.Server
 	notReady atomic.Int32
@@ -42,7 +42,7 @@ func newConfigServer(config []byte) *configServer {
 	return server
 }
 
-// pointer is user data that merges what the server has, if its hash is the one given.
+// pointer returns user data that merges the server's config and verifies its hash.
 func (s *configServer) pointer(config []byte, token string) []byte {
 	sum := sha512.Sum512(config)
 	return document(map[string]any{"ignition": map[string]any{
@@ -61,7 +61,7 @@ func (s *configServer) pointer(config []byte, token string) []byte {
 var _ = Describe("A simulated host", func() {
 	var h *host.Host
 
-	// machine is a host that leaves nothing behind.
+	// machine returns a host that is removed at the end of the spec.
 	machine := func(image host.Image) *host.Host {
 		h := host.New(host.Options{Name: "host-0", Dir: GinkgoT().TempDir(), Image: image, Log: GinkgoWriter})
 		DeferCleanup(h.PowerOff)
@@ -91,7 +91,7 @@ var _ = Describe("A simulated host", func() {
 			}},
 		})
 
-		It("asks until the server answers, writes what it says and runs the units", func(ctx SpecContext) {
+		It("retries until the server answers, writes the files and runs the units", func(ctx SpecContext) {
 			server := newConfigServer(config)
 			server.notReady.Store(2)
 			Expect(h.PowerOn(ctx, server.pointer(config, "the-token"))).To(Succeed())
@@ -110,7 +110,7 @@ var _ = Describe("A simulated host", func() {
 				host.FilesWritten, host.UnitsStarted))
 		}, SpecTimeout(3*time.Minute))
 
-		It("boots again from its disk without asking anybody", func(ctx SpecContext) {
+		It("reboots from its disk without requesting configuration", func(ctx SpecContext) {
 			server := newConfigServer(config)
 			Expect(h.PowerOn(ctx, server.pointer(config, "the-token"))).To(Succeed())
 			Eventually(h.Joined).Should(BeTrue())
@@ -121,7 +121,7 @@ var _ = Describe("A simulated host", func() {
 			Expect(server.asked.Load()).To(BeEquivalentTo(1))
 		}, SpecTimeout(3*time.Minute))
 
-		It("stops asking when it loses its power", func(ctx SpecContext) {
+		It("stops requesting when it is powered off", func(ctx SpecContext) {
 			server := newConfigServer(config)
 			server.notReady.Store(1 << 30)
 			Expect(h.PowerOn(ctx, server.pointer(config, "the-token"))).To(Succeed())
@@ -130,7 +130,7 @@ var _ = Describe("A simulated host", func() {
 			h.PowerOff()
 			Expect(h.Done()).To(BeClosed())
 			Expect(h.Err()).NotTo(HaveOccurred())
-			server.CloseClientConnections() // what it asked last may not have been read yet
+			server.CloseClientConnections() // the last request can be unread
 			asked := server.asked.Load()
 			Consistently(server.asked.Load).WithTimeout(time.Second).Should(Equal(asked))
 		}, SpecTimeout(3*time.Minute))
@@ -142,7 +142,7 @@ var _ = Describe("A simulated host", func() {
 			Expect(h.Err()).To(MatchError(ContainSubstring("ignition, stage fetch")))
 		}, SpecTimeout(3*time.Minute))
 
-		It("does not boot when the config is not the one that the pointer names", func(ctx SpecContext) {
+		It("does not boot when the config's hash differs from the pointer's", func(ctx SpecContext) {
 			server := newConfigServer(append(config, '\n'))
 			Expect(h.PowerOn(ctx, server.pointer(config, "the-token"))).To(Succeed())
 			Eventually(h.Done()).Should(BeClosed())
@@ -150,7 +150,7 @@ var _ = Describe("A simulated host", func() {
 		}, SpecTimeout(3*time.Minute))
 	})
 
-	It("does not boot with a unit that it doesn't understand", func(ctx SpecContext) {
+	It("does not boot with an unsupported unit", func(ctx SpecContext) {
 		Expect(h.PowerOn(ctx, document(map[string]any{
 			"ignition": map[string]any{"version": "3.5.0"},
 			"systemd": map[string]any{"units": []any{unit("odd.service",
@@ -160,7 +160,7 @@ var _ = Describe("A simulated host", func() {
 		Expect(h.Err()).To(MatchError(ContainSubstring("unit odd.service: [Service] User=: not understood")))
 	}, SpecTimeout(3*time.Minute))
 
-	It("ends what its units started when it loses its power", func(ctx SpecContext) {
+	It("kills the programs of its units when it is powered off", func(ctx SpecContext) {
 		Expect(h.PowerOn(ctx, beating())).To(Succeed())
 		Eventually(filepath.Join(h.Root(), "run/beat")).Should(BeAnExistingFile())
 
@@ -170,7 +170,7 @@ var _ = Describe("A simulated host", func() {
 		Expect(os.RemoveAll(h.Root())).To(Succeed(), "no mount is left below the root")
 	}, SpecTimeout(3*time.Minute))
 
-	It("ends with the process that it lives in, even if that is killed", func(ctx SpecContext) {
+	It("stops when its process is killed", func(ctx SpecContext) {
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
 		dir := GinkgoT().TempDir()
@@ -197,13 +197,13 @@ var _ = Describe("A simulated host", func() {
 		Expect(h.PowerOn(ctx, empty)).To(MatchError(ContainSubstring("it is on already")))
 	}, SpecTimeout(3*time.Minute))
 
-	It("names the cure when the binaries are missing", func(ctx context.Context) {
+	It("reports how to get missing binaries", func(ctx context.Context) {
 		bare := host.New(host.Options{Name: "host-1", Dir: GinkgoT().TempDir(), BinDir: GinkgoT().TempDir()})
 		Expect(bare.PowerOn(ctx, nil)).To(MatchError(ContainSubstring("run make binaries")))
 	})
 })
 
-// beating is user data for a host whose unit keeps a program in the background busy.
+// beating returns user data with a unit that runs a program in the background.
 func beating() []byte {
 	return document(map[string]any{
 		"ignition": map[string]any{"version": "3.5.0"},
@@ -213,7 +213,7 @@ func beating() []byte {
 	})
 }
 
-// steps are the steps that every host goes through, in the order in which they happened.
+// steps returns the steps of all boots in their order.
 func steps(h *host.Host) []host.Step {
 	var steps []host.Step
 	for _, event := range h.Events() {

@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 )
 
-// deploy writes a fresh image and the user data, as a provisioner does.
+// deploy writes a new image and the user data, as a provisioner does.
 func (h *Host) deploy(userData []byte) error {
 	if err := h.writeImage(); err != nil {
 		return err
 	}
-	// Ignition keeps what it fetched between its stages: a new disk begins without.
+	// Ignition caches the fetched configuration between its stages. A new disk has no cache.
 	for _, name := range []string{"ignition.json", "state", "neednet"} {
 		if err := os.RemoveAll(filepath.Join(h.options.Dir, name)); err != nil {
 			return err
@@ -21,7 +21,7 @@ func (h *Host) deploy(userData []byte) error {
 	return os.WriteFile(filepath.Join(h.options.Dir, "pointer.ign"), userData, 0o600)
 }
 
-// ignite runs the stages of the real Ignition that need no disks and no boot loader: fetch and files.
+// ignite runs the stages of the real Ignition that need no disks and boot loader: fetch and files.
 func (b *boot) ignite() error {
 	b.host.happened(IgnitionStarted, "")
 	for _, stage := range []struct {
@@ -36,8 +36,8 @@ func (b *boot) ignite() error {
 	return nil
 }
 
-// sysroot is where Ignition sees the host's root. It must be reachable for every user: Ignition writes a user's SSH
-// keys as that user, who may have no way to the host's folder.
+// sysroot is the path of the host's root for Ignition. All users must be able to access it: Ignition writes a user's SSH keys
+// as that user, which can lack access to the host's directory.
 const sysroot = "/mnt"
 
 func (b *boot) ignition(stage string) *exec.Cmd {

@@ -14,29 +14,29 @@ import (
 	"strings"
 )
 
-// The files that every image has, and those that only the kubeadm image has. A name here is a path in the root.
+// The files of all images, and those of the kubeadm image only, by their path in the root.
 //
 //go:embed all:image
 var imageFiles embed.FS
 
-// tools are the programs of a minimal system that units and scripts may call. They are copies of this machine's own.
+// tools are the programs of a minimal system for units and scripts. They are copied from this machine.
 var tools = []string{
 	"sh", "bash", "sha256sum", "cat", "chmod", "chown", "cp", "cut", "date", "dirname", "basename", "echo", "env", "false", "find",
 	"grep", "head", "hostname", "id", "install", "ln", "losetup", "ls", "mkdir", "mktemp", "mount", "mv", "printf", "readlink", "rm",
 	"rmdir", "sed", "seq", "sleep", "sort", "stat", "tail", "tee", "test", "touch", "tr", "true", "umount", "uname", "wc",
 }
 
-// folders are those of a root file system, with the modes that matter.
+// folders are the directories of a root file system, with their modes.
 var folders = map[string]fs.FileMode{
 	"dev": 0o755, "proc": 0o755, "sys": 0o755, "run": 0o755, "tmp": 0o1777, "root": 0o700, "etc/selinux": 0o755,
 	"usr/bin": 0o755, "usr/sbin": 0o755, "usr/local/bin": 0o755, "var/lib": 0o755, "var/log": 0o755, "var/tmp": 0o1777,
 	"etc/kubernetes/kubelet.conf.d": 0o755, "run/containerd": 0o755, coreHome: 0o700,
 }
 
-// coreHome belongs to the user core, whose SSH keys machine configs bring.
+// coreHome belongs to the user core, whose SSH keys are in machine configs.
 const coreHome = "home/core"
 
-// coreID is the number of that user and its group. A user namespace has no other user than root.
+// coreID is the ID of that user and its group. A user namespace only has the user root.
 func coreID() int {
 	if os.Geteuid() == 0 {
 		return 1000
@@ -50,7 +50,7 @@ var mountPoints = map[Image][]string{
 	KubeadmImage: {"kubelet", "kubeadm"},
 }
 
-// writeImage makes root a fresh operating system, as a provisioner writes one to a disk.
+// writeImage writes a new operating system to root, as a provisioner writes it to a disk.
 func (h *Host) writeImage() error {
 	root := h.Root()
 	if err := os.RemoveAll(root); err != nil {
@@ -90,7 +90,7 @@ func (h *Host) writeImage() error {
 			return err
 		}
 	}
-	if err := os.Chmod(filepath.Join(root, "usr/bin/systemctl"), 0o755); err != nil { // files that are embedded lose their mode
+	if err := os.Chmod(filepath.Join(root, "usr/bin/systemctl"), 0o755); err != nil { // embedded files have no mode
 		return err
 	}
 	if os.Geteuid() == 0 {
@@ -101,7 +101,7 @@ func (h *Host) writeImage() error {
 	return errors.Join(linkFolders(root), copyTools(root), copyNetworkFiles(root))
 }
 
-// makeFolder makes a folder with exactly that mode, whatever the umask.
+// makeFolder creates a directory with a mode, independently of the umask.
 func makeFolder(path string, mode fs.FileMode) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return err
@@ -113,8 +113,8 @@ func makeFolder(path string, mode fs.FileMode) error {
 	return os.Chmod(path, perm)
 }
 
-// linkFolders gives the root the merged /usr/bin and the /var/run of today's systems, and for libraries the links that
-// this machine has: the folders themselves are mounted (inroot.sh).
+// linkFolders creates the links of a merged /usr and /var/run, and this machine's links for libraries, whose directories are
+// mounted (inroot.sh).
 func linkFolders(root string) error {
 	links := map[string]string{"bin": "usr/bin", "sbin": "usr/sbin", "var/run": "../run"}
 	for _, dir := range []string{"lib", "lib32", "lib64", "libx32"} {
@@ -130,8 +130,7 @@ func linkFolders(root string) error {
 	return nil
 }
 
-// copyTools copies those of the tools that this machine has; a unit that calls another one fails, as it would on a
-// host without it.
+// copyTools copies the tools that this machine has. A unit that calls another tool fails, as on a host without it.
 func copyTools(root string) error {
 	for _, tool := range tools {
 		path, err := exec.LookPath(tool)
@@ -145,13 +144,13 @@ func copyTools(root string) error {
 	return nil
 }
 
-// machineID is the host's /etc/machine-id: the same for every image on the same host.
+// machineID returns the host's /etc/machine-id, which is the same for all images of the host.
 func machineID(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:16])
 }
 
-// copyNetworkFiles gives the host this machine's name resolution, as it has its network.
+// copyNetworkFiles copies this machine's name resolution, because the host shares its network.
 func copyNetworkFiles(root string) error {
 	for _, file := range []string{"etc/resolv.conf", "etc/hosts", "etc/nsswitch.conf"} {
 		err := copyFile("/"+file, filepath.Join(root, file), 0o644)
@@ -179,8 +178,8 @@ func copyFile(from, to string, mode fs.FileMode) error {
 	return errors.Join(err, target.Close())
 }
 
-// kubeletDropIn is the part of the kubelet's configuration that belongs to this hardware: a machine shared with other
-// hosts, without cgroups of its own. It is read last (kubelet --config-dir, in the order of the names).
+// kubeletDropIn is the kubelet's configuration for this hardware: a machine that is shared with other hosts, without own
+// cgroups. It is read last (kubelet --config-dir, in the order of the names).
 func (h *Host) kubeletDropIn() string {
 	return strings.NewReplacer(
 		"PORT", fmt.Sprint(h.options.KubeletPort),

@@ -29,7 +29,7 @@ nodeRegistration:
 `
 
 var _ = Describe("The real kubeadm on a simulated host", func() {
-	It("joins a cluster to its end, as the kubelet unit of the image starts", func(ctx SpecContext) {
+	It("joins a cluster completely, and the kubelet unit of the image starts", func(ctx SpecContext) {
 		cluster, err := controlplane.Start(ctx, controlplane.Options{Name: "kubeadm", ControllerManager: true})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(cluster.Stop)

@@ -16,7 +16,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
 )
 
-// kubeletConfig is the least that a kubelet must be told.
+// kubeletConfig is a minimal kubelet configuration.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication:
@@ -39,7 +39,7 @@ var _ = Describe("The real kubelet on a simulated host", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	// userData starts a kubelet with a kubeconfig that may do anything, so that this test is about the host alone.
+	// userData starts a kubelet with an administrator's kubeconfig: this test only tests the host.
 	userData := func(name, kind string) []byte {
 		return document(map[string]any{
 			"ignition": map[string]any{"version": "3.5.0"},
@@ -59,7 +59,7 @@ var _ = Describe("The real kubelet on a simulated host", Ordered, func() {
 		})
 	}
 
-	DescribeTable("registers a Node that turns Ready, with what Ignition wrote", func(ctx SpecContext, name, kind string) {
+	DescribeTable("registers a Node that becomes Ready, with the files of Ignition", func(ctx SpecContext, name, kind string) {
 		h := host.New(host.Options{Name: "not-" + name, Dir: filepath.Join(GinkgoT().TempDir(), longName), Log: GinkgoWriter})
 		DeferCleanup(h.PowerOff)
 		Expect(h.PowerOn(ctx, userData(name, kind))).To(Succeed())
@@ -83,9 +83,9 @@ var _ = Describe("The real kubelet on a simulated host", Ordered, func() {
 		Expect(err).To(HaveOccurred(), "nobody listens on the kubelet's port once the power is off")
 	},
 		Entry("as a simple service", "simple-host", "simple", SpecTimeout(3*time.Minute)),
-		Entry("as a service that says when it is ready", "notifying-host", "notify", SpecTimeout(3*time.Minute)),
+		Entry("as a service that notifies when it is ready", "notifying-host", "notify", SpecTimeout(3*time.Minute)),
 	)
 })
 
-// longName makes a path longer than a socket's address may be.
+// longName makes a path longer than the maximum of a socket's address.
 const longName = "a-folder-with-a-name-as-long-as-those-that-test-runs-leave-for-their-temporary-files-on-busy-machines"

@@ -10,10 +10,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// kubeadmHealthzPort is where kubeadm waits for the kubelet, by the default of the kubelet's configuration.
+// kubeadmHealthzPort is the port of the kubelet's health check for kubeadm, the default of the kubelet's configuration.
 const kubeadmHealthzPort = 10248
 
-// complete fills in what was left open and checks that the binaries are there.
+// complete sets defaults and checks that the binaries exist.
 func (o *Options) complete() (err error) {
 	if o.Name == "" || o.Dir == "" {
 		return errors.New("options Name and Dir must be set")

@@ -12,13 +12,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// inRoot is a shell script that mounts what a program needs and changes into the root.
+// inRoot is a shell script that sets up mounts and changes the root.
 //
 //go:embed inroot.sh
 var inRoot string
 
-// isolated gives a program namespaces of its own, so that nothing that it mounts or starts outlives it, and it does not
-// outlive this process. Without root, a user namespace stands in for being root.
+// isolated runs a program in new namespaces: its mounts and children are removed when it exits, and it is killed when this
+// process exits. An unprivileged user runs it in a user namespace.
 func isolated() *syscall.SysProcAttr {
 	attributes := &syscall.SysProcAttr{
 		Cloneflags:   syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS,
@@ -33,7 +33,7 @@ func isolated() *syscall.SysProcAttr {
 	return attributes
 }
 
-// command is a program of a unit inside the host's root.
+// command returns a unit's program that runs inside the host's root.
 func (b *boot) command(ctx context.Context, unit string, argv, env []string) *exec.Cmd {
 	options := b.host.options
 	arguments := []string{"-ec", inRoot, "inroot.sh", b.host.Root(), options.BinDir, options.Name}
@@ -45,7 +45,7 @@ func (b *boot) command(ctx context.Context, unit string, argv, env []string) *ex
 	return cmd
 }
 
-// run runs a command to its end.
+// run runs a command and waits for it.
 func run(cmd *exec.Cmd, started func()) error {
 	cmd.WaitDelay = time.Second
 	if err := process.Start(cmd); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
 )
 
-// hostDirVariable makes this program the owner of one host, to be killed by the test that set it.
+// hostDirVariable is an environment variable. If it is set, this test binary runs a host until a test kills it.
 const hostDirVariable = "POOLBOOT_TEST_HOST_DIR"
 
 func TestMain(m *testing.M) {

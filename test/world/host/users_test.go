@@ -13,7 +13,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
 )
 
-// usersOf is a MachineConfig of a role with users.
+// usersOf returns a MachineConfig of a role with users.
 func usersOf(role string, passwd map[string]any) poolv1.MachineConfig {
 	return poolv1.MachineConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: "99-" + role + "-ssh", Labels: map[string]string{"role": role}},
@@ -28,7 +28,7 @@ func poolOf(role string) poolv1.MachineConfigPool {
 }
 
 var _ = Describe("The users of a pool", func() {
-	It("are on its hosts, with the keys, passwords and groups of worker and of the pool", func(ctx SpecContext) {
+	It("exist on its hosts, with the keys, passwords and groups of the pool worker and of the pool", func(ctx SpecContext) {
 		configs := []poolv1.MachineConfig{
 			usersOf("worker", map[string]any{"users": []any{
 				map[string]any{"name": "core", "passwordHash": "$6$of$worker", "sshAuthorizedKeys": []any{"ssh-ed25519 AAAA everywhere"}}}}),

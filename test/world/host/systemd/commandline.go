@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// command is one Exec…= line.
+// command is an Exec…= line.
 type command struct {
-	// words still hold the variables.
+	// words have unexpanded variables.
 	words []string
 	// mayFail is set by the prefix "-".
 	mayFail bool
@@ -59,8 +59,8 @@ func (u *Unit) specifiers(text string) (string, error) {
 	return out.String(), nil
 }
 
-// expand replaces the variables in a command's words: $NAME as a word of its own becomes as many words as its value
-// has, ${NAME} is replaced wherever it stands, $$ is a dollar. Quotes around a variable change nothing, as in systemd.
+// expand replaces the variables in a command's words: a word $NAME becomes the words of its value, ${NAME} is replaced at any
+// position, $$ is a dollar sign. Quotes around a variable change nothing, as in systemd.
 func expand(words []string, env map[string]string) ([]string, error) {
 	var out []string
 	for _, word := range words {
@@ -103,12 +103,12 @@ func replace(word string, env map[string]string) (string, error) {
 	return out.String(), nil
 }
 
-// cEscapes are the letters after a backslash that stand for another character.
+// cEscapes are the letters that represent another character after a backslash.
 var cEscapes = map[byte]byte{'a': 7, 'b': 8, 'f': 12, 'n': '\n', 'r': '\r', 't': '\t', 'v': 11, 's': ' ',
 	'\\': '\\', '"': '"', '\'': '\''}
 
-// split cuts text into words at white space; single or double quotes hold a word together. With cStyle a backslash
-// begins a C escape, else it makes the next character a plain one.
+// split splits text into words at white space outside quotes. With cStyle a backslash starts a C escape, otherwise it quotes
+// the next character.
 func split(text string, cStyle bool) ([]string, error) {
 	var (
 		words  []string

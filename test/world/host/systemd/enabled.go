@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// presetDirs are the folders with preset files, the strongest first.
+// presetDirs are the directories of preset files, the strongest first.
 var presetDirs = []string{"etc/systemd/system-preset", "run/systemd/system-preset", "usr/lib/systemd/system-preset"}
 
-// preset is one line of a preset file.
+// preset is a line of a preset file.
 type preset struct {
 	enable  bool
 	pattern string
 }
 
-// presets are the lines of all preset files, in the order of the files' names: the first that fits a unit decides.
+// presets returns the lines of all preset files, in the order of the files' names. The first matching line applies.
 func presets(root string) ([]preset, error) {
 	strongest := map[string]string{}
 	var names []string
@@ -100,12 +100,12 @@ func wants(root string) (map[string][]string, error) {
 	return pulled, nil
 }
 
-// installedIn are the units that start this one.
+// installedIn returns the units that start this unit.
 func (u *Unit) installedIn() []string {
 	return append(u.words("Install", "WantedBy"), u.words("Install", "RequiredBy")...)
 }
 
-// unitFiles are the names of all units that the root has.
+// unitFiles returns the names of all units in the root.
 func unitFiles(root string) ([]string, error) {
 	var names []string
 	for _, dir := range unitDirs {

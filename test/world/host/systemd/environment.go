@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// searchPath is systemd's own default for services.
+// searchPath is systemd's default PATH for services.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// environment is what a service's commands get: Environment=, then the EnvironmentFile= in their order, the last
-// value of a name wins. It is read anew for every start, as systemd does.
+// environment returns the environment of a service's commands: Environment=, then the files of EnvironmentFile= in order. The
+// last value of a name wins. It is read at each start, as in systemd.
 func (u *Unit) environment(root string) (map[string]string, error) {
 	env := map[string]string{"PATH": searchPath, "LANG": "C.UTF-8"}
 	for _, line := range u.list("Service", "Environment") {

@@ -11,22 +11,21 @@ import (
 	"time"
 )
 
-// Manager is the part of systemd that a boot needs: it starts what is enabled, in order, and keeps it as the units say.
+// Manager is the part of systemd that a boot needs: it starts the enabled units in order, and restarts them as configured.
 type Manager struct {
-	// Root is the folder that is the host's file system.
+	// Root is the directory with the host's file system.
 	Root string
 
-	// Command makes a command of a unit that runs inside Root; it is killed when ctx ends.
+	// Command returns a unit's command that runs inside Root. It is killed when ctx is done.
 	Command func(ctx context.Context, unit string, argv, env []string) *exec.Cmd
 
-	// Run runs a command of a unit to its end; it calls started as soon as the program runs.
+	// Run runs a unit's command and waits for it. It calls started as soon as the program runs.
 	Run func(cmd *exec.Cmd, started func()) error
 
-	// Started is told of every main program that was started.
+	// Started is called for each started main program.
 	Started func(unit string, argv []string)
 
-	// Changed is told of every unit that became active or failed. Both are called from several
-	// goroutines.
+	// Changed is called for each unit that becomes active or fails. Both are called from several goroutines.
 	Changed func(unit string, state State, err error)
 
 	ctx   context.Context
@@ -36,34 +35,34 @@ type Manager struct {
 	units map[string]*job
 }
 
-// State is what a unit came to.
+// State is the state of a unit.
 type State string
 
 const (
-	// Active units run, or ran to their end well.
+	// Active units run, or have succeeded.
 	Active State = "active"
-	// Skipped units have a condition that did not hold.
+	// Skipped units have a false condition.
 	Skipped State = "skipped"
-	// Restarting units failed or ended and are started again in a moment.
+	// Restarting units have failed or exited and will be restarted.
 	Restarting State = "restarting"
-	// Failed units are not started again.
+	// Failed units are not restarted.
 	Failed State = "failed"
 )
 
-// job is one unit in this boot, however often it is started.
+// job is a unit of this boot.
 type job struct {
 	unit *Unit
 
-	// boots says that the boot starts it, not only a path unit.
+	// boots is true if the boot starts it, and not only a path unit.
 	boots bool
 
-	// running is held for as long as the unit is active or being started.
+	// running is held while the unit is active or starting.
 	running sync.Mutex
 
 	// starts are the times of the last starts, for the start limit. Guarded by running.
 	starts []time.Time
 
-	// settled is closed once the unit's first start is over, well or not: what is ordered after it may go on.
+	// settled is closed after the unit's first start, successful or not. Units that are ordered after it can then start.
 	settled chan struct{}
 
 	mu    sync.Mutex
@@ -76,9 +75,9 @@ func (j *job) failed() bool {
 	return j.state == Failed
 }
 
-// Boot starts every unit that a target wants and what those need. It returns an error, before anything runs, for a unit
-// that is not understood; else it returns when ctx has ended and all commands are gone. Units that fail are
-// told to Changed, as a real host stays up with them.
+// Boot starts the units that a target wants and their dependencies. It returns an error for unsupported units before it
+// starts a unit. Otherwise it returns when ctx is done and all commands have exited. It reports failed units with Changed,
+// because a real host continues with failed units.
 func (m *Manager) Boot(ctx context.Context) error {
 	pulled, err := wants(m.Root)
 	if err != nil {
@@ -109,7 +108,7 @@ func (m *Manager) Boot(ctx context.Context) error {
 	return nil
 }
 
-// load reads the named units, what they pull in, and the units that their path units start.
+// load reads the named units, their dependencies, and the units that their path units start.
 func (m *Manager) load(names []string) error {
 	var errs []error
 	for _, name := range names {
@@ -139,8 +138,8 @@ func (m *Manager) load(names []string) error {
 	return errors.Join(errs...)
 }
 
-// runs says whether a unit of that name has something to run. Targets, mounts and devices of the image are there
-// already when a simulated host boots.
+// runs reports whether a unit runs a program. Targets, mounts and devices of the image already exist when a simulated host
+// boots.
 func runs(name string) bool {
 	switch kind(name) {
 	case "target", "mount", "device", "slice", "socket":
@@ -149,7 +148,7 @@ func runs(name string) bool {
 	return true
 }
 
-// validate finds at boot what would otherwise come up when the unit is started.
+// validate finds errors at boot that would otherwise occur when the unit is started.
 func (u *Unit) validate() error {
 	if u.Masked {
 		return nil
@@ -166,12 +165,12 @@ func (u *Unit) validate() error {
 	}
 }
 
-// needs are the units that are started along with this one.
+// needs returns the units that are started with this unit.
 func (m *Manager) needs(u *Unit) []string {
 	return slices.Concat(u.words("Unit", "Requires"), u.words("Unit", "Wants"), m.wants[u.Name])
 }
 
-// closure is names and what they need, each once.
+// closure returns names and their dependencies without duplicates.
 func (m *Manager) closure(names []string) []string {
 	var all []string
 	for len(names) > 0 {
@@ -185,7 +184,7 @@ func (m *Manager) closure(names []string) []string {
 	return all
 }
 
-// startInOrder waits for the units among others that come first, then starts j.
+// startInOrder waits for the units in others that are ordered before j, then starts j.
 func (m *Manager) startInOrder(j *job, others []*job) {
 	for _, other := range others {
 		if other == j || !comesFirst(other.unit, j.unit) {
@@ -207,7 +206,7 @@ func (m *Manager) startInOrder(j *job, others []*job) {
 	m.start(j)
 }
 
-// failedRequirement reports a unit as failed whose Requires= names one that is.
+// failedRequirement reports a unit as failed if a unit in its Requires= has failed.
 func (m *Manager) failedRequirement(j *job) bool {
 	for _, name := range j.unit.words("Unit", "Requires") {
 		if required := m.units[name]; required != nil && required.failed() {
@@ -218,7 +217,7 @@ func (m *Manager) failedRequirement(j *job) bool {
 	return false
 }
 
-// awaitRequirements waits for the units of a boot that a unit requires and comes after, and says whether all are well.
+// awaitRequirements waits for the required units that are ordered before a unit, and reports whether none has failed.
 func (m *Manager) awaitRequirements(j *job) bool {
 	for _, name := range j.unit.words("Unit", "Requires") {
 		required := m.units[name]
@@ -234,8 +233,8 @@ func (m *Manager) awaitRequirements(j *job) bool {
 	return !m.failedRequirement(j)
 }
 
-// comesFirst says whether a is ordered before b: by name, or because it is early, which means before sysinit.target and
-// without the default dependencies that order all other units after that.
+// comesFirst reports whether a is ordered before b: by name, or because it is early, which is before sysinit.target and
+// without the default dependencies that order all other units after it.
 func comesFirst(a, b *Unit) bool {
 	return slices.Contains(b.words("Unit", "After"), a.Name) || slices.Contains(a.words("Unit", "Before"), b.Name) || a.early() && !b.early()
 }
@@ -245,7 +244,7 @@ func (u *Unit) early() bool {
 	return err == nil && !defaults && slices.Contains(u.words("Unit", "Before"), "sysinit.target")
 }
 
-// report tells what became of a unit, unless the host is being switched off.
+// report reports the state of a unit, unless the host is being powered off.
 func (m *Manager) report(j *job, state State, err error) {
 	if m.ctx.Err() != nil {
 		return
@@ -259,7 +258,7 @@ func (m *Manager) report(j *job, state State, err error) {
 	j.state = state
 }
 
-// environ is a service's environment as a list, with a stable order.
+// environ returns a service's environment as a sorted list.
 func environ(env map[string]string) []string {
 	list := make([]string, 0, len(env))
 	for name, value := range env {

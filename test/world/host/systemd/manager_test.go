@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// changes collects what a manager tells.
+// changes collects the callbacks of a manager.
 type changes struct {
 	mu   sync.Mutex
 	seen []string
@@ -36,7 +36,7 @@ func (c *changes) list() []string {
 	return append([]string(nil), c.seen...)
 }
 
-// boot runs the units below root until the spec ends. Their programs see the root as $ROOT.
+// boot runs the units in root until the end of the spec. Their programs get the root as $ROOT.
 func boot(root string) *changes {
 	told := &changes{}
 	manager := &Manager{
@@ -75,7 +75,7 @@ func wanted(section, text string) string {
 const enableAll = "etc/systemd/system-preset/10-all.preset"
 
 var _ = Describe("A boot", func() {
-	It("starts units in their order, oneshots to their end", func() {
+	It("starts units in order, and waits for oneshots", func() {
 		root := rootWith(map[string]string{
 			enableAll:         "enable *\n",
 			etc + "b.service": wanted("", "Type=oneshot\nExecStart=/bin/sh -c 'sleep 0.2; echo b >>$$ROOT/log'\n"),
@@ -87,7 +87,7 @@ var _ = Describe("A boot", func() {
 		Expect(os.ReadFile(filepath.Join(root, "log"))).To(BeEquivalentTo("c\nb\na\n"))
 	})
 
-	It("starts a failing service again, as its Restart= says, until its start limit", func() {
+	It("restarts a failing service according to Restart=, up to its start limit", func() {
 		told := boot(rootWith(map[string]string{
 			enableAll: "enable *\n",
 			etc + "a.service": wanted("StartLimitBurst=3\n",
@@ -98,7 +98,7 @@ var _ = Describe("A boot", func() {
 			ContainSubstring("started 3 times within 10s")))
 	})
 
-	It("does not start what requires a failed unit, but what is only ordered after it", func() {
+	It("does not start units that require a failed unit, but units that are only ordered after it", func() {
 		told := boot(rootWith(map[string]string{
 			enableAll:         "enable *\n",
 			etc + "a.service": wanted("", "Type=oneshot\nExecStart=/bin/false\n"),
@@ -109,7 +109,7 @@ var _ = Describe("A boot", func() {
 			ContainSubstring("required unit a.service failed"), Equal("c.service active")))
 	})
 
-	It("starts what is early before all other units, and tells systemctl what it read", func() {
+	It("starts early units before all others, and makes unit properties available to systemctl", func() {
 		root := rootWith(map[string]string{
 			enableAll:         "enable *\n",
 			etc + "b.service": wanted("", "Type=oneshot\nEnvironmentFile=-/e\nExecStart=/bin/sh -c 'echo $$A b >>$$ROOT/log'\n"),
@@ -122,7 +122,7 @@ var _ = Describe("A boot", func() {
 			"EnvironmentFiles=/e (ignore_errors=yes)\n"))
 	})
 
-	It("does not start by its path what requires a failed unit", func() {
+	It("does not start a unit by its path unit if it requires a failed unit", func() {
 		told := boot(rootWith(map[string]string{
 			enableAll:         "enable *.path\ndisable *\n",
 			etc + "a.path":    "[Path]\nPathExists=/ready\n[Install]\nWantedBy=paths.target\n",
@@ -134,7 +134,7 @@ var _ = Describe("A boot", func() {
 		Eventually(told.list).Should(ConsistOf(Equal("a.path active"), HavePrefix("b.service failed"), ContainSubstring("required unit b.service failed")))
 	})
 
-	It("starts a path unit's service when the path appears, and its own programs before and after", func() {
+	It("starts a path unit's service when the path appears, with ExecStartPre= and ExecStartPost=", func() {
 		root := rootWith(map[string]string{
 			enableAll:         "enable *.path\ndisable *\n",
 			etc + "a.path":    "[Path]\nPathExists=/ready\n[Install]\nWantedBy=paths.target\n",
@@ -148,7 +148,7 @@ var _ = Describe("A boot", func() {
 		Expect(filepath.Join(root, "log")).To(BeAnExistingFile())
 	})
 
-	It("gives up on a path unit whose service ends at once while the path exists, as systemd does", func() {
+	It("fails a path unit whose service exits immediately while the path exists, as systemd does", func() {
 		told := boot(rootWith(map[string]string{
 			enableAll:         "enable *.path\ndisable *\n",
 			etc + "a.path":    "[Path]\nPathExists=/ready\n[Install]\nWantedBy=paths.target\n",
@@ -169,7 +169,7 @@ var _ = Describe("A boot", func() {
 			ContainSubstring("b.service failed unit b.service: not started within 200ms")))
 	})
 
-	It("skips units whose conditions do not hold and masked ones, and does not miss those that the image lacks", func() {
+	It("skips masked units and units with false conditions, and ignores units that the image lacks", func() {
 		root := rootWith(map[string]string{
 			enableAll: "enable *\n",
 			etc + "a.service": wanted("ConditionPathExists=/missing\nWants=of-another-image.service\nAfter=network-online.target\n",
@@ -179,7 +179,7 @@ var _ = Describe("A boot", func() {
 		Eventually(boot(root).list).Should(Equal([]string{"a.service skipped"}))
 	})
 
-	It("refuses to begin with a unit that is not understood, and names all of them", func() {
+	It("refuses to boot with unsupported units, and names all of them", func() {
 		manager := &Manager{Root: rootWith(map[string]string{
 			enableAll:         "enable *\n",
 			etc + "a.service": wanted("", "ExecStart=/bin/true\nType=dbus\n"),

@@ -9,15 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// watchInterval stands in for inotify.
+// watchInterval is the interval of polling, which replaces inotify.
 const watchInterval = 100 * time.Millisecond
 
-// triggers is the unit that a path unit starts.
+// triggers returns the unit that a path unit starts.
 func (u *Unit) triggers() string {
 	return u.last("Path", "Unit", strings.TrimSuffix(u.Name, ".path")+".service")
 }
 
-// watched are the paths of which any one starts the unit.
+// watched returns the paths that start the unit.
 func (u *Unit) watched() ([]string, error) {
 	paths := u.list("Path", "PathExists")
 	for _, path := range paths {
@@ -31,7 +31,7 @@ func (u *Unit) watched() ([]string, error) {
 	return paths, nil
 }
 
-// watch starts the path unit's service whenever a path exists and the service does not run, until the service fails.
+// watch starts the path unit's service when a path exists and the service does not run, until the service fails.
 func (m *Manager) watch(j *job) {
 	target := m.units[j.unit.triggers()]
 	if target == nil {

@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// rootWith is a root that holds these files.
+// rootWith returns a root directory with files.
 func rootWith(files map[string]string) string {
 	root := GinkgoT().TempDir()
 	for name, text := range files {
@@ -23,7 +23,7 @@ func rootWith(files map[string]string) string {
 const etc, vendor = "etc/systemd/system/", "usr/lib/systemd/system/"
 
 var _ = Describe("Reading a unit", func() {
-	It("applies drop-ins of all folders by their names, the stronger folder's for the same name", func() {
+	It("applies drop-ins of all directories in the order of their names, and prefers the stronger directory", func() {
 		u, err := Load(rootWith(map[string]string{
 			vendor + "a.service":             "[Service]\nExecStart=/bin/vendor\nEnvironment=A=1\n",
 			vendor + "a.service.d/10-x.conf": "[Service]\nEnvironment=A=vendor10\n",
@@ -35,29 +35,29 @@ var _ = Describe("Reading a unit", func() {
 		Expect(u.list("Service", "Environment")).To(Equal([]string{"A=1", "A=10", "A=20"}))
 	})
 
-	It("prefers the unit file in /etc and knows masked units", func() {
+	It("prefers the unit file in /etc and detects masked units", func() {
 		root := rootWith(map[string]string{vendor + "a.service": "[Service]\nExecStart=/bin/true\n", etc + "x": ""})
 		Expect(os.Symlink("/dev/null", filepath.Join(root, etc, "a.service"))).To(Succeed())
 		Expect(Load(root, "a.service")).To(HaveField("Masked", BeTrue()))
 	})
 
-	DescribeTable("refuses what systemd or this package would not do", func(text, why string) {
+	DescribeTable("refuses settings that systemd or this package does not support", func(text, why string) {
 		u, err := Load(rootWith(map[string]string{etc + "a.service": text}), "a.service")
 		if err == nil {
 			err = u.validate()
 		}
 		Expect(err).To(MatchError(ContainSubstring(why)))
 	},
-		Entry("a setting that is not known", "[Service]\nExecStart=/bin/a\nUser=core\n", "[Service] User=: not understood"),
-		Entry("a section that is not known", "[Server]\nExecStart=/bin/a\n", "[Server] ExecStart=: not understood"),
+		Entry("an unknown setting", "[Service]\nExecStart=/bin/a\nUser=core\n", "[Service] User=: not understood"),
+		Entry("an unknown section", "[Server]\nExecStart=/bin/a\n", "[Server] ExecStart=: not understood"),
 		Entry("a program without a path", "[Service]\nExecStart=kubelet\n", "not an absolute path"),
 		Entry("two main programs", "[Service]\nExecStart=/bin/a\nExecStart=/bin/b\n", "there 2 times"),
-		Entry("none", "[Service]\nType=simple\n", "there 0 times"),
+		Entry("no main program", "[Service]\nType=simple\n", "there 0 times"),
 		Entry("a oneshot that always restarts", "[Service]\nType=oneshot\nExecStart=/bin/a\nRestart=always\n", "refuses it"),
-		Entry("a quote that is not closed", "[Service]\nExecStart=/bin/a 'b\n", "quote is not closed"),
+		Entry("an unclosed quote", "[Service]\nExecStart=/bin/a 'b\n", "quote is not closed"),
 		Entry("an unknown specifier", "[Service]\nExecStart=/bin/a %H\n", "specifier %H"),
 		Entry("an unknown type", "[Service]\nType=dbus\nExecStart=/bin/a\n", "Type=dbus: not understood"),
-		Entry("a span that is none", "[Service]\nExecStart=/bin/a\nRestartSec=soon\n", "not a time span"),
+		Entry("an invalid time span", "[Service]\nExecStart=/bin/a\nRestartSec=soon\n", "not a time span"),
 		Entry("a relative condition", "[Unit]\nConditionPathExists=!etc/x\n[Service]\nExecStart=/bin/a\n", "not an absolute path"),
 	)
 
@@ -69,26 +69,26 @@ var _ = Describe("Reading a unit", func() {
 	},
 		Entry("plain seconds", "10", 10*time.Second),
 		Entry("with a unit", "250ms", 250*time.Millisecond),
-		Entry("of several parts", "1min 30s", 90*time.Second),
+		Entry("with several parts", "1min 30s", 90*time.Second),
 		Entry("without end", "infinity", time.Duration(0)),
 	)
 
-	DescribeTable("holds the conditions on paths", func(condition string, holds bool) {
+	DescribeTable("evaluates conditions on paths", func(condition string, holds bool) {
 		root := rootWith(map[string]string{
 			etc + "a.service": "[Unit]\nConditionPathExists=" + condition + "\n[Service]\nExecStart=/bin/a\n", "etc/there": ""})
 		u, err := Load(root, "a.service")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(u.conditionsHold(root)).To(Equal(holds))
 	},
-		Entry("a path that is there", "/etc/there", true),
-		Entry("one that is not", "/etc/missing", false),
-		Entry("one that must not be there and is", "!/etc/there", false),
-		Entry("one that must not be there and is not", "!/etc/missing", true),
+		Entry("an existing path", "/etc/there", true),
+		Entry("a missing path", "/etc/missing", false),
+		Entry("a negated existing path", "!/etc/there", false),
+		Entry("a negated missing path", "!/etc/missing", true),
 	)
 })
 
-var _ = Describe("What a boot starts", func() {
-	It("is what presets enable in the order of their files, if it has an [Install] section, and what links name", func() {
+var _ = Describe("The units of a boot", func() {
+	It("are those with an [Install] section that presets enable, in the order of the preset files, and those of links", func() {
 		installed := "[Service]\nExecStart=/bin/a\n[Install]\nWantedBy=multi-user.target\n"
 		root := rootWith(map[string]string{
 			"etc/systemd/system-preset/20-ignition.preset":    "enable a.service\ndisable b.service\n",
@@ -108,7 +108,7 @@ var _ = Describe("What a boot starts", func() {
 			HaveLen(3)))
 	})
 
-	It("can't be a unit that a preset enables in vain", func() {
+	It("can't include a unit without [Install] section that a preset enables", func() {
 		_, err := wants(rootWith(map[string]string{
 			"etc/systemd/system-preset/20-ignition.preset": "enable a.service\n",
 			etc + "a.service": "[Service]\nExecStart=/bin/a\n",
@@ -120,7 +120,7 @@ var _ = Describe("What a boot starts", func() {
 var _ = Describe("A command line", func() {
 	env := map[string]string{"ONE": "1", "TWO": "a 'b c'  d", "EMPTY": ""}
 
-	DescribeTable("becomes arguments as systemd makes them", func(line string, expected ...string) {
+	DescribeTable("is split into arguments as in systemd", func(line string, expected ...string) {
 		u := &Unit{Name: "x.service"}
 		parsed, err := u.parseCommand("ExecStart", line)
 		Expect(err).NotTo(HaveOccurred())
@@ -128,19 +128,19 @@ var _ = Describe("A command line", func() {
 	},
 		Entry("words and quotes", `/bin/a b "c d" 'e "f"' g"h i"`, "/bin/a", "b", "c d", `e "f"`, "gh i"),
 		Entry("a variable as a word is split", `/bin/a $TWO z`, "/bin/a", "a", "b c", "d", "z"),
-		Entry("quotes around it change nothing", `/bin/a "$TWO"`, "/bin/a", "a", "b c", "d"),
-		Entry("braces keep it one word", `/bin/a ${TWO} x=${ONE}y`, "/bin/a", "a 'b c'  d", "x=1y"),
-		Entry("without braces only as a word of its own", `/bin/a x=$ONE`, "/bin/a", "x=$ONE"),
-		Entry("empty and unset variables vanish as words", `/bin/a $EMPTY $UNSET ${EMPTY}`, "/bin/a", ""),
-		Entry("two dollars are one", `/bin/a $$ONE "$$@"`, "/bin/a", "$ONE", "$@"),
+		Entry("quotes around a variable change nothing", `/bin/a "$TWO"`, "/bin/a", "a", "b c", "d"),
+		Entry("a variable in braces is one word", `/bin/a ${TWO} x=${ONE}y`, "/bin/a", "a 'b c'  d", "x=1y"),
+		Entry("a variable without braces in a word is not replaced", `/bin/a x=$ONE`, "/bin/a", "x=$ONE"),
+		Entry("empty and unset variables are removed", `/bin/a $EMPTY $UNSET ${EMPTY}`, "/bin/a", ""),
+		Entry("two dollar signs are one", `/bin/a $$ONE "$$@"`, "/bin/a", "$ONE", "$@"),
 		Entry("escapes", `/bin/a \x20`[:7]+`a\tb "\"" \\`, "/bin/a", "a\tb", `"`, `\`),
 		Entry("specifiers", `/bin/a %n %p 100%%`, "/bin/a", "x.service", "x", "100%"),
-		Entry("a failure that does not matter", `-/bin/a`, "/bin/a"),
+		Entry("an ignored failure", `-/bin/a`, "/bin/a"),
 	)
 })
 
 var _ = Describe("The environment", func() {
-	It("takes files after settings, the last value wins, a missing file matters unless marked", func() {
+	It("has settings before files, the last value of a variable, and an error for a missing file without prefix", func() {
 		root := rootWith(map[string]string{
 			etc + "a.service": "[Service]\nExecStart=/bin/a\nEnvironment=\"A=1 2\" B=unit\nEnvironment=C=unit\n" +
 				"EnvironmentFile=/etc/one.env\nEnvironmentFile=-/etc/missing.env\n",
@@ -154,7 +154,7 @@ var _ = Describe("The environment", func() {
 			HaveKeyWithValue("F", `plain "quotes"   stay`), HaveKeyWithValue("G", "")))
 	})
 
-	DescribeTable("refuses a file that is wrong", func(text, why string) {
+	DescribeTable("refuses an invalid file", func(text, why string) {
 		Expect(parseEnvironment(text, map[string]string{})).To(MatchError(ContainSubstring(why)))
 	},
 		Entry("a line without a value", "A=1\nexport\n", "line 2"),
@@ -163,7 +163,7 @@ var _ = Describe("The environment", func() {
 	)
 })
 
-// FuzzCommandLine: no line makes the parser fail in another way than by an error.
+// FuzzCommandLine checks that the parser does not panic.
 func FuzzCommandLine(f *testing.F) {
 	for _, line := range []string{`/bin/a $B ${C} "d e"`, `-/bin/a '\\' %n`, `/a ${`, `\`} {
 		f.Add(line)
@@ -176,7 +176,7 @@ func FuzzCommandLine(f *testing.F) {
 	})
 }
 
-// FuzzEnvironment: the same for environment files.
+// FuzzEnvironment checks that the parser of environment files does not panic.
 func FuzzEnvironment(f *testing.F) {
 	for _, text := range []string{"A=1\n", "A=\"x\\\"\"\n", "A=\\\nB", "'"} {
 		f.Add(text)

@@ -16,7 +16,7 @@ const (
 	defaultLimitBurst    = "5"
 )
 
-// service is what a service unit says, with the variables not yet replaced.
+// service has the settings of a service unit, with unexpanded variables.
 type service struct {
 	kind            string // Type=
 	pre, main, post []command
@@ -28,7 +28,7 @@ type service struct {
 	limitBurst      int
 }
 
-// service reads the unit's [Service] section.
+// service parses the unit's [Service] section.
 func (u *Unit) service() (*service, error) {
 	var (
 		s    service
@@ -70,13 +70,12 @@ func (u *Unit) service() (*service, error) {
 	return &s, nil
 }
 
-// startAgain says whether Restart= asks for another start after one that ended with err.
+// startAgain reports whether Restart= requires a restart after err.
 func (s *service) startAgain(err error) bool {
 	return s.restart == "always" || (err != nil) == (s.restart == "on-failure") && s.restart != "no"
 }
 
-// start starts a service, unless it runs, and starts it again as its Restart= says. It returns when the service is
-// inactive.
+// start starts a service, unless it runs, and restarts it according to Restart=. It returns when the service is inactive.
 func (m *Manager) start(j *job) {
 	if !j.running.TryLock() {
 		return
@@ -124,7 +123,7 @@ func (m *Manager) start(j *job) {
 	}
 }
 
-// waitUntilInactive returns when the unit neither runs nor is being started.
+// waitUntilInactive waits until the unit neither runs nor starts.
 func (j *job) waitUntilInactive() {
 	j.running.Lock()
 	defer j.running.Unlock()
@@ -141,13 +140,13 @@ func (j *job) mayStart(s *service) bool {
 	return true
 }
 
-// activate runs a service once: it returns nil when the service ended well, else why it did not start or run on.
+// activate runs a service once. It returns nil when the service has succeeded.
 func (m *Manager) activate(j *job, s *service) error {
 	variables, err := j.unit.environment(m.Root)
 	if err != nil {
 		return err
 	}
-	// The whole service ends with ctx, its start with starting.
+	// The service runs until ctx is done, its start must succeed before starting is done.
 	ctx, cancel := context.WithCancel(m.ctx)
 	defer cancel()
 	starting, started := ctx, context.CancelFunc(func() {})

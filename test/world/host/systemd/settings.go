@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// understood are the settings that decide something here.
+// understood are the settings that this package implements.
 var understood = map[string][]string{
 	"Unit": {
 		"After", "Before", "Wants", "Requires", "ConditionPathExists", "StartLimitIntervalSec", "StartLimitBurst",
@@ -23,8 +23,8 @@ var understood = map[string][]string{
 	"Install": {"WantedBy", "RequiredBy"},
 }
 
-// withoutEffect are the settings that change nothing on a simulated host: texts, the ways of stopping (a host is
-// switched off, not shut down), accounting and limits.
+// withoutEffect are the settings without an effect on a simulated host: texts, stopping (a host is powered off, not shut
+// down), accounting and limits.
 var withoutEffect = map[string][]string{
 	"Unit": {"Description", "Documentation"},
 	"Service": {
@@ -36,7 +36,7 @@ var withoutEffect = map[string][]string{
 	"Install": {},
 }
 
-// check refuses what the package does not understand.
+// check refuses unsupported settings.
 func (u *Unit) check() error {
 	var errs []error
 	for _, option := range u.options {
@@ -52,7 +52,7 @@ func (u *Unit) check() error {
 	return errors.Join(errs...)
 }
 
-// duration is a time span setting; plain numbers are seconds, 0 as a timeout and infinity mean without end.
+// duration parses a time span setting. Plain numbers are seconds. 0 as a timeout and infinity are unlimited.
 func (u *Unit) duration(section, name string, otherwise time.Duration) (time.Duration, error) {
 	value := u.last(section, name, "")
 	switch value {
@@ -72,7 +72,7 @@ func (u *Unit) duration(section, name string, otherwise time.Duration) (time.Dur
 	return parsed, nil
 }
 
-// yes is a boolean setting.
+// yes parses a boolean setting.
 func (u *Unit) yes(section, name, otherwise string) (bool, error) {
 	switch value := strings.ToLower(u.last(section, name, otherwise)); value {
 	case "1", "yes", "y", "true", "t", "on":
@@ -84,7 +84,7 @@ func (u *Unit) yes(section, name, otherwise string) (bool, error) {
 	}
 }
 
-// oneOf is a setting with a closed set of values.
+// oneOf parses a setting with a fixed set of values.
 func (u *Unit) oneOf(section, name string, values ...string) (string, error) {
 	value := u.last(section, name, values[0])
 	if !slices.Contains(values, value) {
@@ -94,7 +94,7 @@ func (u *Unit) oneOf(section, name string, values ...string) (string, error) {
 	return value, nil
 }
 
-// conditionsHold says whether every ConditionPathExists= holds below root.
+// conditionsHold reports whether each ConditionPathExists= is true in root.
 func (u *Unit) conditionsHold(root string) (bool, error) {
 	for _, condition := range u.list("Unit", "ConditionPathExists") {
 		path, negated := strings.CutPrefix(condition, "!")

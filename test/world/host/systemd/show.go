@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// showDir holds, for the program systemctl of a simulated host, what "systemctl show" prints of each unit.
+// showDir has the output of "systemctl show" for each unit, which the program systemctl of a simulated host prints.
 const showDir = "run/systemd/show"
 
-// show writes down what systemd says of a unit, as far as units ask for it.
+// show writes the properties of a unit that units read.
 func (m *Manager) show(u *Unit) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "Id=%s\nFragmentPath=%s\n", u.Name, u.fragment)

@@ -1,9 +1,9 @@
-// Package systemd reads unit files as systemd does and runs what they say: enough of it for the units of a
-// simulated host, and no less strict than systemd where that decides whether a real host would join. A setting that
-// the package does not know is an error, so that no unit passes here and fails on real hardware. Source of the rules:
-// the manual pages systemd.unit, systemd.service, systemd.path, systemd.exec, systemd.preset (version 257).
+// Package systemd reads and runs unit files as systemd does. It supports the settings that the units of a simulated host
+// use, and is as strict as systemd in all that decides whether a real host joins. An unsupported setting is an error,
+// therefore no unit passes here and fails on real hardware. The rules are from the manual pages systemd.unit,
+// systemd.service, systemd.path, systemd.exec and systemd.preset (version 257).
 //
-// The package knows a root folder and how to run a command in it, nothing of hosts or Kubernetes.
+// The package runs commands in a root directory. It is independent of hosts and Kubernetes.
 package systemd
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 )
 
-// unitDirs are the folders that hold unit files, the strongest first.
+// unitDirs are the directories of unit files, the strongest first.
 var unitDirs = []string{"etc/systemd/system", "run/systemd/system", "usr/lib/systemd/system"}
 
 // Unit is a unit file with its drop-ins applied.
@@ -34,15 +34,15 @@ type Unit struct {
 	options  []*unit.UnitOption
 }
 
-// NotFoundError says that no unit file has that name.
+// NotFoundError is the error for a missing unit file.
 type NotFoundError struct{ Name string }
 
 func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("unit %s: no such file in any of /%s", e.Name, strings.Join(unitDirs, ", /"))
 }
 
-// Load reads the unit of that name below root. It returns *NotFoundError when there is no such file, and an error for
-// every setting that is not understood.
+// Load reads a unit in root. It returns *NotFoundError if the file does not exist, and an error for each unsupported
+// setting.
 func Load(root, name string) (*Unit, error) {
 	u := &Unit{Name: name}
 	path, err := find(root, name)
@@ -83,8 +83,8 @@ func find(root, name string) (string, error) {
 	return "", &NotFoundError{Name: name}
 }
 
-// dropIns are the files name.d/*.conf of all unit folders in the order of their names; of two with the same name the
-// stronger folder's counts.
+// dropIns returns the files name.d/*.conf of all unit directories in the order of their names. Of two files with the same
+// name it returns that of the stronger directory.
 func dropIns(root, name string) ([]string, error) {
 	strongest := map[string]string{}
 	for _, dir := range unitDirs {
@@ -106,7 +106,7 @@ func dropIns(root, name string) ([]string, error) {
 	return files, nil
 }
 
-// list are the values of a setting that may be given several times; an empty value drops those before it.
+// list returns the values of a setting that can occur several times. An empty value clears the previous values.
 func (u *Unit) list(section, name string) []string {
 	var values []string
 	for _, option := range u.options {
@@ -122,12 +122,12 @@ func (u *Unit) list(section, name string) []string {
 	return values
 }
 
-// words are the values of a setting that is a list of names.
+// words returns the values of a setting that is a list of names.
 func (u *Unit) words(section, name string) []string {
 	return strings.Fields(strings.Join(u.list(section, name), " "))
 }
 
-// last is the value of a setting that is given once: the last one wins.
+// last returns the last value of a setting.
 func (u *Unit) last(section, name, otherwise string) string {
 	if values := u.list(section, name); len(values) > 0 {
 		return values[len(values)-1]
@@ -135,10 +135,10 @@ func (u *Unit) last(section, name, otherwise string) string {
 	return otherwise
 }
 
-// kind is the unit's type: service, path, target.
+// kind returns the unit's type: service, path, target.
 func kind(name string) string { return strings.TrimPrefix(filepath.Ext(name), ".") }
 
-// exists says whether an absolute path exists in the root. Links are not followed out of the root.
+// exists reports whether an absolute path exists in the root. It does not follow links out of the root.
 func exists(root, path string) (bool, error) {
 	_, err := os.Lstat(filepath.Join(root, path))
 	if errors.Is(err, fs.ErrNotExist) {
