@@ -36,8 +36,6 @@ type Host struct {
 	// State is the BareMetalHost's provisioning state.
 	State bmov1alpha1.ProvisioningState
 
-	// PoweredOn is true when the host was last seen powered on.
-	PoweredOn bool
 
 	// Metal3Machine is the Metal3Machine that the host serves.
 	Metal3Machine types.NamespacedName
@@ -104,7 +102,6 @@ func ForMetal3Machine(ctx context.Context, c client.Reader, m *unstructured.Unst
 		UID:           string(bmh.UID),
 		ProviderID:    providerID,
 		State:         bmh.Status.Provisioning.State,
-		PoweredOn:     bmh.Status.PoweredOn,
 		Metal3Machine: consumer,
 		Object:        bmh,
 	}, nil

@@ -66,7 +66,6 @@ var _ = Describe("the host behind a Machine", func() {
 				APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3Machine", Namespace: namespace, Name: "infra-m3m",
 			}},
 			Status: bmov1alpha1.BareMetalHostStatus{
-				PoweredOn:    true,
 				Provisioning: bmov1alpha1.ProvisionStatus{State: bmov1alpha1.StateProvisioned},
 			},
 		}
@@ -89,7 +88,6 @@ var _ = Describe("the host behind a Machine", func() {
 			Name: "rack1-u12", Namespace: namespace, UID: "3f2c",
 			ProviderID:    "metal3://metal/rack1-u12/infra-m3m",
 			State:         bmov1alpha1.StateProvisioned,
-			PoweredOn:     true,
 			Metal3Machine: types.NamespacedName{Namespace: namespace, Name: "infra-m3m"},
 		}))
 	})

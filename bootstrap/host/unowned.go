@@ -45,6 +45,6 @@ func WithoutMachine(ctx context.Context, c client.Reader, key client.ObjectKey) 
 	}
 	return &Host{
 		Name: bmh.Name, Namespace: bmh.Namespace, UID: string(bmh.UID),
-		State: state, PoweredOn: bmh.Status.PoweredOn, Object: bmh,
+		State: state, Object: bmh,
 	}, nil
 }

@@ -126,7 +126,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 		}
 		return r.takeUserData(ctx, s)
 	}
-	if why := over(s); why != "" {
+	if why := releaseReason(s); why != "" {
 		return r.stepBack(ctx, s, why)
 	}
 	if err := r.follow(ctx, s); err != nil {

@@ -28,11 +28,11 @@ func asks(host *bmov1alpha1.BareMetalHost) bool {
 	return metav1.HasAnnotation(host.ObjectMeta, poolv1.HostPoolAnnotation) || metav1.HasAnnotation(host.ObjectMeta, poolv1.HostClusterAnnotation)
 }
 
-// over says why a host has no more use for its record; "" while it has.
+// releaseReason returns why a host no longer needs its PoolbootConfig, and "" while it does.
 //
-// The garbage collector can't say that the Cluster is gone: an object with two owners stays as long as one of them
-// does, and the host does. So the Cluster is no owner of the record.
-func over(s *scope) string {
+// The Cluster is no owner of the PoolbootConfig, because the garbage collector keeps an object as long as one of its
+// owners exists, and the host does.
+func releaseReason(s *scope) string {
 	host, config := s.host, s.config
 	booted := record.HasRequested(config) || record.HasNode(config) || record.HasJoined(config)
 	state := host.Status.Provisioning.State

@@ -68,7 +68,7 @@ func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 		outcome = metrics.NodeKept
 	}
 	metrics.PreRegistered(s.config, s.pool.Spec.PoolRole, outcome)
-	r.outages.over(s.workloadKey())
+	r.outages.clear(s.workloadKey())
 	decision, err := pool.Decide(s.node.Labels, s.pools)
 	if err != nil {
 		return fault(bootstrapv1.LabelConflictReason, "Node %s: %w: change the Node's labels", s.node.Name, err)

@@ -51,7 +51,7 @@ func (o *outages) known(cluster client.ObjectKey) error {
 	return nil
 }
 
-func (o *outages) began(cluster client.ObjectKey, why error) {
+func (o *outages) note(cluster client.ObjectKey, why error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.down == nil {
@@ -60,7 +60,7 @@ func (o *outages) began(cluster client.ObjectKey, why error) {
 	o.down[cluster] = outage{until: time.Now().Add(retryInterval), why: why}
 }
 
-func (o *outages) over(cluster client.ObjectKey) {
+func (o *outages) clear(cluster client.ObjectKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.down, cluster)
@@ -81,12 +81,12 @@ func (r *Reconciler) remote(do phase) phase {
 		case is[knownOutage](err):
 		case errors.Is(err, clustercache.ErrClusterNotConnected):
 		case workload.IsUnreachable(err):
-			r.outages.began(s.workloadKey(), err)
+			r.outages.note(s.workloadKey(), err)
 		case is[*failure](err):
-			r.outages.over(s.workloadKey()) // it has answered
+			r.outages.clear(s.workloadKey()) // it has answered
 			return err
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-			r.outages.over(s.workloadKey())
+			r.outages.clear(s.workloadKey())
 			return fault(bootstrapv1.BootFailedReason, "%w: give the user of the kubeconfig in Secret %s/%s the rights of an administrator", err,
 				s.cluster.Namespace, secret.Name(s.cluster.Name, secret.Kubeconfig))
 		default:

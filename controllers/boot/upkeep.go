@@ -73,7 +73,7 @@ func (r *Reconciler) extendCredential(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	r.outages.over(s.workloadKey())
+	r.outages.clear(s.workloadKey())
 	wanted := false
 	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		if wanted = record.IsCredential(config, boot.CredentialID); wanted {

@@ -23,8 +23,8 @@ type state struct {
 	joined bool
 	// inPool is true while its Node is Ready and in the pool.
 	inPool bool
-	// trouble is what a person has to put right; "" when nothing has to be.
-	trouble string
+	// problem is what a person has to put right; "" when nothing has to be.
+	problem string
 	// free is true while it is a BareMetalHost without a Machine that has its user data and no image yet.
 	free bool
 }
@@ -36,9 +36,9 @@ func stateOf(c *bootstrapv1.PoolbootConfig) state {
 		joined: record.IsBootComplete(c), inPool: inPool,
 	}
 	if c := outlook.ForPerson(c); c != nil {
-		is.trouble = c.Message
+		is.problem = c.Message
 	}
-	is.free = !is.joined && is.trouble == "" && isFree(c)
+	is.free = !is.joined && is.problem == "" && isFree(c)
 	return is
 }
 
@@ -91,8 +91,8 @@ func (s *scope) count() (n count) {
 		if is.joined && !is.inPool {
 			n.away = append(n.away, name)
 		}
-		if is.trouble != "" {
-			n.degraded = append(n.degraded, name+": "+is.trouble)
+		if is.problem != "" {
+			n.degraded = append(n.degraded, name+": "+is.problem)
 		}
 	}
 	return n

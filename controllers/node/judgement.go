@@ -55,9 +55,9 @@ type nodeRecord struct {
 	configuration string
 }
 
-// judge compares a Node with its record. On a Node with the recorded UID the labels are the truth and the record
-// follows them; one with another UID registered anew, has lost what was put on it, and gets the recorded pool's labels
-// back. Labels are only added.
+// judge compares a Node with its record. If the Node has the recorded UID, its labels decide, and the record follows
+// them. A Node with another UID has registered again and lost its labels: it gets the labels of the recorded pool.
+// Labels are only added.
 func judge(f facts) judgement {
 	recorded := f.config.Status.NodeRef
 	switch {
@@ -66,30 +66,30 @@ func judge(f facts) judgement {
 	case f.node == nil && !record.HasJoined(f.config) && record.IsWaitingForHost(f.config):
 		return judgement{}
 	case f.node == nil && !record.HasJoined(f.config):
-		return no(bootstrapv1.NodeMissingReason, "Node %s, which was pre-registered, does not exist: its host has not joined, and Poolboot creates the Node again while it may join", recorded.Name)
+		return notInPool(bootstrapv1.NodeMissingReason, "Node %s, which was pre-registered, does not exist: its host has not joined, and Poolboot creates the Node again while it may join", recorded.Name)
 	case f.node == nil:
-		return no(bootstrapv1.NodeMissingReason, "Node %s does not exist: restart the kubelet on its host, which registers it again, or %s", recorded.Name, cure.Remove(f.config))
-	case !recorded.IsDefined() && !cameUnseen(f) && (!record.IsNodeOf(f.node, f.config) || isLeft(f.node, f.config) || isBeingPrepared(f)):
+		return notInPool(bootstrapv1.NodeMissingReason, "Node %s does not exist: restart the kubelet on its host, which registers it again, or %s", recorded.Name, cure.Remove(f.config))
+	case !recorded.IsDefined() && !registeredWithoutRecord(f) && (!record.IsNodeOf(f.node, f.config) || isFromPreviousInstall(f.node, f.config) || isBeingPrepared(f)):
 		return judgement{}
 	}
 	if other := otherOwner(f); other != "" {
-		return no(bootstrapv1.NodeNameTakenReason, "Node %s is not that of %s: %s", f.node.Name, cure.Whose(f.config), other)
+		return notInPool(bootstrapv1.NodeNameTakenReason, "Node %s is not that of %s: %s", f.node.Name, cure.Whose(f.config), other)
 	}
-	anew := recorded.IsDefined() && recorded.UID != string(f.node.UID)
+	isReregistered := recorded.IsDefined() && recorded.UID != string(f.node.UID)
 	wanted := f.node.DeepCopy()
-	if anew {
-		if trouble := restore(wanted, f); trouble != nil {
-			return *trouble
+	if isReregistered {
+		if problem := restore(wanted, f); problem != nil {
+			return *problem
 		}
 	}
 	followHost(wanted, f.host)
-	role, trouble := decideRole(wanted, f)
-	if trouble != nil {
-		trouble.node = changed(f.node, wanted)
-		return *trouble
+	role, problem := decideRole(wanted, f)
+	if problem != nil {
+		problem.node = changed(f.node, wanted)
+		return *problem
 	}
-	if anew && role != f.config.Status.PoolRole {
-		j := no(bootstrapv1.NodeOutsidePoolReason, "Node %s registered anew with labels of pool %q, on record is %q: remove the labels of pool %[2]q from the Node",
+	if isReregistered && role != f.config.Status.PoolRole {
+		j := notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s registered anew with labels of pool %q, on record is %q: remove the labels of pool %[2]q from the Node",
 			wanted.Name, role, f.config.Status.PoolRole)
 		j.node = changed(f.node, wanted)
 		return j
@@ -102,40 +102,40 @@ func judge(f facts) judgement {
 	return j
 }
 
-// cameUnseen says whether a Node registered anew while the record was lost, as during clusterctl move: its host has
-// joined before, nothing of Poolboot's is on it, and its kubelet says of itself what Cluster API knows of the Machine.
-// Which pool it had moved to is lost as well, so its labels decide, and where they name no pool that is told.
-func cameUnseen(f facts) bool {
+// registeredWithoutRecord reports whether a Node registered again while the record was lost, as during clusterctl move:
+// its host has joined, the Node has no annotation of Poolboot, and its providerID is that of the Machine. The record of
+// a pool that the Node had moved to is lost as well. So its labels decide, and a condition reports if they name no pool.
+func registeredWithoutRecord(f facts) bool {
 	return record.HasJoined(f.config) && f.node.Annotations[poolv1.NodeConfigAnnotation] == "" &&
 		f.machine != nil && f.machine.Spec.ProviderID != "" && f.machine.Spec.ProviderID == f.node.Spec.ProviderID
 }
 
-// isBeingPrepared says whether the boot controller has just made a Node, puts it on record next, and has its host wait
+// isBeingPrepared reports whether the boot controller has created a Node, and is about to record it. The host waits
 // until then.
 func isBeingPrepared(f facts) bool {
 	return record.IsRequestPending(f.config) && !util.IsNodeReady(f.node)
 }
 
-// isLeft says whether a Node of a BareMetalHost without a Machine is older than the host's record: the host was
-// installed before, under another one. After a move the record is younger than its Node, and its pointer has the UID
-// that it had before.
-func isLeft(node *corev1.Node, config *bootstrapv1.PoolbootConfig) bool {
+// isFromPreviousInstall reports whether a Node of a BareMetalHost without a Machine is older than the PoolbootConfig,
+// because the host was installed before with another PoolbootConfig. After clusterctl move the PoolbootConfig is younger
+// than its Node, and its pointer ID is the UID that it had before the move.
+func isFromPreviousInstall(node *corev1.Node, config *bootstrapv1.PoolbootConfig) bool {
 	pointer := config.Annotations[bootstrapv1.PointerIDAnnotation]
 	return record.HostKindOf(config) == record.BareMetalHost &&
 		node.CreationTimestamp.Before(&config.CreationTimestamp) && (pointer == "" || pointer == string(config.UID))
 }
 
-// inPool judges a Node whose labels put it in a pool. The judgement's Node is nil when bringing it up to date would put
-// it elsewhere.
+// inPool judges a Node whose labels put it in a pool. The Node of the judgement is nil when an update would move it to
+// another pool.
 func inPool(node *corev1.Node, role string, f facts) judgement {
 	wanted := node.DeepCopy()
 	p, err := pool.OfRole(f.pools, role)
 	if err != nil {
-		return no(bootstrapv1.NodeOutsidePoolReason, "Node %s: %s", wanted.Name, err)
+		return notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s: %s", wanted.Name, err)
 	}
 	declared, err := pool.Labels(*p)
 	if err != nil {
-		return no(bootstrapv1.NodeOutsidePoolReason, "Node %s: %s", wanted.Name, err)
+		return notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s: %s", wanted.Name, err)
 	}
 	registration.AddLabels(wanted, declared)
 	registration.DeclareTaints(wanted, nodev1.CoreTaints(p.Spec.NodeTaints))
@@ -145,10 +145,10 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 		setAnnotation(wanted, poolv1.NodeDesiredConfigAnnotation, p.Status.Configuration.Name)
 	}
 	// What was added may have changed the decision.
-	if now, trouble := decideRole(wanted, f); trouble != nil {
-		return *trouble
+	if now, problem := decideRole(wanted, f); problem != nil {
+		return *problem
 	} else if now != role {
-		return no(bootstrapv1.NodeOutsidePoolReason, "the labels that pool %q declares put Node %s in pool %q: correct its nodeLabels", role, wanted.Name, now)
+		return notInPool(bootstrapv1.NodeOutsidePoolReason, "the labels that pool %q declares put Node %s in pool %q: correct its nodeLabels", role, wanted.Name, now)
 	}
 
 	j := judgement{node: wanted, record: &nodeRecord{pool: role, node: bootstrapv1.NodeReference{Name: wanted.Name, UID: string(wanted.UID)}}}
@@ -160,9 +160,9 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 		wanted.Spec.Taints = slices.DeleteFunc(wanted.Spec.Taints, func(t corev1.Taint) bool { return t.Key == poolv1.NodeUnassignedTaint })
 		j.joined = true
 		j.condition = &metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue,
-			Reason: bootstrapv1.NodeReadyInPoolReason, Message: fmt.Sprintf("Node %s is Ready in pool %q%s", wanted.Name, role, pull(role, f))}
+			Reason: bootstrapv1.NodeReadyInPoolReason, Message: fmt.Sprintf("Node %s is Ready in pool %q%s", wanted.Name, role, machineLabelWarning(role, f))}
 	case record.HasJoined(f.config):
-		j.condition = no(bootstrapv1.NodeNotReadyReason, "Node %s is in pool %q and not Ready: see its conditions and the kubelet on its host", wanted.Name, role).condition
+		j.condition = notInPool(bootstrapv1.NodeNotReadyReason, "Node %s is in pool %q and not Ready: see its conditions and the kubelet on its host", wanted.Name, role).condition
 	default:
 		waiting := registration.WaitingForKubelet(wanted.Name, role)
 		j.condition = &waiting
@@ -170,7 +170,7 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 	return j
 }
 
-// restore puts back on a Node that registered anew what was put on it before its first boot.
+// restore adds to a Node that registered again what it had when it was pre-registered.
 func restore(wanted *corev1.Node, f facts) *judgement {
 	p, err := pool.OfRole(f.pools, f.config.Status.PoolRole)
 	var declared map[string]string
@@ -178,7 +178,7 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 		declared, err = pool.Labels(*p)
 	}
 	if err != nil {
-		j := no(bootstrapv1.NodeOutsidePoolReason, "Node %s registered anew and can't get the labels of its pool back: %s", wanted.Name, err)
+		j := notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s registered anew and can't get the labels of its pool back: %s", wanted.Name, err)
 		return &j
 	}
 	if !record.IsNodeOf(wanted, f.config) {
@@ -202,9 +202,8 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 	return nil
 }
 
-// dropFlags takes off what a kubelet that registered just now brought along from the pool that its host booted into,
-// where the recorded pool has something else to say: those labels are in the kubelet's flags, and nobody set them on
-// this Node.
+// dropFlags removes labels that a kubelet sets when it registers, because they are in its flags since its host booted
+// into an earlier pool, where the recorded pool has other values. No user has set them on this Node.
 func dropFlags(wanted *corev1.Node, declared map[string]string, f facts) {
 	booted := pool.OfRendered(f.pools, f.config.Status.Configuration.Name)
 	if booted == nil || booted.Spec.PoolRole == f.config.Status.PoolRole {
@@ -227,8 +226,9 @@ func dropFlags(wanted *corev1.Node, declared map[string]string, f facts) {
 	}
 }
 
-// pull warns of Machine labels that name another pool than the Node's: Cluster API puts them back on the Node.
-func pull(role string, f facts) string {
+// machineLabelWarning returns a warning when the labels of the Machine name another pool than that of the Node, because
+// Cluster API copies them to the Node. It is empty otherwise.
+func machineLabelWarning(role string, f facts) string {
 	if f.machine == nil || f.config.Spec.PoolRole != "" {
 		return ""
 	}
@@ -246,21 +246,21 @@ func decideRole(node *corev1.Node, f facts) (string, *judgement) {
 	var j judgement
 	switch {
 	case err != nil && f.machine != nil:
-		j = no(bootstrapv1.PoolConflictReason, "Node %s: %s; Cluster API puts back labels that the Machine has: change those in its MachineDeployment", node.Name, err)
+		j = notInPool(bootstrapv1.PoolConflictReason, "Node %s: %s; Cluster API puts back labels that the Machine has: change those in its MachineDeployment", node.Name, err)
 	case err != nil:
-		j = no(bootstrapv1.PoolConflictReason, "Node %s: %s", node.Name, err)
+		j = notInPool(bootstrapv1.PoolConflictReason, "Node %s: %s", node.Name, err)
 	case decision.ControlPlane:
-		j = no(bootstrapv1.ControlPlaneNodeReason, "the labels of Node %s are those of a control plane, which is in no pool: remove the control-plane label", node.Name)
+		j = notInPool(bootstrapv1.ControlPlaneNodeReason, "the labels of Node %s are those of a control plane, which is in no pool: remove the control-plane label", node.Name)
 	case decision.Role == "":
-		j = no(bootstrapv1.NodeOutsidePoolReason, "the labels of Node %s are those of no pool: put the labels of a pool on it", node.Name)
+		j = notInPool(bootstrapv1.NodeOutsidePoolReason, "the labels of Node %s are those of no pool: put the labels of a pool on it", node.Name)
 	default:
 		return decision.Role, nil
 	}
 	return "", &j
 }
 
-// otherOwner says why a Node of the recorded name is not the Machine's; "" when it is. A Node that registered anew has
-// no annotation.
+// otherOwner returns why a Node with the recorded name is not that of the Machine, and "" when it is. A Node that
+// registered again has no annotation.
 func otherOwner(f facts) string {
 	if made := f.node.Annotations[poolv1.NodeConfigAnnotation]; made != "" && !record.IsNodeOf(f.node, f.config) {
 		return "it was made for PoolbootConfig " + made
@@ -271,7 +271,7 @@ func otherOwner(f facts) string {
 	return fmt.Sprintf("its spec.providerID is %q, the Machine's is %q", f.node.Spec.ProviderID, f.machine.Spec.ProviderID)
 }
 
-func no(reason, message string, args ...any) judgement {
+func notInPool(reason, message string, args ...any) judgement {
 	return judgement{condition: &metav1.Condition{
 		Type:    bootstrapv1.NodeInPoolCondition,
 		Status:  metav1.ConditionFalse,
@@ -280,7 +280,7 @@ func no(reason, message string, args ...any) judgement {
 	}}
 }
 
-// changed returns the Node as it is to be, nil when it is so already.
+// changed returns the desired Node; nil when the Node needs no change.
 func changed(is, wanted *corev1.Node) *corev1.Node {
 	sameTaint := func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }
 	if maps.Equal(is.Labels, wanted.Labels) && maps.Equal(is.Annotations, wanted.Annotations) &&
@@ -290,8 +290,8 @@ func changed(is, wanted *corev1.Node) *corev1.Node {
 	return wanted
 }
 
-// bootedWith returns the rendered config that a Node's annotation names, "" when it names none. A kubelet may write
-// annotations of its own Node, so what can't be a name is passed over.
+// bootedWith returns the rendered config that the annotation of a Node names, and "" without one. A kubelet can write
+// the annotations of its own Node, so a value that is not a valid name is ignored.
 func bootedWith(node *corev1.Node) string {
 	name := node.Annotations[poolv1.NodeCurrentConfigAnnotation]
 	if !strings.HasPrefix(name, poolv1.RenderedNamePrefix) || len(validation.IsDNS1123Subdomain(name)) > 0 {
@@ -300,8 +300,8 @@ func bootedWith(node *corev1.Node) string {
 	return name
 }
 
-// setPoolLabel sets the label that names the pool, which is Poolboot's own, unless the Machine has it: then Cluster API
-// keeps it and two writers would never agree.
+// setPoolLabel sets the label that names the pool, unless the Machine has this label: then Cluster API writes it, and two
+// writers would overwrite each other.
 func setPoolLabel(node *corev1.Node, role string, machine *clusterv1.Machine) {
 	if machine != nil {
 		if _, has := machine.Labels[poolv1.NodePoolLabel]; has {
