@@ -36,7 +36,6 @@ type Host struct {
 	// State is the BareMetalHost's provisioning state.
 	State bmov1alpha1.ProvisioningState
 
-
 	// Metal3Machine is the Metal3Machine that the host serves.
 	Metal3Machine types.NamespacedName
 

@@ -12,7 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Each question about pools, names and tokens has one function that answers it. These specs read the sources of all
+// Each question about pools and names has one function that answers it. These specs read the sources of all
 // programs, without their tests, and fail if other code uses the fields that the answer depends on.
 var _ = Describe("No other code decides", func() {
 	const root = "../.."
@@ -88,15 +88,7 @@ var _ = Describe("No other code decides", func() {
 			"controllers/node/judgement.go", // whether the labels of a Machine are to name its pool at all
 		)).To(BeEmpty())
 	})
-	It("whether a token is accepted, and whether a host has joined: use record.TokenOf, HasJoined or IsTokenExpired", func() {
-		Expect(of(mentions, "TokenHashAnnotation", "bootstrap/record/", "bootstrap/hostaccess/token.go", "controllers/enrollment/admission.go")).To(BeEmpty(), "who writes that of the enrollment token")
-		Expect(of(mentions, "TokenStateAnnotation", "bootstrap/record/",
-			"controllers/poolbootconfig/rotation.go", "bootstrap/server/refusal.go", // who removes it, and who names it in a cure
-		)).To(BeEmpty())
-		Expect(of(mentions, "TokenStateRevoked", "bootstrap/record/", "bootstrap/server/token.go")).To(BeEmpty())
-		Expect(of(mentions, "TokenStateExpired", "bootstrap/record/", "bootstrap/server/token.go")).To(BeEmpty())
-	})
-	It("how a Node is named: use node.Name", func() {
+	It("how a Node is named: use registration.Name", func() {
 		Expect(of(mentions, "NodeNameSourceHost", "bootstrap/registration/name.go")).To(BeEmpty())
 		Expect(of(mentions, "Machine.Status.NodeRef.Name", "bootstrap/registration/name.go")).To(BeEmpty())
 	})

@@ -73,7 +73,7 @@ func (r *recording) claimAddress(record *Record, from netip.Addr) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	claimed := arrival{from, record.TokenSHA256, r.now()}
+	claimed := arrival{from, record.Token.Hash, r.now()}
 	pending := []arrival{claimed}
 	known, _ := r.addresses.Get(record.UID)
 	arrivals, _ := known.([]arrival)

@@ -65,7 +65,7 @@ var _ = Describe("A replica that is behind", func() {
 	},
 		Entry("of a host whose token is newer", func() string { return configPath }, func() string { return later }, http.StatusOK),
 		Entry("of a host that another replica told to fetch a newer configuration", func() string {
-			now.set(func() { now.records["machine-0"].TokenSHA256 = boundTo("machine-0", token) })
+			now.set(func() { now.records["machine-0"].Token.Hash = boundTo("machine-0", token) })
 			return rendered(after)
 		}, func() string { return token }, http.StatusOK),
 		Entry("of a host whose enrollment was made longer", func() string { return "/config/infra/default/edge?name=edge-1" }, func() string { return token }, http.StatusServiceUnavailable),

@@ -150,12 +150,12 @@ func (v *view) lookForRecord(ctx context.Context, enrollment Enrollment, asks as
 // is.
 func (r *Record) notAdmittedBy(enrollment *Enrollment) *refusal {
 	switch {
-	case r.hasStateUnknown():
+	case r.Token.IsStateUnknown():
 		return stateUnknown(r)
-	case !r.isRevoked() && r.TokenUID != enrollment.TokenUID:
+	case !r.Token.IsRevoked() && !r.Token.IsBoundTo(enrollment.TokenUID):
 		return notReady("PoolbootConfig %s is that of a host which came with the token of an earlier Secret %s: it may still be restored or moved here; "+
 			"to reinstall the host, delete its Node and its PoolbootConfig", r.NamespacedName, enrollment.Name)
-	case r.TokenState != "" || r.TokenSHA256 != enrollment.TokenSHA256:
+	case !r.Token.IsAccepted() || r.Token.Hash != enrollment.TokenSHA256:
 		return unauthorized("the host of this name has joined, or came with another token: to install it anew, delete its Node and its PoolbootConfig")
 	}
 	return nil

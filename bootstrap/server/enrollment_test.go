@@ -77,7 +77,7 @@ func (w *world) admit(from string) {
 	w.addRecord(id, "edge-7", hostaccess.Enrollment(edge, "secret").Hash(token))
 	w.set(func() {
 		record := w.records["edge-7"]
-		record.TokenUID, record.Enrollment, record.EnrolledFrom = "secret", edge.Name, from
+		record.Token.UID, record.Enrollment, record.EnrolledFrom = "secret", edge.Name, from
 	})
 }
 
@@ -199,7 +199,7 @@ var _ = Describe("A host that enrolls", func() {
 	It("can't have the name of a host that has joined, and that is told", func() {
 		w.admit(loopback)
 		w.set(func() {
-			w.records["edge-7"].TokenSHA256, w.records["edge-7"].TokenState = "", bootstrapv1.TokenStateRevoked
+			w.records["edge-7"].Token.Hash, w.records["edge-7"].Token.State = "", bootstrapv1.TokenStateRevoked
 		})
 		w.addOverlay("edge-7", rendered, life)
 		response, _ := serve(w, long).get(enrollPath, token)

@@ -11,6 +11,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // busyRecorder ends no write before it is let go.
@@ -137,7 +139,7 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 	DescribeTable("makes eight writes of the addresses that a token comes from, however many they are", func(seen bool) {
 		to, clock := &countingRecorder{}, time.Now()
 		r := newRecording(to, nil, func() time.Time { return clock })
-		host := Record{UID: "stolen", TokenSHA256: "a"}
+		host := Record{UID: "stolen", Token: record.Token{Hash: "a"}}
 		from := netip.MustParseAddr("2001:db8::")
 		for range 100 {
 			if from = from.Next(); r.claimAddress(&host, from) {
@@ -165,10 +167,10 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 	It("notes an address anew that the record has lost, and that of another token at once", func() {
 		clock := time.Now()
 		r := newRecording(&countingRecorder{}, nil, func() time.Time { return clock })
-		host, from := Record{UID: "moved", TokenSHA256: "a"}, netip.MustParseAddr("192.0.2.7")
+		host, from := Record{UID: "moved", Token: record.Token{Hash: "a"}}, netip.MustParseAddr("192.0.2.7")
 		Expect(r.claimAddress(&host, from)).To(BeTrue())
 		Expect(r.claimAddress(&host, from)).To(BeFalse())
-		host.TokenSHA256 = "b"
+		host.Token.Hash = "b"
 		Expect(r.claimAddress(&host, from)).To(BeTrue())
 		clock = clock.Add(requestInterval)
 		Expect(r.claimAddress(&host, from)).To(BeTrue())

@@ -81,13 +81,13 @@ var _ = Describe("A request without the machine's own token", func() {
 			})
 		}
 		It("is answered by its own, whatever hash is on record elsewhere with its pointer id", func() {
-			copyTo(types.NamespacedName{Namespace: "elsewhere", Name: "copy"}, func(r *server.Record) { r.TokenUID, r.TokenSHA256 = r.UID, boundTo("junk", "junk") })
+			copyTo(types.NamespacedName{Namespace: "elsewhere", Name: "copy"}, func(r *server.Record) { r.Token.UID, r.Token.Hash = r.UID, boundTo("junk", "junk") })
 			response, body := serve(w, long).get(configPath, token)
 			Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		})
 
 		It("is told to ask again while its own is not known, and no 401, whatever is on record elsewhere", func() {
-			copyTo(types.NamespacedName{Namespace: "elsewhere", Name: "copy"}, func(r *server.Record) { r.TokenSHA256, r.TokenState = "", bootstrapv1.TokenStateRevoked })
+			copyTo(types.NamespacedName{Namespace: "elsewhere", Name: "copy"}, func(r *server.Record) { r.Token.Hash, r.Token.State = "", bootstrapv1.TokenStateRevoked })
 			w.set(func() { delete(w.records, "machine-0") })
 			response, body := serve(w, long).get(configPath, token)
 			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
@@ -103,7 +103,7 @@ var _ = Describe("A request without the machine's own token", func() {
 			Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		},
 			Entry("503: with the UID that the hash is bound to", func(*server.Record) {}, http.StatusServiceUnavailable),
-			Entry("401: with the copy's own UID", func(r *server.Record) { r.TokenUID = r.UID }, http.StatusUnauthorized),
+			Entry("401: with the copy's own UID", func(r *server.Record) { r.Token.UID = r.UID }, http.StatusUnauthorized),
 		)
 	})
 
@@ -117,8 +117,8 @@ var _ = Describe("A request without the machine's own token", func() {
 		}
 		Expect(w.requests()).To(BeZero())
 		w.set(func() {
-			w.records["machine-0"].TokenUID = "moved"
-			w.records["machine-0"].TokenSHA256 = hostaccess.Config(machine0, "moved").Hash(token)
+			w.records["machine-0"].Token.UID = "moved"
+			w.records["machine-0"].Token.Hash = hostaccess.Config(machine0, "moved").Hash(token)
 		})
 		response, body := s.get(configPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))

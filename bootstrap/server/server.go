@@ -184,7 +184,7 @@ func (v *view) authenticate(ctx context.Context, to route, token string) (*Recor
 	switch {
 	case err != nil:
 		return nil, unavailable(fmt.Errorf("finding PoolbootConfig %s: %w", to.object, err))
-	case record == nil || record.PointerID != to.pointerID || record.TokenSHA256 == "" && !record.isRevoked():
+	case record == nil || record.PointerID != to.pointerID || record.Token.Hash == "" && !record.Token.IsRevoked():
 		return nil, notReady("PoolbootConfig %s does not exist, or is another host's: it may still be restored or moved here; if it was deleted, "+
 			"power the host off", to.object)
 	case record.Enrollment != "":
@@ -194,9 +194,9 @@ func (v *view) authenticate(ctx context.Context, to route, token string) (*Recor
 		return record, nil
 	case record.Rotating:
 		return nil, notReady("the token of this machine is being rotated, and the new one is not on record yet")
-	case record.hasStateUnknown():
+	case record.Token.IsStateUnknown():
 		return nil, stateUnknown(record)
-	case !record.isRevoked() && !record.isBound():
+	case !record.Token.IsRevoked() && !record.isBound():
 		return nil, notReady("PoolbootConfig %s was restored or moved here, and its token is not verified yet: if that lasts, "+
 			"its condition %s says why", to.object, bootstrapv1.DataSecretAvailableCondition)
 	}

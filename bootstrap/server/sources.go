@@ -10,6 +10,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // Sources are what it is decided by who gets what.
@@ -27,11 +28,8 @@ type Record struct {
 	// PointerID is the last part of the URL by which the record's host asks: empty while none is on record.
 	PointerID string
 
-	// TokenSHA256 is the value of TokenHashAnnotation, and TokenUID the UID that it is bound to. TokenState is why the
-	// token is not accepted; empty while it is.
-	TokenSHA256 string
-	TokenUID    types.UID
-	TokenState  bootstrapv1.TokenState
+	// Token is what is on record of the host's token.
+	Token record.Token
 
 	// Rotating says that another token is about to be on record.
 	Rotating bool

@@ -20,6 +20,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
@@ -199,8 +200,7 @@ func (w *world) addRecord(pointer, name, tokenHash string) server.Record {
 		NamespacedName: types.NamespacedName{Namespace: "default", Name: name},
 		UID:            types.UID(name),
 		PointerID:      pointer,
-		TokenSHA256:    tokenHash,
-		TokenUID:       types.UID(name),
+		Token:          record.Token{Hash: tokenHash, UID: types.UID(name)},
 	}
 	w.set(func() { w.records[name] = &record })
 	return record
@@ -208,7 +208,7 @@ func (w *world) addRecord(pointer, name, tokenHash string) server.Record {
 
 // inState puts the token of a record into a state.
 func (w *world) inState(name string, state bootstrapv1.TokenState) {
-	w.set(func() { w.records[name].TokenState = state })
+	w.set(func() { w.records[name].Token.State = state })
 }
 
 // addRendered adds a rendered config of a pool, which writes a file with that text, and returns its name.

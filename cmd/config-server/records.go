@@ -47,10 +47,8 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		NamespacedName:     client.ObjectKeyFromObject(config),
 		UID:                config.UID,
 		PointerID:          config.Annotations[bootstrapv1.PointerIDAnnotation],
-		TokenSHA256:        token.Hash,
-		TokenUID:           token.UID,
-		TokenState:         token.State,
-		Rotating:           metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.RotateTokenAnnotation),
+		Token:              token,
+		Rotating:           record.IsRotationRequested(config),
 		Version:            config.ResourceVersion,
 		FirstRequestedTime: timeOf(boot.FirstRequestedTime),
 		RequestedTime:      timeOf(boot.RequestedTime),
@@ -156,7 +154,7 @@ func cameFrom(record server.Record, from netip.Addr, at time.Time) (boot map[str
 	if !from.IsValid() || slices.Contains(record.Addresses, from) || len(record.Addresses) >= server.MaxAddresses {
 		return map[string]any{}, false
 	}
-	token := tokenOf(record.TokenSHA256)
+	token := tokenOf(record.Token.Hash)
 	addresses := slices.DeleteFunc(slices.Clone(record.TokenAddresses), func(a bootstrapv1.TokenAddress) bool { return a.Token != token })
 	addresses = append(addresses, bootstrapv1.TokenAddress{Address: from.String(), FirstUsedTime: metav1.MicroTime{Time: at}, Token: token})
 	return map[string]any{"addresses": addresses}, true

@@ -56,7 +56,7 @@ func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 	}
 	was, is := before.Status, after.Status
 	if was.NodeRef.IsDefined() && is.NodeRef.IsDefined() && was.NodeRef.UID != is.NodeRef.UID {
-		event(corev1.EventTypeNormal, bootstrapv1.EventLabelsRestored, "Node %s registered anew and has the labels of pool %q back", is.NodeRef.Name, is.PoolRole)
+		event(corev1.EventTypeNormal, bootstrapv1.EventLabelsRestored, "Node %s registered again and has the labels of pool %q back", is.NodeRef.Name, is.PoolRole)
 	}
 	if was.NodeRef.IsDefined() && was.PoolRole != "" && was.PoolRole != is.PoolRole {
 		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, "The labels of Node %s name pool %q, no longer %q", is.NodeRef.Name, is.PoolRole, was.PoolRole)

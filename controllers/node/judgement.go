@@ -89,7 +89,7 @@ func judge(f facts) judgement {
 		return *problem
 	}
 	if isReregistered && role != f.config.Status.PoolRole {
-		j := notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s registered anew with labels of pool %q, on record is %q: remove the labels of pool %[2]q from the Node",
+		j := notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s registered again with labels of pool %q, but pool %q is recorded: remove the labels of pool %[2]q from the Node",
 			wanted.Name, role, f.config.Status.PoolRole)
 		j.node = changed(f.node, wanted)
 		return j
@@ -104,7 +104,8 @@ func judge(f facts) judgement {
 
 // registeredWithoutRecord reports whether a Node registered again while the record was lost, as during clusterctl move:
 // its host has joined, the Node has no annotation of Poolboot, and its providerID is that of the Machine. The record of
-// a pool that the Node had moved to is lost as well. So its labels decide, and a condition reports if they name no pool.
+// a pool that the Node had moved to is lost as well. So its labels decide, and a condition reports if they name no
+// pool.
 func registeredWithoutRecord(f facts) bool {
 	return record.HasJoined(f.config) && f.node.Annotations[poolv1.NodeConfigAnnotation] == "" &&
 		f.machine != nil && f.machine.Spec.ProviderID != "" && f.machine.Spec.ProviderID == f.node.Spec.ProviderID
@@ -117,8 +118,8 @@ func isBeingPrepared(f facts) bool {
 }
 
 // isFromPreviousInstall reports whether a Node of a BareMetalHost without a Machine is older than the PoolbootConfig,
-// because the host was installed before with another PoolbootConfig. After clusterctl move the PoolbootConfig is younger
-// than its Node, and its pointer ID is the UID that it had before the move.
+// because the host was installed before with another PoolbootConfig. After clusterctl move the PoolbootConfig is
+// younger than its Node, and its pointer ID is the UID that it had before the move.
 func isFromPreviousInstall(node *corev1.Node, config *bootstrapv1.PoolbootConfig) bool {
 	pointer := config.Annotations[bootstrapv1.PointerIDAnnotation]
 	return record.HostKindOf(config) == record.BareMetalHost &&
@@ -178,7 +179,7 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 		declared, err = pool.Labels(*p)
 	}
 	if err != nil {
-		j := notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s registered anew and can't get the labels of its pool back: %s", wanted.Name, err)
+		j := notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s registered again, and the labels of its pool cannot be restored: %s", wanted.Name, err)
 		return &j
 	}
 	if !record.IsNodeOf(wanted, f.config) {
@@ -300,8 +301,8 @@ func bootedWith(node *corev1.Node) string {
 	return name
 }
 
-// setPoolLabel sets the label that names the pool, unless the Machine has this label: then Cluster API writes it, and two
-// writers would overwrite each other.
+// setPoolLabel sets the label that names the pool, unless the Machine has this label: then Cluster API writes it, and
+// two writers would overwrite each other.
 func setPoolLabel(node *corev1.Node, role string, machine *clusterv1.Machine) {
 	if machine != nil {
 		if _, has := machine.Labels[poolv1.NodePoolLabel]; has {

@@ -1,5 +1,5 @@
 // Package node watches the Nodes that Poolboot made beforehand: it ends a boot once the kubelet is Ready in its pool,
-// keeps the record of the pool, and puts labels back on Nodes that registered anew. It makes no Nodes and deletes none.
+// keeps the record of the pool, and restores labels of Nodes that registered again. It creates and deletes no Nodes.
 package node
 
 import (

@@ -74,9 +74,9 @@ func (r *Reconciler) reportLeft(s *scope, left *teardown.LeftoverError) {
 	}
 }
 
-// hasNeverJoined reports whether a Node was pre-registered for the PoolbootConfig and was never Ready, or its Machine is
-// deleted before Cluster API has found the Node. Cluster API drains and deletes every other Node. The user deletes that
-// of a host without a Machine.
+// hasNeverJoined reports whether a Node was pre-registered for the PoolbootConfig and was never Ready, or its Machine
+// is deleted before Cluster API has found the Node. Cluster API drains and deletes every other Node. The user deletes
+// that of a host without a Machine.
 func (s *scope) hasNeverJoined(node *corev1.Node) bool {
 	if !record.IsNodeOf(node, s.config) {
 		return false

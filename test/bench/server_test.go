@@ -26,6 +26,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
 )
@@ -219,7 +220,7 @@ func (m *machine) Get(_ context.Context, name types.NamespacedName) (*server.Rec
 	}
 	uid := types.UID(name.Name)
 	return &server.Record{
-		NamespacedName: name, UID: uid, PointerID: benchPointer, TokenSHA256: m.hashes.of(name, uid), TokenUID: uid,
+		NamespacedName: name, UID: uid, PointerID: benchPointer, Token: record.Token{Hash: m.hashes.of(name, uid), UID: uid},
 	}, nil
 }
 

@@ -63,7 +63,8 @@ func (e *LeftoverError) Unwrap() error { return e.Err }
 // object that cannot be deleted does not keep the others from being deleted.
 //
 // Delete can be repeated after every failure. So the caller removes the ID of the credential from the record, or the
-// finalizer, only when Delete succeeded. The error is a *LeftoverError if only objects in the workload cluster are left.
+// finalizer, only when Delete succeeded. The error is a *LeftoverError if only objects in the workload cluster are
+// left.
 func (b Boot) Delete(ctx context.Context) error {
 	if b.HasJoined {
 		if err := b.revokeToken(ctx); err != nil {
