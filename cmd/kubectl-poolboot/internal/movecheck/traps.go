@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -230,7 +229,7 @@ func (f *facts) bootTraps() (traps []trap) {
 	for i := range f.configs {
 		c := &f.configs[i]
 		at := "PoolbootConfig " + c.Namespace + "/" + c.Name
-		if metav1.HasAnnotation(c.ObjectMeta, bootstrapv1.RotateTokenAnnotation) {
+		if record.IsRotationRequested(c) {
 			traps = append(traps, trap{Note, at, "its token is being rotated: the other management cluster completes the rotation, and until then the config server answers an unknown token with 503",
 				"nothing, or wait until the annotation " + bootstrapv1.RotateTokenAnnotation + " is removed"})
 		}
