@@ -20,50 +20,49 @@ const (
 	sha512Prefix    = "sha512-"
 )
 
-// Boot is the config server's answer to a host that follows its pointer: first the pool's configuration, then the
-// machine's own part, which wins. It is of spec 3.1, or of 3.0 for a host that reads nothing newer.
+// Boot is the config server's answer to a host that follows its pointer: the pool's configuration, then the machine's
+// overlay, which takes precedence. It has spec version 3.1, or 3.0 for a host that reads no later version.
 //
-// How the pool's bytes travel was read in Ignition's source (v2.27.0, internal/resource/url.go and
-// internal/exec/config_fetcher.go). Ignition asks with "Accept-Encoding: identity" and undoes no Content-Encoding. It
-// undoes gzip when the merge entry says "compression: gzip", and the entry's verification is then of the bytes that
-// come out. So the server sends a gzip file as the body, without Content-Encoding, and PoolSHA512 is the hash of what
-// was packed.
+// The encoding of the pool's bytes follows Ignition's source (v2.27.0, internal/resource/url.go and
+// internal/exec/config_fetcher.go). Ignition requests "Accept-Encoding: identity" and decodes no Content-Encoding. It
+// decompresses the body if the merge entry has "compression: gzip", and then verifies the decompressed bytes. So the
+// server sends a gzip file as the body, without Content-Encoding, and PoolSHA512 is the hash of the uncompressed bytes.
 //
-// References of spec 3.0 carry no token and are not compressed, so there both parts are in the answer as they are.
+// References of spec 3.0 have no token and no compression, so with 3.0 the answer contains both parts, uncompressed.
 type Boot struct {
-	// Version is the spec version that the host reads: one of VersionsWritten, and Version when it is empty.
+	// Version is the spec version that the host reads, one of VersionsWritten. If it is empty, it is the constant
+	// Version.
 	Version string
-	// PoolURL is where the pool's configuration is, as a gzip file; for spec 3.0 what Inline made of it.
+	// PoolURL is the URL of the pool's configuration as a gzip file. For spec 3.0 it is the result of Inline.
 	PoolURL string
 	// PoolSHA512 is the SHA-512 of the pool's configuration before compression, in hex.
 	PoolSHA512 string
-	// Token is the machine's bearer token; the pool's configuration is handed out against it too.
+	// Token is the machine's bearer token. The request for the pool's configuration needs it too.
 	Token string
 	// Overlay is the machine's own Ignition. It holds its join credential.
 	Overlay PackedOverlay
 }
 
-// ReadsReferences says whether a host that reads a spec version can be sent to a URL with its token.
+// ReadsReferences reports whether a host that reads a spec version can send its token to a URL in a reference.
 func ReadsReferences(version string) bool { return version != versionWithoutHeaders }
 
-// Inline is the URL of a document that carries it in itself.
+// Inline returns a data URL with the document.
 func Inline(document []byte) string { return dataurl.EncodeBytes(document) }
 
-// PackedOverlay is a machine's own Ignition as Boot carries it, and as it is stored: a data URL of a gzip file, whose
-// head names the spec version; or for spec 3.0 a data URL of the document.
+// PackedOverlay is a machine's overlay as it is stored and as Boot contains it: a data URL of a gzip file whose media
+// type has the spec version as a parameter. For spec 3.0 it is a data URL of the uncompressed document.
 type PackedOverlay string
 
-// What stands around the spec version and before the gzip file of a PackedOverlay.
+// The parts of a PackedOverlay before and after the spec version.
 const (
 	beforeVersion = "data:application/gzip;spec="
 	afterVersion  = ";base64,"
 )
 
-var errNotPacked = errors.New("the machine's overlay is not as it was packed")
+var errNotPacked = errors.New("the machine's overlay is malformed")
 
-// PackOverlay packs a machine's own Ignition, so that a Boot of it is no more than putting strings together. It is
-// written in the oldest spec version that can say it, so that it is the same for every host that reads that or a newer
-// one.
+// PackOverlay encodes a machine's overlay, so that Boot.Marshal only concatenates strings. It uses the oldest spec
+// version that can express the overlay, so that the result serves every host that reads that version or a later one.
 func PackOverlay(overlay Config) (PackedOverlay, error) {
 	if err := selfContained(&overlay); err != nil {
 		return "", fmt.Errorf("the machine's overlay: %w", err)
@@ -86,8 +85,8 @@ func PackOverlay(overlay Config) (PackedOverlay, error) {
 	return "", err
 }
 
-// For returns the overlay for a host that reads a spec version: most often as it is. It fails with a *VersionError when
-// that version can't say it. Neither this nor any other error quotes the overlay.
+// For returns the overlay for a host that reads a spec version, in most cases unchanged. If that version can't express
+// it, the error is a *VersionError. No error quotes the overlay.
 func (p PackedOverlay) For(version string) (PackedOverlay, error) {
 	head, isPacked := strings.CutPrefix(string(p), beforeVersion)
 	written, _, _ := strings.Cut(head, afterVersion)
@@ -104,7 +103,7 @@ func (p PackedOverlay) For(version string) (PackedOverlay, error) {
 	}
 	overlay, err := Parse(raw)
 	if err != nil {
-		return "", errors.New("the machine's overlay is no valid Ignition") // not wrapped: it may quote it
+		return "", errors.New("the machine's overlay is not valid Ignition") // not wrapped: the error can quote the overlay
 	}
 	whole, err := WriteAs(overlay, version)
 	if err != nil || ReadsReferences(version) {
@@ -113,7 +112,7 @@ func (p PackedOverlay) For(version string) (PackedOverlay, error) {
 	return PackedOverlay(Inline(whole)), nil
 }
 
-// Unpack returns the Ignition that PackOverlay packed.
+// Unpack returns the Ignition that PackOverlay encoded.
 func (p PackedOverlay) Unpack() ([]byte, error) {
 	_, body, _ := strings.Cut(string(p), afterVersion)
 	file, err := base64.StdEncoding.DecodeString(body)
@@ -123,7 +122,8 @@ func (p PackedOverlay) Unpack() ([]byte, error) {
 	return unpacked(file, maxUnpacked)
 }
 
-// What stands around the parts of a Boot, in canonical form; for spec 3.0 without what its references can't carry.
+// The text around the parts of a Boot, in canonical form. For spec 3.0 it lacks the fields that references of 3.0 do
+// not have.
 const (
 	beginning     = `{"ignition":{"config":{"merge":[{`
 	beforeToken   = `"compression":"gzip","httpHeaders":[{"name":"Authorization","value":"Bearer `
@@ -137,7 +137,7 @@ const (
 	end           = `"}}`
 )
 
-// Marshal writes the answer. Every host that boots asks for it, so it is put together, not encoded.
+// Marshal writes the answer. It concatenates strings instead of encoding a structure, because every boot needs one.
 func (b Boot) Marshal() []byte {
 	const around = len(beginning + beforeToken + afterToken + beforePoolURL + beforeHash + afterHash + beforeSource + beforeOverlay + afterOverlay + pointerVersion + end)
 	out := append(make([]byte, 0, around+len(b.Token)+len(b.PoolURL)+len(b.PoolSHA512)+len(b.Overlay)), beginning...)
@@ -155,9 +155,9 @@ func (b Boot) Marshal() []byte {
 	return append(append(out, version...), end...)
 }
 
-// selfContained makes the contents of every file say how they are packed and what their hash is. On the host it is
-// Ignition's merge that lays the overlay over the pool, and what the overlay does not say it would take from a pool's
-// file of the same path (see Merge).
+// selfContained sets the compression and the hash of the contents of every file. On the host Ignition itself merges the
+// overlay over the pool's configuration, and it would take fields that the overlay does not set from the pool's file of
+// the same path (see Merge).
 func selfContained(overlay *Config) error {
 	overlay.Storage.Files = slices.Clone(overlay.Storage.Files)
 	for i := range overlay.Storage.Files {
@@ -185,10 +185,10 @@ func selfContained(overlay *Config) error {
 	return nil
 }
 
-// packers are used again: one takes nearly a megabyte.
+// packers is a pool because a gzip.Writer takes nearly a megabyte.
 var packers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// packed is an overlay that is written in a spec version.
+// packed encodes a document of a spec version.
 func packed(document []byte, version string) (PackedOverlay, error) {
 	var file bytes.Buffer
 	writer := packers.Get().(*gzip.Writer)

@@ -153,7 +153,7 @@ var _ = Describe("Boot", func() {
 
 	It("refuses an overlay with a file that can't be read", func() {
 		_, err := ignition.PackOverlay(parse(file(`"contents":{"source":"data:,hi","compression":"gzip"}`)))
-		Expect(err).To(MatchError(And(ContainSubstring("overlay"), ContainSubstring("no gzip file"))))
+		Expect(err).To(MatchError(And(ContainSubstring("overlay"), ContainSubstring("not a gzip file"))))
 	})
 
 	DescribeTable("packs an overlay in the oldest version that can say it, for all hosts that read that or a newer one",

@@ -8,13 +8,13 @@ import (
 	"github.com/coreos/butane/config/common"
 )
 
-// ParseButane translates a Butane configuration (YAML) and reads the Ignition that comes out. It is as strict as
-// "butane --strict": a warning is an error, because here nobody would see it. Local files can't be embedded. Errors are
-// a *ParseError with path and line in the Butane text.
+// ParseButane translates a Butane configuration (YAML) to Ignition. It is as strict as "butane --strict": warnings are
+// errors, because there is no other place to report them. Local files can't be embedded. Errors are a *ParseError with
+// path and line in the Butane text.
 func ParseButane(text string) (Config, error) {
 	raw, entries, err := butane.TranslateBytes([]byte(text), common.TranslateBytesOptions{
 		TranslateOptions: common.TranslateOptions{
-			// What a compressor writes may change with its version, and with it the name of a rendered config.
+			// The output of a compressor can change with its version, and would change the name of a rendered config.
 			NoResourceAutoCompression: true,
 		},
 		Raw: true,
@@ -27,15 +27,15 @@ func ParseButane(text string) (Config, error) {
 	case len(problems) > 0:
 		return Config{}, &ParseError{Problems: problems}
 	case errors.Is(err, common.ErrNoVariant):
-		return Config{}, problem("variant", "missing: say which variant of Butane the text is, for example fcos")
+		return Config{}, problem("variant", "missing: set the variant of Butane, for example fcos")
 	case errors.Is(err, common.ErrInvalidVersion):
-		return Config{}, problem("version", "missing, or no version: say which version of the variant the text is")
+		return Config{}, problem("version", "missing or invalid: set the version of the variant")
 	case err != nil:
 		return Config{}, problem("", err.Error())
 	}
 	config, err := Parse(raw)
 	if err != nil {
-		return Config{}, problem("version", fmt.Sprintf("makes Ignition that can't be read, use an older version: %v", err))
+		return Config{}, problem("version", fmt.Sprintf("translates to Ignition that can't be read, use an older version: %v", err))
 	}
 	return config, nil
 }

@@ -10,8 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// canonical is the one encoder of this package, for any of Ignition's types: as encoding/json writes them, but with
-// keys in order, and without the empty structs that it writes for them.
+// canonical encodes any of Ignition's types like encoding/json, but with sorted keys and without empty structs.
 func canonical(document any) ([]byte, error) {
 	return appendValue(nil, reflect.ValueOf(document))
 }
@@ -47,7 +46,7 @@ func appendList(out []byte, v reflect.Value) (_ []byte, err error) {
 	return append(out, ']'), nil
 }
 
-// appendObject writes a struct. An empty object is left out where it is a field; in a list it keeps its place.
+// appendObject writes a struct. An empty object is omitted as a field, but not as an item of a list.
 func appendObject(out []byte, v reflect.Value) (_ []byte, err error) {
 	begin := len(out)
 	for _, m := range membersOf(v.Type()) {
@@ -68,16 +67,15 @@ func appendObject(out []byte, v reflect.Value) (_ []byte, err error) {
 	if len(out) == begin {
 		return append(out, "{}"...), nil
 	}
-	out[begin] = '{' // for the first member's comma
+	out[begin] = '{' // replaces the comma of the first member
 	return append(out, '}'), nil
 }
 
-// appendString writes a string.
 func appendString(out []byte, s string) ([]byte, error) {
 	return append(appendEscaped(append(out, '"'), s), '"'), nil
 }
 
-// mayBeEscaped tells of each byte whether encoding/json may write it as something else.
+// mayBeEscaped has for each byte whether encoding/json can escape it.
 var mayBeEscaped = func() (bytes [256]bool) {
 	for c := range bytes {
 		bytes[c] = c < ' ' || c >= utf8.RuneSelf || strings.ContainsRune(`"\<>&`, rune(c))
@@ -104,15 +102,15 @@ func appendOther(out []byte, value any) ([]byte, error) {
 // member is a field of a struct as it is written.
 type member struct {
 	key       string
-	name      string // the key as it is written, with what comes before and after it
+	name      string // the key as it is written, with comma, quotes and colon
 	index     []int
 	omitEmpty bool
 }
 
-// members are the members of every type that was met, by its reflect.Type.
+// members caches the members of every type, by its reflect.Type.
 var members sync.Map
 
-// membersOf returns the fields of a struct, those of embedded structs among them, in the order of their keys.
+// membersOf returns the fields of a struct, including those of embedded structs, in the order of their keys.
 func membersOf(t reflect.Type) []member {
 	if known, has := members.Load(t); has {
 		return known.([]member)

@@ -6,20 +6,20 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// Config is an Ignition configuration in the one spec version that Poolboot works in. Everything that is read is
-// converted to it.
+// Config is an Ignition configuration in the spec version that Poolboot uses internally. Other versions are converted
+// to it.
 type Config = types.Config
 
 // Version is the spec version of Config.
 var Version = types.MaxVersion.String()
 
-// New returns a configuration that does nothing.
+// New returns an empty configuration.
 func New() Config {
 	return Config{Ignition: types.Ignition{Version: Version}}
 }
 
-// Marshal writes a configuration in canonical form: keys in order, no space, nothing that is empty. The same
-// configuration gives the same bytes, whatever it was read from.
+// Marshal writes a configuration in canonical form: sorted keys, no white space, no empty fields. The same
+// configuration always gives the same bytes, regardless of the document that it was read from.
 func Marshal(c Config) ([]byte, error) {
 	const around = 256 // bytes of an entry, without its contents
 	size := around * (1 + len(c.Storage.Files) + len(c.Systemd.Units))

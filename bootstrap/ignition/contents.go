@@ -11,20 +11,20 @@ import (
 )
 
 var (
-	// errRemote says that contents are not in the document.
-	errRemote = errors.New("the contents are somewhere else and can't be checked: write them into the document")
-	// errTooLarge says that contents are larger than the reader was willing to unpack.
-	errTooLarge = errors.New("the contents are too large to be checked once unpacked: make them smaller")
+	// errRemote is the error for contents that are not in the document.
+	errRemote = errors.New("the contents are at another URL and can't be checked: write them into the document")
+	// errTooLarge is the error for contents that are larger than the limit.
+	errTooLarge = errors.New("the contents are too large to be checked after decompression: make them smaller")
 )
 
-// Contents returns what a resource holds, unpacked, for somebody to read. It fails when that would have to be fetched,
-// is broken, or is larger than limit, which is in bytes.
+// Contents returns the decompressed contents of a resource. It fails if they are at another URL, malformed, or larger
+// than limit bytes.
 func Contents(resource types.Resource, limit int64) ([]byte, error) {
 	return contentsOf(resource, limit)
 }
 
-// contentsOf returns what a resource holds, unpacked, at most limit bytes of it: errTooLarge beyond that, errRemote
-// when it would have to be fetched.
+// contentsOf returns the decompressed contents of a resource. It returns errTooLarge if they are larger than limit
+// bytes, and errRemote if they are at another URL.
 func contentsOf(resource types.Resource, limit int64) ([]byte, error) {
 	if resource.Source == nil || *resource.Source == "" {
 		return nil, nil
@@ -42,16 +42,16 @@ func contentsOf(resource types.Resource, limit int64) ([]byte, error) {
 	return unpacked(packed, limit)
 }
 
-// unpacked returns what a gzip file holds, at most limit bytes of it.
+// unpacked decompresses a gzip file of at most limit decompressed bytes.
 func unpacked(packed []byte, limit int64) ([]byte, error) {
 	file, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
-		return nil, fmt.Errorf("the contents are no gzip file, as compression says: %w", err)
+		return nil, fmt.Errorf("compression is gzip, but the contents are not a gzip file: %w", err)
 	}
 	data, err := io.ReadAll(io.LimitReader(file, limit+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the contents are a broken gzip file: %w", err)
+		return nil, fmt.Errorf("the contents are a malformed gzip file: %w", err)
 	case int64(len(data)) > limit:
 		return nil, errTooLarge
 	}

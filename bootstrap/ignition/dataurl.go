@@ -9,15 +9,15 @@ import (
 	"github.com/vincent-petithory/dataurl"
 )
 
-// plainHeads are what commonly stands between "data:" and the comma, and whether base64 follows.
+// plainHeads are the common texts between "data:" and the comma. The value is true if base64 follows.
 var plainHeads = map[string]bool{
 	"": false, "text/plain": false, "text/plain;charset=utf-8": false, "text/plain;charset=us-ascii": false,
 	";base64": true, "text/plain;base64": true, "text/plain;charset=utf-8;base64": true, "text/plain;charset=us-ascii;base64": true,
 }
 
-// decodePlain decodes a data URL of the common form, and says whether it is one. Most of what a pool renders are such
-// URLs; package dataurl, which Ignition uses, gives the same bytes for them but goes from rune to rune through a
-// channel.
+// decodePlain decodes a data URL of a common form, and reports whether it has such a form. Most contents that a pool
+// renders have one. Package dataurl, which Ignition uses, returns the same bytes but is slow: it sends every rune
+// through a channel.
 func decodePlain(source string) ([]byte, bool) {
 	rest, isData := strings.CutPrefix(source, "data:")
 	head, body, _ := strings.Cut(rest, ",")
@@ -26,7 +26,7 @@ func decodePlain(source string) ([]byte, bool) {
 	case !isData || !isPlain || len(rest) == len(head):
 		return nil, false
 	case packed:
-		// DecodeString passes over ends of lines; a URL has none.
+		// DecodeString ignores line breaks, which a URL must not have.
 		data, err := base64.StdEncoding.DecodeString(body)
 		return data, err == nil && strings.IndexByte(body, '\n') < 0 && strings.IndexByte(body, '\r') < 0
 	}
@@ -39,7 +39,7 @@ func decodePlain(source string) ([]byte, bool) {
 	return []byte(text), err == nil
 }
 
-// decode returns what a data URL holds, as Ignition decodes it, and errRemote for any other URL.
+// decode decodes a data URL as Ignition does. For any other URL it returns errRemote.
 func decode(source string) ([]byte, error) {
 	if data, isPlain := decodePlain(source); isPlain {
 		return data, nil
@@ -58,11 +58,11 @@ func decode(source string) ([]byte, error) {
 	return decoded.Data, nil
 }
 
-// elsewhere is a source that is right in every spec version and takes no time to check.
+// elsewhere is a source that is valid in every spec version and fast to validate.
 var elsewhere = "http:"
 
-// withoutData returns a resource, of any spec version, with another source where its own is a data URL that was found
-// right.
+// withoutData returns a resource of any spec version. If its source is a valid data URL, it is replaced by one that is
+// fast to validate.
 func withoutData(resource reflect.Value) reflect.Value {
 	source, _ := resource.FieldByName("Source").Interface().(*string)
 	if source == nil || resource.FieldByName("HTTPHeaders").Len() > 0 {

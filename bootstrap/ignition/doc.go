@@ -1,9 +1,9 @@
-// Package ignition reads and writes Ignition, the language in which a host is told what to be.
+// Package ignition reads and writes Ignition, the configuration format of hosts.
 //
 // It reads Ignition of the spec versions 2.0 to 2.4 and 3.0 to 3.5 and Butane, merges configurations as Ignition itself
-// does, and writes three documents: the pointer that sits in a host's user data, the answer that the config server
-// gives to it, and a configuration in canonical form. It also holds what is Poolboot's own on a host, and refuses
-// configurations that would take it over (Guard).
+// does, and writes three documents: the pointer in a host's user data, the config server's answer to the host, and a
+// configuration in canonical form. It also defines the paths, units and settings of a host that Poolboot manages, and
+// refuses configurations that would change them (Guard).
 //
 // The package is pure: it knows nothing of Kubernetes objects, pools or HTTP, and it reads no files.
 package ignition

@@ -10,20 +10,20 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// maxUnpacked is how many bytes of contents Guard unpacks of one configuration.
+// maxUnpacked is the maximum number of decompressed bytes that Guard reads from one configuration.
 const maxUnpacked = 64 << 20
 
-// GuardError lists what a configuration would take over.
+// GuardError lists the entries of a configuration that Guard refuses.
 type GuardError struct {
-	// Entries are at least one, in the order of the document.
+	// Entries are the refused entries in the order of the document, at least one.
 	Entries []Refusal
 }
 
 // Refusal is one entry of a configuration that is refused.
 type Refusal struct {
-	// Path leads to the entry, for example storage.files[2].contents.
+	// Path is the path of the entry, for example storage.files[2].contents.
 	Path string
-	// Why says whose the entry is and what to do instead.
+	// Why is why the entry is refused and what to do instead.
 	Why string
 }
 
@@ -36,28 +36,29 @@ func (e *GuardError) Error() string {
 	return strings.Join(entries, "; ")
 }
 
-// Guard refuses a configuration of a user that would take over what carries a Node's name, labels, taints or
-// credential: reserved paths, Poolboot's and the kubelet's units, the kubelet flags and settings that say which Node it
-// is, kernel arguments that do the same, and references to other configurations, which can't be checked. Reserved lists
-// them. It also refuses paths that no host can make, which Ignition finds out only there. It returns nil or a
-// *GuardError that names every such entry.
+// Guard refuses a user's configuration that would change the Node's name, labels, taints or credential: reserved paths,
+// Poolboot's and the kubelet's units, kubelet flags and settings that identify the Node, kernel arguments with the same
+// effect, and references to other configurations, which can't be checked. Reserved lists them. It also refuses paths
+// that no host can create, which Ignition would detect only on the host. It returns nil or a *GuardError with every
+// such entry.
 //
-// Guard stops what is written down. Who writes MachineConfigs can run programs on a host, and is not stopped by it: of
-// what these do to a Node's labels the API server refuses what a kubelet may not.
+// Guard only checks what the configuration contains. Users who can write MachineConfigs can run programs on a host, and
+// Guard does not prevent what these do. The API server refuses changes of a Node's labels that a kubelet must not make.
 func Guard(c Config) error { return (&guard{left: maxUnpacked}).all(c) }
 
-// Redirects says whether a configuration has links or bind mounts over which its other entries, or those of a
-// configuration that it is merged with, may get to what Guard keeps. Then the whole must be guarded, not only its
-// parts.
+// Redirects reports whether a configuration has links or bind mounts through which its other entries, or those of a
+// configuration that it is merged with, can reach what Guard protects. Then the merged configuration must be guarded as
+// a whole, not only its parts.
 func Redirects(c Config) bool { return redirectsOf(c).leadsIn() }
 
-// GuardRendered is Guard for a rendered config, which may also have the drop-ins of its pools' kubelet sections.
+// GuardRendered is Guard for a rendered config, which can also have the drop-ins for the kubeletConfigurations of its
+// pools.
 func GuardRendered(c Config) error { return (&guard{left: maxUnpacked, rendered: true}).all(c) }
 
-// guard goes through one configuration.
+// guard checks one configuration.
 type guard struct {
 	refused  []Refusal
-	left     int64 // how many bytes of contents may still be unpacked
+	left     int64 // how many more bytes of contents can be decompressed
 	rendered bool  // whether it is a rendered config
 	ways     redirects
 }
@@ -80,7 +81,7 @@ func (g *guard) refuse(place, why string, args ...any) {
 	g.refused = append(g.refused, Refusal{Path: place, Why: fmt.Sprintf(why, args...)})
 }
 
-// err is what was refused: nil or a *GuardError.
+// err returns nil or a *GuardError with the refused entries.
 func (g *guard) err() error {
 	if len(g.refused) == 0 {
 		return nil
@@ -89,8 +90,8 @@ func (g *guard) err() error {
 }
 
 func (g *guard) references(config types.IgnitionConfig) {
-	const why = "another configuration can't be checked, nor is it part of the rendered config's name: " +
-		"write what it holds into this one"
+	const why = "another configuration can't be checked, and is not part of the rendered config's hash: " +
+		"copy its content into this one"
 	for i := range config.Merge {
 		g.refuse(fmt.Sprintf("ignition.config.merge[%d]", i), why)
 	}
@@ -105,8 +106,8 @@ func (g *guard) filesystems(filesystems []types.Filesystem) {
 			continue
 		}
 		if where, ok := g.ways.mountedAt(*filesystem.Path); !ok || hidesReserved(where) {
-			g.refuse(fmt.Sprintf("storage.filesystems[%d].path", i), "a file system at %s would hide what Poolboot writes there: "+
-				"mount it somewhere else", *filesystem.Path)
+			g.refuse(fmt.Sprintf("storage.filesystems[%d].path", i), "a file system at %s would hide files of Poolboot: "+
+				"mount it at another path", *filesystem.Path)
 		}
 	}
 }
@@ -114,7 +115,7 @@ func (g *guard) filesystems(filesystems []types.Filesystem) {
 func (g *guard) paths(storage types.Storage) {
 	check := func(place, path string) {
 		if strings.Contains(path, "\x00") {
-			g.refuse(place, "%q holds a NUL, which no path can: leave it out", path)
+			g.refuse(place, "%q contains a NUL, which is not valid in a path: leave it out", path)
 		}
 	}
 	for i, file := range storage.Files {
@@ -138,12 +139,12 @@ func (g *guard) directories(directories []types.Directory) {
 		unit, dropin := unitAt(name)
 		switch {
 		case cureFor(name) != "":
-			g.refuse(place+".path", "%s is Poolboot's: %s", name, cureFor(name))
+			g.refuse(place+".path", "%s is reserved for Poolboot: %s", name, cureFor(name))
 		case g.takenPath(place+".path", name):
 		case dropin == "" && (unit == KubeletUnit || isOwn(unit) && path.Ext(unit) != ".d"):
-			g.refuse(place+".path", "%s is the place of a unit that Poolboot relies on: leave it out", name)
+			g.refuse(place+".path", "%s is the path of a unit that Poolboot depends on: leave it out", name)
 		case directory.Overwrite != nil && *directory.Overwrite && (leadsToReserved(name) || isDropinDirectory(name)):
-			g.refuse(place+".overwrite", "%s would lose what Poolboot or the image keeps there: leave overwrite out", name)
+			g.refuse(place+".overwrite", "overwriting %s would delete files of Poolboot or of the image: leave overwrite out", name)
 		}
 	}
 }
@@ -172,7 +173,7 @@ func (g *guard) files(files []types.File) {
 			whole = append(whole, g.contents(fmt.Sprintf("%s.append[%d]", place, j), name, part)...)
 		}
 		if len(file.Append) > 0 && len(g.refused) == before {
-			g.written(place, name, whole) // what no part says, the whole may
+			g.written(place, name, whole) // the parts can be harmless, and the whole not
 		}
 	}
 }
@@ -196,48 +197,48 @@ func (g *guard) links(links []types.Link) {
 			g.refuse(place, "%s must be a directory: systemd enables units in it", name)
 		case isEnablementOfOwn(name):
 			if targetUnit != path.Base(name) || targetDropin != "" {
-				g.refuse(place, "without %s the host never joins, or in no pool: let the link lead to the unit, or leave it out", path.Base(name))
+				g.refuse(place, "without %s the host does not join its pool: link to the unit, or leave it out", path.Base(name))
 			}
 		case isBelow(name, KubeletConfigDirectory), holdsEnvironment(name):
-			g.refuse(place, "%s may be read by the kubelet, and where a link leads can't be checked: make it a file", name)
+			g.refuse(place, "the kubelet can read %s, and the target of a link can't be checked: use a file", name)
 		case appliesToKubelet(unit), isOwn(unit), isDropinDirectory(name):
-			g.refuse(place, "%s is part of a unit that Poolboot relies on, and where a link leads can't be checked: "+
+			g.refuse(place, "%s is part of a unit that Poolboot depends on, and the target of a link can't be checked: "+
 				"use a drop-in under systemd.units", name)
-		case target == "/dev/null" && !isSystemCredential(name): // switches off what the image has
+		case target == "/dev/null" && !isSystemCredential(name): // disables a file of the image
 		case isPreset(name), isTmpfiles(name), isManagerConfig(name), name == fstab:
-			g.refuse(place, "%s is obeyed by systemd, and where a link leads can't be checked: make it a file", name)
+			g.refuse(place, "systemd reads %s, and the target of a link can't be checked: use a file", name)
 		case isGenerator(name):
-			g.refuse(place, "%s is obeyed by systemd, and where a link leads can't be checked: make it a file", name)
+			g.refuse(place, "systemd reads %s, and the target of a link can't be checked: use a file", name)
 		case g.takenPath(place, name):
 		case unit != "" && targetUnit == "":
-			g.refuse(place, "%s is a unit's, and where a link leads can't be checked: write it under systemd.units", name)
+			g.refuse(place, "%s belongs to a unit, and the target of a link can't be checked: define the unit under systemd.units", name)
 		case unit != "" && dropin == "" && targetDropin == "" && (targetUnit == KubeletUnit || isOwn(targetUnit)):
 			g.refuse(place, "%s would be another name of %s, with drop-ins of its own: use its own name", name, targetUnit)
 		}
 	}
 }
 
-// reserved refuses a file or a link that is at a reserved path or would take the place of a directory above one.
+// reserved refuses a file or a link at a reserved path, or at the path of a directory above one.
 func (g *guard) reserved(place, name string) bool {
 	if cure := cureFor(name); cure != "" {
-		g.refuse(place, "%s is Poolboot's: %s", name, cure)
+		g.refuse(place, "%s is reserved for Poolboot: %s", name, cure)
 		return true
 	}
 	if leadsToReserved(name) {
-		g.refuse(place, "%s must be a directory: Poolboot keeps files below it", name)
+		g.refuse(place, "%s must be a directory: Poolboot has files below it", name)
 		return true
 	}
 	return false
 }
 
-// contents checks what is written to a file, or a part of it, and returns it.
+// contents checks the contents of a file, or a part of them, and returns them.
 func (g *guard) contents(place, name string, resource types.Resource) []byte {
 	unit, _ := unitAt(name)
 	data, err := contentsOf(resource, g.left)
 	switch {
 	case errors.Is(err, errRemote) && unit == "" && !isKubeletConfig(name) && !holdsEnvironment(name) &&
 		!isPreset(name) && !isTmpfiles(name) && name != fstab && !isQuadlet(name) && !isManagerConfig(name):
-		return nil // nobody but the user's own programs reads it
+		return nil // only the user's own programs read it
 	case err != nil:
 		g.refuse(place, "%s: %v", name, err)
 		return nil
@@ -247,7 +248,7 @@ func (g *guard) contents(place, name string, resource types.Resource) []byte {
 	return data
 }
 
-// written checks what a file holds, by what the file is for.
+// written checks the contents of a file, depending on its purpose.
 func (g *guard) written(place, name string, data []byte) {
 	unit, dropin := unitAt(name)
 	if made, of := quadletUnit(name); made != "" {
@@ -268,7 +269,7 @@ func (g *guard) written(place, name string, data []byte) {
 		g.tmpfiles(place, name, string(data))
 	case name == fstab:
 		g.fstab(place, name, string(data))
-	case bytes.HasPrefix(data, []byte("\x7fELF")) && !holdsEnvironment(name): // a program, which may know every flag
+	case bytes.HasPrefix(data, []byte("\x7fELF")) && !holdsEnvironment(name): // a program, whose strings can contain any flag
 	default:
 		g.text(place, name, data)
 	}
@@ -276,7 +277,7 @@ func (g *guard) written(place, name string, data []byte) {
 
 func isQuadlet(name string) bool { unit, _ := quadletUnit(name); return unit != "" }
 
-// textsOfFile are the contents of a file and what is appended to it, as far as they are in the document.
+// textsOfFile returns the contents of a file and what is appended to it, without what is at another URL.
 func textsOfFile(file types.File) (texts []string) {
 	for _, part := range append([]types.Resource{file.Contents}, file.Append...) {
 		if data, err := contentsOf(part, maxUnpacked); err == nil {

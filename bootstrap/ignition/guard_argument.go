@@ -7,27 +7,28 @@ import (
 	"strings"
 )
 
-// reservedArgument is a kernel argument, or a pattern of some, that is refused.
+// reservedArgument is a kernel argument, or a pattern for several, that is refused.
 type reservedArgument struct {
-	// pattern has a star for any ending. Where it has a value, only that one is reserved. As for systemd, _ is -.
+	// pattern is a key in which a star matches any ending. With a value, only that value is reserved. As in systemd, _
+	// equals -.
 	pattern string
-	// does says what the argument would do.
+	// does is the effect of the argument.
 	does string
 }
 
-// What reserved arguments do.
+// Effects of reserved arguments.
 const (
 	namesHost     = "would change the host's name"
-	configures    = "would bring Ignition another configuration"
+	configures    = "would give Ignition another configuration"
 	bootsElse     = "would change what the host boots into"
-	masks         = "would keep a unit from starting that joins the host"
-	mounts        = "would mount something over what the host joins with"
-	isEnvironment = "would be in systemd's environment, which can name other directories of units"
-	isUnknown     = "is not among those of systemd that are known to change no unit and no file"
+	masks         = "would mask a unit that joins the host"
+	mounts        = "would mount a file system over files that the host joins with"
+	isEnvironment = "would be in systemd's environment, which can set other unit directories"
+	isUnknown     = "is a setting of systemd that is not known to leave units and files unchanged"
 )
 
-// reservedArguments are the kernel arguments that name the host, bring Ignition another configuration, or have systemd
-// run something else than the units on the disk.
+// reservedArguments are the kernel arguments that set the host's name, give Ignition another configuration, or change
+// which units systemd runs.
 var reservedArguments = []reservedArgument{
 	{"hostname", namesHost}, {"systemd.hostname", namesHost},
 	{"ignition.*", configures}, {"flatcar.first-boot", configures}, {"flatcar.config.url", configures},
@@ -35,17 +36,16 @@ var reservedArguments = []reservedArgument{
 	{"systemd.mask=" + KubeletUnit, masks}, {"systemd.mask=" + OwnUnitPrefix + "*", masks},
 	{"systemd.mount-extra", mounts}, {"systemd.swap-extra", mounts},
 	{"rescue", bootsElse}, {"emergency", bootsElse}, {"single", bootsElse},
-	{"SYSTEMD-*", isEnvironment}, {"LD-*", isEnvironment}, // the kernel hands these to systemd
-	{"--", bootsElse}, // and what follows this, as arguments of systemd itself: --unit=rescue.target for one
+	{"SYSTEMD-*", isEnvironment}, {"LD-*", isEnvironment}, // the kernel passes these to systemd
+	{"--", bootsElse}, // what follows are arguments of systemd itself, such as --unit=rescue.target
 }
 
-// targetWords are kernel arguments without a value by which systemd (its manual page systemd(1), version 252) boots
-// into another target than the one on the disk; with a value they are somebody else's. 2 to 5 are left out: their
-// targets start the kubelet too.
+// targetWords are kernel arguments without a value that make systemd boot into another target (manual page systemd(1),
+// version 252). With a value they are not systemd's. 2 to 5 are not listed: their targets start the kubelet too.
 var targetWords = []string{"1", "s", "S", "-s", "-b", "rd.rescue", "rd.emergency"}
 
-// allowedArguments are the kernel arguments for systemd that change no unit and no file; all others are refused. rd.
-// before one is for the initial file system.
+// allowedArguments are the kernel arguments of systemd that change no unit and no file. All others are refused. With
+// the prefix rd. they apply to the initial file system.
 var allowedArguments = []string{
 	"systemd.unified-cgroup-hierarchy", "systemd.legacy-systemd-cgroup-controller", "systemd.log-*", "systemd.show-status", "systemd.status-unit-format",
 	"systemd.journald.*", "systemd.crash-*", "systemd.dump-core", "systemd.service-watchdogs", "systemd.watchdog-*", "systemd.default-*", "systemd.setenv",
@@ -53,18 +53,18 @@ var allowedArguments = []string{
 	"systemd.allow-userspace-verity", "systemd.tpm2-*", "systemd.zram", "systemd.mask", "systemd.wants", "systemd.debug-shell", "systemd.machine-id",
 }
 
-// GuardArguments refuses kernel arguments of a user that would take over what Guard keeps. It returns nil or a
-// *GuardError whose paths are kernelArguments[…].
+// GuardArguments refuses a user's kernel arguments that would change what Guard protects. It returns nil or a
+// *GuardError with paths kernelArguments[…].
 func GuardArguments(arguments []string) error {
 	g := guard{}
 	g.arguments("kernelArguments", arguments)
 	return g.err()
 }
 
-// arguments checks kernel arguments, of which one string may hold several.
+// arguments checks kernel arguments. One string can contain several.
 func (g *guard) arguments(list string, arguments []string) {
-	// The next argument may end quotes that are open, and systemd's versions differ about backslashes: then all blanks
-	// count.
+	// The next argument can close open quotes, and systemd's versions differ in how they treat backslashes. In both
+	// cases split at all blanks.
 	isPlain := !slices.ContainsFunc(arguments, func(argument string) bool {
 		_, _, closed := words(argument, 0)
 		return !closed || strings.Contains(argument, `\`)
@@ -79,9 +79,9 @@ func (g *guard) arguments(list string, arguments []string) {
 	}
 }
 
-// reservedIn returns the first reserved one of the kernel arguments in a string, and what it would do. Blanks in quotes
-// are part of a word that isPlain, as for systemd. The kernel, which hands init what follows --, knows double quotes
-// only, and the byte 0xA0 is a blank for it (next_arg and isspace in its lib/), so -- counts wherever it is.
+// reservedIn returns the first reserved kernel argument in a string, and its effect. If isPlain, blanks in quotes are
+// part of a word, as in systemd. The kernel, which passes what follows -- to init, knows only double quotes and treats
+// the byte 0xA0 as a blank (next_arg and isspace in its lib/), so -- is refused anywhere.
 func reservedIn(arguments string, isPlain bool) (taken, does string) {
 	split := strings.Fields(strings.NewReplacer(`"`, "", "'", "", `\`, "", "\xa0", " ").Replace(arguments))
 	for _, argument := range split {
@@ -100,7 +100,7 @@ func reservedIn(arguments string, isPlain bool) (taken, does string) {
 	return "", ""
 }
 
-// reserves says what one kernel argument would do that is reserved, "" for one that is not.
+// reserves returns the effect of a reserved kernel argument, or "" for any other.
 func reserves(argument string) string {
 	key, value, _ := strings.Cut(argument, "=")
 	key = strings.ReplaceAll(key, "_", "-")
@@ -108,7 +108,7 @@ func reserves(argument string) string {
 		key = strings.TrimPrefix(key, "rd.")
 	}
 	if path.Ext(value) == "" {
-		value += path.Ext(KubeletUnit) // systemd.mask takes kubelet for kubelet.service
+		value += path.Ext(KubeletUnit) // systemd.mask=kubelet masks kubelet.service
 	}
 	for _, reserved := range reservedArguments {
 		reservedKey, reservedValue, hasValue := strings.Cut(reserved.pattern, "=")

@@ -41,15 +41,15 @@ var _ = Describe("Guard on detours", func() {
 			Expect(err).To(MatchError(ContainSubstring(why)))
 		},
 		Entry("a path by a link of the image", fileWith("/var/usrlocal/lib/systemd/system/kubelet.service.d/1.conf", "[Service]\nExecStart=/a"), "storage.files[0].contents", "ExecStart"),
-		Entry("a unit's name that leads to the kubelet's", unit(`{"name":"a/../kubelet.service","contents":"[Unit]"}`), "systemd.units[0].name", "no slash"),
-		Entry("a drop-in's name that leads to the kubelet's configuration", unit(`{"name":"a.service","dropins":[{"name":"../../../kubernetes/kubelet.conf.d/a.conf","contents":"[Unit]"}]}`), "systemd.units[0].dropins[0].name", "no slash"),
+		Entry("a unit's name that leads to the kubelet's", unit(`{"name":"a/../kubelet.service","contents":"[Unit]"}`), "systemd.units[0].name", "must not contain a slash"),
+		Entry("a drop-in's name that leads to the kubelet's configuration", unit(`{"name":"a.service","dropins":[{"name":"../../../kubernetes/kubelet.conf.d/a.conf","contents":"[Unit]"}]}`), "systemd.units[0].dropins[0].name", "must not contain a slash"),
 		Entry("a directory in the place of the kubelet's unit", storage("directories", `{"path":"/etc/systemd/system/kubelet.service"}`), "storage.directories[0].path", "leave it out"),
 		Entry("a directory that empties the one of the units", storage("directories", `{"path":"/etc/systemd/system","overwrite":true}`), "storage.directories[0].overwrite", "leave overwrite out"),
 		Entry("a directory that empties the kubelet's drop-ins", storage("directories", `{"path":"/etc/systemd/system/kubelet.service.d","overwrite":true}`), "storage.directories[0].overwrite", "leave overwrite out"),
 
 		Entry("a link above the units", link("/etc/systemd", "/opt/units"), "storage.links[0].path", "must be a directory"),
 		Entry("a link above the units, by a link of the image", link("/lib", "/opt/lib"), "storage.links[0].path", "must be a directory"),
-		Entry("a link in the place of an environment file", link("/etc/sysconfig/kubelet", "/opt/a"), "storage.links[0].path", "make it a file"),
+		Entry("a link in the place of an environment file", link("/etc/sysconfig/kubelet", "/opt/a"), "storage.links[0].path", "use a file"),
 		Entry("a unit that is somewhere else", link("/etc/systemd/system/a.service", "/opt/a.service"), "storage.links[0].path", "under systemd.units"),
 		Entry("another name of the kubelet's unit", link("/etc/systemd/system/a.service", "kubelet.service"), "storage.links[0].path", "another name of kubelet.service"),
 		Entry("a unit that takes the kubelet's name", unit(`{"name":"a.service","contents":"[Install]\nAlias=b.service kubelet.service"}`), "systemd.units[0].contents", "Alias"),
@@ -84,16 +84,16 @@ var _ = Describe("Guard on detours", func() {
 		Entry("a command that renames the host", unit(`{"name":"a.service","contents":"[Service]\nExecStart=/usr/bin/hostnamectl --static set-hostname a"}`), "systemd.units[0].contents", "change the host's name"),
 		Entry("a setting that renames the host", fileWith("/etc/sysctl.d/a.conf", "kernel.hostname = a"), "storage.files[0].contents", "change the host's name"),
 
-		Entry("taints in other capitals, which the kubelet reads too", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", "registerwithtaints: []"), "storage.files[0].contents", "registerwithtaints is Poolboot's"),
-		Entry("taints in a kubelet configuration anywhere", fileWith("/opt/kubelet.yaml", "kind: KubeletConfiguration\nregisterWithTaints: []"), "storage.files[0].contents", "registerWithTaints is Poolboot's"),
-		Entry("registerNode in a kubelet configuration", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", `{"registerNode":false}`), "storage.files[0].contents", "registerNode is Poolboot's"),
+		Entry("taints in other capitals, which the kubelet reads too", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", "registerwithtaints: []"), "storage.files[0].contents", "registerwithtaints is reserved for Poolboot"),
+		Entry("taints in a kubelet configuration anywhere", fileWith("/opt/kubelet.yaml", "kind: KubeletConfiguration\nregisterWithTaints: []"), "storage.files[0].contents", "registerWithTaints is reserved for Poolboot"),
+		Entry("registerNode in a kubelet configuration", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", `{"registerNode":false}`), "storage.files[0].contents", "registerNode is reserved for Poolboot"),
 
 		Entry("a file system over Poolboot's files", storage("filesystems", `{"device":"/dev/a","format":"xfs","path":"/etc/kubernetes"}`), "storage.filesystems[0].path", "would hide"),
 		Entry("a mount over Poolboot's files", unit(`{"name":"etc-poolboot.mount","contents":"[Mount]\nWhat=tmpfs"}`), "systemd.units[0].name", "would hide"),
 		Entry("a mount over Poolboot's files as a file", fileWith("/etc/systemd/system/etc.mount", "[Mount]\nWhat=tmpfs"), "storage.files[0].contents", "would hide"),
 		Entry("a mount over Poolboot's files in fstab", fileWith("/etc/fstab", "tmpfs /etc/poolboot/ tmpfs defaults 0 0"), "storage.files[0].contents", "would hide"),
-		Entry("a file that systemd makes at every boot", fileWith("/etc/tmpfiles.d/a.conf", "f+ \"/etc/hostname\" 0644 - - - a"), "storage.files[0].contents", "/etc/hostname is Poolboot's"),
-		Entry("a drop-in that systemd makes at every boot", fileWith("/etc/tmpfiles.d/a.conf", "L /etc/systemd/system/kubelet.service.d/1.conf - - - - /opt/a"), "storage.files[0].contents", "Poolboot's: remove the line"),
+		Entry("a file that systemd makes at every boot", fileWith("/etc/tmpfiles.d/a.conf", "f+ \"/etc/hostname\" 0644 - - - a"), "storage.files[0].contents", "/etc/hostname is reserved for Poolboot"),
+		Entry("a drop-in that systemd makes at every boot", fileWith("/etc/tmpfiles.d/a.conf", "L /etc/systemd/system/kubelet.service.d/1.conf - - - - /opt/a"), "storage.files[0].contents", "Poolboot: remove the line"),
 		Entry("a preset that leaves the kubelet out", fileWith("/etc/systemd/system-preset/10-a.preset", "disable kube*"), "storage.files[0].contents", "never joins"),
 
 		Entry("a kernel argument that names the host", argument("systemd.hostname=a"), "kernelArguments.shouldExist[0]", "systemd.hostname=a"),
@@ -141,13 +141,13 @@ var _ = Describe("Guard on detours", func() {
 			}
 		},
 		Entry("to the host's name", "would change the host's name", "hostname=a", "systemd.hostname=a"),
-		Entry("to Ignition", "would bring Ignition another configuration", "ignition.config.url=https://a", "flatcar.first_boot=1"),
+		Entry("to Ignition", "would give Ignition another configuration", "ignition.config.url=https://a", "flatcar.first_boot=1"),
 		Entry("to the boot target", "would change what the host boots into", "systemd.unit=a.target", "rd.systemd.unit=a.target", "init=/bin/sh", "systemd.run=/a",
 			"1", "s", "S", "-s", "-b", "single", "emergency", "rescue", "rd.rescue", "rd.emergency", "--"),
-		Entry("to the kubelet", "would keep a unit from starting that joins the host", "systemd.mask=kubelet", "systemd.mask=poolboot-check.service"),
-		Entry("to mounts", "would mount something over what the host joins with", "systemd.mount-extra=/a:/b"),
-		Entry("to systemd's environment", "would be in systemd's environment, which can name other directories of units", "SYSTEMD_UNIT_PATH=/a"),
-		Entry("that nobody knows", "is not among those of systemd that are known to change no unit and no file", "systemd.foo=1", "rd.systemd.foo", "systemd.volatile=yes"),
+		Entry("to the kubelet", "would mask a unit that joins the host", "systemd.mask=kubelet", "systemd.mask=poolboot-check.service"),
+		Entry("to mounts", "would mount a file system over files that the host joins with", "systemd.mount-extra=/a:/b"),
+		Entry("to systemd's environment", "would be in systemd's environment, which can set other unit directories", "SYSTEMD_UNIT_PATH=/a"),
+		Entry("that nobody knows", "is a setting of systemd that is not known to leave units and files unchanged", "systemd.foo=1", "rd.systemd.foo", "systemd.volatile=yes"),
 	)
 
 	It("finds a boot target among other kernel arguments, and not in quotes or with a value", func() {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// allowedDirectives are what a drop-in of the kubelet's unit may say: when it starts and ends, with what resources and
-// in which environment. All else could give it another command, or other files than those that were checked. The star
-// stands for anything.
+// allowedDirectives are the settings that a drop-in of the kubelet's unit can have: when it starts and stops, its
+// resources and its environment. Others could change its command, or make it read files that are not checked. A star
+// matches anything.
 var allowedDirectives = []string{
 	"Description", "Documentation", "After", "Before", "Wants", "Requires", "Requisite", "BindsTo", "PartOf", "Upholds", "OnFailure*", "OnSuccess*",
 	"StartLimit*", "Condition*", "Assert*", "RequiresMountsFor", "WantsMountsFor", "WantedBy", "RequiredBy", "UpheldBy", "Also", "Conflicts",
@@ -20,17 +20,18 @@ var allowedDirectives = []string{
 	"Standard*", "Syslog*", "Log*", "SELinuxContext", "AppArmorProfile", "Capability*", "AmbientCapabilities", "MountFlags", "IgnoreSIGPIPE",
 }
 
-// allowedForEvery are what a drop-in of every service may say, which Poolboot's check of the host is one of.
+// allowedForEvery are the settings that a drop-in for all services can have. It also applies to Poolboot's check of the
+// host.
 var allowedForEvery = []string{
 	"Description", "Documentation", "StartLimit*", "Environment", "Restart*", "Timeout*", "Watchdog*", "Kill*", "SendSIG*", "FinalKillSignal",
 	"Slice", "CPU*", "Memory*", "IO*", "BlockIO*", "Tasks*", "Limit*", "OOM*", "Nice", "NUMA*", "Allowed*", "Startup*", "Managed*", "IPA*",
 	"TimerSlackNSec", "CoredumpFilter", "UMask", "Syslog*", "Log*", "IgnoreSIGPIPE",
 }
 
-// isForEvery says whether drop-ins are those of all units of a type of which Poolboot has some.
+// isForEvery reports whether drop-ins apply to all units of a type, and Poolboot has units of that type.
 func isForEvery(unitName string) bool { return unitName == "service" || unitName == "path" }
 
-// kubeletDropin refuses a drop-in that would take the pool's flags from the kubelet, or keep Poolboot's check from
+// kubeletDropin refuses a drop-in that would remove the pool's flags from the kubelet, or prevent Poolboot's check from
 // running.
 func (g *guard) kubeletDropin(place, unitName, what, contents string) bool {
 	allowed := allowedDirectives
@@ -43,18 +44,18 @@ func (g *guard) kubeletDropin(place, unitName, what, contents string) bool {
 		switch {
 		case strings.HasPrefix(directive.name, "X-"):
 		case directive.name == "Alias":
-			g.refuse(place, "%s: Alias would give the kubelet's unit another name, with drop-ins of its own: remove the line", what)
+			g.refuse(place, "%s: Alias would give the kubelet's unit another name, with its own drop-ins: remove the line", what)
 			return true
 		case !slices.ContainsFunc(allowed, directive.is):
-			g.refuse(place, "%s: %s is not among the settings that can't take the Node out of its pool: "+
-				"set what it is for in a kubelet configuration in %s, or in a unit of your own", what, directive.name, KubeletConfigDirectory)
+			g.refuse(place, "%s: %s is not an allowed setting, because it could take the Node out of its pool: "+
+				"use a kubelet configuration in %s, or a unit of your own", what, directive.name, KubeletConfigDirectory)
 			return true
 		case directive.name == "EnvironmentFile" && file == "",
 			directive.name == "UnsetEnvironment" && unsetsReserved(directive.value):
-			g.refuse(place, "%s: %s=%s would drop %s: remove the line", what, directive.name, directive.value, KubeletEnvPath)
+			g.refuse(place, "%s: %s=%s would disable %s: remove the line", what, directive.name, directive.value, KubeletEnvPath)
 			return true
 		case directive.name == "EnvironmentFile" && (!ok || !holdsEnvironment(cleaned(where)) || strings.Contains(file, "%")):
-			g.refuse(place, "%s: EnvironmentFile=%s is not looked at for what is Poolboot's: put it into %s, or give it a name that ends in .env",
+			g.refuse(place, "%s: EnvironmentFile=%s is not checked for reserved settings: put the file into %s, or give it a name that ends in .env",
 				what, file, environmentDirectories[0])
 			return true
 		}
@@ -62,8 +63,8 @@ func (g *guard) kubeletDropin(place, unitName, what, contents string) bool {
 	return false
 }
 
-// unsetsReserved says whether names of variables, or assignments, are some that the kubelet's unit takes its flags
-// from.
+// unsetsReserved reports whether a list of variables or assignments contains a variable with flags of the kubelet's
+// unit.
 func unsetsReserved(value string) bool {
 	names, _, ok := words(value, 0)
 	return !ok || slices.ContainsFunc(names, func(name string) bool {
@@ -72,8 +73,8 @@ func unsetsReserved(value string) bool {
 	})
 }
 
-// against refuses a unit, or a drop-in, that would take the name of a unit that Poolboot relies on, stop it, or write
-// over what it reads. Other units may do with themselves what they like.
+// against refuses a unit or a drop-in that would take the name of a unit that Poolboot depends on, stop it, or
+// overwrite files that it reads.
 func (g *guard) against(place, unitName, what, contents string) bool {
 	if !slices.ContainsFunc([]string{"Alias", "Conflicts", "StopTo", "ServiceName", "Standard", "Symlinks", "Credential"},
 		func(word string) bool { return strings.Contains(contents, word) }) {
@@ -84,7 +85,7 @@ func (g *guard) against(place, unitName, what, contents string) bool {
 		switch directive.name {
 		case "Alias", "ServiceName":
 			if name := namesOwn(directive.value); name != "" {
-				why = "it can't have the name " + name + ", which is Poolboot's"
+				why = "the name " + name + " is reserved for Poolboot"
 			}
 		case "Conflicts", "PropagatesStopTo", "StopPropagatedFrom":
 			if name := namesOwn(directive.value); name != "" {
@@ -92,12 +93,12 @@ func (g *guard) against(place, unitName, what, contents string) bool {
 			}
 		case "StandardOutput", "StandardError", "Symlinks":
 			if name := g.writesKept(directive.value); name != "" {
-				why = directive.name + " would write to " + name + ", which is Poolboot's"
+				why = directive.name + " would write to " + name + ", which is reserved for Poolboot"
 			}
 		case "SetCredential", "SetCredentialEncrypted", "LoadCredential", "LoadCredentialEncrypted", "ImportCredential":
 			id, _, _ := strings.Cut(directive.value, ":")
 			if strings.HasPrefix(unitName, "systemd-") && strings.ContainsAny(id, `.%\*?["'`) {
-				why = directive.name + "=" + id + " hands systemd what it obeys, as lines of tmpfiles.d, and which can't be checked"
+				why = directive.name + "=" + id + " passes settings to systemd, such as lines of tmpfiles.d, that can't be checked"
 			}
 		}
 		if why != "" {
@@ -108,13 +109,13 @@ func (g *guard) against(place, unitName, what, contents string) bool {
 	return false
 }
 
-// namesOwn is the unit that Poolboot relies on which a list of units names; "" for none.
+// namesOwn returns the first unit in a list of units that Poolboot depends on, or "".
 func namesOwn(value string) string {
 	decoded, _, _ := words(value, 0)
 	for _, name := range append(strings.Fields(value), decoded...) {
 		name = strings.Trim(name, `"'`)
 		if path.Ext(name) == "" {
-			name += path.Ext(KubeletUnit) // which Quadlet adds
+			name += path.Ext(KubeletUnit) // as Quadlet does
 		}
 		if isOwn(name) {
 			return name
@@ -128,8 +129,7 @@ func namesOwn(value string) string {
 	return ""
 }
 
-// writesKept is the file of Poolboot's that a setting names, as file:, append:, truncate: or by its path alone; "" for
-// none.
+// writesKept returns the protected file that a setting names, with file:, append:, truncate: or only its path, or "".
 func (g *guard) writesKept(value string) string {
 	paths, _, ok := words(value, 0)
 	if !ok {

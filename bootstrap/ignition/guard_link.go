@@ -7,20 +7,19 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// maxHops is how many links in a row Linux follows.
+// maxHops is the number of links that Linux follows for one path.
 const maxHops = 40
 
-// redirects are what a configuration has of links, by links of its own, lines of tmpfiles.d and bind mounts, by their
-// paths.
+// redirects are the links and bind mounts of a configuration, by path. tmpfiles.d can create links too.
 type redirects map[string]redirect
 
 // redirect leads from one path to another.
 type redirect struct {
-	to     string // may be relative
-	isBind bool   // whether it is a bind mount, over which something else may be mounted
+	to     string // can be relative
+	isBind bool   // whether it is a bind mount, over which another file system can be mounted
 }
 
-// redirectsOf collects them. What can't be read is refused elsewhere.
+// redirectsOf returns the redirects of a configuration. Contents that can't be read are refused by other checks.
 func redirectsOf(c Config) redirects {
 	found := redirects{}
 	for _, link := range c.Storage.Links {
@@ -59,7 +58,7 @@ func contentsOfDropins(dropins []types.Dropin) (contents []*string) {
 	return contents
 }
 
-// inText adds what a file of systemd's makes of links and bind mounts.
+// inText adds the links and bind mounts that a file of systemd defines.
 func (r redirects) inText(name, text string) {
 	switch {
 	case name == fstab:
@@ -92,11 +91,12 @@ func (r redirects) add(from string, leads redirect) {
 	}
 }
 
-// resolve is where a path leads, as Linux goes: one component after the other, over the links of the configuration and
-// those of the images, each .. from where the way has led so far. It is not ok when it goes round in circles.
+// resolve returns the path that a path resolves to, as in Linux: component by component, through the links of the
+// configuration and of the images, each .. from the directory that was reached. It is not ok if there is a loop.
 func (r redirects) resolve(name string) (at string, ok bool) { return r.follow(name, false) }
 
-// mountedAt is where a mount at a path is: over a bind mount that is there, and not over what that shows.
+// mountedAt returns the path at which a mount takes effect: a bind mount at the end of the path is covered, not
+// followed.
 func (r redirects) mountedAt(name string) (at string, ok bool) { return r.follow(name, true) }
 
 func (r redirects) follow(name string, isMount bool) (at string, ok bool) {
@@ -133,7 +133,7 @@ func (r redirects) follow(name string, isMount bool) (at string, ok bool) {
 	return at, true
 }
 
-// leadsIn says whether a redirect leads to what is Poolboot's or above it, from where a path could go on to it.
+// leadsIn reports whether a redirect leads to a protected path or to a directory above one.
 func (r redirects) leadsIn() bool {
 	for from := range r {
 		if at, ok := r.resolve(from); !ok || isKept(at) || leadsToReserved(at) || at == "/" {
@@ -143,17 +143,18 @@ func (r redirects) leadsIn() bool {
 	return false
 }
 
-// isKept says whether a file is Poolboot's or read by the kubelet or by systemd for the units that Poolboot relies on.
+// isKept reports whether a file is protected: it belongs to Poolboot, or the kubelet or systemd reads it for the units
+// that Poolboot depends on.
 func isKept(name string) bool {
 	unit, _ := unitAt(name)
 	return cureFor(name) != "" || appliesToKubelet(unit) || isOwn(unit) || isDropinDirectory(name) || isBelow(name, KubeletConfigDirectory) ||
 		isEnablementOfOwn(name)
 }
 
-// enablements are the ends of directories of links by which one unit pulls in another.
+// enablements are the suffixes of directories with links by which one unit enables another.
 var enablements = []string{".wants", ".requires", ".upholds"}
 
-// isEnablementDirectory says whether a path is such a directory.
+// isEnablementDirectory reports whether a path is such a directory.
 func isEnablementDirectory(name string) bool {
 	unit, dropin := unitAt(name)
 	for _, end := range enablements {
@@ -164,7 +165,7 @@ func isEnablementDirectory(name string) bool {
 	return false
 }
 
-// isEnablementOfOwn says whether a path is a link that pulls in the kubelet or a unit of Poolboot's.
+// isEnablementOfOwn reports whether a path is a link that enables the kubelet or a unit of Poolboot.
 func isEnablementOfOwn(name string) bool {
 	base := path.Base(name)
 	return (base == KubeletUnit || isOwn(base)) && isEnablementDirectory(path.Dir(name))

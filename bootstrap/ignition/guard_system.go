@@ -8,14 +8,15 @@ import (
 )
 
 const (
-	// fstab lists what is mounted.
+	// fstab lists file systems to mount.
 	fstab = "/etc/fstab"
-	// ignitionPreset is the name of the file by which Ignition has systemd enable units. Of the files of the preset
-	// directories the first by name that speaks of a unit decides.
+	// ignitionPreset is the name of the preset file with the units that Ignition enables. Of all preset files, the
+	// first by name with an entry for a unit applies.
 	ignitionPreset = "20-ignition.preset"
 )
 
-// generatorDirectories hold programs that make units, or environments of all units, before systemd reads any.
+// generatorDirectories contain programs that generate units, or the environment of all units, before systemd reads
+// units.
 var generatorDirectories = []string{
 	"/etc/systemd/system-generators", "/run/systemd/system-generators",
 	"/usr/lib/systemd/system-generators", "/usr/local/lib/systemd/system-generators",
@@ -25,17 +26,17 @@ var generatorDirectories = []string{
 
 func isGenerator(name string) bool { return slices.Contains(generatorDirectories, path.Dir(name)) }
 
-// isPreset says whether a file tells systemd which units to enable at the first boot.
+// isPreset reports whether a file defines which units systemd enables at the first boot.
 func isPreset(name string) bool {
 	return path.Ext(name) == ".preset" && path.Base(path.Dir(name)) == "system-preset"
 }
 
-// isTmpfiles says whether a file tells systemd which files to make or remove at every boot.
+// isTmpfiles reports whether a file defines which files systemd creates or removes at every boot.
 func isTmpfiles(name string) bool {
 	return path.Ext(name) == ".conf" && path.Base(path.Dir(name)) == "tmpfiles.d"
 }
 
-// isManagerConfig says whether a file is systemd's own configuration.
+// isManagerConfig reports whether a file is the configuration of systemd itself.
 func isManagerConfig(name string) bool {
 	if path.Base(path.Dir(name)) == "system.conf.d" {
 		name = path.Dir(name)
@@ -43,40 +44,40 @@ func isManagerConfig(name string) bool {
 	return strings.HasSuffix(name, "/systemd/system.conf") || strings.HasSuffix(name, "/systemd/system.conf.d")
 }
 
-// managerConfig checks it: the environment of systemd itself can name other directories of units.
+// managerConfig checks the configuration of systemd: its environment can set other unit directories.
 func (g *guard) managerConfig(place, name, text string) {
 	for _, directive := range directivesOf(text) {
 		if directive.name == "ManagerEnvironment" {
-			g.refuse(place, "%s: ManagerEnvironment may have systemd read other units: set DefaultEnvironment, which is for services", name)
+			g.refuse(place, "%s: ManagerEnvironment can make systemd read other units: use DefaultEnvironment, which applies to services", name)
 			return
 		}
 	}
 	g.text(place, name, []byte(text))
 }
 
-// isUnit says whether a path is a unit's, or a drop-in's.
+// isUnit reports whether a path is that of a unit or a drop-in.
 func isUnit(name string) bool { unit, _ := unitAt(name); return unit != "" }
 
-// isUnitDirectory says whether units are looked for in a directory, or in one below it.
+// isUnitDirectory reports whether systemd reads units from a directory or from one above it.
 func isUnitDirectory(name string) bool {
 	return slices.Contains(unitDirectories, name) || slices.ContainsFunc(unitDirectories, func(of string) bool { return isBelow(name, of) })
 }
 
-// credentialDirectories hold credentials that systemd's own services take by their names.
+// credentialDirectories contain credentials that systemd's own services read by name.
 var credentialDirectories = []string{"/etc/credstore", "/run/credstore", "/usr/lib/credstore", "/usr/local/lib/credstore"}
 
-// isSystemCredential says whether a file is a credential that systemd's own services may take: all of theirs have a dot
-// in their names, as tmpfiles.extra, which holds lines of tmpfiles.d.
+// isSystemCredential reports whether a file is a credential that systemd's own services can read. The names of these
+// have a dot, for example tmpfiles.extra, which contains lines of tmpfiles.d.
 func isSystemCredential(name string) bool {
 	directory := strings.TrimSuffix(path.Dir(name), ".encrypted")
 	return slices.Contains(credentialDirectories, directory) && strings.Contains(path.Base(name), ".") || strings.Contains(name, "/loader/credentials/")
 }
 
-// quadletDirectories hold descriptions of containers, of which a generator makes units.
+// quadletDirectories contain descriptions of containers, from which a generator creates units.
 var quadletDirectories = []string{"/etc/containers/systemd", "/usr/share/containers/systemd", "/run/containers/systemd"}
 
-// quadletUnit is the unit that is made of a description of containers, and whether name is a drop-in of one; "" for
-// other files.
+// quadletUnit returns the unit that is generated from a description of containers, and the drop-in if the file is one.
+// It returns "" for other files.
 func quadletUnit(name string) (unit, dropin string) {
 	if !slices.ContainsFunc(quadletDirectories, func(directory string) bool { return isBelow(name, directory) }) {
 		return "", ""
@@ -96,29 +97,29 @@ func quadletUnit(name string) (unit, dropin string) {
 	return unit + path.Ext(KubeletUnit), dropin
 }
 
-// takenPath refuses an entry at a path by which systemd takes what nobody can check.
+// takenPath refuses an entry at a path from which systemd takes settings that can't be checked.
 func (g *guard) takenPath(place, name string) bool {
 	switch {
 	case isGenerator(name):
-		g.refuse(place, "%s is a generator, and what units it makes can't be checked: write the units under systemd.units", name)
+		g.refuse(place, "%s is a generator, and the units that it generates can't be checked: define the units under systemd.units", name)
 	case isSystemCredential(name):
-		g.refuse(place, "%s is a credential that systemd's own services may obey, as lines of tmpfiles.d or drop-ins: give yours a name without a dot", name)
+		g.refuse(place, "%s is a credential from which systemd's own services can read settings, such as lines of tmpfiles.d or drop-ins: use a name without a dot", name)
 	case strings.Contains(name, "/confexts/"), strings.Contains(name, "/extensions.mutable/"):
-		g.refuse(place, "%s is laid over /etc or /usr, where it hides what Poolboot writes there: write its files themselves", name)
+		g.refuse(place, "%s is merged over /etc or /usr, where it hides files of Poolboot: define the files at their own paths", name)
 	case strings.Contains(name, "/loader/entries/"):
-		g.refuse(place, "%s holds kernel arguments, which would not be checked: set kernelArguments", name)
+		g.refuse(place, "%s contains kernel arguments, which would not be checked: use kernelArguments", name)
 	case isOutside(name):
-		g.refuse(place, "%s is no file of the host's, or another way to one: name the path itself", name)
+		g.refuse(place, "%s is not a regular path of the host's files: use the file's own path", name)
 	default:
 		return false
 	}
 	return true
 }
 
-// preset checks a file that says which units are enabled.
+// preset checks a file that defines which units are enabled.
 func (g *guard) preset(place, name string, data []byte) {
 	if path.Base(name) > ignitionPreset {
-		return // Ignition has decided before
+		return // the entries of ignitionPreset apply
 	}
 	number := 0
 	for line := range bytes.Lines(data) {
@@ -129,8 +130,8 @@ func (g *guard) preset(place, name string, data []byte) {
 		}
 		for _, unit := range []string{KubeletUnit, OwnUnitPrefix + "join.service", OwnUnitPrefix + "joined.path"} {
 			disables, _ := path.Match(fields[1], unit)
-			if disables || strings.ContainsAny(fields[1], `[\`) { // in which a shell's patterns differ from Go's
-				g.refuse(place, "%s line %d: without %s the host never joins: remove %q, or give the file a name behind %s", name, number, unit,
+			if disables || strings.ContainsAny(fields[1], `[\`) { // for which the patterns of systemd differ from those of Go
+				g.refuse(place, "%s line %d: without %s the host never joins: remove %q, or give the file a name that sorts after %s", name, number, unit,
 					strings.Join(fields, " "), ignitionPreset)
 				return
 			}

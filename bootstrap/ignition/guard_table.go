@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// fstabLine is one line of fstab, without escapes.
+// fstabLine is one line of fstab, with escapes decoded.
 type fstabLine struct {
 	number                     int
 	what, where, kind, options string
 }
 
-// fstabLines reads fstab as the C library does: fields at white space, with \040 for what is none.
+// fstabLines parses fstab as the C library does: fields are separated by white space, and \040 is a space in a field.
 func fstabLines(text string) (lines []fstabLine) {
 	number := 0
 	for line := range strings.Lines(text) {
@@ -31,7 +31,7 @@ func fstabLines(text string) (lines []fstabLine) {
 	return lines
 }
 
-// withoutOctal undoes escapes of three octal digits.
+// withoutOctal decodes escapes of three octal digits.
 func withoutOctal(text string) string {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -47,7 +47,7 @@ func withoutOctal(text string) string {
 	return out.String()
 }
 
-// isBind says whether a line makes one directory appear at another place.
+// isBind reports whether a line is a bind mount.
 func (l fstabLine) isBind() bool { return isBind(l.kind, l.options) }
 
 func isBind(kind, options string) bool {
@@ -63,7 +63,7 @@ func isBind(kind, options string) bool {
 	return false
 }
 
-// bindSource is the directory that a mount unit makes appear at its mount point; "" for one that mounts a device.
+// bindSource returns the source directory of a mount unit that is a bind mount, or "" for other mounts.
 func bindSource(contents string) string {
 	var what, kind, options string
 	for _, directive := range directivesOf(contents) {
@@ -82,17 +82,17 @@ func bindSource(contents string) string {
 	return what
 }
 
-// tmpfilesLine is one line of a file of tmpfiles.d, without quotes, escapes and those specifiers whose value is known.
+// tmpfilesLine is one line of a file of tmpfiles.d, with quotes, escapes and known specifiers resolved.
 type tmpfilesLine struct {
 	number       int
 	kind         byte   // the letter of the type
-	modifiers    string // what comes behind that
+	modifiers    string // the characters after the letter
 	path, age    string
 	argument     string
-	isMisspelled bool // by a quote or an escape, and systemd leaves the line out
+	isMisspelled bool // a quote or an escape is malformed, and systemd ignores the line
 }
 
-// tmpfilesLines reads them as systemd-tmpfiles does.
+// tmpfilesLines parses lines as systemd-tmpfiles does.
 func tmpfilesLines(text string) (lines []tmpfilesLine) {
 	number := 0
 	for raw := range strings.Lines(text) {
@@ -123,28 +123,28 @@ func tmpfilesLines(text string) (lines []tmpfilesLine) {
 	return lines
 }
 
-// fstab checks what is mounted.
+// fstab checks the mounts of fstab.
 func (g *guard) fstab(place, name, text string) {
 	for _, line := range fstabLines(text) {
 		if line.where == "none" || line.where == "swap" {
 			continue
 		}
 		if where, ok := g.ways.mountedAt(line.where); !ok || hidesReserved(where) {
-			g.refuse(place, "%s line %d: a mount at %s would hide what Poolboot writes there: mount it somewhere else", name, line.number, described(line.where, where))
+			g.refuse(place, "%s line %d: a mount at %s would hide files of Poolboot: mount it at another path", name, line.number, described(line.where, where))
 			return
 		}
 	}
 	g.text(place, name, []byte(text))
 }
 
-// Of the types of tmpfiles.d these leave what is in a directory as it is, if they have no age; and these do nothing at
-// all.
+// Types of tmpfiles.d: without an age, those in tmpfilesKeeping do not change the contents of a directory. Those in
+// tmpfilesIdle change nothing.
 const (
 	tmpfilesKeeping = "dvqQezmath"
 	tmpfilesIdle    = "xX"
 )
 
-// tmpfiles checks what systemd makes, changes or removes at every boot.
+// tmpfiles checks what systemd creates, changes or removes at every boot.
 func (g *guard) tmpfiles(place, name, text string) {
 	for _, line := range tmpfilesLines(text) {
 		if why := g.tmpfilesLine(line); why != "" {
@@ -155,35 +155,35 @@ func (g *guard) tmpfiles(place, name, text string) {
 	g.text(place, name, []byte(text))
 }
 
-const cureTmpfiles = "remove the line, or name another path"
+const cureTmpfiles = "remove the line, or use another path"
 
-// tmpfilesLine says why a line is refused. What no pattern stands for is looked at where it leads; of a pattern, what
-// may be below the directory in which it begins.
+// tmpfilesLine returns why a line is refused, or "". A path is checked where it resolves to. A pattern is checked
+// against all paths below the directory where it begins.
 func (g *guard) tmpfilesLine(line tmpfilesLine) string {
 	if line.isMisspelled {
-		return "a quote does not end, or an escape is none: systemd would leave the line out"
+		return "a quote is not closed, or an escape is invalid: correct it, because systemd would ignore the line"
 	}
 	if strings.IndexByte(tmpfilesIdle, line.kind) >= 0 {
 		return ""
 	}
 	literal, isPattern := beforePattern(line.path)
 	if !path.IsAbs(line.path) && !strings.HasPrefix(line.path, anything) {
-		return "" // systemd leaves it out
+		return "" // systemd ignores it
 	}
 	at, ok := g.ways.resolve(literal)
 	parent, parentOK := g.ways.resolve(path.Dir(path.Clean(literal)))
 	switch {
 	case !ok || !parentOK:
-		return line.path + " goes round in links: " + cureTmpfiles
+		return line.path + " is a loop of links: " + cureTmpfiles
 	case isPattern && strings.Contains(line.path, ".."):
-		return line.path + " is a pattern with .. in it, which can't be checked: write the path out"
+		return line.path + " is a pattern with .., which can't be checked: use the full path"
 	case isPattern:
 		if where := g.reachedBelow(at, partBefore(line.path)); where != "" {
-			return line.path + " may stand for " + where + ", which is Poolboot's: write the path out"
+			return line.path + " can match " + where + ", which is reserved for Poolboot: use the full path"
 		}
 		return g.tmpfilesArgument(line, at)
 	}
-	// systemd follows links on the way, and for most types at its end.
+	// systemd follows links in the path and, for most types, at its end.
 	itself := path.Join(parent, path.Base(literal))
 	if why := tmpfilesPath(line, itself); why != "" {
 		return why
@@ -196,31 +196,31 @@ func (g *guard) tmpfilesLine(line tmpfilesLine) string {
 	return g.tmpfilesArgument(line, itself)
 }
 
-// tmpfilesPath says why a line is refused that is about a path.
+// tmpfilesPath returns why a line for a path is refused, or "".
 func tmpfilesPath(line tmpfilesLine, at string) string {
 	keeps := strings.IndexByte(tmpfilesKeeping, line.kind) >= 0 && line.age == ""
 	switch {
 	case isKept(at):
-		return described(line.path, at) + " is Poolboot's: " + cureTmpfiles
+		return described(line.path, at) + " is reserved for Poolboot: " + cureTmpfiles
 	case isOutside(at):
-		return described(line.path, at) + " is another way to what is Poolboot's, and can't be checked: name the path itself"
+		return described(line.path, at) + " is not a regular path of the host's files, and can't be checked: use the file's own path"
 	case !keeps && (leadsToReserved(at) || at == "/"):
-		return described(line.path, at) + " holds what is Poolboot's, and a line of type " + string(line.kind) + " would change all that is in it: " + cureTmpfiles
+		return described(line.path, at) + " contains files of Poolboot, and a line of type " + string(line.kind) + " would change all of its contents: " + cureTmpfiles
 	case !keeps && (isGenerator(at) || isTmpfiles(at) || at == fstab || isPreset(at) || isUnit(at)):
-		return described(line.path, at) + " is obeyed by systemd, and what it would hold can't be checked: write it as a file or under systemd.units"
+		return described(line.path, at) + " is read by systemd, and its contents can't be checked: define it as a file or under systemd.units"
 	}
 	return ""
 }
 
-// tmpfilesArgument says why what a line writes is refused.
+// tmpfilesArgument returns why the argument of a line is refused, or "".
 func (g *guard) tmpfilesArgument(line tmpfilesLine, at string) string {
 	switch {
 	case strings.Contains(line.modifiers, "^"):
-		return "what comes from a credential can't be checked: write it into the line"
+		return "the content of a credential can't be checked: write it into the line"
 	case strings.Contains(line.modifiers, "~"):
 		data, err := base64.StdEncoding.DecodeString(strings.TrimSpace(line.argument))
 		if err != nil {
-			return "its argument is no base64, as the modifier ~ says"
+			return "the modifier ~ requires base64, and the argument is not base64: correct it"
 		}
 		hidden := guard{left: g.left}
 		hidden.text("", at, data)
@@ -228,12 +228,13 @@ func (g *guard) tmpfilesArgument(line tmpfilesLine, at string) string {
 			return hidden.refused[0].Why
 		}
 	case line.kind == 'L' && isEnvironmentOfKubelet(at):
-		return at + " may be read by the kubelet, and where a link leads can't be checked: make it a file"
+		return at + " can be read by the kubelet, and the target of a link can't be checked: use a file"
 	}
 	return ""
 }
 
-// beforePattern is what comes before the part of a path that is a pattern. systemd-tmpfiles takes *, ?, [ and {.
+// beforePattern returns the part of a path before the first component with a pattern. systemd-tmpfiles accepts *, ?, [
+// and {.
 func beforePattern(name string) (literal string, isPattern bool) {
 	first := strings.IndexAny(name, "*?[{\\"+anything)
 	if first < 0 {
@@ -242,14 +243,14 @@ func beforePattern(name string) (literal string, isPattern bool) {
 	return name[:strings.LastIndexByte(name[:first], '/')+1], true
 }
 
-// partBefore is the begin of the first part of a path that is a pattern.
+// partBefore returns the literal prefix of the first component with a pattern.
 func partBefore(name string) string {
 	first := strings.IndexAny(name, "*?[{\\"+anything)
 	return name[strings.LastIndexByte(name[:first], '/')+1 : first]
 }
 
-// reachedBelow is a path below a directory that is kept, by itself or over a link, and whose next part has a begin; ""
-// if there is none.
+// reachedBelow returns a protected path below a directory, or a link to one, whose next component starts with begin. It
+// returns "" if there is none.
 func (g *guard) reachedBelow(directory, begin string) string {
 	fits := func(name string) bool {
 		return isBelow(name, directory) && strings.HasPrefix(strings.TrimPrefix(name[len(strings.TrimSuffix(directory, "/")):], "/"), begin)
@@ -273,7 +274,7 @@ func (g *guard) reachedBelow(directory, begin string) string {
 	return ""
 }
 
-// described names a path and, if it is another, where it leads.
+// described returns a path and, if it differs, the path that it resolves to.
 func described(name, at string) string {
 	if path.Clean(name) == at {
 		return at

@@ -11,54 +11,54 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// identityFlagNames are the kubelet's flags that say which Node it is.
+// identityFlagNames are the kubelet's flags that identify its Node.
 var identityFlagNames = []string{"node-labels", "register-with-taints", "register-node", "hostname-override", "provider-id"}
 
-// identitySettings are the fields of a KubeletConfiguration that do the same.
+// identitySettings are the fields of a KubeletConfiguration that identify the Node.
 var identitySettings = []string{"registerWithTaints", "registerNode", "providerID"}
 
-// reservedVariables are those that the kubelet's unit takes such flags from: Poolboot's own, kubeadm's, and
-// OpenShift's.
+// reservedVariables are the variables from which the kubelet's unit takes such flags: those of Poolboot, kubeadm and
+// OpenShift.
 var reservedVariables = []string{
 	KubeletArgsVariable, KubeadmArgsVariable, "CUSTOM_KUBELET_LABELS", "KUBELET_NODE_NAME", "KUBELET_PROVIDERID",
 }
 
 var (
-	// identityFlags match the flags. Like the kubelet, they take _ for -.
+	// identityFlags matches the flags. Like the kubelet, it accepts _ for -.
 	identityFlags = regexp.MustCompile(`--(?:` + strings.ReplaceAll(strings.Join(identityFlagNames, "|"), "-", "[-_]") + `)\b`)
-	// assignments match where a variable is set.
+	// assignments matches assignments of reserved variables.
 	assignments = regexp.MustCompile(`\b(` + strings.Join(reservedVariables, "|") + `)\s*=`)
-	// settingLines match where a setting is made in a text that holds a KubeletConfiguration.
+	// settingLines matches identity settings in a text that contains a KubeletConfiguration.
 	settingLines = regexp.MustCompile(`(?i)\b(` + strings.Join(identitySettings, "|") + `)\s*:`)
-	// renamings match commands and settings that change the host's name.
+	// renamings matches commands and settings that change the host's name.
 	renamings = regexp.MustCompile(`\bhostnamectl\s+(?:-\S+\s+)*(?:set-hostname|hostname\s+[\w$])|\bkernel[./]hostname\s*=`)
 )
 
 var (
 	kubeletConfiguration = []byte("KubeletConfiguration")
-	// telltales are words of which one is in everything that the expressions but the first match: they are found
-	// faster.
+	// telltales are words for a fast search: every match of these expressions, except identityFlags, contains one of
+	// them.
 	telltales = [][]byte{[]byte("KUBELET_"), []byte("hostname"), kubeletConfiguration}
 )
 
 const curePool = "set nodeLabels and nodeTaints of the MachineConfigPool or the PoolbootConfig"
 
-// text checks unit files, scripts, environment files and any other text for what says which Node the kubelet is.
-// Comments may speak of it.
+// text checks unit files, scripts, environment files and any other text for settings that identify the kubelet's Node.
+// Comments are not checked.
 func (g *guard) text(place, what string, data []byte) {
 	plain := data
 	if isDisguised(data) {
 		plain = unquoted(data)
 	}
 	if !identityFlags.Match(plain) && !slices.ContainsFunc(telltales, func(word []byte) bool { return bytes.Contains(plain, word) }) {
-		return // no line of it needs a look
+		return
 	}
 	plain = unquoted(withoutComments(data))
 	switch flag, variable := identityFlags.Find(plain), assignments.FindSubmatch(plain); {
 	case flag != nil:
-		g.refuse(place, "%s: the kubelet flag %s is Poolboot's: %s", what, flag, curePool)
+		g.refuse(place, "%s: the kubelet flag %s is reserved for Poolboot: %s", what, flag, curePool)
 	case variable != nil:
-		g.refuse(place, "%s: the variable %s is Poolboot's: use another", what, variable[1])
+		g.refuse(place, "%s: the variable %s is reserved for Poolboot: use another name", what, variable[1])
 	case renamings.Match(plain):
 		g.refuse(place, "%s: %q would change the host's name: %s", what, renamings.Find(plain), cures[HostnamePath])
 	case bytes.Contains(plain, kubeletConfiguration):
@@ -72,11 +72,11 @@ func (g *guard) text(place, what string, data []byte) {
 func (g *guard) kubeletConfig(place, name string, data []byte) {
 	var settings map[string]any
 	if err := yaml.Unmarshal(data, &settings); err != nil {
-		g.refuse(place, "%s: the kubelet would not start with it: %v", name, err)
+		g.refuse(place, "%s: the file is not valid YAML, and the kubelet would not start: %v", name, err)
 		return
 	}
 	for setting := range settings {
-		// The kubelet merges drop-ins as JSON in which capitals make no difference.
+		// The kubelet decodes drop-ins as JSON, which ignores the case of keys.
 		if slices.ContainsFunc(identitySettings, func(reserved string) bool { return strings.EqualFold(reserved, setting) }) {
 			g.refuseSetting(place, name, setting)
 		}
@@ -84,28 +84,28 @@ func (g *guard) kubeletConfig(place, name string, data []byte) {
 }
 
 func (g *guard) refuseSetting(place, what, setting string) {
-	g.refuse(place, "%s: %s is Poolboot's: %s", what, setting, curePool)
+	g.refuse(place, "%s: %s is reserved for Poolboot: %s", what, setting, curePool)
 }
 
 func isKubeletConfig(name string) bool {
 	return isBelow(name, KubeletConfigDirectory) && path.Ext(name) == ".conf"
 }
 
-// environmentDirectories hold environment files that units of the kubelet read, on one distribution or another.
+// environmentDirectories contain environment files that the kubelet's unit reads on some distributions.
 var environmentDirectories = []string{"/etc/sysconfig", "/etc/default", "/etc/kubernetes", "/var/lib/kubelet", "/run"}
 
-// holdsEnvironment says whether a file may be an environment file of the kubelet.
+// holdsEnvironment reports whether a file can be an environment file of the kubelet.
 func holdsEnvironment(name string) bool {
 	return strings.HasSuffix(name, ".env") ||
 		slices.ContainsFunc(environmentDirectories, func(directory string) bool { return isBelow(name, directory) })
 }
 
-// isEnvironmentOfKubelet is holdsEnvironment without what is made at every boot.
+// isEnvironmentOfKubelet is holdsEnvironment without files that are created at every boot.
 func isEnvironmentOfKubelet(name string) bool {
 	return holdsEnvironment(name) && !isBelow(name, "/run")
 }
 
-// isDisguised says whether a text has escapes, or quotes within a word.
+// isDisguised reports whether a text has escapes, or quotes within a word.
 func isDisguised(data []byte) bool {
 	if bytes.IndexByte(data, '\\') >= 0 {
 		return true
@@ -121,8 +121,8 @@ func isDisguised(data []byte) bool {
 	return false
 }
 
-// withoutComments leaves out the lines that are comments to a shell and to systemd. A line in quotes, or behind one
-// that goes on, is none.
+// withoutComments removes the lines that are comments for a shell and for systemd. A line in quotes, or one that
+// continues another line, is not a comment.
 func withoutComments(data []byte) []byte {
 	out := make([]byte, 0, len(data))
 	var quote byte
@@ -153,7 +153,7 @@ func withoutComments(data []byte) []byte {
 	return out
 }
 
-// unquoted is a text as a shell or systemd would read it: without quotes, with escapes undone and lines that go on
+// unquoted returns a text as a shell or systemd reads it: without quotes, with escapes decoded and continued lines
 // joined.
 func unquoted(data []byte) []byte {
 	out := make([]byte, 0, len(data))

@@ -16,7 +16,7 @@ func (g *guard) units(units []types.Unit) {
 		place := fmt.Sprintf("systemd.units[%d]", i)
 		switch {
 		case strings.Contains(unit.Name, "/"):
-			g.refuse(place+".name", "%s: a unit's name has no slash", unit.Name)
+			g.refuse(place+".name", "%s: the name of a unit must not contain a slash", unit.Name)
 			continue
 		case isOwn(unit.Name):
 			g.refuseOwn(place+".name", unit.Name)
@@ -24,7 +24,7 @@ func (g *guard) units(units []types.Unit) {
 		case unit.Name == KubeletUnit && unit.Mask != nil && *unit.Mask:
 			g.refuse(place+".mask", "without %s the host never joins: leave it out", unit.Name)
 		case g.hides(unit.Name):
-			g.refuse(place+".name", "a mount at %s would hide what Poolboot writes there: mount it somewhere else", mountPoint(unit.Name))
+			g.refuse(place+".name", "a mount at %s would hide files of Poolboot: mount it at another path", mountPoint(unit.Name))
 			continue
 		}
 		if unit.Contents != nil && *unit.Contents != "" {
@@ -34,7 +34,7 @@ func (g *guard) units(units []types.Unit) {
 			place := fmt.Sprintf("%s.dropins[%d]", place, j)
 			switch {
 			case strings.Contains(dropin.Name, "/"):
-				g.refuse(place+".name", "%s: a drop-in's name has no slash", dropin.Name)
+				g.refuse(place+".name", "%s: the name of a drop-in must not contain a slash", dropin.Name)
 			case unit.Name == KubeletUnit && isReservedDropin(dropin.Name):
 				g.refuseDropin(place+".name", dropin.Name)
 			case dropin.Contents != nil:
@@ -50,10 +50,10 @@ func (g *guard) unit(place, name, contents string) {
 	case isOwn(name):
 		g.refuseOwn(place, name)
 	case name == KubeletUnit:
-		g.refuse(place, "%s is Poolboot's: use a drop-in without ExecStart, or a kubelet configuration in %s",
+		g.refuse(place, "%s is reserved for Poolboot: use a drop-in without ExecStart, or a kubelet configuration in %s",
 			name, KubeletConfigDirectory)
 	case g.hides(name):
-		g.refuse(place, "a mount at %s would hide what Poolboot writes there: mount it somewhere else", mountPoint(name))
+		g.refuse(place, "a mount at %s would hide files of Poolboot: mount it at another path", mountPoint(name))
 	case g.against(place, name, name, contents):
 	default:
 		g.text(place, name, []byte(contents))
@@ -76,34 +76,34 @@ func (g *guard) dropin(place, unitName, name, contents string) {
 }
 
 func (g *guard) refuseOwn(place, name string) {
-	g.refuse(place, "%s is Poolboot's: give your unit a name that does not start with %s", name, OwnUnitPrefix)
+	g.refuse(place, "%s is reserved for Poolboot: use a name that does not start with %s", name, OwnUnitPrefix)
 }
 
-// isReservedDropin says whether a drop-in of the kubelet's unit would take the place of Poolboot's or of the image's.
+// isReservedDropin reports whether a drop-in of the kubelet's unit would replace that of Poolboot or of the image.
 func isReservedDropin(name string) bool { return name == kubeadmDropin || name == OwnDropin }
 
 func (g *guard) refuseDropin(place, name string) {
-	whose := "Poolboot's, which has the host checked before it joins"
+	whose := "that of Poolboot, which checks the host before it joins"
 	if name == kubeadmDropin {
-		whose = "the image's, which hands the kubelet its pool's flags"
+		whose = "that of the image, which passes the pool's flags to the kubelet"
 	}
-	g.refuse(place, "%s would take the place of %s: use another name", name, whose)
+	g.refuse(place, "%s would replace %s: use another name", name, whose)
 }
 
 // directive is one line of a unit: Name=value.
 type directive struct{ name, value string }
 
-// is says whether a directive has a name, in which a star stands for anything.
+// is reports whether a directive has a name. A star in the name matches anything.
 func (d directive) is(name string) bool {
 	fits, _ := path.Match(name, d.name)
 	return fits
 }
 
-// unitLine ends where systemd ends a line.
+// unitLine matches a line as systemd splits lines.
 var unitLine = regexp.MustCompile("[^\n\r\x00]+")
 
-// directivesOf reads a unit as systemd does, whatever the section: a line goes on behind a backslash, but a comment
-// does not, which libraries see otherwise.
+// directivesOf parses the directives of all sections of a unit as systemd does: a backslash at the end continues a
+// line, but not a comment. Libraries differ from systemd here.
 func directivesOf(contents string) (directives []directive) {
 	before := ""
 	for _, line := range unitLine.FindAllString(strings.TrimPrefix(contents, "\ufeff"), -1) {
@@ -124,7 +124,7 @@ func directivesOf(contents string) (directives []directive) {
 	return directives
 }
 
-// hides says whether a unit mounts something over what Poolboot writes.
+// hides reports whether a unit mounts a file system over files of Poolboot.
 func (g *guard) hides(unitName string) bool {
 	where := mountPoint(unitName)
 	if where == "" {
@@ -134,7 +134,7 @@ func (g *guard) hides(unitName string) bool {
 	return !ok || hidesReserved(at)
 }
 
-// mountPoint is the path that a unit mounts something at; "" for other units.
+// mountPoint returns the mount point of a mount unit, or "" for other units.
 func mountPoint(unitName string) string {
 	extension := path.Ext(unitName)
 	if extension != ".mount" && extension != ".automount" {
@@ -143,17 +143,16 @@ func mountPoint(unitName string) string {
 	return cleaned(unit.UnitNamePathUnescape(strings.TrimSuffix(unitName, extension)))
 }
 
-// isOwn says whether a unit is one of Poolboot's own.
+// isOwn reports whether a unit belongs to Poolboot.
 func isOwn(unitName string) bool { return strings.HasPrefix(unitName, OwnUnitPrefix) }
 
-// appliesToKubelet says whether the drop-ins of a unit are also the kubelet's: systemd reads service.d for every
+// appliesToKubelet reports whether the drop-ins of a unit apply to the kubelet: systemd reads service.d for every
 // service.
 func appliesToKubelet(unitName string) bool {
 	return unitName == KubeletUnit || unitName == strings.TrimPrefix(path.Ext(KubeletUnit), ".")
 }
 
-// isDropinDirectory says whether a path is a directory of drop-ins that are read for the kubelet or a unit of
-// Poolboot's.
+// isDropinDirectory reports whether a path is a directory of drop-ins for the kubelet or a unit of Poolboot.
 func isDropinDirectory(name string) bool {
 	unitName, isDropins := strings.CutSuffix(path.Base(name), ".d")
 	return isDropins && slices.Contains(unitDirectories, path.Dir(name)) && (appliesToKubelet(unitName) || isOwn(unitName))

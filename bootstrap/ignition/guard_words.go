@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// words splits a text as systemd does where it undoes quotes and C escapes (extract_first_word with UNQUOTE and
-// CUNESCAPE), into at most so many words and the rest; 0 is no limit. It is not ok when systemd would not take the
-// text: with a quote that does not end, or an escape that there is not.
+// words splits a text as systemd does with quotes and C escapes (extract_first_word with UNQUOTE and CUNESCAPE), into
+// at most limit words and the rest. With limit 0 there is no maximum. It is not ok if systemd would refuse the text
+// because of an unclosed quote or an invalid escape.
 func words(text string, limit int) (all []string, rest string, ok bool) {
 	var word []byte
 	inWord, quote := false, byte(0)
@@ -48,7 +48,7 @@ func words(text string, limit int) (all []string, rest string, ok bool) {
 var plainEscapes = map[byte]string{'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v",
 	'\\': "\\", '"': "\"", '\'': "'", 's': " "}
 
-// unescaped is what the C escape at the begin of a text stands for, and how long it is; 0 when there is no such escape.
+// unescaped decodes the C escape at the beginning of a text, and returns its length, or 0 if the escape is invalid.
 func unescaped(text string) (plain string, length int) {
 	if len(text) < 2 {
 		return "", 0
@@ -83,13 +83,13 @@ func unescaped(text string) (plain string, length int) {
 	}
 }
 
-// directorySpecifiers are the specifiers of systemd that stand for a directory, for the system's own manager.
+// directorySpecifiers are the specifiers of systemd for directories, with their values for the system manager.
 var directorySpecifiers = map[byte]string{'t': "/run", 'S': "/var/lib", 'C': "/var/cache", 'L': "/var/log", 'E': "/etc", 'T': "/tmp", 'V': "/var/tmp", 'h': "/root", '%': "%"}
 
-// anything stands in a pattern for what a specifier may be: unlike a star, no text has it.
+// anything stands for a specifier with an unknown value. Unlike a star, it can't occur in a text.
 const anything = "\x00"
 
-// specified replaces systemd's specifiers: by what they are, or by anything.
+// specified replaces systemd's specifiers with their values, or with anything if the value is unknown.
 func specified(text string) string {
 	if !strings.Contains(text, "%") {
 		return text
@@ -110,7 +110,7 @@ func specified(text string) string {
 	return out.String()
 }
 
-// couldBe says whether a text that may hold specifiers could be a name, in which a star stands for any ending.
+// couldBe reports whether a text with specifiers can have the value name, in which a star matches any ending.
 func couldBe(text, name string) bool {
 	pattern := specified(text)
 	if pattern == text {

@@ -8,15 +8,14 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// Merge lays every configuration on top of those before it, by Ignition's own rules: entries of the same path, unit,
-// user or device are merged field by field and the later wins; others are added. In two things it does what the Machine
-// Config Operator does and Ignition alone does not:
+// Merge merges configurations by Ignition's own rules: entries with the same path, unit, user or device are merged
+// field by field, and the later one wins; others are added. Like the Machine Config Operator, it differs from Ignition
+// in two ways:
 //
-//   - The contents of a file are one thing. When a later configuration has its own, nothing of the earlier one's
-//     compression, verification or HTTP headers is left to describe them.
-//   - A file with contents overwrites what the operating system has at its path, unless it says otherwise.
+//   - The contents of a file are replaced as a whole. If a later configuration has contents, the compression, verification and HTTP headers of the earlier one are dropped.
+//   - A file with contents overwrites that of the operating system, unless overwrite is set.
 //
-// No argument is changed. What comes out need not be valid: see Validate.
+// The arguments are not modified. The result can be invalid: see ValidateMerged.
 func Merge(configs ...Config) Config {
 	nodes, units := tally{keys: map[string]*counted{}}, tally{keys: map[string]*counted{}}
 	for _, config := range configs {
@@ -53,7 +52,7 @@ func Merge(configs ...Config) Config {
 	return merged
 }
 
-// mergeRest merges, by Ignition, what may have something to be merged with.
+// mergeRest merges, with Ignition's merge, the entries that occur several times.
 func mergeRest(configs []Config) Config {
 	switch {
 	case len(configs) == 0:
@@ -68,8 +67,8 @@ func mergeRest(configs []Config) Config {
 	return merged
 }
 
-// byHalves merges in a tree instead of a row: Ignition's merge takes its time for every entry of both sides, so that
-// each entry is better merged a few times than once for every configuration after it.
+// byHalves merges in a tree instead of one by one: the time of Ignition's merge depends on the entries of both sides,
+// and in a tree each entry is merged fewer times.
 func byHalves(configs []Config) Config {
 	if len(configs) == 1 {
 		return configs[0]
@@ -78,9 +77,9 @@ func byHalves(configs []Config) Config {
 	return lay(byHalves(configs[:half]), byHalves(configs[half:]))
 }
 
-// keepTheirKinds says whether every path is of one kind in all configurations, and every kernel argument on one side.
-// Then, and only then, merging is associative: a link that takes a file's place makes an end of all that came before
-// it.
+// keepTheirKinds reports whether every path has the same kind in all configurations, and every kernel argument is in
+// the same list. Only then is the merge associative: a link that replaces a file removes everything that was merged
+// before it.
 func keepTheirKinds(configs []Config) bool {
 	type entry struct{ list, name string }
 	kinds := map[entry]string{}
@@ -111,13 +110,13 @@ func keepTheirKinds(configs []Config) bool {
 	return keep
 }
 
-// lay lays over on top of base.
+// lay merges over into base.
 func lay(base, over Config) Config {
 	base.Storage.Files = withoutContents(base.Storage.Files, over.Storage.Files)
 	return v3_5.Merge(base, over)
 }
 
-// withoutContents returns files without the contents of those that have new ones in over.
+// withoutContents returns files without the contents that over replaces.
 func withoutContents(files, over []types.File) []types.File {
 	hasNew := make(map[string]bool, len(over))
 	for _, file := range over {

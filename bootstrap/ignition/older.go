@@ -9,11 +9,10 @@ import (
 	"slices"
 )
 
-// VersionsWritten are the spec versions that WriteAs writes, the oldest first.
+// VersionsWritten are the spec versions that WriteAs can write, oldest first.
 var VersionsWritten = []string{versionWithoutHeaders, "3.1.0", "3.2.0", "3.3.0", "3.4.0", Version}
 
-// firstReleases are the releases of Ignition that first read each of VersionsWritten, as Ignition's own specs.md
-// lists them.
+// firstReleases are the first releases of Ignition that read each of VersionsWritten, from Ignition's specs.md.
 var firstReleases = map[string]string{
 	versionWithoutHeaders: "2.0.0", "3.1.0": "2.3.0", "3.2.0": "2.7.0", "3.3.0": "2.11.0", "3.4.0": "2.15.0", Version: "2.20.0",
 }
@@ -21,30 +20,31 @@ var firstReleases = map[string]string{
 // FirstRelease returns the first release of Ignition that reads one of VersionsWritten.
 func FirstRelease(version string) string { return firstReleases[version] }
 
-// versionWithoutHeaders is the one spec version 3.x whose references can carry no HTTP header, and so no token.
+// versionWithoutHeaders is the only spec version 3.x whose references have no HTTP headers, and so no token.
 const versionWithoutHeaders = "3.0.0"
 
-// VersionError says that a configuration has something which a spec version has no words for.
+// VersionError is the error for a configuration that a spec version can't express.
 type VersionError struct {
 	// Version is the spec version.
 	Version string
-	// Path is the first such thing, as a path into the document.
+	// Path is the path of the first field that the version does not have.
 	Path string
 }
 
+// Error names the field and the version.
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("%s: spec version %s can't say this", e.Path, e.Version)
+	return fmt.Sprintf("%s: spec version %s does not have this field or value", e.Path, e.Version)
 }
 
-// WriteAs writes a configuration in canonical form, in one of VersionsWritten. It fails with a *VersionError when that
-// version can't say all of it; nothing is left out silently.
+// WriteAs writes a configuration in canonical form, in one of VersionsWritten. If that version can't express all of it,
+// the error is a *VersionError; nothing is dropped silently.
 //
-// Every version 3.x has the keys of those before it, with the same meaning. So the document is the same but for the
-// version that it names, and it says the same if Ignition's own parser, which carries older versions over to newer
-// ones, makes of it what it was written from.
+// Every version 3.x has the keys of the earlier ones, with the same meaning. So only the version in the document
+// changes. The document is correct if Ignition's own parser, which converts older versions to later ones, returns the
+// original configuration from it.
 func WriteAs(c Config, version string) ([]byte, error) {
 	if !slices.Contains(VersionsWritten, version) {
-		return nil, fmt.Errorf("spec version %q is not written: written are %v", version, VersionsWritten)
+		return nil, fmt.Errorf("spec version %q is not supported: use one of %v", version, VersionsWritten)
 	}
 	whole, err := Marshal(c)
 	if err != nil || version == Version {
@@ -72,8 +72,7 @@ func WriteAs(c Config, version string) ([]byte, error) {
 	return document, nil
 }
 
-// firstLost returns the path to the first thing, in the order of keys, that one document has and another has not, or
-// not the same.
+// firstLost returns the path of the first value, in the order of keys, that is missing or different in back.
 func firstLost(whole, back []byte) string {
 	var before, after any
 	if errors.Join(json.Unmarshal(whole, &before), json.Unmarshal(back, &after)) != nil {

@@ -12,9 +12,8 @@ import (
 // VersionsRead names the spec versions that Parse reads, for error messages.
 const VersionsRead = "2.0.0 to 2.4.0 and 3.0.0 to 3.5.0"
 
-// Parse reads an Ignition configuration in JSON, of a spec version named by VersionsRead, and converts it to Config.
-// What Ignition would refuse is a *ParseError that carries the path into the document. Keys that Ignition does not know
-// are left out, as Ignition itself does.
+// Parse reads an Ignition configuration in JSON, of one of VersionsRead, and converts it to Config. If Ignition would
+// refuse it, the error is a *ParseError with the path in the document. As in Ignition, unknown keys are ignored.
 func Parse(raw []byte) (Config, error) {
 	if read, common := readerOf3[leadingVersion(raw)]; common {
 		if config, ok := read(raw); ok {
@@ -31,7 +30,7 @@ func Parse(raw []byte) (Config, error) {
 	return parse3(raw, version)
 }
 
-// specVersion reads the version that a document says it is of.
+// specVersion returns the spec version of a document.
 func specVersion(raw []byte) (string, error) {
 	if len(raw) == 0 {
 		return "", problem("", "the document is empty")
@@ -45,7 +44,7 @@ func specVersion(raw []byte) (string, error) {
 		return "", decodeError(raw, err)
 	}
 	if stub.Ignition.Version == "" {
-		return "", problem("ignition.version", "missing: say which version the document is of; read are "+VersionsRead)
+		return "", problem("ignition.version", "missing: set the spec version; supported are "+VersionsRead)
 	}
 	return stub.Ignition.Version, nil
 }
@@ -57,9 +56,10 @@ func parse3(raw []byte, version string) (Config, error) {
 	case err == nil:
 		return config, nil
 	case errors.Is(err, ignerrors.ErrUnknownVersion), errors.Is(err, ignerrors.ErrInvalidVersion):
-		return Config{}, problem("ignition.version", fmt.Sprintf("version %q is not known: read are %s", version, VersionsRead))
+		return Config{}, problem("ignition.version", fmt.Sprintf("version %q is not supported: use one of %s", version, VersionsRead))
 	}
-	// The report has lost what a value of the wrong type was to be. The types of 3.5 hold every older spec.
+	// The report does not contain the expected type of a wrong value. The types of 3.5 include those of every older
+	// spec.
 	var types Config
 	if typeErr := json.Unmarshal(raw, &types); typeErr != nil {
 		return Config{}, decodeError(raw, typeErr)

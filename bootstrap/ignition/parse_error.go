@@ -10,19 +10,19 @@ import (
 	"github.com/coreos/vcontext/report"
 )
 
-// ParseError says what is wrong with a configuration.
+// ParseError lists the problems of a configuration.
 type ParseError struct {
-	// Problems are at least one.
+	// Problems has at least one item.
 	Problems []Problem
 }
 
-// Problem is one thing that is wrong with a configuration.
+// Problem is one problem of a configuration.
 type Problem struct {
-	// Path leads to the place in the document, for example storage.files[2].mode; empty when it is the document itself.
+	// Path is the path in the document, for example storage.files[2].mode, or empty for the document itself.
 	Path string
-	// Line is the place's line, counted from 1; 0 when it is not known.
+	// Line is the line in the document, counted from 1, or 0 if it is unknown.
 	Line int64
-	// Message says what is wrong there.
+	// Message is what is wrong there.
 	Message string
 }
 
@@ -35,7 +35,7 @@ func (e *ParseError) Error() string {
 	return strings.Join(problems, "; ")
 }
 
-// String is the problem with its path and its line.
+// String returns the message with its path and line.
 func (p Problem) String() string {
 	switch {
 	case p.Path != "" && p.Line > 0:
@@ -48,12 +48,12 @@ func (p Problem) String() string {
 	return p.Message
 }
 
-// problem makes a ParseError of one problem.
+// problem returns a ParseError with one problem.
 func problem(path, message string) *ParseError {
 	return &ParseError{Problems: []Problem{{Path: path, Message: message}}}
 }
 
-// problemsIn turns the fatal entries of a report into problems.
+// problemsIn converts the fatal entries of a report to problems.
 func problemsIn(entries report.Report) []Problem {
 	var problems []Problem
 	for _, entry := range entries.Entries {
@@ -72,7 +72,7 @@ func problemOf(entry report.Entry) Problem {
 	return problem
 }
 
-// decodeError says where JSON is broken or has a value of the wrong type.
+// decodeError returns a ParseError with the place where JSON is malformed or has a value of the wrong type.
 func decodeError(raw []byte, err error) error {
 	var wrongType *json.UnmarshalTypeError
 	var broken *json.SyntaxError
@@ -88,7 +88,7 @@ func decodeError(raw []byte, err error) error {
 	return problem("", err.Error())
 }
 
-// inWords names the JSON that a type is read from.
+// inWords returns the name of the JSON type for a Go type.
 func inWords(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Struct, reflect.Map:

@@ -18,7 +18,7 @@ import (
 	types3_1 "github.com/coreos/ignition/v2/config/v3_1/types"
 )
 
-// parserOf2 are the parsers of the spec versions 2.x that are read.
+// parserOf2 has the parser of each supported spec version 2.x.
 var parserOf2 = map[string]func([]byte) (Config, error){
 	"2.0.0": parse2[types2_0.Config],
 	"2.1.0": parse2[types2_1.Config],
@@ -27,13 +27,13 @@ var parserOf2 = map[string]func([]byte) (Config, error){
 	"2.4.0": parse2[types2_4.Config],
 }
 
-// rootFilesystem is the one filesystem of spec 2 that has a meaning in spec 3: the host's root.
+// rootFilesystem is the only filesystem of spec 2 that spec 3 can express: the host's root.
 const rootFilesystem = "root"
 
-// parse2 reads a document of spec 2, whose types are Types, and converts it.
+// parse2 parses a document of spec 2, whose Go type is Types, and converts it.
 func parse2[Types any](raw []byte) (Config, error) {
-	// Ignition's own parser of spec 2 falls back to ever older versions when a value has the wrong type, and reports
-	// what those make of it. So types are checked first.
+	// If a value has the wrong type, Ignition's parser of spec 2 falls back to older versions and reports their errors.
+	// So types are checked first.
 	var document Types
 	if err := json.Unmarshal(raw, &document); err != nil {
 		return Config{}, decodeError(raw, err)
@@ -50,7 +50,7 @@ func parse2[Types any](raw []byte) (Config, error) {
 	}
 	config = lastWords(config)
 	for i, unit := range config.Systemd.Units {
-		if unit.Enable && unit.Enabled == nil { // the converter refuses the field's old name
+		if unit.Enable && unit.Enabled == nil { // the converter refuses the old field
 			config.Systemd.Units[i].Enabled = &unit.Enable
 		}
 		config.Systemd.Units[i].Enable = false
@@ -66,8 +66,8 @@ func parse2[Types any](raw []byte) (Config, error) {
 	return parse3(converted, config3_1.Ignition.Version)
 }
 
-// translate converts a document of spec 2 to spec 3.1. It hands the converter one certificate authority at a time,
-// because that gives all of several the source of the last (it takes the address of a loop's variable).
+// translate converts a document of spec 2 to spec 3.1. It converts one certificate authority at a time: the converter
+// takes the address of a loop variable, and would give all of them the source of the last.
 func translate(config types2_4.Config) (types3_1.Config, error) {
 	authorities := config.Ignition.Security.TLS.CertificateAuthorities
 	config.Ignition.Security.TLS.CertificateAuthorities = nil
@@ -88,7 +88,7 @@ func translate(config types2_4.Config) (types3_1.Config, error) {
 	return translated, nil
 }
 
-// spec2Error turns the report of spec 2's parser, which knows lines and columns, into problems with paths.
+// spec2Error converts the report of spec 2's parser, which has lines and columns, to problems with paths.
 func spec2Error(raw []byte, entries report.Report, err error) error {
 	var problems []Problem
 	for _, entry := range entries.Entries {
@@ -109,7 +109,7 @@ type entry struct {
 	types2_4.Node
 }
 
-// entriesOf are all files, directories and links.
+// entriesOf returns all files, directories and links.
 func entriesOf(config types2_4.Config) (entries []entry) {
 	for i, file := range config.Storage.Files {
 		entries = append(entries, entry{fmt.Sprintf("storage.files[%d]", i), file.Node})
@@ -123,24 +123,25 @@ func entriesOf(config types2_4.Config) (entries []entry) {
 	return entries
 }
 
-// onlyRootFilesystem refuses entries on any other filesystem: the converter would put those silently on the root.
+// onlyRootFilesystem refuses entries on any other filesystem: the converter would silently put them on the root.
 func onlyRootFilesystem(config types2_4.Config) error {
 	for _, entry := range entriesOf(config) {
 		if entry.Filesystem != rootFilesystem {
-			return problem(entry.place+".filesystem", fmt.Sprintf("filesystem %q is not known: use %q and the whole path",
+			return problem(entry.place+".filesystem", fmt.Sprintf("filesystem %q is not supported: use %q and the full path",
 				entry.Filesystem, rootFilesystem))
 		}
 	}
 	return nil
 }
 
-// onlyWhatSpec3Has refuses what the converter would leave out, and modes whose special bits no host of spec 2 has set.
+// onlyWhatSpec3Has refuses fields that the converter would drop, and modes with special bits, which hosts with spec 2
+// ignore.
 func onlyWhatSpec3Has(config types2_4.Config) error {
 	mode := func(place string, mode *int) error {
 		if mode == nil || *mode <= 0o777 {
 			return nil
 		}
-		return problem(place+".mode", fmt.Sprintf("mode %#o is over 0777, which means nothing in spec 2: use spec 3.4 or later", *mode))
+		return problem(place+".mode", fmt.Sprintf("mode %#o is above 0777, which spec 2 ignores: use spec 3.4 or later", *mode))
 	}
 	for i, file := range config.Storage.Files {
 		if err := mode(fmt.Sprintf("storage.files[%d]", i), file.Mode); err != nil {
@@ -154,18 +155,18 @@ func onlyWhatSpec3Has(config types2_4.Config) error {
 	}
 	for i, filesystem := range config.Storage.Filesystems {
 		if filesystem.Name == rootFilesystem && filesystem.Mount != nil {
-			return problem(fmt.Sprintf("storage.filesystems[%d].mount", i), "the root file system can't be described: use spec 3")
+			return problem(fmt.Sprintf("storage.filesystems[%d].mount", i), "the mount of the root file system can't be converted: use spec 3")
 		}
 	}
 	for i, user := range config.Passwd.Users {
 		if user.Create != nil {
-			return problem(fmt.Sprintf("passwd.users[%d].create", i), "is gone since spec 3: set uid, groups and the others of the user itself")
+			return problem(fmt.Sprintf("passwd.users[%d].create", i), "does not exist in spec 3: set uid, groups and the other fields of the user itself")
 		}
 	}
 	return nil
 }
 
-// conversionError finds the place in the document that the converter's error names by its contents.
+// conversionError returns the converter's error with the path of the entry that it is about.
 func conversionError(config types2_4.Config, err error) error {
 	var noFilesystem converter.NoFilesystemError
 	var duplicateUnit converter.DuplicateUnitError
@@ -200,7 +201,7 @@ func unitPlace(config types2_4.Config, name string) string {
 	return place
 }
 
-// duplicatePlace is the first entry whose path an earlier entry has too.
+// duplicatePlace returns the path of the first entry whose path an earlier entry has too.
 func duplicatePlace(config types2_4.Config) string {
 	seen := map[string]bool{}
 	for _, entry := range entriesOf(config) {

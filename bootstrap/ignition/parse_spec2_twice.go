@@ -6,9 +6,9 @@ import (
 	types2_4 "github.com/coreos/ignition/config/v2_4/types"
 )
 
-// lastWords leaves of files, units, users and certificate authorities that a document of spec 2 has twice the last, as
-// its hosts did; spec 3 refuses them. Of units all drop-ins stay, and of users all SSH keys, as with the Machine Config
-// Operator. A file that appends is left to the converter.
+// lastWords keeps the last of duplicate files, units, users and certificate authorities of a spec 2 document, as hosts
+// with spec 2 do; spec 3 refuses duplicates. Like the Machine Config Operator, it keeps all drop-ins of units and all
+// SSH keys of users. Files that append are left to the converter.
 func lastWords(config types2_4.Config) types2_4.Config {
 	config.Storage.Files = last(config.Storage.Files, func(file types2_4.File) (string, bool) { return file.Path, !file.Append },
 		func(*types2_4.File, types2_4.File) {})
@@ -36,8 +36,8 @@ func lastWords(config types2_4.Config) types2_4.Config {
 	return config
 }
 
-// last leaves the last entry of each key, in the place of the first, with what it keeps of those before it. An entry
-// whose key does not count stays.
+// last keeps the last entry of each key, at the position of the first, with what keep copies from the earlier ones. An
+// entry whose key does not count is always kept.
 func last[Entry any](entries []Entry, keyOf func(Entry) (key string, counts bool), keep func(over *Entry, earlier Entry)) []Entry {
 	var out []Entry
 	at := map[string]int{}

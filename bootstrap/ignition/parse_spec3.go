@@ -16,7 +16,8 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// readerOf3 read documents of the common spec versions 3.x that have nothing wrong, and leave all others to parse3.
+// readerOf3 has fast readers for valid documents of the common spec versions 3.x. All other documents are left to
+// parse3.
 var readerOf3 = map[string]func([]byte) (Config, bool){
 	"3.5.0": read3(func(c Config) Config { return c }),
 	"3.4.0": read3(to3_5.Translate),
@@ -24,8 +25,8 @@ var readerOf3 = map[string]func([]byte) (Config, bool){
 	"3.2.0": read3(func(c types3_2.Config) Config { return to3_5.Translate(to3_4.Translate(to3_3.Translate(c))) }),
 }
 
-// read3 does what Ignition's parser does, but goes through the document fewer times: the parser reads it again for
-// every version that it might be of, and again for the lines of problems.
+// read3 gives the same result as Ignition's parser, which decodes the document once for every possible version and once
+// more for the lines of problems. read3 decodes it once.
 func read3[Types types3_2.Config | types3_3.Config | types3_4.Config | Config](translate func(Types) Config) func([]byte) (Config, bool) {
 	return func(raw []byte) (Config, bool) {
 		var config Types
@@ -36,9 +37,9 @@ func read3[Types types3_2.Config | types3_3.Config | types3_4.Config | Config](t
 	}
 }
 
-// carryOver translates a configuration, but not its files and units: these are nearly all of most configurations, and
-// have had the same fields since spec 3.2, so that copying them is enough. It leaves to the parser a mode that means
-// something since spec 3.4 only, as setuid.
+// carryOver translates a configuration. Files and units, the largest part of most configurations, are copied: their
+// fields have not changed since spec 3.2. It leaves documents with special bits in a mode, which are supported since
+// spec 3.4, to the parser.
 func carryOver[Types any](old Types, translate func(Types) Config) (Config, bool) {
 	v := reflect.ValueOf(&old).Elem()
 	files, units := v.FieldByName("Storage").FieldByName("Files"), v.FieldByName("Systemd").FieldByName("Units")
@@ -77,8 +78,8 @@ func copyOver(to, from reflect.Value) {
 	}
 }
 
-// leadingVersion is the spec version of a document that begins with it, as those do whose keys are in order, and ""
-// otherwise. It is a guess: what comes later may say something else, which passes then refuses.
+// leadingVersion returns the spec version of a document that begins with it, as documents with sorted keys do, and ""
+// otherwise. A later duplicate key can contradict it; then passes refuses the document.
 func leadingVersion(raw []byte) string {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	for _, begin := range []json.Token{json.Delim('{'), "ignition"} {

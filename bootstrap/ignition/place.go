@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// joinPath writes a path as people do: storage.files[2].mode.
+// joinPath formats a path like storage.files[2].mode.
 func joinPath(elements []any) string {
 	var out strings.Builder
 	for _, element := range elements {
@@ -24,12 +24,12 @@ func joinPath(elements []any) string {
 	return out.String()
 }
 
-// pathAt returns the path of the value that a byte offset of a JSON document is in or just behind. In a document that
-// is broken it is the path of what was being read before the break.
+// pathAt returns the path of the value that contains a byte offset of a JSON document or ends there. In a malformed
+// document it is the path of the last value before the error.
 func pathAt(raw []byte, offset int64) string {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
-	var place []any    // keys and indices that lead to the current value, one for every open container at most
+	var place []any    // keys and indices of the current value, at most one for every open container
 	var objects []bool // for every open container, whether it is an object
 	for decoder.InputOffset() < offset {
 		depth := len(objects)
@@ -56,7 +56,7 @@ func pathAt(raw []byte, offset int64) string {
 			objects = objects[:depth-1]
 			place = place[:min(len(place), depth-1)]
 		}
-		// A value is complete: the object that it is in waits for its next key.
+		// A value is complete; its object continues with the next key.
 		if depth = len(objects); depth > 0 && objects[depth-1] {
 			place = place[:depth-1]
 		}
@@ -64,7 +64,7 @@ func pathAt(raw []byte, offset int64) string {
 	return joinPath(place)
 }
 
-// nextElement goes to the next, or first, element of the list at the given depth.
+// nextElement moves to the next, or first, element of the list at the given depth.
 func nextElement(place []any, depth int) []any {
 	if len(place) < depth {
 		return append(place, 0)
@@ -74,12 +74,12 @@ func nextElement(place []any, depth int) []any {
 	return place
 }
 
-// lineAt is the line, counted from 1, that a byte offset is in.
+// lineAt returns the line, counted from 1, of a byte offset.
 func lineAt(raw []byte, offset int64) int64 {
 	return 1 + int64(bytes.Count(raw[:min(offset, int64(len(raw)))], []byte("\n")))
 }
 
-// offsetAt is the byte offset of a line and a column, both counted from 1.
+// offsetAt returns the byte offset of a line and a column, both counted from 1.
 func offsetAt(raw []byte, line, column int) int64 {
 	offset := 0
 	for ; line > 1; line-- {

@@ -10,8 +10,8 @@ import (
 	"github.com/vincent-petithory/dataurl"
 )
 
-// pointerVersion is the spec version of what Poolboot itself tells a host before any of the user's configuration: the
-// oldest that has HTTP headers and verification on merge entries.
+// pointerVersion is the spec version of the pointer and of the config server's answer: the oldest with HTTP headers and
+// verification on merge entries.
 const pointerVersion = "3.1.0"
 
 const (
@@ -19,14 +19,15 @@ const (
 	bearerPrefix        = "Bearer "
 )
 
-// Pointer is what sits in a host's user data: where to get the configuration, and the token that says who asks.
+// Pointer is the content of a host's user data: the URL of the configuration, and the token that authenticates the
+// host.
 type Pointer struct {
-	// URL is the machine's address on the config server.
+	// URL is the machine's URL on the config server.
 	URL string
 	// Token is the machine's bearer token.
 	Token string
-	// CA is the certificate authorities that the config server's certificate is checked against: PEM, one or several.
-	// Empty leaves it to those of the operating system.
+	// CA is the certificate authorities that verify the config server's certificate: one or several, in PEM. If it is
+	// empty, those of the operating system apply.
 	CA []byte
 }
 
@@ -46,8 +47,8 @@ func (p Pointer) Marshal() ([]byte, error) {
 	}})
 }
 
-// authoritiesIn makes one entry of every certificate, once: an older Ignition reads only the first certificate of an
-// entry, and every Ignition refuses the same entry twice.
+// authoritiesIn returns one entry for each certificate, without duplicates: older releases of Ignition read only the
+// first certificate of an entry, and all releases refuse duplicate entries.
 func authoritiesIn(bundle []byte) (authorities []types.Resource, err error) {
 	seen := map[string]bool{}
 	for rest := bundle; len(bytes.TrimSpace(rest)) > 0; {
@@ -64,7 +65,7 @@ func authoritiesIn(bundle []byte) (authorities []types.Resource, err error) {
 	return authorities, nil
 }
 
-// bearer is the HTTP header that carries a token.
+// bearer returns the HTTP header with a token.
 func bearer(token string) types.HTTPHeaders {
 	value := bearerPrefix + token
 	return types.HTTPHeaders{{Name: authorizationHeader, Value: &value}}
@@ -78,7 +79,7 @@ func ParsePointer(raw []byte) (Pointer, error) {
 	}
 	entries := config.Ignition.Config.Merge
 	if len(entries) != 1 || entries[0].Source == nil {
-		return Pointer{}, problem("ignition.config.merge", "this is no pointer: it must have one entry, with a source")
+		return Pointer{}, problem("ignition.config.merge", "this is not a pointer: it must have one entry, with a source")
 	}
 	pointer := Pointer{URL: *entries[0].Source}
 	for _, header := range entries[0].HTTPHeaders {
@@ -87,7 +88,7 @@ func ParsePointer(raw []byte) (Pointer, error) {
 		}
 	}
 	if pointer.Token == "" {
-		return Pointer{}, problem("ignition.config.merge[0].httpHeaders", "this is no pointer: it has no bearer token")
+		return Pointer{}, problem("ignition.config.merge[0].httpHeaders", "this is not a pointer: it has no bearer token")
 	}
 	for _, authority := range config.Ignition.Security.TLS.CertificateAuthorities {
 		if authority.Source == nil {

@@ -8,48 +8,50 @@ import (
 	"strings"
 )
 
-// Places on a host that are Poolboot's own. The machine's overlay writes them; Guard keeps them free of anything else.
+// Paths and names on a host that are reserved for Poolboot. The machine's overlay writes them, and Guard refuses them
+// in users' configurations.
 const (
-	// OwnDirectory holds what Poolboot leaves on a host for others to read.
+	// OwnDirectory contains files that Poolboot writes for other programs on the host.
 	OwnDirectory = "/etc/poolboot"
-	// KubeletEnvPath is the environment file with the kubelet's flags that are the machine's own.
+	// KubeletEnvPath is the environment file with the kubelet's flags for this machine.
 	KubeletEnvPath = OwnDirectory + "/kubelet.env"
-	// MachineConfigPath tells the operating system's agent what of the rendered config Ignition can't do.
+	// MachineConfigPath has the fields of the rendered config that Ignition can't express, for the agent of the
+	// operating system.
 	MachineConfigPath = OwnDirectory + "/machineconfig.json"
 
 	// BootstrapKubeconfigPath is the kubeconfig with the join credential.
 	BootstrapKubeconfigPath = "/etc/kubernetes/bootstrap-kubelet.conf"
-	// KubeconfigPath is the kubelet's own kubeconfig. The kubelet writes it before it asks for its certificate, so it
-	// says nothing about whether the host has joined.
+	// KubeconfigPath is the kubelet's own kubeconfig. The kubelet writes it before it requests its certificate, so its
+	// existence does not mean that the host has joined.
 	KubeconfigPath = "/etc/kubernetes/kubelet.conf"
 	// ClusterCAPath is the certificate authority of the cluster.
 	ClusterCAPath = "/etc/kubernetes/pki/ca.crt"
-	// KubeletPKIDirectory is where the kubelet keeps its certificates.
+	// KubeletPKIDirectory is the directory of the kubelet's certificates.
 	KubeletPKIDirectory = "/var/lib/kubelet/pki"
 	// KubeletConfigPath is the kubelet's configuration.
 	KubeletConfigPath = "/etc/kubernetes/kubelet.yaml"
-	// KubeletConfigDirectory is where users put drop-ins of the kubelet's configuration.
+	// KubeletConfigDirectory is the directory for users' drop-ins of the kubelet's configuration.
 	KubeletConfigDirectory = "/etc/kubernetes/kubelet.conf.d"
-	// WorkerKubeletPath and PoolKubeletPath are the drop-ins with what the worker pool and a custom pool say about
-	// their kubelets. Of all drop-ins in KubeletConfigDirectory, only those that start with 99 have more weight: they
-	// are for what is one host's own.
+	// WorkerKubeletPath and PoolKubeletPath are the drop-ins with the kubeletConfigurations of the worker pool and of a
+	// custom pool. Only drop-ins in KubeletConfigDirectory that start with 99 override them: these are for settings of
+	// a single host.
 	WorkerKubeletPath = KubeletConfigDirectory + "/97-poolboot-worker.conf"
 	PoolKubeletPath   = KubeletConfigDirectory + "/98-poolboot-pool.conf"
 	// KubeadmJoinPath is kubeadm's JoinConfiguration.
 	KubeadmJoinPath = "/etc/kubernetes/poolboot-join.yaml"
-	// HostnamePath is the host's name, which must stay that of its Node.
+	// HostnamePath is the host's name, which must be the name of its Node.
 	HostnamePath = "/etc/hostname"
-	// SentinelPath is the file by which Cluster API knows that a host has joined.
+	// SentinelPath is the file that signals, by the Cluster API contract, that a host has joined.
 	SentinelPath = "/run/cluster-api/bootstrap-success.complete"
 
 	// KubeletUnit is the kubelet's systemd unit.
 	KubeletUnit = "kubelet.service"
-	// OwnUnitPrefix starts the names of Poolboot's own systemd units.
+	// OwnUnitPrefix is the prefix of the names of Poolboot's systemd units.
 	OwnUnitPrefix = "poolboot-"
 	// KubeletArgsVariable is the variable in KubeletEnvPath that the kubelet's unit takes its flags from.
 	KubeletArgsVariable = "POOLBOOT_KUBELET_ARGS"
 
-	// OwnDropin is the name of Poolboot's drop-in of KubeletUnit.
+	// OwnDropin is the name of Poolboot's drop-in for KubeletUnit.
 	OwnDropin = "10-poolboot.conf"
 	// KubeadmFlagsPath is where kubeadm writes the kubelet's flags, in KubeadmArgsVariable.
 	KubeadmFlagsPath    = "/var/lib/kubelet/kubeadm-flags.env"
@@ -57,12 +59,12 @@ const (
 
 	// kubeadmKubeletConfigPath is where kubeadm writes the kubelet's configuration.
 	kubeadmKubeletConfigPath = "/var/lib/kubelet/config.yaml"
-	// kubeadmDropin is the drop-in of KubeletUnit by which images hand kubeadm's flags to the kubelet. One of the same
-	// name in /etc takes its place.
+	// kubeadmDropin is the drop-in for KubeletUnit by which images pass kubeadm's flags to the kubelet. A drop-in with
+	// the same name in /etc replaces it.
 	kubeadmDropin = "10-kubeadm.conf"
 )
 
-// cures say, for every reserved file, what to do instead.
+// cures has, for every reserved file, what to do instead.
 var cures = map[string]string{
 	BootstrapKubeconfigPath: cureLeaveOut,
 	KubeconfigPath:          cureLeaveOut,
@@ -75,7 +77,7 @@ var cures = map[string]string{
 	KubeletConfigPath:        "put a drop-in into " + KubeletConfigDirectory,
 	WorkerKubeletPath:        cureKubelet,
 	PoolKubeletPath:          cureKubelet,
-	HostnamePath:             "the host is named as its Node: see nodeNameSource of the PoolbootConfig",
+	HostnamePath:             "the host's name is that of its Node: set nodeNameSource of the PoolbootConfig",
 }
 
 const (
@@ -83,10 +85,10 @@ const (
 	cureKubelet  = "set spec.kubeletConfiguration of the MachineConfigPool, or give your drop-in another name"
 )
 
-// reservedDirectories are reserved with everything below them.
+// reservedDirectories are reserved including everything below them.
 var reservedDirectories = []string{OwnDirectory, KubeletPKIDirectory}
 
-// cureFor returns what to do instead when a path is reserved, and "" when it is free.
+// cureFor returns what to do instead if a path is reserved, and "" if it is not.
 func cureFor(name string) string {
 	for _, directory := range reservedDirectories {
 		if name == directory || isBelow(name, directory) {
@@ -96,8 +98,8 @@ func cureFor(name string) string {
 	return cures[name]
 }
 
-// leadsToReserved says whether anything reserved, the directory of kubelet drop-ins or one of units is below the path,
-// or is it: a file or a link there would take its place.
+// leadsToReserved reports whether a path is, or contains, a reserved path, the directory of kubelet drop-ins or a unit
+// directory. A file or a link there would replace it.
 func leadsToReserved(name string) bool {
 	below := func(reserved string) bool { return isBelow(reserved, name) }
 	for reserved := range cures {
@@ -109,8 +111,8 @@ func leadsToReserved(name string) bool {
 		slices.Contains(unitDirectories, name) || slices.ContainsFunc(unitDirectories, below)
 }
 
-// hidesReserved says whether a file system that is mounted at a path would hide what Poolboot writes below it. One of
-// /var may be: whoever moves it has a mount unit for it.
+// hidesReserved reports whether a file system that is mounted at a path would hide files of Poolboot below it. A mount
+// at or below /var is allowed: a /var on another file system needs a mount unit.
 func hidesReserved(name string) bool {
 	inSystem := slices.ContainsFunc([]string{"/etc", "/run", "/usr/lib"}, func(directory string) bool {
 		return name == directory || isBelow(name, directory)
@@ -119,15 +121,15 @@ func hidesReserved(name string) bool {
 		slices.ContainsFunc(unitDirectories, func(directory string) bool { return isBelow(name, directory) })
 }
 
-// isOutside says whether a path is another way to files of the root, which the kernel or an image based on OSTree has.
+// isOutside reports whether a path is an alternative path to files of the root, as the kernel and images based on
+// OSTree have.
 func isOutside(name string) bool {
 	return slices.ContainsFunc([]string{"/proc", "/sys", "/dev/fd", "/sysroot", "/ostree"}, func(directory string) bool {
 		return name == directory || isBelow(name, directory)
 	})
 }
 
-// keptPaths are those that Poolboot, the kubelet or systemd reads for what is Poolboot's, each by one example for what
-// is in a directory.
+// keptPaths are the protected paths. For a directory it has one example of a file in it.
 var keptPaths = func() map[string]bool {
 	kept := map[string]bool{KubeletConfigDirectory + "/a": true}
 	for name := range cures {
@@ -142,14 +144,15 @@ var keptPaths = func() map[string]bool {
 // ownUnits are Poolboot's units on hosts.
 var ownUnits = []string{OwnUnitPrefix + "check.service", OwnUnitPrefix + "join.service", OwnUnitPrefix + "joined.path", OwnUnitPrefix + "joined.service"}
 
-// unitDirectories are where systemd looks for units of services, see systemd.unit(5).
+// unitDirectories are the directories of system units, see systemd.unit(5).
 var unitDirectories = []string{
 	"/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient", "/run/systemd/generator.early",
 	"/etc/systemd/system", "/etc/systemd/system.attached", "/run/systemd/system", "/run/systemd/system.attached",
 	"/run/systemd/generator", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/run/systemd/generator.late",
 }
 
-// unitAt returns the unit that a path belongs to, and the drop-in if it is one. A path that is neither has no unit.
+// unitAt returns the unit to which a path belongs, and the name of the drop-in if the path is one. Both are empty for
+// other paths.
 func unitAt(name string) (unit, dropin string) {
 	directory, base := path.Split(name)
 	directory = path.Clean(directory)
@@ -163,19 +166,19 @@ func unitAt(name string) (unit, dropin string) {
 	return "", ""
 }
 
-// isBelow says whether name is inside directory.
+// isBelow reports whether name is inside directory.
 func isBelow(name, directory string) bool {
 	directory = strings.TrimSuffix(directory, "/")
 	return len(name) > len(directory)+1 && name[len(directory)] == '/' && strings.HasPrefix(name, directory)
 }
 
-// aliases are the links that the images of Ignition's distributions have: the same place by two paths.
+// aliases are links in the images of the distributions that use Ignition: two paths of the same file.
 var aliases = [][2]string{{"/var/run", "/run"}, {"/lib", "/usr/lib"}, {"/var/usrlocal", "/usr/local"}}
 
-// extensions matches what the directory of a system extension lays over the root.
+// extensions matches files of a system extension, which systemd merges over the root.
 var extensions = regexp.MustCompile(`^/(?:etc|run|var/lib|usr/lib|usr/local/lib)/extensions(?:\.mutable)?/[^/]+(/.*)$`)
 
-// cleaned is a path without detours: over the links of images, and where a system extension would lay it.
+// cleaned returns a path with the links of images resolved, and the path in the root of a file of a system extension.
 func cleaned(name string) string {
 	name = path.Clean(name)
 	if strings.Contains(name, "/extensions") {
@@ -191,12 +194,12 @@ func cleaned(name string) string {
 	return name
 }
 
-// Allowed names what Guard lets pass where it refuses all else, for the documentation: settings in drop-ins of the
-// kubelet's unit and of every service, and kernel arguments for systemd.
+// Allowed returns the lists of what Guard allows where it refuses everything else, for the documentation: settings in
+// drop-ins of the kubelet's unit and of all services, and kernel arguments of systemd.
 func Allowed() [3][]string { return [3][]string{allowedDirectives, allowedForEvery, allowedArguments} }
 
-// Reserved names what Guard and GuardArguments keep from users, for the documentation: paths (a directory ends in a
-// slash), units, drop-ins, the kubelet's flags and settings, variables, commands, kernel arguments.
+// Reserved returns what Guard and GuardArguments refuse, for the documentation: paths (a directory ends in a slash),
+// units, drop-ins, kubelet flags and settings, variables, kernel arguments.
 func Reserved() []string {
 	all := slices.Collect(maps.Keys(cures))
 	for _, directory := range reservedDirectories {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// tally counts the entries of every key in lists that share their keys, and knows the order that they have when merged.
-// Ignition's merge takes its time for every entry of both sides, but an entry whose key is there once has nothing to be
-// merged with: it is put aside and put back in its place.
+// tally counts the entries of every key in lists that share their keys, and records their order after the merge.
+// Ignition's merge takes time for every entry of both sides, but an entry whose key occurs once needs no merge: it is
+// set aside, and added again at its position.
 type tally struct {
 	keys  map[string]*counted
 	place int
@@ -16,14 +16,14 @@ type tally struct {
 type counted struct {
 	entries int
 	list    string // the list that the latest entry is in
-	place   int    // where the key first came into that list
+	place   int    // the position of the key in that list
 }
 
 // keyed is an entry of a list; Ignition merges entries of the same key.
 type keyed interface{ Key() string }
 
-// count takes note of the entries of one list. A key that moves to another list, as a link that takes a file's place,
-// comes behind what was there before.
+// count counts the entries of one list. A key that moves to another list, such as a link that replaces a file, gets a
+// position at the end.
 func count[Entry keyed](t *tally, list string, entries []Entry) {
 	for _, entry := range entries {
 		known, has := t.keys[entry.Key()]
@@ -39,7 +39,7 @@ func count[Entry keyed](t *tally, list string, entries []Entry) {
 	}
 }
 
-// setAside moves the entries whose key is there once from a list to aside.
+// setAside moves the entries whose key occurs once from a list to aside.
 func setAside[Entry keyed](t *tally, entries, aside *[]Entry) {
 	var rest []Entry
 	for _, entry := range *entries {
@@ -52,7 +52,7 @@ func setAside[Entry keyed](t *tally, entries, aside *[]Entry) {
 	*entries = rest
 }
 
-// putBack joins merged entries with those that were set aside, in order.
+// putBack combines merged entries with those that were set aside, in order.
 func putBack[Entry keyed](t *tally, merged, aside []Entry) []Entry {
 	all := slices.Concat(merged, aside)
 	slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Compare(t.keys[a.Key()].place, t.keys[b.Key()].place) })

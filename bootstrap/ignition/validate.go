@@ -12,8 +12,8 @@ import (
 	"github.com/coreos/vcontext/report"
 )
 
-// Validate returns a *ParseError when Ignition would refuse the configuration, and nil otherwise. A configuration that
-// Parse returned is valid; one that was merged need not be.
+// Validate returns a *ParseError if Ignition would refuse the configuration. A configuration that Parse returned is
+// valid; a merged one can be invalid.
 func Validate(c Config) error {
 	if passes(c) {
 		return nil
@@ -24,8 +24,8 @@ func Validate(c Config) error {
 	return nil
 }
 
-// ValidateMerged is Validate for what Merge made of valid configurations. It does not look into the contents of files,
-// units and drop-ins again: they are whole, and were valid, in the configuration that they are from.
+// ValidateMerged is Validate for the result of Merge for valid configurations. It skips the contents of files, units
+// and drop-ins: Merge does not change them.
 func ValidateMerged(c Config) error {
 	light := c
 	light.Storage.Files = slices.Clone(c.Storage.Files)
@@ -50,27 +50,27 @@ func ValidateMerged(c Config) error {
 	return Validate(c)
 }
 
-// passes asks every rule of Ignition's that validate.ValidateWithContext asks, and only whether it holds. It looks
-// where there are rules, and writes no report of places, which takes most of the time that Ignition's own walk does.
+// passes evaluates the same rules as validate.ValidateWithContext. It is faster because it visits only types with
+// rules, and creates no report.
 func passes(config any) bool {
 	return holds(reflect.ValueOf(config), path.ContextPath{Tag: "json"})
 }
 
-// ruled is a type of Ignition's with rules of its own.
+// ruled is an Ignition type with its own validation rules.
 type ruled interface {
 	Validate(path.ContextPath) report.Report
 }
 
-// rules say where in a type there is something to check.
+// rules describes which parts of a type need validation.
 type rules struct {
 	own    bool  // the type is ruled
-	data   bool  // the type is a Resource, which may hold much
-	units  bool  // the type is Systemd, whose rule is about instances of units alone
-	lists  []int // fields that are lists, in which nothing may be twice
+	data   bool  // the type is a Resource, whose source can be large
+	units  bool  // the type is Systemd, whose rule is only about unit instances
+	lists  []int // fields that are lists, which must not have duplicates
 	fields []int // fields with rules in them
 }
 
-// rulesOf are the rules of every type that was met, by its reflect.Type.
+// rulesOf caches the rules of every type, by its reflect.Type.
 var rulesOf sync.Map
 
 func rulesFor(t reflect.Type) rules {
@@ -96,7 +96,7 @@ func rulesFor(t reflect.Type) rules {
 	return found
 }
 
-// hasRules says whether anything of a type is checked.
+// hasRules reports whether any part of a type needs validation.
 func hasRules(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Slice, reflect.Pointer:
@@ -109,7 +109,7 @@ func hasRules(t reflect.Type) bool {
 	}
 }
 
-// holds says whether a value keeps its rules, and those of everything in it.
+// holds reports whether a value and everything in it satisfies the rules.
 func holds(v reflect.Value, place path.ContextPath) bool {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -144,8 +144,8 @@ func holds(v reflect.Value, place path.ContextPath) bool {
 	return true
 }
 
-// hasInstances says whether any of a configuration's units, of any spec version, is an instance of another. Ignition's
-// rule about them has nothing to look at when there is none, and would only compile its regular expression.
+// hasInstances reports whether any of a configuration's units is an instance of a template. Without one, Ignition's
+// rule would do nothing but compile its regular expression.
 func hasInstances(systemd reflect.Value) bool {
 	units := systemd.FieldByName("Units")
 	for i := range units.Len() {

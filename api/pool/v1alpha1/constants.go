@@ -73,20 +73,20 @@ const HostAddressesAnnotation = "pool.cluster.x-k8s.io/addresses"
 // Reasons of events about a BareMetalHost that requests a pool. Other events have the reason why the pool takes no
 // hosts, or a reason of the condition UserDataSet.
 const (
-	// EventHostRecordMadereports that the host's PoolbootConfig was created.
+	// EventPoolbootConfigCreated reports that the host's PoolbootConfig was created.
 	EventPoolbootConfigCreated = "PoolbootConfigCreated"
-	// EventHostRecordDeletedreports that the host's PoolbootConfig was deleted, and why.
+	// EventPoolbootConfigDeleted reports that the host's PoolbootConfig was deleted, and why.
 	EventPoolbootConfigDeleted = "PoolbootConfigDeleted"
-	// EventHostPoolChangedreports that the host boots into another pool than requested before.
+	// EventPoolChanged reports that the host boots into another pool than requested before.
 	EventPoolChanged = "PoolChanged"
-	// EventHostPoolFixedreports that the annotation requests another pool than that of the existing Node.
+	// EventPoolFixed reports that the annotation requests another pool than that of the existing Node.
 	EventPoolFixed = "PoolFixed"
 	// EventHostHasConsumer reports that another controller provisions the host.
 	EventHostHasConsumer = "HostHasConsumer"
 	// EventHostRequestInvalid reports that one of the two annotations is missing, or that the host can't boot by user
 	// data.
 	EventHostRequestInvalid = "HostRequestInvalid"
-	// EventHostNameTakenreports that a PoolbootConfig with the host's name exists and does not belong to the host.
+	// EventNameTaken reports that a PoolbootConfig with the host's name exists and does not belong to the host.
 	EventNameTaken = "NameTaken"
 )
 

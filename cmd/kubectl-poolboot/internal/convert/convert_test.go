@@ -141,7 +141,7 @@ spec:
 
 	DescribeTable("refuses what Poolboot would not store, and prints nothing",
 		func(why string, documents ...string) { clitest.Refused(converting(documents...), 1, why) },
-		Entry("Poolboot's own on a host", `MachineConfig "50-a": spec.config: storage.files[0].path: /etc/hostname is Poolboot's`,
+		Entry("Poolboot's own on a host", `MachineConfig "50-a": spec.config: storage.files[0].path: /etc/hostname is reserved for Poolboot`,
 			clitest.OpenShiftWorker, theirs("50-a", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/hostname}]}}}`)),
 		Entry("Ignition that is wrong", `MachineConfig "50-a": spec.config: ignition.version`, theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)),
 		Entry("a pool without a node selector", `MachineConfigPool "infra": spec.nodeSelector: OpenShift selects no Node with an empty selector`,
