@@ -46,7 +46,7 @@ CONTROLLER_GEN := $(BIN)/controller-gen
 GOLANGCI_LINT := $(BIN)/golangci-lint
 CRD_REF_DOCS := $(BIN)/crd-ref-docs
 
-##@ The two commands
+##@ Start here
 
 .PHONY: demo
 demo: binaries ## Boot four machines into their pools on real parts and prove it. KEEP=1 leaves it running.
@@ -60,7 +60,7 @@ test: binaries ## Run all tests: units, envtest with the real Cluster API, end t
 	go -C api test ./...
 	go test ./bootstrap/... ./config/... ./controllers/... ./cmd/... ./hack/...
 	KUBEBUILDER_ASSETS=$(BIN) go -C $(EXAMPLE) test ./...
-	@echo "==> test everything together; a dot is a promise kept"
+	@echo "==> test everything together; a dot is a passed spec"
 	go test -v -p 1 -count 1 -timeout 40m ./test/...
 
 ##@ Development
@@ -86,7 +86,7 @@ bench: binaries ## Run the benchmarks; each prints its ratio to a peer measured 
 	go test -run '^$$' -bench . -benchmem ./test/bench/...
 
 .PHONY: bench-server
-bench-server: binaries ## Boot hosts from a config server with a core of its own, as Ignition does, beside a file server and bare handshakes.
+bench-server: binaries ## Boot hosts from a config server with a core of its own, in the way of Ignition, next to a file server and bare handshakes.
 	go test -run '^$$' -bench 'Answer|Request' ./test/bench/
 	go test -run '^$$' -bench 'Boots' -benchtime 10x -timeout 30m ./test/bench/
 	go test -run '^$$' -bench 'Memory' -benchtime 1x -timeout 30m ./test/bench/

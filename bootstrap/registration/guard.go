@@ -62,7 +62,7 @@ func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfigu
 		).
 		WithValidations(apply.Validation().
 			WithExpression(`variables.changed.size() == 0`).
-			WithMessageExpression(`"a kubelet may not change " + variables.changed.join(", ") + " of its Node, because Poolboot or the pools' selectors rest on it: ` +
+			WithMessageExpression(`"a kubelet cannot change " + variables.changed.join(", ") + " of its Node, because Poolboot or the pools' selectors rest on it: ` +
 				`have an administrator of the cluster change it"`).
 			WithReason(metav1.StatusReasonForbidden)))
 	binding := apply.ValidatingAdmissionPolicyBinding(name).WithLabels(labels).WithSpec(apply.ValidatingAdmissionPolicyBindingSpec().

@@ -157,9 +157,9 @@ var _ = Describe("Hosts that ask to be admitted at the same moment", func() {
 		Expect(asks(ctx, newAdmissionRecorder(admin), e, 1)).To(Succeed())
 		own := asConfigServer()
 		for status, refusal := range map[string]string{
-			`{"requests":null}`: "may remove no request",
-			`{"requests":[]}`:   "may remove no request",
-			`{"requests":[{"name":"edge-2","address":"192.0.2.8","requestedTime":"2026-01-01T00:00:00.000000Z"}]}`: "may remove no request",
+			`{"requests":null}`: "cannot remove a request",
+			`{"requests":[]}`:   "cannot remove a request",
+			`{"requests":[{"name":"edge-2","address":"192.0.2.8","requestedTime":"2026-01-01T00:00:00.000000Z"}]}`: "cannot remove a request",
 			`{"tokenSHA256":null}`: "no status but boot",
 			`{"usedCount":0}`:      "no status but boot",
 		} {

@@ -182,11 +182,12 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			for path, content := range map[string]string{
-				".ci/run":                 readFile(t, "../../.ci/run"),
-				"hack/native-packages.sh": "#!/bin/sh\n",
-				"go.mod":                  "module example.com/poolboot\n\ngo 1.26\n",
-				"api/go.mod":              "module example.com/poolboot/api\n\ngo 1.26\n",
-				"Makefile":                "verify:\nlint:\n\t@" + c.lint + "\ntest:\n\t@" + c.test + "\ntest-race:\n\t@" + c.race + "\n",
+				".ci/run":                          readFile(t, "../../.ci/run"),
+				"hack/native-packages.sh":          "#!/bin/sh\n",
+				"go.mod":                           "module example.com/poolboot\n\ngo 1.26\n",
+				"api/go.mod":                       "module example.com/poolboot/api\n\ngo 1.26\n",
+				"test/poolboottest/example/go.mod": "module example.com/poolboot/example\n\ngo 1.26\n",
+				"Makefile":                         "verify:\nlint:\n\t@" + c.lint + "\ntest:\n\t@" + c.test + "\ntest-race:\n\t@" + c.race + "\n",
 			} {
 				writeFile(t, filepath.Join(dir, path), content)
 			}

@@ -75,7 +75,7 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 	}, NodeTimeout(5*time.Minute))
 
 	const (
-		policy          = "a kubelet may not change"
+		policy          = "a kubelet cannot change"
 		nodeRestriction = "is not allowed to modify"
 	)
 

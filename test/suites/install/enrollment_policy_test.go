@@ -56,7 +56,7 @@ var _ = Describe("The admitted names of an Enrollment", func() {
 		}).Should(MatchError(ContainSubstring("spec.admitted is written by")))
 		return e
 	}
-	refused := MatchError(ContainSubstring("spec.admitted is written by Poolboot's manager alone"))
+	refused := MatchError(ContainSubstring("only Poolboot's manager writes spec.admitted"))
 
 	It("can be changed by the manager only: not by administrators, GitOps, or accounts with the manager's name elsewhere", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
@@ -130,9 +130,9 @@ var _ = Describe("The admitted names of an Enrollment", func() {
 			"the time":    func(s *poolv1.EnrollmentSpec) { s.ExpirationTime = metav1.NewTime(time.Now().Add(time.Minute)) },
 			"the ranges":  func(s *poolv1.EnrollmentSpec) { s.AddressRanges = []string{"192.0.2.0/24"} },
 		} {
-			Eventually(ctx, func() error { return change(admin, by) }).Should(MatchError(ContainSubstring("may change nothing in the spec of an Enrollment but admitted")), what)
+			Eventually(ctx, func() error { return change(admin, by) }).Should(MatchError(ContainSubstring("can only change admitted in the spec of an Enrollment")), what)
 		}
-		Eventually(ctx, func() error { return manager.Delete(ctx, e, client.DryRunAll) }).Should(MatchError(ContainSubstring("may delete no MachineConfigPool and no Enrollment")))
+		Eventually(ctx, func() error { return manager.Delete(ctx, e, client.DryRunAll) }).Should(MatchError(ContainSubstring("cannot delete MachineConfigPools and Enrollments")))
 	})
 })
 

@@ -35,7 +35,7 @@ var _ = Describe("The manager's right to patch hosts", func() {
 		Expect(k8sClient.Create(ctx, host)).To(Succeed())
 		Eventually(func() error {
 			return dryRun(ctx, asManager, host, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
-		}).Should(MatchError(ContainSubstring("may not change the spec of a BareMetalHost")))
+		}).Should(MatchError(ContainSubstring("can only change userData in the spec of a BareMetalHost")))
 		return host
 	}
 
@@ -65,7 +65,7 @@ var _ = Describe("The manager's right to patch hosts", func() {
 
 	It("is limited to setting and removing the user data of hosts with a pool annotation, with the Secret of the host's name", func(ctx SpecContext) {
 		host := newHost(ctx, map[string]string{poolv1.HostPoolAnnotation: "infra"})
-		refused := MatchError(ContainSubstring("Poolboot's manager may only set the user data"))
+		refused := MatchError(ContainSubstring("Poolboot's manager can only set the user data"))
 		setUserData := func(data *corev1.SecretReference) func(*bmov1alpha1.BareMetalHost) {
 			return func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = data }
 		}
@@ -110,7 +110,7 @@ var _ = Describe("The manager's right to patch hosts", func() {
 				}
 			}
 		}
-		refused := MatchError(ContainSubstring("may delete no PoolbootConfig but those of BareMetalHosts without a Machine"))
+		refused := MatchError(ContainSubstring("can only delete PoolbootConfigs of BareMetalHosts without a Machine"))
 		machineConfig := config("machine", func(*bootstrapv1.PoolbootConfigSpec) {})
 		Eventually(func() error { return asManager.Delete(ctx, machineConfig, client.DryRunAll) }).Should(refused)
 		Expect(asManager.Delete(ctx, config("enrolled", setHost("")))).To(refused)

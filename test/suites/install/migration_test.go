@@ -201,7 +201,7 @@ var _ = Describe("The manager's right to patch objects that it migrates", func()
 			return by.Patch(ctx, changed, client.MergeFrom(object), client.DryRunAll)
 		}
 		admin := newAdminNamed(rights.Manager)
-		refused := MatchError(ContainSubstring("Poolboot's manager may not change"))
+		refused := MatchError(ContainSubstring("Poolboot's manager cannot change"))
 		changes := map[string]func(client.Object){
 			"a label":       func(o client.Object) { o.SetLabels(map[string]string{"example.com/a": "b"}) },
 			"an annotation": func(o client.Object) { o.SetAnnotations(map[string]string{"example.com/a": "b"}) },

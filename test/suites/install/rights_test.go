@@ -148,7 +148,7 @@ var _ = Describe("the ServiceAccounts", func() {
 				}
 			}))).Should(MatchError(ContainSubstring("cannot set ")), removed)
 		}
-		Eventually(ctx, func() error { return manager.Delete(ctx, pool, client.DryRunAll) }).Should(MatchError(ContainSubstring("may delete no MachineConfigPool")))
+		Eventually(ctx, func() error { return manager.Delete(ctx, pool, client.DryRunAll) }).Should(MatchError(ContainSubstring("cannot delete MachineConfigPools")))
 	})
 
 	DescribeTable("can't", func(ctx SpecContext, account string, r right) { expectAllowed(ctx, account, r, false) },
