@@ -18,6 +18,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -106,7 +107,7 @@ func (s *scope) adoptNode(ctx context.Context) error {
 	if equality.Semantic.DeepEqual(before, s.node) {
 		return nil
 	}
-	return s.workload.Patch(ctx, s.node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return s.workload.Patch(ctx, s.node, status.Locked(before))
 }
 
 // complete adds what a Node that was made beforehand lacks. Labels and taints are only added, so that what a person set

@@ -43,6 +43,11 @@ func (e *ForeignError) Error() string {
 // change is a patch of a PoolbootConfig's status, from one version to the next.
 type change struct {
 	was, now *bootstrapv1.PoolbootConfigStatus
+	isInline bool
+}
+
+func changeOf(before, after *bootstrapv1.PoolbootConfig) change {
+	return change{was: &before.Status, now: &after.Status, isInline: after.Spec.IsInline()}
 }
 
 // part is a part of a PoolbootConfig's status. It has one owner, unless it is handed over.
@@ -73,8 +78,8 @@ var parts = map[string]part{
 	"boot.kubeletRegisteredTime":      {owner: Node},
 	"boot.nodeReadyTime":              {owner: Node},
 	"boot.tokenRevokedTime":           {owner: Node},
-	"boot.credentialID":               {owner: PoolbootConfig, handover: credential},
-	"boot.credentialExpirationTime":   {owner: PoolbootConfig, handover: credential},
+	"boot.credentialID":               {owner: Boot, handover: credential},
+	"boot.credentialExpirationTime":   {owner: Boot, handover: credential},
 	"boot.certificate":                {owner: Certificate, handover: certificate},
 	"conditions[Ready]":               {owner: PoolbootConfig},
 	"conditions[Paused]":              {owner: PoolbootConfig},
@@ -102,15 +107,16 @@ func record(c change) Owner {
 	return PoolbootConfig
 }
 
-// credential is whose the record of the join credential is. One in a data Secret is the poolbootconfig controller's
-// until both are on record; every other is the boot controller's, until the node controller revokes it.
+// credential is whose the record of the join credential is. One in an inline data Secret is the poolbootconfig
+// controller's until both are on record. From then on, and for every other host, it is the boot controller's, until the
+// node controller deletes it.
 func credential(c change) Owner {
 	switch {
 	case !c.was.Boot.TokenRevokedTime.Equal(c.now.Boot.TokenRevokedTime):
 		return Node
 	case c.prepares():
 		return Boot
-	case c.was.DataSecretName == "" || c.was.Boot.CredentialID == "":
+	case c.isInline && (c.was.DataSecretName == "" || c.was.Boot.CredentialID == ""):
 		return PoolbootConfig
 	}
 	return Boot
@@ -176,7 +182,7 @@ func (o Owner) mayWrite(before, after client.Object, changed []string) error {
 		owner := Owner("")
 		switch now := after.(type) {
 		case *bootstrapv1.PoolbootConfig:
-			owner = ownerOf(path, change{was: &before.(*bootstrapv1.PoolbootConfig).Status, now: &now.Status})
+			owner = ownerOf(path, changeOf(before.(*bootstrapv1.PoolbootConfig), now))
 		case *poolv1.MachineConfigPool:
 			owner = MachineConfigPool
 		case *poolv1.Enrollment:

@@ -159,10 +159,6 @@ var _ = Describe("Each part of a PoolbootConfig's status", func() {
 	})
 })
 
-func changeOf(before, after *bootstrapv1.PoolbootConfig) change {
-	return change{was: &before.Status, now: &after.Status}
-}
-
 var _ = DescribeTable("A part that is handed over has one owner at a time",
 	func(before, after []func(*configStatus), owner Owner) {
 		was, now := written(before...), written(append(before, after...)...)
@@ -175,7 +171,8 @@ var _ = DescribeTable("A part that is handed over has one owner at a time",
 	Entry("the pool, with an inline data Secret that is put on record again", with(samples["nodeRef"], noDataSecret),
 		with(samples["poolRole"], samples["configuration"], samples["dataSecretName"]), PoolbootConfig),
 	Entry("the pool of another Node, when the boot is prepared again", with(samples["nodeRef"]), with(samples["poolRole"], samples["boot.preparedTime"]), Boot),
-	Entry("the credential of an inline data Secret that is not on record yet", with(noDataSecret), with(samples["boot.credentialID"]), PoolbootConfig),
+	Entry("the life of the credential of a host that enrolled, which has no data Secret", with(noDataSecret, credentialOnRecord),
+		with(samples["boot.credentialExpirationTime"]), Boot),
 	Entry("the credential, with the boot's record", with(), with(samples["boot.credentialID"], samples["boot.preparedTime"]), Boot),
 	Entry("the life of the credential", with(credentialOnRecord), with(samples["boot.credentialExpirationTime"]), Boot),
 	Entry("the credential, when the token is revoked", with(credentialOnRecord), with(samples["boot.tokenRevokedTime"], noCredential), Node),
@@ -189,6 +186,17 @@ var _ = DescribeTable("A part that is handed over has one owner at a time",
 	Entry("BootPrepared that is no longer True", with(samples["conditions[BootPrepared]"]), with(condition(bootstrapv1.BootPreparedCondition, metav1.ConditionFalse)), Boot),
 	Entry("the first NodeInPool", with(), with(samples["conditions[NodeInPool]"], samples["boot.preparedTime"]), Boot),
 	Entry("every other NodeInPool", with(samples["conditions[NodeInPool]"]), with(condition(bootstrapv1.NodeInPoolCondition, metav1.ConditionFalse)), Node),
+)
+
+var _ = DescribeTable("The credential of an inline data Secret",
+	func(before []func(*configStatus), owner Owner) {
+		was, now := written(before...), written(append(before, samples["boot.credentialID"], samples["boot.credentialExpirationTime"])...)
+		was.Spec.ConfigSource.Type, now.Spec.ConfigSource.Type = bootstrapv1.ConfigSourceTypeInline, bootstrapv1.ConfigSourceTypeInline
+		Expect(writers(was, now)).To(Equal([]Owner{owner}))
+	},
+	Entry("is the poolbootconfig controller's until the data Secret is on record", with(noDataSecret, credentialOnRecord), PoolbootConfig),
+	Entry("is the poolbootconfig controller's while it is not on record", with(), PoolbootConfig),
+	Entry("is the boot controller's from then on", with(credentialOnRecord), Boot),
 )
 
 func with(changes ...func(*configStatus)) []func(*configStatus) { return changes }
