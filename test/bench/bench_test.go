@@ -1,6 +1,6 @@
-// Package bench measures what Poolboot does most: rendering a pool, making a machine's overlay, and serving both to
-// hosts. Every figure comes with a peer that was measured in the same run on the same machine, so that the ratio
-// ("x-peer": time of ours over time of the peer's, less is better) says more than the time.
+// Package bench measures Poolboot's most frequent operations: rendering a pool, creating a Machine's overlay, and serving both
+// to hosts. Each result has a peer that is measured in the same run on the same machine. The ratio "x-peer" is Poolboot's time
+// divided by the peer's: less is better.
 package bench
 
 import (
@@ -22,18 +22,18 @@ const (
 	roleLabel = "role"
 )
 
-// load is how much a pool renders.
+// load is the amount that a pool renders.
 type load struct {
 	configs   int // MachineConfigs
-	filesEach int // files that each of them writes
-	bytes     int // of JSON, all of them together
+	filesEach int // files of each MachineConfig
+	bytes     int // of JSON in total
 }
 
-// usual is the pool that is rendered where the size is not what is measured.
+// usual is the load of benchmarks that do not vary the size.
 var usual = load{configs: 200, filesEach: 5, bytes: 1 << 20}
 
-// sideBySide times ours and the peer's in turn, so that whatever else the machine does hits both, and reports both. It
-// returns how long one of ours and one of the peer's took; ns/op is ours.
+// sideBySide runs Poolboot's operation and the peer's in turn, because other load on the machine then affects both. It reports
+// and returns the time per operation of both. ns/op is Poolboot's.
 func sideBySide(b *testing.B, ours, peers func() error) (our, peer time.Duration) {
 	b.Helper()
 	timed := func(spent *time.Duration, do func() error) {
@@ -68,8 +68,8 @@ func pools() []poolv1.MachineConfigPool {
 	return []poolv1.MachineConfigPool{of("worker"), of("infra")}
 }
 
-// make returns the MachineConfigs of both pools: three of four are worker's, and infra inherits them. Each writes its
-// files of text, in base64, and one unit.
+// make returns the MachineConfigs of both pools. Three of four belong to worker, and infra inherits them. Each has files with
+// base64 text, and a unit.
 func (l load) make() ([]poolv1.MachineConfig, error) {
 	words := rand.New(rand.NewPCG(1, 2))
 	out := make([]poolv1.MachineConfig, 0, l.configs)
@@ -90,9 +90,9 @@ func (l load) make() ([]poolv1.MachineConfig, error) {
 	return out, nil
 }
 
-// config returns the Ignition of one MachineConfig.
+// config returns the Ignition of a MachineConfig.
 func (l load) config(i int, words *rand.Rand) ([]byte, error) {
-	const unit, frame = 250, 150 // what the unit, and what is around a file's contents, takes of the size
+	const unit, frame = 250, 150 // the size of the unit, and of the JSON around a file's contents
 	files := make([]any, 0, l.filesEach)
 	for j := range l.filesEach {
 		var text strings.Builder

@@ -34,30 +34,30 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// serverPools and serverSize, in the environment, make this program a server of so many pools, of so many bytes each.
+// serverPools and serverSize are environment variables. They make this program a server of a number of pools of a size.
 const (
 	serverPools = "POOLBOOT_BENCH_SERVER_POOLS"
 	serverSize  = "POOLBOOT_BENCH_SERVER_SIZE"
 )
 
-// machines is how many machines the server has, shared out among its pools.
+// machines is the number of Machines of all pools.
 const machines = 5000
 
-// serverProfile, in the environment, names the file that the server writes a profile of its processor time to.
+// serverProfile is an environment variable with the name of a file for the server's CPU profile.
 const serverProfile = "POOLBOOT_BENCH_SERVER_PROFILE"
 
-// announcement is the first line that a server writes.
+// announcement is the first line of a server's output.
 type announcement struct {
-	// Ours and Peer are URLs of a machine's configuration that lack its configPath.
+	// Ours and Peer are URLs of a Machine's configuration without its configPath.
 	Ours, Peer string
-	// Bare is the address of a server that ends a connection as soon as its TLS handshake is done.
+	// Bare is the address of a server that closes connections after the TLS handshake.
 	Bare string
-	// Plain is that of ours without TLS, and Rendered the path of a pool's bytes for machine 0.
+	// Plain is the address of our server without TLS, and Rendered the path of a pool's configuration for Machine 0.
 	Plain, Rendered string
 	CA              []byte
 }
 
-// figures is what a server writes for each line that it reads: what it has used since it began, and holds now.
+// figures is a server's answer to each line of input: its resource usage since the start, and its memory.
 type figures struct {
 	Processor   time.Duration
 	Allocations uint64
@@ -74,7 +74,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serveBoots serves until its input ends.
+// serveBoots serves until its input is closed.
 func serveBoots() error {
 	f, err := newHerd()
 	if err != nil {
@@ -136,7 +136,7 @@ func serveBoots() error {
 	return err
 }
 
-// shakeHands ends each connection as soon as its TLS handshake is done.
+// shakeHands closes each connection after the TLS handshake.
 func shakeHands(on net.Listener, settings *tls.Config) {
 	for {
 		connection, err := on.Accept()
@@ -176,7 +176,7 @@ func used() (figures, error) {
 	}, err
 }
 
-// herd is a management cluster with machines that may boot: the number of each is its pointer id and its UID.
+// herd is a management cluster with Machines that can boot. A Machine's number is its pointer ID and its UID.
 type herd struct {
 	*machine
 	asked   atomic.Int64
@@ -184,7 +184,7 @@ type herd struct {
 	configs map[string]*server.PoolBytes
 }
 
-// newHerd makes as many rendered configs as the environment says, which share no bytes.
+// newHerd creates the number of rendered configs in the environment, each with different content.
 func newHerd() (*herd, error) {
 	pools, err := strconv.Atoi(os.Getenv(serverPools))
 	size, sizeErr := strconv.Atoi(os.Getenv(serverSize))
@@ -210,7 +210,7 @@ func newHerd() (*herd, error) {
 	return f, nil
 }
 
-// files writes what a host of the first pool is answered into a directory, and returns its path.
+// files writes the answers to a host of the first pool to a directory, and returns its path.
 func (f *herd) files(ours, peer string) (string, error) {
 	host := askingClient(false, authority().PEM())
 	config, err := ask(host, ours+configPath("0"))
@@ -226,7 +226,7 @@ func (f *herd) files(ours, peer string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	quoted, err := json.Marshal(from) // as JSON writes its &
+	quoted, err := json.Marshal(from) // JSON escapes &
 	if err != nil {
 		return "", err
 	}
@@ -236,7 +236,7 @@ func (f *herd) files(ours, peer string) (string, error) {
 	return dir, errors.Join(os.WriteFile(filepath.Join(dir, "config"), config, 0o600), os.WriteFile(filepath.Join(dir, "rendered"), rendered, 0o600))
 }
 
-// herdOverlays makes a machine's overlay anew for each request, so that every boot is a first one.
+// herdOverlays creates a Machine's overlay for each request, because each boot is a first boot.
 type herdOverlays struct{ *herd }
 
 func (f herdOverlays) Get(_ context.Context, config types.UID) (*server.Overlay, error) {

@@ -29,20 +29,20 @@ import (
 )
 
 const (
-	// minCrowd is how many boots are timed together at the least.
+	// minCrowd is the minimum number of boots of a measurement.
 	minCrowd = 500
-	// maxBoot is how long a host tries.
+	// maxBoot is the timeout of a host's boot.
 	maxBoot = time.Minute
 )
 
-// BenchmarkBoots boots hosts from a config server that has a process and a core of its own, as Ignition does: each host
-// opens a connection, asks for its configuration, follows it to the pool's bytes on the same connection and verifies
-// their hash. The peer is net/http's file server with the same two answers, in the same process as ours, in turn with
-// it. So is a server that ends each connection as soon as its TLS handshake is done: handshake-share is how much of a
-// boot's processor time that takes.
+// BenchmarkBoots boots hosts from a config server with its own process and core, as Ignition does: each host opens a
+// connection, requests its configuration, fetches the pool's configuration on the same connection and verifies its hash. The
+// peer is net/http's file server with the same two answers, in the same process and in turn. The same process also has a
+// server that closes each connection after the TLS handshake: handshake-share is the handshake's share of a boot's processor
+// time.
 //
-// Where hosts and server have a core each, it is the hosts' that is full: core-boots/s is what the server's own
-// processor time would allow on one core.
+// With one core for the hosts and one for the server, the hosts' core is the bottleneck. core-boots/s is the rate that the
+// server's processor time allows on one core.
 func BenchmarkBoots(b *testing.B) {
 	ontoCore(b, os.Getpid(), 1)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -69,20 +69,20 @@ func BenchmarkBoots(b *testing.B) {
 	}
 }
 
-// crowded is what crowds of hosts saw, and what they cost their server.
+// crowded has the results of crowds of hosts, and their cost for the server.
 type crowded struct {
 	spent, processor time.Duration
 	allocations      uint64
-	dropped          atomic.Int64 // connections; as Ignition does, the host tries again
+	dropped          atomic.Int64 // connections; the host retries, as Ignition does
 	boots            []time.Duration
 }
 
-// boot has hosts boot, so many of them at a time.
+// boot boots hosts concurrently.
 func (c *crowded) boot(b *testing.B, s *served, target string, boots, atOnce int) {
 	c.crowd(b, s, boots, atOnce, func() error { return s.boot(target + configPath(strconv.Itoa(int(s.next.Add(1))%machines))) })
 }
 
-// crowd has hosts do something, so many of them at a time; who loses its connection does it again.
+// crowd runs a function for hosts concurrently, and retries it after lost connections.
 func (c *crowded) crowd(b *testing.B, s *served, boots, atOnce int, do func() error) {
 	took := make([]time.Duration, boots)
 	before, start := s.figures(b), time.Now()
@@ -121,7 +121,7 @@ func (c *crowded) report(b *testing.B, prefix string) {
 	b.ReportMetric(c.boots[n*99/100].Seconds()*1000, prefix+"p99-ms")
 }
 
-// served is a server in a process of its own.
+// served is a server in its own process.
 type served struct {
 	announcement
 	ask      *json.Encoder
@@ -131,7 +131,7 @@ type served struct {
 	settings *tls.Config // a host's
 }
 
-// startServer starts this program once more, as a server on the first core.
+// startServer starts this program as a server on the first core.
 func startServer(b *testing.B, pools, size int) *served {
 	own, err := os.Executable()
 	if err != nil {
@@ -151,7 +151,7 @@ func startServer(b *testing.B, pools, size int) *served {
 	if err := child.Start(); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { // it ends with its input
+	b.Cleanup(func() { // it stops when its input is closed
 		if err := errors.Join(in.Close(), child.Wait()); err != nil {
 			b.Error(err)
 		}
@@ -167,14 +167,14 @@ func startServer(b *testing.B, pools, size int) *served {
 	return s
 }
 
-// ontoCore keeps all threads of a process on one core.
+// ontoCore pins all threads of a process to a core.
 func ontoCore(b *testing.B, pid, core int) {
 	if out, err := exec.Command("taskset", "-acp", strconv.Itoa(core), strconv.Itoa(pid)).CombinedOutput(); err != nil {
 		b.Fatalf("taskset: %v: %s", err, out)
 	}
 }
 
-// figures asks the server what it has used so far.
+// figures requests the server's resource usage.
 func (s *served) figures(b *testing.B) (f figures) {
 	if err := errors.Join(s.ask.Encode(true), s.told.Decode(&f)); err != nil {
 		b.Fatal(err)
@@ -182,7 +182,7 @@ func (s *served) figures(b *testing.B) (f figures) {
 	return f
 }
 
-// handshake connects, and has TLS agreed on.
+// handshake connects and performs the TLS handshake.
 func (s *served) handshake() error {
 	connection, err := tls.Dial("tcp", s.Bare, s.settings)
 	if err != nil {
@@ -191,8 +191,8 @@ func (s *served) handshake() error {
 	return connection.Close()
 }
 
-// boot is one host. It writes its requests itself and reads no more of an answer than it must: on their core hosts must
-// not be what is measured.
+// boot boots a host. It writes its requests directly and reads only the required part of an answer, to minimize the hosts'
+// share of the measurement.
 func (s *served) boot(target string) error {
 	first, err := url.Parse(target)
 	if err != nil {
@@ -228,7 +228,7 @@ func (s *served) boot(target string) error {
 	return s.verify(body, pool.Verification.Hash)
 }
 
-// pointer is as much as a host must know of its configuration.
+// pointer is the part of a configuration that a host must read.
 type pointer struct {
 	Ignition struct {
 		Config struct {
@@ -244,7 +244,7 @@ type pointer struct {
 
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 16<<10) }}
 
-// get asks on an open connection.
+// get sends a request on an open connection.
 func get(connection io.Writer, from *bufio.Reader, target *url.URL) ([]byte, error) {
 	_, err := fmt.Fprintf(connection, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", target.RequestURI(), target.Host, benchToken)
 	if err != nil {
@@ -265,8 +265,8 @@ func get(connection io.Writer, from *bufio.Reader, target *url.URL) ([]byte, err
 	return body, nil
 }
 
-// verify makes sure that a gzip file's content has a hash. Hashing takes the hosts longer than the server takes to
-// serve: of files that are the same, byte for byte, it is done once.
+// verify checks the hash of a gzip file's content. Hashing takes longer than serving, therefore identical files are only
+// hashed once.
 func (s *served) verify(file []byte, hash string) error {
 	if known, ok := s.verified.Load(hash); ok && bytes.Equal(known.([]byte), file) {
 		return nil

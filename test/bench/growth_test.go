@@ -9,10 +9,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// BenchmarkRenderGrowth renders pools of more and more MachineConfigs, and of larger and larger ones. "cpu-ns/op" is
-// the time that the program's threads ran, the garbage collector's among them: unlike ns/op it is much the same on a
-// machine that has other things to do. "ns/file" shows how it grows: it stays the same where the time grows as the
-// files do.
+// BenchmarkRenderGrowth renders pools with growing numbers and sizes of MachineConfigs. "cpu-ns/op" is the processor time of
+// all threads with the garbage collector. Unlike ns/op it hardly depends on other load of the machine. "ns/file" is constant if
+// the time is proportional to the number of files.
 func BenchmarkRenderGrowth(b *testing.B) {
 	for _, of := range []load{
 		{configs: 10, filesEach: 5, bytes: 50 << 10},
@@ -42,7 +41,7 @@ func BenchmarkRenderGrowth(b *testing.B) {
 	}
 }
 
-// processorTime is how long this program ran on any processor.
+// processorTime returns the processor time of this program.
 func processorTime(b *testing.B) time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -25,9 +25,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// BenchmarkMemory runs the config server itself against a real API server with 50 rendered configs of 1 MiB and boots
-// the hosts of each. It tells what the server holds when it is ready and when they have booted, and what it held at
-// most.
+// BenchmarkMemory runs the real config server with a real API server and 50 rendered configs of 1 MiB, and boots the hosts of
+// each. It reports the server's memory when it is ready and when the hosts have booted, and its peak memory.
 func BenchmarkMemory(b *testing.B) {
 	const many = 50
 	ctx := context.Background()
@@ -73,7 +72,7 @@ func BenchmarkMemory(b *testing.B) {
 	b.ReportMetric(held(program.PeakMemory), "peak-MiB")
 }
 
-// createMachines makes machines that may boot, each in a pool of its own. The number of each ends its name.
+// createMachines creates Machines that can boot, each in its own pool. Their names end with their number.
 func createMachines(ctx context.Context, admin client.Client, many int) error {
 	one, err := newMachine(load{configs: 200, filesEach: 5, bytes: 1 << 20})
 	if err != nil {
@@ -117,7 +116,7 @@ func createMachines(ctx context.Context, admin client.Client, many int) error {
 	return nil
 }
 
-// startConfigServer starts the config server as it is built, and returns when it is ready.
+// startConfigServer starts the built config server and waits until it is ready.
 func startConfigServer(b *testing.B, kubeconfig string) (*process.Process, *served) {
 	bin, err := process.BinDir()
 	if err != nil {

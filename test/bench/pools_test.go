@@ -29,8 +29,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/manager"
 )
 
-// A fleet is 50 pools in one namespace: five Clusters with a worker pool and nine custom ones each. A worker pool
-// selects five MachineConfigs with 20 files each, a custom pool three more.
+// A fleet is 50 pools in a namespace: five Clusters with a worker pool and nine custom pools each. A worker pool selects five
+// MachineConfigs with 20 files each, a custom pool three more.
 const (
 	fleetNamespace  = "default"
 	fleetClusters   = 5
@@ -43,12 +43,11 @@ const (
 	controllerName = "machineconfigpool"
 )
 
-// BenchmarkMachineConfigChange changes one MachineConfig in a namespace of 50 pools and runs the real reconciler
-// against a real API server until every pool that it concerns has its new configuration, and nothing is left to
-// reconcile. ns/op is the time to the last pool's configuration. The counts are the controller's own and the API
-// server's audit log's; "x-needed" is the number of reconciles over that of pools. A pool needs two writes, of its
-// rendered config and of its status, and more fail the benchmark, as does a render too many; a change that concerns no
-// pool and a manager that starts again need none.
+// BenchmarkMachineConfigChange changes a MachineConfig in a namespace of 50 pools and runs the real reconciler with a real API
+// server until all affected pools have their new configuration, and nothing is left to reconcile. ns/op is the time to the
+// last pool's configuration. The counts are from the controller's metrics and the API server's audit log. "x-needed" is the
+// number of reconciles divided by the number of pools. A pool needs two writes, of its rendered config and of its status. More
+// writes or renders fail the benchmark. A change that affects no pool and a restarted manager need none.
 func BenchmarkMachineConfigChange(b *testing.B) {
 	ctrl.SetLogger(logr.Discard())
 	f := startFleet(b)
@@ -71,7 +70,7 @@ func BenchmarkMachineConfigChange(b *testing.B) {
 			f.report(b, before, change.concerned, 2*change.concerned)
 		})
 	}
-	// A pool that is read for the first time by a process is rendered, to know that it still stands.
+	// A manager renders each pool once after its start, to check that the rendered config exists.
 	b.Run("manager that starts again", func(b *testing.B) {
 		before := f.count(b)
 		for b.Loop() {
@@ -84,7 +83,7 @@ func BenchmarkMachineConfigChange(b *testing.B) {
 	})
 }
 
-// fleet is the management cluster with the pools, and the manager that runs.
+// fleet is the management cluster with the pools and the running manager.
 type fleet struct {
 	plane   *controlplane.ControlPlane
 	admin   client.Client
@@ -163,8 +162,8 @@ func configName(cluster int, role string, i int) string {
 	return fmt.Sprintf("50-%s-%d-%d", role, cluster, i)
 }
 
-// start starts a manager with the pool controller, as a user whom the audit log can tell from the benchmark, and
-// returns when it has seen every pool and settled.
+// start starts a manager with the pool controller, as a user that differs from the benchmark's in the audit log, and waits
+// until it has reconciled all pools.
 func (f *fleet) start(b *testing.B) {
 	b.Helper()
 	before := gathered(b, reconcileTotal, controllerName)
@@ -190,7 +189,7 @@ func (f *fleet) start(b *testing.B) {
 	f.settle(b)
 }
 
-// change writes another content into a MachineConfig and returns when as many pools have another configuration.
+// change changes the content of a MachineConfig and waits until the given number of pools have a new configuration.
 func (f *fleet) change(b *testing.B, name string, concerned int) {
 	b.Helper()
 	before := f.configurations(b)
@@ -213,7 +212,7 @@ func (f *fleet) change(b *testing.B, name string, concerned int) {
 	})
 }
 
-// configurations are the names of what the pools hand out, as the manager's cache has them.
+// configurations returns the names of the pools' rendered configs in the manager's cache.
 func (f *fleet) configurations(b *testing.B) map[string]string {
 	b.Helper()
 	pools := &poolv1.MachineConfigPoolList{}
@@ -227,7 +226,7 @@ func (f *fleet) configurations(b *testing.B) map[string]string {
 	return names
 }
 
-// settle returns when every pool has a configuration and the controller has had nothing to do for a while.
+// settle waits until all pools have a configuration and the controller has been idle for a while.
 func (f *fleet) settle(b *testing.B) {
 	b.Helper()
 	const quiet = 700 * time.Millisecond
@@ -260,10 +259,10 @@ func (f *fleet) eventually(b *testing.B, done func() bool) {
 	}
 }
 
-// counts are what a controller has done.
+// counts are the operations of a controller.
 type counts struct{ reconciles, renders, writes, events float64 }
 
-// count counts since the fleet was started.
+// count returns the counts since the start of the fleet.
 func (f *fleet) count(b *testing.B) counts {
 	b.Helper()
 	requests, err := f.plane.Requests()
@@ -286,9 +285,8 @@ func (f *fleet) count(b *testing.B) counts {
 	return c
 }
 
-// report reports what was done since for each of the benchmark's iterations, in which as many pools were to be
-// rendered, and fails when more was rendered or written. Rendered configs that are deleted because they are old are
-// left out.
+// report reports the operations since a count per iteration of the benchmark, in which a number of pools must be rendered. It
+// fails if there were more renders or writes. It ignores deletions of old rendered configs.
 func (f *fleet) report(b *testing.B, before counts, pools, writes int) {
 	b.Helper()
 	now, n := f.count(b), float64(b.N)
@@ -307,7 +305,7 @@ func (f *fleet) report(b *testing.B, before counts, pools, writes int) {
 	}
 }
 
-// gathered is the sum of a metric of this process over its labels, of one controller or of all.
+// gathered sums a metric of this process over its labels, of one controller or of all.
 func gathered(b *testing.B, name, controller string) (sum float64) {
 	b.Helper()
 	families, err := metrics.Registry.Gather()

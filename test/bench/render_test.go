@@ -14,8 +14,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// BenchmarkRender renders a pool of 200 MachineConfigs with 1,000 files, 1 MiB in all. The peer only decodes the same
-// MachineConfigs from JSON and encodes them again.
+// BenchmarkRender renders a pool of 200 MachineConfigs with 1,000 files and 1 MiB in total. The peer decodes the same
+// MachineConfigs from JSON and encodes them.
 func BenchmarkRender(b *testing.B) {
 	all, err := usual.make()
 	if err != nil {
@@ -40,8 +40,8 @@ func BenchmarkRender(b *testing.B) {
 	})
 }
 
-// BenchmarkOverlay makes the overlay of one machine, from its registration to the bytes that are stored. The peer only
-// decodes the finished overlay from JSON and encodes it again.
+// BenchmarkOverlay creates the overlay of a Machine, from its registration to the stored bytes. The peer decodes the overlay
+// from JSON and encodes it.
 func BenchmarkOverlay(b *testing.B) {
 	finished, err := overlay()
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// BenchmarkRequest asks a config server, in a process of its own, again and again on one connection without TLS: what a
-// request takes of its processor time and memory beyond TLS, net/http's and the kernel's share included. A pool's bytes
-// are 400 KiB before they are packed; 503 is the refusal of a host whose machine is not known.
+// BenchmarkRequest sends requests to a config server in its own process on one connection without TLS. It measures the
+// processor time and memory of a request, including net/http and the kernel. A pool's configuration has 400 KiB before
+// compression. 503 is the answer to a host of an unknown Machine.
 func BenchmarkRequest(b *testing.B) {
 	s := startServer(b, 1, 400<<10)
 	for _, what := range []struct{ name, path, status string }{
@@ -36,7 +36,7 @@ func BenchmarkRequest(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				for size == 0 { // the first one tells how long all are
+				for size == 0 { // the first answer has the length of all
 					head, body, _ := bytes.Cut(answer[:n], []byte("\r\n\r\n"))
 					if !bytes.HasPrefix(head, []byte("HTTP/1.1 "+what.status)) {
 						b.Fatalf("%s", head)
@@ -56,7 +56,7 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// lengthIn is what an answer's head says of its body.
+// lengthIn returns the content length in an answer's header.
 func lengthIn(b *testing.B, head []byte) int {
 	_, value, _ := bytes.Cut(head, []byte("Content-Length: "))
 	length := 0

@@ -34,14 +34,14 @@ import (
 const (
 	benchToken   = "bench-token"
 	benchPointer = "7d8f3f0a-3a64-4c5c-9c51-2f3f4b1f0003"
-	// unknownMachine is no machine's name.
+	// unknownMachine is the name of no Machine.
 	unknownMachine = "unknown"
-	// crowdSize is how many requests are timed together, and hostsAtOnce how many of them are open at a time.
+	// crowdSize is the number of requests of a measurement, and hostsAtOnce the number of concurrent requests.
 	crowdSize   = 64
 	hostsAtOnce = 16
 )
 
-// authority vouches for the servers that are measured.
+// authority is the certificate authority of the measured servers.
 var authority = sync.OnceValue(func() *loopback.CA {
 	ca, err := loopback.NewCA("bench")
 	if err != nil {
@@ -50,7 +50,7 @@ var authority = sync.OnceValue(func() *loopback.CA {
 	return ca
 })
 
-// certificate is the one that every server shows.
+// certificate is the serving certificate of all servers.
 var certificate = sync.OnceValue(func() tls.Certificate {
 	pair, err := authority().Server()
 	if err != nil {
@@ -63,8 +63,8 @@ var certificate = sync.OnceValue(func() tls.Certificate {
 	return certificate
 })
 
-// BenchmarkConfigServer asks a config server over TLS on loopback, for the bytes of a pool and for the configuration of
-// a machine that stands. The peer is net/http's file server with the same bytes behind the same TLS settings.
+// BenchmarkConfigServer requests a pool's configuration and a prepared Machine's configuration from a config server with TLS
+// on loopback. The peer is net/http's file server with the same content and TLS settings.
 func BenchmarkConfigServer(b *testing.B) {
 	ours, rendered := configServer(b)
 	for _, what := range []struct{ name, path string }{
@@ -91,7 +91,7 @@ func BenchmarkConfigServer(b *testing.B) {
 	}
 }
 
-// crowd returns one operation of the benchmark: a crowd of hosts asks for one URL.
+// crowd returns an operation of the benchmark: many hosts request a URL.
 func crowd(hosts *http.Client, target string) func() error {
 	return func() error {
 		var asking errgroup.Group
@@ -106,7 +106,7 @@ func crowd(hosts *http.Client, target string) func() error {
 	}
 }
 
-// askingClient asks as Ignition does: HTTP/1.1, nothing undone on the way, no TLS session kept.
+// askingClient returns a client like Ignition's: HTTP/1.1, without decompression and TLS session resumption.
 func askingClient(keep bool, ca []byte) *http.Client {
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(ca)
@@ -135,7 +135,7 @@ func ask(hosts *http.Client, target string) ([]byte, error) {
 	return body, errors.Join(err, response.Body.Close())
 }
 
-// listen serves a handler over the config server's own TLS settings and returns its URL.
+// listen serves a handler with the config server's TLS settings and returns its URL.
 func listen(b *testing.B, handler http.Handler) string {
 	s := httptest.NewUnstartedServer(nil)
 	s.Config = server.NewHTTPServer(handler, nil)
@@ -154,7 +154,7 @@ func fileServer(b *testing.B, body []byte) string {
 	return listen(b, http.FileServer(http.Dir(dir)))
 }
 
-// configServer serves one machine of a rendered pool and returns its URL and the rendered config's name.
+// configServer serves a Machine of a rendered pool and returns its URL and the rendered config's name.
 func configServer(b *testing.B) (address, rendered string) {
 	machine, err := newMachine(usual)
 	if err != nil {
@@ -175,7 +175,7 @@ func newHandler(b *testing.B, machine *machine, overlays server.Overlays) http.H
 	})
 }
 
-// machine is a management cluster with one machine that may boot.
+// machine is a management cluster with a Machine that can boot.
 type machine struct {
 	overlay  server.Overlay
 	rendered poolv1.MachineConfig
@@ -207,7 +207,7 @@ func newMachine(size load) (*machine, error) {
 	return m, err
 }
 
-// configPath is where the machine of that name asks, and renderedPath where it gets its pool's bytes.
+// configPath is the path of a Machine's configuration, and renderedPath the path of its pool's configuration.
 func configPath(name string) string { return "/config/infra/default/" + name + "/" + benchPointer }
 
 func renderedPath(rendered, name string) string {
@@ -224,7 +224,7 @@ func (m *machine) Get(_ context.Context, name types.NamespacedName) (*server.Rec
 	}, nil
 }
 
-// hashes are those of benchToken on record, so that making them is no part of what is measured.
+// hashes are the recorded hashes of benchToken. They are computed in advance, because this is not measured.
 type hashes struct{ sync.Map }
 
 func (h *hashes) of(name types.NamespacedName, uid types.UID) string {

@@ -17,23 +17,22 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/storm"
 )
 
-// stormSizes is the environment variable with the numbers of hosts to boot, apart from each other by spaces.
+// stormSizes is the environment variable with the numbers of hosts to boot, separated by spaces.
 const stormSizes = "STORM"
 
-// defaultStorm is a storm that is over in about a minute.
+// defaultStorm is the size of a storm that takes about a minute.
 const defaultStorm = "50"
 
-// stormTimeout is how long one storm may take.
+// stormTimeout is the timeout of a storm.
 const stormTimeout = 2 * time.Hour
 
-// BenchmarkStorm boots more and more hosts of one MachineDeployment, each number on a site of its own, by Poolboot and,
-// as the peer, by Cluster API's kubeadm bootstrap provider with Cluster API's own label sync. All hosts are switched on
-// in the same moment; see package storm. It needs the programs of "make binaries". Each of the two can be run alone, so
-// that what was measured of one is kept when the other fails: "-bench Storm/hosts=1000/by=peer".
+// BenchmarkStorm boots growing numbers of hosts of a MachineDeployment, each on a new site, with Poolboot and, as the peer,
+// with Cluster API's kubeadm bootstrap provider and label sync. All hosts are powered on simultaneously, see package storm. It
+// needs the programs of "make binaries". Each of the two can be run alone: "-bench Storm/hosts=1000/by=peer".
 //
-// "s-secrets" is the time from the MachineDeployment until the last data Secret, of which "s-machines" went by until
-// Cluster API had made the last Machine; "s-boot" the time from power on until the last Node was Ready in its pool;
-// "outside" how many versions of Nodes were outside it, and "orders" what an adversary made of them.
+// "s-secrets" is the time from the MachineDeployment to the last data Secret, including "s-machines", the time to the last
+// Machine. "s-boot" is the time from power on to the last Node that is Ready in its pool. "outside" is the number of Node
+// versions outside the pool, and "orders" the number of the adversary's patches.
 func BenchmarkStorm(b *testing.B) {
 	gomega.RegisterTestingT(b)
 	ctrl.SetLogger(logr.Discard())
@@ -69,7 +68,7 @@ func BenchmarkStorm(b *testing.B) {
 	}
 }
 
-// runStorm boots n hosts on a new site, and has measure look at it before it is gone.
+// runStorm boots n hosts on a new site, and calls measure before the site stops.
 func runStorm(b *testing.B, n int, provider storm.Provider, measure func(*site.Site, storm.Result)) storm.Result {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), stormTimeout)
@@ -112,7 +111,7 @@ func report(b *testing.B, r storm.Result) {
 	b.ReportMetric(float64(r.Nodes.Orders), "orders")
 }
 
-// reportCosts reports what a storm took of the API servers, and of memory.
+// reportCosts reports the API requests and the memory of a storm.
 func reportCosts(b *testing.B, s *site.Site, r storm.Result, n int) {
 	b.Helper()
 	requests, err := s.Requests(r.Started)

@@ -18,28 +18,26 @@ import (
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
-// ClusterOptions describes a Cluster to make.
+// ClusterOptions are the options of a Cluster.
 type ClusterOptions struct {
-	// Namespace is where its objects are; it must exist.
+	// Namespace is the namespace of its objects. It must exist.
 	Namespace string
 	// Name is the name of the Cluster and of its Metal3Cluster and control plane.
 	Name string
-	// Version is the Kubernetes version that the control plane reports. Left empty, it is v1.36.3.
+	// Version is the Kubernetes version that the control plane reports. Default: v1.36.3.
 	Version string
-	// Workload is the control plane that the Cluster's Nodes are in.
+	// Workload is the control plane of the Cluster's Nodes.
 	Workload *controlplane.ControlPlane
-	// Kubeconfig is what is in the Cluster's kubeconfig Secret. Left empty, it is the administrator's of Workload.
+	// Kubeconfig is the content of the Cluster's kubeconfig Secret. Default: the administrator's kubeconfig of Workload.
 	Kubeconfig []byte
-	// WithoutMetal3 leaves the Cluster without infrastructure of its own, as one is whose hosts are nobody's in the
-	// management cluster.
+	// WithoutMetal3 creates a Cluster without a Metal3Cluster, for hosts that are not in the management cluster.
 	WithoutMetal3 bool
-	// Uninitialized leaves the control plane object without a word that it is initialised, until
-	// InitializeControlPlane.
+	// Uninitialized leaves the control plane uninitialized until InitializeControlPlane.
 	Uninitialized bool
 }
 
-// CreateCluster makes a Cluster whose control plane runs already: with its Metal3Cluster, a control plane object that
-// says it is initialised, and the Secret that holds the workload cluster's kubeconfig. c's scheme must be Scheme.
+// CreateCluster creates a Cluster for a running control plane, with a Metal3Cluster, an initialized control plane object, and
+// the Secret with the workload cluster's kubeconfig. The scheme of c must be Scheme.
 func CreateCluster(ctx context.Context, c client.Client, options ClusterOptions) (*clusterv1.Cluster, error) {
 	endpoint, err := apiEndpoint(options.Workload.Endpoint)
 	if err != nil {
@@ -95,7 +93,7 @@ func createControlPlane(ctx context.Context, c client.Client, options ClusterOpt
 	return InitializeControlPlane(ctx, c, client.ObjectKeyFromObject(plane))
 }
 
-// InitializeControlPlane has a Cluster's control plane object say that it is initialised.
+// InitializeControlPlane sets the status of a Cluster's control plane object to initialized.
 func InitializeControlPlane(ctx context.Context, c client.Client, cluster client.ObjectKey) error {
 	plane := &unstructured.Unstructured{}
 	plane.SetGroupVersionKind(builder.ControlPlaneGroupVersion.WithKind(builder.GenericControlPlaneKind))
@@ -112,7 +110,7 @@ func InitializeControlPlane(ctx context.Context, c client.Client, cluster client
 		"externalManagedControlPlane": true,
 		"initialization":              map[string]any{"controlPlaneInitialized": true},
 	}
-	return c.Status().Patch(ctx, plane, client.MergeFrom(before)) // Cluster API writes it too
+	return c.Status().Patch(ctx, plane, client.MergeFrom(before)) // Cluster API also writes it
 }
 
 func apiEndpoint(address string) (clusterv1.APIEndpoint, error) {

@@ -27,26 +27,26 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/manager"
 )
 
-// Options says how Cluster API's core is set up.
+// Options are the options of Cluster API's core.
 type Options struct {
-	// SyncedLabels are the regular expressions of further Machine labels that are synced to Nodes, as Cluster API's
-	// --additional-sync-machine-labels takes them.
+	// SyncedLabels are the regular expressions of additional Machine labels that are synced to Nodes, as in Cluster API's
+	// --additional-sync-machine-labels.
 	SyncedLabels []*regexp.Regexp
-	// Concurrency is how many objects of a kind are worked on at once. Zero is 2; Cluster API's own is 100.
+	// Concurrency is the number of workers per kind. Default: 2. Cluster API's default is 100.
 	Concurrency int
-	// Log is the core's logger. The zero value is controller-runtime's global one.
+	// Log is the core's logger. Default: controller-runtime's global logger.
 	Log logr.Logger
 }
 
-// Core is Cluster API's core, running.
+// Core is a running core of Cluster API.
 type Core struct {
 	running *manager.Running
 }
 
 // Start installs Cluster API's webhooks, starts its core (Cluster, Machine, MachineSet, MachineDeployment and
-// MachineHealthCheck) and returns when it reconciles and the API server asks its webhooks. Install comes before.
+// MachineHealthCheck) and waits until it reconciles and the API server calls its webhooks. It requires Install.
 func Start(ctx context.Context, cfg *rest.Config, options Options) (*Core, error) {
-	// Rate limits spare large installations; a test would only wait for them.
+	// Without rate limits, which only delay tests.
 	if err := feature.MutableGates.Set(string(feature.ReconcilerRateLimiting) + "=false"); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Core, error
 	return core, nil
 }
 
-// installOwnWebhooks installs Cluster API's webhooks and returns when the API server asks them.
+// installOwnWebhooks installs Cluster API's webhooks and waits until the API server calls them.
 func installOwnWebhooks(ctx context.Context, cfg *rest.Config, url string, ca []byte) error {
 	dir, err := moduleDir(ctx, clusterAPIModule)
 	if err != nil {
@@ -96,7 +96,7 @@ func installOwnWebhooks(ctx context.Context, cfg *rest.Config, url string, ca []
 	return waitForDefaulting(ctx, cfg)
 }
 
-// Stop ends the core and returns when it has ended. Stop it before its control plane.
+// Stop stops the core and waits for it. Stop it before its control plane.
 func (c *Core) Stop() error { return c.running.Stop() }
 
 func newManager(cfg *rest.Config, log logr.Logger, ca *loopback.CA, port int) (ctrl.Manager, error) {
@@ -115,10 +115,10 @@ func newManager(cfg *rest.Config, log logr.Logger, ca *loopback.CA, port int) (c
 	return ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme,
 		Logger: log,
-		// Other managers in this process have controllers of the same names.
+		// Other managers in this process have controllers with the same names.
 		Controller:    config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true)},
 		Metrics:       metricsserver.Options{BindAddress: "0"},
-		Cache:         setup.ManagerCacheOptions(scheme, ofItsOwn(controllerName), "", 10*time.Minute),
+		Cache:         setup.ManagerCacheOptions(scheme, uniqueName(controllerName), "", 10*time.Minute),
 		Client:        setup.ManagerClientOptions(),
 		WebhookServer: webhook.NewServer(webhook.Options{Host: loopback.Host, Port: port, TLSOpts: []func(*tls.Config){serve}}),
 	})
@@ -126,9 +126,8 @@ func newManager(cfg *rest.Config, log logr.Logger, ca *loopback.CA, port int) (c
 
 var started atomic.Int32
 
-// ofItsOwn makes a name for informers out of a manager's: in one process each must have another, however many managers
-// there were.
-func ofItsOwn(name string) string { return fmt.Sprintf("%s-%d", name, started.Add(1)) }
+// uniqueName returns a unique informer name for a manager's name, because informer names must be unique in a process.
+func uniqueName(name string) string { return fmt.Sprintf("%s-%d", name, started.Add(1)) }
 
 // setUp registers the core's indexes, reconcilers and webhooks.
 func setUp(ctx context.Context, mgr ctrl.Manager, options Options) error {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// waitForDefaulting returns when the API server asks the core's webhooks. A MachineDeployment that is made before is
-// not defaulted, and its reconciler makes one MachineSet after the other.
+// waitForDefaulting waits until the API server calls the core's webhooks. Without defaults, the reconciler of a
+// MachineDeployment creates MachineSets repeatedly.
 func waitForDefaulting(ctx context.Context, cfg *rest.Config) error {
 	c, err := client.New(cfg, client.Options{Scheme: Scheme()})
 	if err != nil {
@@ -43,7 +43,7 @@ func waitForDefaulting(ctx context.Context, cfg *rest.Config) error {
 		return last == nil && probe.Labels[clusterv1.ClusterNameLabel] == "probe", nil
 	})
 	if err != nil {
-		return fmt.Errorf("webhooks of Cluster API do not answer: %w; last answer: %w", err, last)
+		return fmt.Errorf("Cluster API's webhooks do not answer: %w; last error: %w", err, last)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package clusterapi runs the real Cluster API core, reconcilers and webhooks, in the test's own process against a
-// control plane of package controlplane, and installs the kinds that Poolboot meets.
+// Package clusterapi runs the real Cluster API core, reconcilers and webhooks, in the test's process with a control plane of
+// package controlplane, and installs the CRDs that Poolboot uses.
 package clusterapi
 
 import (
@@ -22,8 +22,7 @@ const (
 )
 
 // Install installs the CustomResourceDefinitions of Cluster API (with the generic control plane and bootstrap provider
-// of its own tests) and Poolboot, and returns when the API server serves them all. Definitions that are there already
-// are updated.
+// of its own tests) and Poolboot, and waits until the API server serves them. It updates existing definitions.
 func Install(ctx context.Context, cfg *rest.Config) error {
 	poolboot, err := moduleDir(ctx, poolbootModule)
 	if err != nil {
@@ -49,7 +48,7 @@ func Install(ctx context.Context, cfg *rest.Config) error {
 	return err
 }
 
-// InstallMetal3 installs those of Metal3 in the same way.
+// InstallMetal3 installs the CustomResourceDefinitions of Metal3 in the same way.
 func InstallMetal3(ctx context.Context, cfg *rest.Config) error {
 	poolboot, err := moduleDir(ctx, poolbootModule)
 	if err != nil {
@@ -61,7 +60,7 @@ func InstallMetal3(ctx context.Context, cfg *rest.Config) error {
 	return err
 }
 
-// moduleDir returns the folder of a module that this one requires, or of this one.
+// moduleDir returns the directory of this module or of a module that it requires.
 func moduleDir(ctx context.Context, module string) (string, error) {
 	command := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
 	out, err := command.Output()

@@ -39,13 +39,13 @@ const (
 	kubeadmBurst       = 200
 )
 
-// KubeadmBootstrap is Cluster API's kubeadm bootstrap provider (CABPK), running.
+// KubeadmBootstrap is a running kubeadm bootstrap provider of Cluster API (CABPK).
 type KubeadmBootstrap struct {
 	running *manager.Running
 }
 
-// StartKubeadmBootstrap installs the kinds of Cluster API's kubeadm bootstrap provider and starts its real reconciler,
-// with its own limits, in this process. Its webhooks, which only check and default, are left out.
+// StartKubeadmBootstrap installs the CRDs of Cluster API's kubeadm bootstrap provider and starts its real reconciler in this
+// process, with its default limits and without its webhooks, which only validate and set defaults.
 func StartKubeadmBootstrap(ctx context.Context, cfg *rest.Config, options Options) (*KubeadmBootstrap, error) {
 	if err := installKubeadmKinds(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("install the kinds of the kubeadm bootstrap provider: %w", err)
@@ -58,7 +58,7 @@ func StartKubeadmBootstrap(ctx context.Context, cfg *rest.Config, options Option
 		Logger:     options.Log,
 		Controller: config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true)},
 		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Cache:      setup.ManagerCacheOptions(scheme, ofItsOwn(kubeadmProvider), "", 10*time.Minute),
+		Cache:      setup.ManagerCacheOptions(scheme, uniqueName(kubeadmProvider), "", 10*time.Minute),
 		Client:     setup.ManagerClientOptions(),
 	})
 	if err != nil {
@@ -86,11 +86,10 @@ func StartKubeadmBootstrap(ctx context.Context, cfg *rest.Config, options Option
 	return &KubeadmBootstrap{running: running}, nil
 }
 
-// Stop ends the provider and returns when it has ended.
+// Stop stops the provider and waits for it.
 func (k *KubeadmBootstrap) Stop() error { return k.running.Stop() }
 
-// installKubeadmKinds installs the definitions as the provider's release has them: labelled with Cluster API's
-// contract.
+// installKubeadmKinds installs the CRDs with the label of Cluster API's contract, as in the provider's release.
 func installKubeadmKinds(ctx context.Context, cfg *rest.Config) error {
 	dir, err := moduleDir(ctx, clusterAPIModule)
 	if err != nil {
@@ -117,8 +116,8 @@ func installKubeadmKinds(ctx context.Context, cfg *rest.Config) error {
 	return err
 }
 
-// CreateClusterCA makes the Secret with a Cluster's certificate authority, by which the kubeadm bootstrap provider has
-// hosts trust their API server.
+// CreateClusterCA creates the Secret with a Cluster's certificate authority, which the kubeadm bootstrap provider gives to
+// hosts.
 func CreateClusterCA(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, workload *controlplane.ControlPlane) error {
 	pair, err := workload.Authority()
 	if err != nil {

@@ -25,11 +25,11 @@ import (
 const (
 	controllerName = "cluster-api"
 
-	// connectionGracePeriod is after how long without a connection a workload cluster counts as lost.
+	// connectionGracePeriod is the time without a connection after which a workload cluster counts as lost.
 	connectionGracePeriod = 50 * time.Second
-	// conditionsGracePeriod is after how long without a connection Node conditions turn Unknown.
+	// conditionsGracePeriod is the time without a connection after which Node conditions become Unknown.
 	conditionsGracePeriod = 5 * time.Minute
-	// connectionRetry is the wait between two tries to reach a workload cluster; Cluster API's own is 30 seconds.
+	// connectionRetry is the interval of connection retries to a workload cluster. Cluster API's default is 30 seconds.
 	connectionRetry = 2 * time.Second
 )
 

@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// fieldOwner owns what this package applies.
+// fieldOwner is the field manager of this package.
 const fieldOwner = client.FieldOwner("poolboot-test")
 
-// InstallWebhooks installs webhook configurations, pointed at a server on loopback instead of a Service: url is that
-// server's, https://host:port, to which each webhook's path is added; ca is the PEM certificate that vouches for it.
-// The API server may take a second to heed them.
+// InstallWebhooks installs webhook configurations that point at a server on loopback instead of a Service. url is the server's
+// URL, https://host:port, without the webhook's path. ca is the PEM certificate of its authority. The API server can take a
+// second to call them.
 func InstallWebhooks(ctx context.Context, cfg *rest.Config, configurations []unstructured.Unstructured, url string, ca []byte) error {
 	c, err := client.New(cfg, client.Options{})
 	if err != nil {
@@ -33,7 +33,7 @@ func InstallWebhooks(ctx context.Context, cfg *rest.Config, configurations []uns
 	return nil
 }
 
-// pointTo puts a URL in the place of the Service of every webhook of a configuration.
+// pointTo replaces the Service of all webhooks of a configuration with a URL.
 func pointTo(configuration *unstructured.Unstructured, url string, ca []byte) error {
 	webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Request is one request to the API server, as its audit log has it (audit.k8s.io/v1 Event).
+// Request is a request in the API server's audit log (audit.k8s.io/v1 Event).
 type Request struct {
 	Verb       string    `json:"verb"`
 	RequestURI string    `json:"requestURI"`
@@ -19,7 +19,7 @@ type Request struct {
 	User       struct {
 		Name string `json:"username"`
 	} `json:"user"`
-	// Impersonated is whom the user acted as, if anybody.
+	// Impersonated is the impersonated user, if any.
 	Impersonated struct {
 		Name string `json:"username"`
 	} `json:"impersonatedUser"`
@@ -33,19 +33,18 @@ type Request struct {
 	Response struct {
 		Code int `json:"code"`
 	} `json:"responseStatus"`
-	// Annotations are the API server's own, say which role allowed the request (authorization.k8s.io/reason).
+	// Annotations are set by the API server, for example the role that allowed the request (authorization.k8s.io/reason).
 	Annotations map[string]string `json:"annotations"`
 }
 
-// Requests returns the requests that the API server has answered so far, in the order of their answers. It needs
-// Options.Audit.
+// Requests returns the answered requests so far, in the order of their answers. It requires Options.Audit.
 func (c *ControlPlane) Requests() ([]Request, error) {
 	var requests []Request
 	err := c.EachRequest(func(request Request) { requests = append(requests, request) })
 	return requests, err
 }
 
-// EachRequest does something with each request that Requests would return, without holding them all.
+// EachRequest calls a function with each request of Requests, without keeping all of them in memory.
 func (c *ControlPlane) EachRequest(do func(Request)) error {
 	if c.AuditLog == "" {
 		return fmt.Errorf("control plane %q has no audit log: start it with Options.Audit", c.Name)
@@ -62,7 +61,7 @@ func (c *ControlPlane) EachRequest(do func(Request)) error {
 	for number := 1; ; number++ {
 		line, err := reader.ReadBytes('\n')
 		if err != nil {
-			return nil // the end, or a line that is still being written
+			return nil // the end, or an incomplete line
 		}
 		var request Request
 		if err := json.Unmarshal(line, &request); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
 )
 
-// Files in a control plane's folder.
+// Files in a control plane's directory.
 const (
 	caCert            = "ca.crt"
 	caKey             = "ca.key"
@@ -20,7 +20,7 @@ const (
 	auditLog          = "audit.log"
 )
 
-// auditEverything records who asked for what, without bodies, once per request.
+// auditEverything logs the metadata of all requests, once per request.
 const auditEverything = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -28,7 +28,7 @@ rules:
 - level: Metadata
 `
 
-// prepare makes the folder's files that do not depend on a port.
+// prepare creates the files that do not depend on a port.
 func (c *ControlPlane) prepare(options Options) error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (c *ControlPlane) prepare(options Options) error {
 	return nil
 }
 
-// Authority is the certificate and key of the control plane's certificate authority.
+// Authority returns the certificate and key of the control plane's certificate authority.
 func (c *ControlPlane) Authority() (loopback.Pair, error) { return c.authority.Pair() }
 
 func (c *ControlPlane) path(name string) string { return filepath.Join(c.dir, name) }

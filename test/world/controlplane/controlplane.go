@@ -1,6 +1,6 @@
-// Package controlplane runs a real Kubernetes control plane on loopback: etcd, kube-apiserver and, if asked for,
-// kube-controller-manager, from the repository's bin folder. Tests and the demo use it as management cluster, as
-// workload cluster or as both. Nothing in it knows of Cluster API or Poolboot.
+// Package controlplane runs a real Kubernetes control plane on loopback: etcd, kube-apiserver and optionally
+// kube-controller-manager, from the repository's bin directory. Tests and the demo use it as management cluster and workload
+// cluster. It is independent of Cluster API and Poolboot.
 package controlplane
 
 import (
@@ -23,22 +23,21 @@ import (
 type Options struct {
 	// Name is the cluster's name, in kubeconfigs and logs.
 	Name string
-	// Dir keeps certificates, etcd's data and logs. Left empty, a temporary folder is made, and removed by Stop.
+	// Dir has certificates, etcd's data and logs. Default: a temporary directory, which Stop removes.
 	Dir string
-	// BinDir holds the programs. Left empty, it is the environment variable POOLBOOT_BIN, or bin in the repository's
-	// root.
+	// BinDir is the directory of the programs. Default: the environment variable POOLBOOT_BIN, or bin in the repository's root.
 	BinDir string
-	// ControllerManager starts kube-controller-manager too: it signs kubelets' certificates, makes service accounts,
-	// watches over Nodes and cleans up bootstrap tokens.
+	// ControllerManager also starts kube-controller-manager: it signs kubelets' certificates, creates service accounts,
+	// monitors Nodes and deletes expired bootstrap tokens.
 	ControllerManager bool
-	// Controllers are those that kube-controller-manager runs; serviceaccount-controller must be one. Nil: all, and
-	// those for bootstrap tokens.
+	// Controllers are the controllers of kube-controller-manager, which must include serviceaccount-controller. Default: the
+	// default controllers and those for bootstrap tokens.
 	Controllers []string
-	// ControllerManagerFlags are further flags of kube-controller-manager.
+	// ControllerManagerFlags are additional flags of kube-controller-manager.
 	ControllerManagerFlags []string
-	// Audit has every API request logged at metadata level, see ControlPlane.AuditLog and Requests.
+	// Audit logs all API requests at metadata level, see ControlPlane.AuditLog and Requests.
 	Audit bool
-	// Log is told what starts and stops. The zero value is silent.
+	// Log gets messages about starts and stops. The zero value discards them.
 	Log logr.Logger
 }
 
@@ -48,11 +47,11 @@ type ControlPlane struct {
 	Name string
 	// Config is a client configuration for a member of system:masters.
 	Config *rest.Config
-	// Kubeconfig is the path of a kubeconfig file that does the same.
+	// Kubeconfig is the path of a kubeconfig file with the same user.
 	Kubeconfig string
 	// CA is the PEM certificate of the authority of the API server, kubelets and all users.
 	CA []byte
-	// Endpoint is the API server's host:port. It stays over a restart.
+	// Endpoint is the API server's host:port. It does not change on a restart.
 	Endpoint string
 	// AuditLog is the path of the audit log (JSON lines), empty without Options.Audit.
 	AuditLog string
@@ -69,9 +68,9 @@ type ControlPlane struct {
 	controllerManager *process.Process
 }
 
-// Start starts a control plane and returns when it is ready to serve: the API server is, and the controller manager, if
-// asked for, has made its first service account. It waits two minutes at most for each program; the error shows the end
-// of the log of the one that failed. Whatever was started is stopped again on error.
+// Start starts a control plane and waits until it is ready: the API server is ready, and the controller manager has created
+// its first service account. It waits at most two minutes for each program. The error has the end of the failed program's log.
+// On error it stops everything that it has started.
 func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 	binDir, err := binaries(options)
 	if err != nil {
@@ -109,8 +108,7 @@ func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 	return c, nil
 }
 
-// Stop ends every program of the control plane and removes its folder if that was a temporary one. It may be called
-// twice.
+// Stop stops all programs of the control plane and removes a temporary directory. It can be called twice.
 func (c *ControlPlane) Stop() error {
 	// An API server that gets SIGTERM waits for watches.
 	errs := []error{c.controllerManager.Stop(), c.apiServer.Kill(), c.etcd.Stop()}
@@ -125,7 +123,7 @@ func (c *ControlPlane) StopAPIServer() error {
 	return c.apiServer.Kill()
 }
 
-// StartAPIServer starts the API server again, at the same Endpoint with the same data, and returns when it is ready.
+// StartAPIServer starts the API server again, with the same Endpoint and data, and waits until it is ready.
 func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	if c.apiServer.Running() {
 		return nil

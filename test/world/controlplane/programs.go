@@ -59,7 +59,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, port int) error {
 	args := []string{
 		"--etcd-servers=" + c.etcdURL,
 		"--bind-address=" + loopback.Host, "--advertise-address=" + loopback.Host, "--secure-port=" + strconv.Itoa(port),
-		// An address on loopback is refused as an endpoint of the Service "kubernetes".
+		// A loopback address is not allowed as an endpoint of the Service "kubernetes".
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--tls-cert-file=" + c.path(servingCert), "--tls-private-key-file=" + c.path(servingKey),
@@ -68,14 +68,14 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, port int) error {
 		"--service-account-key-file=" + c.path(serviceAccountKey),
 		"--service-account-signing-key-file=" + c.path(serviceAccountKey),
 		"--authorization-mode=Node,RBAC",
-		// The second is on in OpenShift: who makes one object another's owner must have rights on both.
+		// The second is enabled in OpenShift: setting an owner reference requires rights on both objects.
 		"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
 		"--enable-bootstrap-token-auth",
 		"--allow-privileged",
 	}
 	if c.AuditLog != "" {
-		// One file, in MiB: after 100, the default, the API server begins another, and who counts requests would miss
-		// the first.
+		// The maximum size of the log in MiB. After 100, the default, the API server rotates it, and earlier requests would be
+		// missing in counts.
 		args = append(args, "--audit-log-path="+c.AuditLog, "--audit-policy-file="+c.path(auditPolicy), "--audit-log-maxsize=100000")
 	}
 	clients, err := kubernetes.NewForConfig(c.Config)

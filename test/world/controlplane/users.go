@@ -10,8 +10,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
 )
 
-// UserConfig returns a client configuration for another user, by a client certificate: a person, or for example
-// "system:node:n1" in group "system:nodes".
+// UserConfig returns a client configuration with a client certificate for a user, for example "system:node:n1" in group
+// "system:nodes".
 func (c *ControlPlane) UserConfig(name string, groups ...string) (*rest.Config, error) {
 	kubeconfig, err := c.UserKubeconfig(name, groups...)
 	if err != nil {
@@ -20,7 +20,7 @@ func (c *ControlPlane) UserConfig(name string, groups ...string) (*rest.Config, 
 	return clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 }
 
-// UserKubeconfig returns a kubeconfig for another user, by a client certificate, with everything embedded.
+// UserKubeconfig returns a kubeconfig with an embedded client certificate for a user.
 func (c *ControlPlane) UserKubeconfig(name string, groups ...string) ([]byte, error) {
 	pair, err := c.authority.Client(name, groups...)
 	if err != nil {
@@ -38,11 +38,10 @@ func (c *ControlPlane) UserKubeconfig(name string, groups ...string) ([]byte, er
 	})
 }
 
-// ServingPair returns a certificate and its key for another server that clients take for this API server: what stands
-// between them and it.
+// ServingPair returns a certificate and key for a proxy of this API server.
 func (c *ControlPlane) ServingPair() (loopback.Pair, error) { return c.authority.Server() }
 
-// writeAdmin makes the credentials of ControlPlane.Config and Kubeconfig for the current endpoint.
+// writeAdmin creates the credentials of ControlPlane.Config and Kubeconfig for the current endpoint.
 func (c *ControlPlane) writeAdmin() error {
 	kubeconfig, err := c.UserKubeconfig("admin", "system:masters")
 	if err != nil {
@@ -51,7 +50,7 @@ func (c *ControlPlane) writeAdmin() error {
 	if c.Config, err = clientcmd.RESTConfigFromKubeConfig(kubeconfig); err != nil {
 		return err
 	}
-	// Tests must not wait for their own client's rate limit.
+	// Tests must not wait for the client's rate limit.
 	c.Config.QPS = -1
 	c.Kubeconfig = c.path(adminKubeconfig)
 	return os.WriteFile(c.Kubeconfig, kubeconfig, 0o600)
