@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,10 +92,7 @@ With --watch, print a line for every change. "kubectl poolboot explain machine" 
   kubectl poolboot boots -A -o json`,
 		ValidArgsFunction:     input.CompleteFromCluster(to, input.Boots),
 		DisableFlagsInUseLine: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.names = args
-			return o.run(cmd.Context())
-		},
+		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "show the boots of all namespaces")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print a line for every change until interrupted")
@@ -105,7 +103,8 @@ With --watch, print a line for every change. "kubectl poolboot explain machine" 
 	return cmd
 }
 
-func (o *options) run(ctx context.Context) error {
+func (o *options) run(ctx context.Context, names []string) error {
+	o.names = names
 	if err := o.output.Validate(); err != nil {
 		return err
 	}
@@ -217,4 +216,40 @@ func bootOf(config *bootstrapv1.PoolbootConfig) boot {
 		b.Host = config.Spec.Host.NodeName
 	}
 	return b
+}
+
+// Address is an address from which a host's token was used.
+type Address struct {
+	Address string `json:"address"`
+	// Refused is true when the token is bound to other addresses.
+	Refused bool `json:"refused"`
+}
+
+func (a Address) String() string {
+	if a.Refused {
+		return a.Address + "(refused)"
+	}
+	return a.Address
+}
+
+// AddressesOf returns the addresses from which a host's token was used, the first one first. Of a host that enrolled it
+// is the address that it enrolled from.
+func AddressesOf(config *bootstrapv1.PoolbootConfig) []Address {
+	if enrolled := config.Spec.Enrolled(); enrolled != nil {
+		return []Address{{Address: enrolled.Address}}
+	}
+	addresses := []Address{} // never null
+	for _, address := range record.TokenAddresses(config) {
+		addresses = append(addresses, Address{Address: address, Refused: record.RefusesAddress(config, address)})
+	}
+	return addresses
+}
+
+// JoinAddresses returns addresses as one text.
+func JoinAddresses(addresses []Address, separator string) string {
+	texts := make([]string, len(addresses))
+	for i, address := range addresses {
+		texts[i] = address.String()
+	}
+	return strings.Join(texts, separator)
 }

@@ -5,10 +5,11 @@ package diff
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
@@ -103,27 +104,21 @@ func (o *options) run(ctx context.Context, args []string) error {
 // setNamespaces gives every object without a namespace that of the command line, as kubectl does, and refuses objects
 // of OpenShift.
 func setNamespaces(objects *input.Objects, cluster *input.Cluster) error {
-	for _, p := range input.Of[*poolv1.MachineConfigPool](objects) {
-		if err := setNamespace("MachineConfigPool", p, cluster, input.IsOpenShift(p.TypeMeta)); err != nil {
-			return err
+	for _, object := range input.Of[client.Object](objects) {
+		switch object.(type) {
+		case *poolv1.MachineConfigPool, *poolv1.MachineConfig:
+		default:
+			continue
 		}
-	}
-	for _, c := range input.Of[*poolv1.MachineConfig](objects) {
-		if err := setNamespace("MachineConfig", c, cluster, input.IsOpenShift(c.TypeMeta)); err != nil {
-			return err
+		kind := reflect.TypeOf(object).Elem().Name()
+		switch own := object.GetNamespace(); {
+		case object.GetObjectKind().GroupVersionKind().Group == input.OpenShift.Group:
+			return fmt.Errorf("%s %q is an OpenShift object: convert it first, with kubectl poolboot convert", kind, object.GetName())
+		case own == "":
+			object.SetNamespace(cluster.Namespace)
+		case cluster.NamespaceChosen && own != cluster.Namespace:
+			return fmt.Errorf("%s %q is of the namespace %s, and --namespace is %s: leave out the flag, or correct one of them", kind, object.GetName(), own, cluster.Namespace)
 		}
-	}
-	return nil
-}
-
-func setNamespace(kind string, object metav1.Object, cluster *input.Cluster, isOpenShift bool) error {
-	switch own := object.GetNamespace(); {
-	case isOpenShift:
-		return fmt.Errorf("%s %q is an OpenShift object: convert it first, with kubectl poolboot convert", kind, object.GetName())
-	case own == "":
-		object.SetNamespace(cluster.Namespace)
-	case cluster.NamespaceChosen && own != cluster.Namespace:
-		return fmt.Errorf("%s %q is of the namespace %s, and --namespace is %s: leave out the flag, or correct one of them", kind, object.GetName(), own, cluster.Namespace)
 	}
 	return nil
 }

@@ -45,31 +45,32 @@ type assignment struct {
 // and taints of the pool.
 func assign(existing *corev1.Node, pools []poolv1.MachineConfigPool) assignment {
 	a := assignment{node: existing.DeepCopy()}
-	decision, err := pool.Decide(existing.Labels, pools)
+	if a.problem = a.change(pools); a.problem != nil {
+		a.node = existing.DeepCopy()
+	}
+	return a
+}
+
+// change adds the labels and taints of the Node's pool to the Node.
+func (a *assignment) change(pools []poolv1.MachineConfigPool) error {
+	decision, err := pool.Decide(a.node.Labels, pools)
 	if err != nil || decision.Role == "" {
-		a.problem = err
-		return a
+		return err
 	}
 	a.role = decision.Role
-	of, err := pool.OfRole(pools, a.role)
-	if err != nil {
-		a.problem = err
-		return a
+	if a.pool, err = pool.OfRole(pools, a.role); err != nil {
+		return err
 	}
-	a.pool = of
-	labels, err := pool.Labels(*of)
+	labels, err := pool.Labels(*a.pool)
 	if err != nil {
-		a.problem = err
-		return a
+		return err
 	}
 	registration.AddLabels(a.node, labels)
-	if now, err := pool.Decide(a.node.Labels, pools); err != nil || now.Role != a.role {
-		a.node = existing.DeepCopy()
-		a.problem = errors.Join(err, fmt.Errorf("the labels of pool %q would put the Node in another pool", a.role))
-		return a
+	if then, err := pool.Decide(a.node.Labels, pools); err != nil || then.Role != a.role {
+		return errors.Join(err, fmt.Errorf("the labels of pool %q would put the Node in another pool", a.role))
 	}
-	registration.DeclareTaints(a.node, nodev1.CoreTaints(of.Spec.NodeTaints))
-	return a
+	registration.DeclareTaints(a.node, nodev1.CoreTaints(a.pool.Spec.NodeTaints))
+	return nil
 }
 
 // isIn reports whether the Node is in a pool, before or after its change.

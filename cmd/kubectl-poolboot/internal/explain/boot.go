@@ -21,12 +21,12 @@ import (
 
 // bootOptions are those of the commands explain machine and explain node.
 type bootOptions struct {
-	streams       genericiooptions.IOStreams
-	connection    input.Connection
-	files         input.Files
-	name, cluster string
-	syncedLabels  []string
-	output        cli.Output
+	streams      genericiooptions.IOStreams
+	connection   input.Connection
+	files        input.Files
+	cluster      string
+	syncedLabels []string
+	output       cli.Output
 }
 
 // bootExplained is what explain machine and explain node print. What does not exist is empty; lists are never null.
@@ -92,19 +92,11 @@ Objects are read from the management cluster, and the Node from the workload clu
 reports what could not be read. With -f all objects are read from files.
 
 Exit codes: 0 when there is nothing to do, 2 when there is, 1 for an error.`, kind),
-		Example: example,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return fmt.Errorf("the name of a %s is missing", kind)
-			}
-			return nil
-		},
+		Example:               example,
+		Args:                  requireName(kind),
 		ValidArgsFunction:     input.CompleteFirst(input.CompleteFromCluster(to, names), cobra.ShellCompDirectiveDefault),
 		DisableFlagsInUseLine: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.name = args[0]
-			return o.run(cmd.Context(), args[1:], gather)
-		},
+		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0], args[1:], gather) },
 	}
 	o.files.AddFlag(cmd, "filename", "f", "the objects")
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "the Cluster of the Node, when there are several")
@@ -115,7 +107,7 @@ Exit codes: 0 when there is nothing to do, 2 when there is, 1 for an error.`, ki
 	return cmd
 }
 
-func (o *bootOptions) run(ctx context.Context, files []string, gather func(*gatherer, context.Context) (*subject, error)) error {
+func (o *bootOptions) run(ctx context.Context, name string, files []string, gather func(*gatherer, context.Context) (*subject, error)) error {
 	if err := o.output.Validate(); err != nil {
 		return err
 	}
@@ -127,7 +119,7 @@ func (o *bootOptions) run(ctx context.Context, files []string, gather func(*gath
 	if err != nil {
 		return err
 	}
-	s, err := gather(&gatherer{source: source, name: o.name, cluster: o.cluster}, ctx)
+	s, err := gather(&gatherer{source: source, name: name, cluster: o.cluster}, ctx)
 	if err != nil {
 		return err
 	}
@@ -136,7 +128,7 @@ func (o *bootOptions) run(ctx context.Context, files []string, gather func(*gath
 		return err
 	}
 	if len(answer.Todo) > 0 {
-		return cli.ToDo(o.name, len(answer.Todo))
+		return cli.ToDo(name, len(answer.Todo))
 	}
 	return nil
 }

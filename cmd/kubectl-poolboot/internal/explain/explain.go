@@ -3,6 +3,8 @@
 package explain
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -19,4 +21,14 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 	}
 	cmd.AddCommand(newHost(streams, to), newMachine(streams, to), newNode(streams, to))
 	return cmd
+}
+
+// requireName refuses a command line without the name of an object; files may follow the name.
+func requireName(kind string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("the name of a %s is missing", kind)
+		}
+		return nil
+	}
 }

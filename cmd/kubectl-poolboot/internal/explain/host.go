@@ -2,7 +2,6 @@ package explain
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -18,11 +17,11 @@ import (
 
 // hostOptions are those of the command explain host.
 type hostOptions struct {
-	streams             genericiooptions.IOStreams
-	connection          input.Connection
-	files               input.Files
-	name, cluster, role string
-	output              cli.Output
+	streams       genericiooptions.IOStreams
+	connection    input.Connection
+	files         input.Files
+	cluster, role string
+	output        cli.Output
 }
 
 // hostExplained is what explain host prints. What does not exist is empty; lists are never null.
@@ -59,18 +58,10 @@ Exit codes: 0 when every rule sets its label or skips it, 2 when a rule would bl
 
   # Try rules before you apply them
   kubectl poolboot explain host rack1-u12 -f host.yaml -f pools.yaml`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("the name of a BareMetalHost is missing")
-			}
-			return nil
-		},
+		Args:                  requireName("BareMetalHost"),
 		ValidArgsFunction:     input.CompleteFirst(input.CompleteFromCluster(to, input.Hosts), cobra.ShellCompDirectiveDefault),
 		DisableFlagsInUseLine: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.name = args[0]
-			return o.run(cmd.Context(), args[1:])
-		},
+		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0], args[1:]) },
 	}
 	o.files.AddFlag(cmd, "filename", "f", "the BareMetalHost, its HardwareData and the rules")
 	cmd.Flags().StringVar(&o.role, "pool", "", "only the rules of the pool with this role, and those of PoolbootConfigs")
@@ -82,7 +73,7 @@ Exit codes: 0 when every rule sets its label or skips it, 2 when a rule would bl
 	return cmd
 }
 
-func (o *hostOptions) run(ctx context.Context, files []string) error {
+func (o *hostOptions) run(ctx context.Context, name string, files []string) error {
 	if err := o.output.Validate(); err != nil {
 		return err
 	}
@@ -90,7 +81,7 @@ func (o *hostOptions) run(ctx context.Context, files []string) error {
 	if err != nil {
 		return err
 	}
-	s, err := o.gather(ctx, source)
+	s, err := o.gather(ctx, source, name)
 	if err != nil {
 		return err
 	}

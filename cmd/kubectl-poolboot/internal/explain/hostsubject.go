@@ -31,9 +31,9 @@ type hostSubject struct {
 }
 
 // gather reads a host and what there is about it.
-func (o *hostOptions) gather(ctx context.Context, source *input.Source) (*hostSubject, error) {
+func (o *hostOptions) gather(ctx context.Context, source *input.Source, name string) (*hostSubject, error) {
 	s := &hostSubject{host: &bmov1alpha1.BareMetalHost{}}
-	err := source.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: o.name}, s.host)
+	err := source.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: name}, s.host)
 	if err != nil {
 		return nil, err
 	}

@@ -72,10 +72,10 @@ func (k *kubectlConnection) Open() (*Cluster, error) {
 		return nil, err
 	}
 	config, err := chosen.ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("connect to the management cluster: %w: set --kubeconfig or --context", err)
+	var live client.WithWatch
+	if err == nil {
+		live, err = client.NewWithWatch(config, client.Options{Scheme: Scheme()})
 	}
-	live, err := client.NewWithWatch(config, client.Options{Scheme: Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the management cluster: %w: set --kubeconfig or --context", err)
 	}

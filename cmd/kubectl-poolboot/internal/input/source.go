@@ -1,3 +1,6 @@
+// Package input reads the objects that commands answer from, out of files or out of a cluster, and serves both as a
+// client.Reader: a command that takes both has one function that gathers what it needs. It decides nothing about pools
+// or Nodes.
 package input
 
 import (
@@ -20,19 +23,20 @@ type Source struct {
 	// InFiles is true for files, which need not hold everything.
 	InFiles bool
 	// holder is the subject of messages, with its verb.
-	holder   string
-	workload func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
+	holder string
+	// Workload returns a reader of a workload cluster's objects, of which files hold Nodes.
+	Workload func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
 }
 
 // Source returns the objects in files as a source.
 func (o *Objects) Source() *Source {
 	return &Source{Reader: o, InFiles: true, holder: "the files hold",
-		workload: func(context.Context, client.ObjectKey) (client.Reader, error) { return o, nil }}
+		Workload: func(context.Context, client.ObjectKey) (client.Reader, error) { return o, nil }}
 }
 
 // Source returns the cluster as a source.
 func (c *Cluster) Source() *Source {
-	return &Source{Reader: c, Namespace: c.Namespace, holder: "namespace " + c.Namespace + " holds", workload: c.Workload}
+	return &Source{Reader: c, Namespace: c.Namespace, holder: "namespace " + c.Namespace + " holds", Workload: c.Workload}
 }
 
 // OpenSource returns the files of the command line or, without any, the management cluster.
@@ -58,11 +62,6 @@ func (s *Source) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 		return err
 	}
 	return fmt.Errorf("get %s %s: %w", reflect.TypeOf(object).Elem().Name(), klog.KRef(key.Namespace, key.Name), err)
-}
-
-// Workload returns a reader of a workload cluster's objects, of which files hold Nodes.
-func (s *Source) Workload(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
-	return s.workload(ctx, cluster)
 }
 
 // ExplainMissing adds the cure to the error that there is no pool with a role, which names --pool when the flag has

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -127,15 +128,10 @@ func (o *options) run(ctx context.Context) error {
 
 // add adds traps, the worst first.
 func (c *report) add(traps ...trap) {
-	order := map[Effect]int{Lost: 0, Hangs: 1, Note: 2}
-	for _, t := range traps {
-		at := len(c.Traps)
-		for at > 0 && order[c.Traps[at-1].Effect] > order[t.Effect] {
-			at--
-		}
-		c.Traps = append(c.Traps[:at], append([]trap{t}, c.Traps[at:]...)...)
-		c.Safe = c.Safe && t.Effect == Note
-	}
+	c.Traps = append(c.Traps, traps...)
+	order := []Effect{Lost, Hangs, Note}
+	slices.SortStableFunc(c.Traps, func(a, b trap) int { return slices.Index(order, a.Effect) - slices.Index(order, b.Effect) })
+	c.Safe = c.count() == 0
 }
 
 // count returns how many traps would hang the move or lose something.

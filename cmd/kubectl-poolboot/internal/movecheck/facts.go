@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -26,11 +27,11 @@ type facts struct {
 	namespace string
 	kinds     []movableKind
 	nodes     []*node
-	clusters  []clusterv1.Cluster
-	classes   []clusterv1.ClusterClass
-	machines  []clusterv1.Machine
-	hosts     []bmov1alpha1.BareMetalHost
-	configs   []bootstrapv1.PoolbootConfig
+	clusters  clusterv1.ClusterList
+	classes   clusterv1.ClusterClassList
+	machines  clusterv1.MachineList
+	hosts     bmov1alpha1.BareMetalHostList
+	configs   bootstrapv1.PoolbootConfigList
 	// needed are objects that must be moved, of kinds that clusterctl may not read.
 	needed []client.Object
 	// ironic and operator are the Deployments of Ironic and of the baremetal-operator; operatorGuards is true when the
@@ -46,39 +47,35 @@ type facts struct {
 // gather reads all facts. Kinds that are not installed have no objects.
 func gather(ctx context.Context, live client.Reader, namespace string) (*facts, error) {
 	f := &facts{namespace: namespace}
-	var (
-		definitions apiextensionsv1.CustomResourceDefinitionList
-		clusters    clusterv1.ClusterList
-		classes     clusterv1.ClusterClassList
-		machines    clusterv1.MachineList
-		hosts       bmov1alpha1.BareMetalHostList
-		hardware    bmov1alpha1.HardwareDataList
-		configs     bootstrapv1.PoolbootConfigList
-		templates   bootstrapv1.PoolbootConfigTemplateList
-		pools       poolv1.MachineConfigPoolList
-		pieces      poolv1.MachineConfigList
-		enrollments poolv1.EnrollmentList
-		secrets     corev1.SecretList
-		deployments appsv1.DeploymentList
-		webhooks    admissionv1.ValidatingWebhookConfigurationList
-	)
+	var definitions apiextensionsv1.CustomResourceDefinitionList
+	var deployments appsv1.DeploymentList
+	var webhooks admissionv1.ValidatingWebhookConfigurationList
+	var hardware bmov1alpha1.HardwareDataList
+	var templates bootstrapv1.PoolbootConfigTemplateList
+	var pools poolv1.MachineConfigPoolList
+	var pieces poolv1.MachineConfigList
+	var enrollments poolv1.EnrollmentList
+	var secrets corev1.SecretList
 	for _, list := range []client.ObjectList{&definitions, &deployments, &webhooks} {
 		if err := live.List(ctx, list); err != nil {
 			return nil, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	for _, list := range []client.ObjectList{&clusters, &classes, &machines, &hosts, &hardware, &configs, &templates, &pools, &pieces, &enrollments, &secrets} {
+	for _, list := range []client.ObjectList{&f.clusters, &f.classes, &f.machines, &f.hosts, &hardware, &f.configs, &templates, &pools, &pieces, &enrollments, &secrets} {
 		if err := live.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
 			return nil, fmt.Errorf("list %T of namespace %s: %w", list, namespace, err)
 		}
 	}
-	f.clusters, f.classes, f.machines, f.hosts, f.configs = clusters.Items, classes.Items, machines.Items, hosts.Items, configs.Items
-	f.needed = slices.Concat(objectsIn(hosts.Items), objectsIn(hardware.Items), objectsIn(configs.Items), objectsIn(templates.Items),
-		objectsIn(pools.Items), objectsIn(pieces.Items), objectsIn(enrollments.Items))
+	for _, list := range []client.ObjectList{&f.hosts, &hardware, &f.configs, &templates, &pools, &pieces, &enrollments} {
+		_ = meta.EachListItem(list, func(item runtime.Object) error { // returns the function's error only
+			f.needed = append(f.needed, item.(client.Object))
+			return nil
+		})
+	}
 	wanted := map[string]bool{}
-	for i := range hosts.Items {
-		wanted[hosts.Items[i].Spec.BMC.CredentialsName] = true
-		if data := hosts.Items[i].Spec.UserData; data != nil && (data.Namespace == "" || data.Namespace == namespace) {
+	for i := range f.hosts.Items {
+		wanted[f.hosts.Items[i].Spec.BMC.CredentialsName] = true
+		if data := f.hosts.Items[i].Spec.UserData; data != nil && (data.Namespace == "" || data.Namespace == namespace) {
 			wanted[data.Name] = true
 		}
 	}
@@ -101,17 +98,6 @@ func gather(ctx context.Context, live client.Reader, namespace string) (*facts, 
 	var err error
 	f.nodes, err = readNodes(ctx, live, namespace, f.kinds)
 	return f, err
-}
-
-// objectsIn returns the items of a list.
-func objectsIn[T any, P interface {
-	*T
-	client.Object
-}](items []T) (objects []client.Object) {
-	for i := range items {
-		objects = append(objects, P(&items[i]))
-	}
-	return objects
 }
 
 // withContainer returns the Deployments with a container that matches, those without replicas included.

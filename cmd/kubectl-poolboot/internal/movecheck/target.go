@@ -71,7 +71,7 @@ func (f *facts) checkTarget(ctx context.Context, here, there client.Reader) (tra
 		}
 		if len(ours) > 0 && !bytes.Equal(ours, theirs) {
 			effect := Note
-			if slices.ContainsFunc(f.configs, func(c bootstrapv1.PoolbootConfig) bool { return booting(&c) != "" }) {
+			if slices.ContainsFunc(f.configs.Items, func(c bootstrapv1.PoolbootConfig) bool { return booting(&c) != "" }) {
 				effect = Lost
 			}
 			traps = append(traps, trap{effect, fmt.Sprintf("Secret %s/%s at the target", poolboot[0].Namespace, caSecret), "its CA is not the CA of this management cluster: hosts that were provisioned before the move do not trust the config server of the target",

@@ -39,8 +39,8 @@ func (f *facts) check() *report {
 
 // clusterTraps returns the Clusters and ClusterClasses with which clusterctl refuses to start.
 func (f *facts) clusterTraps() (traps []trap) {
-	for i := range f.clusters {
-		c := &f.clusters[i]
+	for i := range f.clusters.Items {
+		c := &f.clusters.Items[i]
 		at := "Cluster " + c.Namespace + "/" + c.Name
 		hangs := func(message, cure string) { traps = append(traps, trap{Hangs, at, message, cure}) }
 		switch {
@@ -58,8 +58,8 @@ func (f *facts) clusterTraps() (traps []trap) {
 			hangs("it is being deleted", "wait until it is deleted")
 		}
 	}
-	for i := range f.classes {
-		if c := &f.classes[i]; annotations.HasPaused(c) {
+	for i := range f.classes.Items {
+		if c := &f.classes.Items[i]; annotations.HasPaused(c) {
 			traps = append(traps, trap{Hangs, "ClusterClass " + c.Namespace + "/" + c.Name, "it has the annotation " + clusterv1.PausedAnnotation + ": clusterctl refuses to start",
 				fmt.Sprintf("kubectl -n %s annotate clusterclass %s %s-", c.Namespace, c.Name, clusterv1.PausedAnnotation)})
 		}
@@ -69,8 +69,8 @@ func (f *facts) clusterTraps() (traps []trap) {
 
 // machineTraps returns the Machines without a Node, and the Metal3Machines without a data template.
 func (f *facts) machineTraps() (traps []trap) {
-	for i := range f.machines {
-		if m := &f.machines[i]; !m.Status.NodeRef.IsDefined() {
+	for i := range f.machines.Items {
+		if m := &f.machines.Items[i]; !m.Status.NodeRef.IsDefined() {
 			traps = append(traps, trap{Hangs, "Machine " + m.Namespace + "/" + m.Name, "it has no Node yet: clusterctl refuses to start",
 				"wait until its host has requested its configuration (see kubectl poolboot boots), or scale down its MachineDeployment"})
 		}
@@ -93,8 +93,8 @@ var busyStates = map[bmov1alpha1.ProvisioningState]bool{
 
 // hostTraps returns the BareMetalHosts that Metal3 would provision again.
 func (f *facts) hostTraps() (traps []trap) {
-	for i := range f.hosts {
-		h := &f.hosts[i]
+	for i := range f.hosts.Items {
+		h := &f.hosts.Items[i]
 		at, state := "BareMetalHost "+h.Namespace+"/"+h.Name, h.Status.Provisioning.State
 		if harms, ok := busyStates[state]; ok {
 			effect, message := Note, "Metal3 is "+string(state)+" it, and starts again after the move"
@@ -132,8 +132,8 @@ func (f *facts) consumer(h *bmov1alpha1.BareMetalHost) *node {
 // it deletes the BareMetalHost.
 func (f *facts) wipeTraps() (traps []trap) {
 	installed := 0
-	for i := range f.hosts {
-		if f.hosts[i].Status.Provisioning.State == bmov1alpha1.StateProvisioned && f.isMoved(f.hosts[i].UID) {
+	for i := range f.hosts.Items {
+		if f.hosts.Items[i].Status.Provisioning.State == bmov1alpha1.StateProvisioned && f.isMoved(f.hosts.Items[i].UID) {
 			installed++
 		}
 	}
@@ -168,11 +168,11 @@ func (f *facts) blockMoveTraps() (traps []trap) {
 			continue
 		}
 		cure := fmt.Sprintf("kubectl -n %s annotate %s %s %s-", n.GetNamespace(), strings.ToLower(n.GetKind()), n.GetName(), clusterctlv1.BlockMoveAnnotation)
-		at := slices.IndexFunc(f.hosts, func(h bmov1alpha1.BareMetalHost) bool { return h.UID == n.GetUID() })
+		at := slices.IndexFunc(f.hosts.Items, func(h bmov1alpha1.BareMetalHost) bool { return h.UID == n.GetUID() })
 		switch {
 		case at < 0:
 			traps = append(traps, trap{Note, n.String(), "it has the annotation " + clusterctlv1.BlockMoveAnnotation + ": clusterctl waits until its controller removes the annotation", "if no controller does, " + cure})
-		case f.consumer(&f.hosts[at]) == nil:
+		case f.consumer(&f.hosts.Items[at]) == nil:
 			traps = append(traps, trap{Hangs, n.String(), "it has the annotation " + clusterctlv1.BlockMoveAnnotation + " from a deleted Metal3Machine, and no controller removes it: clusterctl waits until it times out " +
 				"and leaves the Cluster paused", cure})
 		}
@@ -226,8 +226,8 @@ func kindCure(kind string, known []movableKind) string {
 
 // bootTraps returns the token rotations and boots in progress.
 func (f *facts) bootTraps() (traps []trap) {
-	for i := range f.configs {
-		c := &f.configs[i]
+	for i := range f.configs.Items {
+		c := &f.configs.Items[i]
 		at := "PoolbootConfig " + c.Namespace + "/" + c.Name
 		if record.IsRotationRequested(c) {
 			traps = append(traps, trap{Note, at, "its token is being rotated: the other management cluster completes the rotation, and until then the config server answers an unknown token with 503",
