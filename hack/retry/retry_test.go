@@ -187,7 +187,7 @@ func TestCheck(t *testing.T) {
 				"go.mod":                           "module example.com/poolboot\n\ngo 1.26\n",
 				"api/go.mod":                       "module example.com/poolboot/api\n\ngo 1.26\n",
 				"test/poolboottest/example/go.mod": "module example.com/poolboot/example\n\ngo 1.26\n",
-				"Makefile":                         "verify:\nlint:\n\t@" + c.lint + "\ntest:\n\t@" + c.test + "\ntest-race:\n\t@" + c.race + "\n",
+				"Makefile":                         ".PHONY: verify lint test test-race\nverify:\nlint:\n\t@" + c.lint + "\ntest:\n\t@" + c.test + "\ntest-race:\n\t@" + c.race + "\n",
 			} {
 				writeFile(t, filepath.Join(dir, path), content)
 			}
