@@ -66,7 +66,7 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 
 // credentialIn reads the join credential back from a data Secret or an overlay Secret.
 func credentialIn(secret *corev1.Secret) (join.Credential, error) {
-	raw, err := secret.Data["value"], error(nil)
+	raw, err := secret.Data[bootstrapv1.DataSecretValueKey], error(nil)
 	if overlay, is := secret.Data[bootstrapv1.OverlayKey]; is {
 		raw, err = ignition.PackedOverlay(overlay).Unpack()
 	}

@@ -26,13 +26,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
-// Keys of the data Secret, and the value of the second, after the Cluster API contract and what CAPM3 reads.
-const (
-	valueKey       = "value"
-	formatKey      = "format"
-	formatIgnition = "ignition"
-)
-
 // secretRetry is when to look again at a Secret that stands in the way: the garbage collector may be about to remove
 // it.
 const secretRetry = 15 * time.Second
@@ -189,7 +182,7 @@ func (r *Reconciler) newDataSecret(ctx context.Context, s *scope) (*corev1.Secre
 			Annotations: annotations,
 		},
 		Type: clusterv1.ClusterSecretType,
-		Data: map[string][]byte{valueKey: value, formatKey: []byte(formatIgnition)},
+		Data: map[string][]byte{bootstrapv1.DataSecretValueKey: value, bootstrapv1.DataSecretFormatKey: []byte(bootstrapv1.DataSecretFormatIgnition)},
 	}
 	return secret, controllerutil.SetControllerReference(s.config, secret, r.Client.Scheme())
 }

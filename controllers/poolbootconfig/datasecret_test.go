@@ -32,7 +32,7 @@ func reasonOf(config *bootstrapv1.PoolbootConfig, condition string) string {
 
 func pointerIn(secret *corev1.Secret) ignition.Pointer {
 	GinkgoHelper()
-	pointer, err := ignition.ParsePointer(secret.Data[valueKey])
+	pointer, err := ignition.ParsePointer(secret.Data[bootstrapv1.DataSecretValueKey])
 	Expect(err).NotTo(HaveOccurred())
 	return pointer
 }
@@ -64,7 +64,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(string(secret.Type)).To(Equal("cluster.x-k8s.io/secret"))
 		Expect(secret.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, clusterName))
 		Expect(metav1.IsControlledBy(secret, config)).To(BeTrue())
-		Expect(secret.Data).To(HaveKeyWithValue(formatKey, []byte("ignition")))
+		Expect(secret.Data).To(HaveKeyWithValue(bootstrapv1.DataSecretFormatKey, []byte("ignition")))
 
 		pointer := pointerIn(secret)
 		Expect(pointer.URL).To(Equal(pointerURL))
@@ -211,7 +211,7 @@ var _ = Describe("The data Secret", func() {
 				}
 				value, err := ignition.Pointer{URL: pointerURL, Token: hostaccess.NewToken()}.Marshal()
 				Expect(err).NotTo(HaveOccurred())
-				secret.Data[valueKey] = value
+				secret.Data[bootstrapv1.DataSecretValueKey] = value
 			})
 			config := m.settle(ctx)
 			token := pointerIn(m.secret(ctx)).Token
@@ -235,7 +235,7 @@ var _ = Describe("The data Secret", func() {
 		Entry("annotations without the token", bootstrapv1.DataSecretFailedReason, "not the one on record", func(c *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
 			value, err := ignition.Pointer{URL: pointerURL, Token: hostaccess.NewToken()}.Marshal()
 			Expect(err).NotTo(HaveOccurred())
-			secret.Data[valueKey] = value
+			secret.Data[bootstrapv1.DataSecretValueKey] = value
 		}),
 		Entry("annotations with another UID", bootstrapv1.DataSecretFailedReason, "not the one on record", func(c *bootstrapv1.PoolbootConfig, _ *corev1.Secret) {
 			c.Annotations[bootstrapv1.TokenUIDAnnotation] = "another"
@@ -246,7 +246,7 @@ var _ = Describe("The data Secret", func() {
 			maps.Copy(c.Annotations, hostaccess.Config(of.NamespacedName, "its-uid").Annotations(token))
 			value, err := ignition.Pointer{URL: of.URL(serverURL), Token: token}.Marshal()
 			Expect(err).NotTo(HaveOccurred())
-			secret.Data[valueKey] = value
+			secret.Data[bootstrapv1.DataSecretValueKey] = value
 		}),
 		Entry("another config's annotations and token", bootstrapv1.DataSecretFailedReason, "not the one on record", func(c *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
 			of := client.ObjectKey{Namespace: "elsewhere", Name: machineName}
@@ -336,7 +336,7 @@ var _ = Describe("The data Secret", func() {
 			lose(s)
 			value, err := ignition.Pointer{URL: pointerURL, Token: hostaccess.NewToken()}.Marshal()
 			Expect(err).NotTo(HaveOccurred())
-			secret.ResourceVersion, secret.Data[valueKey] = "", value
+			secret.ResourceVersion, secret.Data[bootstrapv1.DataSecretValueKey] = "", value
 			Expect(s.Create(ctx, secret)).To(Succeed())
 			Expect(available(s.settle(ctx))).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("not the one on record"))))
 		})

@@ -45,7 +45,7 @@ func renderedWorker() (*poolv1.MachineConfigPool, *poolv1.MachineConfig) {
 
 func filesIn(secret *corev1.Secret) (paths []string) {
 	GinkgoHelper()
-	config, err := ignition.Parse(secret.Data[valueKey])
+	config, err := ignition.Parse(secret.Data[bootstrapv1.DataSecretValueKey])
 	Expect(err).NotTo(HaveOccurred())
 	for _, file := range config.Storage.Files {
 		paths = append(paths, file.Path)

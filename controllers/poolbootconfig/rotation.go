@@ -102,6 +102,6 @@ func (r *Reconciler) replacePointer(ctx context.Context, secret *corev1.Secret, 
 		return err
 	}
 	before := secret.DeepCopy()
-	secret.Data[valueKey] = value
+	secret.Data[bootstrapv1.DataSecretValueKey] = value
 	return r.Client.Patch(ctx, secret, status.Locked(before))
 }

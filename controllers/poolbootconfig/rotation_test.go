@@ -122,7 +122,7 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		pointer.URL = strings.Replace(pointerURL, "/infra/", "//", 1)
 		value, err := pointer.Marshal()
 		Expect(err).NotTo(HaveOccurred())
-		secret.Data[valueKey] = value
+		secret.Data[bootstrapv1.DataSecretValueKey] = value
 		Expect(s.Update(ctx, secret)).To(Succeed())
 		Expect(s.Create(ctx, newPool("storage"))).To(Succeed())
 		relabel(ctx, s, role("infra", "storage"))
@@ -159,7 +159,7 @@ var _ = Describe("A token that somebody wants rotated", func() {
 				other := s.secret(ctx)
 				value, err := ignition.Pointer{URL: pointerURL, Token: restored}.Marshal()
 				Expect(err).NotTo(HaveOccurred())
-				other.Data[valueKey] = value
+				other.Data[bootstrapv1.DataSecretValueKey] = value
 				Expect(s.Update(ctx, other)).To(Succeed())
 			}
 			return false

@@ -58,7 +58,7 @@ func readPointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (map
 
 // parsePointer reads the pointer in a data Secret, and makes sure that it leads the host to this config.
 func parsePointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (ignition.Pointer, hostaccess.Address, error) {
-	held, err := ignition.ParsePointer(secret.Data[valueKey])
+	held, err := ignition.ParsePointer(secret.Data[bootstrapv1.DataSecretValueKey])
 	if err != nil {
 		return held, hostaccess.Address{}, err
 	}

@@ -46,6 +46,17 @@ const (
 // CredentialIDAnnotation is on inline data Secrets and overlay Secrets and holds the ID of the join credential in them.
 const CredentialIDAnnotation = "pool.cluster.x-k8s.io/credential-id"
 
+// Keys of data Secrets and the value of the second, from the contract of Cluster API and from what Cluster API Provider
+// Metal3 reads.
+const (
+	// DataSecretValueKey is the key of the bootstrap data.
+	DataSecretValueKey = "value"
+	// DataSecretFormatKey is the key of the format of the bootstrap data.
+	DataSecretFormatKey = "format"
+	// DataSecretFormatIgnition is the format of Poolboot's bootstrap data.
+	DataSecretFormatIgnition = "ignition"
+)
+
 // DataSecretPoolAnnotation is on inline data Secrets and holds the role of the pool whose configuration is in them. It
 // is metadata of the Secret itself, so that a crash or clusterctl move can't separate it from the content.
 const DataSecretPoolAnnotation = "pool.cluster.x-k8s.io/pool-role"
