@@ -1,6 +1,6 @@
-// Package bench measures Poolboot's most frequent operations: rendering a pool, creating a Machine's overlay, and serving both
-// to hosts. Each result has a peer that is measured in the same run on the same machine. The ratio "x-peer" is Poolboot's time
-// divided by the peer's: less is better.
+// Package bench measures Poolboot's most frequent operations: rendering a pool, creating a Machine's overlay, and
+// serving both to hosts. Each result has a peer that is measured in the same run on the same machine. The ratio
+// "x-peer" is Poolboot's time divided by the peer's: less is better.
 package bench
 
 import (
@@ -32,8 +32,8 @@ type load struct {
 // usual is the load of benchmarks that do not vary the size.
 var usual = load{configs: 200, filesEach: 5, bytes: 1 << 20}
 
-// sideBySide runs Poolboot's operation and the peer's in turn, because other load on the machine then affects both. It reports
-// and returns the time per operation of both. ns/op is Poolboot's.
+// sideBySide runs Poolboot's operation and the peer's in turn, because other load on the machine then affects both. It
+// reports and returns the time per operation of both. ns/op is Poolboot's.
 func sideBySide(b *testing.B, ours, peers func() error) (our, peer time.Duration) {
 	b.Helper()
 	timed := func(spent *time.Duration, do func() error) {
@@ -68,8 +68,8 @@ func pools() []poolv1.MachineConfigPool {
 	return []poolv1.MachineConfigPool{of("worker"), of("infra")}
 }
 
-// make returns the MachineConfigs of both pools. Three of four belong to worker, and infra inherits them. Each has files with
-// base64 text, and a unit.
+// make returns the MachineConfigs of both pools. Three of four belong to worker, and infra inherits them. Each has
+// files with base64 text, and a unit.
 func (l load) make() ([]poolv1.MachineConfig, error) {
 	words := rand.New(rand.NewPCG(1, 2))
 	out := make([]poolv1.MachineConfig, 0, l.configs)

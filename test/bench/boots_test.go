@@ -36,13 +36,13 @@ const (
 )
 
 // BenchmarkBoots boots hosts from a config server with its own process and core, as Ignition does: each host opens a
-// connection, requests its configuration, fetches the pool's configuration on the same connection and verifies its hash. The
-// peer is net/http's file server with the same two answers, in the same process and in turn. The same process also has a
-// server that closes each connection after the TLS handshake: handshake-share is the handshake's share of a boot's processor
-// time.
+// connection, requests its configuration, fetches the pool's configuration on the same connection and verifies its
+// hash. The peer is net/http's file server with the same two answers, in the same process and in turn. The same process
+// also has a server that closes each connection after the TLS handshake: handshake-share is the handshake's share of a
+// boot's processor time.
 //
-// With one core for the hosts and one for the server, the hosts' core is the bottleneck. core-boots/s is the rate that the
-// server's processor time allows on one core.
+// With one core for the hosts and one for the server, the hosts' core is the bottleneck. core-boots/s is the rate that
+// the server's processor time allows on one core.
 func BenchmarkBoots(b *testing.B) {
 	ontoCore(b, os.Getpid(), 1)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -191,8 +191,8 @@ func (s *served) handshake() error {
 	return connection.Close()
 }
 
-// boot boots a host. It writes its requests directly and reads only the required part of an answer, to minimize the hosts'
-// share of the measurement.
+// boot boots a host. It writes its requests directly and reads only the required part of an answer, to minimize the
+// hosts' share of the measurement.
 func (s *served) boot(target string) error {
 	first, err := url.Parse(target)
 	if err != nil {
@@ -265,8 +265,8 @@ func get(connection io.Writer, from *bufio.Reader, target *url.URL) ([]byte, err
 	return body, nil
 }
 
-// verify checks the hash of a gzip file's content. Hashing takes longer than serving, therefore identical files are only
-// hashed once.
+// verify checks the hash of a gzip file's content. Hashing takes longer than serving, therefore identical files are
+// only hashed once.
 func (s *served) verify(file []byte, hash string) error {
 	if known, ok := s.verified.Load(hash); ok && bytes.Equal(known.([]byte), file) {
 		return nil

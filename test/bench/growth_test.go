@@ -9,9 +9,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// BenchmarkRenderGrowth renders pools with growing numbers and sizes of MachineConfigs. "cpu-ns/op" is the processor time of
-// all threads with the garbage collector. Unlike ns/op it hardly depends on other load of the machine. "ns/file" is constant if
-// the time is proportional to the number of files.
+// BenchmarkRenderGrowth renders pools with growing numbers and sizes of MachineConfigs. "cpu-ns/op" is the processor
+// time of all threads with the garbage collector. Unlike ns/op it hardly depends on other load of the machine.
+// "ns/file" is constant if the time is proportional to the number of files.
 func BenchmarkRenderGrowth(b *testing.B) {
 	for _, of := range []load{
 		{configs: 10, filesEach: 5, bytes: 50 << 10},

@@ -25,8 +25,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// BenchmarkMemory runs the real config server with a real API server and 50 rendered configs of 1 MiB, and boots the hosts of
-// each. It reports the server's memory when it is ready and when the hosts have booted, and its peak memory.
+// BenchmarkMemory runs the real config server with a real API server and 50 rendered configs of 1 MiB, and boots the
+// hosts of each. It reports the server's memory when it is ready and when the hosts have booted, and its peak memory.
 func BenchmarkMemory(b *testing.B) {
 	const many = 50
 	ctx := context.Background()

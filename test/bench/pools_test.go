@@ -29,8 +29,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/manager"
 )
 
-// A fleet is 50 pools in a namespace: five Clusters with a worker pool and nine custom pools each. A worker pool selects five
-// MachineConfigs with 20 files each, a custom pool three more.
+// A fleet is 50 pools in a namespace: five Clusters with a worker pool and nine custom pools each. A worker pool
+// selects five MachineConfigs with 20 files each, a custom pool three more.
 const (
 	fleetNamespace  = "default"
 	fleetClusters   = 5
@@ -43,11 +43,12 @@ const (
 	controllerName = "machineconfigpool"
 )
 
-// BenchmarkMachineConfigChange changes a MachineConfig in a namespace of 50 pools and runs the real reconciler with a real API
-// server until all affected pools have their new configuration, and nothing is left to reconcile. ns/op is the time to the
-// last pool's configuration. The counts are from the controller's metrics and the API server's audit log. "x-needed" is the
-// number of reconciles divided by the number of pools. A pool needs two writes, of its rendered config and of its status. More
-// writes or renders fail the benchmark. A change that affects no pool and a restarted manager need none.
+// BenchmarkMachineConfigChange changes a MachineConfig in a namespace of 50 pools and runs the real reconciler with a
+// real API server until all affected pools have their new configuration, and nothing is left to reconcile. ns/op is the
+// time to the last pool's configuration. The counts are from the controller's metrics and the API server's audit log.
+// "x-needed" is the number of reconciles divided by the number of pools. A pool needs two writes, of its rendered
+// config and of its status. More writes or renders fail the benchmark. A change that affects no pool and a restarted
+// manager need none.
 func BenchmarkMachineConfigChange(b *testing.B) {
 	ctrl.SetLogger(logr.Discard())
 	f := startFleet(b)
@@ -162,8 +163,8 @@ func configName(cluster int, role string, i int) string {
 	return fmt.Sprintf("50-%s-%d-%d", role, cluster, i)
 }
 
-// start starts a manager with the pool controller, as a user that differs from the benchmark's in the audit log, and waits
-// until it has reconciled all pools.
+// start starts a manager with the pool controller, as a user that differs from the benchmark's in the audit log, and
+// waits until it has reconciled all pools.
 func (f *fleet) start(b *testing.B) {
 	b.Helper()
 	before := gathered(b, reconcileTotal, controllerName)
@@ -285,8 +286,8 @@ func (f *fleet) count(b *testing.B) counts {
 	return c
 }
 
-// report reports the operations since a count per iteration of the benchmark, in which a number of pools must be rendered. It
-// fails if there were more renders or writes. It ignores deletions of old rendered configs.
+// report reports the operations since a count per iteration of the benchmark, in which a number of pools must be
+// rendered. It fails if there were more renders or writes. It ignores deletions of old rendered configs.
 func (f *fleet) report(b *testing.B, before counts, pools, writes int) {
 	b.Helper()
 	now, n := f.count(b), float64(b.N)

@@ -40,8 +40,8 @@ func BenchmarkRender(b *testing.B) {
 	})
 }
 
-// BenchmarkOverlay creates the overlay of a Machine, from its registration to the stored bytes. The peer decodes the overlay
-// from JSON and encodes it.
+// BenchmarkOverlay creates the overlay of a Machine, from its registration to the stored bytes. The peer decodes the
+// overlay from JSON and encodes it.
 func BenchmarkOverlay(b *testing.B) {
 	finished, err := overlay()
 	if err != nil {

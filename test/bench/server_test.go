@@ -63,8 +63,8 @@ var certificate = sync.OnceValue(func() tls.Certificate {
 	return certificate
 })
 
-// BenchmarkConfigServer requests a pool's configuration and a prepared Machine's configuration from a config server with TLS
-// on loopback. The peer is net/http's file server with the same content and TLS settings.
+// BenchmarkConfigServer requests a pool's configuration and a prepared Machine's configuration from a config server
+// with TLS on loopback. The peer is net/http's file server with the same content and TLS settings.
 func BenchmarkConfigServer(b *testing.B) {
 	ours, rendered := configServer(b)
 	for _, what := range []struct{ name, path string }{

@@ -26,13 +26,14 @@ const defaultStorm = "50"
 // stormTimeout is the timeout of a storm.
 const stormTimeout = 2 * time.Hour
 
-// BenchmarkStorm boots growing numbers of hosts of a MachineDeployment, each on a new site, with Poolboot and, as the peer,
-// with Cluster API's kubeadm bootstrap provider and label sync. All hosts are powered on simultaneously, see package storm. It
-// needs the programs of "make binaries". Each of the two can be run alone: "-bench Storm/hosts=1000/by=peer".
+// BenchmarkStorm boots growing numbers of hosts of a MachineDeployment, each on a new site, with Poolboot and, as the
+// peer, with Cluster API's kubeadm bootstrap provider and label sync. All hosts are powered on simultaneously, see
+// package storm. It needs the programs of "make binaries". Each of the two can be run alone: "-bench
+// Storm/hosts=1000/by=peer".
 //
-// "s-secrets" is the time from the MachineDeployment to the last data Secret, including "s-machines", the time to the last
-// Machine. "s-boot" is the time from power on to the last Node that is Ready in its pool. "outside" is the number of Node
-// versions outside the pool, and "orders" the number of the adversary's patches.
+// "s-secrets" is the time from the MachineDeployment to the last data Secret, including "s-machines", the time to the
+// last Machine. "s-boot" is the time from power on to the last Node that is Ready in its pool. "outside" is the number
+// of Node versions outside the pool, and "orders" the number of the adversary's patches.
 func BenchmarkStorm(b *testing.B) {
 	gomega.RegisterTestingT(b)
 	ctrl.SetLogger(logr.Discard())
@@ -76,7 +77,7 @@ func runStorm(b *testing.B, n int, provider storm.Provider, measure func(*site.S
 	hardware := &storm.Hardware{}
 	s, err := site.Start(ctx, site.Options{
 		Hardware: hardware,
-		// Those of the real ones. The hosts have no heartbeat, and signing is not what is measured.
+		// The limits of the real programs. The hosts send no heartbeats, and signing is not measured.
 		Concurrency: 100, RetryInterval: 30 * time.Second,
 		Flags: site.Flags{ControllerManager: []string{"--node-monitor-grace-period=1h", "--kube-api-qps=1000", "--kube-api-burst=1000"}},
 	})

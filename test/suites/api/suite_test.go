@@ -116,8 +116,8 @@ func expectAccepted(kind string) func(ctx SpecContext, patch string) {
 	}
 }
 
-// expectRefused returns the body of a table of patches with which a valid object of a kind is refused, with the field and
-// words of the error.
+// expectRefused returns the body of a table of patches with which a valid object of a kind is refused, with the field
+// and words of the error.
 func expectRefused(kind string) func(ctx SpecContext, patch, field string, words ...string) {
 	return func(ctx SpecContext, patch, field string, words ...string) {
 		Expect(k8sClient.Create(ctx, newObject(kind, patch), client.DryRunAll)).To(matchRefusal(field, words...))

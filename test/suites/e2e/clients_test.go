@@ -34,8 +34,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// assignPausedHost assigns a host to a config's Machine. The BareMetalHost is paused, and therefore powered off, until the
-// returned function is called.
+// assignPausedHost assigns a host to a config's Machine. The BareMetalHost is paused, and therefore powered off, until
+// the returned function is called.
 func assignPausedHost(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) (resume func()) {
 	GinkgoHelper()
 	host := &bmov1alpha1.BareMetalHost{

@@ -120,8 +120,8 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 	)
 
 	It("can't add owner references or finalizers to its Node", func(ctx SpecContext) {
-		// NodeRestriction without the fix for CVE-2025-5187 allows this. It ignores the user "unrestricted", who stands in for
-		// such an API server: the policy alone must refuse.
+		// NodeRestriction without the fix for CVE-2025-5187 allows this. It ignores the user "unrestricted", who stands
+		// in for such an API server: the policy alone must refuse.
 		config, err := lab.Workload.UserConfig("unrestricted", "system:nodes", "system:masters")
 		Expect(err).NotTo(HaveOccurred())
 		for user, c := range map[string]client.Client{"its kubelet": kubelet, "a user without NodeRestriction": newClient(config)} {

@@ -29,7 +29,8 @@ var _ = Describe("A deleted Machine", func() {
 		Eventually(ctx, listFreeHosts(ctx, t)).Should(HaveExactElements(t.HostName(0)))
 	})
 
-	// Each entry brings a Machine to a step of its boot, holds it there by stopping programs, and returns these programs.
+	// Each entry brings a Machine to a step of its boot, holds it there by stopping programs, and returns these
+	// programs.
 	DescribeTable("frees its host and leaves no objects that were created for it,",
 		func(ctx SpecContext, hosts int, reach func(context.Context, *tenant.Tenant, *bootstrapv1.PoolbootConfig) []*site.Program) {
 			t := tenant.New(ctx, lab, 0)

@@ -71,8 +71,8 @@ var _ = Describe("OpenShift's guide to custom pools, with kubectl in place of oc
 	}
 })
 
-// flowSite is the state that the document starts from: a Cluster with available servers, a control plane Node, and a Node
-// that was joined manually.
+// flowSite is the state that the document starts from: a Cluster with available servers, a control plane Node, and a
+// Node that was joined manually.
 type flowSite struct {
 	*tenant.Tenant
 	// foreignNodes are the Nodes that Poolboot did not boot. They have no kubelet.
@@ -107,8 +107,8 @@ func newFlowSite(ctx context.Context) *flowSite {
 	return s
 }
 
-// write writes a file of the document to dir. The first line has the file's name. The Cluster's name is replaced with the
-// namespace's.
+// write writes a file of the document to dir. The first line has the file's name. The Cluster's name is replaced with
+// the namespace's.
 func (s *flowSite) write(text string) {
 	GinkgoHelper()
 	name, contents, ok := strings.Cut(strings.TrimPrefix(text, "# "), "\n")

@@ -20,8 +20,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// newAlteringIgnition returns Ignition with a unit that, once and early in the boot, replaces the role infra with worker
-// in a file. The script gets the file's name as an argument, and therefore only the check on the host can detect it.
+// newAlteringIgnition returns Ignition with a unit that, once and early in the boot, replaces the role infra with
+// worker in a file. The script gets the file's name as an argument, and therefore only the check on the host can detect
+// it.
 func newAlteringIgnition(file string) string {
 	return `{"ignition":{"version":"3.4.0"},
 		"storage":{"files":[{"path":"/opt/alter","mode":493,"contents":{"source":"data:;base64,` + base64.StdEncoding.EncodeToString([]byte(

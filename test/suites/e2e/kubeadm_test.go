@@ -28,7 +28,8 @@ import (
 // kubeadmToken is a bootstrap token that kubeadm init creates. No host of these specs gets it.
 const kubeadmToken = "abcdef.0123456789abcdef"
 
-// ignoredPreflightErrors are the preflight errors for the kernel and the control groups of the machine that runs all hosts.
+// ignoredPreflightErrors are the preflight errors for the kernel and the control groups of the machine that runs all
+// hosts.
 var ignoredPreflightErrors = []string{"SystemVerification"}
 
 var reservedTaint = corev1.Taint{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule}
@@ -76,7 +77,8 @@ var _ = Describe("A host that joins with kubeadm", func() {
 		machine := lab.Hardware.Host(config.Status.HostRef.Name)
 		machine.PowerOff()
 		Expect(machine.Joined()).To(BeFalse())
-		// kubeadm removes the kubelet's credential when it times out, after several minutes. The spec removes it at once.
+		// kubeadm removes the kubelet's credential when it times out, after several minutes. The spec removes it at
+		// once.
 		Expect(os.Remove(filepath.Join(machine.Root(), "/etc/kubernetes/bootstrap-kubelet.conf"))).To(Succeed())
 
 		restart()
@@ -105,8 +107,8 @@ func deployKubeadm(ctx context.Context, t *tenant.Tenant, change func(*bootstrap
 	return t.Config(ctx, "infra")
 }
 
-// expectBornInPool expects each version of a joined Node to be in the pool infra, its join credential to be revoked, and
-// its certificate to be approved by Poolboot after the Node was created.
+// expectBornInPool expects each version of a joined Node to be in the pool infra, its join credential to be revoked,
+// and its certificate to be approved by Poolboot after the Node was created.
 func expectBornInPool(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig, history *site.NodeHistory) {
 	GinkgoHelper()
 	verdict := site.Judge(listVersions(ctx, history, config.Status.NodeRef.Name), "infra", listPools(ctx, t))

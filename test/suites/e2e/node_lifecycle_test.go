@@ -34,7 +34,8 @@ const (
 var _ = Describe("A Node after its boot", Ordered, func() {
 	var (
 		t *tenant.Tenant
-		// edge boots into the pool that spec.poolRole names, the configs in infras into the pool of their Machines' labels.
+		// edge boots into the pool that spec.poolRole names, the configs in infras into the pool of their Machines'
+		// labels.
 		edge, infra *bootstrapv1.PoolbootConfig
 		infras      []bootstrapv1.PoolbootConfig
 		deployment  *clusterv1.MachineDeployment
@@ -181,8 +182,8 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 	})
 })
 
-// expectUnschedulableOutsidePool expects each version of a Node without the unassigned taint to be in its pool, with the
-// labels of the pool and the host.
+// expectUnschedulableOutsidePool expects each version of a Node without the unassigned taint to be in its pool, with
+// the labels of the pool and the host.
 func expectUnschedulableOutsidePool(history *site.NodeHistory, node *corev1.Node, role string, pools []poolv1.MachineConfigPool) {
 	GinkgoHelper()
 	schedulable := func() []site.NodeVersion {
@@ -195,8 +196,8 @@ func expectUnschedulableOutsidePool(history *site.NodeHistory, node *corev1.Node
 	}
 }
 
-// waitForReregistration waits until a deleted Node has registered again, is Ready, and Cluster API has removed its taint.
-// The manager is not running.
+// waitForReregistration waits until a deleted Node has registered again, is Ready, and Cluster API has removed its
+// taint. The manager is not running.
 func waitForReregistration(ctx context.Context, before *corev1.Node) *corev1.Node {
 	GinkgoHelper()
 	node := &corev1.Node{}

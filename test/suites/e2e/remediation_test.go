@@ -142,8 +142,8 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 	}, SpecTimeout(5*time.Minute))
 })
 
-// remediate makes a health check fail, waits for Metal3's remediation to power the host off and on, and calls whenOff and
-// whenOn. The spec also holds the host off while whenOff runs. Cluster API deletes the remediation when the Node is
+// remediate makes a health check fail, waits for Metal3's remediation to power the host off and on, and calls whenOff
+// and whenOn. The spec also holds the host off while whenOff runs. Cluster API deletes the remediation when the Node is
 // healthy.
 func remediate(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig, whenOff func(*infrav1.Metal3Remediation), whenOn func()) {
 	GinkgoHelper()

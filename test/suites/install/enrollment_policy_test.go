@@ -39,8 +39,8 @@ func newNamespaceAdmin(ctx context.Context, user, namespace string) client.Clien
 }
 
 var _ = Describe("The admitted names of an Enrollment", func() {
-	// createEnrollment creates an Enrollment with three admitted hosts, as clusterctl move or a backup creates it, and waits
-	// until the policy is enforced.
+	// createEnrollment creates an Enrollment with three admitted hosts, as clusterctl move or a backup creates it, and
+	// waits until the policy is enforced.
 	createEnrollment := func(ctx context.Context, by client.Client, namespace string) *poolv1.Enrollment {
 		GinkgoHelper()
 		e := &poolv1.Enrollment{

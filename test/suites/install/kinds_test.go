@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// installKinds installs the CRDs that Poolboot requires in a management cluster: those of Cluster API's core and kubeadm
-// providers, Metal3 and cert-manager.
+// installKinds installs the CRDs that Poolboot requires in a management cluster: those of Cluster API's core and
+// kubeadm providers, Metal3 and cert-manager.
 func installKinds(ctx SpecContext) {
 	clusterAPI := runGo(ctx, root, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
 	var certManager struct{ Dir string }
@@ -38,8 +38,8 @@ func installKinds(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// readDefinitions reads the CustomResourceDefinitions of a directory. It adds the contract label that releases have, and
-// makes the API server refuse unknown fields.
+// readDefinitions reads the CustomResourceDefinitions of a directory. It adds the contract label that releases have,
+// and makes the API server refuse unknown fields.
 func readDefinitions(dir string) []*apiextensionsv1.CustomResourceDefinition {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	Expect(err).NotTo(HaveOccurred())

@@ -172,8 +172,8 @@ var _ = Describe("Objects in another version", Ordered, func() {
 				return object.GetManagedFields(), err
 			}).ShouldNot(ContainElement(HaveField("APIVersion", HaveSuffix("/"+earlierVersion))))
 		}
-		// The API server refuses this while status.storedVersions has the earlier version. It can't read objects that are
-		// still stored in that version.
+		// The API server refuses this while status.storedVersions has the earlier version. It can't read objects that
+		// are still stored in that version.
 		setVersions(ctx, func(current apiextensionsv1.CustomResourceDefinitionVersion) versions { return versions{current} })
 		for _, object := range objects {
 			Expect(k8sClient.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())

@@ -27,8 +27,8 @@ func findNetworkPolicy(pod *corev1.Pod) networkingv1.NetworkPolicy {
 	return found[0]
 }
 
-// listOpenPorts returns the Pod's ports that a policy opens to all clients, and those that it opens to namespaces with the
-// metrics label. It fails on a port that the Pod does not have, and on a rule for all ports.
+// listOpenPorts returns the Pod's ports that a policy opens to all clients, and those that it opens to namespaces with
+// the metrics label. It fails on a port that the Pod does not have, and on a rule for all ports.
 func listOpenPorts(policy networkingv1.NetworkPolicy, pod *corev1.Pod) (all, metricsOnly []int32) {
 	GinkgoHelper()
 	Expect(policy.Spec.PolicyTypes).To(ContainElement(networkingv1.PolicyTypeIngress))

@@ -11,8 +11,8 @@ import (
 )
 
 var _ = Describe("The admission policies", func() {
-	// A rule for a version that is not served matches nothing. A rule for all versions evaluates its expressions with the
-	// fields of any version.
+	// A rule for a version that is not served matches nothing. A rule for all versions evaluates its expressions with
+	// the fields of any version.
 	It("name the storage version of each kind, and apply to requests in all versions", func(ctx SpecContext) {
 		stored := map[string]string{"": "v1", apiextensionsv1.GroupName: "v1"}
 		crds := &apiextensionsv1.CustomResourceDefinitionList{}

@@ -30,8 +30,8 @@ import (
 // diagnosticsAddress is the address of the manager's metrics.
 var diagnosticsAddress string
 
-// startPrograms runs the manager and the config server with the arguments of their Deployments, except addresses and paths
-// that this machine does not have, and points the webhooks at the manager.
+// startPrograms runs the manager and the config server with the arguments of their Deployments, except addresses and
+// paths that this machine does not have, and points the webhooks at the manager.
 func startPrograms(ctx SpecContext) {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
@@ -99,7 +99,8 @@ func checkReady(ctx context.Context, health string) error {
 	return nil
 }
 
-// redirectWebhooks points the installed webhooks, which name a Service, at a URL, and waits until the API server calls it.
+// redirectWebhooks points the installed webhooks, which name a Service, at a URL, and waits until the API server calls
+// it.
 func redirectWebhooks(ctx SpecContext, url string, ca []byte) {
 	GinkgoHelper()
 	var configurations []unstructured.Unstructured
@@ -138,8 +139,8 @@ func findFreePort() int {
 	return port
 }
 
-// requestMetrics requests the manager's metrics as a ServiceAccount without the right to read them, and returns the status
-// code.
+// requestMetrics requests the manager's metrics as a ServiceAccount without the right to read them, and returns the
+// status code.
 func requestMetrics(ctx SpecContext) (code int) {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: rights.ConfigServer, Namespace: managerNamespace}}

@@ -34,8 +34,8 @@ var (
 	managerNamespace = "poolboot-system"
 )
 
-// newClientAs returns a client with the rights of a ServiceAccount or, if change is not nil, of a user with a changed copy
-// of its ClusterRole.
+// newClientAs returns a client with the rights of a ServiceAccount or, if change is not nil, of a user with a changed
+// copy of its ClusterRole.
 func newClientAs(ctx context.Context, account string, change func(*rbacv1.PolicyRule)) client.Client {
 	GinkgoHelper()
 	user := "system:serviceaccount:" + managerNamespace + ":" + account
@@ -61,7 +61,8 @@ func newClientAs(ctx context.Context, account string, change func(*rbacv1.Policy
 	return impersonator
 }
 
-// newAdminNamed returns a client with the name of a ServiceAccount and all rights: only policies can refuse its requests.
+// newAdminNamed returns a client with the name of a ServiceAccount and all rights: only policies can refuse its
+// requests.
 func newAdminNamed(account string) client.Client {
 	GinkgoHelper()
 	config := rest.CopyConfig(controlPlane.Config)

@@ -1,6 +1,6 @@
-// Package install_test tests the release and the templates: make release writes them, clusterctl's own code reads them, and
-// a real API server accepts all objects, with the CRDs of Cluster API, cert-manager and Metal3 and the webhooks of Cluster
-// API and Poolboot. Poolboot's programs run with the arguments of their Deployments and the rights of their
+// Package install_test tests the release and the templates: make release writes them, clusterctl's own code reads them,
+// and a real API server accepts all objects, with the CRDs of Cluster API, cert-manager and Metal3 and the webhooks of
+// Cluster API and Poolboot. Poolboot's programs run with the arguments of their Deployments and the rights of their
 // ServiceAccounts.
 package install_test
 
@@ -100,8 +100,8 @@ func trackInputs(paths ...string) {
 	}
 }
 
-// apply applies a manifest server-side and refuses unknown and duplicate fields. It returns the output of kubectl, with the
-// API server's warnings.
+// apply applies a manifest server-side and refuses unknown and duplicate fields. It returns the output of kubectl, with
+// the API server's warnings.
 func apply(ctx SpecContext, manifest []byte) string {
 	GinkgoHelper()
 	kubectl := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl"), "--kubeconfig", controlPlane.Kubeconfig,

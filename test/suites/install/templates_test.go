@@ -130,7 +130,8 @@ func applyObjects(ctx SpecContext, template repository.Template) {
 	Expect(apply(ctx, manifest)).NotTo(ContainSubstring("Warning:"), "the order of objects in a template avoids warnings")
 }
 
-// expectPools waits until the manager has rendered both pools, the pool infra with the MachineConfigs of the pool worker.
+// expectPools waits until the manager has rendered both pools, the pool infra with the MachineConfigs of the pool
+// worker.
 func expectPools(ctx SpecContext, namespace string) {
 	GinkgoHelper()
 	for role, sources := range map[string][]string{

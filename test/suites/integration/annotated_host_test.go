@@ -84,8 +84,8 @@ func (a *annotatedHost) getUserDataName(ctx context.Context) (string, error) {
 	return host.Spec.UserData.Name, nil
 }
 
-// boot sets the host's image when its user data is set, waits for the host's configuration, and returns the record and the
-// Node.
+// boot sets the host's image when its user data is set, waits for the host's configuration, and returns the record and
+// the Node.
 func (a *annotatedHost) boot(ctx context.Context) (*bootstrapv1.PoolbootConfig, *corev1.Node) {
 	GinkgoHelper()
 	Eventually(ctx, a.getUserDataName).Should(Equal(a.name))

@@ -25,8 +25,8 @@ var (
 	outputSpaces   = regexp.MustCompile(` +`)
 )
 
-// documentedSite is the state that the documentation of boots and explain shows: a Machine whose host boots, and a Machine
-// with the labels of two pools.
+// documentedSite is the state that the documentation of boots and explain shows: a Machine whose host boots, and a
+// Machine with the labels of two pools.
 type documentedSite struct {
 	*tenant.Tenant
 	// names replaces the names of this run with the documentation's.

@@ -37,8 +37,8 @@ const (
 	otherAddress = "127.0.0.2"
 )
 
-// enrollmentToken is an Enrollment of the pool infra, for hosts whose names start with the namespace's name, and the Secret
-// with its token.
+// enrollmentToken is an Enrollment of the pool infra, for hosts whose names start with the namespace's name, and the
+// Secret with its token.
 type enrollmentToken struct {
 	*tenant.Tenant
 	management client.Client

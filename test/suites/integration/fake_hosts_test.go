@@ -13,8 +13,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/fetch"
 )
 
-// fakeHosts are hosts that fetch their configuration with retries, as Ignition does, and then do nothing: their kubelets
-// never register.
+// fakeHosts are hosts that fetch their configuration with retries, as Ignition does, and then do nothing: their
+// kubelets never register.
 type fakeHosts struct {
 	mu    sync.Mutex
 	hosts map[client.ObjectKey]*fakeHost

@@ -42,7 +42,8 @@ func makeNodeReady(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.Po
 	EventuallyWithOffset(1, t.Condition(config, bootstrapv1.NodeInPoolCondition)).WithContext(ctx).Should(HavePrefix("True"))
 }
 
-// startBoots starts kubectl poolboot boots in a tenant's namespace, and returns its output and a function that stops it.
+// startBoots starts kubectl poolboot boots in a tenant's namespace, and returns its output and a function that stops
+// it.
 func startBoots(ctx context.Context, t *tenant.Tenant, args ...string) (*gbytes.Buffer, func()) {
 	binDir, err := process.BinDir()
 	ExpectWithOffset(1, err).NotTo(HaveOccurred())
@@ -56,8 +57,8 @@ func startBoots(ctx context.Context, t *tenant.Tenant, args ...string) (*gbytes.
 	}
 }
 
-// describeReady returns a function that reads an object's Ready condition as clusterctl describe cluster shows it, or ""
-// for an object that it does not show.
+// describeReady returns a function that reads an object's Ready condition as clusterctl describe cluster shows it, or
+// "" for an object that it does not show.
 func describeReady(ctx context.Context, t *tenant.Tenant, object client.Object) func() (string, error) {
 	return func() (string, error) {
 		shown, err := tree.Discovery(ctx, lab.ManagementClient, t.Namespace, t.Namespace, tree.DiscoverOptions{})

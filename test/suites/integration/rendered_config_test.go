@@ -47,7 +47,8 @@ var _ = Describe("Rendered configs", func() {
 		}
 		return names, err
 	}
-	// changeWorkerPool changes the worker pool n times, and waits each time for a new rendered config of the pool infra.
+	// changeWorkerPool changes the worker pool n times, and waits each time for a new rendered config of the pool
+	// infra.
 	changeWorkerPool := func(ctx context.Context, n int) {
 		GinkgoHelper()
 		for i := range n {

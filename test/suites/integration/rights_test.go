@@ -10,9 +10,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/rights"
 )
 
-// isTestedByInstall reports whether test/suites/install/rights_test.go tests a right. Leases, their events and reviews are
-// used by replicated managers and by protected metrics. For the rest the API server checks the right itself, without an
-// entry in its audit log.
+// isTestedByInstall reports whether test/suites/install/rights_test.go tests a right. Leases, their events and reviews
+// are used by replicated managers and by protected metrics. For the rest the API server checks the right itself,
+// without an entry in its audit log.
 func isTestedByInstall(r rights.Right) bool {
 	switch r.Resource {
 	case "leases.coordination.k8s.io", "tokenreviews.authentication.k8s.io", "subjectaccessreviews.authorization.k8s.io":

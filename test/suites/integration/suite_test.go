@@ -1,6 +1,6 @@
 // Package integration tests Poolboot's controllers, webhooks and config server with the real Cluster API core, a real
-// workload cluster and the Metal3 simulator. Its hosts only fetch their configuration, as Ignition does. Hosts that boot are
-// in test/suites/e2e.
+// workload cluster and the Metal3 simulator. Its hosts only fetch their configuration, as Ignition does. Hosts that
+// boot are in test/suites/e2e.
 package integration
 
 import (
@@ -34,7 +34,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultConsistentlyDuration(2 * time.Second)
 	hosts = newFakeHosts()
 	stormHardware = &storm.Hardware{Fallback: hosts}
-	// Without streaming lists, as with older API servers, Poolboot needs the right to list. Other suites use streaming lists.
+	// Without streaming lists, as with older API servers, Poolboot needs the right to list. Other suites use streaming
+	// lists.
 	GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false")
 	lab = tenant.StartSite(ctx, site.Options{Hardware: stormHardware, GarbageCollector: true,
 		// The hosts have no kubelet that sends heartbeats.

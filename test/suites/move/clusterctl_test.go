@@ -17,8 +17,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
-// labelKinds labels the CRDs of providers, as clusterctl init does, and the CRDs of the Bare Metal Operator, as Metal3's
-// documentation requires of users.
+// labelKinds labels the CRDs of providers, as clusterctl init does, and the CRDs of the Bare Metal Operator, as
+// Metal3's documentation requires of users.
 func labelKinds(ctx context.Context, c client.Client) {
 	GinkgoHelper()
 	var kinds apiextensionsv1.CustomResourceDefinitionList

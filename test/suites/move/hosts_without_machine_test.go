@@ -118,8 +118,8 @@ func changeHost(ctx context.Context, s *site.Site, t *tenant.Tenant, name string
 	Expect(s.ManagementClient.Patch(ctx, bmh, client.MergeFrom(before))).To(Succeed())
 }
 
-// expectHostUIDLabels waits until the Node of each BareMetalHost has the label with the host's UID, by which Metal3 finds
-// it. A move creates BareMetalHosts with new UIDs.
+// expectHostUIDLabels waits until the Node of each BareMetalHost has the label with the host's UID, by which Metal3
+// finds it. A move creates BareMetalHosts with new UIDs.
 func expectHostUIDLabels(ctx context.Context, s *site.Site, t *tenant.Tenant) {
 	GinkgoHelper()
 	nodes := map[string]string{} // by the name of the Metal3Machine

@@ -51,8 +51,8 @@ func matchTrap(effect, object string) types.GomegaMatcher {
 	return And(HaveField("Effect", effect), HaveField("Object", object))
 }
 
-// blockMove sets the annotation on an available host that Metal3 leaves on a host when its Machine is deleted. It blocks
-// clusterctl move. The function returns the host's name.
+// blockMove sets the annotation on an available host that Metal3 leaves on a host when its Machine is deleted. It
+// blocks clusterctl move. The function returns the host's name.
 func blockMove(ctx context.Context, s *site.Site, t *tenant.Tenant) string {
 	GinkgoHelper()
 	var hosts bmov1alpha1.BareMetalHostList

@@ -30,7 +30,8 @@ const deploymentName = "infra"
 var _ = Describe("A cluster with a paused pool, joined Nodes with and without a Machine, and booting hosts", Ordered, func() {
 	var (
 		t *tenant.Tenant
-		// b has the hosts with an enrollment token, named first and other. annotated is a BareMetalHost with a pool annotation.
+		// b has the hosts with an enrollment token, named first and other. annotated is a BareMetalHost with a pool
+		// annotation.
 		b                       *enrollmentToken
 		annotated, first, other string
 		// history has each version of all Nodes, since before the first boot.
@@ -181,7 +182,8 @@ func expectNodesJoined(ctx context.Context, s *site.Site, t *tenant.Tenant, n in
 		HaveField("MachineCount", HaveValue(BeEquivalentTo(len(configs)))))
 }
 
-// expectNodesInPool expects each version of all Nodes since the first boot to be in the pool, and the Nodes to run config.
+// expectNodesInPool expects each version of all Nodes since the first boot to be in the pool, and the Nodes to run
+// config.
 func expectNodesInPool(ctx context.Context, s *site.Site, t *tenant.Tenant, history *site.NodeHistory, config string) {
 	GinkgoHelper()
 	var pools poolv1.MachineConfigPoolList
@@ -197,8 +199,8 @@ func expectNodesInPool(ctx context.Context, s *site.Site, t *tenant.Tenant, hist
 	}
 }
 
-// expectCleanedUp expects no objects of a moved cluster on the old site. Overlays expire with their join credential: the
-// function sets their expiration to now.
+// expectCleanedUp expects no objects of a moved cluster on the old site. Overlays expire with their join credential:
+// the function sets their expiration to now.
 func expectCleanedUp(ctx context.Context, s *site.Site, namespace string) {
 	GinkgoHelper()
 	for _, list := range []client.ObjectList{&poolv1.MachineConfigPoolList{}, &poolv1.MachineConfigList{}, &bootstrapv1.PoolbootConfigList{}, &bootstrapv1.PoolbootConfigTemplateList{},

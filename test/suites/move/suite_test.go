@@ -1,6 +1,6 @@
-// Package move tests that a cluster can change its management cluster at any time, by clusterctl move and by restoring a
-// backup, while hosts request their configuration. It uses clusterctl's own code and two management clusters with the real
-// Cluster API core and Poolboot's two programs.
+// Package move tests that a cluster can change its management cluster at any time, by clusterctl move and by restoring
+// a backup, while hosts request their configuration. It uses clusterctl's own code and two management clusters with the
+// real Cluster API core and Poolboot's two programs.
 package move
 
 import (

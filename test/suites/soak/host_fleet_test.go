@@ -33,8 +33,8 @@ const (
 	overlayDeletionInterval = 2 * time.Second
 )
 
-// hostFleet is a set of Machines whose hosts boot repeatedly, up to the start of the kubelet. Therefore a host can request
-// the configuration of the same Machine thousands of times.
+// hostFleet is a set of Machines whose hosts boot repeatedly, up to the start of the kubelet. Therefore a host can
+// request the configuration of the same Machine thousands of times.
 type hostFleet struct {
 	machines []*machine
 
@@ -146,8 +146,8 @@ func (m *machine) check(config ignition.Config) error {
 	return errors.Join(wrong...)
 }
 
-// bootFor boots hosts for a duration, at a rate of perSecond if it is not 0, waits for the last host's configuration, and
-// returns the elapsed time.
+// bootFor boots hosts for a duration, at a rate of perSecond if it is not 0, waits for the last host's configuration,
+// and returns the elapsed time.
 func (h *hostFleet) bootFor(ctx context.Context, d time.Duration, perSecond float32) (took time.Duration) {
 	start := time.Now()
 	limit := flowcontrol.NewFakeAlwaysRateLimiter()

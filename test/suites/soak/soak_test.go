@@ -16,7 +16,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/storm"
 )
 
-// badConnection are the injected faults of a bad connection: a tenth of the requests fails, and watches are closed early.
+// badConnection are the injected faults of a bad connection: a tenth of the requests fails, and watches are closed
+// early.
 var badConnection = faults.Faults{Delay: 100 * time.Millisecond, Dropped: 0.05, Errors: 0.05, Expired: 0.2, WatchLife: 10 * time.Second}
 
 // setFaults sets the faults of all connections to API servers.

@@ -1,6 +1,6 @@
 // Package soak boots hosts for a configured duration, while config servers are killed and the connections between
-// Poolboot's programs and both API servers are bad, and counts the results. "make test" runs it for a short duration, "make
-// soak" for a long one.
+// Poolboot's programs and both API servers are bad, and counts the results. "make test" runs it for a short duration,
+// "make soak" for a long one.
 package soak
 
 import (

@@ -28,7 +28,8 @@ type ClusterOptions struct {
 	Version string
 	// Workload is the control plane of the Cluster's Nodes.
 	Workload *controlplane.ControlPlane
-	// Kubeconfig is the content of the Cluster's kubeconfig Secret. Default: the administrator's kubeconfig of Workload.
+	// Kubeconfig is the content of the Cluster's kubeconfig Secret. Default: the administrator's kubeconfig of
+	// Workload.
 	Kubeconfig []byte
 	// WithoutMetal3 creates a Cluster without a Metal3Cluster, for hosts that are not in the management cluster.
 	WithoutMetal3 bool
@@ -36,8 +37,8 @@ type ClusterOptions struct {
 	Uninitialized bool
 }
 
-// CreateCluster creates a Cluster for a running control plane, with a Metal3Cluster, an initialized control plane object, and
-// the Secret with the workload cluster's kubeconfig. The scheme of c must be Scheme.
+// CreateCluster creates a Cluster for a running control plane, with a Metal3Cluster, an initialized control plane
+// object, and the Secret with the workload cluster's kubeconfig. The scheme of c must be Scheme.
 func CreateCluster(ctx context.Context, c client.Client, options ClusterOptions) (*clusterv1.Cluster, error) {
 	endpoint, err := apiEndpoint(options.Workload.Endpoint)
 	if err != nil {

@@ -29,8 +29,8 @@ import (
 
 // Options are the options of Cluster API's core.
 type Options struct {
-	// SyncedLabels are the regular expressions of additional Machine labels that are synced to Nodes, as in Cluster API's
-	// --additional-sync-machine-labels.
+	// SyncedLabels are the regular expressions of additional Machine labels that are synced to Nodes, as in Cluster
+	// API's --additional-sync-machine-labels.
 	SyncedLabels []*regexp.Regexp
 	// Concurrency is the number of workers per kind. Default: 2. Cluster API's default is 100.
 	Concurrency int

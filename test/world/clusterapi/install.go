@@ -1,5 +1,5 @@
-// Package clusterapi runs the real Cluster API core, reconcilers and webhooks, in the test's process with a control plane of
-// package controlplane, and installs the CRDs that Poolboot uses.
+// Package clusterapi runs the real Cluster API core, reconcilers and webhooks, in the test's process with a control
+// plane of package controlplane, and installs the CRDs that Poolboot uses.
 package clusterapi
 
 import (

@@ -44,8 +44,8 @@ type KubeadmBootstrap struct {
 	running *manager.Running
 }
 
-// StartKubeadmBootstrap installs the CRDs of Cluster API's kubeadm bootstrap provider and starts its real reconciler in this
-// process, with its default limits and without its webhooks, which only validate and set defaults.
+// StartKubeadmBootstrap installs the CRDs of Cluster API's kubeadm bootstrap provider and starts its real reconciler in
+// this process, with its default limits and without its webhooks, which only validate and set defaults.
 func StartKubeadmBootstrap(ctx context.Context, cfg *rest.Config, options Options) (*KubeadmBootstrap, error) {
 	if err := installKubeadmKinds(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("install the kinds of the kubeadm bootstrap provider: %w", err)
@@ -116,8 +116,8 @@ func installKubeadmKinds(ctx context.Context, cfg *rest.Config) error {
 	return err
 }
 
-// CreateClusterCA creates the Secret with a Cluster's certificate authority, which the kubeadm bootstrap provider gives to
-// hosts.
+// CreateClusterCA creates the Secret with a Cluster's certificate authority, which the kubeadm bootstrap provider gives
+// to hosts.
 func CreateClusterCA(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, workload *controlplane.ControlPlane) error {
 	pair, err := workload.Authority()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
-// Scheme returns a scheme with all kinds of the tests: Kubernetes, Cluster API (v1beta2, v1beta1, which its core reads, and
-// the kubeadm bootstrap provider), Metal3 and Poolboot.
+// Scheme returns a scheme with all kinds of the tests: Kubernetes, Cluster API (v1beta2, v1beta1, which its core reads,
+// and the kubeadm bootstrap provider), Metal3 and Poolboot.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{

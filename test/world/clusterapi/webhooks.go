@@ -13,9 +13,9 @@ import (
 // fieldOwner is the field manager of this package.
 const fieldOwner = client.FieldOwner("poolboot-test")
 
-// InstallWebhooks installs webhook configurations that point at a server on loopback instead of a Service. url is the server's
-// URL, https://host:port, without the webhook's path. ca is the PEM certificate of its authority. The API server can take a
-// second to call them.
+// InstallWebhooks installs webhook configurations that point at a server on loopback instead of a Service. url is the
+// server's URL, https://host:port, without the webhook's path. ca is the PEM certificate of its authority. The API
+// server can take a second to call them.
 func InstallWebhooks(ctx context.Context, cfg *rest.Config, configurations []unstructured.Unstructured, url string, ca []byte) error {
 	c, err := client.New(cfg, client.Options{})
 	if err != nil {

@@ -33,7 +33,8 @@ type Request struct {
 	Response struct {
 		Code int `json:"code"`
 	} `json:"responseStatus"`
-	// Annotations are set by the API server, for example the role that allowed the request (authorization.k8s.io/reason).
+	// Annotations are set by the API server, for example the role that allowed the request
+	// (authorization.k8s.io/reason).
 	Annotations map[string]string `json:"annotations"`
 }
 

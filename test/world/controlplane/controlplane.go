@@ -1,6 +1,6 @@
 // Package controlplane runs a real Kubernetes control plane on loopback: etcd, kube-apiserver and optionally
-// kube-controller-manager, from the repository's bin directory. Tests and the demo use it as management cluster and workload
-// cluster. It is independent of Cluster API and Poolboot.
+// kube-controller-manager, from the repository's bin directory. Tests and the demo use it as management cluster and
+// workload cluster. It is independent of Cluster API and Poolboot.
 package controlplane
 
 import (
@@ -25,13 +25,14 @@ type Options struct {
 	Name string
 	// Dir has certificates, etcd's data and logs. Default: a temporary directory, which Stop removes.
 	Dir string
-	// BinDir is the directory of the programs. Default: the environment variable POOLBOOT_BIN, or bin in the repository's root.
+	// BinDir is the directory of the programs. Default: the environment variable POOLBOOT_BIN, or bin in the
+	// repository's root.
 	BinDir string
 	// ControllerManager also starts kube-controller-manager: it signs kubelets' certificates, creates service accounts,
 	// monitors Nodes and deletes expired bootstrap tokens.
 	ControllerManager bool
-	// Controllers are the controllers of kube-controller-manager, which must include serviceaccount-controller. Default: the
-	// default controllers and those for bootstrap tokens.
+	// Controllers are the controllers of kube-controller-manager, which must include serviceaccount-controller.
+	// Default: the default controllers and those for bootstrap tokens.
 	Controllers []string
 	// ControllerManagerFlags are additional flags of kube-controller-manager.
 	ControllerManagerFlags []string
@@ -68,9 +69,9 @@ type ControlPlane struct {
 	controllerManager *process.Process
 }
 
-// Start starts a control plane and waits until it is ready: the API server is ready, and the controller manager has created
-// its first service account. It waits at most two minutes for each program. The error has the end of the failed program's log.
-// On error it stops everything that it has started.
+// Start starts a control plane and waits until it is ready: the API server is ready, and the controller manager has
+// created its first service account. It waits at most two minutes for each program. The error has the end of the failed
+// program's log. On error it stops everything that it has started.
 func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 	binDir, err := binaries(options)
 	if err != nil {

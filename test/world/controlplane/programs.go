@@ -74,8 +74,8 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, port int) error {
 		"--allow-privileged",
 	}
 	if c.AuditLog != "" {
-		// The maximum size of the log in MiB. After 100, the default, the API server rotates it, and earlier requests would be
-		// missing in counts.
+		// The maximum size of the log in MiB. After 100, the default, the API server rotates it, and earlier requests
+		// would be missing in counts.
 		args = append(args, "--audit-log-path="+c.AuditLog, "--audit-policy-file="+c.path(auditPolicy), "--audit-log-maxsize=100000")
 	}
 	clients, err := kubernetes.NewForConfig(c.Config)

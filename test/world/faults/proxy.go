@@ -1,4 +1,5 @@
-// Package faults has proxies for the API server and the config server that inject faults. It is independent of Poolboot.
+// Package faults has proxies for the API server and the config server that inject faults. It is independent of
+// Poolboot.
 package faults
 
 import (
@@ -25,8 +26,8 @@ import (
 type Faults struct {
 	// Delay is the maximum delay of a request.
 	Delay time.Duration
-	// Dropped is the share of requests whose connection is closed: half of them before the API server gets the request, the
-	// other half before the client gets the response.
+	// Dropped is the share of requests whose connection is closed: half of them before the API server gets the request,
+	// the other half before the client gets the response.
 	Dropped float64
 	// Errors is the share of requests that are answered with 500.
 	Errors float64
@@ -36,7 +37,8 @@ type Faults struct {
 	WatchLife time.Duration
 	// Partition blocks all requests: current ones are aborted, and new ones hang until the partition ends.
 	Partition bool
-	// NoWatches aborts watches and blocks new ones. Other requests pass. Therefore caches are stale, and live reads are not.
+	// NoWatches aborts watches and blocks new ones. Other requests pass. Therefore caches are stale, and live reads are
+	// not.
 	NoWatches bool
 }
 

@@ -1,5 +1,5 @@
-// Package fetch fetches a host's configuration from a pointer, as Ignition does, without writing it to a disk. It is for
-// tests whose hosts do not boot.
+// Package fetch fetches a host's configuration from a pointer, as Ignition does, without writing it to a disk. It is
+// for tests whose hosts do not boot.
 package fetch
 
 import (
@@ -32,8 +32,8 @@ const (
 )
 
 // Config fetches the configuration of a pointer. It retries while the server answers 5xx, and calls answered with each
-// status code. It fetches, verifies and merges all parts. It fails on a status code on which Ignition fails (4xx), on a part
-// with a wrong hash, and when ctx is done.
+// status code. It fetches, verifies and merges all parts. It fails on a status code on which Ignition fails (4xx), on a
+// part with a wrong hash, and when ctx is done.
 func Config(ctx context.Context, pointer ignition.Pointer, answered func(code int)) (ignition.Config, error) {
 	answer, err := persist(ctx, pointer, pointer.URL, answered)
 	if err != nil {

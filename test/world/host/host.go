@@ -1,7 +1,7 @@
-// Package host simulates a bare-metal host with as many real parts as possible. The disk is a directory, and a running host
-// is a set of processes. The real Ignition fetches and writes the configuration, its units run as in systemd, and the real
-// kubelet and kubeadm run inside the host's root with the paths that Ignition wrote. Simulated are the hardware, the boot
-// loader, systemd and the container runtime.
+// Package host simulates a bare-metal host with as many real parts as possible. The disk is a directory, and a running
+// host is a set of processes. The real Ignition fetches and writes the configuration, its units run as in systemd, and
+// the real kubelet and kubeadm run inside the host's root with the paths that Ignition wrote. Simulated are the
+// hardware, the boot loader, systemd and the container runtime.
 //
 // The package is independent of Poolboot: a host boots with user data, as from any provisioner.
 package host
@@ -41,9 +41,9 @@ type Options struct {
 	// Image is the image on the disk. Default: KubeletImage.
 	Image Image
 
-	// KubeletPort is the port of the kubelet's API, HealthzPort the port of its health check. They must be unique, because
-	// hosts share the machine's network. Default: free ports. With KubeadmImage the health check has port 10248, which
-	// kubeadm requires, therefore only one such host can join at a time.
+	// KubeletPort is the port of the kubelet's API, HealthzPort the port of its health check. They must be unique,
+	// because hosts share the machine's network. Default: free ports. With KubeadmImage the health check has port
+	// 10248, which kubeadm requires, therefore only one such host can join at a time.
 	KubeletPort, HealthzPort int
 
 	// Log gets the output of Ignition and the units line by line, in addition to the file console.log in Dir. Optional.
@@ -73,14 +73,15 @@ func (h *Host) Name() string { return h.options.Name }
 // Root returns the directory with the host's file system. It is complete when Ignition has written the files.
 func (h *Host) Root() string { return filepath.Join(h.options.Dir, "root") }
 
-// PowerOn writes a new image to the disk and boots it for the first time, with the user data as Ignition's configuration. It
-// returns when the boot has started. Ignition retries until it gets its configuration. The host runs until ctx is done,
-// PowerOff is called or the boot fails, see Done. It is an error if the host is on.
+// PowerOn writes a new image to the disk and boots it for the first time, with the user data as Ignition's
+// configuration. It returns when the boot has started. Ignition retries until it gets its configuration. The host runs
+// until ctx is done, PowerOff is called or the boot fails, see Done. It is an error if the host is on.
 func (h *Host) PowerOn(ctx context.Context, userData []byte) error {
 	return h.powerOn(ctx, func() error { return h.deploy(userData) }, true)
 }
 
-// Reboot boots the host from its current disk, without Ignition and with an empty /run. It powers off a host that is on.
+// Reboot boots the host from its current disk, without Ignition and with an empty /run. It powers off a host that is
+// on.
 func (h *Host) Reboot(ctx context.Context) error {
 	h.PowerOff()
 	return h.powerOn(ctx, h.emptyRun, false)

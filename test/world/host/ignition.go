@@ -36,8 +36,8 @@ func (b *boot) ignite() error {
 	return nil
 }
 
-// sysroot is the path of the host's root for Ignition. All users must be able to access it: Ignition writes a user's SSH keys
-// as that user, which can lack access to the host's directory.
+// sysroot is the path of the host's root for Ignition. All users must be able to access it: Ignition writes a user's
+// SSH keys as that user, which can lack access to the host's directory.
 const sysroot = "/mnt"
 
 func (b *boot) ignition(stage string) *exec.Cmd {

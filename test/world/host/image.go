@@ -113,8 +113,8 @@ func makeFolder(path string, mode fs.FileMode) error {
 	return os.Chmod(path, perm)
 }
 
-// linkFolders creates the links of a merged /usr and /var/run, and this machine's links for libraries, whose directories are
-// mounted (inroot.sh).
+// linkFolders creates the links of a merged /usr and /var/run, and this machine's links for libraries, whose
+// directories are mounted (inroot.sh).
 func linkFolders(root string) error {
 	links := map[string]string{"bin": "usr/bin", "sbin": "usr/sbin", "var/run": "../run"}
 	for _, dir := range []string{"lib", "lib32", "lib64", "libx32"} {
@@ -178,8 +178,8 @@ func copyFile(from, to string, mode fs.FileMode) error {
 	return errors.Join(err, target.Close())
 }
 
-// kubeletDropIn is the kubelet's configuration for this hardware: a machine that is shared with other hosts, without own
-// cgroups. It is read last (kubelet --config-dir, in the order of the names).
+// kubeletDropIn is the kubelet's configuration for this hardware: a machine that is shared with other hosts, without
+// own cgroups. It is read last (kubelet --config-dir, in the order of the names).
 func (h *Host) kubeletDropIn() string {
 	return strings.NewReplacer(
 		"PORT", fmt.Sprint(h.options.KubeletPort),

@@ -17,8 +17,8 @@ import (
 //go:embed inroot.sh
 var inRoot string
 
-// isolated runs a program in new namespaces: its mounts and children are removed when it exits, and it is killed when this
-// process exits. An unprivileged user runs it in a user namespace.
+// isolated runs a program in new namespaces: its mounts and children are removed when it exits, and it is killed when
+// this process exits. An unprivileged user runs it in a user namespace.
 func isolated() *syscall.SysProcAttr {
 	attributes := &syscall.SysProcAttr{
 		Cloneflags:   syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS,

@@ -8,9 +8,9 @@ import (
 	"k8s.io/cri-client/pkg/fake"
 )
 
-// serveContainerRuntime serves a container runtime without containers at containerd's socket, the default of the kubelet and
-// kubeadm. A socket's address has at most 108 bytes, therefore its directory is a file descriptor. It stays open until stop,
-// because closing the listener removes the socket by the same address.
+// serveContainerRuntime serves a container runtime without containers at containerd's socket, the default of the
+// kubelet and kubeadm. A socket's address has at most 108 bytes, therefore its directory is a file descriptor. It stays
+// open until stop, because closing the listener removes the socket by the same address.
 func serveContainerRuntime(root string) (stop func(), err error) {
 	folder := filepath.Join(root, "run/containerd")
 	if err := os.RemoveAll(filepath.Join(folder, "containerd.sock")); err != nil {

@@ -1,5 +1,5 @@
-// Package kubeadm creates the objects of kubeadm init in a running control plane, with phases of the real kubeadm. The real
-// kubeadm join requires them.
+// Package kubeadm creates the objects of kubeadm init in a running control plane, with phases of the real kubeadm. The
+// real kubeadm join requires them.
 package kubeadm
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// phases are the phases of kubeadm init that create objects for joining hosts: the configuration of kubeadm and of kubelets,
-// and for bootstrap tokens of kubeadm the rights, the cluster-info and a token.
+// phases are the phases of kubeadm init that create objects for joining hosts: the configuration of kubeadm and of
+// kubelets, and for bootstrap tokens of kubeadm the rights, the cluster-info and a token.
 var phases = [][]string{{"upload-config", "kubeadm"}, {"upload-config", "kubelet"}, {"bootstrap-token"}}
 
 const configuration = `apiVersion: kubeadm.k8s.io/v1beta4
@@ -29,7 +29,8 @@ kubernetesVersion: v1.36.3
 controlPlaneEndpoint: %q
 `
 
-// Init creates the objects of kubeadm init in a control plane, with a bootstrap token of kubeadm's group. It is idempotent.
+// Init creates the objects of kubeadm init in a control plane, with a bootstrap token of kubeadm's group. It is
+// idempotent.
 func Init(ctx context.Context, cluster *controlplane.ControlPlane, token string) error {
 	binDir, err := process.BinDir()
 	if err != nil {

@@ -99,8 +99,8 @@ func (ca *CA) ServerUntil(expiration time.Time, names ...string) (Pair, error) {
 	})
 }
 
-// Client issues a client certificate. Its common name is the user for the Kubernetes API server, its organizations are the
-// user's groups.
+// Client issues a client certificate. Its common name is the user for the Kubernetes API server, its organizations are
+// the user's groups.
 func (ca *CA) Client(user string, groups ...string) (Pair, error) {
 	return ca.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},

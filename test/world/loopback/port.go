@@ -22,8 +22,8 @@ var reserved struct {
 	ports []net.Listener
 }
 
-// FreePort returns a free TCP port of 127.0.0.1. No other caller of FreePort, in any process, gets it while this process
-// runs. Programs that do not use FreePort can still listen on it.
+// FreePort returns a free TCP port of 127.0.0.1. No other caller of FreePort, in any process, gets it while this
+// process runs. Programs that do not use FreePort can still listen on it.
 func FreePort() (int, error) {
 	for range portTries {
 		port := lowestPort + rand.IntN(highestPort-lowestPort+1)

@@ -15,8 +15,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
 )
 
-// reservePortsVariable is an environment variable. If it is set, this test binary reserves ports, prints them and keeps them
-// until its input is closed.
+// reservePortsVariable is an environment variable. If it is set, this test binary reserves ports, prints them and keeps
+// them until its input is closed.
 const reservePortsVariable = "POOLBOOT_TEST_RESERVE_PORTS"
 
 func TestMain(m *testing.M) {

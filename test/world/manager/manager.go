@@ -42,7 +42,8 @@ func Start(ctx context.Context, mgr ctrl.Manager) (*Running, error) {
 	return r, nil
 }
 
-// Stop stops the manager, waits for its last reconcile, and returns the manager's error. It can be called twice and on nil.
+// Stop stops the manager, waits for its last reconcile, and returns the manager's error. It can be called twice and on
+// nil.
 func (r *Running) Stop() error {
 	if r == nil {
 		return nil

@@ -41,8 +41,8 @@ func getHost(ctx context.Context, live client.Reader, m *infrav1.Metal3Machine, 
 }
 
 // chooseHost returns the host whose consumer is the Metal3Machine. Otherwise it returns a host that is kept for its
-// MachineDeployment, or waits for it, or returns any available and matching host. It reads candidates from the cache and
-// confirms them with the API server.
+// MachineDeployment, or waits for it, or returns any available and matching host. It reads candidates from the cache
+// and confirms them with the API server.
 func (r *machineReconciler) chooseHost(ctx context.Context, s *machineScope) (*bmov1alpha1.BareMetalHost, error) {
 	m := s.metal3Machine
 	selector := labels.Everything()
@@ -177,8 +177,8 @@ func (r *machineReconciler) release(ctx context.Context, s *machineScope, host *
 		host.Spec.Image, host.Spec.CustomDeploy, host.Spec.UserData = nil, nil, nil
 		host.Spec.Online = false
 	} else if isDeprovisioned(host.Status.Provisioning.State) {
-		// The annotation block-move stays, and blocks the next clusterctl move (Delete in metal3machine_manager.go of the
-		// provider).
+		// The annotation block-move stays, and blocks the next clusterctl move (Delete in metal3machine_manager.go of
+		// the provider).
 		host.Spec.ConsumerRef = nil
 		if host.Labels[clusterv1.ClusterNameLabel] == s.machine.Spec.ClusterName {
 			delete(host.Labels, clusterv1.ClusterNameLabel)

@@ -17,7 +17,8 @@ import (
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
-// clusterReconciler reconciles Metal3Clusters. A Metal3Cluster is provisioned as soon as it has an owner and an endpoint.
+// clusterReconciler reconciles Metal3Clusters. A Metal3Cluster is provisioned as soon as it has an owner and an
+// endpoint.
 type clusterReconciler struct {
 	client.Client
 }

@@ -31,8 +31,8 @@ const hostWorkers, maxBackoffs = 10, 6
 // nextStep is the time between two steps without a wait.
 const nextStep = time.Millisecond
 
-// hostReconciler simulates the Bare Metal Operator: it inspects hosts, provisions the image in their spec, powers them on
-// and off, and deprovisions them when their spec has no image.
+// hostReconciler simulates the Bare Metal Operator: it inspects hosts, provisions the image in their spec, powers them
+// on and off, and deprovisions them when their spec has no image.
 type hostReconciler struct {
 	client.Client
 	hosts   client.Reader // not cached: a stale read could repeat an operation
@@ -60,8 +60,8 @@ func (r *hostReconciler) Reconcile(ctx context.Context, request ctrl.Request) (_
 	if err := r.hosts.Get(ctx, request.NamespacedName, host); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// Only the pause annotation stops the operator. It ignores clusterctl's annotation delete-for-move, which replaces all
-	// annotations, also the pause (Reconcile in baremetalhost_controller.go of the Bare Metal Operator).
+	// Only the pause annotation stops the operator. It ignores clusterctl's annotation delete-for-move, which replaces
+	// all annotations, also the pause (Reconcile in baremetalhost_controller.go of the Bare Metal Operator).
 	if _, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused || r.ironicStopped() {
 		return ctrl.Result{}, nil
 	}
@@ -97,8 +97,8 @@ func (r *hostReconciler) Reconcile(ctx context.Context, request ctrl.Request) (_
 	return ctrl.Result{RequeueAfter: wait}, r.writeStatus(ctx, before, host)
 }
 
-// specChanged is a predicate for changes of the generation, annotations and finalizers. Changes of the status are ignored,
-// because they would bypass the backoff (updateEventHandler in baremetalhost_controller.go of the operator).
+// specChanged is a predicate for changes of the generation, annotations and finalizers. Changes of the status are
+// ignored, because they would bypass the backoff (updateEventHandler in baremetalhost_controller.go of the operator).
 func specChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -122,8 +122,8 @@ func recordOperations(before bmov1alpha1.ProvisioningState, host *bmov1alpha1.Ba
 	}
 }
 
-// writeStatus patches a host's status, which keeps fields of newer operators that these types lack. It updates the first
-// status, because a patch omits empty required fields.
+// writeStatus patches a host's status, which keeps fields of newer operators that these types lack. It updates the
+// first status, because a patch omits empty required fields.
 func (r *hostReconciler) writeStatus(ctx context.Context, before, host *bmov1alpha1.BareMetalHost) error {
 	if before.Status.OperationalStatus == "" {
 		return r.Status().Update(ctx, host)
@@ -131,8 +131,8 @@ func (r *hostReconciler) writeStatus(ctx context.Context, before, host *bmov1alp
 	return r.Status().Patch(ctx, host, client.MergeFrom(before))
 }
 
-// step performs one step of the operator's state machine and sets the host's status. It returns the time to the next step.
-// 0 is for the next step when the status has changed.
+// step performs one step of the operator's state machine and sets the host's status. It returns the time to the next
+// step. 0 is for the next step when the status has changed.
 func (r *hostReconciler) step(ctx context.Context, host *bmov1alpha1.BareMetalHost) (time.Duration, error) {
 	status := &host.Status
 	next := func(state bmov1alpha1.ProvisioningState) { status.Provisioning.State = state }
@@ -211,8 +211,8 @@ func nextWhenDeleting(state bmov1alpha1.ProvisioningState) (bmov1alpha1.Provisio
 	return bmov1alpha1.StatePoweringOffBeforeDelete, true
 }
 
-// failure is an error that the operator reports in the status and retries after a backoff. It logs and retries all other
-// errors.
+// failure is an error that the operator reports in the status and retries after a backoff. It logs and retries all
+// other errors.
 type failure struct {
 	kind bmov1alpha1.ErrorType
 	err  error
@@ -243,9 +243,9 @@ func isImageWanted(host *bmov1alpha1.BareMetalHost) bool {
 	return host.Spec.Image != nil && host.Spec.Image.URL != "" && (deployed == "" || deployed == host.Spec.Image.URL)
 }
 
-// provision deploys the host's image and boots it with its user data, which is read when the deployment starts. Like Ironic,
-// it reports the host as provisioned some time after the host runs. The host can have joined before that. Its power state is
-// not read until then.
+// provision deploys the host's image and boots it with its user data, which is read when the deployment starts. Like
+// Ironic, it reports the host as provisioned some time after the host runs. The host can have joined before that. Its
+// power state is not read until then.
 func (r *hostReconciler) provision(ctx context.Context, host *bmov1alpha1.BareMetalHost) (time.Duration, error) {
 	deployment, found := r.current(host)
 	if !found {
@@ -340,8 +340,8 @@ func (r *hostReconciler) power(ctx context.Context, host *bmov1alpha1.BareMetalH
 	return nil
 }
 
-// environmentLabel is a label that the operator sets on Secrets that it reads, for its cache (pkg/secretutils of the Bare
-// Metal Operator).
+// environmentLabel is a label that the operator sets on Secrets that it reads, for its cache (pkg/secretutils of the
+// Bare Metal Operator).
 const environmentLabel, environment = "environment.metal3.io", "baremetal"
 
 // userData reads a host's user data from the Secret's key userData or value, and labels the Secret, as the Bare Metal

@@ -28,8 +28,8 @@ import (
 // errRetry marks errors that the provider retries after an interval.
 var errRetry = errors.New("trying again later")
 
-// machineReconciler reconciles Metal3Machines: it waits for bootstrap data, takes a host and provisions it, finds the host's
-// Node, and frees the host on deletion. It has one worker, therefore no host is taken twice.
+// machineReconciler reconciles Metal3Machines: it waits for bootstrap data, takes a host and provisions it, finds the
+// host's Node, and frees the host on deletion. It has one worker, therefore no host is taken twice.
 type machineReconciler struct {
 	client.Client
 	live          client.Reader // not cached: with a stale read a host could be taken twice
@@ -151,8 +151,8 @@ func (r *machineReconciler) reconcileDelete(ctx context.Context, s *machineScope
 	return nil
 }
 
-// bootstrapReady applies the real provider's rule: the v1beta1 condition that mirrors the bootstrap config's Ready must be
-// true. Without a bootstrap config, a data Secret is required.
+// bootstrapReady applies the real provider's rule: the v1beta1 condition that mirrors the bootstrap config's Ready must
+// be true. Without a bootstrap config, a data Secret is required.
 func bootstrapReady(machine *clusterv1.Machine) bool {
 	if !machine.Spec.Bootstrap.ConfigRef.IsDefined() {
 		return machine.Spec.Bootstrap.DataSecretName != nil
@@ -171,8 +171,8 @@ func (s *machineScope) set(conditionType string, status metav1.ConditionStatus, 
 
 // patch patches the Metal3Machine, with a Ready condition that summarizes the others.
 func (s *machineScope) patch(ctx context.Context, helper *patch.Helper) error {
-	// Metal3DataReady is only reported when the Node is found by its label, and therefore not after a move (reconcileNormal in
-	// metal3machine_controller.go of the provider).
+	// Metal3DataReady is only reported when the Node is found by its label, and therefore not after a move
+	// (reconcileNormal in metal3machine_controller.go of the provider).
 	parts := []string{infrav1.AssociateBareMetalHostCondition, infrav1.AssociateMetal3MachineMetaDataCondition, infrav1.Metal3DataReadyCondition}
 	if err := conditions.SetSummaryCondition(s.metal3Machine, s.metal3Machine, clusterv1.ReadyCondition,
 		conditions.ForConditionTypes(parts)); err != nil {

@@ -14,8 +14,8 @@ import (
 // pausedBy is the value of the pause annotation that the provider sets. Users set other values.
 const pausedBy = "metal3.io/capm3"
 
-// clusterctl move does not move the status of a host. Therefore the provider writes the status to an annotation when the
-// Cluster is paused, and blocks clusterctl until then. The operator in the target cluster restores the status.
+// clusterctl move does not move the status of a host. Therefore the provider writes the status to an annotation when
+// the Cluster is paused, and blocks clusterctl until then. The operator in the target cluster restores the status.
 
 // pauseHost prepares the host of a paused Cluster's Metal3Machine for a move.
 func (r *machineReconciler) pauseHost(ctx context.Context, s *machineScope) error {

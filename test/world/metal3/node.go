@@ -23,8 +23,9 @@ const workloadTimeout = 2 * time.Second
 // uuidLabel is a label on a Node with the UID of its BareMetalHost.
 const uuidLabel = "metal3.io/uuid"
 
-// adoptNode finds the Node of a host and marks the Metal3Machine as provisioned. It finds the Node by the Metal3Machine's
-// provider ID, or by the label with the host's UID. It sets a missing provider ID, and fails on a different one.
+// adoptNode finds the Node of a host and marks the Metal3Machine as provisioned. It finds the Node by the
+// Metal3Machine's provider ID, or by the label with the host's UID. It sets a missing provider ID, and fails on a
+// different one.
 func (r *machineReconciler) adoptNode(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) error {
 	providerID := fmt.Sprintf("metal3://%s/%s/%s", s.metal3Machine.Namespace, host.Name, s.metal3Machine.Name)
 	workload, err := r.workloads.client(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))
@@ -83,8 +84,8 @@ func nodesWith(ctx context.Context, workload client.Client, providerID string) (
 	return nil, nil
 }
 
-// workloads are the clients of workload clusters, by Cluster. They are not safe for concurrent use: each reconciler has its
-// own.
+// workloads are the clients of workload clusters, by Cluster. They are not safe for concurrent use: each reconciler has
+// its own.
 type workloads map[client.ObjectKey]workloadClient
 
 type workloadClient struct {

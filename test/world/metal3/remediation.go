@@ -25,17 +25,17 @@ import (
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
-// remediationPoll is the interval of polling, remediationNext the time to the next step, and defaultRemediationTimeout the
-// time in which a Node must become healthy, as in metal3remediation_controller.go and metal3remediation_manager.go of the
-// provider.
+// remediationPoll is the interval of polling, remediationNext the time to the next step, and defaultRemediationTimeout
+// the time in which a Node must become healthy, as in metal3remediation_controller.go and metal3remediation_manager.go
+// of the provider.
 const remediationPoll, remediationNext, defaultRemediationTimeout = 5 * time.Second, time.Second, 10 * time.Minute
 
 // outOfServiceSince is the first version of API servers with which the provider keeps Nodes (main.go of the provider).
 var outOfServiceSince = version.MustParseGeneric("1.28.0")
 
-// remediationReconciler reconciles Metal3Remediations: it powers off the host of an unhealthy Machine, has the Pods of its
-// Node evicted, powers on the host and restores the Node's metadata, with retries up to the limit. It has one worker. Unlike
-// the provider, it always requires the right to read the Node.
+// remediationReconciler reconciles Metal3Remediations: it powers off the host of an unhealthy Machine, has the Pods of
+// its Node evicted, powers on the host and restores the Node's metadata, with retries up to the limit. It has one
+// worker. Unlike the provider, it always requires the right to read the Node.
 type remediationReconciler struct {
 	client.Client
 	live         client.Reader // not cached: a stale read could repeat an operation
@@ -170,8 +170,8 @@ func (r *remediationReconciler) powerOff(ctx context.Context, s *remediationScop
 	return remediationPoll, nil
 }
 
-// powerOn powers on the host, restores the Node's metadata, and waits for the health check to delete the remediation when
-// the Node is healthy. It retries or gives up after a timeout.
+// powerOn powers on the host, restores the Node's metadata, and waits for the health check to delete the remediation
+// when the Node is healthy. It retries or gives up after a timeout.
 func (r *remediationReconciler) powerOn(ctx context.Context, s *remediationScope) (time.Duration, error) {
 	if _, asked := s.host.Annotations[s.powerOffAnnotation()]; asked {
 		if err := r.annotate(ctx, s.host, s.powerOffAnnotation(), ""); err != nil {
@@ -203,8 +203,8 @@ func (r *remediationReconciler) powerOn(ctx context.Context, s *remediationScope
 	return 0, r.giveUp(ctx, s)
 }
 
-// giveUp leaves the Machine to its owner and marks the host as unhealthy. It sets the condition of v1beta1, as the provider
-// does (SetOwnerRemediatedConditionNew in metal3remediation_manager.go).
+// giveUp leaves the Machine to its owner and marks the host as unhealthy. It sets the condition of v1beta1, as the
+// provider does (SetOwnerRemediatedConditionNew in metal3remediation_manager.go).
 func (r *remediationReconciler) giveUp(ctx context.Context, s *remediationScope) error {
 	helper, err := patch.NewHelper(s.machine, r.Client)
 	if err != nil {

@@ -53,7 +53,8 @@ func (s *remediationScope) cleared(ctx context.Context) (bool, error) {
 	return !terminating && !attached, nil
 }
 
-// backUp stores the Node's annotations and labels on the remediation, and reports whether they have changed (backupNode).
+// backUp stores the Node's annotations and labels on the remediation, and reports whether they have changed
+// (backupNode).
 func (s *remediationScope) backUp() (modified bool, err error) {
 	for key, content := range map[string]map[string]string{annotationsBackup: s.node.Annotations, labelsBackup: s.node.Labels} {
 		if len(content) == 0 {
@@ -71,9 +72,9 @@ func (s *remediationScope) backUp() (modified bool, err error) {
 	return modified, nil
 }
 
-// restoreNode removes the taint from the Node, or adds the missing annotations and labels of the deleted Node to the new
-// Node (restoreNode). If this write fails, the provider only logs it and loses the labels. Here it is retried, because specs
-// depend on it.
+// restoreNode removes the taint from the Node, or adds the missing annotations and labels of the deleted Node to the
+// new Node (restoreNode). If this write fails, the provider only logs it and loses the labels. Here it is retried,
+// because specs depend on it.
 func (r *remediationReconciler) restoreNode(ctx context.Context, s *remediationScope) error {
 	if !r.deletesNodes.Load() {
 		if !slices.ContainsFunc(s.node.Spec.Taints, isOutOfService) {

@@ -13,7 +13,8 @@ import (
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
-// reuseLabel is a label on a host that is kept for the next Machine of a MachineDeployment, with the MachineDeployment's name.
+// reuseLabel is a label on a host that is kept for the next Machine of a MachineDeployment, with the
+// MachineDeployment's name.
 const reuseLabel = "infrastructure.cluster.x-k8s.io/node-reuse"
 
 // reuseLabelValue returns the value of reuseLabel on hosts that are kept for a Machine.
@@ -21,8 +22,8 @@ func reuseLabelValue(machine *clusterv1.Machine) string {
 	return "md-" + machine.Labels[clusterv1.MachineDeploymentNameLabel]
 }
 
-// keepForReuse keeps a freed host for its MachineDeployment if the Metal3MachineTemplate has nodeReuse: with the label, and
-// with the Cluster as consumer.
+// keepForReuse keeps a freed host for its MachineDeployment if the Metal3MachineTemplate has nodeReuse: with the label,
+// and with the Cluster as consumer.
 func (r *machineReconciler) keepForReuse(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) error {
 	template := &infrav1.Metal3MachineTemplate{}
 	key := client.ObjectKey{Namespace: s.metal3Machine.Namespace, Name: s.metal3Machine.Annotations[clusterv1.TemplateClonedFromNameAnnotation]}

@@ -1,6 +1,7 @@
-// Package metal3 simulates Metal3 without hardware. One manager behaves like Cluster API's Metal3 provider (Metal3Cluster,
-// Metal3Machine, Metal3Remediation) and the Bare Metal Operator (BareMetalHost, HardwareData), as far as a bootstrap provider
-// and Cluster API can observe. Hosts are real BareMetalHosts. Hardware implements their power operations.
+// Package metal3 simulates Metal3 without hardware. One manager behaves like Cluster API's Metal3 provider
+// (Metal3Cluster, Metal3Machine, Metal3Remediation) and the Bare Metal Operator (BareMetalHost, HardwareData), as far
+// as a bootstrap provider and Cluster API can observe. Hosts are real BareMetalHosts. Hardware implements their power
+// operations.
 package metal3
 
 import (
@@ -29,11 +30,11 @@ import (
 // defaultRetryInterval is the interval of the real provider, defaultBackoff the backoff of the real operator.
 const defaultRetryInterval, defaultBackoff = 30 * time.Second, time.Minute
 
-// Hardware is the hardware of BareMetalHosts. Calls are repeated after errors. The context is canceled when the simulator
-// stops, it is not for the host. A call must return as fast as a power command.
+// Hardware is the hardware of BareMetalHosts. Calls are repeated after errors. The context is canceled when the
+// simulator stops, it is not for the host. A call must return as fast as a power command.
 type Hardware interface {
-	// PowerOn boots a host that is off. After a deployment, userData is the content of its config drive, and its disk has a
-	// new image. After a power cycle, userData is nil and the host boots from its current disk.
+	// PowerOn boots a host that is off. After a deployment, userData is the content of its config drive, and its disk
+	// has a new image. After a power cycle, userData is nil and the host boots from its current disk.
 	PowerOn(ctx context.Context, host *bmov1alpha1.BareMetalHost, userData []byte) error
 	// PowerOff powers off a host immediately and keeps its disk. It is idempotent.
 	PowerOff(ctx context.Context, host *bmov1alpha1.BareMetalHost) error
@@ -45,15 +46,15 @@ type Options struct {
 	Hardware Hardware
 	// Provisioning is the duration of writing an image. Real hardware needs ten to thirty minutes.
 	Provisioning time.Duration
-	// Reporting is the time between the boot of a deployed host and the state provisioned. With Ironic it is ten seconds or
-	// more, in which the host can join.
+	// Reporting is the time between the boot of a deployed host and the state provisioned. With Ironic it is ten
+	// seconds or more, in which the host can join.
 	Reporting time.Duration
 	// Backoff is the operator's backoff after the first failure. It doubles with each failure. Default: one minute.
 	Backoff time.Duration
 	// Deprovisioning is the duration of cleaning.
 	Deprovisioning time.Duration
-	// RetryInterval is the interval of retries for an available host, or for the Node of a provisioned host. Default: 30
-	// seconds, as in the real provider.
+	// RetryInterval is the interval of retries for an available host, or for the Node of a provisioned host. Default:
+	// 30 seconds, as in the real provider.
 	RetryInterval time.Duration
 	// Log is the simulator's logger. Default: controller-runtime's global logger.
 	Log logr.Logger
@@ -110,8 +111,8 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 	return &Simulator{running: running, hosts: hosts, remediations: remediations}, nil
 }
 
-// StopIronic stops all operations on hosts until StartIronic. It is required before a Cluster is moved: clusterctl unpauses
-// the hosts that it deletes.
+// StopIronic stops all operations on hosts until StartIronic. It is required before a Cluster is moved: clusterctl
+// unpauses the hosts that it deletes.
 func (s *Simulator) StopIronic() {
 	s.hosts.mu.Lock()
 	defer s.hosts.mu.Unlock()

@@ -15,8 +15,8 @@ type work struct {
 	on bool
 }
 
-// current returns the operation of the host's state, if it has started. It ignores the operations of earlier states: there
-// is always a cleaning between two deployments.
+// current returns the operation of the host's state, if it has started. It ignores the operations of earlier states:
+// there is always a cleaning between two deployments.
 func (r *hostReconciler) current(host *bmov1alpha1.BareMetalHost) (work, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package process runs programs that are killed when their parent process exits, and reports the logs of programs that do
-// not become ready.
+// Package process runs programs that are killed when their parent process exits, and reports the logs of programs that
+// do not become ready.
 package process
 
 import (
@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// startTimeout is the time in which a program must become ready. It takes seconds on an idle machine, and much longer
-	// on a busy machine.
+	// startTimeout is the time in which a program must become ready. It takes seconds on an idle machine, and much
+	// longer on a busy machine.
 	startTimeout = 2 * time.Minute
 	// stopTimeout is the time in which a program must exit before it is killed.
 	stopTimeout = 5 * time.Second
@@ -35,8 +35,9 @@ type Process struct {
 	exited  chan struct{} // closed when the program has exited
 }
 
-// Start starts a command that can have Pdeathsig set, from an operating system thread that exists as long as this program.
-// The kernel sends Pdeathsig when the thread that started the command exits. Go can end its other threads at any time.
+// Start starts a command that can have Pdeathsig set, from an operating system thread that exists as long as this
+// program. The kernel sends Pdeathsig when the thread that started the command exits. Go can end its other threads at
+// any time.
 func Start(command *exec.Cmd) error {
 	started := make(chan error)
 	launcher() <- func() { started <- command.Start() }
@@ -77,8 +78,8 @@ func Launch(dir, path string, args ...string) (*Process, error) {
 	return p, nil
 }
 
-// WaitFor polls until ready returns nil. If the program exits or times out, the error has the last error of ready and the
-// end of the program's log.
+// WaitFor polls until ready returns nil. If the program exits or times out, the error has the last error of ready and
+// the end of the program's log.
 func (p *Process) WaitFor(ctx context.Context, ready func(context.Context) error) error {
 	last := errors.New("not checked yet")
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {

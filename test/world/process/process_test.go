@@ -17,7 +17,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// parentVariable is an environment variable. If it is set to a directory, this test binary starts another program and waits.
+// parentVariable is an environment variable. If it is set to a directory, this test binary starts another program and
+// waits.
 const parentVariable = "POOLBOOT_TEST_PARENT"
 
 func TestMain(m *testing.M) {

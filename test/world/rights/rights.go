@@ -40,9 +40,9 @@ const (
 	Own = "own"
 )
 
-// SeenInIntegrationOnly are the rights that the manager uses in a workload cluster in test/suites/integration and not in
-// test/suites/e2e: it lists resources because streaming lists are disabled, and reads the token of a host that requests
-// its configuration twice.
+// SeenInIntegrationOnly are the rights that the manager uses in a workload cluster in test/suites/integration and not
+// in test/suites/e2e: it lists resources because streaming lists are disabled, and reads the token of a host that
+// requests its configuration twice.
 var SeenInIntegrationOnly = []Right{
 	{Where: All, Resource: "nodes", Verb: "list"},
 	{Where: All, Resource: "certificatesigningrequests.certificates.k8s.io", Verb: "list"},

@@ -1,6 +1,6 @@
-// Package secrecy detects leaks of a site's secrets. It records all secrets in the Secrets of the site's clusters, and all
-// versions of all other objects. It then searches for each secret in these objects, in the logs of all programs and hosts,
-// and in recorded output: metrics, answers and the command line.
+// Package secrecy detects leaks of a site's secrets. It records all secrets in the Secrets of the site's clusters, and
+// all versions of all other objects. It then searches for each secret in these objects, in the logs of all programs and
+// hosts, and in recorded output: metrics, answers and the command line.
 package secrecy
 
 import (
@@ -166,8 +166,8 @@ type Findings struct {
 	Leaks []string
 }
 
-// Leaks searches for all secrets in all logs of the directory: as plain text, in base64 at any offset, and for keys line by
-// line.
+// Leaks searches for all secrets in all logs of the directory: as plain text, in base64 at any offset, and for keys
+// line by line.
 func (w *Watch) Leaks() (Findings, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

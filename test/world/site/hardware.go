@@ -69,8 +69,8 @@ func (h *Hardware) PowerOff(_ context.Context, bmh *bmov1alpha1.BareMetalHost) e
 	return nil
 }
 
-// Decommission powers off a host permanently. Otherwise unused kubelets exhaust shared resources of the machine, inotify
-// instances first.
+// Decommission powers off a host permanently. Otherwise unused kubelets exhaust shared resources of the machine,
+// inotify instances first.
 func (h *Hardware) Decommission(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -64,8 +64,8 @@ type Verdict struct {
 	Changes int
 }
 
-// Judge compares the pool of each version of a Node with the expected pool. It decides by labels only, as a machine config
-// controller does.
+// Judge compares the pool of each version of a Node with the expected pool. It decides by labels only, as a machine
+// config controller does.
 func Judge(versions []NodeVersion, role string, pools []poolv1.MachineConfigPool) Verdict {
 	verdict := Verdict{Versions: len(versions)}
 	before := ""

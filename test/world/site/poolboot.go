@@ -146,8 +146,8 @@ func newEndpoint() (*endpoint, error) {
 	return &endpoint{address: loopback.Address(port), authority: authority}, err
 }
 
-// startPoolboot installs Poolboot's namespace, ServiceAccounts, RBAC rules and webhooks, and starts its two programs. On a
-// site with a predecessor it starts the manager only.
+// startPoolboot installs Poolboot's namespace, ServiceAccounts, RBAC rules and webhooks, and starts its two programs.
+// On a site with a predecessor it starts the manager only.
 func (s *Site) startPoolboot(ctx context.Context) error {
 	objects, err := InstallSet(ctx, s.binDir)
 	if err != nil {

@@ -28,8 +28,8 @@ type RequestCount struct {
 	All, Conflicts int
 }
 
-// Requests counts the requests of Poolboot's two programs to both API servers since a time, from their audit logs. It omits
-// watches and their lists, whose number does not depend on the number of Machines.
+// Requests counts the requests of Poolboot's two programs to both API servers since a time, from their audit logs. It
+// omits watches and their lists, whose number does not depend on the number of Machines.
 func (s *Site) Requests(since time.Time) (map[RequestKind]RequestCount, error) {
 	counts := map[RequestKind]RequestCount{}
 	for _, cluster := range []*controlplane.ControlPlane{s.Management, s.Workload} {
@@ -54,8 +54,8 @@ func (s *Site) Requests(since time.Time) (map[RequestKind]RequestCount, error) {
 	return counts, nil
 }
 
-// poolbootProgram returns the program of Poolboot that sent a request. In the workload cluster the manager has the user of
-// Cluster API's kubeconfig, and is identified by its user agent: the cluster cache puts the program's name first.
+// poolbootProgram returns the program of Poolboot that sent a request. In the workload cluster the manager has the user
+// of Cluster API's kubeconfig, and is identified by its user agent: the cluster cache puts the program's name first.
 func poolbootProgram(r controlplane.Request) (string, bool) {
 	if program, ok := strings.CutPrefix(r.User.Name, "system:serviceaccount:poolboot-system:poolboot-"); ok {
 		return program, true

@@ -1,6 +1,6 @@
-// Package site sets up a complete site on one machine: a management cluster with the real Cluster API core and Poolboot's
-// two programs, a workload cluster, and hosts that boot with the real Ignition and kubelet. Simulated are the hardware,
-// Cluster API's Metal3 provider and the container runtime. The demo and the end-to-end tests use it.
+// Package site sets up a complete site on one machine: a management cluster with the real Cluster API core and
+// Poolboot's two programs, a workload cluster, and hosts that boot with the real Ignition and kubelet. Simulated are
+// the hardware, Cluster API's Metal3 provider and the container runtime. The demo and the end-to-end tests use it.
 package site
 
 import (
@@ -43,13 +43,14 @@ type Flags struct {
 type Options struct {
 	// Hardware is the hardware of BareMetalHosts. Default: hosts that boot with the real Ignition and kubelet.
 	Hardware metal3.Hardware
-	// Neighbor is an optional site whose workload cluster and hosts this site also uses, with its own management cluster.
+	// Neighbor is an optional site whose workload cluster and hosts this site also uses, with its own management
+	// cluster.
 	Neighbor *Site
 	// WithoutMetal3 omits Metal3 and its CRDs until StartMetal3.
 	WithoutMetal3 bool
-	// Predecessor is an optional site that this site takes over from. With its own management cluster, this site uses the
-	// predecessor's workload cluster, hosts, and config server address and certificate authority. The caller must start the
-	// config server after the predecessor's has stopped.
+	// Predecessor is an optional site that this site takes over from. With its own management cluster, this site uses
+	// the predecessor's workload cluster, hosts, and config server address and certificate authority. The caller must
+	// start the config server after the predecessor's has stopped.
 	Predecessor *Site
 	// Flags are additional flags of the site's programs.
 	Flags Flags

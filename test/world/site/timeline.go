@@ -40,7 +40,8 @@ var Steps = []Step{DataSecretCreated, HostChosen, BootRequested, NodePreRegister
 // Timeline has the time of each step of all Machines, from watches on both clusters.
 type Timeline struct {
 	mu sync.Mutex
-	// machines is keyed by the name of the PoolbootConfig, which is also the name of the Machine and of the data Secret.
+	// machines is keyed by the name of the PoolbootConfig, which is also the name of the Machine and of the data
+	// Secret.
 	machines map[string]map[Step]time.Time
 	nodes    map[string]map[Step]time.Time
 	nodeOf   map[string]string

@@ -21,8 +21,8 @@ func (k kind) WatchWithContext(ctx context.Context, options metav1.ListOptions) 
 	return k.client.Watch(ctx, k.list.DeepCopyObject().(client.ObjectList), &client.ListOptions{Raw: &options})
 }
 
-// Follow calls seen for each version of all objects of a kind, from now on and without gaps: it resumes broken watches. It
-// returns when the start of the watch is known, and stops when ctx is done. It calls seen from one goroutine.
+// Follow calls seen for each version of all objects of a kind, from now on and without gaps: it resumes broken watches.
+// It returns when the start of the watch is known, and stops when ctx is done. It calls seen from one goroutine.
 func Follow[T client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, seen func(watch.EventType, T)) error {
 	if err := c.List(ctx, list); err != nil {
 		return fmt.Errorf("list %T: %w", list, err)

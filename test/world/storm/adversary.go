@@ -16,8 +16,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
-// order is the adversary's patch of a Node outside its custom pool: the annotation with which the Machine Config Operator's
-// node controller makes a machine reboot into another configuration.
+// order is the adversary's patch of a Node outside its custom pool: the annotation with which the Machine Config
+// Operator's node controller makes a machine reboot into another configuration.
 const order = `{"metadata":{"annotations":{"machineconfiguration.openshift.io/desiredConfig":"rendered-worker"}}}`
 
 // Verdict has the counts of an adversary.
@@ -54,8 +54,8 @@ type adversary struct {
 	err   error
 }
 
-// watchAsAdversary starts an adversary for all concerned Nodes. It watches without a cache, which would skip versions, and
-// calls saw with each version.
+// watchAsAdversary starts an adversary for all concerned Nodes. It watches without a cache, which would skip versions,
+// and calls saw with each version.
 func watchAsAdversary(ctx context.Context, workload client.WithWatch, concerned func(*corev1.Node) bool, saw func(*corev1.Node)) (*adversary, error) {
 	a := &adversary{workload: workload, nodes: map[types.UID]bool{}}
 	return a, site.Follow(ctx, workload, &corev1.NodeList{}, func(kind watch.EventType, node *corev1.Node) {

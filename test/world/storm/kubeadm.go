@@ -24,8 +24,8 @@ import (
 // joinConfigurationPath is the path of kubeadm's configuration in the kubeadm bootstrap provider's cloud-init.
 const joinConfigurationPath = "/run/kubeadm/kubeadm-join-config.yaml"
 
-// Kubeadm returns Cluster API's kubeadm bootstrap provider (CABPK) with cloud-init. Cluster API syncs the labels that decide
-// the pool after the Node has registered, because a kubelet can't set them.
+// Kubeadm returns Cluster API's kubeadm bootstrap provider (CABPK) with cloud-init. Cluster API syncs the labels that
+// decide the pool after the Node has registered, because a kubelet can't set them.
 func Kubeadm() Provider {
 	return Provider{
 		configKind: "KubeadmConfig",

@@ -25,7 +25,8 @@ type Provider struct {
 	// configKind is the kind of the bootstrap configs, template returns their template.
 	configKind string
 	template   func() client.Object
-	// start starts the provider if the site does not run it, and returns the boot function of hosts and a stop function.
+	// start starts the provider if the site does not run it, and returns the boot function of hosts and a stop
+	// function.
 	start func(context.Context, *site.Site, *tenant.Tenant) (boot boot, stop func() error, err error)
 	// followEnd reports each cleaned up boot to a milestone. Optional.
 	followEnd func(context.Context, *site.Site, *tenant.Tenant, *milestone) error

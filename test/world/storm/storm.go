@@ -1,8 +1,8 @@
-// Package storm boots many simulated hosts of a MachineDeployment simultaneously and judges the versions of their Nodes. An
-// adversary acts as the Machine Config Operator's node controller on Nodes outside their pool. The hosts have no disk, kubelet
-// or container runtime: they send the requests of a real host for configuration, certificate and registration. They boot with
-// Poolboot, or with Cluster API's kubeadm bootstrap provider and Cluster API's label sync. The package is for ginkgo suites
-// and benchmarks: errors in the setup fail them.
+// Package storm boots many simulated hosts of a MachineDeployment simultaneously and judges the versions of their
+// Nodes. An adversary acts as the Machine Config Operator's node controller on Nodes outside their pool. The hosts have
+// no disk, kubelet or container runtime: they send the requests of a real host for configuration, certificate and
+// registration. They boot with Poolboot, or with Cluster API's kubeadm bootstrap provider and Cluster API's label sync.
+// The package is for ginkgo suites and benchmarks: errors in the setup fail them.
 package storm
 
 import (
@@ -37,20 +37,20 @@ type Result struct {
 	Machines, DataSecrets time.Duration
 	// SwitchedOn is when the last host was provisioned and all hosts were powered on.
 	SwitchedOn time.Duration
-	// Registered is when the last kubelet had registered, InPool when the last Node was Ready in its pool, Ended when the
-	// token, join credential and overlay of the last boot were deleted, with Poolboot only.
+	// Registered is when the last kubelet had registered, InPool when the last Node was Ready in its pool, Ended when
+	// the token, join credential and overlay of the last boot were deleted, with Poolboot only.
 	Registered, InPool, Ended time.Duration
 	// Nodes is the adversary's verdict.
 	Nodes Verdict
 	// Started is when the MachineDeployment was created.
 	Started time.Time
-	// StopError is the error of stopping the provider, for example of a manager with long queues. The measurements are valid
-	// nevertheless.
+	// StopError is the error of stopping the provider, for example of a manager with long queues. The measurements are
+	// valid nevertheless.
 	StopError error
 }
 
-// Run boots n hosts in a new namespace and waits until all their Nodes are Ready in their pool. hardware must be the site's
-// hardware. With an error it also returns the measurements so far.
+// Run boots n hosts in a new namespace and waits until all their Nodes are Ready in their pool. hardware must be the
+// site's hardware. With an error it also returns the measurements so far.
 func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provider, n int) (result Result, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -52,8 +52,8 @@ func newHost(name string) *bmov1alpha1.BareMetalHost {
 	}
 }
 
-// Enrollment returns an Enrollment of the pool infra for hosts whose names start with the namespace's name, which expires
-// in an hour, and the Secret with its token. It does not create them.
+// Enrollment returns an Enrollment of the pool infra for hosts whose names start with the namespace's name, which
+// expires in an hour, and the Secret with its token. It does not create them.
 func (t *Tenant) Enrollment(name string, uses int32) (*corev1.Secret, *poolv1.Enrollment) {
 	return &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: t.Namespace},

@@ -1,5 +1,5 @@
-// Package tenant creates the objects of a user of a site: a namespace with a Cluster, pools, MachineConfigs, servers and
-// MachineDeployments. It is for ginkgo suites: errors fail the spec.
+// Package tenant creates the objects of a user of a site: a namespace with a Cluster, pools, MachineConfigs, servers
+// and MachineDeployments. It is for ginkgo suites: errors fail the spec.
 package tenant
 
 import (

@@ -59,8 +59,8 @@ func (u *Unit) specifiers(text string) (string, error) {
 	return out.String(), nil
 }
 
-// expand replaces the variables in a command's words: a word $NAME becomes the words of its value, ${NAME} is replaced at any
-// position, $$ is a dollar sign. Quotes around a variable change nothing, as in systemd.
+// expand replaces the variables in a command's words: a word $NAME becomes the words of its value, ${NAME} is replaced
+// at any position, $$ is a dollar sign. Quotes around a variable change nothing, as in systemd.
 func expand(words []string, env map[string]string) ([]string, error) {
 	var out []string
 	for _, word := range words {
@@ -107,8 +107,8 @@ func replace(word string, env map[string]string) (string, error) {
 var cEscapes = map[byte]byte{'a': 7, 'b': 8, 'f': 12, 'n': '\n', 'r': '\r', 't': '\t', 'v': 11, 's': ' ',
 	'\\': '\\', '"': '"', '\'': '\''}
 
-// split splits text into words at white space outside quotes. With cStyle a backslash starts a C escape, otherwise it quotes
-// the next character.
+// split splits text into words at white space outside quotes. With cStyle a backslash starts a C escape, otherwise it
+// quotes the next character.
 func split(text string, cStyle bool) ([]string, error) {
 	var (
 		words  []string

@@ -12,8 +12,8 @@ import (
 // searchPath is systemd's default PATH for services.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// environment returns the environment of a service's commands: Environment=, then the files of EnvironmentFile= in order. The
-// last value of a name wins. It is read at each start, as in systemd.
+// environment returns the environment of a service's commands: Environment=, then the files of EnvironmentFile= in
+// order. The last value of a name wins. It is read at each start, as in systemd.
 func (u *Unit) environment(root string) (map[string]string, error) {
 	env := map[string]string{"PATH": searchPath, "LANG": "C.UTF-8"}
 	for _, line := range u.list("Service", "Environment") {

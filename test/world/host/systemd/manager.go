@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Manager is the part of systemd that a boot needs: it starts the enabled units in order, and restarts them as configured.
+// Manager is the part of systemd that a boot needs: it starts the enabled units in order, and restarts them as
+// configured.
 type Manager struct {
 	// Root is the directory with the host's file system.
 	Root string
@@ -62,7 +63,8 @@ type job struct {
 	// starts are the times of the last starts, for the start limit. Guarded by running.
 	starts []time.Time
 
-	// settled is closed after the unit's first start, successful or not. Units that are ordered after it can then start.
+	// settled is closed after the unit's first start, successful or not. Units that are ordered after it can then
+	// start.
 	settled chan struct{}
 
 	mu    sync.Mutex
@@ -76,8 +78,8 @@ func (j *job) failed() bool {
 }
 
 // Boot starts the units that a target wants and their dependencies. It returns an error for unsupported units before it
-// starts a unit. Otherwise it returns when ctx is done and all commands have exited. It reports failed units with Changed,
-// because a real host continues with failed units.
+// starts a unit. Otherwise it returns when ctx is done and all commands have exited. It reports failed units with
+// Changed, because a real host continues with failed units.
 func (m *Manager) Boot(ctx context.Context) error {
 	pulled, err := wants(m.Root)
 	if err != nil {
@@ -138,8 +140,8 @@ func (m *Manager) load(names []string) error {
 	return errors.Join(errs...)
 }
 
-// runs reports whether a unit runs a program. Targets, mounts and devices of the image already exist when a simulated host
-// boots.
+// runs reports whether a unit runs a program. Targets, mounts and devices of the image already exist when a simulated
+// host boots.
 func runs(name string) bool {
 	switch kind(name) {
 	case "target", "mount", "device", "slice", "socket":

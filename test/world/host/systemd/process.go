@@ -27,9 +27,9 @@ func (m *Manager) runAll(ctx context.Context, u *Unit, commands []command, env m
 	return nil
 }
 
-// launch starts the main process of a service and waits until it has started, or until starting is done. With Type=notify it
-// has started when it sends READY=1, otherwise when the program runs. The process runs until ctx is done. Its result is sent
-// to the channel.
+// launch starts the main process of a service and waits until it has started, or until starting is done. With
+// Type=notify it has started when it sends READY=1, otherwise when the program runs. The process runs until ctx is
+// done. Its result is sent to the channel.
 func (m *Manager) launch(ctx, starting context.Context, u *Unit, s *service, env map[string]string) (<-chan error, error) {
 	argv, err := expand(s.main[0].words, env)
 	if err != nil {
@@ -74,8 +74,8 @@ func (m *Manager) launch(ctx, starting context.Context, u *Unit, s *service, env
 	}
 }
 
-// listenNotify creates the socket on which a service reports that it is ready. A socket's address has at most 108 bytes,
-// therefore its directory is a file descriptor.
+// listenNotify creates the socket on which a service reports that it is ready. A socket's address has at most 108
+// bytes, therefore its directory is a file descriptor.
 func listenNotify(path string) (*net.UnixConn, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err

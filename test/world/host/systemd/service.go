@@ -75,7 +75,8 @@ func (s *service) startAgain(err error) bool {
 	return s.restart == "always" || (err != nil) == (s.restart == "on-failure") && s.restart != "no"
 }
 
-// start starts a service, unless it runs, and restarts it according to Restart=. It returns when the service is inactive.
+// start starts a service, unless it runs, and restarts it according to Restart=. It returns when the service is
+// inactive.
 func (m *Manager) start(j *job) {
 	if !j.running.TryLock() {
 		return

@@ -23,8 +23,8 @@ var understood = map[string][]string{
 	"Install": {"WantedBy", "RequiredBy"},
 }
 
-// withoutEffect are the settings without an effect on a simulated host: texts, stopping (a host is powered off, not shut
-// down), accounting and limits.
+// withoutEffect are the settings without an effect on a simulated host: texts, stopping (a host is powered off, not
+// shut down), accounting and limits.
 var withoutEffect = map[string][]string{
 	"Unit": {"Description", "Documentation"},
 	"Service": {

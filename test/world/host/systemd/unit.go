@@ -1,6 +1,6 @@
-// Package systemd reads and runs unit files as systemd does. It supports the settings that the units of a simulated host
-// use, and is as strict as systemd in all that decides whether a real host joins. An unsupported setting is an error,
-// therefore no unit passes here and fails on real hardware. The rules are from the manual pages systemd.unit,
+// Package systemd reads and runs unit files as systemd does. It supports the settings that the units of a simulated
+// host use, and is as strict as systemd in all that decides whether a real host joins. An unsupported setting is an
+// error, therefore no unit passes here and fails on real hardware. The rules are from the manual pages systemd.unit,
 // systemd.service, systemd.path, systemd.exec and systemd.preset (version 257).
 //
 // The package runs commands in a root directory. It is independent of hosts and Kubernetes.
@@ -83,8 +83,8 @@ func find(root, name string) (string, error) {
 	return "", &NotFoundError{Name: name}
 }
 
-// dropIns returns the files name.d/*.conf of all unit directories in the order of their names. Of two files with the same
-// name it returns that of the stronger directory.
+// dropIns returns the files name.d/*.conf of all unit directories in the order of their names. Of two files with the
+// same name it returns that of the stronger directory.
 func dropIns(root, name string) ([]string, error) {
 	strongest := map[string]string{}
 	for _, dir := range unitDirs {
