@@ -12,7 +12,8 @@ import (
 // field by field, and the later one wins; others are added. Like the Machine Config Operator, it differs from Ignition
 // in two ways:
 //
-//   - The contents of a file are replaced as a whole. If a later configuration has contents, the compression, verification and HTTP headers of the earlier one are dropped.
+//   - The contents of a file are replaced as a whole. If a later configuration has contents, the compression,
+//     verification and HTTP headers of the earlier one are dropped.
 //   - A file with contents overwrites that of the operating system, unless overwrite is set.
 //
 // The arguments are not modified. The result can be invalid: see ValidateMerged.

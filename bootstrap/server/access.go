@@ -2,7 +2,7 @@ package server
 
 import "time"
 
-// writeAccess writes a request to the access log. No token and nothing out of an overlay is among what it knows.
+// writeAccess writes a request to the access log. Its arguments contain no token and no part of an overlay.
 func (s *Server) writeAccess(a *answer, refused *refusal, took time.Duration) {
 	log := s.opts.Log
 	if a.to.kind == kindHealth && refused == nil {

@@ -14,25 +14,25 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// minCredentialLife is how long the join credential in an overlay must still live when it is handed out: the host has
-// to download, write its disk's files, boot on and start its kubelet with it.
+// minCredentialLife is the minimum remaining lifetime of the join credential in an overlay that is served: the host
+// must download its configuration, write its files, boot and start its kubelet in that time.
 const minCredentialLife = 3 * time.Minute
 
-// boot is everything that a host's configuration is made of; nothing as long as any of it is missing.
+// boot is the complete set of parts of a host's configuration. It is empty while any part is missing.
 type boot struct {
 	record  *Record
 	overlay *Overlay
 	pool    *PoolBytes
 }
 
-// serveConfig answers a host that asks for its configuration: at once when it stands, else as soon as it does, else
-// 503.
+// serveConfig answers a host that requests its configuration: immediately if the configuration is complete, otherwise
+// as soon as it is, and with 503 after the maximum wait.
 func (v *view) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, to route, token string) error {
 	ready, err := v.waitForBoot(ctx, record, to)
 	if err != nil {
 		return err
 	}
-	v.came(ctx, ready.record, to.from)
+	v.recordAddress(ctx, ready.record, to.from)
 	overlay, err := ready.overlay.Packed.For(to.version)
 	if err != nil {
 		return v.unreadable(record, err)
@@ -53,7 +53,7 @@ func (v *view) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.R
 	h["Cache-Control"] = noStore
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if _, err := w.Write(body); err != nil {
-		return err // the host is gone, and will ask again
+		return err // the connection is closed, and the host retries
 	}
 	if r.Method == http.MethodGet && !ready.record.servedBefore() {
 		v.recordServed(ctx, ready.record, ready.overlay)
@@ -61,25 +61,25 @@ func (v *view) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.R
 	return nil
 }
 
-// recordServed notes in the background that an overlay was handed out.
+// recordServed records in the background that an overlay was served.
 func (s *Server) recordServed(ctx context.Context, record *Record, overlay *Overlay) {
 	s.writes.Go(func() {
 		if err := s.recording.serve(context.WithoutCancel(ctx), *record, overlay); err != nil {
 			s.opts.Metrics.recordErrors.Inc()
-			s.opts.Log.Error(err, "Could not record that the configuration was handed out", "PoolbootConfig", record.NamespacedName)
+			s.opts.Log.Error(err, "Could not record that the configuration was served", "PoolbootConfig", record.NamespacedName)
 		}
 	})
 }
 
-// unreadable is the refusal of a host for which its machine's overlay can't be written.
+// unreadable returns the refusal for a host whose overlay can't be encoded for it.
 func (s *Server) unreadable(record *Record, err error) *refusal {
 	if older := (*ignition.VersionError)(nil); errors.As(err, &older) {
 		return s.tooOld("the overlay of PoolbootConfig "+record.String(), older)
 	}
-	return unavailable(fmt.Errorf("the overlay of PoolbootConfig %s is damaged: %w. Delete its Secret; it is made anew", record.NamespacedName, err))
+	return unavailable(fmt.Errorf("the overlay of PoolbootConfig %s is malformed: %w. Delete its Secret; the manager creates it again", record.NamespacedName, err))
 }
 
-// waitForBoot returns what stands for a machine. When it is not complete it asks for it, once, and waits for it.
+// waitForBoot returns the configuration of a machine. If it is not complete, it records the request once and waits.
 func (v *view) waitForBoot(ctx context.Context, record *Record, to route) (boot, error) {
 	if ready, _, err := v.lookForBoot(ctx, record, to.version, nil); ready.pool != nil || err != nil {
 		return ready, err
@@ -135,18 +135,18 @@ func (v *view) waitForBoot(ctx context.Context, record *Record, to route) (boot,
 	}
 }
 
-// request records that a host asked for what does not stand, and from where.
+// request records that a host requested a configuration that is not complete, and its address.
 func (s *Server) request(ctx context.Context, record *Record, from netip.Addr) error {
 	if err := s.recording.request(ctx, *record, from); err != nil {
 		s.opts.Metrics.recordErrors.Inc()
 		return unavailable(fmt.Errorf("recording the boot request of PoolbootConfig %s: %w", record.NamespacedName, err))
 	}
-	s.came(ctx, record, from)
+	s.recordAddress(ctx, record, from)
 	return nil
 }
 
-// recordNow returns a host's record as it is now. When it is gone, or has another token, the host is told so when it
-// asks again.
+// recordNow returns a host's current record. If it was deleted or has another token, the host gets 503; the answer to
+// its next request depends on the new state.
 func (v *view) recordNow(ctx context.Context, record *Record) (*Record, error) {
 	current, err := v.Records.Get(ctx, record.NamespacedName)
 	if err != nil {
@@ -155,11 +155,11 @@ func (v *view) recordNow(ctx context.Context, record *Record) (*Record, error) {
 	if current != nil && current.UID == record.UID && current.PointerID == record.PointerID && current.HasTokenOf(record) {
 		return current, nil
 	}
-	return nil, notReady("PoolbootConfig %s has gone, or its token was revoked, since the host asked. Try again", record.NamespacedName)
+	return nil, notReady("PoolbootConfig %s was deleted, or its token changed, during the request. Try again", record.NamespacedName)
 }
 
-// lookForBoot returns what stands for a machine, or what is missing of it. It subscribes to all that it looks at, if
-// there is a subscription.
+// lookForBoot returns the configuration of a machine, or what is missing. With a subscription, it subscribes to all
+// objects that it reads.
 func (v *view) lookForBoot(ctx context.Context, record *Record, version string, changed *subscription) (ready boot, missing string, err error) {
 	changed.to(object{overlay: record.UID})
 	overlay, err := v.Overlays.Get(ctx, record.UID)
@@ -167,26 +167,26 @@ func (v *view) lookForBoot(ctx context.Context, record *Record, version string, 
 		return boot{}, "", unavailable(fmt.Errorf("finding the overlay of PoolbootConfig %s: %w", record.NamespacedName, err))
 	}
 	if overlay == nil {
-		return boot{}, "the machine's overlay is not made", nil
+		return boot{}, "the machine's overlay does not exist yet", nil
 	}
 	if overlay.Expires.Sub(v.opts.Now()) <= minCredentialLife {
-		return boot{}, "the join credential in the machine's overlay is about to end and not renewed", nil
+		return boot{}, "the join credential in the machine's overlay is about to expire and was not renewed yet", nil
 	}
 	if overlay.CredentialID != record.CredentialID {
-		return boot{}, "the join credential in the machine's overlay is not the one on record", nil
+		return boot{}, "the join credential in the machine's overlay is not the one in status.boot", nil
 	}
 	if overlay.CredentialID != "" && overlay.CredentialID == record.UsedCredential {
-		return boot{}, "the join credential in the machine's overlay has got its one certificate, and another one is not made", nil
+		return boot{}, "the join credential in the machine's overlay was already used to obtain a certificate; waiting for a new one", nil
 	}
 	name := types.NamespacedName{Namespace: record.Namespace, Name: overlay.Configuration}
 	pool, err := v.lookForRendered(ctx, name, version, changed)
 	if err != nil || pool == nil {
-		return boot{}, fmt.Sprintf("rendered MachineConfig %s is not there", name), err
+		return boot{}, fmt.Sprintf("rendered MachineConfig %s does not exist yet", name), err
 	}
 	return boot{record: record, overlay: overlay, pool: pool}, "", nil
 }
 
-// lookForRendered returns a rendered config's bytes in a spec version, or nil when there is none of that name.
+// lookForRendered returns a rendered config's bytes in a spec version, or nil if it does not exist.
 func (s *Server) lookForRendered(ctx context.Context, name types.NamespacedName, version string, changed *subscription) (*PoolBytes, error) {
 	changed.to(object{rendered: name})
 	made, err := s.rendered.get(ctx, name, version)

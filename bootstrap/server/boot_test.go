@@ -79,7 +79,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(strconv.Atoi(response.Header.Get("Retry-After"))).To(BeNumerically("~", 3, 2))
 		word, message := problem(body)
 		Expect(word).To(Equal("NotReady"))
-		Expect(message).To(And(ContainSubstring("overlay is not made"), ContainSubstring("no host is chosen yet")))
+		Expect(message).To(And(ContainSubstring("overlay does not exist yet"), ContainSubstring("no host is chosen yet")))
 	})
 
 	It("does not get a join credential that is about to end, but a new one", func() {
@@ -178,7 +178,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		s := serve(w, short)
 		response, _ := s.get(configPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
-		Expect(s.logged()).To(And(ContainSubstring("is damaged"), Not(ContainSubstring(secretInOverlay))))
+		Expect(s.logged()).To(And(ContainSubstring("is malformed"), Not(ContainSubstring(secretInOverlay))))
 	})
 
 	It("is told to try again when its request can't be recorded, and is then recorded", func() {

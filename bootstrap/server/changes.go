@@ -2,7 +2,7 @@ package server
 
 import "sync"
 
-// changes wakes those who wait for an object, to change.
+// changes notifies requests that wait for objects to change.
 type changes struct {
 	mu      sync.Mutex
 	waiting map[object]map[*subscription]struct{}
@@ -10,13 +10,13 @@ type changes struct {
 
 func newChanges() *changes { return &changes{waiting: map[object]map[*subscription]struct{}{}} }
 
-// subscription gathers the changes of some objects. Subscribe to an object before looking at it: then no change between
-// the look and the wait is lost.
+// subscription collects the changes of some objects. Subscribe to an object before reading it, so that no change
+// between the read and the wait is lost.
 type subscription struct {
 	changes *changes
 	objects map[object]struct{}
 
-	// changed has a value when any of the objects has changed since it was last received from.
+	// changed has a value if any of the objects has changed since the last receive.
 	changed chan struct{}
 }
 
@@ -24,8 +24,7 @@ func (c *changes) subscribe() *subscription {
 	return &subscription{changes: c, objects: map[object]struct{}{}, changed: make(chan struct{}, 1)}
 }
 
-// to adds an object to the subscription; an object that is in it already stays so. Without a subscription (nil) it does
-// nothing: most hosts have no need to wait.
+// to adds an object to the subscription. On a nil subscription it does nothing: most requests need not wait.
 func (s *subscription) to(what object) {
 	if s == nil {
 		return
@@ -42,7 +41,7 @@ func (s *subscription) to(what object) {
 	s.changes.waiting[what][s] = struct{}{}
 }
 
-// end gives the subscription up.
+// end removes the subscription.
 func (s *subscription) end() {
 	s.changes.mu.Lock()
 	defer s.changes.mu.Unlock()
@@ -54,14 +53,14 @@ func (s *subscription) end() {
 	}
 }
 
-// notify tells every subscriber of an object that it has changed.
+// notify notifies all subscribers of an object that it has changed.
 func (c *changes) notify(what object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for s := range c.waiting[what] {
 		select {
 		case s.changed <- struct{}{}:
-		default: // told already, and not looked since
+		default: // a notification is pending
 		}
 	}
 }

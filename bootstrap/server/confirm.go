@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// confirmTimeout bounds how long a refusal takes that ends a boot. The API server is asked for two objects at most.
+// confirmTimeout limits the time to confirm a refusal that ends a boot. It takes at most two requests to the API
+// server.
 const confirmTimeout = 2 * time.Second
 
-// final tells whether an answer ends the boot of a host that has a token. What is known here may be behind, for as long
-// as this replica does not reach the API server; another one may have answered the host a moment ago by what is so now.
+// final reports whether an answer ends the boot of a host that has a token. The caches of this replica can be stale,
+// for example while it does not reach the API server, and another replica can have newer state.
 func (s *Server) final(err error, r *http.Request) bool {
 	refused := (*refusal)(nil)
 	return s.live != nil && errors.As(err, &refused) && bearerToken(r) != "" &&
 		(refused.code == http.StatusUnauthorized || refused.code == http.StatusForbidden)
 }
 
-// confirm answers once more, by what is so now; 503 when that can't be told.
+// confirm answers the request again from the API server, or with 503 if that fails.
 func (s *Server) confirm(ctx context.Context, w *answer, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()

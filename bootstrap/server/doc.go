@@ -1,17 +1,18 @@
-// Package server is Poolboot's config server: what it answers to a host that asks for its configuration, and when.
+// Package server implements Poolboot's config server: it answers hosts that request their configuration.
 //
-// A host comes with the pointer that its user data held: a URL that ends in a pointer id, and a bearer token. The
-// server finds the host's PoolbootConfig by the pointer id, notes the request in it, waits until the machine's overlay
-// stands and answers with two parts: the pool's configuration (a URL and its SHA-512) and the overlay. It then serves
-// the pool's bytes, which never change under their name.
+// A host sends the URL and the bearer token of the pointer in its user data. The server finds the host's PoolbootConfig
+// by the URL, records the request in it, waits until the machine's overlay exists and answers with two parts: the
+// pool's configuration (a URL and its SHA-512) and the overlay. Then it serves the bytes of the pool's configuration,
+// which never change under their name.
 //
-// A host without a Machine comes with an enrollment token and a name instead. The server notes that it asks, and once a
-// PoolbootConfig was made for it, it is a host like any other.
+// A host without a Machine sends an enrollment token and a name instead. The server records the request. Once the
+// manager has created a PoolbootConfig for the host, the server treats it like any other host.
 //
-// Status codes follow from what Ignition does with them: 5xx and dropped connections are tried again, for ever; any 4xx
-// ends the boot. So 401, 403 and 404 are for what can never succeed, and everything that may still come is 503.
+// The status codes depend on how Ignition handles them: it retries after 5xx and dropped connections without limit, and
+// any 4xx ends the boot. So 401, 403 and 404 are for requests that can never succeed, and 503 is for everything that
+// can succeed later.
 //
-// The package knows HTTP and tokens. It has no Kubernetes client: where records, overlays and rendered configs come
-// from, and how a boot is recorded, is behind the small interfaces in sources.go. It must not log or answer with a
-// token or with anything out of an overlay.
+// The package implements HTTP and token checks. It has no Kubernetes client: it reads records, overlays and rendered
+// configs, and records boots, through the small interfaces in sources.go. It must not log tokens or the content of
+// overlays, nor put them into error messages.
 package server

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// serveRendered answers a host that downloads its pool's configuration: the very one that its overlay names, and no
-// other.
+// serveRendered answers a host that downloads its pool's configuration. It serves only the rendered config that the
+// machine's overlay names.
 //
-// The answer to /config may have come from another replica that saw a change first, so what does not fit yet is waited
-// for before it is refused.
+// The answer to /config can have come from another replica that saw a change earlier. So a request that does not match
+// yet waits before it is refused.
 func (v *view) serveRendered(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, to route) error {
 	pool, err := v.waitForRendered(ctx, record, to)
-	v.came(ctx, record, to.from)
+	v.recordAddress(ctx, record, to.from)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (v *view) serveRendered(ctx context.Context, w http.ResponseWriter, r *http
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	// Always all of it: a host verifies the whole, and Ignition asks for no part.
+	// Range requests are not supported: a host verifies the whole file, and Ignition sends none.
 	h["Content-Length"] = pool.length
 	if r.Method == http.MethodHead {
 		w.WriteHeader(http.StatusOK)
@@ -52,8 +52,8 @@ func (v *view) waitForRendered(ctx context.Context, record *Record, to route) (*
 		if pool != nil || err != nil {
 			return pool, err
 		}
-		// A host that has its configuration asks for no more than this: without a request nobody would make the overlay
-		// anew.
+		// A host that has its configuration sends no other request. Without this record the manager would not create
+		// the overlay again.
 		if missing == lacksOverlay && !requested {
 			if err := v.request(held, record, to.from); err != nil {
 				return nil, err
@@ -68,7 +68,7 @@ func (v *view) waitForRendered(ctx context.Context, record *Record, to route) (*
 	}
 }
 
-// lack is what is missing for a machine to get a rendered config.
+// lack is what is missing before a rendered config can be served to a machine.
 type lack int
 
 const (
@@ -78,18 +78,18 @@ const (
 	lacksRendered
 )
 
-// refusal is what a machine is told about a rendered config if nothing changes.
+// refusal returns the answer to a machine if what is missing does not appear.
 func (l lack) refusal(name types.NamespacedName) *refusal {
 	switch l {
 	case lacksOverlay:
-		return notReady("the machine's overlay is not made. Try again")
+		return notReady("the machine's overlay does not exist yet. Try again")
 	case lacksPermission:
 		return &refusal{
 			code: http.StatusForbidden, Word: "Forbidden",
-			Message: fmt.Sprintf("rendered MachineConfig %s is not the one that this machine is to boot with: start again from the URL in its user data", name),
+			Message: fmt.Sprintf("rendered MachineConfig %s is not the one for this machine: start again from the URL in its user data", name),
 		}
 	default:
-		return notReady("rendered MachineConfig %s is not there yet. Try again", name)
+		return notReady("rendered MachineConfig %s does not exist yet. Try again", name)
 	}
 }
 

@@ -13,14 +13,14 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 )
 
-// refusedInterval is how long a refusal stands before a host that goes on asking makes another write.
+// refusedInterval is the time after a refusal during which further requests of the host are not recorded.
 const refusedInterval = time.Minute
 
-// serveEnrolled answers a host that has no Machine: it comes with an enrollment token and the name that it wants. Once
-// it is admitted it is answered as any other host. Nothing is written for who has no valid token, or asks for a name
-// that the token is not for.
+// serveEnrolled answers a host without a Machine, which sends an enrollment token and the requested name. An admitted
+// host gets the same answers as any other host. Requests without a valid token, or for a name that the token does not
+// allow, cause no write.
 func (v *view) serveEnrolled(ctx context.Context, w *answer, r *http.Request, to route) error {
-	// One wait for both, the admission and the overlay: a host gives up after ten seconds.
+	// The admission and the overlay share one wait: a host gives up after ten seconds.
 	ctx, release := context.WithTimeout(ctx, v.wait)
 	defer release()
 	token := bearerToken(r)
@@ -40,17 +40,17 @@ func (v *view) serveEnrolled(ctx context.Context, w *answer, r *http.Request, to
 	return v.serveConfig(ctx, w, r, record, to, token)
 }
 
-// asking is a host that wants to be admitted.
+// asking is a host that requests to be admitted.
 type asking struct {
-	// config is what the host's PoolbootConfig is called, once it is admitted, and its Node.
+	// config is the name of the host's PoolbootConfig after the admission, and of its Node.
 	config             types.NamespacedName
 	address, pointerID string
 }
 
-// enrollmentFor finds the enrollment that a token belongs to, and makes sure that it admits the requested name.
+// enrollmentFor returns the Enrollment of a token, and checks that it allows the requested name.
 func (v *view) enrollmentFor(ctx context.Context, token string, to route) (*Enrollment, error) {
 	if token == "" {
-		return nil, unauthorized("a bearer token is needed: the enrollment token")
+		return nil, unauthorized("a bearer token is required: send the enrollment token")
 	}
 	enrollment, err := v.enrollmentOf(ctx, to.object, token)
 	if err != nil {
@@ -60,29 +60,29 @@ func (v *view) enrollmentFor(ctx context.Context, token string, to route) (*Enro
 		return nil, unauthorized("the enrollment token is for another pool")
 	}
 	if why := enroll.Allows(enrollment.Names, to.name); why != "" {
-		return nil, &refusal{code: http.StatusForbidden, Word: "Forbidden", Message: fmt.Sprintf("the name in ?name= may not be taken: %s", why)}
+		return nil, &refusal{code: http.StatusForbidden, Word: "Forbidden", Message: fmt.Sprintf("the name in ?name= is not allowed: %s", why)}
 	}
 	showedToken(ctx)
 	return enrollment, nil
 }
 
-// enrollmentOf returns the Enrollment of that name, if a token is its own and is live. Another token is 503, because
-// the Secret may hold it already, which the server does not read.
+// enrollmentOf returns the Enrollment with that name if the token is its own and has not expired. Another token gets
+// 503: it can be a new token in the Secret, which the server does not read.
 func (v *view) enrollmentOf(ctx context.Context, name types.NamespacedName, token string) (*Enrollment, error) {
 	enrollment, err := v.Enrollments.Get(ctx, name)
 	switch {
 	case err != nil:
 		return nil, unavailable(fmt.Errorf("finding Enrollment %s: %w", name, err))
 	case enrollment == nil || !enrollment.accepts(token):
-		return nil, notReady("no enrollment %s has this token: it may still be made, restored or moved here; if its Secret was deleted, power the host off", name)
+		return nil, notReady("Enrollment %s does not exist or has another token: it can still be created, restored or moved here; if its Secret was deleted, power the host off", name)
 	case !v.opts.Now().Before(enrollment.Expires):
 		return nil, unauthorized("the enrollment token has expired: create another Enrollment")
 	}
 	return enrollment, nil
 }
 
-// waitForAdmission returns the record of a host that is admitted. When it is not, it asks for it, once, and waits until
-// that is decided.
+// waitForAdmission returns the record of an admitted host. If the host is not admitted yet, it records the request once
+// and waits for the decision.
 func (v *view) waitForAdmission(ctx context.Context, enrollment Enrollment, asks asking) (*Record, error) {
 	changed := v.changes.subscribe()
 	defer changed.end()
@@ -98,7 +98,7 @@ func (v *view) waitForAdmission(ctx context.Context, enrollment Enrollment, asks
 	}
 	if err != nil {
 		v.opts.Metrics.recordErrors.Inc()
-		return nil, unavailable(fmt.Errorf("recording that a host asks to be admitted by Enrollment %s: %w", enrollment.NamespacedName, err))
+		return nil, unavailable(fmt.Errorf("recording the request of a host in Enrollment %s: %w", enrollment.NamespacedName, err))
 	}
 	for refused == nil {
 		if refused, err = v.lookForRefusal(ctx, enrollment, asks, since); refused != nil || err != nil {
@@ -110,7 +110,7 @@ func (v *view) waitForAdmission(ctx context.Context, enrollment Enrollment, asks
 				return record, err
 			}
 		case <-ctx.Done():
-			refused = notReady("it is not decided yet whether this host is admitted. Try again")
+			refused = notReady("the manager has not decided yet whether this host is admitted. Try again")
 		}
 	}
 	if err != nil {
@@ -119,14 +119,14 @@ func (v *view) waitForAdmission(ctx context.Context, enrollment Enrollment, asks
 	return nil, refused
 }
 
-// enrollmentFull is the refusal of a host that can't even be noted as one that asks.
+// enrollmentFull returns the refusal for a host whose request can't be recorded.
 func enrollmentFull(enrollment Enrollment) *refusal {
 	return &refusal{code: http.StatusServiceUnavailable, Word: "EnrollmentFull", Message: fmt.Sprintf(
-		"%d hosts asked by Enrollment %s and are not admitted, and it takes no more requests: see its status.requests. Raise its spec.maxUses, or create "+
-			"another one. A request is dropped when its host is admitted, or has not asked for 10 minutes", poolv1.MaxEnrollmentRequests, enrollment.NamespacedName)}
+		"Enrollment %[2]s has %[1]d requests of hosts that are not admitted, which is the maximum: see its status.requests. Increase its spec.maxUses, or create "+
+			"another one. A request is removed when its host is admitted, or sent no request for 10 minutes", poolv1.MaxEnrollmentRequests, enrollment.NamespacedName)}
 }
 
-// lookForRecord returns the record of a host that is admitted, or the refusal of one that can never be.
+// lookForRecord returns the record of an admitted host, or the refusal of a host that can never be admitted.
 func (v *view) lookForRecord(ctx context.Context, enrollment Enrollment, asks asking) (*Record, *refusal, error) {
 	record, err := v.Records.Get(ctx, asks.config)
 	if err != nil {
@@ -146,22 +146,22 @@ func (v *view) lookForRecord(ctx context.Context, enrollment Enrollment, asks as
 	return nil, nil, nil
 }
 
-// notAdmittedBy says why the record of a host that enrolled is not good for who has the Enrollment's token; nil when it
+// notAdmittedBy returns why the record of a host that enrolled is not valid for the Enrollment's token, or nil if it
 // is.
 func (r *Record) notAdmittedBy(enrollment *Enrollment) *refusal {
 	switch {
 	case r.Token.IsStateUnknown():
 		return stateUnknown(r)
 	case !r.Token.IsRevoked() && !r.Token.IsBoundTo(enrollment.TokenUID):
-		return notReady("PoolbootConfig %s is that of a host which came with the token of an earlier Secret %s: it may still be restored or moved here; "+
+		return notReady("PoolbootConfig %s belongs to a host that enrolled with the token of an earlier Secret of Enrollment %s: it can still be restored or moved here; "+
 			"to reinstall the host, delete its Node and its PoolbootConfig", r.NamespacedName, enrollment.Name)
 	case !r.Token.IsAccepted() || r.Token.Hash != enrollment.TokenSHA256:
-		return unauthorized("the host of this name has joined, or came with another token: to install it anew, delete its Node and its PoolbootConfig")
+		return unauthorized("the host with this name has joined, or enrolled with another token: to reinstall it, delete its Node and its PoolbootConfig")
 	}
 	return nil
 }
 
-// lookForRefusal returns why a host is not admitted; nil while that is not decided for what it asked since.
+// lookForRefusal returns why a host is not admitted, or nil while the manager has not decided about its request.
 func (v *view) lookForRefusal(ctx context.Context, enrollment Enrollment, asks asking, since time.Time) (*refusal, error) {
 	current, err := v.Enrollments.Get(ctx, enrollment.NamespacedName)
 	if err != nil {
@@ -177,7 +177,8 @@ func (v *view) lookForRefusal(ctx context.Context, enrollment Enrollment, asks a
 	return nil, nil
 }
 
-// authenticateEnrolled makes sure that the token is the one by which the record's host was admitted, and is still good.
+// authenticateEnrolled checks that the token is the one with which the record's host was admitted, and that it is
+// valid.
 func (v *view) authenticateEnrolled(ctx context.Context, record *Record, token string) (*Record, error) {
 	enrollment, err := v.enrollmentOf(ctx, types.NamespacedName{Namespace: record.Namespace, Name: record.Enrollment}, token)
 	if err != nil {
@@ -187,21 +188,21 @@ func (v *view) authenticateEnrolled(ctx context.Context, record *Record, token s
 		return nil, why
 	}
 	if record.PointerID != enroll.PointerID(record.Namespace, record.Enrollment, record.Name) {
-		return nil, notReady("PoolbootConfig %s is not the record of a host that enrolled", record.NamespacedName)
+		return nil, notReady("PoolbootConfig %s does not belong to a host that enrolled", record.NamespacedName)
 	}
 	showedToken(ctx)
 	return record, nil
 }
 
-// ask records that a host wants to be admitted, unless that was recorded moments ago or it was told no just now. It
-// returns the time of the request that is decided on.
+// ask records that a host requests to be admitted, unless that was recorded, or refused, moments ago. It returns the
+// time of the request on which the manager decides.
 func (r *recording) ask(ctx context.Context, enrollment Enrollment, asks asking) (time.Time, error) {
 	now := r.now()
 	last, known := enrollment.Requests[asks.config.Name]
 	if !known && len(enrollment.Requests) >= poolv1.MaxEnrollmentRequests {
 		return time.Time{}, ErrEnrollmentFull
 	}
-	// By name, whatever the address: an address costs who has the token nothing.
+	// By name, regardless of the address: a client with the token can use many addresses.
 	if known {
 		stands := requestInterval
 		if last.Refused != "" {

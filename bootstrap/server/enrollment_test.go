@@ -219,13 +219,13 @@ var _ = Describe("A host that enrolls", func() {
 			Expect(w.requests()).To(BeZero())
 		},
 		Entry("without a token", enrollPath, "", 401, "bearer token"),
-		Entry("with a token that nobody knows (yet)", enrollPath, "x"+token, 503, "no enrollment"),
-		Entry("with the hash of a token", enrollPath, hostaccess.Enrollment(edge, "secret").Hash(token), 503, "no enrollment"),
+		Entry("with a token that nobody knows (yet)", enrollPath, "x"+token, 503, "does not exist or has another token"),
+		Entry("with the hash of a token", enrollPath, hostaccess.Enrollment(edge, "secret").Hash(token), 503, "does not exist or has another token"),
 		Entry("with another pool's token", "/config/worker/default/edge?name=edge-7", token, 401, "another pool"),
 		Entry("without a name", "/config/infra/default/edge", token, 403, "name of a Node"),
 		Entry("under a name that is none", "/config/infra/default/edge?name=edge_7", token, 403, "name of a Node"),
 		Entry("under a name that is not in the pattern", "/config/infra/default/edge?name=core-7", token, 403, "edge-*"),
-		Entry("by the pointer id that its name gives", "/config/infra/default/edge-7/"+enroll.PointerID("default", "edge", "edge-7"), token, 401, "by its name"),
+		Entry("by the pointer id that its name gives", "/config/infra/default/edge-7/"+enroll.PointerID("default", "edge", "edge-7"), token, 401, "has its name, not a pointer ID"),
 		Entry("under a name of a thousand letters", "/config/infra/default/edge?name=edge-"+strings.Repeat("a", 1000), token, 403, "name of a Node"),
 	)
 

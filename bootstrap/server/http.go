@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// Limits of a connection. A request is small and has no body; an answer is some 1.5 MiB at most, over links that may be
-// slow; and in between a host may be made to wait.
+// Limits of a connection. A request is small and has no body. An answer has up to about 1.5 MiB and can take a slow
+// link. Between them the server can hold the request.
 const (
-	readHeaderTimeout = 10 * time.Second // for a ClientHello, a handshake and a header each: Ignition gives a handshake up after that
+	readHeaderTimeout = 10 * time.Second // each for a ClientHello, a handshake and a header: Ignition's own timeout for a handshake
 	readTimeout       = 30 * time.Second // also ends a held request, so longer than any wait
 	writeTimeout      = 3 * time.Minute
 	idleTimeout       = 30 * time.Second
 	maxHeaderBytes    = 16 << 10
 )
 
-// http1 is all that Ignition speaks. Without HTTP/2 a connection has one request at a time, and none that is reset
-// costs more than the next one.
+// http1 is the only protocol that Ignition supports. Without HTTP/2 a connection has one request at a time, and resets
+// of streams are not possible.
 var http1 = func() (protocols http.Protocols) {
 	protocols.SetHTTP1(true)
 	return protocols
 }()
 
-// Values of headers that are the same in every answer, so that none is made for each. Nobody may change them.
+// Header values that all answers share, to avoid allocations. They must not be modified.
 var (
 	typeIgnition = []string{ignitionType}
 	typeGzip     = []string{"application/gzip"}
 	typeJSON     = []string{"application/json"}
 	noStore      = []string{"no-store"}
 	varyAccept   = []string{"Accept"}
-	// Private: a MachineConfig may hold secrets, so a shared cache must not hand it on to who has no token.
+	// private: a MachineConfig can contain secrets, so a shared cache must not serve it to clients without a token.
 	keptForEver = []string{"private, max-age=31536000, immutable"}
 )
 
@@ -47,7 +47,7 @@ func NewHTTPServer(handler http.Handler, errorLog *log.Logger) *http.Server {
 		ErrorLog:          errorLog,
 		ConnContext:       withConnection,
 		Protocols:         &http1,
-		// "OPTIONS *" is a path like any other.
+		// "OPTIONS *" is handled like any other request.
 		DisableGeneralOptionsHandler: true,
 	}
 }
@@ -58,7 +58,8 @@ func TLSConfig(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error))
 		MinVersion:     tls.VersionTLS12,
 		NextProtos:     []string{"http/1.1"},
 		GetCertificate: certificate,
-		// Small first records show a page sooner. A host needs the whole file, which so takes a third of the writes.
+		// Small first records only help browsers. A host needs the whole file, which takes a third of the writes this
+		// way.
 		DynamicRecordSizingDisabled: true,
 	}
 }

@@ -43,7 +43,7 @@ type recording struct {
 	mu        sync.Mutex
 	requested *lru.Cache // types.UID, or a host that wants to be admitted, → time.Time
 	served    *lru.Cache // types.UID → the Overlay's Version
-	addresses *lru.Cache // types.UID → []arrival, which nobody may change
+	addresses *lru.Cache // types.UID → []tokenUse, which nobody may change
 }
 
 func newRecording(to BootRecorder, admissions AdmissionRecorder, now func() time.Time) *recording {

@@ -41,7 +41,7 @@ func (b *busyRecorder) Requested(ctx context.Context, _ Record, _ netip.Addr, _ 
 	}
 }
 
-func (b *busyRecorder) Came(context.Context, Record, netip.Addr, time.Time) error { return nil }
+func (b *busyRecorder) UsedFrom(context.Context, Record, netip.Addr, time.Time) error { return nil }
 
 func (b *busyRecorder) Served(context.Context, Record, time.Time) error { return nil }
 
@@ -67,7 +67,7 @@ func (c *countingRecorder) Requested(_ context.Context, _ Record, from netip.Add
 	return nil
 }
 
-func (c *countingRecorder) Came(_ context.Context, _ Record, from netip.Addr, _ time.Time) error {
+func (c *countingRecorder) UsedFrom(_ context.Context, _ Record, from netip.Addr, _ time.Time) error {
 	c.writes++
 	c.from = append(c.from, from)
 	return nil
@@ -100,7 +100,7 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 		for range 50 {
 			Expect(r.request(context.Background(), host, from)).To(Succeed())
 			if r.claimAddress(&host, from) {
-				Expect(r.come(context.Background(), host, from)).To(Succeed())
+				Expect(r.writeAddress(context.Background(), host, from)).To(Succeed())
 			}
 			if seen {
 				host.RequestedTime, host.Addresses = to.last, to.from
@@ -143,7 +143,7 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 		from := netip.MustParseAddr("2001:db8::")
 		for range 100 {
 			if from = from.Next(); r.claimAddress(&host, from) {
-				Expect(r.come(context.Background(), host, from)).To(Succeed())
+				Expect(r.writeAddress(context.Background(), host, from)).To(Succeed())
 			}
 			if seen {
 				host.Addresses = to.from

@@ -12,7 +12,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// Kinds of paths, as metrics and the access log name them.
+// Kinds of paths, as in metrics and the access log.
 const (
 	kindConfig     = "config"
 	kindEnrollment = "enrollment"
@@ -21,29 +21,29 @@ const (
 	kindUnknown    = "unknown"
 )
 
-// configParameter and pointerParameter, in this order, carry the name of the PoolbootConfig and the pointer id in the
-// URL of a rendered config, so that a wrong token (never succeeds) can be told from an unknown machine (may still be
-// restored).
+// configParameter and pointerParameter, in this order, are the name of the PoolbootConfig and the pointer ID in the URL
+// of a rendered config. They distinguish a wrong token, which can never succeed, from an unknown machine, which can
+// still be restored.
 const (
 	configParameter  = "config"
 	pointerParameter = "pointer"
 )
 
-// nameParameter carries the name that a host without a Machine wants to have.
+// nameParameter is the name that a host without a Machine requests.
 const nameParameter = "name"
 
 // route is a parsed URL of the server.
 type route struct {
 	kind string
-	// object is the PoolbootConfig of the host that asks or, for kindEnrollment, the Enrollment. Only what is in its
-	// namespace is looked at for the answer.
+	// object is the PoolbootConfig of the requesting host or, for kindEnrollment, the Enrollment. Only objects in its
+	// namespace are read for the answer.
 	object    types.NamespacedName
 	pointerID string
 	role      string // enrollments only
-	name      string // of the rendered config, or what a host wants to be called
-	// Not of the URL:
+	name      string // of the rendered config, or the name that a host requests
+	// Not from the URL:
 	version string     // the spec version in which the host is answered
-	from    netip.Addr // where a machine's token comes from
+	from    netip.Addr // the address from which a machine's token is used
 }
 
 var (
@@ -53,8 +53,8 @@ var (
 	pointerIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,62}$`)
 )
 
-// parseRoute reads a URL. Nothing is cleaned or decoded on the way: what is not written exactly as the server
-// itself writes it is unknown, but for the query of an enrollment, which people write.
+// parseRoute parses a URL. It does not clean or decode it: a URL that differs from those that the server writes is
+// unknown, except the query of an enrollment, which users write.
 func parseRoute(u *url.URL) route {
 	if u.EscapedPath() != u.Path {
 		return route{kind: kindUnknown}
@@ -84,12 +84,12 @@ func parseRoute(u *url.URL) route {
 	return route{kind: kindUnknown}
 }
 
-// isObject tells whether these may be an object's namespace and name.
+// isObject reports whether these are a valid namespace and name of an object.
 func isObject(namespace, name string) bool {
 	return labelPattern.MatchString(namespace) && len(name) <= validation.DNS1123SubdomainMaxLength && namePattern.MatchString(name)
 }
 
-// renderedBase is what the URLs of rendered configs begin with, below the server's external URL.
+// renderedBase returns the common prefix of the URLs of rendered configs, below the server's external URL.
 func renderedBase(external *url.URL) string {
 	if external == nil {
 		return ""
@@ -97,8 +97,8 @@ func renderedBase(external *url.URL) string {
 	return external.JoinPath(kindRendered).String() + "/"
 }
 
-// renderedURL is the URL of a rendered config for the host of one record. What it is put together from needs no
-// escapes: see the patterns.
+// renderedURL returns the URL of a rendered config for the host of one record. Its parts need no escapes: see the
+// patterns.
 func (s *Server) renderedURL(record *Record, name string) string {
 	return s.base + record.Namespace + "/" + name + "?" + configParameter + "=" + record.Name + "&" + pointerParameter + "=" + record.PointerID
 }

@@ -14,11 +14,11 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-// defaultWait is how long a request is held open for what is not there yet. Ignition gives up on a request whose
-// response headers take 10 seconds.
+// defaultWait is the maximum time for which a request is held until its configuration is complete. Ignition gives up
+// after 10 seconds without response headers.
 const defaultWait = 9 * time.Second
 
-// Options are what a Server is made of. Wait and Now may be left out.
+// Options are the settings of a Server. Wait and Now are optional.
 type Options struct {
 	// ExternalURL is the URL by which hosts reach the server.
 	ExternalURL *url.URL
@@ -32,30 +32,30 @@ type Options struct {
 	Metrics     *Metrics
 	Log         logr.Logger
 
-	// Live is what Records, Enrollments and Overlays come from, read past the caches: by it is decided what ends a boot
-	// (401, 403). Nil: the caches are never behind.
+	// Live reads Records, Enrollments and Overlays from the API server instead of the caches. Answers that end a boot
+	// (401, 403) are confirmed with it. It is nil if the caches are never stale.
 	Live *Sources
 
 	// Ready returns why the server is not ready to serve, or nil.
 	Ready func() error
 
-	// Wait is how long a request is held open for what is not there yet: 9 seconds, unless set.
+	// Wait is the maximum time for which a request is held until its configuration is complete. Defaults to 9 seconds.
 	Wait time.Duration
 
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Server answers hosts. It is an http.Handler; serve it with NewHTTPServer.
+// Server answers requests of hosts. It is an http.Handler; serve it with NewHTTPServer.
 type Server struct {
 	opts      Options
 	base      string // of the URLs of rendered configs
 	rendered  *renderedBytes
 	changes   *changes
 	recording *recording
-	known     *view          // what Options say, which is seen through caches
-	live      *view          // the same, read past them; nil when they are never behind
-	writes    sync.WaitGroup // records still being written after their answer
+	known     *view          // reads the sources of Options, which are caches
+	live      *view          // reads the API server; nil if the caches are never stale
+	writes    sync.WaitGroup // writes that continue after the answer
 }
 
 // New returns a server.
@@ -75,19 +75,19 @@ func New(o Options) *Server {
 	}
 	s.known = &view{Server: s, Sources: Sources{Records: o.Records, Enrollments: o.Enrollments, Overlays: o.Overlays}, wait: o.Wait}
 	if o.Live != nil {
-		s.live = &view{Server: s, Sources: *o.Live, wait: confirmTimeout / 8} // not none: that for an enrollment begins before it is read
+		s.live = &view{Server: s, Sources: *o.Live, wait: confirmTimeout / 8} // not 0: the wait for an enrollment starts before it is read
 	}
 	return s
 }
 
-// view is the server as it answers from one set of sources. Everything else is the same for all of them.
+// view answers requests from one set of sources. All views share the server.
 type view struct {
 	*Server
 	Sources
-	wait time.Duration // how long a request is held open
+	wait time.Duration // maximum time for which a request is held
 }
 
-// object is one whose changes hosts wait for. What kind it is of is told by which fields are set.
+// object identifies an object that requests wait for. Exactly one field is set, depending on the kind.
 type object struct {
 	overlay    types.UID // of the PoolbootConfig
 	rendered   types.NamespacedName
@@ -95,18 +95,18 @@ type object struct {
 	record     types.NamespacedName
 }
 
-// OverlayChanged tells the server that the overlay of a PoolbootConfig came, changed or went.
+// OverlayChanged notifies the server that the overlay of a PoolbootConfig was created, changed or deleted.
 func (s *Server) OverlayChanged(config types.UID) { s.changes.notify(object{overlay: config}) }
 
-// RecordChanged tells the server that a PoolbootConfig came, changed or went.
+// RecordChanged notifies the server that a PoolbootConfig was created, changed or deleted.
 func (s *Server) RecordChanged(name types.NamespacedName) { s.changes.notify(object{record: name}) }
 
-// EnrollmentChanged tells the server that an enrollment came, changed or went.
+// EnrollmentChanged notifies the server that an Enrollment was created, changed or deleted.
 func (s *Server) EnrollmentChanged(name types.NamespacedName) {
 	s.changes.notify(object{enrollment: name})
 }
 
-// RenderedChanged tells the server that a rendered config came, changed or went.
+// RenderedChanged notifies the server that a rendered config was created, changed or deleted.
 func (s *Server) RenderedChanged(name types.NamespacedName) {
 	s.rendered.drop(name)
 	s.changes.notify(object{rendered: name})
@@ -135,10 +135,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.writeAccess(out, refused, took)
 }
 
-// answer writes a success, or returns the refusal to write.
+// answer writes a successful answer, or returns the refusal.
 func (v *view) answer(ctx context.Context, w *answer, r *http.Request, to route) error {
 	if to.kind == kindUnknown {
-		return &refusal{code: http.StatusNotFound, Word: "NotFound", Message: "no such path: hosts ask by the URL in their user data"}
+		return &refusal{code: http.StatusNotFound, Word: "NotFound", Message: "no such path: use the URL in the host's user data"}
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return &refusal{code: http.StatusMethodNotAllowed, Word: "MethodNotAllowed", Message: "use GET or HEAD"}
@@ -160,7 +160,7 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, to route)
 		return err
 	}
 	w.config = record.NamespacedName
-	if record.Enrollment == "" { // else it is the enrollment's token, and many hosts'
+	if record.Enrollment == "" { // otherwise it is the enrollment token, which many hosts share
 		to.from = addressOf(r)
 		if err := v.checkAddress(ctx, record, to.from); err != nil {
 			return err
@@ -170,22 +170,22 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, to route)
 		return v.serveRendered(ctx, w, r, record, to)
 	}
 	if record.Enrollment != "" {
-		return unauthorized("a host that enrolls asks by its name, not by a pointer id")
+		return unauthorized("the URL of a host that enrolls has its name, not a pointer ID")
 	}
 	return v.serveConfig(ctx, w, r, record, to, token)
 }
 
-// authenticate finds the record of the host that holds a token. Only what can never succeed is 401.
+// authenticate returns the record of the host that a token belongs to. 401 is only for requests that can never succeed.
 func (v *view) authenticate(ctx context.Context, to route, token string) (*Record, error) {
 	if token == "" {
-		return nil, unauthorized("a bearer token is needed: hosts find theirs in their user data")
+		return nil, unauthorized("a bearer token is required: it is in the host's user data")
 	}
 	record, err := v.Records.Get(ctx, to.object)
 	switch {
 	case err != nil:
 		return nil, unavailable(fmt.Errorf("finding PoolbootConfig %s: %w", to.object, err))
 	case record == nil || record.PointerID != to.pointerID || record.Token.Hash == "" && !record.Token.IsRevoked():
-		return nil, notReady("PoolbootConfig %s does not exist, or is another host's: it may still be restored or moved here; if it was deleted, "+
+		return nil, notReady("PoolbootConfig %s does not exist, or belongs to another host: it can still be restored or moved here; if it was deleted, "+
 			"power the host off", to.object)
 	case record.Enrollment != "":
 		return v.authenticateEnrolled(ctx, record, token)
@@ -193,14 +193,14 @@ func (v *view) authenticate(ctx context.Context, to route, token string) (*Recor
 		showedToken(ctx)
 		return record, nil
 	case record.Rotating:
-		return nil, notReady("the token of this machine is being rotated, and the new one is not on record yet")
+		return nil, notReady("the token of this machine is being rotated, and the new token is not recorded yet. Try again")
 	case record.Token.IsStateUnknown():
 		return nil, stateUnknown(record)
 	case !record.Token.IsRevoked() && !record.isBound():
-		return nil, notReady("PoolbootConfig %s was restored or moved here, and its token is not verified yet: if that lasts, "+
+		return nil, notReady("PoolbootConfig %s was restored or moved here, and its token is not verified yet: if this persists, "+
 			"its condition %s says why", to.object, bootstrapv1.DataSecretAvailableCondition)
 	}
-	return nil, unauthorized("the token is not this machine's, was rotated, has expired because the host did not join in time, or was revoked " +
+	return nil, unauthorized("the token is not that of this machine, was rotated, has expired because the host did not join in time, or was revoked " +
 		"once its Node was Ready. To boot the host from the beginning, delete its Machine; or, if it has none, provision its BareMetalHost again")
 }
 

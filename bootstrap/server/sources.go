@@ -13,152 +13,154 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// Sources are what it is decided by who gets what.
+// Sources are the objects that the server's answers depend on.
 type Sources struct {
 	Records     Records
 	Enrollments Enrollments
 	Overlays    Overlays
 }
 
-// Record is what the server needs to know of a PoolbootConfig.
+// Record is the part of a PoolbootConfig that the server uses.
 type Record struct {
 	types.NamespacedName
 	UID types.UID
 
-	// PointerID is the last part of the URL by which the record's host asks: empty while none is on record.
+	// PointerID is the last part of the host's URL. It is empty while none is recorded.
 	PointerID string
 
 	// Token is what is on record of the host's token.
 	Token record.Token
 
-	// Rotating says that another token is about to be on record.
+	// Rotating is true while the token is being rotated.
 	Rotating bool
 
 	// Version is the PoolbootConfig's resourceVersion.
 	Version string
 
-	// FirstRequestedTime, RequestedTime, PreparedTime and ServedTime are those of status.boot; zero when not set.
+	// FirstRequestedTime, RequestedTime, PreparedTime and ServedTime are those of status.boot, or zero if not set.
 	FirstRequestedTime, RequestedTime, PreparedTime, ServedTime time.Time
 
-	// Addresses are those from which the token came that is on record, the first one first. OldAddresses are the other
-	// ones that are noted, of tokens before it.
+	// Addresses are the addresses from which the current token was used, in order. OldAddresses are the recorded
+	// addresses of earlier tokens.
 	Addresses, OldAddresses []netip.Addr
 
-	// TokenAddresses are status.boot.addresses as they are: who adds one writes them all.
+	// TokenAddresses are the unmodified status.boot.addresses: a patch that adds one writes the whole list.
 	TokenAddresses []bootstrapv1.TokenAddress
 
-	// Bound says that the token is good from HostAddresses alone; from none while they are not known.
+	// Bound is true if the token is accepted from HostAddresses only, and from no address while these are unknown.
 	Bound         bool
 	HostAddresses []netip.Addr
 
-	// Enrollment names the Enrollment by which a host without a Machine was admitted, and EnrolledFrom is the address
-	// that it came from; empty for the host of a Machine.
+	// Enrollment is the name of the Enrollment that admitted a host without a Machine, and EnrolledFrom is the host's
+	// address. Both are empty for the host of a Machine.
 	Enrollment, EnrolledFrom string
 
-	// CredentialID is the ID of the join credential that is on record. An overlay with another one is not for the host,
-	// yet or any more.
+	// CredentialID is the ID of the join credential in status.boot. An overlay with another credential is outdated, or
+	// newer than the record, and is not served.
 	CredentialID string
 
-	// UsedCredential is the ID of the join credential that has got its one certificate; a host that asks needs another
-	// one.
+	// UsedCredential is the ID of the join credential that was already used to obtain a certificate. A host that
+	// requests its configuration needs another one.
 	UsedCredential string
 
-	// Troubled says that the boot failed, or waits for something that has not come: asking again has it tried again.
+	// Troubled is true if the boot failed, or waits for something that is missing. Another request makes the manager
+	// retry.
 	Troubled bool
 
-	// Pending says, for people, what the boot waits for; empty when nothing is known.
+	// Pending is a text for users about what the boot waits for, or "" if that is unknown.
 	Pending string
 }
 
 // Records finds PoolbootConfigs. An implementation calls Server.RecordChanged after every change.
 type Records interface {
-	// Get returns the PoolbootConfig of that name, or nil.
+	// Get returns the PoolbootConfig with that name, or nil.
 	Get(ctx context.Context, name types.NamespacedName) (*Record, error)
 }
 
-// Enrollment is what the server needs to know of an enrollment token.
+// Enrollment is the part of an Enrollment that the server uses.
 type Enrollment struct {
 	types.NamespacedName
 
-	// TokenSHA256 is the hash of the token, bound to the Secret of UID TokenUID; empty while there is no valid Secret.
+	// TokenSHA256 is the hash of the token, bound to the UID TokenUID of the Secret. It is empty while there is no
+	// valid Secret.
 	TokenSHA256 string
 	TokenUID    types.UID
 
-	// Role is that of the pool which hosts are admitted to, Names the pattern of the names that they may take.
+	// Role is the role of the pool for the hosts, and Names is the pattern of the names that they can request.
 	Role, Names string
 
-	// Expires is when the token ends.
+	// Expires is the time at which the token expires.
 	Expires time.Time
 
-	// Requests are hosts that asked and are not admitted, by name.
+	// Requests are hosts that requested to be admitted and are not admitted, by name.
 	Requests map[string]EnrollmentRequest
 }
 
-// EnrollmentRequest is a host that asked to be admitted.
+// EnrollmentRequest is a host that requested to be admitted.
 type EnrollmentRequest struct {
 	Time    time.Time
 	Address string
-	// Refused is why it is not admitted; empty while that is not decided.
+	// Refused is why it is not admitted, or "" while that is not decided.
 	Refused string
 }
 
-// Enrollments finds enrollments. An implementation calls Server.EnrollmentChanged after every change.
+// Enrollments finds Enrollments. An implementation calls Server.EnrollmentChanged after every change.
 type Enrollments interface {
-	// Get returns the Enrollment of that name, or nil.
+	// Get returns the Enrollment with that name, or nil.
 	Get(ctx context.Context, name types.NamespacedName) (*Enrollment, error)
 }
 
-// ErrEnrollmentFull is why no further host can be recorded: as many as an Enrollment holds have asked and are not
-// admitted.
-var ErrEnrollmentFull = errors.New("the Enrollment holds as many requests as it may")
+// ErrEnrollmentFull is returned if a request can't be recorded because the Enrollment has the maximum number of
+// requests.
+var ErrEnrollmentFull = errors.New("the Enrollment has the maximum number of requests")
 
-// AdmissionRecorder writes into an enrollment that a host asks. It must touch no other field.
+// AdmissionRecorder records requests of hosts in an Enrollment. It must not change any other field.
 type AdmissionRecorder interface {
-	// Asked sets status.requests[name]. When there are too many of them, as when another replica has just written the
-	// last one, it returns ErrEnrollmentFull.
+	// Asked sets status.requests[name]. If the maximum is reached, for example because another replica has just added
+	// the last one, it returns ErrEnrollmentFull.
 	Asked(ctx context.Context, enrollment Enrollment, name, address string, at time.Time) error
 }
 
-// Overlay is the configuration of one machine, made when its host asked.
+// Overlay is the configuration of one machine.
 type Overlay struct {
-	// Packed is the overlay as it goes into an answer. It holds the join credential.
+	// Packed is the overlay as it is put into an answer. It contains the join credential.
 	Packed ignition.PackedOverlay
 
-	// Configuration names the rendered config that the host is to boot with, in the PoolbootConfig's namespace.
+	// Configuration is the name of the rendered config that the host boots with, in the PoolbootConfig's namespace.
 	Configuration string
 
-	// Expires is when the join credential in the overlay ends.
+	// Expires is the time at which the join credential in the overlay expires.
 	Expires time.Time
 
 	// CredentialID is the ID of that credential.
 	CredentialID string
 
-	// Version changes whenever the overlay does.
+	// Version changes whenever the overlay changes.
 	Version string
 }
 
 // Overlays finds the overlays of machines. An implementation calls Server.OverlayChanged after every change.
 type Overlays interface {
-	// Get returns the overlay that stands for the PoolbootConfig of that UID, or nil.
+	// Get returns the overlay of the PoolbootConfig with that UID, or nil.
 	Get(ctx context.Context, config types.UID) (*Overlay, error)
 }
 
 // RenderedConfigs finds rendered MachineConfigs. An implementation calls Server.RenderedChanged after every change.
 type RenderedConfigs interface {
-	// Get returns what PackRendered made of the rendered MachineConfig of that name, or nil. It is called for every
-	// request, and waits for nothing.
+	// Get returns the result of PackRendered for the rendered MachineConfig with that name, or nil. It is called for
+	// every request and must not block.
 	Get(ctx context.Context, name types.NamespacedName) (*PoolBytes, error)
 }
 
-// BootRecorder writes a host's requests into its PoolbootConfig. Its methods must touch no other field.
+// BootRecorder records a host's requests in its PoolbootConfig. Its methods must not change any other field.
 type BootRecorder interface {
-	// Requested sets status.boot.requestedTime, and status.boot.firstRequestedTime if the record, as it is when that is
-	// written, BeginsBoot. Unless from is the zero address, it does what Came does.
+	// Requested sets status.boot.requestedTime, and status.boot.firstRequestedTime if the record BeginsBoot at the time
+	// of the write. Unless from is the zero address, it also does what UsedFrom does.
 	Requested(ctx context.Context, record Record, from netip.Addr, at time.Time) error
-	// Came adds to status.boot.addresses that the token on record came from an address, and takes the record's
-	// OldAddresses out. What others have added meanwhile stays; when they have added MaxAddresses, or another token is
-	// on record, it adds nothing.
-	Came(ctx context.Context, record Record, from netip.Addr, at time.Time) error
+	// UsedFrom adds an address from which the current token was used to status.boot.addresses, and removes the record's
+	// OldAddresses. Addresses that others have added meanwhile are kept. If MaxAddresses is reached, or the token has
+	// changed, it adds nothing.
+	UsedFrom(ctx context.Context, record Record, from netip.Addr, at time.Time) error
 	// Served sets status.boot.servedTime.
 	Served(ctx context.Context, record Record, at time.Time) error
 }

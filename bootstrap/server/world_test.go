@@ -127,7 +127,7 @@ func (w *world) Requested(ctx context.Context, record server.Record, from netip.
 	return err
 }
 
-func (w *world) Came(_ context.Context, record server.Record, from netip.Addr, _ time.Time) error {
+func (w *world) UsedFrom(_ context.Context, record server.Record, from netip.Addr, _ time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.writeErr == nil {

@@ -73,7 +73,7 @@ var _ = Describe("An address that a token comes from is noted", func() {
 		}
 	}
 	came := func(ctx SpecContext, address string, at time.Time) error {
-		return bootRecorder{admin}.Came(ctx, before, netip.MustParseAddr(address), at)
+		return bootRecorder{admin}.UsedFrom(ctx, before, netip.MustParseAddr(address), at)
 	}
 	now := time.Now().Truncate(time.Microsecond)
 	BeforeEach(func(ctx SpecContext) {

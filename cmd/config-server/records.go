@@ -139,7 +139,7 @@ func (b bootRecorder) Requested(ctx context.Context, record server.Record, from 
 	})
 }
 
-func (b bootRecorder) Came(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
+func (b bootRecorder) UsedFrom(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
 	return b.write(ctx, record, func(record server.Record) (map[string]any, bool) { return cameFrom(record, from, at) })
 }
 

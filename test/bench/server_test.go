@@ -238,7 +238,7 @@ func (h *hashes) of(name types.NamespacedName, uid types.UID) string {
 
 func (m *machine) Requested(context.Context, server.Record, netip.Addr, time.Time) error { return nil }
 
-func (m *machine) Came(context.Context, server.Record, netip.Addr, time.Time) error { return nil }
+func (m *machine) UsedFrom(context.Context, server.Record, netip.Addr, time.Time) error { return nil }
 
 func (m *machine) Served(context.Context, server.Record, time.Time) error { return nil }
 
