@@ -35,7 +35,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return s.text.Write(p)
 }
 
-// lines are what stands there, with the blanks between columns as one.
+// lines returns the text, with one space between columns.
 func (s *screen) lines() (lines []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ var _ = Describe("boots", func() {
 		}))
 	})
 
-	It("may be those of some, by the names of Machines, records, hosts or Nodes", func(ctx SpecContext) {
+	It("are selected by the names of Machines, PoolbootConfigs, hosts or Nodes", func(ctx SpecContext) {
 		Expect(table(ctx, "infra-a")).To(HaveExactElements(HavePrefix("MACHINE"), HavePrefix("infra-a")))
 		Expect(table(ctx, "infra-o-config", "rack1-u12")).To(HaveExactElements(HavePrefix("MACHINE"), HavePrefix("infra-b"), HavePrefix("infra-o")))
 		Expect(table(ctx, "-A", "infra-c")).To(HaveExactElements(HavePrefix("NAMESPACE"), HavePrefix("far infra-c")))
@@ -107,7 +107,7 @@ var _ = Describe("boots", func() {
 		Expect(out.lines()).To(ConsistOf(`error: no PoolbootConfig in namespace edge has the name, Machine, host or Node "infra-c": correct the name, or set --namespace`))
 	})
 
-	It("may be those of one cluster, or of all namespaces", func(ctx SpecContext) {
+	It("are selected by Cluster or namespace", func(ctx SpecContext) {
 		Expect(table(ctx, "--cluster", "other")).To(HaveLen(2))
 		all := table(ctx, "-A")
 		Expect(all).To(HaveLen(5))
@@ -116,7 +116,7 @@ var _ = Describe("boots", func() {
 		Expect(table(ctx, "-n", "nowhere")).To(Equal([]string{"No boots found."}))
 	})
 
-	It("have more columns when asked, and all times as JSON", func(ctx SpecContext) {
+	It("have more columns with -o wide, and all times in JSON", func(ctx SpecContext) {
 		wide := table(ctx, "-o", "wide")
 		Expect(wide[0]).To(Equal("MACHINE HOST POOL STAGE SINCE AGE CLUSTER NODE CONFIG TOKEN FROM MESSAGE"))
 		Expect(wide[2]).To(ContainSubstring("infra-1 <none> rendered-infra-1 192.0.2.7,192.0.2.8(refused) "))
@@ -130,7 +130,7 @@ var _ = Describe("boots", func() {
 		Expect(boots[1].Message).To(Equal("it has not asked\x1b[31m"))
 	})
 
-	It("are followed by a line for every change that can be seen, until the end", func(ctx SpecContext) {
+	It("are watched with a line for every visible change", func(ctx SpecContext) {
 		watching, stop := context.WithCancel(ctx)
 		defer stop()
 		out, ended := &screen{}, make(chan int, 1)
@@ -141,7 +141,7 @@ var _ = Describe("boots", func() {
 		Expect(live.Get(ctx, client.ObjectKey{Namespace: "edge", Name: "infra-a-config"}, a)).To(Succeed())
 		seen := 4
 		for _, change := range []func(){
-			func() { a.Annotations = map[string]string{"nobody": "sees"} }, // no line
+			func() { a.Annotations = map[string]string{"not": "shown"} }, // no line
 			func() { a.Status.Boot.HostChosenTime = ago(0) },
 			func() { a.Status.Boot.RequestedTime = ago(0) },
 		} {
@@ -161,7 +161,7 @@ var _ = Describe("boots", func() {
 		Eventually(ended).Should(Receive(BeZero()))
 	})
 
-	DescribeTable("says what is wrong",
+	DescribeTable("reports errors",
 		func(ctx SpecContext, to input.Connection, why string, args ...string) {
 			out := &screen{}
 			Expect(running(ctx, to, out, args...)).To(Equal(1))

@@ -25,7 +25,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		return poolboot("convert", "-f", clitest.File("objects.yaml", documents...), "--cluster", "infra-1", "-n", "edge")
 	}
 	worker, infra := labelled(clitest.OpenShiftWorker, `size: big, role: worker`), labelled(clitest.OpenShiftInfra, `size: big, role: infra`)
-	made := func(config, metadata string) string {
+	newConfig := func(config, metadata string) string {
 		return strings.Replace(config, "metadata:\n", "metadata:\n  "+metadata+"\n", 1)
 	}
 
@@ -55,7 +55,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		},
 		Entry("sizes that OpenShift computes", "autoSizingReserved: true", "autoSizingReserved is left out: Poolboot computes no reservation"),
 		Entry("a TLS profile", "tlsSecurityProfile: {type: Modern}", "tlsSecurityProfile is left out: set tlsMinVersion and tlsCipherSuites"),
-		Entry("what says which Node it is", "kubeletConfig: {maxPods: 500, registerWithTaints: []}", "kubeletConfig.registerWithTaints is left out: spec.kubeletConfig.registerWithTaints set spec.nodeTaints"),
+		Entry("a field that identifies the Node", "kubeletConfig: {maxPods: 500, registerWithTaints: []}", "kubeletConfig.registerWithTaints is left out: spec.kubeletConfig.registerWithTaints set spec.nodeTaints"),
 		Entry("static pods", "kubeletConfig: {maxPods: 500, staticPodPath: /a}", "kubeletConfig.staticPodPath is left out"),
 		Entry("what OpenShift refuses", "kubeletConfig: {maxPods: 500, clusterDNS: [10.0.0.10]}", "kubeletConfig.clusterDNS is left out: OpenShift refuses it"),
 		Entry("a field that there is not", "kubeletConfig: {maxPods: 500, maxPod: 5}", "kubeletConfig.maxPod is left out: spec.kubeletConfig.maxPod a KubeletConfiguration has no such field"),
@@ -83,9 +83,9 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 				Expect(r.Out).To(ContainSubstring("maxPods: " + maxPods + "\n"))
 				Expect(r.ErrOut).To(MatchRegexp(`^warning: KubeletConfig "[ab]" is left out for the pool infra: "[ab]" is newer and replaces it, as in OpenShift\n$`))
 			},
-			Entry("by number", made(a, `annotations: {machineconfiguration.openshift.io/mc-name-suffix: "1"}`), made(b, `annotations: {machineconfiguration.openshift.io/mc-name-suffix: ""}`), "1"),
-			Entry("by age", made(a, `creationTimestamp: "2026-02-01T00:00:00Z"`), made(b, `creationTimestamp: "2026-01-01T00:00:00Z"`), "1"),
-			Entry("by age, the other way round", made(a, `creationTimestamp: "2026-01-01T00:00:00Z"`), made(b, `creationTimestamp: "2026-02-01T00:00:00Z"`), "2"),
+			Entry("by number", newConfig(a, `annotations: {machineconfiguration.openshift.io/mc-name-suffix: "1"}`), newConfig(b, `annotations: {machineconfiguration.openshift.io/mc-name-suffix: ""}`), "1"),
+			Entry("by age", newConfig(a, `creationTimestamp: "2026-02-01T00:00:00Z"`), newConfig(b, `creationTimestamp: "2026-01-01T00:00:00Z"`), "1"),
+			Entry("by age, the other way round", newConfig(a, `creationTimestamp: "2026-01-01T00:00:00Z"`), newConfig(b, `creationTimestamp: "2026-02-01T00:00:00Z"`), "2"),
 		)
 
 		It("refuses to guess", func() {
@@ -107,7 +107,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		clitest.Refused(converting(worker, infra, theirKubelet("big", "role: infra", "kubeletConfig: {maxPods: -1}")), 1, `MachineConfigPool "infra": spec.kubeletConfiguration.maxPods: Invalid value: -1`)
 	})
 
-	It("leaves out what OpenShift made of them", func() {
+	It("leaves out the MachineConfigs that OpenShift generates from them", func() {
 		generated := strings.Replace(clitest.OpenShiftInfra51, "metadata:\n", "metadata:\n  ownerReferences: [{apiVersion: machineconfiguration.openshift.io/v1, kind: KubeletConfig, name: big, uid: b}]\n", 1)
 		r := converting(worker, generated)
 		Expect(r.Code).To(BeZero())

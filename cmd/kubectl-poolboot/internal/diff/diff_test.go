@@ -86,7 +86,7 @@ $`))
 		Expect(r.ErrOut).To(BeEmpty())
 	})
 
-	It("says that a pool is paused", func() {
+	It("reports that a pool is paused", func() {
 		paused := strings.Replace(infra, "spec:\n", "spec:\n  paused: true\n", 1)
 		r := diffing(clitest.Storing([]string{worker, paused}), "-f", clitest.File("new.yaml", clitest.Config("51-infra", "infra", clitest.Motd("x"))))
 		Expect(r.Out).To(ContainSubstring("paused:   yes"))
@@ -132,7 +132,7 @@ $`))
 			ignition(`storage: {luks: [{name: data, device: /dev/sda, keyFile: {source: "data:,new"}}]}`), "data:,"),
 	)
 
-	DescribeTable("says whether a host must reboot",
+	DescribeTable("reports whether a host must reboot",
 		func(from, to, answer string) {
 			Expect(changing(from, to)).To(ContainSubstring("  reboot:   " + answer + "\n"))
 		},
@@ -204,7 +204,7 @@ $`))
 		Expect(r.Code).To(Equal(1))
 	})
 
-	DescribeTable("exits with 2 when it can't say",
+	DescribeTable("exits with 2 on an error",
 		func(why string, to func() input.Connection, args ...string) {
 			clitest.Refused(diffing(to(), args...), 2, why)
 		},
@@ -215,7 +215,7 @@ $`))
 		Entry("a kubeconfig that is not there", "nowhere.kubeconfig", input.NewConnection, "-f", "/dev/null", "--kubeconfig", "nowhere.kubeconfig"),
 	)
 
-	It("exits with 2 when a pool could not be rendered any more", func() {
+	It("exits with 2 when a pool could no longer be rendered", func() {
 		r := diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.Config("50-motd", "worker", `{config: {ignition: {version: 9.9.9}}}`)))
 		clitest.Refused(r, 2, `the pools of Cluster edge/infra-1: MachineConfig "50-motd": spec.config: ignition.version`)
 	})

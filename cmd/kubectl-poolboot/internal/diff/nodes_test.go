@@ -19,7 +19,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
-var _ = Describe("diff of what a pool's Nodes carry", func() {
+var _ = Describe("diff of the labels and taints of a pool's Nodes", func() {
 	const gpu, quiet = "{key: example.com/gpu, value: a100, effect: NoExecute}", "{key: example.com/quiet, effect: NoSchedule}"
 	worker := clitest.Pool("infra-1", "worker")
 	// pool is the pool infra with more in its spec, in YAML's flow style.
@@ -68,7 +68,7 @@ var _ = Describe("diff of what a pool's Nodes carry", func() {
 $`))
 	})
 
-	It("says that a changed or removed label or taint stays on existing Nodes, as the manager leaves it", func() {
+	It("shows that existing Nodes keep a changed or removed label or taint, as the manager does", func() {
 		of := func(value string) []string {
 			return []string{"nodeLabels: {example.com/tier: " + value + "}", "nodeTaints: [{key: example.com/quiet, value: " + value + ", effect: NoSchedule}]"}
 		}
@@ -108,7 +108,7 @@ $`))
 `))
 	})
 
-	It("says that no Pod runs on a Node, and lets no name of a Pod write to the terminal", func() {
+	It("reports that no Pod runs on a Node, and quotes control characters in a Pod's name", func() {
 		out := diffed(nil, []string{"nodeTaints: [" + gpu + "]"}, node("host-1", nil), node("host-2", nil), pod("host-1", "web\x1b]0;owned\a\u202e", corev1.PodRunning))
 		Expect(out).To(And(ContainSubstring("Node host-2\n      + taint example.com/gpu=a100:NoExecute\n      evicts no Pod: no Pod runs on the Node\n"),
 			ContainSubstring(`evicts Pod "default/web\x1b]0;owned\a\u202e"`), Not(ContainSubstring("\x1b"))))
@@ -126,7 +126,7 @@ $`))
 		Expect(hash.ReplaceAllString(strings.Replace(r.Out, "edge/infra", "metal/infra", 1), "")).To(Equal(hash.ReplaceAllString(shown[1], "")))
 	})
 
-	It("says that a taint with the effect NoSchedule evicts nothing", func() {
+	It("shows that a taint with the effect NoSchedule evicts no Pod", func() {
 		out := diffed(nil, []string{"nodeTaints: [" + quiet + "]"}, node("host-1", nil), pod("host-1", "web", corev1.PodRunning))
 		Expect(out).To(HaveSuffix(`      on Nodes that get the taint, new Pods that do not tolerate it are not scheduled; running Pods stay
   Node host-1
@@ -177,7 +177,7 @@ $`))
 			HaveSuffix("  Node host-1\n      moves from pool worker to pool gpu\n      + taint example.com/quiet:NoSchedule\n")))
 	})
 
-	It("shows that a Node would wait for a person, when its labels are those of several pools", func() {
+	It("shows that a person must act when a Node's labels select several pools", func() {
 		out := diffed(nil, []string{"nodeLabels: {node-role.kubernetes.io/storage: ''}"}, node("host-1", nil))
 		Expect(out).To(ContainSubstring("Node host-1\n      + label node-role.kubernetes.io/storage: \"\"\n"), "no pool storage")
 		to := clitest.Storing([]string{worker, pool(), clitest.Pool("infra-1", "storage")}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
@@ -196,7 +196,7 @@ $`))
 		clitest.Refused(diffing(to, "-f", clitest.File("new.yaml", pool("nodeSelector: {matchExpressions: [{key: zone, operator: In, values: [a, b]}]}"))), 2, "allows several values")
 	})
 
-	DescribeTable("says that it can't tell",
+	DescribeTable("reports what it could not read:",
 		func(why string, own client.Reader) {
 			to := clitest.Storing([]string{worker, pool()}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
 			to.Own = own

@@ -86,7 +86,7 @@ var _ = Describe("enroll", func() {
 		for _, b := range clitest.Blocks("../../../../docs/enroll.md") {
 			if b.Language == "yaml" && strings.Contains(b.Text, "kind: Secret") {
 				secret, admits := printedBy([]byte(b.Text))
-				Expect(enroll.Token(secret)).Error().To(HaveOccurred(), "a token that everybody can read admits nobody")
+				Expect(enroll.Token(secret)).Error().To(HaveOccurred(), "a published token must not be valid")
 				Expect(enroll.Check(admits.Spec)).To(Succeed())
 				Expect(admits.Spec.TokenSecretRef.Name).To(Equal(secret.Name))
 				shown++

@@ -71,7 +71,7 @@ var _ = Describe("explain machine and explain node", func() {
 		return found
 	}
 
-	DescribeTable("say the pool and why, and of everything on the Node where it came from",
+	DescribeTable("print the pool and the reason, and the source of every label and taint on the Node",
 		func(args ...string) {
 			answer, r := asked(true, append(args, "infra-x7k2m", "-o", "json")...)
 			Expect(r.ErrOut).To(BeEmpty())
@@ -101,7 +101,7 @@ var _ = Describe("explain machine and explain node", func() {
 		Entry("of a Machine", "machine"), Entry("of a Node that is on record", "node"),
 	)
 
-	It("say what is missing or differs, who set it, and what to do", func() {
+	It("print what is missing or differs, the client that set it, and what to do", func() {
 		delete(node.Labels, "example.com/own")
 		node.Labels["example.com/tier"] = "gold"
 		node.Spec.Taints = nil
@@ -142,14 +142,14 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(r.Out).To(MatchRegexp(`Token: +used from 192\.0\.2\.7, 192\.0\.2\.8\(refused\)\n`))
 	})
 
-	It("leave what the kubelet found out itself as it is: nobody has to do anything", func() {
+	It("require no action for a label that the kubelet reports", func() {
 		node.Labels["kubernetes.io/os"] = "another"
 		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(r.Code).To(BeZero(), r.ErrOut)
 		Expect(answer.Labels).To(ContainElement(onNode{Text: "kubernetes.io/os=linux", From: []string{"Poolboot"}, State: StateDiffers, Value: "another"}))
 	})
 
-	It("say so when the Node may not be read, and tell all else", func() {
+	It("report that the Node can't be read, and print everything else", func() {
 		answer, r := asked(false, "machine", "infra-x7k2m", "-o", "json")
 		Expect(r.Code).To(BeZero(), r.ErrOut)
 		Expect(answer.NodeSeen).To(BeFalse())
@@ -201,7 +201,7 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(why).To(Equal(`RetainedByHost: pool "infra", which is retained on BareMetalHost rack1-u12`))
 	})
 
-	It("say the label rules of a host that enrolled by its name, as its boot does", func() {
+	It("evaluate label rules for a host that enrolled with its name, as its boot does", func() {
 		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "shop-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
 		config.Status.NodeRef, config.Status.DerivedNodeLabels = bootstrapv1.NodeReference{}, nil
 		labels, err := (&subject{config: config}).derivedLabels(&poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{

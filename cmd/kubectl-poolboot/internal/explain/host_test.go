@@ -90,7 +90,7 @@ spec:
 			To(Equal(map[string]string{"vendor": "Set Old", "door": "Skipped"}))
 	})
 
-	DescribeTable("exits with 2, and says why, when a rule would block the host",
+	DescribeTable("exits with 2 and the reason when a rule would block the host",
 		func(blocked, outcome, why string) {
 			r := poolboot("explain", "host", "rack1-u12", "-f", clitest.File("all.yaml", aHost, itsHardware, clitest.Pool("edge", "infra")+"  nodeLabelRules:\n"+blocked))
 			Expect(r.Code).To(Equal(2))

@@ -8,7 +8,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
-// FuzzFiles promises that whatever a file holds gets an answer or an error that says why.
+// FuzzFiles checks that every file leads to an answer or an error message.
 func FuzzFiles(f *testing.F) {
 	for _, seed := range []string{clitest.OpenShiftInfra, clitest.OpenShiftInfra51, clitest.Pool("edge", "worker") + "---\n" + clitest.Config("a", "worker", clitest.Motd("a")),
 		`{"apiVersion":"v1","kind":"List","items":[{},null]}{}`, "---\n--- a\n", "&a [*a]", "{a: b}"} {

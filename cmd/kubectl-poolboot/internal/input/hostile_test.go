@@ -10,7 +10,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
-// aliases is a YAML mapping whose last entry stands for some billion items.
+// aliases returns a YAML mapping whose last entry expands to billions of items.
 func aliases() string {
 	text := "a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n"
 	for letter := 'b'; letter < 'k'; letter++ {
@@ -23,7 +23,7 @@ var _ = Describe("Hostile files", func() {
 	worker := clitest.Pool("edge", "worker")
 	bracketed := func(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
 
-	DescribeTable("get an answer that says which document is to blame",
+	DescribeTable("get an error that names the document",
 		func(text func() string, why ...string) {
 			clitest.Refused(poolboot("render", "-f", clitest.File("hostile.yaml", worker, text()), "--pool", "worker"), 1, why...)
 		},

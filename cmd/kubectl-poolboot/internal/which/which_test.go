@@ -18,7 +18,7 @@ var _ = Describe("which", func() {
 	theirs := []string{clitest.OpenShiftMaster, clitest.OpenShiftWorker, clitest.OpenShiftInfra}
 	ours := []string{clitest.Pool("edge", "worker"), clitest.Pool("edge", "infra"), clitest.Pool("edge", "storage")}
 
-	DescribeTable("says the pool",
+	DescribeTable("prints the pool",
 		func(pools []string, labels, answer string) {
 			pools = []string{clitest.File("pools.yaml", pools...)}
 			Expect(clitest.Answered(poolboot("which", "--pools", pools[0], "--labels", labels, "-o", "json"))).To(Equal(answer + "\n"))
