@@ -119,7 +119,7 @@ func reconcilers(cached client.Client, live client.Reader, tokens cache.Cache, c
 			OverlayNamespace: opts.OverlayNamespace,
 		}, opts.Concurrency.Node},
 		{&token.Reconciler{
-			Client: cached, APIReader: live, Life: opts.TokenLife, WatchFilterValue: opts.WatchFilterValue,
+			Client: cached, APIReader: live, Lifetime: opts.TokenLife, WatchFilterValue: opts.WatchFilterValue,
 		}, opts.Concurrency.PoolbootConfig},
 		{&overlay.Reconciler{Client: cached, OverlayNamespace: opts.OverlayNamespace}, 1},
 		{&foreignnode.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Node},

@@ -1,6 +1,6 @@
-// Package baremetalhost lets BareMetalHosts boot into pools that no Machine uses and that a person annotated with a
-// pool: it makes the PoolbootConfig of each, as long as the host asks for a pool, and points the host's user data to
-// the Secret that the config gets. From there on the host is one like any other, and no longer this package's.
+// Package baremetalhost boots BareMetalHosts without a Machine into pools. If a BareMetalHost has the annotations for a
+// pool and no Machine uses it, this package creates its PoolbootConfig and sets its spec.userData to the data Secret of
+// the PoolbootConfig. After that, the boot of the host is the same as that of any other host.
 package baremetalhost
 
 import (
@@ -38,32 +38,32 @@ const action = "BootHost"
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconciler reconciles BareMetalHosts that ask for a pool, or did.
+// Reconciler reconciles BareMetalHosts that have the annotations for a pool, or had them.
 type Reconciler struct {
-	// Client reads from the manager's cache and writes.
+	// Client reads from the manager's cache, and writes.
 	Client client.Client
-	// APIReader reads live: whether a Cluster that the cache does not have is gone.
+	// APIReader reads a Cluster from the API server if the cache does not have it.
 	APIReader client.Reader
-	// Recorder takes events; left nil, SetupWithManager sets the manager's.
+	// Recorder records events. If it is nil, SetupWithManager sets the manager's.
 	Recorder events.EventRecorder
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
 
-	// reported has the finding that was last reported of a host, by the host's UID: each is reported once.
+	// reported has the last reported finding of each host by UID, to report each finding once.
 	reported sync.Map
 }
 
-// scope is what one Reconcile works on.
+// scope has the objects of one reconcile.
 type scope struct {
-	// host comes from the cache: it is not changed.
+	// host is an object in the cache and must not be changed.
 	host *bmov1alpha1.BareMetalHost
-	// config is the host's record; nil when there is none.
+	// config is the PoolbootConfig of the host, nil if there is none.
 	config *bootstrapv1.PoolbootConfig
-	// place is the pool that the host asks for.
-	place hostpool.Target
+	// target is the pool in the annotations of the host.
+	target hostpool.Target
 }
 
-// Reconcile brings the record of one host, and the host's user data, in line with what the host asks for.
+// Reconcile updates the PoolbootConfig and the user data of a host to match its annotations.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	s, err := r.gather(ctx, request.NamespacedName)
 	if err == nil && s != nil {
@@ -72,7 +72,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return status.RetryConflict(ctx, ctrl.Result{}, client.IgnoreNotFound(err))
 }
 
-// gather returns nil for a host that is none of this controller's, and for one whose Cluster is paused or moving.
+// gather reads the objects of a reconcile. It returns nil if there is nothing to do: the host has no annotations and no
+// PoolbootConfig, or it is paused or being moved.
 func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, error) {
 	s := &scope{host: &bmov1alpha1.BareMetalHost{}}
 	if err := r.Client.Get(ctx, key, s.host); err != nil {
@@ -84,12 +85,12 @@ func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, 
 		return nil, nil
 	}
 	config := &bootstrapv1.PoolbootConfig{}
-	if err := r.Client.Get(ctx, key, config); err == nil && isOf(config, s.host) {
+	if err := r.Client.Get(ctx, key, config); err == nil && isConfigOf(config, s.host) {
 		s.config = config
 	} else if client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}
-	if s.config == nil && !asks(s.host) {
+	if s.config == nil && !requestsPool(s.host) {
 		return nil, nil
 	}
 	cluster := client.ObjectKey{Namespace: key.Namespace, Name: s.host.Annotations[poolv1.HostClusterAnnotation]}
@@ -97,22 +98,22 @@ func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, 
 		cluster.Name = record.ClusterName(s.config)
 	}
 	var err error
-	if s.place, err = hostpool.Find(ctx, r.Client, cluster, s.host.Annotations[poolv1.HostPoolAnnotation]); err != nil {
+	if s.target, err = hostpool.Find(ctx, r.Client, cluster, s.host.Annotations[poolv1.HostPoolAnnotation]); err != nil {
 		return nil, err
 	}
-	if s.place.Cluster == nil && s.config != nil {
-		if s.place.Cluster, err = hostpool.LiveCluster(ctx, r.APIReader, cluster); err != nil {
+	if s.target.Cluster == nil && s.config != nil {
+		if s.target.Cluster, err = hostpool.LiveCluster(ctx, r.APIReader, cluster); err != nil {
 			return nil, err
 		}
 	}
-	if s.place.Cluster != nil && annotations.IsPaused(s.place.Cluster, s.host) {
+	if s.target.Cluster != nil && annotations.IsPaused(s.target.Cluster, s.host) {
 		return nil, nil
 	}
 	return s, nil
 }
 
-// isOf says whether a config is the record of a BareMetalHost of this name.
-func isOf(config *bootstrapv1.PoolbootConfig, host *bmov1alpha1.BareMetalHost) bool {
+// isConfigOf reports whether a PoolbootConfig is that of a BareMetalHost with this name.
+func isConfigOf(config *bootstrapv1.PoolbootConfig, host *bmov1alpha1.BareMetalHost) bool {
 	return record.HostKindOf(config) == record.BareMetalHost && config.Spec.Host.BareMetalHostName == host.Name
 }
 
@@ -121,135 +122,136 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 	case s.config == nil:
 		return r.create(ctx, s)
 	case !s.config.DeletionTimestamp.IsZero():
-		if s.clusterStays() {
-			return nil // it comes back when it has gone
+		if s.clusterExists() {
+			return nil // the event of its deletion triggers a reconcile
 		}
-		return r.takeUserData(ctx, s)
+		return r.removeUserData(ctx, s)
 	}
 	if why := releaseReason(s); why != "" {
-		return r.stepBack(ctx, s, why)
+		return r.release(ctx, s, why)
 	}
-	if err := r.follow(ctx, s); err != nil {
+	if err := r.updatePool(ctx, s); err != nil {
 		return err
 	}
-	return r.point(ctx, s)
+	return r.ensureUserData(ctx, s)
 }
 
-// clusterStays says whether the host's Cluster exists and is not being deleted.
-func (s *scope) clusterStays() bool {
-	return s.place.Cluster != nil && s.place.Cluster.DeletionTimestamp.IsZero()
+// clusterExists reports whether the Cluster exists and is not being deleted.
+func (s *scope) clusterExists() bool {
+	return s.target.Cluster != nil && s.target.Cluster.DeletionTimestamp.IsZero()
 }
 
-// create makes the record of a host that asks for a pool and has none.
+// create creates the PoolbootConfig of a host.
 func (r *Reconciler) create(ctx context.Context, s *scope) error {
 	if !s.host.DeletionTimestamp.IsZero() || s.host.Status.Provisioning.State == bmov1alpha1.StateDeprovisioning ||
-		s.place.Cluster != nil && !s.clusterStays() {
+		s.target.Cluster != nil && !s.clusterExists() {
 		return nil
 	}
-	if wrong := refusal(s.host, s.place.Cluster); wrong != nil {
-		r.warn(s, wrong)
+	if refused := refusalReason(s.host, s.target.Cluster); refused != nil {
+		r.warn(s, refused)
 		return nil
 	}
-	if closed := s.place.Obstacle(); closed != nil {
-		r.warn(s, &finding{closed.Reason, closed.Message})
+	if obstacle := s.target.Obstacle(); obstacle != nil {
+		r.warn(s, &finding{obstacle.Reason, obstacle.Message})
 		return nil
 	}
-	config := s.place.NewConfig(s.host.Name, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: s.host.Name, BareMetalHostName: s.host.Name})
+	config := s.target.NewConfig(s.host.Name, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: s.host.Name, BareMetalHostName: s.host.Name})
 	config.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Name: s.host.Name, UID: s.host.UID, Controller: new(true),
 	}}
-	if filter, has := s.host.Labels[clusterv1.WatchLabel]; has {
+	if filter, ok := s.host.Labels[clusterv1.WatchLabel]; ok {
 		config.Labels[clusterv1.WatchLabel] = filter
 	}
 	err := r.Client.Create(ctx, config)
 	if apierrors.IsAlreadyExists(err) {
 		current := &bootstrapv1.PoolbootConfig{}
-		if err := r.Client.Get(ctx, client.ObjectKeyFromObject(config), current); err != nil || isOf(current, s.host) {
-			return err // the cache was behind, and brings the host here again
+		if err := r.Client.Get(ctx, client.ObjectKeyFromObject(config), current); err != nil || isConfigOf(current, s.host) {
+			return err // the cache was stale: its next event triggers a reconcile
 		}
-		r.warn(s, found(poolv1.EventNameTaken, "PoolbootConfig %s stands already and is not this host's: name the host otherwise, or delete the PoolbootConfig", config.Name))
+		r.warn(s, newFinding(poolv1.EventNameTaken, "PoolbootConfig %s already exists and does not belong to this host: use another name for the host, or delete the PoolbootConfig", config.Name))
 		return nil
 	}
 	if err == nil {
-		r.report(s, corev1.EventTypeNormal, found(poolv1.EventPoolbootConfigCreated, "PoolbootConfig %s stands: the host is to boot into pool %s of Cluster %s",
+		r.report(s, corev1.EventTypeNormal, newFinding(poolv1.EventPoolbootConfigCreated, "PoolbootConfig %s is created: the host boots into pool %s of Cluster %s",
 			config.Name, config.Spec.PoolRole, record.ClusterName(config)))
 	}
 	return err
 }
 
-// stepBack gives a host back as it was: first its user data, as long as that is Poolboot's, then the record goes, and
-// with it all that was made for the host except a Node that has joined.
-func (r *Reconciler) stepBack(ctx context.Context, s *scope, why string) error {
-	if err := r.takeUserData(ctx, s); err != nil {
+// release removes Poolboot's user data from a host and deletes its PoolbootConfig. The finalizer of the PoolbootConfig
+// deletes everything that was created for the host, except a Node that has joined.
+func (r *Reconciler) release(ctx context.Context, s *scope, why string) error {
+	if err := r.removeUserData(ctx, s); err != nil {
 		return err
 	}
-	// Of this version: a cache that is behind does not show yet that the record is being deleted, and the event would
-	// be sent twice.
+	// The precondition prevents a second event if the cache does not show the deletion yet.
 	if err := r.Client.Delete(ctx, s.config, client.Preconditions{UID: &s.config.UID, ResourceVersion: &s.config.ResourceVersion}); err != nil {
 		return err
 	}
-	r.report(s, corev1.EventTypeNormal, found(poolv1.EventPoolbootConfigDeleted, "PoolbootConfig %s is deleted: %s", s.config.Name, why))
+	r.report(s, corev1.EventTypeNormal, newFinding(poolv1.EventPoolbootConfigDeleted, "PoolbootConfig %s is deleted: %s", s.config.Name, why))
 	return nil
 }
 
-// takeUserData takes Poolboot's user data off a host, unless the host is to boot again by the next record, whose Secret
-// has the same name.
-func (r *Reconciler) takeUserData(ctx context.Context, s *scope) error {
-	again := s.clusterStays() && s.host.Spec.ConsumerRef == nil && s.host.Annotations[poolv1.HostPoolAnnotation] != ""
-	if again || !isOwn(s.host, s.config) || !s.host.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(s.config, s.host) {
+// removeUserData removes Poolboot's user data from a host, unless the host boots again with its next PoolbootConfig,
+// whose Secret has the same name.
+func (r *Reconciler) removeUserData(ctx context.Context, s *scope) error {
+	bootsAgain := s.clusterExists() && s.host.Spec.ConsumerRef == nil && s.host.Annotations[poolv1.HostPoolAnnotation] != ""
+	if bootsAgain || !hasOwnUserData(s.host, s.config) || !s.host.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(s.config, s.host) {
 		return nil
 	}
 	return r.setUserData(ctx, s, nil)
 }
 
-// follow lets a host boot into the pool that it asks for now. Once its Node stands, the Node's labels decide.
-func (r *Reconciler) follow(ctx context.Context, s *scope) error {
-	asked := s.host.Annotations[poolv1.HostPoolAnnotation]
-	if asked == s.config.Spec.PoolRole {
+// updatePool updates the pool of a PoolbootConfig to that in the annotations of its host. After the Node exists, the
+// labels of the Node decide.
+func (r *Reconciler) updatePool(ctx context.Context, s *scope) error {
+	role := s.host.Annotations[poolv1.HostPoolAnnotation]
+	if role == s.config.Spec.PoolRole {
 		return nil
 	}
 	if record.HasNode(s.config) || record.HasJoined(s.config) {
-		if asked != s.config.Status.PoolRole {
-			r.warn(s, found(poolv1.EventPoolFixed, "the host's Node stands in pool %s: to move it to pool %s, change the Node's labels", s.config.Status.PoolRole, asked))
+		if role != s.config.Status.PoolRole {
+			r.warn(s, newFinding(poolv1.EventPoolFixed, "the Node of the host is in pool %s: to move it to pool %s, change the Node's labels", s.config.Status.PoolRole, role))
 		}
 		return nil
 	}
-	if closed := s.place.Obstacle(); closed != nil {
-		r.warn(s, &finding{closed.Reason, closed.Message})
+	if obstacle := s.target.Obstacle(); obstacle != nil {
+		r.warn(s, &finding{obstacle.Reason, obstacle.Message})
 		return nil
 	}
 	before := s.config.Spec.PoolRole
 	moved := s.config.DeepCopy()
-	moved.Spec = s.place.NewConfig(s.config.Name, s.config.Spec.Host).Spec
+	moved.Spec = s.target.NewConfig(s.config.Name, s.config.Spec.Host).Spec
 	if err := r.Client.Patch(ctx, moved, status.Locked(s.config)); err != nil {
 		return err
 	}
 	s.config = moved
-	r.report(s, corev1.EventTypeNormal, found(poolv1.EventPoolChanged, "the host is to boot into pool %s, not %s", asked, before))
+	r.report(s, corev1.EventTypeNormal, newFinding(poolv1.EventPoolChanged, "the host boots into pool %s instead of %s", role, before))
 	return nil
 }
 
-// point points the host's user data to the data Secret, before the host boots.
-func (r *Reconciler) point(ctx context.Context, s *scope) error {
+// ensureUserData sets the user data of a host to the data Secret before the host boots, and sets the condition
+// UserDataSet.
+func (r *Reconciler) ensureUserData(ctx context.Context, s *scope) error {
 	if s.config.Status.DataSecretName == "" || record.HasNode(s.config) || record.HasJoined(s.config) {
 		return nil
 	}
-	wrong := refusal(s.host, s.place.Cluster)
-	if wrong == nil {
+	problem := refusalReason(s.host, s.target.Cluster)
+	if problem == nil {
 		var set bool
-		if wrong, set = judgeUserData(s.host, s.config); set {
-			if err := r.setUserData(ctx, s, userData(s.config)); err != nil {
+		if problem, set = decideUserData(s.host, s.config); set {
+			if err := r.setUserData(ctx, s, userDataRef(s.config)); err != nil {
 				return err
 			}
 		}
 	}
 	condition := metav1.Condition{Type: bootstrapv1.UserDataSetCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.UserDataSetReason,
 		Message: "spec.userData of BareMetalHost " + s.host.Name + " is Secret " + s.config.Name}
-	if wrong != nil {
-		r.warn(s, wrong)
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, wrong.reason, wrong.message
+	if problem != nil {
+		r.warn(s, problem)
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, problem.reason, problem.message
 	}
-	if is := conditions.Get(s.config, condition.Type); is != nil && is.Status == condition.Status && is.Reason == condition.Reason && is.Message == condition.Message {
+	if current := conditions.Get(s.config, condition.Type); current != nil && current.Status == condition.Status && current.Reason == condition.Reason && current.Message == condition.Message {
 		return nil
 	}
 	changed := s.config.DeepCopy()
@@ -257,27 +259,29 @@ func (r *Reconciler) point(ctx context.Context, s *scope) error {
 	return status.BareMetalHost.Patch(ctx, r.Client, s.config, changed)
 }
 
-// setUserData writes the one field of a host's spec that Poolboot ever writes. By the lock the host is as it was
-// judged: not being provisioned yet, no other one's, and without user data of a person.
+// setUserData writes spec.userData, the only field in the spec of a host that Poolboot writes. The optimistic lock
+// ensures that the checks of the host are still valid: it is not being provisioned, has no consumer and no other user
+// data.
 func (r *Reconciler) setUserData(ctx context.Context, s *scope, to *corev1.SecretReference) error {
 	changed := s.host.DeepCopy()
 	changed.Spec.UserData = to
 	return r.Client.Patch(ctx, changed, status.Locked(s.host))
 }
 
-// warn reports what is wrong with a host, unless that was reported last.
-func (r *Reconciler) warn(s *scope, wrong *finding) {
-	if before, _ := r.reported.Load(s.host.UID); before != *wrong {
-		r.report(s, corev1.EventTypeWarning, wrong)
+// warn reports a problem of a host, unless it was the last finding that was reported.
+func (r *Reconciler) warn(s *scope, problem *finding) {
+	if last, _ := r.reported.Load(s.host.UID); last != *problem {
+		r.report(s, corev1.EventTypeWarning, problem)
 	}
 }
 
-func (r *Reconciler) report(s *scope, kind string, what *finding) {
-	r.reported.Store(s.host.UID, *what)
-	// A typed nil would be taken for an object.
+// report sends an event about a host.
+func (r *Reconciler) report(s *scope, eventType string, f *finding) {
+	r.reported.Store(s.host.UID, *f)
+	// A nil *PoolbootConfig in the interface would not be nil.
 	if s.config == nil {
-		r.Recorder.Eventf(s.host, nil, kind, what.reason, action, "%s", what.message)
+		r.Recorder.Eventf(s.host, nil, eventType, f.reason, action, "%s", f.message)
 		return
 	}
-	r.Recorder.Eventf(s.host, s.config, kind, what.reason, action, "%s", what.message)
+	r.Recorder.Eventf(s.host, s.config, eventType, f.reason, action, "%s", f.message)
 }

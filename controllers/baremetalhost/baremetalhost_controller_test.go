@@ -195,7 +195,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		w.pointed(ctx)
 		Expect(w.host(ctx).Spec.UserData).To(Equal(own))
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.UserDataSetCondition)).To(BeTrue())
-		Expect(w.told()).To(Equal("Normal PoolbootConfigCreated PoolbootConfig rack1-u12 stands: the host is to boot into pool infra of Cluster site"))
+		Expect(w.told()).To(Equal("Normal PoolbootConfigCreated PoolbootConfig rack1-u12 is created: the host boots into pool infra of Cluster site"))
 	})
 
 	DescribeTable("gets no record under a name that stands for something else than a Node",
@@ -204,10 +204,10 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 				poolv1.HostPoolAnnotation: "infra", poolv1.HostClusterAnnotation: "site"}}}
 			cluster := &clusterv1.Cluster{}
 			cluster.Spec.ControlPlaneEndpoint.Host = "api.site.example.com"
-			refused := refusal(host, cluster)
+			refused := refusalReason(host, cluster)
 			Expect(refused).NotTo(BeNil())
 			Expect(refused.reason).To(Equal(poolv1.EventHostRequestInvalid))
-			Expect(refused.message).To(And(ContainSubstring(why), HaveSuffix("name the host otherwise")))
+			Expect(refused.message).To(And(ContainSubstring(why), HaveSuffix("use another name for the host")))
 		},
 		Entry("the API server's Service", "kubernetes.default.svc", "the API server's Service"),
 		Entry("a Service", "dns.kube-system.svc", "the form of a Service's name"),
@@ -227,7 +227,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 			Expect(told).To(And(HavePrefix("Warning "), ContainSubstring(why)))
 			Expect(strings.Count(told, "\n")).To(BeZero(), told)
 		},
-		Entry("when another one provisions it", consumed, "Metal3Machine m1 has taken the host"),
+		Entry("when another one provisions it", consumed, "Metal3Machine m1 is the consumer of the host"),
 		Entry("without a Cluster", annotated(poolv1.HostClusterAnnotation, ""), "add "+poolv1.HostClusterAnnotation),
 		Entry("without a pool", annotated(poolv1.HostPoolAnnotation, ""), "add "+poolv1.HostPoolAnnotation),
 		Entry("of a pool that is not there", annotated(poolv1.HostPoolAnnotation, "gpu"), "has no MachineConfigPool with role gpu"),
@@ -245,7 +245,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		theirs := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 		Expect(w.Create(ctx, theirs)).To(Succeed())
 		Expect(w.reconciler.Reconcile(ctx, request)).Error().NotTo(HaveOccurred())
-		Expect(w.told()).To(ContainSubstring("stands already and is not this host's"))
+		Expect(w.told()).To(ContainSubstring("already exists and does not belong to this host"))
 		Expect(w.config(ctx).Spec.Host).To(BeZero())
 	})
 
@@ -268,7 +268,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		w.pointed(ctx)
 		Expect(w.host(ctx).Spec.UserData).To(Equal(mine))
 		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.UserDataSetCondition)).To(Equal(bootstrapv1.UserDataTakenReason))
-		Expect(w.told()).To(ContainSubstring("Warning UserDataTaken spec.userData of BareMetalHost rack1-u12 is Secret mine, not Poolboot's: remove it"))
+		Expect(w.told()).To(ContainSubstring("Warning UserDataTaken spec.userData of BareMetalHost rack1-u12 is Secret mine, which is not Poolboot's: remove it"))
 		w.change(ctx, func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = nil })
 		w.settle(ctx)
 		Expect(w.host(ctx).Spec.UserData).To(Equal(own))
@@ -304,7 +304,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Expect(w.config(ctx).Spec).To(And(HaveField("PoolRole", "storage"), HaveField("NodeLabels", HaveKey("example.com/disk")), HaveField("Host.BareMetalHostName", key.Name)))
 		Expect(w.config(ctx).UID).To(BeEquivalentTo("config-uid"))
 		Expect(w.host(ctx).Spec.UserData).To(Equal(own))
-		Expect(w.told()).To(ContainSubstring("boot into pool storage, not infra"))
+		Expect(w.told()).To(ContainSubstring("boots into pool storage instead of infra"))
 	})
 
 	It("does not move by its annotation once its Node stands: labels decide then", func(ctx SpecContext) {
@@ -368,7 +368,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		})
 		w.settle(ctx)
 		Expect(w.config(ctx).Status.Boot.RequestedTime).To(BeNil())
-		Expect(w.told()).To(ContainSubstring("has been deprovisioned"))
+		Expect(w.told()).To(ContainSubstring("was deprovisioned"))
 	})
 
 	It("loses its record when it is deleted", func(ctx SpecContext) {

@@ -98,7 +98,7 @@ var _ = Describe("The record of a BareMetalHost whose Cluster is deleted", func(
 		Expect(w.Create(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "site", CreationTimestamp: later}})).To(Succeed())
 		Expect(w.reconciler.Reconcile(ctx, request)).Error().NotTo(HaveOccurred())
 		Expect(w.config(ctx)).To(BeNil())
-		Expect(w.told()).To(ContainSubstring("it is that of an earlier Cluster site"))
+		Expect(w.told()).To(ContainSubstring("it belongs to an earlier Cluster site"))
 	})
 
 	It("leaves no user data when a person deletes it at the same time", func(ctx SpecContext) {

@@ -16,97 +16,98 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 )
 
-// finding is what is wrong, or was done, by the reason of the event or condition that says so.
+// finding is a problem or a change, as the reason and message of an event or condition.
 type finding struct{ reason, message string }
 
-func found(reason, format string, args ...any) *finding {
+// newFinding returns a finding with a formatted message.
+func newFinding(reason, format string, args ...any) *finding {
 	return &finding{reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// asks says whether a person asks for a host to boot into a pool.
-func asks(host *bmov1alpha1.BareMetalHost) bool {
+// requestsPool reports whether a host has an annotation for a pool.
+func requestsPool(host *bmov1alpha1.BareMetalHost) bool {
 	return metav1.HasAnnotation(host.ObjectMeta, poolv1.HostPoolAnnotation) || metav1.HasAnnotation(host.ObjectMeta, poolv1.HostClusterAnnotation)
 }
 
 // releaseReason returns why a host no longer needs its PoolbootConfig, and "" while it does.
 //
-// The Cluster is no owner of the PoolbootConfig, because the garbage collector keeps an object as long as one of its
-// owners exists, and the host does.
+// The Cluster is not an owner of the PoolbootConfig: the garbage collector deletes an object only after all its owners
+// are deleted, and the host continues to exist.
 func releaseReason(s *scope) string {
 	host, config := s.host, s.config
 	booted := record.HasRequested(config) || record.HasNode(config) || record.HasJoined(config)
 	state := host.Status.Provisioning.State
 	switch {
 	case !metav1.IsControlledBy(config, host):
-		return "it is that of an earlier BareMetalHost of this name"
+		return "it belongs to an earlier BareMetalHost with this name"
 	case !host.DeletionTimestamp.IsZero():
 		return "the host is being deleted"
-	case s.place.Cluster == nil:
+	case s.target.Cluster == nil:
 		return "Cluster " + record.ClusterName(config) + " is deleted"
-	case !s.clusterStays():
+	case !s.clusterExists():
 		return "Cluster " + record.ClusterName(config) + " is being deleted"
-	case hostpool.PredatesCluster(config, s.place.Cluster):
-		return "it is that of an earlier Cluster " + record.ClusterName(config)
+	case hostpool.PredatesCluster(config, s.target.Cluster):
+		return "it belongs to an earlier Cluster " + record.ClusterName(config)
 	case host.Spec.ConsumerRef != nil:
-		return fmt.Sprintf("%s %s has taken the host", host.Spec.ConsumerRef.Kind, host.Spec.ConsumerRef.Name)
+		return fmt.Sprintf("%s %s is the consumer of the host", host.Spec.ConsumerRef.Kind, host.Spec.ConsumerRef.Name)
 	case host.Annotations[poolv1.HostPoolAnnotation] == "":
-		return "the host asks for no pool any more"
+		return "the host no longer has the annotation " + poolv1.HostPoolAnnotation
 	case host.Annotations[poolv1.HostClusterAnnotation] != record.ClusterName(config):
-		return "the host asks for no pool of Cluster " + record.ClusterName(config) + " any more"
+		return "the annotation " + poolv1.HostClusterAnnotation + " of the host no longer names Cluster " + record.ClusterName(config)
 	case state == bmov1alpha1.StateDeprovisioning,
 		booted && (state == bmov1alpha1.StateAvailable || state == bmov1alpha1.StateReady || state == bmov1alpha1.StatePreparing):
-		return "the host has been deprovisioned"
+		return "the host was deprovisioned"
 	}
 	return ""
 }
 
-// refusal says why a host that asks for a pool of a Cluster, which may not exist, gets no record; nil when nothing
-// about the host is in the way.
-func refusal(host *bmov1alpha1.BareMetalHost, cluster *clusterv1.Cluster) *finding {
+// refusalReason returns why a host cannot boot into a pool of a Cluster, and nil if it can. The Cluster is nil if it
+// does not exist.
+func refusalReason(host *bmov1alpha1.BareMetalHost, cluster *clusterv1.Cluster) *finding {
 	for _, key := range []string{poolv1.HostPoolAnnotation, poolv1.HostClusterAnnotation} {
 		if host.Annotations[key] == "" {
-			return found(poolv1.EventHostRequestInvalid, "a host that asks for a pool needs both annotations %s and %s: add %s",
+			return newFinding(poolv1.EventHostRequestInvalid, "the host needs both annotations %s and %s to boot into a pool: add %s",
 				poolv1.HostPoolAnnotation, poolv1.HostClusterAnnotation, key)
 		}
 	}
 	switch {
 	case host.Spec.ConsumerRef != nil:
-		return found(poolv1.EventHostHasConsumer, "%s %s has taken the host, by spec.consumerRef: remove the annotations %s and %s, or the consumer",
+		return newFinding(poolv1.EventHostHasConsumer, "%s %s is the consumer of the host (spec.consumerRef): remove the annotations %s and %s, or the consumer",
 			host.Spec.ConsumerRef.Kind, host.Spec.ConsumerRef.Name, poolv1.HostPoolAnnotation, poolv1.HostClusterAnnotation)
 	case enroll.Allows("*", host.Name) != "":
-		return found(poolv1.EventHostRequestInvalid, "the Node gets the host's name, and %s: name the host otherwise", enroll.Allows("*", host.Name))
+		return newFinding(poolv1.EventHostRequestInvalid, "the Node gets the name of the host, and %s: use another name for the host", enroll.Allows("*", host.Name))
 	case cluster != nil && identity.Of(cluster).CheckNodeName(host.Name) != nil:
-		return found(poolv1.EventHostRequestInvalid, "the Node gets the host's name, and %s: name the host otherwise", identity.Of(cluster).CheckNodeName(host.Name))
+		return newFinding(poolv1.EventHostRequestInvalid, "the Node gets the name of the host, and %s: use another name for the host", identity.Of(cluster).CheckNodeName(host.Name))
 	case host.Spec.ExternallyProvisioned:
-		return found(poolv1.EventHostRequestInvalid, "a host with spec.externallyProvisioned gets no user data: let it come with an enrollment token")
+		return newFinding(poolv1.EventHostRequestInvalid, "a host with spec.externallyProvisioned gets no user data: enroll it with an enrollment token")
 	case host.Spec.Image.IsLiveISO():
-		return found(bootstrapv1.HostImageIgnoresUserDataReason, "an image with spec.image.format live-iso gets no user data: give the host a disk image")
+		return newFinding(bootstrapv1.HostImageIgnoresUserDataReason, "an image with spec.image.format live-iso gets no user data: use a disk image")
 	}
 	return nil
 }
 
-// judgeUserData says what of the user data of a host is to be told, and whether it is to be set to the data Secret.
-func judgeUserData(host *bmov1alpha1.BareMetalHost, config *bootstrapv1.PoolbootConfig) (told *finding, set bool) {
+// decideUserData returns a problem with the user data of a host, and whether to set it to the data Secret.
+func decideUserData(host *bmov1alpha1.BareMetalHost, config *bootstrapv1.PoolbootConfig) (problem *finding, set bool) {
 	switch state := host.Status.Provisioning.State; {
-	case isOwn(host, config):
+	case hasOwnUserData(host, config):
 		return nil, false
 	case host.Spec.UserData != nil:
-		return found(bootstrapv1.UserDataTakenReason, "spec.userData of BareMetalHost %s is Secret %s, not Poolboot's: remove it, and Poolboot sets its own; or remove the annotation %s",
+		return newFinding(bootstrapv1.UserDataTakenReason, "spec.userData of BareMetalHost %s is Secret %s, which is not Poolboot's: remove it, and Poolboot sets its own; or remove the annotation %s",
 			host.Name, host.Spec.UserData.Name, poolv1.HostPoolAnnotation), false
 	case state == bmov1alpha1.StateProvisioning || state == bmov1alpha1.StateProvisioned:
-		return found(bootstrapv1.HostProvisionedBeforeReason, "BareMetalHost %s is %s without user data: remove its spec.image, and put it back once the host is available",
+		return newFinding(bootstrapv1.HostProvisionedBeforeReason, "BareMetalHost %s is %s without user data: remove its spec.image, and add it again after the host is available",
 			host.Name, state), false
 	}
 	return nil, true
 }
 
-// isOwn says whether the user data of a host is the data Secret of its record.
-func isOwn(host *bmov1alpha1.BareMetalHost, config *bootstrapv1.PoolbootConfig) bool {
+// hasOwnUserData reports whether the user data of a host is the data Secret of its PoolbootConfig.
+func hasOwnUserData(host *bmov1alpha1.BareMetalHost, config *bootstrapv1.PoolbootConfig) bool {
 	return host.Spec.UserData != nil && host.Spec.UserData.Name == config.Name &&
 		(host.Spec.UserData.Namespace == host.Namespace || host.Spec.UserData.Namespace == "")
 }
 
-// userData names the data Secret of a record.
-func userData(config *bootstrapv1.PoolbootConfig) *corev1.SecretReference {
+// userDataRef returns the reference to the data Secret of a PoolbootConfig.
+func userDataRef(config *bootstrapv1.PoolbootConfig) *corev1.SecretReference {
 	return &corev1.SecretReference{Namespace: config.Namespace, Name: config.Name}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
 )
 
-// SetupWithManager adds the controller to a manager. It begins to work when Metal3 is installed.
+// SetupWithManager adds the controller to a manager. The controller starts after Metal3 is installed.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if r.Client == nil || r.APIReader == nil {
 		return errors.New("baremetalhost controller: Client and APIReader must be set")
@@ -24,22 +24,22 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("baremetalhost-controller")
 	}
-	controlled := ctrl.NewControllerManagedBy(mgr).
+	builder := ctrl.NewControllerManagedBy(mgr).
 		Named("baremetalhost").
 		For(&bmov1alpha1.BareMetalHost{}).
-		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(ofConfig)).
+		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(hostOfConfig)).
 		WithOptions(options)
-	controlled = hostpool.Watches(ctx, controlled, r.Client, &bmov1alpha1.BareMetalHostList{}, func(object client.Object) bool {
-		host, is := object.(*bmov1alpha1.BareMetalHost)
-		return is && asks(host)
+	builder = hostpool.Watches(ctx, builder, r.Client, &bmov1alpha1.BareMetalHostList{}, func(object client.Object) bool {
+		host, ok := object.(*bmov1alpha1.BareMetalHost)
+		return ok && requestsPool(host)
 	})
-	return latecrd.WhenServed(mgr, "baremetalhost", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error { return controlled.Complete(r) })
+	return latecrd.WhenServed(mgr, "baremetalhost", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error { return builder.Complete(r) })
 }
 
-// ofConfig sends the host of a record.
-func ofConfig(_ context.Context, object client.Object) []ctrl.Request {
-	config, is := object.(*bootstrapv1.PoolbootConfig)
-	if !is || record.HostKindOf(config) != record.BareMetalHost {
+// hostOfConfig returns a request for the BareMetalHost of a PoolbootConfig.
+func hostOfConfig(_ context.Context, object client.Object) []ctrl.Request {
+	config, ok := object.(*bootstrapv1.PoolbootConfig)
+	if !ok || record.HostKindOf(config) != record.BareMetalHost {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.Host.BareMetalHostName}}}

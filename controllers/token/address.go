@@ -18,87 +18,89 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
 
-// maxKnown is how many addresses a token can be bound to, and maxNamed how many of them an event names.
+// maxKnown is the maximum number of addresses to which a token can be bound, and maxNamed that of addresses in an
+// event.
 const (
 	maxKnown = 256
 	maxNamed = 8
 )
 
-// unreported returns the addresses that are to be reported and were not: all but the first, and those that are refused.
+// unreported returns the addresses that must be reported and were not yet: all except the first one, and those that are
+// refused.
 func unreported(config *bootstrapv1.PoolbootConfig) []string {
 	all := record.TokenAddresses(config)
 	return slices.DeleteFunc(slices.Clone(all), func(address string) bool {
-		return arrival(config, address).ReportedTime != nil || address == all[0] && !record.RefusesAddress(config, address)
+		return addressRecord(config, address).ReportedTime != nil || address == all[0] && !record.RefusesAddress(config, address)
 	})
 }
 
-// arrival returns what is on record of an address from which a config's token came.
-func arrival(config *bootstrapv1.PoolbootConfig, address string) *bootstrapv1.TokenAddress {
-	noted := config.Status.Boot.Addresses
-	return &noted[slices.IndexFunc(noted, func(a bootstrapv1.TokenAddress) bool { return a.Address == address })]
+// addressRecord returns the recorded use of a token from an address.
+func addressRecord(config *bootstrapv1.PoolbootConfig, address string) *bootstrapv1.TokenAddress {
+	recorded := config.Status.Boot.Addresses
+	return &recorded[slices.IndexFunc(recorded, func(a bootstrapv1.TokenAddress) bool { return a.Address == address })]
 }
 
-// origins are the addresses from which a token came and that are to be reported, and what is known of its host.
-type origins struct {
+// reportableAddresses has the addresses to report, and the known addresses of the host.
+type reportableAddresses struct {
 	addresses []string
 	// host is the name of the BareMetalHost, and known are its known addresses.
 	host  string
 	known []string
 }
 
-// setAddresses records which addresses a token is bound to, for the config server, and marks as reported each address
-// that the token came from beside its first, or that is refused. It returns these.
-func (r *Reconciler) setAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) (from origins, err error) {
-	if from.addresses = unreported(config); len(from.addresses) == 0 && !record.BindsTokenToAddresses(config) && config.Status.HostAddresses == nil {
-		return from, nil // as nearly always
+// setAddresses records the addresses to which a token is bound, for the config server. It marks the unreported
+// addresses as reported and returns them.
+func (r *Reconciler) setAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) (report reportableAddresses, err error) {
+	if report.addresses = unreported(config); len(report.addresses) == 0 && !record.BindsTokenToAddresses(config) && config.Status.HostAddresses == nil {
+		return report, nil // the usual case
 	}
-	if from.host, from.known, err = r.knownAddresses(ctx, config); err != nil {
-		return from, err
+	if report.host, report.known, err = r.knownAddresses(ctx, config); err != nil {
+		return report, err
 	}
 	if hasToken(config) {
 		if config.Status.HostAddresses = nil; record.BindsTokenToAddresses(config) {
-			config.Status.HostAddresses = from.known
+			config.Status.HostAddresses = report.known
 		}
 	}
-	from.addresses = unreported(config) // whether an address is refused depends on those that are known
-	for _, address := range from.addresses {
-		arrival(config, address).ReportedTime = &metav1.MicroTime{Time: time.Now()}
+	report.addresses = unreported(config) // whether an address is refused depends on the known addresses
+	for _, address := range report.addresses {
+		addressRecord(config, address).ReportedTime = &metav1.MicroTime{Time: time.Now()}
 	}
-	return from, nil
+	return report, nil
 }
 
-// reportAddresses reports addresses from which a token came.
-func (r *Reconciler) reportAddresses(config *bootstrapv1.PoolbootConfig, from origins) {
-	for _, address := range from.addresses {
-		reason, why := describe(config, address, from)
+// reportAddresses sends an event for each address.
+func (r *Reconciler) reportAddresses(config *bootstrapv1.PoolbootConfig, report reportableAddresses) {
+	for _, address := range report.addresses {
+		reason, why := describe(config, address, report)
 		metrics.TokenEvent(config, reason)
 		// As the related object: otherwise the recorder counts the events on two addresses as one that is repeated.
 		entry := &corev1.ObjectReference{APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Namespace: config.Namespace,
 			Name: config.Name, UID: config.UID, FieldPath: "status.boot.addresses[" + address + "]"}
-		r.Recorder.Eventf(config, entry, corev1.EventTypeWarning, reason, action, "%s: if that is not the host, somebody else has its token: %s", why, cure.Rotate(config))
+		r.Recorder.Eventf(config, entry, corev1.EventTypeWarning, reason, action, "%s: if this is not an address of the host, another client has its token: %s", why, cure.Rotate(config))
 	}
 }
 
-// describe returns the reason and the note of the event on an address.
-func describe(config *bootstrapv1.PoolbootConfig, address string, from origins) (reason, why string) {
+// describe returns the reason and the message of the event about an address.
+func describe(config *bootstrapv1.PoolbootConfig, address string, report reportableAddresses) (reason, why string) {
 	if record.RefusesAddress(config, address) {
-		whose := strings.TrimSpace("its BareMetalHost " + from.host)
-		has := "of which none is known"
-		if known := from.known; len(known) > 0 {
-			has = "which are known to be " + strings.Join(known[:min(len(known), maxNamed)], ", ")
+		bmh := strings.TrimSpace("its BareMetalHost " + report.host)
+		addresses := "none"
+		if known := report.known; len(known) > 0 {
+			addresses = strings.Join(known[:min(len(known), maxNamed)], ", ")
 		}
-		return bootstrapv1.EventTokenAddressRefused, fmt.Sprintf("the token came from %s, and is refused from there: it is bound to the addresses of %s, %s. "+
-			"If that is the host, add the address to the annotation %s of its BareMetalHost", address, whose, has, poolv1.HostAddressesAnnotation)
+		return bootstrapv1.EventTokenAddressRefused, fmt.Sprintf("the token was used from %s and refused: it is bound to the known addresses of %s (%s). "+
+			"If this is an address of the host, add it to the annotation %s of its BareMetalHost", address, bmh, addresses, poolv1.HostAddressesAnnotation)
 	}
 	known := ""
-	if slices.Contains(from.known, address) {
-		known = fmt.Sprintf(", which BareMetalHost %s is known to have", from.host)
+	if slices.Contains(report.known, address) {
+		known = fmt.Sprintf(", a known address of BareMetalHost %s", report.host)
 	}
-	return bootstrapv1.EventTokenUsedFromSecondAddress, fmt.Sprintf("the token came from %s%s, and first from %s", address, known, record.TokenAddresses(config)[0])
+	return bootstrapv1.EventTokenUsedFromSecondAddress, fmt.Sprintf("the token was used from %s%s, but first from %s", address, known, record.TokenAddresses(config)[0])
 }
 
-// knownAddresses returns the name of a config's BareMetalHost and the addresses that it is known to have; nothing while
-// it has none.
+// knownAddresses returns the name and the known addresses of the BareMetalHost of a PoolbootConfig, and nothing if it
+// has none.
 func (r *Reconciler) knownAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) (bmh string, known []string, err error) {
 	if record.BindsTokenToAddresses(config) {
 		if err := r.watchHardware(); err != nil {

@@ -1,7 +1,7 @@
-// Package token looks after the tokens by which hosts get their configuration from the config server: one whose host
-// was provisioned and has not joined in time is ended, one that comes from a second address is told of, and one that is
-// bound to its host's addresses is told them. A token whose Node is Ready is ended by the node controller, and the
-// poolbootconfig controller makes new ones.
+// Package token guards the tokens with which hosts get their configuration from the config server. It expires a token
+// whose host does not join in time after it was provisioned, reports the use of a token from a second address, and
+// records the addresses to which a token is bound. The poolbootconfig controller creates tokens, and the node
+// controller revokes a token when its Node is Ready.
 package token
 
 import (
@@ -37,7 +37,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// action is what events say this controller was doing.
+// action is the action in the events of this controller.
 const action = "GuardToken"
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;patch
@@ -52,25 +52,25 @@ const action = "GuardToken"
 
 // Reconciler reconciles the tokens of PoolbootConfigs.
 type Reconciler struct {
-	// Client reads from the manager's cache and writes.
+	// Client reads from the manager's cache, and writes.
 	Client client.Client
-	// APIReader reads live what the end of a token rests on: it can't be taken back.
+	// APIReader reads from the API server before a token expires, which cannot be undone.
 	APIReader client.Reader
-	// Recorder takes events; left nil, SetupWithManager sets the manager's.
+	// Recorder records events. If it is nil, SetupWithManager sets the manager's.
 	Recorder events.EventRecorder
 
-	// Life is how long a token lives once its host is provisioned or, if that is later, once it was rotated; zero is
-	// for ever.
-	Life time.Duration
+	// Lifetime is how long a token is valid after its host was provisioned or, if that is later, after it was rotated.
+	// Zero means that tokens do not expire.
+	Lifetime time.Duration
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
 
-	// watchHardware begins to watch HardwareData, once. SetupWithManager sets it.
+	// watchHardware starts the watch on HardwareData once. SetupWithManager sets it.
 	watchHardware func() error
-	// written are the PoolbootConfigs as this controller left them.
+	// written tracks the PoolbootConfigs that this controller updated.
 	written ownwrites.Tracker
-	// twins are the PoolbootConfigs with one pointer id that were reported.
-	twins twins
+	// duplicates remembers the reported PoolbootConfigs with the same pointer id.
+	duplicates duplicates
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -84,7 +84,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &bootstrapv1.PoolbootConfig{}, pointerIndex, pointerOf); err != nil {
 		return err
 	}
-	made, err := ctrl.NewControllerManagedBy(mgr).
+	controller, err := ctrl.NewControllerManagedBy(mgr).
 		Named("token").
 		For(&bootstrapv1.PoolbootConfig{}).
 		WithOptions(options).
@@ -92,10 +92,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err != nil {
 		return err
 	}
-	// watch sends the configs of a kind's objects from when it is installed on.
+	// watch starts a watch on a kind of Metal3 after it is installed.
 	watch := func(kind string, object client.Object, configs func(context.Context, client.Reader, client.Object) []ctrl.Request) error {
 		return latecrd.WhenServed(mgr, "token", bmov1alpha1.GroupVersion.WithKind(kind), func() error {
-			return made.Watch(source.Kind(mgr.GetCache(), object, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []ctrl.Request {
+			return controller.Watch(source.Kind(mgr.GetCache(), object, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []ctrl.Request {
 				return configs(ctx, r.Client, object)
 			})))
 		})
@@ -104,7 +104,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return watch("BareMetalHost", &bmov1alpha1.BareMetalHost{}, workload.ConfigOfHost)
 }
 
-// Reconcile looks after the token of one PoolbootConfig.
+// Reconcile guards the token of a PoolbootConfig.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	config := &bootstrapv1.PoolbootConfig{}
 	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil {
@@ -113,7 +113,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
-	if err := r.reportTwins(ctx, config); err != nil || !hasToken(config) && len(unreported(config)) == 0 {
+	if err := r.reportDuplicates(ctx, config); err != nil || !hasToken(config) && len(unreported(config)) == 0 {
 		return ctrl.Result{}, err
 	}
 	if r.written.IsStale(config) {
@@ -128,8 +128,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return status.RetryConflict(ctx, result, err)
 }
 
-// reconcile revokes a token that has expired, and then reports in one patch of the status whether the token can be used
-// and where it came from.
+// reconcile expires a token, and then reports in one patch of the status whether the token is usable and from which
+// addresses it was used.
 func (r *Reconciler) reconcile(ctx context.Context, config *bootstrapv1.PoolbootConfig) (result ctrl.Result, err error) {
 	if hasToken(config) {
 		if result, err = r.expire(ctx, config); err != nil {
@@ -153,27 +153,27 @@ func (r *Reconciler) reconcile(ctx context.Context, config *bootstrapv1.Poolboot
 	return result, nil
 }
 
-// hasToken says whether a config has a token of its own that its host has not joined with.
+// hasToken reports whether a PoolbootConfig has its own token. The token of an enrolled host is that of its Enrollment.
 func hasToken(config *bootstrapv1.PoolbootConfig) bool {
 	return config.DeletionTimestamp.IsZero() && record.TokenOf(config).Hash != "" &&
 		config.Spec.Enrolled() == nil
 }
 
-// expire ends a token whose time is over, or comes back when it is.
+// expire expires a token whose lifetime is over, or returns when to check it again.
 func (r *Reconciler) expire(ctx context.Context, config *bootstrapv1.PoolbootConfig) (ctrl.Result, error) {
-	end, err := r.end(ctx, r.Client, config)
-	if err != nil || end.IsZero() {
+	expiration, err := r.expirationTime(ctx, r.Client, config)
+	if err != nil || expiration.IsZero() {
 		return ctrl.Result{}, err
 	}
-	if left := time.Until(end); left > 0 {
-		return ctrl.Result{RequeueAfter: left}, nil
+	if remaining := time.Until(expiration); remaining > 0 {
+		return ctrl.Result{RequeueAfter: remaining}, nil
 	}
 	current := &bootstrapv1.PoolbootConfig{}
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(config), current); err != nil || !hasToken(current) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if end, err := r.end(ctx, r.APIReader, current); err != nil || end.IsZero() || time.Now().Before(end) {
-		return ctrl.Result{}, err // the cache was behind: its event comes
+	if expiration, err := r.expirationTime(ctx, r.APIReader, current); err != nil || expiration.IsZero() || time.Now().Before(expiration) {
+		return ctrl.Result{}, err // the cache was stale: its next event triggers a reconcile
 	}
 	before := current.DeepCopy()
 	record.ExpireToken(current)
@@ -185,9 +185,10 @@ func (r *Reconciler) expire(ctx context.Context, config *bootstrapv1.PoolbootCon
 	return ctrl.Result{}, nil
 }
 
-// end returns when a token ends; zero while it does not: it has ended, there is no cap, or its host is not provisioned.
-func (r *Reconciler) end(ctx context.Context, c client.Reader, config *bootstrapv1.PoolbootConfig) (time.Time, error) {
-	if r.Life == 0 || record.IsTokenExpired(config) || record.IsRotationRequested(config) {
+// expirationTime returns when a token expires. It returns zero if the token has expired, has no lifetime or is about to
+// be rotated, or if its host is not provisioned.
+func (r *Reconciler) expirationTime(ctx context.Context, c client.Reader, config *bootstrapv1.PoolbootConfig) (time.Time, error) {
+	if r.Lifetime == 0 || record.IsTokenExpired(config) || record.IsRotationRequested(config) {
 		return time.Time{}, nil
 	}
 	bmh, err := r.hostOf(ctx, c, config)
@@ -198,10 +199,10 @@ func (r *Reconciler) end(ctx context.Context, c client.Reader, config *bootstrap
 	if rotated, err := time.Parse(time.RFC3339, config.Annotations[bootstrapv1.TokenRotatedAnnotation]); err == nil && rotated.After(since) {
 		since = rotated
 	}
-	return since.Add(r.Life), nil
+	return since.Add(r.Lifetime), nil
 }
 
-// hostOf returns the host of a config; nil while it has none.
+// hostOf returns the host of a PoolbootConfig, and nil if it has none.
 func (r *Reconciler) hostOf(ctx context.Context, c client.Reader, config *bootstrapv1.PoolbootConfig) (found *host.Host, err error) {
 	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
 	if err != nil {
@@ -219,7 +220,7 @@ func (r *Reconciler) setUsable(config *bootstrapv1.PoolbootConfig) {
 	usable := metav1.Condition{Type: bootstrapv1.TokenUsableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.TokenLiveReason}
 	if record.IsTokenExpired(config) {
 		usable.Status, usable.Reason = metav1.ConditionFalse, bootstrapv1.TokenExpiredReason
-		usable.Message = fmt.Sprintf("the host did not join within %s of being provisioned, and its token is dead: %s", r.Life, cure.Rotate(config))
+		usable.Message = fmt.Sprintf("the host did not join within %s after it was provisioned, so its token is no longer valid: %s", r.Lifetime, cure.Rotate(config))
 	}
 	current := conditions.Get(config, usable.Type)
 	if current == nil && usable.Status == metav1.ConditionFalse || current != nil && current.Status != usable.Status {

@@ -72,7 +72,7 @@ func (w *world) start() {
 
 // restart ends the reconciler and starts another one.
 func (w *world) restart() {
-	w.reconciler = &Reconciler{Client: w.Client, APIReader: w.Client, Recorder: w.told, Life: life, watchHardware: func() error { return nil }}
+	w.reconciler = &Reconciler{Client: w.Client, APIReader: w.Client, Recorder: w.told, Lifetime: life, watchHardware: func() error { return nil }}
 }
 
 // reconcile reconciles once, and returns the config as it stands then and when it is looked at again.
@@ -149,7 +149,7 @@ var _ = Describe("The token of a host that does not join", func() {
 	It("lives for ever when nobody set an end", func(ctx SpecContext) {
 		w := newWorld(1000 * life)
 		w.start()
-		w.reconciler.Life = 0
+		w.reconciler.Lifetime = 0
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(w.config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, hash))
 	})

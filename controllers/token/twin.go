@@ -14,12 +14,13 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-// pointerIndex finds PoolbootConfigs by the id in their pointer.
+// pointerIndex is the index of PoolbootConfigs by the id in their pointer.
 const pointerIndex = "metadata.annotations.pointer-id"
 
-// maxTwins bounds how many pairs are remembered. One that is forgotten is reported with again.
-const maxTwins = 10000
+// maxDuplicates is the maximum number of remembered pairs. A pair that is evicted is reported again.
+const maxDuplicates = 10000
 
+// pointerOf returns the values of pointerIndex for a PoolbootConfig.
 func pointerOf(config client.Object) []string {
 	if id := config.GetAnnotations()[bootstrapv1.PointerIDAnnotation]; id != "" {
 		return []string{id}
@@ -27,24 +28,24 @@ func pointerOf(config client.Object) []string {
 	return nil
 }
 
-// twins remembers which PoolbootConfigs were reported with each other. The zero value is ready to use.
-type twins struct {
+// duplicates remembers the pairs of PoolbootConfigs that were reported. The zero value is ready to use.
+type duplicates struct {
 	once     sync.Once
 	reported *lru.Cache
 }
 
-// isNew says whether a pair was not reported with before, and remembers it.
-func (t *twins) isNew(pair [2]types.UID) bool {
-	t.once.Do(func() { t.reported = lru.New(maxTwins) })
-	_, known := t.reported.Get(pair)
-	t.reported.Add(pair, nil)
+// isNew reports whether a pair was not reported before, and remembers it.
+func (d *duplicates) isNew(pair [2]types.UID) bool {
+	d.once.Do(func() { d.reported = lru.New(maxDuplicates) })
+	_, known := d.reported.Get(pair)
+	d.reported.Add(pair, nil)
 	return !known
 }
 
-// reportTwins reports, once, two PoolbootConfigs with one pointer id: one of them is a copy. Each is paired with the
-// eldest only, so that many copies make as many events. Nothing goes wrong by them: hosts ask by namespace and name,
-// and a copied hash accepts no token.
-func (r *Reconciler) reportTwins(ctx context.Context, config *bootstrapv1.PoolbootConfig) error {
+// reportDuplicates reports once that two PoolbootConfigs have the same pointer id: one of them is a copy. It pairs each
+// only with the oldest, so the number of events is linear. A copy does no harm: hosts send namespace and name, and a
+// copied hash accepts no token.
+func (r *Reconciler) reportDuplicates(ctx context.Context, config *bootstrapv1.PoolbootConfig) error {
 	ids := pointerOf(config)
 	if ids == nil || !config.DeletionTimestamp.IsZero() {
 		return nil
@@ -53,16 +54,16 @@ func (r *Reconciler) reportTwins(ctx context.Context, config *bootstrapv1.Poolbo
 	if err := r.Client.List(ctx, same, client.MatchingFields{pointerIndex: ids[0]}, client.UnsafeDisableDeepCopy); err != nil || len(same.Items) < 2 {
 		return err
 	}
-	eldest := slices.MinFunc(same.Items, func(a, b bootstrapv1.PoolbootConfig) int {
+	oldest := slices.MinFunc(same.Items, func(a, b bootstrapv1.PoolbootConfig) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 	})
-	if eldest.UID == config.UID || !r.twins.isNew([2]types.UID{eldest.UID, config.UID}) {
+	if oldest.UID == config.UID || !r.duplicates.isNew([2]types.UID{oldest.UID, config.UID}) {
 		return nil
 	}
-	for _, pair := range [][2]*bootstrapv1.PoolbootConfig{{config, &eldest}, {&eldest, config}} {
+	for _, pair := range [][2]*bootstrapv1.PoolbootConfig{{config, &oldest}, {&oldest, config}} {
 		r.Recorder.Eventf(pair[0], pair[1], corev1.EventTypeWarning, bootstrapv1.EventPointerIDNotUnique, action,
-			"PoolbootConfig %s has the same pointer id in its annotation %s. Only the one that the URL in the host's user data names is served to the host; "+
-				"the other is a copy: delete it", client.ObjectKeyFromObject(pair[1]), bootstrapv1.PointerIDAnnotation)
+			"PoolbootConfig %s has the same pointer id in its annotation %s. The config server serves only the one in the URL in the user data of the host; "+
+				"the other one is a copy: delete it", client.ObjectKeyFromObject(pair[1]), bootstrapv1.PointerIDAnnotation)
 	}
 	return nil
 }

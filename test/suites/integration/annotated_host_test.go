@@ -186,7 +186,7 @@ var _ = Describe("A BareMetalHost with the annotation of a pool", func() {
 		waitForConfiguration(ctx, a.Tenant, config)
 		Eventually(ctx, func() (any, error) { record, err := a.getRecord(ctx); return record.UID, err }).Should(BeEmpty())
 		Expect(a.getUserDataName(ctx)).To(Equal(config.Name))
-		Eventually(ctx, listEvents(ctx, a.Namespace, "BareMetalHost", a.name, poolv1.EventPoolbootConfigDeleted)).Should(ConsistOf(ContainSubstring("has taken the host")))
+		Eventually(ctx, listEvents(ctx, a.Namespace, "BareMetalHost", a.name, poolv1.EventPoolbootConfigDeleted)).Should(ConsistOf(ContainSubstring("is the consumer of the host")))
 	})
 
 	It("keeps user data that a user set, and reports it", func(ctx SpecContext) {
