@@ -14,7 +14,7 @@ var _ = Describe("convert", func() {
 	converting := func(documents ...string) clitest.Result {
 		return poolboot("convert", "-f", clitest.File("objects.yaml", documents...), "--cluster", "infra-1", "-n", "edge")
 	}
-	// theirs is an OpenShift MachineConfig, labelled for a role, with a spec in YAML's flow style.
+	// theirs is an OpenShift MachineConfig, labeled for a role, with a spec in YAML's flow style.
 	theirs := func(name, role, spec string) string {
 		return strings.Replace(clitest.Config(name, role, spec), "pool.cluster.x-k8s.io/v1alpha1", "machineconfiguration.openshift.io/v1", 1)
 	}

@@ -11,7 +11,7 @@ import (
 // same objects again.
 func FuzzConvert(f *testing.F) {
 	for _, seed := range []string{clitest.OpenShiftWorker + "---\n" + clitest.OpenShiftInfra + "---\n" + clitest.OpenShiftInfra51, clitest.OpenShiftMaster, "{a: b}",
-		labelled(clitest.OpenShiftInfra, "a: b") + "---\n" + theirKubelet("big", "a: b", "kubeletConfig: {maxPods: 500, providerID: x}, logLevel: 4")} {
+		labeled(clitest.OpenShiftInfra, "a: b") + "---\n" + theirKubelet("big", "a: b", "kubeletConfig: {maxPods: 500, providerID: x}, logLevel: 4")} {
 		f.Add(seed)
 	}
 	args := []string{"convert", "-f", "-", "--cluster", "edge", "-n", "default"}

@@ -9,8 +9,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
-// labelled gives an object of OpenShift's a label, in YAML.
-func labelled(object, label string) string {
+// labeled gives an object of OpenShift's a label, in YAML.
+func labeled(object, label string) string {
 	return strings.Replace(object, "metadata:\n", "metadata:\n  labels: {"+label+"}\n", 1)
 }
 
@@ -24,7 +24,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 	converting := func(documents ...string) clitest.Result {
 		return poolboot("convert", "-f", clitest.File("objects.yaml", documents...), "--cluster", "infra-1", "-n", "edge")
 	}
-	worker, infra := labelled(clitest.OpenShiftWorker, `size: big, role: worker`), labelled(clitest.OpenShiftInfra, `size: big, role: infra`)
+	worker, infra := labeled(clitest.OpenShiftWorker, `size: big, role: worker`), labeled(clitest.OpenShiftInfra, `size: big, role: infra`)
 	newConfig := func(config, metadata string) string {
 		return strings.Replace(config, "metadata:\n", "metadata:\n  "+metadata+"\n", 1)
 	}
@@ -63,7 +63,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 
 	DescribeTable("names a KubeletConfig that is for no pool here",
 		func(label, remark string) {
-			r := converting(labelled(clitest.OpenShiftMaster, "role: master"), worker, theirKubelet("big", label, "kubeletConfig: {maxPods: 500}"))
+			r := converting(labeled(clitest.OpenShiftMaster, "role: master"), worker, theirKubelet("big", label, "kubeletConfig: {maxPods: 500}"))
 			Expect(r.Code).To(BeZero())
 			Expect(r.Out).NotTo(ContainSubstring("maxPods"))
 			Expect(r.ErrOut).To(ContainSubstring(`warning: KubeletConfig "big" is left out` + remark))

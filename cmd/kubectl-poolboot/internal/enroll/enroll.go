@@ -196,7 +196,7 @@ func (o *pointerOptions) run(ctx context.Context, name string) error {
 		return fmt.Errorf("--host %s: %s", o.host, why)
 	}
 	if enrollment.Status.URL == "" {
-		return fmt.Errorf("Enrollment %s has no status.url yet: retry, or read its conditions", key)
+		return fmt.Errorf("the Enrollment %s has no status.url yet: retry, or read its conditions", key)
 	}
 	printed, err := ignition.Pointer{
 		URL:   enrollment.Status.URL + "?" + url.Values{"name": {o.host}}.Encode(),

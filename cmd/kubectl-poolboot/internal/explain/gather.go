@@ -33,10 +33,10 @@ func (g *gatherer) machine(ctx context.Context) (*subject, error) {
 	}
 	ref := s.machine.Spec.Bootstrap.ConfigRef
 	if ref.Kind != "PoolbootConfig" {
-		return nil, fmt.Errorf("Machine %s: spec.bootstrap.configRef: the kind is %q: Poolboot boots Machines with a PoolbootConfig only", g.name, ref.Kind)
+		return nil, fmt.Errorf("the Machine %s: spec.bootstrap.configRef: the kind is %q: Poolboot boots Machines with a PoolbootConfig only", g.name, ref.Kind)
 	}
 	if err := g.source.Get(ctx, client.ObjectKey{Namespace: s.machine.Namespace, Name: ref.Name}, s.config); err != nil {
-		return nil, fmt.Errorf("Machine %s: spec.bootstrap.configRef: %w", g.name, err)
+		return nil, fmt.Errorf("the Machine %s: spec.bootstrap.configRef: %w", g.name, err)
 	}
 	return s, g.gatherAround(ctx, s)
 }
@@ -118,7 +118,7 @@ func (g *gatherer) findNode(ctx context.Context, s *subject) error {
 	}
 	config := &bootstrapv1.PoolbootConfig{}
 	if err := g.source.Get(ctx, key, config); err != nil {
-		return fmt.Errorf("Node %s was pre-registered for PoolbootConfig %s: %w", g.name, key, err)
+		return fmt.Errorf("the Node %s was pre-registered for PoolbootConfig %s: %w", g.name, key, err)
 	}
 	s.config = config
 	return nil

@@ -22,7 +22,7 @@ func jsonOf(document string) string {
 
 var _ = Describe("Files", func() {
 	worker, infra := clitest.Pool("edge", "worker"), clitest.Pool("edge", "infra")
-	// role is the pool that a Node labelled infra would be in by pools in files.
+	// role is the pool that a Node labeled infra would be in by pools in files.
 	role := func(files ...string) clitest.Result {
 		return poolboot(append([]string{"which", "--labels", clitest.RoleLabels("infra"), "--pools"}, files...)...)
 	}

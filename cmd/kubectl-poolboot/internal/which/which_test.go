@@ -26,7 +26,7 @@ var _ = Describe("which", func() {
 		Entry("worker", theirs, clitest.RoleLabels("worker"), `{"pool":"worker"}`),
 		Entry("worker and infra: infra", theirs, clitest.RoleLabels("worker", "infra"), `{"pool":"infra"}`),
 		Entry("infra only", theirs, clitest.RoleLabels("infra"), `{"pool":"infra"}`),
-		Entry("infra without a pool, labelled worker: worker", theirs[:2], clitest.RoleLabels("worker", "infra"), `{"pool":"worker"}`),
+		Entry("infra without a pool, labeled worker: worker", theirs[:2], clitest.RoleLabels("worker", "infra"), `{"pool":"worker"}`),
 		Entry("infra without a pool: unmanaged", theirs[:2], clitest.RoleLabels("infra"), `{"pool":null}`),
 		Entry("no label: unmanaged", theirs, "", `{"pool":null}`),
 		Entry("another value than the selector's: unmanaged", theirs, "node-role.kubernetes.io/infra=yes", `{"pool":null}`),
