@@ -21,16 +21,16 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// action is what events say this controller was doing.
+// action is the action in the events of this controller.
 const action = "Enroll"
 
-// decide decides on a host that asks, and says whether its request stays, and why it is refused if it is.
-func (r *Reconciler) decide(ctx context.Context, s *scope, request poolv1.EnrollmentRequest) (stays bool, refused string, err error) {
+// decide decides the request of a host. It returns whether to keep the request, and why it is refused if it is.
+func (r *Reconciler) decide(ctx context.Context, s *scope, request poolv1.EnrollmentRequest) (keep bool, refused string, err error) {
 	name := request.Name
-	f := facts{namespace: s.enrollment.Namespace, name: name, request: request, spec: s.enrollment.Spec, tokenSHA256: s.token.sha256, closed: s.closed, now: s.now,
+	f := facts{namespace: s.enrollment.Namespace, name: name, request: request, spec: s.enrollment.Spec, tokenSHA256: s.token.sha256, obstacle: s.obstacle, now: s.now,
 		pointerID: enroll.PointerID(s.enrollment.Namespace, s.enrollment.Name, name)}
-	if s.place.Cluster != nil {
-		f.cluster = workload.Identity(ctx, r.ClusterCache, s.place.Cluster)
+	if s.target.Cluster != nil {
+		f.cluster = workload.Identity(ctx, r.ClusterCache, s.target.Cluster)
 		f.node, f.nodeUnknown = r.nodeOf(ctx, s, name, workload.Client)
 	}
 	config := &bootstrapv1.PoolbootConfig{}
@@ -39,11 +39,11 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, request poolv1.Enroll
 	} else if !apierrors.IsNotFound(err) {
 		return false, "", err
 	}
-	verdict, why := judge(f)
+	verdict, why := decideRequest(f)
 	if verdict == admit {
-		// What the cache does not have yet would cost a use, and its Node would be taken for the new host's.
+		// The cache can lack a Node that was created a moment before, which must not be used for this host.
 		f.node, f.nodeUnknown = r.nodeOf(ctx, s, name, workload.LiveClient)
-		verdict, why = judge(f)
+		verdict, why = decideRequest(f)
 	}
 	switch verdict {
 	case refuse:
@@ -54,7 +54,7 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, request poolv1.Enroll
 		err = r.relocate(ctx, s, f)
 	case admit:
 		err = r.admit(ctx, s, f)
-		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) { // by a quota or a webhook: that must not keep other hosts waiting
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) { // from a quota or a webhook: other hosts must not wait
 			return true, r.refuse(s, f, fmt.Sprintf("the API server refuses PoolbootConfig %s of the host: %s", name, err)), nil
 		}
 	case forget:
@@ -62,10 +62,10 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, request poolv1.Enroll
 	return false, "", err
 }
 
-// maxRefusal is how many characters status.requests holds of why a host is refused.
+// maxRefusal is the maximum number of characters of a reason in status.requests.
 const maxRefusal = 1024
 
-// refuse tells why a host is not admitted, unless that is on record, and returns what to record of it.
+// refuse reports why a host is not admitted, unless this is already recorded, and returns the reason to record.
 func (r *Reconciler) refuse(s *scope, f facts, why string) string {
 	if long := []rune(why); len(long) > maxRefusal {
 		why = string(long[:maxRefusal-1]) + "…"
@@ -77,27 +77,27 @@ func (r *Reconciler) refuse(s *scope, f facts, why string) string {
 	return why
 }
 
-// connect opens the way into a workload cluster.
+// connect returns a client for a workload cluster.
 type connect func(context.Context, clustercache.ClusterCache, client.ObjectKey) (client.Client, error)
 
-// readTimeout bounds one read of a workload cluster; one that takes longer than slowRead is the last of its Reconcile.
-// A slow cluster must not keep a worker from the Enrollments of others.
+// readTimeout is the timeout of one read from a workload cluster. A read that takes longer than slowRead is the last
+// one in a reconcile: a slow cluster must not occupy a worker that other Enrollments need.
 const (
 	readTimeout = 5 * time.Second
 	slowRead    = time.Second
 )
 
-// nodeOf returns the Node of a name, nil when it does not exist, and true when that can't be told. One failure, or a
-// slow answer, counts for all hosts that are left in this Reconcile: each of them would wait for the same.
+// nodeOf returns the Node with a name, and nil if it does not exist. It returns true if this is unknown. After an error
+// or a slow read, it reads no more Nodes in this reconcile, because each read would be as slow.
 func (r *Reconciler) nodeOf(ctx context.Context, s *scope, name string, connect connect) (found *corev1.Node, isUnknown bool) {
-	if s.unreadable != nil || s.isSlow {
+	if s.nodesErr != nil || s.isSlow {
 		return nil, true
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	begun := r.Now()
-	defer func() { s.isSlow = r.Now().Sub(begun) > slowRead }()
-	node, cluster := &corev1.Node{}, client.ObjectKeyFromObject(s.place.Cluster)
+	start := r.Now()
+	defer func() { s.isSlow = r.Now().Sub(start) > slowRead }()
+	node, cluster := &corev1.Node{}, client.ObjectKeyFromObject(s.target.Cluster)
 	c, err := connect(ctx, r.ClusterCache, cluster)
 	if err == nil {
 		err = c.Get(ctx, client.ObjectKey{Name: name}, node)
@@ -108,13 +108,13 @@ func (r *Reconciler) nodeOf(ctx context.Context, s *scope, name string, connect 
 	case apierrors.IsNotFound(err):
 		return nil, false
 	}
-	ctrl.LoggerFrom(ctx).V(2).Info("Hosts that enroll wait: the Nodes of their Cluster can't be read", "Cluster", cluster, "Node", name, "error", err.Error())
-	s.unreadable = err
+	ctrl.LoggerFrom(ctx).V(2).Info("Failed to read a Node: the hosts that enroll wait", "Cluster", cluster, "Node", name, "error", err.Error())
+	s.nodesErr = err
 	return nil, true
 }
 
-// admit gives a host its name and creates its record. The name is written down first: after a crash between the two it
-// is known as given, and the record is made when the host asks again.
+// admit records the name of a host in the Enrollment, and then creates its PoolbootConfig. After a crash between the
+// two writes, the name is still assigned, and the next request of the host creates the PoolbootConfig.
 func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
 	if !slices.Contains(f.spec.Admitted, f.name) {
 		written := s.enrollment.DeepCopy()
@@ -132,13 +132,13 @@ func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
 	return nil
 }
 
-// configFor returns the record of a host: what the pool's template says, for this host. It belongs to the Cluster, not
-// to the Enrollment, which may be deleted once the hosts have joined.
+// configFor returns the PoolbootConfig of a host. Its owner is the Cluster and not the Enrollment, which can be deleted
+// after its hosts have joined.
 func (s *scope) configFor(f facts) *bootstrapv1.PoolbootConfig {
-	config := s.place.NewConfig(f.name, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: f.name, Enrollment: bootstrapv1.EnrolledHost{
+	config := s.target.NewConfig(f.name, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: f.name, Enrollment: bootstrapv1.EnrolledHost{
 		Name: s.enrollment.Name, Address: f.request.Address, AddressRanges: slices.Clone(f.spec.AddressRanges),
 	}})
-	config.OwnerReferences = []metav1.OwnerReference{ownedBy(s.place.Cluster)}
+	config.OwnerReferences = []metav1.OwnerReference{ownerReference(s.target.Cluster)}
 	maps.Copy(config.Labels, s.labels())
 	maps.Copy(config.Annotations, map[string]string{
 		bootstrapv1.PointerIDAnnotation: f.pointerID,
@@ -148,7 +148,7 @@ func (s *scope) configFor(f facts) *bootstrapv1.PoolbootConfig {
 	return config
 }
 
-// relocate lets a host go on from the address that it has now.
+// relocate updates the recorded address of a host that has a new address.
 func (r *Reconciler) relocate(ctx context.Context, s *scope, f facts) error {
 	moved := f.config.DeepCopy()
 	enrolled := moved.Spec.Enrolled()
@@ -156,23 +156,23 @@ func (r *Reconciler) relocate(ctx context.Context, s *scope, f facts) error {
 	if err := r.Client.Patch(ctx, moved, status.Locked(f.config)); err != nil {
 		return err
 	}
-	r.report(s, f.name, moved, corev1.EventTypeNormal, poolv1.EventHostRelocated, "%s, which asked from %s and was not heard of for %s, asks from %s now: that is no further use",
-		f.name, f.config.Spec.Enrolled().Address, silence, f.request.Address)
+	r.report(s, f.name, moved, corev1.EventTypeNormal, poolv1.EventHostRelocated, "%s, which asked from %s and sent no request for %s, now asks from %s: this does not count as another use",
+		f.name, f.config.Spec.Enrolled().Address, relocationDelay, f.request.Address)
 	return nil
 }
 
-// report puts an event on the enrollment, on the pool and on the host's record, where those exist. Each names what it
-// is about as the related object, or the recorder would count two hosts as one that came twice.
-func (r *Reconciler) report(s *scope, name string, config *bootstrapv1.PoolbootConfig, kind, reason, note string, args ...any) {
+// report sends an event about a host to the Enrollment, to the pool and to the PoolbootConfig, if they exist. It sets
+// the related object: otherwise the recorder counts the events about two hosts as one that is repeated.
+func (r *Reconciler) report(s *scope, name string, config *bootstrapv1.PoolbootConfig, eventType, reason, note string, args ...any) {
 	note = fmt.Sprintf(note, args...)
-	about := &corev1.ObjectReference{
+	related := &corev1.ObjectReference{
 		APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Namespace: s.enrollment.Namespace, Name: name,
 	}
-	r.Recorder.Eventf(s.enrollment, about, kind, reason, action, "%s", note)
-	if s.place.Pool != nil {
-		r.Recorder.Eventf(s.place.Pool, about, kind, reason, action, "%s", note)
+	r.Recorder.Eventf(s.enrollment, related, eventType, reason, action, "%s", note)
+	if s.target.Pool != nil {
+		r.Recorder.Eventf(s.target.Pool, related, eventType, reason, action, "%s", note)
 	}
 	if config != nil {
-		r.Recorder.Eventf(config, s.enrollment, kind, reason, action, "%s", note)
+		r.Recorder.Eventf(config, s.enrollment, eventType, reason, action, "%s", note)
 	}
 }

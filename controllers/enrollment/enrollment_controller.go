@@ -1,6 +1,6 @@
-// Package enrollment admits hosts that have no Machine: it hashes the token of an Enrollment, judges the hosts that the
-// config server says have asked, and creates the PoolbootConfig of each that it admits. From there on the host is one
-// like any other, and no longer this package's. The tokens themselves stay in their Secrets.
+// Package enrollment admits hosts without a Machine. It hashes the token of an Enrollment, decides the requests that
+// the config server records, and creates the PoolbootConfig of each admitted host. After that, the boot of the host is
+// the same as that of any other host. Tokens are only in their Secrets.
 package enrollment
 
 import (
@@ -35,8 +35,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
-// unreadableRetry is when to look again for Nodes that could not be read. A connection that is back is told of sooner.
-const unreadableRetry = 30 * time.Second
+// nodesRetry is when Nodes that could not be read are read again. A new connection triggers a reconcile sooner.
+const nodesRetry = 30 * time.Second
 
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments,verbs=list;watch;patch;delete
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments/status,verbs=patch
@@ -49,50 +49,51 @@ const unreadableRetry = 30 * time.Second
 
 // Reconciler reconciles Enrollments.
 type Reconciler struct {
-	// Client reads from the manager's cache and writes.
+	// Client reads from the manager's cache, and writes.
 	Client client.Client
-	// APIReader reads live: the Secret with the token, and whether a name is taken.
+	// APIReader reads the Secret with the token and existing PoolbootConfigs from the API server.
 	APIReader client.Reader
-	// TokenSecrets tells of changes of the Secrets with tokens; NewTokenSecrets returns one.
+	// TokenSecrets watches the Secrets with tokens. NewTokenSecrets returns such a cache.
 	TokenSecrets cache.Cache
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// Recorder takes events; left nil, SetupWithManager sets the manager's.
+	// Recorder records events. If it is nil, SetupWithManager sets the manager's.
 	Recorder events.EventRecorder
 
-	// ServerURL is the config server's address as hosts reach it, https://host:port without a path.
+	// ServerURL is the URL of the config server for hosts, https://host:port without a path.
 	ServerURL string
-	// ServerCA returns the PEM certificates by which hosts verify the config server; nothing when hosts know them.
+	// ServerCA returns the PEM certificates with which hosts verify the config server. It returns nothing if hosts
+	// already trust it.
 	ServerCA func() ([]byte, error)
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Enrollments must have; empty means
 	// all.
 	WatchFilterValue string
-	// Now is the clock; time.Now unless set.
+	// Now returns the current time. If it is nil, SetupWithManager sets time.Now.
 	Now func() time.Time
 }
 
-// scope is what one Reconcile works on.
+// scope has the objects of one reconcile.
 type scope struct {
-	// enrollment is kept current by every write to it.
+	// enrollment is updated by every write to it.
 	enrollment *poolv1.Enrollment
-	// notPaused is the condition Paused of an Enrollment that is not.
+	// notPaused is the condition Paused with the status False.
 	notPaused metav1.Condition
-	// token is what the Secret holds; zero when it is not valid.
+	// token is the token in the Secret, zero if it is not valid.
 	token token
-	// tokenProblem is why there is no token; nil when there is one.
+	// tokenProblem is why there is no valid token, nil if there is one.
 	tokenProblem *hostpool.Obstacle
-	// place is what hosts are admitted to.
-	place hostpool.Target
-	// closed is why nobody is admitted now; nil when the pool takes hosts.
-	closed *hostpool.Obstacle
-	// unreadable is why Nodes of the workload cluster can't be read; nil as long as nothing failed.
-	unreadable error
-	// isSlow says that a Node was read, and that this took so long that the other hosts wait for the next Reconcile.
+	// target is the pool of the Enrollment.
+	target hostpool.Target
+	// obstacle is why no host is admitted now, nil if hosts are admitted.
+	obstacle *hostpool.Obstacle
+	// nodesErr is the first error from reading Nodes of the workload cluster.
+	nodesErr error
+	// isSlow is true after a slow read of a Node. The other hosts wait for the next reconcile.
 	isSlow bool
 	now    time.Time
 }
 
-// token is an enrollment token, as read live from its Secret.
+// token is an enrollment token.
 type token struct {
 	text   string
 	owner  hostaccess.Owner
@@ -100,9 +101,9 @@ type token struct {
 	secret types.UID
 }
 
-// Reconcile hashes one Enrollment's token and decides on the hosts that presented it. Requests of one Enrollment are
-// decided one after the other, and each admission is written under a lock on the one object that lists them: so there
-// are never more than it allows.
+// Reconcile hashes the token of an Enrollment and decides the requests of hosts that presented it. It decides the
+// requests one after the other, and writes each admission to the Enrollment with an optimistic lock. So it never admits
+// more hosts than spec.maxUses allows.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, request.NamespacedName)
 	if apierrors.IsAlreadyExists(err) {
@@ -117,18 +118,18 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) (ctrl.
 		return ctrl.Result{}, err
 	}
 	observed := s.enrollment.DeepCopy()
-	if isPaused, requeue, err := pause.EnsureCondition(ctx, r.Client, s.place.Cluster, observed); err != nil || isPaused || requeue {
+	if isPaused, requeue, err := pause.EnsureCondition(ctx, r.Client, s.target.Cluster, observed); err != nil || isPaused || requeue {
 		return ctrl.Result{}, err
 	}
 	s.notPaused = *conditions.Get(observed, clusterv1.PausedCondition)
-	for _, step := range []func(context.Context, *scope) error{r.adopt, r.readToken, r.publish, r.rebind} {
+	for _, step := range []func(context.Context, *scope) error{r.adopt, r.readToken, r.writeTokenHash, r.rebind} {
 		if err := step(ctx, s); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	s.closed = s.obstacle()
+	s.obstacle = s.findObstacle()
 	newStatus := s.enrollment.Status.DeepCopy()
-	for _, request := range slices.SortedFunc(slices.Values(newStatus.Requests), firstCome) {
+	for _, request := range slices.SortedFunc(slices.Values(newStatus.Requests), compareRequests) {
 		stays, refused, err := r.decide(ctx, s, request)
 		if err != nil {
 			return ctrl.Result{}, err
@@ -143,7 +144,7 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) (ctrl.
 	return r.writeStatus(ctx, s, newStatus)
 }
 
-// gather reads an Enrollment and what it admits hosts to; nil when it is not this manager's to work on.
+// gather reads an Enrollment and its pool. It returns nil if there is nothing to do.
 func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, error) {
 	s := &scope{enrollment: &poolv1.Enrollment{}, now: r.Now()}
 	if err := r.Client.Get(ctx, key, s.enrollment); err != nil {
@@ -154,24 +155,24 @@ func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, 
 	}
 	spec := s.enrollment.Spec
 	var err error
-	s.place, err = hostpool.Find(ctx, r.Client, client.ObjectKey{Namespace: key.Namespace, Name: spec.ClusterName}, spec.PoolRole)
+	s.target, err = hostpool.Find(ctx, r.Client, client.ObjectKey{Namespace: key.Namespace, Name: spec.ClusterName}, spec.PoolRole)
 	return s, err
 }
 
-// adopt makes the Cluster the owner of the Enrollment before a host is admitted: so clusterctl moves the two together,
-// and the garbage collector deletes the Enrollment, and whom it admitted, with its Cluster. One that belongs to an
-// earlier Cluster of the same name is left to the garbage collector.
+// adopt sets the Cluster as the owner of the Enrollment before a host is admitted. So clusterctl moves both together,
+// and the garbage collector deletes the Enrollment with its Cluster. It also deletes an Enrollment of an earlier
+// Cluster with the same name.
 func (r *Reconciler) adopt(ctx context.Context, s *scope) error {
-	cluster := s.place.Cluster
+	cluster := s.target.Cluster
 	if cluster == nil || !cluster.DeletionTimestamp.IsZero() || ownerCluster(s.enrollment) != "" {
 		return nil
 	}
 	written := s.enrollment.DeepCopy()
-	written.OwnerReferences = append(written.OwnerReferences, ownedBy(cluster))
+	written.OwnerReferences = append(written.OwnerReferences, ownerReference(cluster))
 	return r.patch(ctx, s, written)
 }
 
-// ownerCluster is the UID of the Cluster that owns an Enrollment; empty when none does.
+// ownerCluster returns the UID of the Cluster that owns an Enrollment, and "" if there is none.
 func ownerCluster(enrollment *poolv1.Enrollment) types.UID {
 	for _, owner := range enrollment.OwnerReferences {
 		if group, _, _ := strings.Cut(owner.APIVersion, "/"); group == clusterv1.GroupVersion.Group && owner.Kind == clusterv1.ClusterKind {
@@ -181,12 +182,12 @@ func ownerCluster(enrollment *poolv1.Enrollment) types.UID {
 	return ""
 }
 
-func ownedBy(cluster *clusterv1.Cluster) metav1.OwnerReference {
+func ownerReference(cluster *clusterv1.Cluster) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: cluster.Name, UID: cluster.UID}
 }
 
-// readToken reads the token live. A Secret of another type counts as missing, and nothing of it is hashed: users who
-// may write Enrollments but not read Secrets must learn nothing of them.
+// readToken reads the token from the API server. A Secret with another type counts as missing and is not hashed: a user
+// who can write Enrollments, but not read Secrets, must not learn anything about other Secrets.
 func (r *Reconciler) readToken(ctx context.Context, s *scope) error {
 	secret, key := &corev1.Secret{}, client.ObjectKey{Namespace: s.enrollment.Namespace, Name: s.enrollment.Spec.TokenSecretRef.Name}
 	if err := r.APIReader.Get(ctx, key, secret); client.IgnoreNotFound(err) != nil {
@@ -207,17 +208,17 @@ func (r *Reconciler) readToken(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// publish writes the token's hash into the status before anything else is decided: a token that ended must not be
-// accepted for as long as something else fails.
-func (r *Reconciler) publish(ctx context.Context, s *scope) error {
+// writeTokenHash writes the hash of the token to the status before any decision. Otherwise an old token would be
+// accepted while a later step fails.
+func (r *Reconciler) writeTokenHash(ctx context.Context, s *scope) error {
 	written := s.enrollment.DeepCopy()
 	written.Status.TokenSHA256, written.Status.TokenSecretUID = s.token.sha256, string(s.token.secret)
 	return r.patchStatus(ctx, s, written)
 }
 
-// rebind binds the records of admitted hosts to the Secret as it is now, if it holds the token that they presented:
-// clusterctl move and backups create it again, with another UID. Until that is done the config server tells these hosts
-// to ask again.
+// rebind binds the PoolbootConfigs of admitted hosts to the current Secret, if it has the token that they presented:
+// clusterctl move and a restored backup create the Secret again with another UID. Until then, the config server answers
+// these hosts with 503.
 func (r *Reconciler) rebind(ctx context.Context, s *scope) error {
 	if s.token.text == "" {
 		return nil
@@ -243,23 +244,23 @@ func (r *Reconciler) rebind(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isBoundElsewhere says whether a config is that of a host which an Enrollment admitted, and its token is bound to
-// another Secret than the one of that UID.
+// isBoundElsewhere reports whether an Enrollment admitted the host of a PoolbootConfig and its token is bound to
+// another Secret.
 func isBoundElsewhere(config *bootstrapv1.PoolbootConfig, enrollment string, secret types.UID) bool {
 	recorded := record.TokenOf(config)
 	return config.Spec.EnrollmentName() == enrollment && recorded.Hash != "" && recorded.UID != secret
 }
 
-// labels are those that the records of admitted hosts have from the Enrollment.
+// labels returns the labels of the PoolbootConfigs of admitted hosts.
 func (s *scope) labels() map[string]string {
-	l := map[string]string{clusterv1.ClusterNameLabel: s.enrollment.Spec.ClusterName}
-	if filter, has := s.enrollment.Labels[clusterv1.WatchLabel]; has {
-		l[clusterv1.WatchLabel] = filter
+	labels := map[string]string{clusterv1.ClusterNameLabel: s.enrollment.Spec.ClusterName}
+	if filter, ok := s.enrollment.Labels[clusterv1.WatchLabel]; ok {
+		labels[clusterv1.WatchLabel] = filter
 	}
-	return l
+	return labels
 }
 
-// patch writes an Enrollment's metadata and spec, unless it has changed since it was read: users write the spec too.
+// patch writes the metadata and spec of an Enrollment with an optimistic lock, because users write the spec too.
 func (r *Reconciler) patch(ctx context.Context, s *scope, written *poolv1.Enrollment) error {
 	if err := r.Client.Patch(ctx, written, status.Locked(s.enrollment)); err != nil {
 		return err
@@ -268,8 +269,8 @@ func (r *Reconciler) patch(ctx context.Context, s *scope, written *poolv1.Enroll
 	return nil
 }
 
-// obstacle returns why the Enrollment admits nobody now.
-func (s *scope) obstacle() *hostpool.Obstacle {
+// findObstacle returns why the Enrollment admits no host now, and nil if it admits hosts.
+func (s *scope) findObstacle() *hostpool.Obstacle {
 	spec := s.enrollment.Spec
 	switch patternErr := enroll.CheckPattern(spec.NamePattern); {
 	case s.tokenProblem != nil:
@@ -278,14 +279,14 @@ func (s *scope) obstacle() *hostpool.Obstacle {
 		return &hostpool.Obstacle{Reason: poolv1.EnrollmentInvalidNamePatternReason, Message: fmt.Sprintf("spec.namePattern: %s", patternErr)}
 	case !s.now.Before(spec.ExpirationTime.Time):
 		return &hostpool.Obstacle{Reason: poolv1.EnrollmentExpiredReason, Message: "the token expired: set a later spec.expirationTime, or delete the Enrollment and its Secret"}
-	case s.place.Cluster != nil && s.place.Cluster.DeletionTimestamp.IsZero() && ownerCluster(s.enrollment) != s.place.Cluster.UID:
+	case s.target.Cluster != nil && s.target.Cluster.DeletionTimestamp.IsZero() && ownerCluster(s.enrollment) != s.target.Cluster.UID:
 		return &hostpool.Obstacle{Reason: poolv1.ClusterNotFoundReason, Message: fmt.Sprintf(
 			"this Enrollment belongs to an earlier Cluster %s and is deleted with it: create it again for the Cluster of that name that exists now", spec.ClusterName)}
 	}
-	return s.place.Obstacle()
+	return s.target.Obstacle()
 }
 
-// firstCome orders requests as they are decided on: first come, first served.
-func firstCome(a, b poolv1.EnrollmentRequest) int {
+// compareRequests orders requests by time, and then by name.
+func compareRequests(a, b poolv1.EnrollmentRequest) int {
 	return cmp.Or(a.RequestedTime.Compare(b.RequestedTime.Time), strings.Compare(a.Name, b.Name))
 }

@@ -55,7 +55,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		func(expected verdict, why string, change func(*facts)) {
 			f := fresh()
 			change(f)
-			became, because := judge(*f)
+			became, because := decideRequest(*f)
 			Expect(became).To(Equal(expected))
 			Expect(because).To(ContainSubstring(why))
 		},
@@ -76,14 +76,14 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		Entry("is admitted when the Node was pre-registered for a host of this name that never joined", admit, "", func(f *facts) { f.node = nodeOf("site/edge-7", "") }),
 		Entry("is refused with a token that the Secret no longer holds", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256 = "of-another" }),
 		Entry("is refused while the Secret is not valid", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256, f.tokenSHA256 = "", "" }),
-		Entry("is refused by a pool that takes nobody", refuse, "takes Machines only", func(f *facts) { f.closed = &hostpool.Obstacle{Message: "it takes Machines only"} }),
+		Entry("is refused by a pool that takes nobody", refuse, "takes Machines only", func(f *facts) { f.obstacle = &hostpool.Obstacle{Message: "it takes Machines only"} }),
 	)
 
 	DescribeTable("after it was admitted",
 		func(expected verdict, why string, change func(*facts)) {
 			f := known()
 			change(f)
-			became, because := judge(*f)
+			became, because := decideRequest(*f)
 			Expect(became).To(Equal(expected))
 			Expect(because).To(ContainSubstring(why))
 		},
@@ -91,10 +91,10 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		Entry("goes on although every use is taken", forget, "", func(f *facts) { f.spec.MaxUses = 1 }),
 		Entry("is another host when it asks from another address", refuse, "another host asks", func(f *facts) { f.request.Address = "192.0.2.8" }),
 		Entry("is the same with a new address when it was silent for long", relocate, "", func(f *facts) {
-			f.request.Address, f.config.Status.Boot.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-silence)}
+			f.request.Address, f.config.Status.Boot.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-relocationDelay)}
 		}),
 		Entry("is not silent while it installs what it was served", refuse, "another host asks", func(f *facts) {
-			f.request.Address, f.config.Status.Boot.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-silence)}
+			f.request.Address, f.config.Status.Boot.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-relocationDelay)}
 			f.config.Status.Boot.ServedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
 		}),
 		Entry("is refused when a host of its name has joined", refuse, "has joined", func(f *facts) {
@@ -112,7 +112,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 	DescribeTable("is heard of last when it asked, but not in a future that only a wrong clock knows", func(asked, heard time.Duration) {
 		f := known()
 		f.config.Status.Boot.RequestedTime = &metav1.MicroTime{Time: now.Add(asked)}
-		Expect(lastHeard(f.config, now)).To(BeTemporally("==", now.Add(heard)))
+		Expect(lastContact(f.config, now)).To(BeTemporally("==", now.Add(heard)))
 	},
 		Entry("a minute ago", -time.Minute, -time.Minute),
 		Entry("by a clock that is ahead a little", time.Minute, time.Minute),

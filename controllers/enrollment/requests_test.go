@@ -26,7 +26,7 @@ var _ = Describe("The requests of an Enrollment", func() {
 		w.ask(ctx, "core-7")
 		Expect(w.settle(ctx).Status.Requests).To(HaveLen(1))
 		later := w.manager(w)
-		later.Now = func() time.Time { return time.Now().Add(refusalLife) }
+		later.Now = func() time.Time { return time.Now().Add(refusalTTL) }
 		Expect(later.Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().NotTo(HaveOccurred())
 		Expect(w.enrollment(ctx).Status.Requests).To(BeEmpty())
 	})

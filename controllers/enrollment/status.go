@@ -17,35 +17,35 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
-// refusalLife is how long a refusal stays on record after the host last asked.
-const refusalLife = 10 * time.Minute
+// refusalTTL is how long a refusal is recorded after the last request of the host.
+const refusalTTL = 10 * time.Minute
 
-// writeStatus brings the status up to date and returns when to look again.
+// writeStatus writes the status and returns when to reconcile again.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, newStatus *poolv1.EnrollmentStatus) (ctrl.Result, error) {
 	var next time.Duration
-	sooner := func(in time.Duration) {
+	requeueAfter := func(in time.Duration) {
 		if next == 0 || in < next {
 			next = in
 		}
 	}
 	newStatus.Requests = slices.DeleteFunc(newStatus.Requests, func(request poolv1.EnrollmentRequest) bool {
-		left := request.RequestedTime.Add(refusalLife).Sub(s.now)
-		if isOver := left <= 0 || left > 2*refusalLife; isOver { // a time to come is that of a clock which is wrong
+		remaining := request.RequestedTime.Add(refusalTTL).Sub(s.now)
+		if isOver := remaining <= 0 || remaining > 2*refusalTTL; isOver { // a time in the future is from a wrong clock
 			return true
 		}
-		sooner(left)
+		requeueAfter(remaining)
 		return false
 	})
 	switch {
 	case len(newStatus.Requests) == 0:
-	case s.unreadable != nil:
-		sooner(unreadableRetry)
+	case s.nodesErr != nil:
+		requeueAfter(nodesRetry)
 	case s.isSlow:
-		sooner(status.ConflictRetry)
+		requeueAfter(status.ConflictRetry)
 	}
 	spec := s.enrollment.Spec
 	if s.now.Before(spec.ExpirationTime.Time) {
-		sooner(spec.ExpirationTime.Sub(s.now))
+		requeueAfter(spec.ExpirationTime.Sub(s.now))
 	}
 	ca, err := r.ServerCA()
 	if err != nil {
@@ -64,8 +64,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, newStatus *poolv
 	return ctrl.Result{RequeueAfter: next}, nil
 }
 
-// patchStatus writes the status if it differs, and only while the Enrollment is as it was read: the lock keeps a host
-// that asks just now from being forgotten.
+// patchStatus writes the status with an optimistic lock, so that it does not remove a request that was recorded in the
+// meantime.
 func (r *Reconciler) patchStatus(ctx context.Context, s *scope, written *poolv1.Enrollment) error {
 	if err := status.Enrollment.Patch(ctx, r.Client, s.enrollment, written); err != nil {
 		return err
@@ -74,22 +74,22 @@ func (r *Reconciler) patchStatus(ctx context.Context, s *scope, written *poolv1.
 	return nil
 }
 
-// ready says whether the Enrollment admits hosts.
+// ready returns the condition Ready.
 func (s *scope) ready() metav1.Condition {
 	spec := s.enrollment.Spec
-	left := int(spec.MaxUses) - len(spec.Admitted)
+	remaining := int(spec.MaxUses) - len(spec.Admitted)
 	c := metav1.Condition{Type: poolv1.EnrollmentReadyCondition, Status: metav1.ConditionFalse, ObservedGeneration: s.enrollment.Generation}
 	switch {
-	case s.closed != nil:
-		c.Reason, c.Message = s.closed.Reason, s.closed.Message
-	case left <= 0:
+	case s.obstacle != nil:
+		c.Reason, c.Message = s.obstacle.Reason, s.obstacle.Message
+	case remaining <= 0:
 		c.Reason = poolv1.EnrollmentUsedUpReason
 		c.Message = usedUp(spec)
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, poolv1.EnrollmentAdmitsReason
 		c.Message = fmt.Sprintf("%d more host(s) with names like %s are admitted to pool %s until %s",
-			left, spec.NamePattern, spec.PoolRole, spec.ExpirationTime.UTC().Format(time.RFC3339))
-		if s.unreadable != nil {
+			remaining, spec.NamePattern, spec.PoolRole, spec.ExpirationTime.UTC().Format(time.RFC3339))
+		if s.nodesErr != nil {
 			c.Message += fmt.Sprintf("; hosts that ask wait, because the Nodes of Cluster %s can't be read: Poolboot retries; see the Cluster's condition %s",
 				spec.ClusterName, clusterv1.ClusterRemoteConnectionProbeCondition)
 		}
@@ -97,7 +97,7 @@ func (s *scope) ready() metav1.Condition {
 	return c
 }
 
-// usedUp says that no further name may be taken.
+// usedUp returns the message for an Enrollment without remaining uses.
 func usedUp(spec poolv1.EnrollmentSpec) string {
 	return fmt.Sprintf("all %d uses are taken: raise spec.maxUses of the Enrollment, or create another one", spec.MaxUses)
 }
