@@ -11,15 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
-// countInterval is how often at most a pool counts its Machines: when many boot at once, each count would be out of
-// date before it is written.
+// countInterval is the minimum time between two counts of the Machines of a pool. When many Machines boot at the same
+// time, each count would be outdated before it is written.
 const countInterval = time.Second
 
-// queue is a controller's.
+// queue is the workqueue of a controller.
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// gathered sends what a map function makes of an object, also of its former self, when countInterval is over: all
-// events until then become one.
+// gathered adds the requests of a map function for the old and the new object after countInterval. So all events within
+// this time cause one reconcile.
 func gathered(requests handler.MapFunc) handler.EventHandler {
 	send := func(ctx context.Context, q queue, objects ...client.Object) {
 		for _, o := range objects {

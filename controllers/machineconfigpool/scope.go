@@ -16,36 +16,36 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// scope is all that the reconciliation of one pool knows.
+// scope has the objects and results of one reconcile.
 type scope struct {
 	// pool is the pool that is reconciled.
 	pool *poolv1.MachineConfigPool
-	// cluster is the pool's Cluster; nil when it does not exist.
+	// cluster is the Cluster of the pool, nil if it does not exist.
 	cluster *clusterv1.Cluster
-	// pools are all of the Cluster's.
+	// pools are all pools of the Cluster.
 	pools []poolv1.MachineConfigPool
-	// configs are the namespace's MachineConfigs.
+	// configs are the MachineConfigs of the namespace.
 	configs []poolv1.MachineConfig
-	// machines are the PoolbootConfigs that are recorded in the pool.
+	// machines are the PoolbootConfigs whose recorded pool is this pool.
 	machines []bootstrapv1.PoolbootConfig
-	// unrecorded is true while it is not on record what some Machine that has joined, and may be the pool's, runs: just
-	// after clusterctl move.
+	// unrecorded is true while a Machine that has joined, and can be in the pool, has no recorded configuration:
+	// directly after clusterctl move.
 	unrecorded bool
 
-	// memory is what is known of the pool from its last reconcile.
+	// memory has what the last reconcile of the pool computed.
 	memory *memory
-	// rendered is what the pool renders; nil when there is a problem.
+	// rendered is the rendered config, nil if there is a problem.
 	rendered *pool.Rendered
-	// heldInvalid is true when spec.pausedConfiguration can't be handed out.
+	// heldInvalid is true if spec.pausedConfiguration cannot be handed out.
 	heldInvalid bool
-	// problem is why the pool can't be rendered, or can't hand out its spec.pausedConfiguration; nil when it can.
+	// problem is why the pool cannot be rendered, or cannot hand out its spec.pausedConfiguration. It is nil if it can.
 	problem *problem
 }
 
-// problem is what a person has to put right.
+// problem is something that an administrator must correct.
 type problem struct{ reason, message string }
 
-// gather reads everything that the decisions about a pool rest on.
+// gather reads the objects that the decisions about a pool need.
 func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*scope, error) {
 	s := &scope{pool: p, memory: r.remember(client.ObjectKeyFromObject(p))}
 	var err error
@@ -75,7 +75,7 @@ func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*
 	return s, nil
 }
 
-// render sets what the pool renders, or the problem that keeps it from being rendered.
+// render sets the rendered config, or the problem that prevents it.
 func (s *scope) render() {
 	if s.cluster == nil {
 		s.problem = &problem{poolv1.ClusterNotFoundReason, fmt.Sprintf(

@@ -41,22 +41,23 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 		Complete(r)
 }
 
-// concern says whether an event concerns a pool.
-type concern func(*poolv1.MachineConfigPool) bool
+// poolFilter reports whether an event requires a reconcile of a pool.
+type poolFilter func(*poolv1.MachineConfigPool) bool
 
-func ofCluster(o client.Object, _ []poolv1.MachineConfigPool) concern {
+// ofCluster matches the pools of a Cluster.
+func ofCluster(o client.Object, _ []poolv1.MachineConfigPool) poolFilter {
 	return func(p *poolv1.MachineConfigPool) bool { return p.Spec.ClusterName == o.GetName() }
 }
 
-// ofPool: others of the cluster inherit from a pool, or have its role.
-func ofPool(o client.Object, _ []poolv1.MachineConfigPool) concern {
+// ofPool matches all pools of the same Cluster: they can inherit from the pool, or have the same role.
+func ofPool(o client.Object, _ []poolv1.MachineConfigPool) poolFilter {
 	name := o.(*poolv1.MachineConfigPool).Spec.ClusterName
 	return func(p *poolv1.MachineConfigPool) bool { return p.Spec.ClusterName == name }
 }
 
-// ofMachineConfig: the pools that select it, and with a worker pool all others of its cluster, which inherit from it.
-// Rendered ones concern only the pool that they were made for.
-func ofMachineConfig(o client.Object, pools []poolv1.MachineConfigPool) concern {
+// ofMachineConfig matches the pools that select a MachineConfig. If the worker pool selects it, it also matches all
+// pools that inherit from the worker pool. A rendered config matches only its own pool.
+func ofMachineConfig(o client.Object, pools []poolv1.MachineConfigPool) poolFilter {
 	if of := renderedFor(o); of != "" {
 		return func(p *poolv1.MachineConfigPool) bool { return of == p.Name }
 	}
@@ -71,8 +72,9 @@ func ofMachineConfig(o client.Object, pools []poolv1.MachineConfigPool) concern 
 	}
 }
 
-// ofPoolbootConfig: one that has joined and has no pool on record may be any pool's.
-func ofPoolbootConfig(o client.Object, _ []poolv1.MachineConfigPool) concern {
+// ofPoolbootConfig matches the recorded pool. A PoolbootConfig that has joined and lost its record matches every pool
+// of its Cluster.
+func ofPoolbootConfig(o client.Object, _ []poolv1.MachineConfigPool) poolFilter {
 	config := o.(*bootstrapv1.PoolbootConfig)
 	lost := record.HasJoined(config) && config.Status.PoolRole == ""
 	return func(p *poolv1.MachineConfigPool) bool {
@@ -80,22 +82,22 @@ func ofPoolbootConfig(o client.Object, _ []poolv1.MachineConfigPool) concern {
 	}
 }
 
-// countsDiffer lets those changes of a PoolbootConfig through that its pool counts.
+// countsDiffer matches updates of a PoolbootConfig that change the counts of its pool.
 func countsDiffer(e event.UpdateEvent) bool {
 	return stateOf(e.ObjectOld.(*bootstrapv1.PoolbootConfig)) != stateOf(e.ObjectNew.(*bootstrapv1.PoolbootConfig))
 }
 
-// pools sends the pools in an object's namespace that it concerns. On an update the old and the new object are asked.
-func (r *Reconciler) pools(concerns func(client.Object, []poolv1.MachineConfigPool) concern) handler.MapFunc {
+// pools returns requests for the matching pools in the namespace of an object.
+func (r *Reconciler) pools(filterFor func(client.Object, []poolv1.MachineConfigPool) poolFilter) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) (requests []ctrl.Request) {
 		pools := &poolv1.MachineConfigPoolList{}
 		if err := r.Client.List(ctx, pools, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "MachineConfigPools can't be listed", "namespace", o.GetNamespace())
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to list MachineConfigPools", "namespace", o.GetNamespace())
 			return nil
 		}
-		concerned := concerns(o, pools.Items)
+		matches := filterFor(o, pools.Items)
 		for i := range pools.Items {
-			if concerned(&pools.Items[i]) {
+			if matches(&pools.Items[i]) {
 				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&pools.Items[i])})
 			}
 		}

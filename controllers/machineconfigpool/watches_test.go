@@ -17,7 +17,7 @@ import (
 
 var _ = Describe("Watches", func() {
 	DescribeTable("lead to the pools that an object concerns",
-		func(o client.Object, concerns func(client.Object, []poolv1.MachineConfigPool) concern, names ...string) {
+		func(o client.Object, concerns func(client.Object, []poolv1.MachineConfigPool) poolFilter, names ...string) {
 			otherCluster, otherNamespace := newPool("worker-c2", "worker", 0), newPool("elsewhere", "worker", 0)
 			otherCluster.Spec.ClusterName, otherNamespace.Namespace = "c2", "elsewhere"
 			s := newSite(newPool("worker", "worker", 0), newPool("infra", "infra", 0), otherCluster, otherNamespace)
