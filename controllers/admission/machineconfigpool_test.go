@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -17,6 +16,7 @@ import (
 
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 // newPool returns a pool of the Cluster c1 that selects MachineConfigs with the label role=<role>.
@@ -54,9 +54,7 @@ func nodeTaints(taints ...nodev1.Taint) func(*poolv1.MachineConfigPoolSpec) {
 
 // newWebhook returns the webhook of a management cluster with the Cluster c1 and these objects.
 func newWebhook(objects ...client.Object) *MachineConfigPool {
-	scheme := runtime.NewScheme()
-	Expect(poolv1.AddToScheme(scheme)).To(Succeed())
-	Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
+	scheme := controllertest.Scheme()
 	objects = append(objects, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Namespace: "site"}})
 	return &MachineConfigPool{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}
 }
@@ -198,8 +196,7 @@ var _ = Describe("MachineConfigPool webhook", func() {
 	})
 
 	It("refuses a pool while the other pools cannot be read", func() {
-		scheme := runtime.NewScheme()
-		Expect(poolv1.AddToScheme(scheme)).To(Succeed())
+		scheme := controllertest.Scheme()
 		broken := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 				return errors.New("down")

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -17,6 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 var _ = Describe("Deletion of a MachineConfigPool", func() {
@@ -33,11 +33,7 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 		}
 	}
 	builder := func(objects ...client.Object) *fake.ClientBuilder {
-		scheme := runtime.NewScheme()
-		for _, add := range []func(*runtime.Scheme) error{poolv1.AddToScheme, bootstrapv1.AddToScheme, clusterv1.AddToScheme} {
-			Expect(add(scheme)).To(Succeed())
-		}
-		return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
+		return fake.NewClientBuilder().WithScheme(controllertest.Scheme()).WithObjects(objects...)
 	}
 	deletion := func(p *poolv1.MachineConfigPool, objects ...client.Object) error {
 		_, err := (&MachineConfigPool{Reader: builder(objects...).Build()}).ValidateDelete(ctx(), p)

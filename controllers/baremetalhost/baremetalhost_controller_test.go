@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -23,6 +22,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 var (
@@ -42,10 +42,6 @@ type world struct {
 
 func newWorld(changes ...func(*bmov1alpha1.BareMetalHost)) *world {
 	GinkgoHelper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme, bmov1alpha1.AddToScheme} {
-		Expect(add(scheme)).To(Succeed())
-	}
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: key.Namespace, Name: name} }
 	host := &bmov1alpha1.BareMetalHost{ObjectMeta: meta(key.Name)}
 	host.UID, host.Finalizers = "host-uid", []string{bmov1alpha1.BareMetalHostFinalizer}
@@ -63,34 +59,20 @@ func newWorld(changes ...func(*bmov1alpha1.BareMetalHost)) *world {
 		return &poolv1.MachineConfigPool{ObjectMeta: meta(role), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "site", PoolRole: role, HostTemplateRef: poolv1.HostTemplateReference{Name: template}}}
 	}
 	w := &world{events: events.NewFakeRecorder(100)}
-	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).WithObjects(
+	w.WithWatch = fake.NewClientBuilder().WithScheme(controllertest.Scheme()).WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).WithObjects(
 		template, other, host, &clusterv1.Cluster{ObjectMeta: meta("site")},
 		pool("infra", "hosts"), pool("storage", "storage"), pool("worker", ""), pool("edge", "none"),
 	).Build()
-	write := func(ctx context.Context) {
+	writes := controllertest.InterceptWrites(func(ctx context.Context, o client.Object, write func() error) error {
 		if w.writes++; w.beforeWrite != nil {
 			w.beforeWrite(ctx)
 		}
-	}
-	w.reconciler = &Reconciler{Recorder: w.events, APIReader: w.WithWatch, Client: interceptor.NewClient(w.WithWatch, interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			write(ctx)
+		if o.GetUID() == "" {
 			o.SetUID("config-uid")
-			return c.Create(ctx, o, opts...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			write(ctx)
-			return c.Patch(ctx, o, p, opts...)
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			write(ctx)
-			return c.Delete(ctx, o, opts...)
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			write(ctx)
-			return c.SubResource(sub).Patch(ctx, o, p, opts...)
-		},
-	})}
+		}
+		return write()
+	})
+	w.reconciler = &Reconciler{Recorder: w.events, APIReader: w.WithWatch, Client: interceptor.NewClient(w.WithWatch, writes)}
 	return w
 }
 
@@ -153,15 +135,7 @@ func (w *world) pointed(ctx context.Context) {
 }
 
 func (w *world) told() string {
-	var told []string
-	for {
-		select {
-		case event := <-w.events.Events:
-			told = append(told, event)
-		default:
-			return strings.Join(told, "\n")
-		}
-	}
+	return strings.Join(controllertest.Events(w.events), "\n")
 }
 
 func annotated(key, value string) func(*bmov1alpha1.BareMetalHost) {

@@ -12,14 +12,10 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +24,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 // world is a management cluster, a workload cluster, and the reconciler between them. Its stores outlive a crash of the
@@ -61,11 +58,7 @@ var errDead = errors.New("this process is no more")
 // newWorld holds the objects; they are the setting that a test starts from.
 func newWorld(objects ...client.Object) *world {
 	GinkgoHelper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
-		clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme, bmov1alpha1.AddToScheme} {
-		Expect(add(scheme)).To(Succeed())
-	}
+	scheme := controllertest.Scheme()
 	w := &world{events: events.NewFakeRecorder(1000)}
 	kinds := meta.NewDefaultRESTMapper(nil)
 	kinds.Add(bmov1alpha1.GroupVersion.WithKind("HardwareData"), meta.RESTScopeNamespace)
@@ -120,7 +113,17 @@ func (w *world) restart() {
 
 // observed is a client of a store whose calls are counted and may be made to fail.
 func (w *world) observed(store client.WithWatch) client.WithWatch {
-	write := func(do func() error) error {
+	read := func(do func() error) error {
+		if w.dead {
+			return errDead
+		}
+		return do()
+	}
+	funcs := controllertest.InterceptWrites(func(_ context.Context, o client.Object, write func() error) error {
+		if review, ok := o.(*authorizationv1.SubjectAccessReview); ok { // a question
+			review.Status = w.approval
+			return read(func() error { return nil })
+		}
 		if w.dead {
 			return errDead
 		}
@@ -131,47 +134,21 @@ func (w *world) observed(store client.WithWatch) client.WithWatch {
 				return err
 			}
 		}
-		err := do()
+		err := write()
 		if w.after != nil {
 			if lost := w.after(n); lost != nil {
 				return lost
 			}
 		}
 		return err
-	}
-	read := func(do func() error) error {
-		if w.dead {
-			return errDead
-		}
-		return do()
-	}
-	return interceptor.NewClient(store, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			return read(func() error { return c.Get(ctx, key, o, opts...) })
-		},
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			return read(func() error { return c.List(ctx, list, opts...) })
-		},
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			if review, is := o.(*authorizationv1.SubjectAccessReview); is { // a question
-				review.Status = w.approval
-				return read(func() error { return nil })
-			}
-			return write(func() error { return c.Create(ctx, o, opts...) })
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return write(func() error { return c.Delete(ctx, o, opts...) })
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return write(func() error { return c.Patch(ctx, o, p, opts...) })
-		},
-		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			return write(func() error { return c.Apply(ctx, o, opts...) })
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
-		},
 	})
+	funcs.Get = func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		return read(func() error { return c.Get(ctx, key, o, opts...) })
+	}
+	funcs.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		return read(func() error { return c.List(ctx, list, opts...) })
+	}
+	return interceptor.NewClient(store, funcs)
 }
 
 // clusters is a cluster cache with one workload cluster, which can be out of reach.
@@ -265,14 +242,4 @@ func change[object client.Object](ctx context.Context, store client.Client, o ob
 }
 
 // told returns the events so far.
-func (w *world) told() []string {
-	var told []string
-	for {
-		select {
-		case e := <-w.events.Events:
-			told = append(told, e)
-		default:
-			return told
-		}
-	}
-}
+func (w *world) told() []string { return controllertest.Events(w.events) }

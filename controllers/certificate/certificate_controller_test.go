@@ -11,8 +11,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/lru"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -23,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	workloads "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -38,10 +36,7 @@ var _ = Describe("The certificate controller", func() {
 	)
 	// setUp creates a booting Machine, and the given objects in its workload cluster.
 	setUp := func(objects ...client.Object) {
-		scheme := runtime.NewScheme()
-		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme, clusterv1.AddToScheme} {
-			Expect(add(scheme)).To(Succeed())
-		}
+		scheme := controllertest.Scheme()
 		management := fake.NewClientBuilder().WithScheme(scheme).WithObjects(newConfig(), newCluster()).WithStatusSubresource(&bootstrapv1.PoolbootConfig{})
 		for _, pool := range newPools() {
 			management.WithObjects(&pool)

@@ -71,9 +71,9 @@ var _ = Describe("The enrollment of a Cluster that is deleted", func() {
 	It("is the Cluster's before it admits a host, whichever write fails", func(ctx SpecContext) {
 		for failing := 1; failing < 5; failing++ {
 			w := newWorld(1)
-			w.failing, w.late = failing, false
+			w.CrashAt, w.Late = failing, false
 			for range 10 {
-				w.crashed = false
+				w.Crashed = false
 				_, _ = w.manager(w).Reconcile(ctx, request)
 				if e := w.enrollment(ctx); e.Status.TokenSHA256 != "" && len(e.Status.Requests)+len(e.Spec.Admitted) == 0 {
 					w.ask(ctx, "edge-1")

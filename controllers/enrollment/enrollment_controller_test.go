@@ -21,6 +21,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 var _ = Describe("An enrollment", func() {
@@ -198,13 +199,13 @@ var _ = Describe("An enrollment", func() {
 		for _, late := range []bool{false, true} {
 			for failing := 1; ; failing++ {
 				w := newWorld(1)
-				w.failing, w.late = failing, late
+				w.CrashAt, w.Late = failing, late
 				w.settle(ctx)
 				w.ask(ctx, "edge-1", "edge-2")
 				e := w.settle(ctx)
 				Expect(e.Spec.Admitted).To(Equal([]string{"edge-1"}), "write %d", failing)
 				Expect(w.hosts(ctx)).To(ConsistOf("edge-1"), "write %d", failing)
-				if w.writes < failing {
+				if w.Writes < failing {
 					Expect(failing).To(BeNumerically(">", 4))
 					break
 				}
@@ -256,7 +257,7 @@ var _ = Describe("An enrollment", func() {
 			joined.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
 			Expect(w.Update(ctx, joined)).To(Succeed())
 			move(ctx, w, token0)
-			w.writes, w.failing = 0, failing
+			w.Writes, w.CrashAt = 0, failing
 			e := w.settle(ctx)
 			Expect(e.Spec.Admitted).To(Equal([]string{"edge-1", "edge-2", "edge-3"}))
 			Expect(e.Status.TokenSecretUID).To(Equal("moved-secret"))
@@ -266,7 +267,7 @@ var _ = Describe("An enrollment", func() {
 					HaveKeyWithValue(bootstrapv1.TokenUIDAnnotation, "moved-secret")))
 			}
 			Expect(annotations(ctx, w, "edge-3")).To(HaveKeyWithValue(bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateRevoked)))
-			if w.writes < failing {
+			if w.Writes < failing {
 				Expect(failing).To(BeNumerically(">", 3))
 				break
 			}
@@ -360,8 +361,8 @@ var _ = Describe("An enrollment", func() {
 		w.settle(ctx)
 		w.ask(ctx, "edge-7")
 		Expect(w.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}})).To(Succeed())
-		w.writes, w.failing = 0, 2
-		Expect(w.manager(w).Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().To(MatchError(errCrash))
+		w.Writes, w.CrashAt = 0, 2
+		Expect(w.manager(w).Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().To(MatchError(controllertest.ErrCrash))
 		Expect(w.enrollment(ctx).Status.TokenSHA256).To(BeEmpty())
 	})
 

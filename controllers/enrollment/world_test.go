@@ -2,7 +2,6 @@ package enrollment
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -21,6 +19,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 const token0 = "v1Wq0J2m8T5s7Yd3Kc9RbNfXzLhPgQaE"
@@ -33,15 +32,13 @@ var secretKey = client.ObjectKey{Namespace: "site", Name: "edge-token"}
 type world struct {
 	client.WithWatch
 	events *events.FakeRecorder
-	// writes counts those of managers; the one of number failing is lost, and late says that it was done all the same.
-	writes, failing int
+	controllertest.Process
 	// workload is the cluster that hosts join.
 	workload client.WithWatch
 	// unreachable says that there is no connection to it.
 	unreachable bool
 	// staleNodes says that the cache of the workload cluster has none of its Nodes yet.
-	staleNodes    bool
-	late, crashed bool
+	staleNodes bool
 }
 
 // behindCache is a connection whose cache has nothing yet.
@@ -64,14 +61,9 @@ func (l liveBy) GetUncachedClient(context.Context, client.ObjectKey) (client.Cli
 	return l.live, nil
 }
 
-var errCrash = errors.New("this process is no more")
-
 func newWorld(uses int) *world {
 	GinkgoHelper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme} {
-		Expect(add(scheme)).To(Succeed())
-	}
+	scheme := controllertest.Scheme()
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "hosts"}}
 	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
 	template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/of": "the-template"}
@@ -99,18 +91,9 @@ func newWorld(uses int) *world {
 
 // manager is a manager's reconciler, whose cache is what reads from it.
 func (w *world) manager(cache client.Reader) *Reconciler {
-	write := func(do func() error) error {
-		if w.crashed {
-			return errCrash
-		}
-		if w.writes++; w.writes != w.failing {
-			return do()
-		}
-		w.crashed = true
-		if w.late {
-			Expect(do()).To(Succeed())
-		}
-		return errCrash
+	funcs := controllertest.InterceptWrites(w.Write)
+	funcs.Get = func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		return cache.Get(ctx, key, o, opts...)
 	}
 	connected := client.ObjectKey{Namespace: key.Namespace, Name: "c1"}
 	if w.unreachable {
@@ -121,23 +104,7 @@ func (w *world) manager(cache client.Reader) *Reconciler {
 		clusters = behindCache{clusters, fake.NewClientBuilder().WithScheme(w.workload.Scheme()).Build()}
 	}
 	return &Reconciler{
-		Client: interceptor.NewClient(w.WithWatch, interceptor.Funcs{
-			Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-				return cache.Get(ctx, key, o, opts...)
-			},
-			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-				return write(func() error { return c.Create(ctx, o, opts...) })
-			},
-			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-				return write(func() error { return c.Patch(ctx, o, p, opts...) })
-			},
-			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-				return write(func() error { return c.Delete(ctx, o, opts...) })
-			},
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-				return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
-			},
-		}),
+		Client:    interceptor.NewClient(w.WithWatch, funcs),
 		APIReader: w.WithWatch, Recorder: w.events, Now: time.Now,
 		ClusterCache: clusters,
 		ServerURL:    "https://poolboot.example.com", ServerCA: func() ([]byte, error) { return []byte("CA"), nil },
@@ -147,17 +114,8 @@ func (w *world) manager(cache client.Reader) *Reconciler {
 // settle reconciles, each time as a new process, until nothing is written any more.
 func (w *world) settle(ctx context.Context) *poolv1.Enrollment {
 	GinkgoHelper()
-	for range 20 {
-		before := w.writes
-		w.crashed = false
-		_, err := w.manager(w).Reconcile(ctx, ctrl.Request{NamespacedName: key})
-		if err == nil && w.writes == before {
-			return w.enrollment(ctx)
-		}
-		Expect(err).To(Or(Not(HaveOccurred()), MatchError(errCrash)))
-	}
-	Fail("the reconciler never settles")
-	return nil
+	w.Settle(func() (ctrl.Result, error) { return w.manager(w).Reconcile(ctx, ctrl.Request{NamespacedName: key}) })
+	return w.enrollment(ctx)
 }
 
 func (w *world) enrollment(ctx context.Context) *poolv1.Enrollment {
@@ -199,16 +157,7 @@ func (w *world) hosts(ctx context.Context) (names []string) {
 	return names
 }
 
-func (w *world) told() (told []string) {
-	for {
-		select {
-		case event := <-w.events.Events:
-			told = append(told, event)
-		default:
-			return told
-		}
-	}
-}
+func (w *world) told() []string { return controllertest.Events(w.events) }
 
 // stale is a cache that lags: it shows an enrollment as it was.
 type stale struct {

@@ -8,9 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -20,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 var edge = client.ObjectKey{Namespace: "metal", Name: "edge"}
@@ -50,10 +49,7 @@ var _ = Describe("A Node that Poolboot did not boot", func() {
 	)
 	reconcile := func(ctx context.Context, n *corev1.Node, pools ...*poolv1.MachineConfigPool) []eventsv1.Event {
 		GinkgoHelper()
-		scheme := runtime.NewScheme()
-		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, poolv1.AddToScheme} {
-			Expect(add(scheme)).To(Succeed())
-		}
+		scheme := controllertest.Scheme()
 		management := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster)
 		for _, p := range pools {
 			management.WithObjects(p)

@@ -9,7 +9,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +24,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 // site is a management cluster with one Cluster, c1, and the reconciler under test.
@@ -50,12 +50,8 @@ const namespace = "site"
 var errCrash = errors.New("connection reset")
 
 func newSite(objects ...client.Object) *site {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme} {
-		Expect(add(scheme)).To(Succeed())
-	}
 	s := &site{events: events.NewFakeRecorder(100), crash: func(string) bool { return false }}
-	s.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	s.Client = fake.NewClientBuilder().WithScheme(controllertest.Scheme()).WithObjects(objects...).
 		WithStatusSubresource(&poolv1.MachineConfigPool{}, &bootstrapv1.PoolbootConfig{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {

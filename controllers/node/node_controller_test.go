@@ -2,19 +2,14 @@ package node
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -27,6 +22,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 )
 
@@ -34,8 +30,6 @@ var (
 	key     = client.ObjectKey{Namespace: namespace, Name: name}
 	overlay = client.ObjectKey{Namespace: "poolboot-system", Name: "overlay-config-uid"}
 	token   = client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-abcdef"}
-
-	errBroken = errors.New("connection reset")
 )
 
 // site is a management cluster, its workload cluster with the Node, and the reconciler under test.
@@ -45,10 +39,7 @@ type site struct {
 	events     *events.FakeRecorder
 	reconciler *Reconciler
 
-	// writes counts the reconciler's; at the one of number failing it ends: before that is done or, when late is set,
-	// after it.
-	writes, failing int
-	late, crashed   bool
+	controllertest.Process
 
 	// cached is what the reconciler's cache has of the PoolbootConfig; nil when it has what stands.
 	cached *bootstrapv1.PoolbootConfig
@@ -62,13 +53,7 @@ func newSite(changes ...any) *site {
 	for i := range f.pools {
 		objects = append(objects, &f.pools[i])
 	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme,
-		apiextensionsv1.AddToScheme, bmov1alpha1.AddToScheme,
-	} {
-		Expect(add(scheme)).To(Succeed())
-	}
+	scheme := controllertest.Scheme()
 	s := &site{events: events.NewFakeRecorder(100)}
 	s.workload = fake.NewClientBuilder().WithScheme(scheme).WithObjects(f.node, secretAt(token)).Build()
 	s.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).Build()
@@ -87,71 +72,29 @@ func secretAt(key client.ObjectKey) *corev1.Secret {
 }
 
 func (s *site) faults() interceptor.Funcs {
-	write := func(do func() error) error {
-		s.writes++
-		if s.crashed {
-			return errBroken
+	faults := controllertest.InterceptWrites(s.Write)
+	faults.Get = func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		if config, is := o.(*bootstrapv1.PoolbootConfig); is && s.cached != nil {
+			s.cached.DeepCopyInto(config)
+			return nil
 		}
-		if s.writes != s.failing {
-			return do()
-		}
-		s.crashed = true
-		if s.late {
-			_ = do()
-		}
-		return errBroken
+		return c.Get(ctx, key, o, opts...)
 	}
-	return interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if config, is := o.(*bootstrapv1.PoolbootConfig); is && s.cached != nil {
-				s.cached.DeepCopyInto(config)
-				return nil
-			}
-			return c.Get(ctx, key, o, opts...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return write(func() error { return c.Patch(ctx, o, p, opts...) })
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return write(func() error { return c.Delete(ctx, o, opts...) })
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
-		},
-	}
+	return faults
 }
 
 // settle reconciles until nothing is written any more, and returns the config and the Node.
 func (s *site) settle(ctx context.Context) (*bootstrapv1.PoolbootConfig, *corev1.Node) {
 	GinkgoHelper()
-	for range 20 {
-		before := s.writes
-		s.crashed = false
-		_, err := s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})
-		if err != nil {
-			Expect(err).To(MatchError(errBroken))
-		}
-		if err == nil && s.writes == before {
-			config, node := &bootstrapv1.PoolbootConfig{}, &corev1.Node{}
-			Expect(s.Get(ctx, key, config)).To(Succeed())
-			Expect(s.workload.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
-			return config, node
-		}
-	}
-	Fail("the reconciler never settles")
-	return nil, nil
+	s.Settle(func() (ctrl.Result, error) { return s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key}) })
+	config, node := &bootstrapv1.PoolbootConfig{}, &corev1.Node{}
+	Expect(s.Get(ctx, key, config)).To(Succeed())
+	Expect(s.workload.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+	return config, node
 }
 
 func (s *site) told() string {
-	var told []string
-	for {
-		select {
-		case event := <-s.events.Events:
-			told = append(told, event)
-		default:
-			return strings.Join(told, "\n")
-		}
-	}
+	return strings.Join(controllertest.Events(s.events), "\n")
 }
 
 var _ = Describe("A boot", func() {
@@ -191,7 +134,7 @@ var _ = Describe("A boot", func() {
 		Expect(boot.KubeletRegisteredTime.Time).To(BeTemporally("==", came.Time))
 		Expect(boot.NodeReadyTime.Time).To(BeTemporally("~", time.Now(), time.Minute))
 		Expect(boot.TokenRevokedTime.Time).To(BeTemporally(">=", boot.NodeReadyTime.Time))
-		Expect(s.writes).To(Equal(5), "the Node, the token, the overlay, the credential, the status")
+		Expect(s.Writes).To(Equal(5), "the Node, the token, the overlay, the credential, the status")
 	})
 
 	It("waits for the cache to see what was just written, instead of ending once more", func() {
@@ -200,16 +143,16 @@ var _ = Describe("A boot", func() {
 		Expect(s.Get(ctx, key, before)).To(Succeed())
 		s.settle(ctx)
 		s.cached = before
-		writes := s.writes
+		writes := s.Writes
 		Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).To(Equal(ctrl.Result{RequeueAfter: ownwrites.MaxLag}))
-		Expect(s.writes).To(Equal(writes))
+		Expect(s.Writes).To(Equal(writes))
 	})
 
 	It("ends when the kubelet is Ready in its pool, whichever write fails: nothing is left of it", func() {
 		for _, late := range []bool{false, true} {
 			for failing := 1; ; failing++ {
 				s := newSite(ready)
-				s.failing, s.late = failing, late
+				s.CrashAt, s.Late = failing, late
 				config, node := s.settle(ctx)
 				Expect(config.Annotations).To(And(HaveKeyWithValue(bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateRevoked)),
 					Not(HaveKey(bootstrapv1.TokenHashAnnotation))), "write %d", failing)
@@ -223,7 +166,7 @@ var _ = Describe("A boot", func() {
 				if !late { // of a write that took effect nothing is told when its answer was lost
 					Expect(strings.Count(told, bootstrapv1.EventTokenRevoked)).To(Equal(1), "write %d: %s", failing, told)
 				}
-				if s.writes < failing {
+				if s.Writes < failing {
 					Expect(told).To(And(ContainSubstring(bootstrapv1.EventTokenRevoked), ContainSubstring(bootstrapv1.EventNodeReady)))
 					break
 				}
@@ -261,6 +204,6 @@ var _ = Describe("A boot", func() {
 	It("is left alone while its config is paused", func() {
 		s := newSite(ready, func(config *bootstrapv1.PoolbootConfig) { config.Annotations[clusterv1.PausedAnnotation] = "" })
 		s.settle(ctx)
-		Expect(s.writes).To(BeZero())
+		Expect(s.Writes).To(BeZero())
 	})
 })

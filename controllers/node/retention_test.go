@@ -76,9 +76,9 @@ var _ = Describe("The host of a Node", func() {
 			for _, late := range []bool{false, true} {
 				for failing := 1; ; failing++ {
 					s := withHost("m3", retained, ready, labelled(move.labels))
-					s.failing, s.late = failing, late
+					s.CrashAt, s.Late = failing, late
 					Expect(kept(s)).To(Equal(map[string]string{"example.com/a": "b", poolv1.HostRetainedPoolAnnotation: move.pool}), "write %d", failing)
-					if s.writes < failing {
+					if s.Writes < failing {
 						break
 					}
 				}

@@ -10,14 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 func TestOverlay(t *testing.T) {
@@ -30,9 +29,7 @@ var _ = DescribeTable("An overlay Secret", func(ctx SpecContext, expires string,
 		Labels:      map[string]string{bootstrapv1.OverlayLabel: "1"},
 		Annotations: map[string]string{bootstrapv1.OverlayExpiresAnnotation: expires, bootstrapv1.CredentialIDAnnotation: "abcdef"}}}
 	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "edge", UID: "1"}, Status: bootstrapv1.PoolbootConfigStatus{Boot: boot}}
-	scheme := runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(bootstrapv1.AddToScheme(scheme)).To(Succeed())
+	scheme := controllertest.Scheme()
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(secret, config).WithIndex(config, UIDIndex, UID).Build()
 	result, err := (&Reconciler{Client: c, overlays: c}).Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)})
 	Expect(err).NotTo(HaveOccurred())

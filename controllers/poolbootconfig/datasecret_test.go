@@ -51,9 +51,9 @@ var _ = Describe("The data Secret", func() {
 		Expect(s.Get(ctx, key, before)).To(Succeed())
 		s.settle(ctx)
 		s.cached = before
-		writes := s.writes
+		writes := s.Writes
 		Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).To(Equal(ctrl.Result{RequeueAfter: ownwrites.MaxLag}))
-		Expect(s.writes).To(Equal(writes))
+		Expect(s.Writes).To(Equal(writes))
 	})
 
 	It("fulfils the contract and points the host to the config server", func() {
@@ -88,22 +88,22 @@ var _ = Describe("The data Secret", func() {
 	It("costs three requests: the Secret, its marks on the config, the status", func() {
 		s := usual()
 		s.settle(ctx)
-		Expect(s.writes).To(Equal(3))
+		Expect(s.Writes).To(Equal(3))
 		Expect(s.reads).To(BeZero(), "what the cache can't tell, the API server was not asked")
 	})
 
 	It("is looked for first when it may be in the way, so that it is not tried for ever", func() {
 		s := newSite(newCluster(), newMachine(nil), newConfig(), newPool("worker"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machineName}})
 		s.settle(ctx)
-		writes := s.writes
+		writes := s.Writes
 		s.settle(ctx)
-		Expect(s.writes).To(Equal(writes))
+		Expect(s.Writes).To(Equal(writes))
 	})
 
 	It("is not on record before a deletion of the config is followed, whichever write fails", func() {
 		for failing := range 5 {
 			s := usual()
-			s.failing, s.late = failing, true
+			s.CrashAt, s.Late = failing, true
 			_, _ = s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})
 			config := &bootstrapv1.PoolbootConfig{}
 			Expect(s.Get(ctx, key, config)).To(Succeed())
@@ -117,20 +117,20 @@ var _ = Describe("The data Secret", func() {
 		config := newConfig(func(c *bootstrapv1.PoolbootConfig) { c.OwnerReferences[0].Kind = "MachineSet" })
 		s := newSite(newCluster(), config, newPool("worker"))
 		s.settle(ctx)
-		Expect(s.writes).To(BeZero())
+		Expect(s.Writes).To(BeZero())
 	})
 
 	It("holds one token, whichever write fails, before or after it is done", func() {
 		for _, late := range []bool{false, true} {
 			for failing := 1; ; failing++ {
 				s := usual()
-				s.failing, s.late = failing, late
+				s.CrashAt, s.Late = failing, late
 				config := s.settle(ctx)
 				token := pointerIn(s.secret(ctx)).Token
 				Expect(config.Annotations).To(haveToken(config, token), "write %d", failing)
 				Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue(), "write %d", failing)
 				Expect(config.Status.DataSecretName).To(Equal(config.Name))
-				if s.writes < failing {
+				if s.Writes < failing {
 					Expect(failing).To(BeNumerically(">", 3), "so many writes at least")
 					break
 				}
@@ -167,13 +167,13 @@ var _ = Describe("The data Secret", func() {
 			s := usual()
 			token := pointerIn(s.secretAfter(ctx)).Token
 			m := moved(s)
-			m.failing = failing
+			m.CrashAt = failing
 			config := m.settle(ctx)
 			Expect(pointerIn(m.secret(ctx)).Token).To(Equal(token))
 			Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.PointerIDAnnotation, "machine-uid"))
 			Expect(config.Annotations).To(haveToken(config, token), "bound to the config as it is now")
 			Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
-			if m.writes < failing {
+			if m.Writes < failing {
 				Expect(failing).To(BeNumerically(">", 2))
 				break
 			}
@@ -441,7 +441,7 @@ var _ = Describe("The data Secret", func() {
 		s := usual()
 		s.reconciler.WatchFilterValue = "mine"
 		s.settle(ctx)
-		Expect(s.writes).To(BeZero())
+		Expect(s.Writes).To(BeZero())
 	})
 })
 

@@ -75,7 +75,7 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: overlay.Namespace, Name: overlay.Name}})
 		Expect(s.workload.Create(ctx, newNode(key.String(), corev1.ConditionFalse))).To(Succeed())
 		Expect(s.workload.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: token.Namespace, Name: token.Name}})).To(Succeed())
-		s.writes = 0
+		s.Writes = 0
 		return s
 	}
 	gone := func(c client.Client, key client.ObjectKey, object client.Object) bool {
@@ -88,13 +88,13 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 		for _, late := range []bool{false, true} {
 			for failing := 1; ; failing++ {
 				s := world(newCluster(), 0)
-				s.failing, s.late = failing, late
+				s.CrashAt, s.Late = failing, late
 				s.settle(ctx)
 				Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeTrue(), "write %d", failing)
 				Expect(gone(s, overlay, &corev1.Secret{})).To(BeTrue(), "write %d", failing)
 				Expect(gone(s.workload, token, &corev1.Secret{})).To(BeTrue(), "write %d", failing)
 				Expect(gone(s.workload, node, &corev1.Node{})).To(BeTrue(), "write %d", failing)
-				if s.writes < failing {
+				if s.Writes < failing {
 					break
 				}
 			}

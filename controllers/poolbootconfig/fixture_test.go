@@ -2,7 +2,6 @@ package poolbootconfig
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -27,6 +25,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 const (
@@ -41,12 +40,7 @@ const (
 var key = client.ObjectKey{Namespace: namespace, Name: machineName}
 
 func newScheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme,
-	} {
-		Expect(add(scheme)).To(Succeed())
-	}
+	scheme := controllertest.Scheme()
 	return scheme
 }
 
@@ -61,13 +55,9 @@ type site struct {
 	events     *events.FakeRecorder
 	reconciler *Reconciler
 
-	// writes counts those of the reconciler in either cluster; at the one of number failing, or at each that crashesAt
-	// lets not pass, the reconciler ends: before that is done or, when late is set, after it.
-	writes, failing int
+	controllertest.Process
 	// reads counts what the reconciler asked the API server for instead of its cache.
-	reads         int
-	crashesAt     func(client.Object) bool
-	late, crashed bool
+	reads int
 
 	// cached is what the reconciler's cache has of the PoolbootConfig; nil when it has what stands.
 	cached *bootstrapv1.PoolbootConfig
@@ -97,50 +87,22 @@ func newSite(objects ...client.Object) *site {
 	return s
 }
 
-var errBroken = errors.New("connection reset")
-
-// write does a write of the reconciler, unless that has crashed: then nothing more is written in the same Reconcile.
-func (s *site) write(object client.Object, do func() error) error {
-	s.writes++
-	if s.crashed {
-		return errBroken
-	}
-	if s.writes != s.failing && (s.crashesAt == nil || !s.crashesAt(object)) {
-		return do()
-	}
-	s.crashed = true
-	if s.late {
-		_ = do()
-	}
-	return errBroken
-}
-
 func (s *site) faults() interceptor.Funcs {
-	return interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if config, is := o.(*bootstrapv1.PoolbootConfig); is && s.cached != nil {
-				s.cached.DeepCopyInto(config)
-				return nil
-			}
-			return c.Get(ctx, key, o, opts...)
-		},
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			if review, is := o.(*authorizationv1.SubjectAccessReview); is { // a question
-				review.Status = s.approval
-				return nil
-			}
-			return s.write(o, func() error { return c.Create(ctx, o, opts...) })
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return s.write(o, func() error { return c.Patch(ctx, o, p, opts...) })
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return s.write(o, func() error { return c.Delete(ctx, o, opts...) })
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return s.write(o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
-		},
+	faults := controllertest.InterceptWrites(func(ctx context.Context, o client.Object, write func() error) error {
+		if review, ok := o.(*authorizationv1.SubjectAccessReview); ok { // a question
+			review.Status = s.approval
+			return nil
+		}
+		return s.Write(ctx, o, write)
+	})
+	faults.Get = func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		if config, is := o.(*bootstrapv1.PoolbootConfig); is && s.cached != nil {
+			s.cached.DeepCopyInto(config)
+			return nil
+		}
+		return c.Get(ctx, key, o, opts...)
 	}
+	return faults
 }
 
 // connection is a cluster cache with one connection that can be cut.
@@ -166,32 +128,22 @@ func (c *connection) GetUncachedClient(ctx context.Context, cluster client.Objec
 // settle reconciles until nothing changes any more.
 func (s *site) settle(ctx context.Context) *bootstrapv1.PoolbootConfig {
 	GinkgoHelper()
-	for range 20 {
-		before := s.writes
-		s.crashed = false
-		_, err := s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})
-		if err != nil {
-			Expect(err).To(MatchError(errBroken))
-		}
-		if err == nil && s.writes == before {
-			config := &bootstrapv1.PoolbootConfig{}
-			Expect(client.IgnoreNotFound(s.Get(ctx, key, config))).To(Succeed())
-			return config
-		}
-	}
-	Fail("the reconciler never settles")
-	return nil
+	s.Settle(s.reconcile(ctx))
+	config := &bootstrapv1.PoolbootConfig{}
+	Expect(client.IgnoreNotFound(s.Get(ctx, key, config))).To(Succeed())
+	return config
 }
 
-// reconciles runs Reconcile once, and says whether that wrote anything.
+func (s *site) reconcile(ctx context.Context) func() (ctrl.Result, error) {
+	return func() (ctrl.Result, error) { return s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key}) }
+}
+
+// reconciles runs Reconcile once, and reports whether that wrote anything.
 func (s *site) reconciles(ctx context.Context) bool {
 	GinkgoHelper()
-	before := s.writes
-	s.crashed = false
-	if _, err := s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key}); err != nil {
-		Expect(err).To(MatchError(errBroken))
-	}
-	return s.writes > before
+	before := s.Writes
+	s.Process.Reconcile(s.reconcile(ctx))
+	return s.Writes > before
 }
 
 func (s *site) secret(ctx context.Context) *corev1.Secret {
@@ -201,16 +153,7 @@ func (s *site) secret(ctx context.Context) *corev1.Secret {
 	return secret
 }
 
-func (s *site) told() (told []string) {
-	for {
-		select {
-		case event := <-s.events.Events:
-			told = append(told, event)
-		default:
-			return told
-		}
-	}
-}
+func (s *site) told() []string { return controllertest.Events(s.events) }
 
 func newCluster() *clusterv1.Cluster {
 	cluster := &clusterv1.Cluster{

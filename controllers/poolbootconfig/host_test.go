@@ -54,7 +54,7 @@ var _ = Describe("A host without a Machine", func() {
 		}), newPool("worker"), newPool("infra"))
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", Annotations: map[string]string{poolv1.NodeConfigAnnotation: key.String()}}}
 		Expect(s.workload.Create(ctx, node)).To(Succeed())
-		s.writes = 0
+		s.Writes = 0
 		s.settle(ctx)
 		Expect(apierrors.IsNotFound(s.workload.Get(ctx, client.ObjectKeyFromObject(node), node))).To(Equal(gone))
 	},

@@ -94,13 +94,13 @@ var _ = Describe("An inline data Secret", func() {
 		for _, late := range []bool{false, true} {
 			for failing := 1; ; failing++ {
 				s := usual()
-				s.failing, s.late = failing, late
+				s.CrashAt, s.Late = failing, late
 				config := s.settle(ctx)
 				Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue(), "write %d", failing)
 				Expect(s.secret(ctx).Annotations[bootstrapv1.CredentialIDAnnotation]).To(Equal(config.Status.Boot.CredentialID), "write %d", failing)
 				Expect(s.tokens(ctx)).To(ContainElement(config.Status.Boot.CredentialID), "write %d", failing)
 				Expect(len(s.tokens(ctx))).To(BeNumerically("<=", 2), "write %d", failing)
-				if s.writes < failing {
+				if s.Writes < failing {
 					break
 				}
 			}
@@ -125,7 +125,7 @@ var _ = Describe("An inline data Secret", func() {
 
 	It("makes no more credentials, however often the manager ends before the Secret is made", func() {
 		s, crashes := usual(), 0
-		s.crashesAt = func(o client.Object) bool {
+		s.CrashesAt = func(o client.Object) bool {
 			if _, is := o.(*corev1.Secret); !is || o.GetName() != machineName || crashes == 3 {
 				return false
 			}

@@ -163,11 +163,11 @@ var _ = Describe("The pool of an inline data Secret", func() {
 			for failing := 1; ; failing++ {
 				worker, rendered, custom := infra()
 				s := newSite(newCluster(), newMachine(role("infra")), newConfig(inlineSource), worker, rendered, custom)
-				s.failing, s.late = failing, late
-				for s.writes < failing && s.reconciles(ctx) {
+				s.CrashAt, s.Late = failing, late
+				for s.Writes < failing && s.reconciles(ctx) {
 					continue
 				}
-				over := s.writes < failing
+				over := s.Writes < failing
 				relabel(ctx, s, nil)
 				config := s.settle(ctx)
 				Expect(s.secret(ctx).Annotations).To(HaveKeyWithValue(bootstrapv1.DataSecretPoolAnnotation, config.Status.PoolRole), "write %d, late %v", failing, late)

@@ -16,6 +16,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 var _ = Describe("A token that somebody wants rotated", func() {
@@ -135,9 +136,9 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		DescribeTable("is rotated once, whichever write ends the manager,", func(ctx SpecContext, failing int) {
 			s, old := newSiteWithToken(ctx)
 			annotate(ctx, s, wanted)
-			s.late, s.failing = late, s.writes+failing
+			s.Late, s.CrashAt = late, s.Writes+failing
 			_, err := s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})
-			Expect(err).To(MatchError(errBroken))
+			Expect(err).To(MatchError(controllertest.ErrCrash))
 			left := pointerIn(s.secret(ctx)).Token
 			expectRotated(ctx, s, s.settle(ctx), old)
 			if left != old {
@@ -153,9 +154,9 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		s, old := newSiteWithToken(ctx)
 		annotate(ctx, s, wanted)
 		restored := hostaccess.NewToken()
-		s.crashesAt = func(o client.Object) bool {
+		s.CrashesAt = func(o client.Object) bool {
 			if _, is := o.(*corev1.Secret); is {
-				s.crashesAt = nil
+				s.CrashesAt = nil
 				other := s.secret(ctx)
 				value, err := ignition.Pointer{URL: pointerURL, Token: restored}.Marshal()
 				Expect(err).NotTo(HaveOccurred())
@@ -165,7 +166,7 @@ var _ = Describe("A token that somebody wants rotated", func() {
 			return false
 		}
 		expectRotated(ctx, s, s.settle(ctx), old)
-		Expect(s.crashesAt).To(BeNil())
+		Expect(s.CrashesAt).To(BeNil())
 		Expect(pointerIn(s.secret(ctx)).Token).To(Equal(restored))
 	})
 

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -21,6 +20,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 const (
@@ -60,11 +60,7 @@ func newWorld(ago time.Duration) *world {
 // start starts a reconciler before the world.
 func (w *world) start() {
 	GinkgoHelper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, bootstrapv1.AddToScheme, bmov1alpha1.AddToScheme} {
-		Expect(add(scheme)).To(Succeed())
-	}
-	w.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.cluster, w.machine, w.config, w.host).
+	w.Client = fake.NewClientBuilder().WithScheme(controllertest.Scheme()).WithObjects(w.cluster, w.machine, w.config, w.host).
 		WithIndex(&bootstrapv1.PoolbootConfig{}, pointerIndex, pointerOf).
 		WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).Build()
 	w.restart()

@@ -4,25 +4,23 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 )
 
 var _ = Describe("The flow of a request", func() {
 	It("for a PoolbootConfig is that of its pool, or of its namespace if the PoolbootConfig does not exist", func() {
-		scheme := runtime.NewScheme()
-		Expect(bootstrapv1.AddToScheme(scheme)).To(Succeed())
 		config := &bootstrapv1.PoolbootConfig{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "edge-0", Labels: map[string]string{clusterv1.ClusterNameLabel: "edge"}},
 			Status:     bootstrapv1.PoolbootConfigStatus{PoolRole: "infra"},
 		}
-		flowOf := fairqueue.FlowOfConfig(fake.NewClientBuilder().WithScheme(scheme).WithObjects(config).Build())
+		flowOf := fairqueue.FlowOfConfig(fake.NewClientBuilder().WithScheme(controllertest.Scheme()).WithObjects(config).Build())
 		Expect(flowOf(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(config)})).
 			To(Equal(fairqueue.Flow{Cluster: client.ObjectKey{Namespace: "metal", Name: "edge"}, Pool: "infra"}))
 		Expect(flowOf(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "metal", Name: "edge-1"}})).

@@ -4,7 +4,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,6 +11,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 )
 
@@ -28,12 +28,8 @@ var _ = Describe("The pool of a host without a Machine", func() {
 
 	DescribeTable("is the pool with the role",
 		func(ctx SpecContext, name, reason string, pools ...client.Object) {
-			scheme := runtime.NewScheme()
-			for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme} {
-				Expect(add(scheme)).To(Succeed())
-			}
 			template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metadata("hosts")}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(pools, &clusterv1.Cluster{ObjectMeta: metadata("c1")}, template)...).Build()
+			c := fake.NewClientBuilder().WithScheme(controllertest.Scheme()).WithObjects(append(pools, &clusterv1.Cluster{ObjectMeta: metadata("c1")}, template)...).Build()
 			target, err := hostpool.Find(ctx, c, client.ObjectKey{Namespace: "site", Name: "c1"}, "infra")
 			Expect(err).NotTo(HaveOccurred())
 			if reason != "" {

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -21,6 +20,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
@@ -66,9 +66,6 @@ var _ = Describe("The state collector", func() {
 		unsynced  bool
 	)
 	BeforeEach(func() {
-		scheme := runtime.NewScheme()
-		Expect(bootstrapv1.AddToScheme(scheme)).To(Succeed())
-		Expect(poolv1.AddToScheme(scheme)).To(Succeed())
 		ours := map[string]string{clusterv1.WatchLabel: "ours"}
 		elected, unsynced = make(chan struct{}), false
 		pending := newConfig("d", "", nil)
@@ -80,7 +77,7 @@ var _ = Describe("The state collector", func() {
 		deleted.DeletionTimestamp = &metav1.Time{Time: pending.CreationTimestamp.Add(30 * time.Minute)}
 		twin := newPool("infra-2", "infra", map[string]string{poolv1.RenderDegradedCondition: poolv1.DuplicateRoleReason, poolv1.DegradedCondition: poolv1.DuplicateRoleReason})
 		twin.Labels = ours
-		builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		builder := fake.NewClientBuilder().WithScheme(controllertest.Scheme()).WithObjects(
 			newConfig("a", bootstrapv1.NodeReadyInPoolReason, ours), newConfig("b", bootstrapv1.NodeReadyInPoolReason, nil),
 			newConfig("c", bootstrapv1.NodeMissingReason, nil), pending, younger, deleted,
 			newPool("infra", "infra", map[string]string{poolv1.RenderDegradedCondition: poolv1.DuplicateRoleReason,

@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -16,6 +15,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 var _ = Describe("A patch of a status", func() {
@@ -25,13 +25,10 @@ var _ = Describe("A patch of a status", func() {
 		config  *bootstrapv1.PoolbootConfig
 	)
 	BeforeEach(func(ctx SpecContext) {
-		scheme := runtime.NewScheme()
-		Expect(bootstrapv1.AddToScheme(scheme)).To(Succeed())
-		Expect(poolv1.AddToScheme(scheme)).To(Succeed())
 		patches = 0
 		config = written()
 		config.ObjectMeta = metav1.ObjectMeta{Namespace: "site", Name: "machine"}
-		c = fake.NewClientBuilder().WithScheme(scheme).WithObjects(config).WithStatusSubresource(config).WithInterceptorFuncs(interceptor.Funcs{
+		c = fake.NewClientBuilder().WithScheme(controllertest.Scheme()).WithObjects(config).WithStatusSubresource(config).WithInterceptorFuncs(interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, subResource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 				patches++
 				return c.SubResource(subResource).Patch(ctx, object, patch, options...)
