@@ -129,8 +129,8 @@ func selectedBy(p *poolv1.MachineConfigPool, configs []poolv1.MachineConfig) ([]
 
 // isRendered reports whether a MachineConfig is a rendered config.
 func isRendered(config poolv1.MachineConfig) bool {
-	_, labelled := config.Labels[poolv1.RenderedForLabel]
-	return labelled || strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix)
+	_, labeled := config.Labels[poolv1.RenderedForLabel]
+	return labeled || strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix)
 }
 
 // part is Ignition that is merged into a rendered config, with the name of the MachineConfig or the pool that it comes

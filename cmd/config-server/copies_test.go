@@ -131,20 +131,20 @@ var _ = Describe("What somebody has copied", func() {
 
 var _ = Describe("A config server for a part of the hosts", func() {
 	It("serves those of its namespace, or of its watch filter, with overlays in its own namespace", func(ctx SpecContext) {
-		inside, labelled := newMachine(ctx, "in-default"), newMachine(ctx, "labelled")
+		inside, labeled := newMachine(ctx, "in-default"), newMachine(ctx, "labeled")
 		elsewhere := newNamespace(ctx, "another-site")
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"cluster.x-k8s.io/watch-filter":"mine"}}}`))
-		Expect(admin.Patch(ctx, labelled.config, patch)).To(Succeed())
+		Expect(admin.Patch(ctx, labeled.config, patch)).To(Succeed())
 		inside.prepare(ctx)
-		labelled.prepare(ctx)
+		labeled.prepare(ctx)
 
 		all, there, filtered := serve("--namespace", metav1.NamespaceDefault), serve("--namespace", elsewhere), serve("--watch-filter", "mine")
-		for _, m := range []*machine{inside, labelled} {
+		for _, m := range []*machine{inside, labeled} {
 			Eventually(all.answers(m.path(), m.token)).Should(Equal(http.StatusOK))
 			Expect(there.answers(m.path(), m.token)()).To(Equal(http.StatusServiceUnavailable))
 		}
-		Eventually(filtered.answers(labelled.path(), labelled.token)).Should(Equal(http.StatusOK))
-		Expect(filtered.answers(labelled.renderedPath(), labelled.token)()).To(Equal(http.StatusOK))
+		Eventually(filtered.answers(labeled.path(), labeled.token)).Should(Equal(http.StatusOK))
+		Expect(filtered.answers(labeled.renderedPath(), labeled.token)()).To(Equal(http.StatusOK))
 		Expect(filtered.answers(inside.path(), inside.token)()).To(Equal(http.StatusServiceUnavailable))
 	})
 })

@@ -77,7 +77,7 @@ func isClusterDeleted(ctx context.Context, reader client.Reader, p *poolv1.Machi
 	if err := reader.Get(ctx, key, cluster); apierrors.IsNotFound(err) {
 		return true, nil
 	} else if err != nil {
-		return false, apierrors.NewInternalError(fmt.Errorf("Cluster %s of the pool: %w", key, err))
+		return false, apierrors.NewInternalError(fmt.Errorf("the pool's Cluster %s: %w", key, err))
 	}
 	return !cluster.DeletionTimestamp.IsZero(), nil
 }

@@ -26,7 +26,7 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 		warnings = append(warnings, fmt.Sprintf("spec.clusterName: Cluster %s does not exist now: the pool renders nothing until it exists; "+
 			"a pool must be in the namespace of its Cluster", cluster))
 	} else if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("Cluster %s of the pool: %w", cluster, err))
+		return nil, apierrors.NewInternalError(fmt.Errorf("the pool's Cluster %s: %w", cluster, err))
 	}
 	selects, err := w.selectsAny(ctx, p)
 	if err != nil {

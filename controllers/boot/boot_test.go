@@ -166,7 +166,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 			Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayConfigurationAnnotation, "rendered-edge-infra-2"))
 		})
 
-		It("stays in the recorded pool when its Machine is relabelled after its Node was made", func(ctx SpecContext) {
+		It("stays in the recorded pool when its Machine is relabeled after its Node was made", func(ctx SpecContext) {
 			w := s.world()
 			Expect(w.ask(ctx)).To(BeZero())
 			s.config.Spec.PoolRole = poolv1.RoleWorker

@@ -154,7 +154,7 @@ var _ = Describe("The conditions of a pool", func() {
 			machine("on-its-way", "infra", name, false),
 			machine("not-booted", "infra", "", false),
 			joined(machine("outdated", "infra", "rendered-infra-0", true)),
-			troubled(joined(machine("relabelled", "infra", name, false)), bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeOutsidePoolReason, "put labels on it"),
+			troubled(joined(machine("relabeled", "infra", name, false)), bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeOutsidePoolReason, "put labels on it"),
 			troubled(joined(machine("gone", "infra", "rendered-infra-0", false)), bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeMissingReason, "restart it"),
 			machine("other", "worker", name, true),
 		} {
@@ -167,10 +167,10 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(p.Status.UnavailableMachineCount).To(HaveValue(BeEquivalentTo(5)))
 		Expect(p.Status.DegradedMachineCount).To(HaveValue(BeEquivalentTo(2)))
 		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason, "2 of 7 Machines have not joined yet (not-booted, on-its-way)",
-			"2 of 7 Machines run another configuration (gone, outdated): roll out", "3 of 7 Machines have no Node that is Ready in the pool (gone, not-ready, relabelled)"))
+			"2 of 7 Machines run another configuration (gone, outdated): roll out", "3 of 7 Machines have no Node that is Ready in the pool (gone, not-ready, relabeled)"))
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason))
-		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "2 of 7", "gone: restart it", "relabelled: put labels on it"))
-		Expect(p).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.MachinesDegradedReason, "relabelled"))
+		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "2 of 7", "gone: restart it", "relabeled: put labels on it"))
+		Expect(p).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.MachinesDegradedReason, "relabeled"))
 		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 	})
 

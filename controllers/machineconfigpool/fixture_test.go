@@ -141,7 +141,7 @@ func cluster() *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Namespace: namespace, UID: "uid-c1"}}
 }
 
-// newPool returns a pool of the Cluster c1 that selects the MachineConfigs labelled role=<role>.
+// newPool returns a pool of the Cluster c1 that selects the MachineConfigs labeled role=<role>.
 func newPool(name, role string, age time.Duration) *poolv1.MachineConfigPool {
 	return &poolv1.MachineConfigPool{
 		ObjectMeta: metav1.ObjectMeta{
@@ -155,7 +155,7 @@ func newPool(name, role string, age time.Duration) *poolv1.MachineConfigPool {
 	}
 }
 
-// config returns a MachineConfig labelled role=<role> that writes /etc/<name>.
+// config returns a MachineConfig labeled role=<role> that writes /etc/<name>.
 func config(name, role, content string) *poolv1.MachineConfig {
 	return &poolv1.MachineConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"role": role}},

@@ -61,7 +61,7 @@ var _ = Describe("A pool that was rendered", func() {
 		Entry("when its MachineConfig changes", func() { s.set(mconf("50-infra"), "changed") }, "data:,changed"),
 		Entry("when a MachineConfig changes that it inherits", func() { s.set(mconf("00-base"), "changed") }, "data:,changed"),
 		Entry("when it gets another", func() { Expect(s.Create(ctx(), config("51-infra", "infra", "more"))).To(Succeed()) }, "data:,more"),
-		Entry("when one is labelled for it", func() {
+		Entry("when one is labeled for it", func() {
 			o := mconf("50-other")
 			change(o, func() { o.Labels["role"] = "infra" })
 		}, "data:,other"),

@@ -102,7 +102,7 @@ var _ = Describe("What a pool declares for a Node that stands", func() {
 			other.Value = "other"
 			Expect(next(joined(declares(nil, other), func(n *corev1.Node) { n.Spec.Taints = nil })).Spec.Taints).To(ConsistOf(other))
 
-			moves := joined(labelled(role("edge")), func(f *facts) { f.pools[2].Spec.NodeTaints = declared(quiet) })
+			moves := joined(labeled(role("edge")), func(f *facts) { f.pools[2].Spec.NodeTaints = declared(quiet) })
 			Expect(next(moves).Spec.Taints).To(ConsistOf(infraTaint, quiet))
 		})
 

@@ -115,7 +115,7 @@ func revoked(config *bootstrapv1.PoolbootConfig) {
 	config.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
 }
 
-func labelled(labels map[string]string) func(*corev1.Node) {
+func labeled(labels map[string]string) func(*corev1.Node) {
 	return func(node *corev1.Node) { node.Labels = labels }
 }
 
@@ -173,7 +173,7 @@ var _ = Describe("A Node's place in its pool", func() {
 		Entry("no Node was made yet", "", noNode, noRecord),
 		Entry("a Node that nobody made for the Machine", "", noRecord, annotated("")),
 		Entry("a Node that registered anew while its record was lost, and has no labels of a pool", bootstrapv1.NodeOutsidePoolReason, noRecord, revoked, bare, ready),
-		Entry("one that somebody has labelled", bootstrapv1.NodeReadyInPoolReason, noRecord, revoked, bare, ready, labelled(role("edge"))),
+		Entry("one that somebody has labeled", bootstrapv1.NodeReadyInPoolReason, noRecord, revoked, bare, ready, labeled(role("edge"))),
 		Entry("one of another host", "", noRecord, revoked, bare, ready, func(node *corev1.Node) { node.Spec.ProviderID = "metal3://site/host-4/m4" }),
 		Entry("one of which nobody knows whose it is", "", noRecord, revoked, bare, ready, func(f *facts) { f.machine.Spec.ProviderID, f.node.Spec.ProviderID = "", "" }),
 		Entry("a Node that is being made, which is not on record yet", "", noRecord, beingPrepared),
@@ -181,10 +181,10 @@ var _ = Describe("A Node's place in its pool", func() {
 		Entry("a Node that was made before its record was lost", bootstrapv1.WaitingForKubeletReason, noRecord),
 		Entry("a Node made for another Machine", bootstrapv1.NodeNameTakenReason, annotated("site/other")),
 		Entry("a Node of another host", bootstrapv1.NodeNameTakenReason, bare, func(node *corev1.Node) { node.Spec.ProviderID = "metal3://site/host-4/m4" }),
-		Entry("labels of two pools", bootstrapv1.PoolConflictReason, labelled(role("infra", "edge"))),
-		Entry("labels of no pool", bootstrapv1.NodeOutsidePoolReason, labelled(nil)),
-		Entry("a Windows Node", bootstrapv1.NodeOutsidePoolReason, labelled(map[string]string{corev1.LabelOSStable: "windows"})),
-		Entry("labels of a control plane", bootstrapv1.ControlPlaneNodeReason, labelled(role("control-plane", "infra"))),
+		Entry("labels of two pools", bootstrapv1.PoolConflictReason, labeled(role("infra", "edge"))),
+		Entry("labels of no pool", bootstrapv1.NodeOutsidePoolReason, labeled(nil)),
+		Entry("a Windows Node", bootstrapv1.NodeOutsidePoolReason, labeled(map[string]string{corev1.LabelOSStable: "windows"})),
+		Entry("labels of a control plane", bootstrapv1.ControlPlaneNodeReason, labeled(role("control-plane", "infra"))),
 		Entry("a recorded pool that is gone, when the Node registers anew", bootstrapv1.NodeOutsidePoolReason, bare,
 			func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "gone" }),
 	)
@@ -203,16 +203,16 @@ var _ = Describe("A Node's place in its pool", func() {
 		Expect(judge(situation()).node).To(BeNil())
 		j := judge(situation(ready))
 		Expect(j.node.Spec.Taints).NotTo(ContainElement(unassigned))
-		j = judge(situation(ready, labelled(role("infra"))))
+		j = judge(situation(ready, labeled(role("infra"))))
 		Expect(j.node.Labels).To(HaveKeyWithValue("example.com/tier", "infra"))
 		Expect(j.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"))
 		Expect(j.node.Spec.Taints).NotTo(ContainElement(unassigned))
-		j = judge(situation(ready, labelled(role("infra", "edge"))))
+		j = judge(situation(ready, labeled(role("infra", "edge"))))
 		Expect(j.node).To(BeNil())
 	})
 
 	It("follows the labels of a Node with the recorded UID, and the record follows too", func() {
-		j := judge(situation(ready, revoked, labelled(role("edge"))))
+		j := judge(situation(ready, revoked, labeled(role("edge"))))
 		Expect(j.record).To(Equal(&nodeRecord{pool: "edge", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
 		Expect(j.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "edge"))
 		Expect(j.node.Annotations).To(HaveKeyWithValue(poolv1.NodeDesiredConfigAnnotation, "rendered-edge-1"))
@@ -334,7 +334,7 @@ var _ = Describe("A Node's place in its pool", func() {
 	})
 
 	It("adds no label that would put the Node in another pool", func() {
-		j := judge(situation(ready, labelled(role("infra")), func(f *facts) {
+		j := judge(situation(ready, labeled(role("infra")), func(f *facts) {
 			f.pools[1].Spec.NodeLabels = role("edge")
 		}))
 		Expect(j.condition.Reason).To(Equal(bootstrapv1.PoolConflictReason))

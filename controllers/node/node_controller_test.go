@@ -183,8 +183,8 @@ var _ = Describe("A boot", func() {
 		Expect(s.told()).To(ContainSubstring(bootstrapv1.EventLabelsRestored))
 	})
 
-	It("is over: a relabelled Node moves, and a conflict is told once", func() {
-		s := newSite(revoked, ready, labelled(role("edge")), func(config *bootstrapv1.PoolbootConfig) {
+	It("is over: a relabeled Node moves, and a conflict is told once", func() {
+		s := newSite(revoked, ready, labeled(role("edge")), func(config *bootstrapv1.PoolbootConfig) {
 			conditions.Set(config, registration.BootPrepared(config.Status.NodeRef.Name, "infra", "rendered-infra-1"))
 		})
 		config, _ := s.settle(ctx)
@@ -194,7 +194,7 @@ var _ = Describe("A boot", func() {
 
 		ofNode := map[string]string{"kind": "Node"}
 		conflicts := counted("poolboot_pool_conflicts_total", ofNode)
-		s = newSite(revoked, ready, labelled(role("edge", "infra")))
+		s = newSite(revoked, ready, labeled(role("edge", "infra")))
 		config, _ = s.settle(ctx)
 		Expect(counted("poolboot_pool_conflicts_total", ofNode) - conflicts).To(Equal(1.0))
 		Expect(config.Status.PoolRole).To(Equal("infra"))

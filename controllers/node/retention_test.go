@@ -75,7 +75,7 @@ var _ = Describe("The host of a Node", func() {
 		}{{role("infra"), "c1/infra/first-uid"}, {role("edge"), "c1/edge/first-uid"}} {
 			for _, late := range []bool{false, true} {
 				for failing := 1; ; failing++ {
-					s := withHost("m3", retained, ready, labelled(move.labels))
+					s := withHost("m3", retained, ready, labeled(move.labels))
 					s.CrashAt, s.Late = failing, late
 					Expect(kept(s)).To(Equal(map[string]string{"example.com/a": "b", poolv1.HostRetainedPoolAnnotation: move.pool}), "write %d", failing)
 					if s.Writes < failing {
@@ -92,7 +92,7 @@ var _ = Describe("The host of a Node", func() {
 		},
 		Entry("when nobody asks for it", "m3", ready),
 		Entry("before the boot is over", "m3", retained),
-		Entry("while labels decide no pool", "m3", retained, revoked, ready, labelled(role("infra", "edge"))),
+		Entry("while labels decide no pool", "m3", retained, revoked, ready, labeled(role("infra", "edge"))),
 		Entry("for a Machine that it does not serve any more", "another", retained, ready),
 		Entry("for a Machine that goes", "m3", retained, ready, func(f *facts) {
 			f.machine.DeletionTimestamp, f.machine.Finalizers = &metav1.Time{}, []string{clusterv1.MachineFinalizer}

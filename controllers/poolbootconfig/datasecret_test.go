@@ -56,7 +56,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(s.Writes).To(Equal(writes))
 	})
 
-	It("fulfils the contract and points the host to the config server", func() {
+	It("fulfills the contract and points the host to the config server", func() {
 		s := usual()
 		config := s.settle(ctx)
 		secret := s.secret(ctx)

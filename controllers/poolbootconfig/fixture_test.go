@@ -142,7 +142,7 @@ func (s *site) reconcile(ctx context.Context) func() (ctrl.Result, error) {
 func (s *site) reconciles(ctx context.Context) bool {
 	GinkgoHelper()
 	before := s.Writes
-	s.Process.Reconcile(s.reconcile(ctx))
+	s.Reconcile(s.reconcile(ctx))
 	return s.Writes > before
 }
 

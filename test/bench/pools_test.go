@@ -318,7 +318,7 @@ func gathered(b *testing.B, name, controller string) (sum float64) {
 			continue
 		}
 		for _, m := range family.GetMetric() {
-			if controller == "" || labelled(m, controller) {
+			if controller == "" || labeled(m, controller) {
 				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 			}
 		}
@@ -326,7 +326,7 @@ func gathered(b *testing.B, name, controller string) (sum float64) {
 	return sum
 }
 
-func labelled(m *dto.Metric, value string) bool {
+func labeled(m *dto.Metric, value string) bool {
 	for _, label := range m.GetLabel() {
 		if label.GetValue() == value {
 			return true

@@ -39,8 +39,8 @@ func WhenServed(mgr ctrl.Manager, controller string, kind schema.GroupVersionKin
 			if err := waitForCRD(ctx, mgr.GetCache(), kind.GroupKind()); err != nil {
 				return err
 			}
-			if wait.PollUntilContextCancel(ctx, pollInterval, true, isServed) != nil {
-				return nil // the manager stops
+			if err := wait.PollUntilContextCancel(ctx, pollInterval, true, isServed); err != nil {
+				return nil //nolint:nilerr // The manager stops.
 			}
 			log.Info("The API server serves this kind now: its objects are watched")
 		}

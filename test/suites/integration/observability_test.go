@@ -206,8 +206,8 @@ var _ = Describe("A boot", func() {
 			documented[row[1]] = row[4] + " " + row[2] + " " + strings.Join(labels, ",")
 		}
 
-		// A boot, an Ignition that is too old, a rotated token, a conflict and a pool without its Cluster give each metric
-		// a value.
+		// A boot, an Ignition that is too old, a rotated token, a conflict and a pool without its Cluster give each
+		// metric a value.
 		t := tenant.New(ctx, lab, 1)
 		t.Create(ctx, t.Pool("storage"))
 		lost := t.Pool("lost")

@@ -43,7 +43,7 @@ func waitForDefaulting(ctx context.Context, cfg *rest.Config) error {
 		return last == nil && probe.Labels[clusterv1.ClusterNameLabel] == "probe", nil
 	})
 	if err != nil {
-		return fmt.Errorf("Cluster API's webhooks do not answer: %w; last error: %w", err, last)
+		return fmt.Errorf("webhooks of Cluster API do not respond: %w; last error: %w", err, last)
 	}
 	return nil
 }

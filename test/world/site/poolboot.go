@@ -225,7 +225,7 @@ func (s *Site) waitForWebhooks(ctx context.Context) error {
 		return apierrors.IsInvalid(last), nil
 	})
 	if err != nil {
-		return fmt.Errorf("Poolboot's webhooks do not answer: %w; last error: %w", err, last)
+		return fmt.Errorf("webhooks of Poolboot do not respond: %w; last error: %w", err, last)
 	}
 	return nil
 }
