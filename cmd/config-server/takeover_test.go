@@ -67,20 +67,20 @@ var _ = Describe("Who has taken the config server over", func() {
 		m.config.Status.Boot.Addresses = []bootstrapv1.TokenAddress{own, old}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		for status, refusal := range map[string]string{
-			`{"poolRole":"infra"}`:               "no status but boot",
-			`{"nodeRef":{"name":"b","uid":"c"}}`: "no status but boot",
-			`{"observedGeneration":null}`:        "no status but boot",
-			`{"boot":{"credentialID":"abcdef"}}`: "nothing of status.boot but",
-			`{"boot":{"preparedTime":null}}`:     "nothing of status.boot but",
-			`{"hostAddresses":["192.0.2.9"]}`:    "no status but boot",
+			`{"poolRole":"infra"}`:               "only change status.boot of",
+			`{"nodeRef":{"name":"b","uid":"c"}}`: "only change status.boot of",
+			`{"observedGeneration":null}`:        "only change status.boot of",
+			`{"boot":{"credentialID":"abcdef"}}`: "servedTime and addresses in status.boot",
+			`{"boot":{"preparedTime":null}}`:     "servedTime and addresses in status.boot",
+			`{"hostAddresses":["192.0.2.9"]}`:    "only change status.boot of",
 			// Where a token came from stays on record, and is told of.
-			`{"boot":{"addresses":null}}`:                    "addresses where the token",
-			arrivals(old):                                    "addresses where the token",
-			arrivals(earlier, old):                           "addresses where the token",
-			arrivals(others, old):                            "addresses where the token",
-			arrivals(added):                                  "addresses where the token",
-			arrivals(own, old, from("192.0.2.9", old.Token)): "addresses where the token",
-			arrivals(own, old, reported):                     "addresses where the token",
+			`{"boot":{"addresses":null}}`:                    "only add addresses of the recorded token",
+			arrivals(old):                                    "only add addresses of the recorded token",
+			arrivals(earlier, old):                           "only add addresses of the recorded token",
+			arrivals(others, old):                            "only add addresses of the recorded token",
+			arrivals(added):                                  "only add addresses of the recorded token",
+			arrivals(own, old, from("192.0.2.9", old.Token)): "only add addresses of the recorded token",
+			arrivals(own, old, reported):                     "only add addresses of the recorded token",
 			arrivals(own, own):                               "Duplicate value",
 			arrivals(own, old, from(strings.Repeat("a", 46), digits)): "may not be more than 45",
 			arrivals(own, old, from("192.0.2.300", digits)):           "address must be an IP address",
@@ -99,8 +99,8 @@ var _ = Describe("Who has taken the config server over", func() {
 		revoked := m.config.DeepCopy()
 		delete(revoked.Annotations, bootstrapv1.TokenHashAnnotation)
 		Expect(admin.Patch(ctx, revoked, client.MergeFrom(m.config))).To(Succeed())
-		Expect(patched(ctx, m.config.DeepCopy(), arrivals(own))).To(MatchError(ContainSubstring("addresses where the token")))
-		Expect(patched(ctx, m.config.DeepCopy(), arrivals(own, added, from("192.0.2.10", digits)))).To(MatchError(ContainSubstring("addresses where the token")))
+		Expect(patched(ctx, m.config.DeepCopy(), arrivals(own))).To(MatchError(ContainSubstring("only add addresses of the recorded token")))
+		Expect(patched(ctx, m.config.DeepCopy(), arrivals(own, added, from("192.0.2.10", digits)))).To(MatchError(ContainSubstring("only add addresses of the recorded token")))
 	})
 
 	It("can change nothing else", func(ctx SpecContext) {
