@@ -53,7 +53,7 @@ var _ = Describe("The admitted names of an Enrollment", func() {
 			changed := e.DeepCopy()
 			changed.Spec.Admitted = nil
 			return k8sClient.Patch(ctx, changed, client.MergeFrom(e), client.DryRunAll)
-		}).Should(MatchError(ContainSubstring("spec.admitted is written by")))
+		}).Should(MatchError(ContainSubstring("only Poolboot's manager writes spec.admitted")))
 		return e
 	}
 	refused := MatchError(ContainSubstring("only Poolboot's manager writes spec.admitted"))

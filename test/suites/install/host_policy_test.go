@@ -58,7 +58,7 @@ var _ = Describe("The manager's right to patch hosts", func() {
 			"another BMC":          func(h *bmov1alpha1.BareMetalHost) { h.Spec.BMC.Address = "redfish://bmc.example.com/2" },
 			"unasked user data":    func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = newUserDataReference(h) },
 		} {
-			Expect(dryRun(ctx, asManager, host, change)).To(MatchError(ContainSubstring("Poolboot's manager may")), what)
+			Expect(dryRun(ctx, asManager, host, change)).To(MatchError(ContainSubstring("Poolboot's manager can")), what)
 			Expect(dryRun(ctx, k8sClient, host, change)).To(Succeed(), "other clients: "+what)
 		}
 	})

@@ -147,7 +147,7 @@ var _ = Describe("Objects in another version", Ordered, func() {
 			for what, request := range requests {
 				if kind := newReference(object, earlierVersion); kind.GetKind() == strings.TrimSuffix(what, " status") {
 					Eventually(ctx, func() error { return request(newReference(object, earlierVersion)) }).
-						Should(MatchError(MatchRegexp("Poolboot's (manager|config server) may")), what)
+						Should(MatchError(MatchRegexp("Poolboot's (manager|config server) can")), what)
 				}
 			}
 		}

@@ -33,7 +33,7 @@ var _ = Describe("The manager's right to patch Secrets", func() {
 			return by.Patch(ctx, changed, client.MergeFrom(before), client.DryRunAll)
 		}
 		rotate := func(s *corev1.Secret) { s.Data["value"] = []byte("{ }") }
-		refused := MatchError(ContainSubstring("Poolboot's manager may"))
+		refused := MatchError(ContainSubstring("Poolboot's manager can"))
 
 		kubeconfig := secret("edge-kubeconfig", clusterv1.ClusterSecretType)
 		Eventually(func() error { return dryRun(admin, kubeconfig, rotate) }).Should(refused, "the API server enforces a new policy with a delay")
