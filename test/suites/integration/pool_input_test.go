@@ -39,7 +39,7 @@ var _ = Describe("A new pool", func() {
 		Eventually(ctx, getSources(other.Pool("infra"))).Should(HaveLen(2))
 		Expect(create(ctx, t, formatPool("infra", other.Namespace, "infra"))).To(And(ContainSubstring("created"),
 			ContainSubstring("Warning: spec.clusterName: Cluster "+t.Namespace+"/"+other.Namespace+" does not exist now"),
-			ContainSubstring("a pool is in the namespace of its Cluster")))
+			ContainSubstring("a pool must be in the namespace of its Cluster")))
 		Eventually(ctx, getPoolCondition(t.Pool("infra"), poolv1.DegradedCondition)).Should(And(HavePrefix("True ClusterNotFound"),
 			ContainSubstring(t.Namespace+"/"+other.Namespace), ContainSubstring("make it")))
 		Consistently(ctx, getPoolCondition(other.Pool("infra"), poolv1.DegradedCondition)).Should(HavePrefix("False"))
@@ -58,7 +58,7 @@ var _ = Describe("A new pool", func() {
 	It("that can share Nodes with another pool gets a warning, and is refused if it always shares them", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		Expect(create(ctx, t, formatPool("far", t.Namespace, "far", "  nodeSelector: {matchLabels: {node-restriction.kubernetes.io/site: far}}\n"))).To(And(
-			ContainSubstring("created"), ContainSubstring("Warning: spec.nodeSelector: a Node may have these labels and those of MachineConfigPool(s) infra")))
+			ContainSubstring("created"), ContainSubstring("Warning: spec.nodeSelector: a Node can have these labels and those of MachineConfigPool(s) infra")))
 		_, err := create(ctx, t, formatPool("gpu", t.Namespace, "gpu", "  nodeSelector: {matchLabels: {node-role.kubernetes.io/infra: \"\"}}\n"))
 		Expect(err).To(MatchError(And(ContainSubstring("spec.nodeSelector"), ContainSubstring("infra"))))
 	})
