@@ -9,7 +9,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// AddLabels adds the labels that a Node lacks. A value that it has may be a person's, and stays.
+// AddLabels adds labels to a Node. It keeps each value that the Node already has, because a user can have set it.
 func AddLabels(node *corev1.Node, labels map[string]string) {
 	for key, value := range labels {
 		if _, has := node.Labels[key]; has {
@@ -22,7 +22,7 @@ func AddLabels(node *corev1.Node, labels map[string]string) {
 	}
 }
 
-// AddTaints adds the taints that a Node lacks. One of the same key and effect stays, whatever its value is.
+// AddTaints adds taints to a Node. It keeps a taint that has the same key and effect, whatever its value is.
 func AddTaints(node *corev1.Node, taints []corev1.Taint) {
 	for i := range taints {
 		if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taints[i]) }) {
@@ -31,9 +31,10 @@ func AddTaints(node *corev1.Node, taints []corev1.Taint) {
 	}
 }
 
-// DeclareTaints adds the taints that a Node's pool declares, each once: one that is listed as applied and is not there,
-// a person removed. The list follows the declaration, so that what is declared again, or by the pool that a Node moves
-// to, is added again.
+// DeclareTaints adds the taints that the pool of a Node declares, each taint once, and lists them in the annotation
+// pool.cluster.x-k8s.io/applied-taints. A listed taint that the Node lacks was removed by a user, and is not added
+// again. A taint that is no longer declared leaves the list. If it is declared again, also by another pool to which the
+// Node moves, it is added again.
 func DeclareTaints(node *corev1.Node, declared []corev1.Taint) {
 	applied := strings.Split(node.Annotations[poolv1.NodeAppliedTaintsAnnotation], ",")
 	AddTaints(node, slices.DeleteFunc(slices.Clone(declared), func(t corev1.Taint) bool { return slices.Contains(applied, t.ToString()) }))

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// ConflictError is a label or taint that two sources want to have different values.
+// ConflictError reports that two sources set different values for a label or taint.
 type ConflictError struct {
-	// Key is the label's key, or the taint's key and effect as <key>:<effect>.
+	// Key is the key of the label, or the key and effect of the taint as <key>:<effect>.
 	Key string
 
-	// Sources are the two fields that disagree, each with the value it holds.
+	// Sources are the two fields that disagree, each with its value.
 	Sources []string
 }
 
@@ -18,26 +18,26 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("%s has different values in %s: make them agree or keep one", e.Key, strings.Join(e.Sources, " and "))
 }
 
-// InvalidError is a value that no Node can have.
+// InvalidError reports a value that is not valid for a Node.
 type InvalidError struct {
-	// Source is the field that holds the value.
+	// Source is the field that has the value, or the value itself.
 	Source string
 
-	// Problem says what is wrong with it.
+	// Problem describes why the value is not valid.
 	Problem string
 }
 
 func (e *InvalidError) Error() string { return e.Source + ": " + e.Problem }
 
-// OutsidePoolError is a set of labels that would not put the Node in the pool that was decided for its Machine.
+// OutsidePoolError reports labels that do not put the Node in the pool that was decided for it.
 type OutsidePoolError struct {
-	// Role is the role of the pool that was decided.
+	// Role is the role of the decided pool.
 	Role string
 
-	// Why says where the labels would put the Node.
+	// Why describes where the labels put the Node, or which requirement of the pool they do not meet.
 	Why string
 
-	// Cure says which labels to change.
+	// Cure describes which labels to change.
 	Cure string
 }
 

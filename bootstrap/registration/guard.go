@@ -16,18 +16,20 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// ownPrefix starts the keys of labels and annotations on Nodes that are Poolboot's own.
+// ownPrefix is the prefix of the keys of Poolboot's own labels and annotations on Nodes.
 const ownPrefix = "pool.cluster.x-k8s.io/"
 
-// Guard returns the ValidatingAdmissionPolicy and its binding, both of the given name, for the cluster that has these
-// pools. They keep kubelets (group system:nodes) from changing what says which pool a Node is in, what Poolboot and
-// Cluster API note on it, which host it is, and what can have it deleted or keep it from that. NodeRestriction keeps
-// them from a part of that, such as role labels, and from taints.
+// Guard returns a ValidatingAdmissionPolicy and its binding, both with the given name, for the workload cluster that
+// has these pools. The policy prevents kubelets (the group system:nodes) from changing data of Nodes that Poolboot or
+// Cluster API relies on: the labels in the selectors of the pools, Poolboot's own labels and annotations, the
+// annotations of Cluster API, the label metal3.io/uuid, the providerID, owner references and finalizers.
+// NodeRestriction protects only a part of these, such as role labels, and it protects taints. A kubelet can add a label
+// that it detects, such as kubernetes.io/arch, but it cannot change the value.
 //
-// The same pools in any order make the same objects.
+// The result does not depend on the order of the pools.
 func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfiguration {
 	keep := []string{poolv1.NodePoolLabel, poolv1.NodeMetal3UUIDLabel}
-	keepReported := []string{corev1.LabelOSStable} // Windows is in no pool
+	keepReported := []string{corev1.LabelOSStable} // Windows Nodes are in no pool
 	for _, p := range pools {
 		for _, key := range pool.SelectorKeys(p) {
 			if slices.Contains(reported, key) {
@@ -42,7 +44,7 @@ func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfigu
 		WithFailurePolicy(admissionregistrationv1.Fail).
 		WithMatchConstraints(apply.MatchResources().WithResourceRules(apply.NamedRuleWithOperations().
 			WithOperations(admissionregistrationv1.Update).
-			// A kubelet may change metadata by way of the status too.
+			// A kubelet can change metadata through the subresource status too.
 			WithAPIGroups(corev1.GroupName).WithAPIVersions("v1").WithResources("nodes", "nodes/status"))).
 		WithMatchConditions(apply.MatchCondition().WithName("kubelet").WithExpression(`"system:nodes" in request.userInfo.groups`)).
 		WithVariables(
@@ -74,28 +76,29 @@ func variable(name, expression string) *apply.VariableApplyConfiguration {
 	return apply.Variable().WithName(name).WithExpression(expression)
 }
 
-// changedKeys is the CEL expression of the keys with a prefix that an update adds to, changes in or removes from a map.
-// Poolboot's own are what it rests on. By annotations of Cluster API a kubelet could have that remove labels and taints
-// from its Node.
+// changedKeys returns the CEL expression for the keys with a prefix that an update adds, changes or removes in a map.
+// Poolboot relies on its own keys. With annotations of Cluster API, a kubelet could make Cluster API remove labels and
+// taints from its Node.
 func changedKeys(values, prefix string) string {
 	return fmt.Sprintf(`variables.%[1]sBefore.filter(k, k.startsWith(%[2]q) && variables.%[1]sBefore[?k] != variables.%[1]s[?k])`+
 		` + variables.%[1]s.filter(k, k.startsWith(%[2]q) && !(k in variables.%[1]sBefore))`, values, prefix)
 }
 
-// changedField is the CEL expression of a field, if an update changes it. By an owner that does not exist a kubelet can
-// have the garbage collector delete its Node (CVE-2025-5187), and by a finalizer keep it from being deleted. By the
-// providerID of another Machine, which a Node that has none may still get, it can have Cluster API take its Node for
-// that Machine's and put that one's labels on it.
+// changedField returns the CEL expression for a field if an update changes it. none is the value of the field if it is
+// not set. With an owner that does not exist, a kubelet could make the garbage collector delete its Node
+// (CVE-2025-5187). With a finalizer, it could block the deletion of its Node. With the providerID of another Machine,
+// which the API server accepts on a Node that has none, it could make Cluster API use its Node for that Machine and add
+// the labels of that Machine to the Node.
 func changedField(parent, field, none string) string {
 	return fmt.Sprintf(`(oldObject.?%[1]s.?%[2]s.orValue(%[3]s) == object.?%[1]s.?%[2]s.orValue(%[3]s) ? [] : ["%[1]s.%[2]s"])`, parent, field, none)
 }
 
-// list is a list of strings as CEL writes it, sorted, each once.
+// list returns a CEL list of strings, sorted and without duplicates.
 func list(values []string) string {
 	slices.Sort(values)
 	text, err := json.Marshal(slices.Compact(values))
 	if err != nil {
-		panic(err) // strings always have a JSON form
+		panic(err) // a list of strings is always encoded
 	}
 	return string(text)
 }

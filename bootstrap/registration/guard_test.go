@@ -16,9 +16,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// The policy on a real API server, with a real kubelet and with its stolen credential, is tested in
-// test/suites/e2e/compromised_node_test.go.
-var _ = Describe("the policy that guards Nodes", func() {
+// test/suites/e2e/compromised_node_test.go tests the policy on a real API server, with a real kubelet and with a stolen
+// kubelet credential.
+var _ = Describe("The policy that guards Nodes", func() {
 	selecting := func(role string, keys ...string) poolv1.MachineConfigPool {
 		p := poolOf(role)
 		p.Spec.NodeSelector = &metav1.LabelSelector{}
@@ -43,23 +43,23 @@ var _ = Describe("the policy that guards Nodes", func() {
 		return objects[0].Spec.Variables[len(objects[0].Spec.Variables)-1].Expression
 	}
 
-	It("is the same for the same pools in any order", func() {
+	It("does not depend on the order of the pools", func() {
 		a, b := selecting("gpu", "example.com/gpu", "example.com/site"), selecting("storage", "example.com/site", "example.com/disks")
 		Expect(text(a, b)).To(And(Equal(text(b, a)), ContainSubstring(
 			`["example.com/disks","example.com/gpu","example.com/site","metal3.io/uuid","node.cluster.x-k8s.io/pool"]`)))
 	})
 
-	It("lets a kubelet add what it finds out by itself, also when a pool selects by it", func() {
+	It("lets a kubelet add the labels that it detects, also when a pool selects by them", func() {
 		Expect(text(selecting("arm", "kubernetes.io/arch"))).To(And(
 			ContainSubstring(`["metal3.io/uuid","node.cluster.x-k8s.io/pool"].filter(k, variables`),
 			ContainSubstring(`["kubernetes.io/arch","kubernetes.io/os"].filter(k, k in variables.labelsBefore && `)))
 	})
 
-	It("keeps a kubelet from having its Node deleted by an owner that does not exist", func() {
+	It("prevents a kubelet from changing the owner references and finalizers of its Node", func() {
 		Expect(text()).To(And(ContainSubstring(`["metadata.ownerReferences"]`), ContainSubstring(`["metadata.finalizers"]`)))
 	})
 
-	DescribeTable("lets a kubelet change nothing by which Cluster API would change its Node",
+	DescribeTable("prevents a kubelet from changing the data by which Cluster API changes its Node",
 		func(change func(*corev1.Node), changed ...any) {
 			before := &corev1.Node{}
 			before.Annotations = map[string]string{clusterv1.LabelsFromMachineAnnotation: "node-role.kubernetes.io/infra"}
@@ -83,20 +83,20 @@ var _ = Describe("the policy that guards Nodes", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(list).To(ConsistOf(changed...))
 		},
-		Entry("nothing is fine", func(*corev1.Node) {}),
-		Entry("what it finds out is fine", func(n *corev1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, "example.com/any", "") }),
-		Entry("another Machine's providerID", func(n *corev1.Node) { n.Spec.ProviderID = "metal3://metal/rack1-u12/infra-1" }, "spec.providerID"),
-		Entry("the labels that Cluster API removes",
+		Entry("but allows an update without a change", func(*corev1.Node) {}),
+		Entry("but allows any other annotation", func(n *corev1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, "example.com/any", "") }),
+		Entry("the providerID of another Machine", func(n *corev1.Node) { n.Spec.ProviderID = "metal3://metal/rack1-u12/infra-1" }, "spec.providerID"),
+		Entry("the list of labels that Cluster API can remove",
 			func(n *corev1.Node) { n.Annotations[clusterv1.LabelsFromMachineAnnotation] = "example.com/gpu" }, clusterv1.LabelsFromMachineAnnotation),
-		Entry("the annotations that Cluster API removes",
+		Entry("the list of annotations that Cluster API can remove",
 			func(n *corev1.Node) {
 				n.Annotations[clusterv1.AnnotationsFromMachineAnnotation] = "pool.cluster.x-k8s.io/poolbootconfig"
 			}, clusterv1.AnnotationsFromMachineAnnotation),
-		Entry("the taints that Cluster API removes",
+		Entry("the list of taints that Cluster API can remove",
 			func(n *corev1.Node) { n.Annotations[clusterv1.TaintsFromMachineAnnotation] = "example.com/gpu" }, clusterv1.TaintsFromMachineAnnotation),
 	)
 
-	It("stays one list when a pool was written past the webhooks with a key that is none", func() {
+	It("escapes a label key that is not valid, of a pool that the webhooks did not check", func() {
 		Expect(text(selecting("odd", `"].filter(k, false) + ["`))).To(ContainSubstring(`["\"].filter(k, false) + [\"",`))
 	})
 })

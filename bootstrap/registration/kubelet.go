@@ -8,9 +8,10 @@ import (
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 )
 
-// KubeletArgs returns the kubelet's flags for this registration, as --name=value, in a fixed order: what a kubelet may
-// set itself, so that it comes back when the Node is deleted and registers anew. No value holds a blank, a quote, a
-// backslash or a dollar sign: joined by blanks they are safe in a systemd EnvironmentFile.
+// KubeletArgs returns the kubelet flags of a registration, as --name=value, in a fixed order. They contain everything
+// that a kubelet can set itself: a Node that is deleted and registers again has it immediately. No value contains a
+// space, a quote, a backslash or a dollar sign. Joined with spaces, the flags are therefore safe in a systemd
+// EnvironmentFile.
 func (r Registration) KubeletArgs() []string {
 	args := []string{"--hostname-override=" + r.Name}
 	if labels := r.kubeletLabels(); len(labels) > 0 {
@@ -29,7 +30,7 @@ func (r Registration) KubeletArgs() []string {
 	return args
 }
 
-// kubeletLabels returns the labels for the kubelet's flags, as key=value, sorted.
+// kubeletLabels returns the labels for the flag --node-labels, as key=value, sorted by key.
 func (r Registration) kubeletLabels() []string {
 	var labels []string
 	for _, key := range slices.Sorted(maps.Keys(r.Labels)) {
@@ -40,13 +41,13 @@ func (r Registration) kubeletLabels() []string {
 	return labels
 }
 
-// InKubeletFlags says whether a Node's label is in its kubelet's flags too: those that a kubelet may set, but not those
-// that it sets to what it finds out by itself, which a flag would replace.
+// InKubeletFlags reports whether a label of a Node is also in the flags of its kubelet: a label that a kubelet can set,
+// except those that it detects. A flag would override the detected value.
 func InKubeletFlags(labelKey string) bool { return KubeletMaySet(labelKey) && !IsReported(labelKey) }
 
-// KubeletMaySet tells whether a kubelet accepts a label key in --node-labels. Outside kubernetes.io and k8s.io it
-// accepts all, inside a short list. A kubelet exits at once on any other; the rule is that of its own validation of
-// flags.
+// KubeletMaySet reports whether a kubelet accepts a label key in --node-labels. It accepts every key outside
+// kubernetes.io and k8s.io, and a short list of keys inside them. With any other key, a kubelet exits immediately. The
+// kubelet's own validation of its flags has this rule.
 func KubeletMaySet(labelKey string) bool {
 	domain, _, found := strings.Cut(labelKey, "/")
 	if !found {

@@ -13,8 +13,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-var _ = Describe("the kubelet's part of a registration", func() {
-	It("is what a kubelet may set, always in the same order", func() {
+var _ = Describe("The kubelet flags of a registration", func() {
+	It("contain everything that a kubelet can set, in a fixed order", func() {
 		in := infraInput()
 		in.Pool.Spec.NodeTaints = []nodev1.Taint{{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule}}
 		in.Config.Spec.NodeLabels = map[string]string{"example.com/rack": "r1", "topology.kubernetes.io/zone": "z1"}
@@ -30,7 +30,7 @@ var _ = Describe("the kubelet's part of a registration", func() {
 		}))
 	})
 
-	DescribeTable("knows which labels a kubelet accepts",
+	DescribeTable("contain a label only if a kubelet accepts it",
 		func(key string, may bool) { Expect(registration.KubeletMaySet(key)).To(Equal(may)) },
 		Entry(nil, "node.cluster.x-k8s.io/pool", true),
 		Entry(nil, "metal3.io/uuid", true),
@@ -49,7 +49,8 @@ var _ = Describe("the kubelet's part of a registration", func() {
 	)
 })
 
-// FuzzKubeletArgs holds the promise that no label or taint, however it is written, gets out of the one word it is in.
+// FuzzKubeletArgs checks that each flag is one word that needs no quotes, for any label and taint that Register
+// accepts.
 func FuzzKubeletArgs(f *testing.F) {
 	f.Add("example.com/rack", "r1", "infra", "reserved")
 	f.Add("a", "--x", "b\nExecStart=/bin/sh", "$HOME")

@@ -11,17 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// sourced is a value and the fields that it comes from.
+// sourced is a value and the fields that set it.
 type sourced struct {
 	value string
 	from  []string
 }
 
-// labelSet collects labels and remembers which field each comes from.
+// labelSet collects labels and the fields that set them.
 type labelSet map[string]sourced
 
-// add takes labels over from a field. It refuses keys and values that the API server would, and a key that another
-// field gave another value.
+// add adds the labels that a field sets. It returns an error for a key or value that the API server would reject, and
+// for a key that another field sets to a different value.
 func (s labelSet) add(source string, labels map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		value := labels[key]
@@ -56,17 +56,17 @@ func (s labelSet) sources() map[string][]string {
 	return sources
 }
 
-// taintID is what makes two taints of a Node the same one.
+// taintID identifies a taint of a Node. A Node has at most one taint with the same key and effect.
 type taintID struct {
 	key    string
 	effect corev1.TaintEffect
 }
 
-// taintSet collects taints and remembers which field each comes from.
+// taintSet collects taints and the fields that set them.
 type taintSet map[taintID]sourced
 
-// add takes taints over from a field. It refuses what the API server would, and a taint that another field gave another
-// value.
+// add adds the taints that a field sets. It returns an error for a taint that the API server would reject, and for a
+// taint that another field sets to a different value.
 func (s taintSet) add(source string, taints []corev1.Taint) error {
 	for _, taint := range taints {
 		if problem := taintProblem(taint); problem != "" {
@@ -82,7 +82,7 @@ func (s taintSet) add(source string, taints []corev1.Taint) error {
 	return nil
 }
 
-// taints returns the taints sorted by key and effect, without the time they were added.
+// taints returns the taints, sorted by key and effect, without timeAdded.
 func (s taintSet) taints() []corev1.Taint {
 	taints := make([]corev1.Taint, 0, len(s))
 	for id, taint := range s {
@@ -94,7 +94,7 @@ func (s taintSet) taints() []corev1.Taint {
 	return taints
 }
 
-// sources are by the taints' texts.
+// sources returns the fields that set each taint. The keys are the taints as text.
 func (s taintSet) sources() map[string][]string {
 	sources := make(map[string][]string, len(s))
 	for id, taint := range s {
@@ -103,8 +103,8 @@ func (s taintSet) sources() map[string][]string {
 	return sources
 }
 
-// AppliedTaints is the value of the annotation pool.cluster.x-k8s.io/applied-taints for the taints that a pool
-// declares, "" for none.
+// AppliedTaints returns the value of the annotation pool.cluster.x-k8s.io/applied-taints for the taints that a pool
+// declares. It is empty if the pool declares none.
 func AppliedTaints(declared []corev1.Taint) string {
 	words := make([]string, 0, len(declared))
 	for i := range declared {

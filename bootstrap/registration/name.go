@@ -7,22 +7,26 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// Naming is all that decides which name a Node has.
+// Naming is the input of Name.
 type Naming struct {
-	// Config is the PoolbootConfig that the Node's host boots by.
+	// Config is the PoolbootConfig of the host.
 	Config *bootstrapv1.PoolbootConfig
-	// Machine owns the config; nil for a host without a Machine, and when the Machine does not exist any more.
+	// Machine is the owner of Config. It is nil for a host without a Machine, and if the Machine no longer exists.
 	Machine *clusterv1.Machine
-	// Host is the name of the BareMetalHost that boots; empty while it is not known.
+	// Host is the name of the BareMetalHost that boots. It is empty while no host is known.
 	Host string
 }
 
-// Name returns the name that a Node has, or is to be registered with; "" while that depends on a host that is not
-// chosen. It is the only place where that is decided.
+// Name returns the name of the Node of a host. It returns "" while the name depends on a host that is not chosen yet.
+// All other code uses this function.
 //
-// A name that is on record stays, unless it is that of a host and another host boots now. Without a record, as before
-// the first boot and after clusterctl move, it is that of a host without a Machine; that of the Node which Cluster API
-// found for the Machine; with nodeName: Host that of the host; else the Machine's.
+// The name on record is kept, unless the Node is named after its host and another host boots now. If no name is on
+// record, such as before the first boot and after clusterctl move, the first of these applies:
+//
+//   - spec.host.nodeName, for a host without a Machine
+//   - the name of the Node that Cluster API found for the Machine
+//   - the name of the BareMetalHost, with nodeNameSource: Host
+//   - the name of the Machine
 func Name(of Naming) string {
 	config := of.Config
 	host := of.Host
@@ -49,12 +53,12 @@ func Name(of Naming) string {
 	return ""
 }
 
-// NamedAfterHost says whether a Node gets the name of the BareMetalHost that its Machine is on.
+// NamedAfterHost reports whether a Node gets the name of the BareMetalHost of its Machine.
 func NamedAfterHost(config *bootstrapv1.PoolbootConfig) bool {
 	return !record.IsMachineless(config) && config.Spec.NodeNamedAfter() == bootstrapv1.NodeNameSourceHost
 }
 
-// Rename says how a host's Node gets another name.
+// Rename returns the instruction to give the Node of a host another name, for messages.
 func Rename(config *bootstrapv1.PoolbootConfig) string {
 	switch record.HostKindOf(config) {
 	case record.BareMetalHost:
@@ -68,7 +72,7 @@ func Rename(config *bootstrapv1.PoolbootConfig) string {
 	return "give the Machine another name"
 }
 
-// isAnotherHost says whether a host is not the one on record.
+// isAnotherHost reports whether a host is known and is not the one on record.
 func isAnotherHost(config *bootstrapv1.PoolbootConfig, host string) bool {
 	return host != "" && config.Status.HostRef.IsDefined() && config.Status.HostRef.Name != host
 }

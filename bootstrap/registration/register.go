@@ -22,12 +22,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// providerIDPattern leaves out what would need quoting in a systemd EnvironmentFile.
+// providerIDPattern excludes the characters that need quotes in a systemd EnvironmentFile.
 var providerIDPattern = regexp.MustCompile(`^[A-Za-z0-9.-]+://[A-Za-z0-9._:/-]+$`)
 
-// Register works out what a Node is registered with. The labels it returns were run through pool.Decide and put the
-// Node in the pool that was decided. Errors are *ConflictError, *InvalidError, *OutsidePoolError, *identity.NameError,
-// and *pool.NotRegistrableError for a pool whose selector can't be turned into labels.
+// Register returns what a Node is registered with. It checks with pool.Decide that the labels put the Node in the
+// decided pool. Errors are *ConflictError, *InvalidError, *OutsidePoolError, *identity.NameError, and
+// *pool.NotRegistrableError for a pool whose selector does not determine labels.
 func Register(in Input) (Registration, error) {
 	if err := validate(in); err != nil {
 		return Registration{}, err
@@ -58,8 +58,8 @@ func Register(in Input) (Registration, error) {
 	}, nil
 }
 
-// validate checks the names that the kubelet will use. A Node's name may be longer than a label value, but the kubelet
-// writes it to kubernetes.io/hostname and fails to register when it does not fit.
+// validate checks the Node name and the provider ID. A Node name can be longer than a label value. But the kubelet sets
+// the label kubernetes.io/hostname to the name, and cannot register if the name is too long for it.
 func validate(in Input) error {
 	problems := append(validation.IsDNS1123Subdomain(in.NodeName), validation.IsValidLabelValue(in.NodeName)...)
 	if len(problems) > 0 {
@@ -74,7 +74,7 @@ func validate(in Input) error {
 	return nil
 }
 
-// nodeLabels joins the labels of all sources.
+// nodeLabels merges the labels of all sources.
 func nodeLabels(in Input) (labelSet, error) {
 	ofPool, err := pool.Labels(in.Pool)
 	if err != nil {
@@ -116,7 +116,7 @@ func uuidLabel(uid string) map[string]string {
 	return map[string]string{poolv1.NodeMetal3UUIDLabel: uid}
 }
 
-// nodeTaints joins the taints of all sources and Poolboot's own.
+// nodeTaints merges the taints of all sources and Poolboot's own taints.
 func nodeTaints(in Input) (taintSet, error) {
 	set := taintSet{}
 	for _, from := range []struct {
@@ -134,8 +134,8 @@ func nodeTaints(in Input) (taintSet, error) {
 	return set, nil
 }
 
-// ownTaints keep pods off a Node until Poolboot and Cluster API have done their part, which is none where there is no
-// Machine: nobody would take that taint away.
+// ownTaints returns the taints that keep Pods off a Node until Poolboot and Cluster API have prepared the Node. Without
+// a Machine, Cluster API does not know the Node and never removes its taint.
 func ownTaints(config *bootstrapv1.PoolbootConfig) []corev1.Taint {
 	unassigned := corev1.Taint{Key: poolv1.NodeUnassignedTaint, Effect: corev1.TaintEffectNoSchedule}
 	if record.IsMachineless(config) {
@@ -144,8 +144,8 @@ func ownTaints(config *bootstrapv1.PoolbootConfig) []corev1.Taint {
 	return []corev1.Taint{unassigned, clusterv1.NodeUninitializedTaint}
 }
 
-// inPool makes sure that the labels put the Node where it was decided to be: labels of the Machine or the
-// PoolbootConfig may match another pool's selector too.
+// inPool checks that the labels put the Node in the decided pool. Labels of the Machine or the PoolbootConfig can also
+// match the selector of another pool.
 func inPool(in Input, set labelSet) error {
 	outside := func(why string) error {
 		return &OutsidePoolError{Role: in.Pool.Spec.PoolRole, Why: why, Cure: cure.Relabel(in.Config)}
@@ -156,7 +156,7 @@ func inPool(in Input, set labelSet) error {
 	switch {
 	case err != nil:
 		return outside(err.Error())
-	case rejected != nil: // a requirement that labels other than the pool's own do not meet
+	case rejected != nil: // labels from other sources do not meet a requirement of the pool
 		return outside(fmt.Sprintf("%s of the pool asks for %s, and %s=%s comes from %s", rejected.Path, rejected.Requirement,
 			rejected.Key, labels[rejected.Key], strings.Join(set[rejected.Key].from, " and ")))
 	case decision.ControlPlane:

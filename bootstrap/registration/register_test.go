@@ -27,7 +27,7 @@ func poolOf(role string) poolv1.MachineConfigPool {
 	}
 }
 
-// infraInput is a Machine that boots into the pool infra and carries no labels of its own.
+// infraInput is the input for a Machine that boots into the pool infra and has no labels of its own.
 func infraInput() *registration.Input {
 	in := &registration.Input{
 		NodeName:       "infra-x7k2p",
@@ -41,7 +41,7 @@ func infraInput() *registration.Input {
 	return in
 }
 
-var _ = Describe("a Node's registration", func() {
+var _ = Describe("The registration of a Node", func() {
 	var in *registration.Input
 
 	BeforeEach(func() { in = infraInput() })
@@ -58,7 +58,7 @@ var _ = Describe("a Node's registration", func() {
 		}))
 	})
 
-	DescribeTable("has the architecture that the host's inspection found, in Kubernetes' words, and never in the kubelet's flags",
+	DescribeTable("has the architecture from the inspection of the host as Kubernetes names it, and never in the kubelet flags",
 		func(found string, labeled gomegatypes.GomegaMatcher) {
 			in.CPUArch, in.CPUArchSource = found, "HardwareData spec.hardware.cpu.arch"
 			got, err := registration.Register(*in)
@@ -68,11 +68,11 @@ var _ = Describe("a Node's registration", func() {
 		},
 		Entry("x86", "x86_64", HaveKeyWithValue("kubernetes.io/arch", "amd64")),
 		Entry("Arm", "aarch64", HaveKeyWithValue("kubernetes.io/arch", "arm64")),
-		Entry("one that is not known", "vax", Not(HaveKey("kubernetes.io/arch"))),
-		Entry("none", "", Not(HaveKey("kubernetes.io/arch"))),
+		Entry("an unknown architecture", "vax", Not(HaveKey("kubernetes.io/arch"))),
+		Entry("no architecture", "", Not(HaveKey("kubernetes.io/arch"))),
 	)
 
-	It("names where the labels come from that every kubelet sets", func() {
+	It("names the sources of the labels that every kubelet sets", func() {
 		in.CPUArch, in.CPUArchSource = "aarch64", "HardwareData spec.hardware.cpu.arch"
 		got, err := registration.Register(*in)
 		Expect(err).NotTo(HaveOccurred())
@@ -82,7 +82,7 @@ var _ = Describe("a Node's registration", func() {
 			HaveKeyWithValue("kubernetes.io/arch", []string{"HardwareData spec.hardware.cpu.arch"})))
 	})
 
-	It("has the name, the providerID and the annotations that lead back to its PoolbootConfig", func() {
+	It("has the name, the providerID and the annotations with its PoolbootConfig and rendered config", func() {
 		got, err := registration.Register(*in)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Name).To(Equal("infra-x7k2p"))
@@ -94,11 +94,11 @@ var _ = Describe("a Node's registration", func() {
 		}))
 	})
 
-	It("takes what the pool, the Machine and the PoolbootConfig say beside that", func() {
+	It("has the labels of the pool, the Machine and the PoolbootConfig too", func() {
 		in.Pool.Spec.NodeLabels = map[string]string{"example.com/tier": "edge"}
 		in.Config.Spec.NodeLabels = map[string]string{"example.com/rack": "r1"}
 		in.MachineLabels = map[string]string{
-			"node-role.kubernetes.io/infra":             "", // the same value from two sources is fine
+			"node-role.kubernetes.io/infra":             "", // two sources can set the same value
 			"node-role.kubernetes.io/worker":            "",
 			"node-restriction.kubernetes.io/tenant":     "a",
 			"sub.node-restriction.kubernetes.io/tenant": "b",
@@ -129,19 +129,19 @@ var _ = Describe("a Node's registration", func() {
 		}))
 	})
 
-	DescribeTable("refuses a name that stands for something else than a Node", func(name string) {
+	DescribeTable("refuses a name that identifies something other than a Node", func(name string) {
 		in.NodeName, in.Cluster = name, identity.Cluster{Endpoints: []string{"api.example.com"}}
 		_, err := registration.Register(*in)
 		Expect(err).To(BeAssignableToTypeOf(&identity.NameError{}))
 	},
 		Entry("a Machine called kubernetes", "kubernetes"),
 		Entry("the API server's Service", "kubernetes.default.svc"),
-		Entry("the machine itself", "localhost"),
+		Entry("the host itself", "localhost"),
 		Entry("the control plane endpoint", "api.example.com"),
-		Entry("an address", "192.0.2.1"),
+		Entry("an IP address", "192.0.2.1"),
 	)
 
-	It("takes the labels that rules made of the host's facts, those that a kubelet may set in its flags too", func() {
+	It("has the derived labels, and the kubelet flags have those that a kubelet can set", func() {
 		in.DerivedLabels = []registration.DerivedLabel{
 			{Key: "topology.kubernetes.io/zone", Value: "dallas-b", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"},
 			{Key: "node-restriction.kubernetes.io/rack", Value: "r7", Source: "PoolbootConfig metal/infra-boot spec.nodeLabelRules"},
@@ -153,7 +153,7 @@ var _ = Describe("a Node's registration", func() {
 			Not(ContainSubstring("node-restriction")))))
 	})
 
-	It("leaves out what only a host can tell while there is none", func() {
+	It("has no providerID and no label metal3.io/uuid while no host is known", func() {
 		in.HostUID, in.ProviderID = "", ""
 		got, err := registration.Register(*in)
 		Expect(err).NotTo(HaveOccurred())
@@ -161,7 +161,7 @@ var _ = Describe("a Node's registration", func() {
 		Expect(got.KubeletArgs()).NotTo(ContainElement(HavePrefix("--provider-id")))
 	})
 
-	It("has the taints of pool and PoolbootConfig, and the two that Poolboot and Cluster API take away later", func() {
+	It("has the taints of the pool and the PoolbootConfig, and the two that Poolboot and Cluster API remove later", func() {
 		in.Pool.Spec.NodeTaints = []nodev1.Taint{
 			{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule},
 			{Key: "infra", Value: "now", Effect: corev1.TaintEffectNoExecute},
@@ -182,7 +182,7 @@ var _ = Describe("a Node's registration", func() {
 		Expect(got.Annotations).To(HaveKeyWithValue("pool.cluster.x-k8s.io/applied-taints", registration.AppliedTaints(nodev1.CoreTaints(in.Pool.Spec.NodeTaints))))
 	})
 
-	It("is made beforehand as a Node that is not Ready", func() {
+	It("returns a Node for pre-registration that is not Ready", func() {
 		got, err := registration.Register(*in)
 		Expect(err).NotTo(HaveOccurred())
 		made := got.Node()
@@ -201,7 +201,7 @@ var _ = Describe("a Node's registration", func() {
 		Expect(got.Taints).NotTo(ContainElement(HaveField("Key", "written-by-a-client")))
 	})
 
-	DescribeTable("is refused when two sources disagree, and both are named,",
+	DescribeTable("is refused when two sources disagree, with an error that names both,",
 		func(change func(), key, one, other string) {
 			change()
 			_, err := registration.Register(*in)
@@ -210,50 +210,50 @@ var _ = Describe("a Node's registration", func() {
 			Expect(err).To(HaveField("Sources", ConsistOf(one, other)))
 			Expect(err).To(MatchError(SatisfyAll(ContainSubstring(key), ContainSubstring(one), ContainSubstring(other))))
 		},
-		Entry("pool and PoolbootConfig",
+		Entry("the pool and the PoolbootConfig",
 			func() {
 				in.Pool.Spec.NodeLabels = map[string]string{"example.com/tier": "edge"}
 				in.Config.Spec.NodeLabels = map[string]string{"example.com/tier": "core"}
 			}, "example.com/tier",
 			`MachineConfigPool metal/edge-infra spec.nodeLabels ("edge")`,
 			`PoolbootConfig metal/infra-boot spec.nodeLabels ("core")`),
-		Entry("Machine and the pool's role",
+		Entry("the Machine and the role of the pool",
 			func() { in.MachineLabels = map[string]string{"node.cluster.x-k8s.io/pool": "worker"} },
 			"node.cluster.x-k8s.io/pool",
 			`MachineConfigPool metal/edge-infra spec.poolRole ("infra")`, `Machine metadata.labels ("worker")`),
-		Entry("PoolbootConfig and the host's UID",
+		Entry("the PoolbootConfig and the UID of the host",
 			func() { in.Config.Spec.NodeLabels = map[string]string{"metal3.io/uuid": "another"} },
 			"metal3.io/uuid",
 			`BareMetalHost metadata.uid ("`+hostUID+`")`, `PoolbootConfig metal/infra-boot spec.nodeLabels ("another")`),
-		Entry("a rule over the host's facts and PoolbootConfig",
+		Entry("a derived label and the PoolbootConfig",
 			func() {
 				in.DerivedLabels = []registration.DerivedLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"}}
 				in.Config.Spec.NodeLabels = map[string]string{"example.com/rack": "r8"}
 			}, "example.com/rack",
 			`PoolbootConfig metal/infra-boot spec.nodeLabels ("r8")`, `MachineConfigPool metal/edge-infra spec.nodeLabelRules ("r7")`),
-		Entry("two rules over the host's facts",
+		Entry("two derived labels",
 			func() {
 				in.DerivedLabels = []registration.DerivedLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"},
 					{Key: "example.com/rack", Value: "r8", Source: "PoolbootConfig metal/infra-boot spec.nodeLabelRules"}}
 			}, "example.com/rack",
 			`MachineConfigPool metal/edge-infra spec.nodeLabelRules ("r7")`, `PoolbootConfig metal/infra-boot spec.nodeLabelRules ("r8")`),
-		Entry("a pool for one architecture and the host's inspection",
+		Entry("the pool and the inspected architecture of the host",
 			func() {
 				in.Pool.Spec.NodeLabels = map[string]string{"kubernetes.io/arch": "arm64"}
 				in.CPUArch, in.CPUArchSource = "x86_64", "HardwareData spec.hardware.cpu.arch"
 			}, "kubernetes.io/arch",
 			`MachineConfigPool metal/edge-infra spec.nodeLabels ("arm64")`, `HardwareData spec.hardware.cpu.arch ("amd64")`),
-		Entry("a label of PoolbootConfig and the Node's name",
+		Entry("the PoolbootConfig and the name of the Node",
 			func() { in.Config.Spec.NodeLabels = map[string]string{"kubernetes.io/hostname": "another"} },
 			"kubernetes.io/hostname",
 			`PoolbootConfig metal/infra-boot spec.nodeLabels ("another")`, `Node metadata.name ("infra-x7k2p")`),
-		Entry("taints of pool and PoolbootConfig",
+		Entry("taints of the pool and the PoolbootConfig",
 			func() {
 				in.Pool.Spec.NodeTaints = []nodev1.Taint{{Key: "infra", Value: "a", Effect: corev1.TaintEffectNoSchedule}}
 				in.Config.Spec.NodeTaints = []nodev1.Taint{{Key: "infra", Value: "b", Effect: corev1.TaintEffectNoSchedule}}
 			}, "infra:NoSchedule",
 			`MachineConfigPool metal/edge-infra spec.nodeTaints ("a")`, `PoolbootConfig metal/infra-boot spec.nodeTaints ("b")`),
-		Entry("a taint that is Poolboot's own",
+		Entry("a taint of the pool and Poolboot's own taint",
 			func() {
 				in.Pool.Spec.NodeTaints = []nodev1.Taint{
 					{Key: poolv1.NodeUnassignedTaint, Value: "mine", Effect: corev1.TaintEffectNoSchedule}}
@@ -261,7 +261,7 @@ var _ = Describe("a Node's registration", func() {
 			`Poolboot ("")`, `MachineConfigPool metal/edge-infra spec.nodeTaints ("mine")`),
 	)
 
-	DescribeTable("is refused when its labels lead elsewhere than the pool that was decided",
+	DescribeTable("is refused when its labels do not put the Node in the decided pool",
 		func(change func(), why string) {
 			change()
 			_, err := registration.Register(*in)
@@ -274,23 +274,23 @@ var _ = Describe("a Node's registration", func() {
 				in.Pools = append(in.Pools, poolOf("gpu"))
 				in.MachineLabels = map[string]string{"node-role.kubernetes.io/gpu": ""}
 			}, "gpu and infra"),
-		Entry("a custom pool takes what was to be a worker",
+		Entry("a custom pool selects a Node of the worker pool",
 			func() {
 				in.Pool = poolOf("worker")
 				in.Config.Spec.NodeLabels = map[string]string{"node-role.kubernetes.io/infra": ""}
 			}, `the pool "infra" selects them`),
-		Entry("a rule over the host's facts leads into another pool",
+		Entry("another pool selects a derived label",
 			func() {
 				in.Pools = append(in.Pools, poolOf("gpu"))
 				in.DerivedLabels = []registration.DerivedLabel{{Key: "node-role.kubernetes.io/gpu", Value: ""}}
 			}, "gpu and infra"),
-		Entry("a custom pool takes every host of an architecture",
+		Entry("a custom pool selects every host with an architecture",
 			func() {
 				arm := poolOf("arm")
 				arm.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/arch": "arm64"}}
 				in.Pool, in.Pools, in.CPUArch = in.Pools[0], append(in.Pools, arm), "aarch64"
 			}, `the pool "arm" selects them`),
-		Entry("they are a control plane's",
+		Entry("they are the labels of a control plane node",
 			func() { in.MachineLabels = map[string]string{"node-role.kubernetes.io/control-plane": ""} },
 			"they are those of a control plane node"),
 		Entry("the Machine has a label that the pool excludes",
@@ -299,17 +299,17 @@ var _ = Describe("a Node's registration", func() {
 					{Key: "node-role.kubernetes.io/worker", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 				in.MachineLabels = map[string]string{"node-role.kubernetes.io/worker": ""}
 			}, "spec.nodeSelector.matchExpressions[0] of the pool asks for node-role.kubernetes.io/worker DoesNotExist, and node-role.kubernetes.io/worker= comes from Machine metadata.labels"),
-		Entry("the host has a value that the pool excludes",
+		Entry("a derived label has a value that the pool excludes",
 			func() {
 				in.Pool.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/infra": ""}, MatchExpressions: []metav1.LabelSelectorRequirement{
 					{Key: "topology.kubernetes.io/zone", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"z-b"}}}}
 				in.DerivedLabels = []registration.DerivedLabel{{Key: "topology.kubernetes.io/zone", Value: "z-b", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"}}
 			}, "asks for topology.kubernetes.io/zone NotIn [z-b], and topology.kubernetes.io/zone=z-b comes from MachineConfigPool metal/edge-infra spec.nodeLabelRules"),
-		Entry("the pool is none of the cluster's",
+		Entry("the pool is not one of the pools of the cluster",
 			func() { in.Pools = in.Pools[:1] }, "no pool selects them"),
 	)
 
-	DescribeTable("is refused when no Node can have it, and the field is named,",
+	DescribeTable("is refused when a value is not valid for a Node, with an error that names the field,",
 		func(change func(), source, problem string) {
 			change()
 			_, err := registration.Register(*in)
@@ -323,28 +323,28 @@ var _ = Describe("a Node's registration", func() {
 		Entry("a label value",
 			func() { in.Pool.Spec.NodeLabels = map[string]string{"example.com/tier": "$(reboot)"} },
 			"MachineConfigPool metal/edge-infra spec.nodeLabels", `example.com/tier: value "$(reboot)"`),
-		Entry("a taint's key",
+		Entry("a taint key",
 			func() { in.Config.Spec.NodeTaints = []nodev1.Taint{{Effect: corev1.TaintEffectNoSchedule}} },
 			"PoolbootConfig metal/infra-boot spec.nodeTaints", "key: "),
-		Entry("a taint's value",
+		Entry("a taint value",
 			func() {
 				in.Config.Spec.NodeTaints = []nodev1.Taint{{Key: "k", Value: "a b", Effect: corev1.TaintEffectNoSchedule}}
 			},
 			"PoolbootConfig metal/infra-boot spec.nodeTaints", "value: "),
-		Entry("a taint's effect",
+		Entry("a taint effect",
 			func() { in.Pool.Spec.NodeTaints = []nodev1.Taint{{Key: "k", Effect: "Never"}} },
 			"MachineConfigPool metal/edge-infra spec.nodeTaints", "effect: must be NoSchedule"),
-		Entry("a name with capitals",
+		Entry("a name with uppercase letters",
 			func() { in.NodeName = "Infra" }, `Node name "Infra"`, "lowercase RFC 1123 subdomain"),
-		Entry("a name longer than the label kubernetes.io/hostname takes",
+		Entry("a name that is too long for the label kubernetes.io/hostname",
 			func() { in.NodeName = strings.Repeat("a", 64) },
 			`Node name "`+strings.Repeat("a", 64)+`"`, "must be no more than 63"),
-		Entry("a providerID that a unit's environment can't hold",
+		Entry("a providerID that needs quotes in a systemd EnvironmentFile",
 			func() { in.ProviderID = "metal3://metal/rack1 --register-node=false" },
 			`providerID "metal3://metal/rack1 --register-node=false"`, "must match"),
 	)
 
-	It("is refused for a pool whose selector names no labels", func() {
+	It("is refused when the selector of the pool does not determine labels", func() {
 		in.Pool.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: "example.com/tier", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"edge"}}}}
 		_, err := registration.Register(*in)

@@ -1,6 +1,6 @@
-// Package registration says what a Node is registered with: name, labels, taints, annotations and provider ID, out of
-// the pool, the Machine, the PoolbootConfig and the host. It also knows which of that a kubelet may set by itself and
-// which only a privileged client can. It is pure: no client, no I/O.
+// Package registration determines what a Node is registered with: its name, labels, taints, annotations and provider
+// ID. They depend on the pool, the Machine, the PoolbootConfig and the host. The package also knows which of them a
+// kubelet can set, and which only a privileged client can set. It is pure: no client, no I/O.
 package registration
 
 import (
@@ -17,99 +17,100 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 )
 
-// WaitingForKubeletReason is the reason of the condition Ready=False that a Node has from the moment it is made
-// beforehand until its kubelet reports.
+// WaitingForKubeletReason is the reason of the condition Ready=False of a Node from its pre-registration until its
+// kubelet reports its status.
 const WaitingForKubeletReason = "PoolbootWaitingForKubelet"
 
-// WaitingForKubelet is the condition NodeInPool of a PoolbootConfig whose Node stands in a pool and whose kubelet has
-// not been Ready yet.
+// WaitingForKubelet returns the condition NodeInPool of a PoolbootConfig whose Node is in a pool, and whose kubelet has
+// never been Ready.
 func WaitingForKubelet(name, role string) metav1.Condition {
 	return metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.WaitingForKubeletReason,
 		Message: fmt.Sprintf("Node %s stands in pool %q, its kubelet is not Ready yet", name, role)}
 }
 
-// BootPrepared is the condition BootPrepared of a PoolbootConfig whose host has all that it needs. The pool is that of
-// the Node as it is now.
+// BootPrepared returns the condition BootPrepared of a PoolbootConfig whose host has everything that it needs to boot.
+// role is the role of the pool that the Node is in now.
 func BootPrepared(name, role, configuration string) metav1.Condition {
 	return metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.BootPreparedReason,
 		Message: fmt.Sprintf("Node %s is registered in pool %q, and its host boots with configuration %s", name, role, configuration)}
 }
 
-// Input is all that a registration depends on.
+// Input is everything that a registration depends on.
 type Input struct {
-	// NodeName is the Node's name: that of the Machine or of its host.
+	// NodeName is the name of the Node, from Name.
 	NodeName string
 
-	// Cluster is what the Node's cluster is known by, for names that no Node may have.
+	// Cluster identifies the cluster of the Node. A Node cannot have a name that the cluster uses for something else.
 	Cluster identity.Cluster
 
-	// ProviderID is the Node's spec.providerID. Empty while no host is known; the Node then gets none.
+	// ProviderID is the spec.providerID of the Node. It is empty while no host is known.
 	ProviderID string
 
-	// HostUID is the UID of the BareMetalHost, for the label metal3.io/uuid. Empty while no host is known; the Node
-	// then gets no such label.
+	// HostUID is the UID of the BareMetalHost, for the label metal3.io/uuid. While no host is known, it is empty and
+	// the Node does not get the label.
 	HostUID string
 
-	// CPUArch is the architecture that the inspection of the host found, such as x86_64, for the label
-	// kubernetes.io/arch; any other than a known one gives none. CPUArchSource is the field that it is in.
+	// CPUArch is the architecture from the inspection of the host, such as x86_64, for the label kubernetes.io/arch.
+	// With an unknown architecture, the Node does not get the label. CPUArchSource is the field that has the
+	// architecture.
 	CPUArch, CPUArchSource string
 
 	// Pool is the pool that was decided for the Machine.
 	Pool poolv1.MachineConfigPool
 
-	// Pools are all pools of the Machine's cluster, Pool among them.
+	// Pools are all pools of the Machine's cluster, including Pool.
 	Pools []poolv1.MachineConfigPool
 
-	// MachineLabels are all labels of the Machine. Those that Cluster API would sync to the Node are taken.
+	// MachineLabels are all labels of the Machine. The Node gets those that Cluster API synchronizes to Nodes.
 	MachineLabels map[string]string
 
-	// DerivedLabels are labels that rules made of facts of the host.
+	// DerivedLabels are the labels from rules in nodeLabelRules.
 	DerivedLabels []DerivedLabel
 
 	// Config is the Machine's PoolbootConfig.
 	Config *bootstrapv1.PoolbootConfig
 
-	// RenderedConfig names the rendered config that the host boots with.
+	// RenderedConfig is the name of the rendered config that the host boots with.
 	RenderedConfig string
 
-	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels: Machine labels
-	// whose keys match one of them are taken too.
+	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels. The Node also
+	// gets the Machine labels whose keys match one of them.
 	SyncedLabels []*regexp.Regexp
 }
 
-// DerivedLabel is a label that a rule made of facts of the host.
+// DerivedLabel is a label whose value a rule computes from facts about the host.
 type DerivedLabel struct {
-	// Key and Value are the label's.
+	// Key and Value are the key and value of the label.
 	Key, Value string
-	// Source is the field that the rule is in.
+	// Source is the field that has the rule.
 	Source string
 }
 
 // Registration is what a Node is registered with.
 type Registration struct {
-	// Name is the Node's name. It is a valid label value too, because the kubelet writes it to kubernetes.io/hostname.
+	// Name is the name of the Node. It is also a valid label value, because the kubelet sets the label
+	// kubernetes.io/hostname to it.
 	Name string
 
-	// ProviderID is the Node's spec.providerID; empty while no host is known.
+	// ProviderID is the spec.providerID of the Node. It is empty while no host is known.
 	ProviderID string
 
-	// Labels are all labels, also those that a kubelet may not set.
+	// Labels are all labels, including those that a kubelet cannot set.
 	Labels map[string]string
 
 	// Taints are all taints, sorted by key and effect.
 	Taints []corev1.Taint
 
-	// Annotations name the PoolbootConfig and the rendered config.
+	// Annotations contain the PoolbootConfig, the rendered config and the applied taints.
 	Annotations map[string]string
 
-	// LabelSources and TaintSources name the fields that each label, by its key, and each taint, by its text, comes
-	// from.
+	// LabelSources are the fields that set each label, by key. TaintSources are the fields that set each taint, by the
+	// taint as text.
 	LabelSources, TaintSources map[string][]string
 }
 
-// Node returns the Node to make beforehand, before any kubelet asks for it. It is not Ready, for
-// WaitingForKubeletReason: an API server takes a Node's status on creation. It shares nothing with the registration, so
-// a client may write into it.
+// Node returns the Node to pre-register. It is not Ready, with WaitingForKubeletReason: an API server accepts the
+// status of a Node on creation. The Node shares no memory with the registration, so a client can change it.
 func (r Registration) Node() *corev1.Node {
 	now := metav1.Now()
 	return &corev1.Node{

@@ -7,21 +7,21 @@ import (
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 )
 
-// reported are the labels that every kubelet sets to what it finds out by itself.
+// reported are the labels that every kubelet detects and sets.
 var reported = []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, kubeletapis.LabelOS, kubeletapis.LabelArch}
 
-// IsReported says whether every kubelet sets a label to what it finds out by itself. When it registers it overwrites
-// another value, so a label that differs from what was pre-registered is right.
+// IsReported reports whether every kubelet detects and sets a label. When a kubelet registers, it overwrites another
+// value. A label that differs from the pre-registered value is therefore correct.
 func IsReported(key string) bool { return slices.Contains(reported, key) }
 
-// linux is what Ignition, and so every host here, runs on.
+// linux is the operating system of all hosts, because Ignition runs only on Linux.
 const linux = "linux"
 
-// archOf is the value of kubernetes.io/arch by the name of a CPU architecture that the inspection of a host finds.
+// archOf maps the CPU architectures that the inspection of a host reports to values of the label kubernetes.io/arch.
 var archOf = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
-// reportedLabels are those of the reported labels whose values are certain before the kubelet runs. The Node has them
-// from the start, so that Pods that select by them are never scheduled past it or to it by mistake.
+// reportedLabels returns the reported labels whose values are known before the kubelet runs. The Node has them from the
+// start, because Pods can select Nodes by them.
 func reportedLabels(in Input) []DerivedLabel {
 	labels := []DerivedLabel{
 		{Key: corev1.LabelHostname, Value: in.NodeName, Source: "Node metadata.name"},

@@ -7,12 +7,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/regexsize"
 )
 
-// maxSyncedInstructions is how many instructions one of CompileSyncedLabels' regular expressions may have when it is
-// compiled. They are matched with every label of every Machine, whose keys have 317 characters at most.
+// maxSyncedInstructions is the maximum number of instructions of a compiled regular expression in CompileSyncedLabels.
+// Each expression is matched against each label key of each Machine. A label key has at most 317 characters.
 const maxSyncedInstructions = 1000
 
-// CompileSyncedLabels compiles the values of the flag --additional-sync-machine-labels, as Cluster API does, and
-// refuses those whose counted repetitions would make one match take long.
+// CompileSyncedLabels compiles the values of the flag --additional-sync-machine-labels, as Cluster API does. It rejects
+// an expression whose repetitions {n} would make a match slow.
 func CompileSyncedLabels(expressions []string) ([]*regexp.Regexp, error) {
 	compiled := make([]*regexp.Regexp, 0, len(expressions))
 	for _, expression := range expressions {

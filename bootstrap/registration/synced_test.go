@@ -7,7 +7,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-var _ = Describe("Regular expressions of Machine labels that go on Nodes", func() {
+var _ = Describe("The regular expressions of Machine labels that are synchronized to Nodes", func() {
 	It("are compiled", func() {
 		compiled, err := registration.CompileSyncedLabels([]string{`^site\.example\.com/`, `rack`})
 		Expect(err).NotTo(HaveOccurred())
@@ -19,7 +19,7 @@ var _ = Describe("Regular expressions of Machine labels that go on Nodes", func(
 		_, err := registration.CompileSyncedLabels([]string{`rack`, expression})
 		Expect(err).To(MatchError(And(ContainSubstring("--additional-sync-machine-labels"), ContainSubstring(message))))
 	},
-		Entry("when one is invalid", "(", "missing closing )"),
-		Entry("when matching one may take long", "(?:(?:a?){30}){30}", "smaller repetitions"),
+		Entry("when one is not valid", "(", "missing closing )"),
+		Entry("when a match can be slow", "(?:(?:a?){30}){30}", "smaller repetitions"),
 	)
 })
