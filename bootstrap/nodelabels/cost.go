@@ -9,20 +9,19 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// maxCost is the highest cost that an expression may be estimated at, for facts as large as they can be, and that its
-// evaluation may come to. It is a fifth of what Kubernetes allows one call: well below a second, also on a busy
-// machine.
+// maxCost is the limit for the cost of an expression: for the estimate with facts of the maximum size, and for each
+// evaluation. It is a fifth of what Kubernetes allows for one call. An evaluation with this cost takes well below a
+// second, also on a busy machine.
 const maxCost = 200_000
 
-// perCharacter is what it costs to make one character, as Kubernetes has it for reading one.
+// perCharacter is the cost of creating one character. It equals the cost that Kubernetes has for reading one.
 const perCharacter = 0.1
 
-// growing are the functions whose result can be longer than what they are given, but for +.
+// growing are the functions, other than +, whose result can be longer than their arguments.
 var growing = []string{"replace", "join", "format", "strings.quote"}
 
-// estimator estimates costs as Kubernetes does and, beyond that, counts the texts that growing functions make.
-// Kubernetes takes a size that it can't tell for infinite; here nothing is larger than the largest thing that was seen
-// on the way.
+// estimator estimates costs as Kubernetes does, and adds the cost of the strings that growing functions create.
+// Kubernetes treats an unknown size as infinite. The estimator uses the largest size that it found before.
 type estimator struct {
 	kubernetes library.CostEstimator
 	largest    uint64
@@ -34,7 +33,7 @@ func newEstimator() *estimator {
 	return e
 }
 
-// EstimateSize is the declared size of a fact.
+// EstimateSize returns the declared size of a fact. For all other expressions, it returns the largest size so far.
 func (e *estimator) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
 	unknown := &checker.SizeEstimate{Max: e.largest}
 	path := element.Path()
@@ -56,7 +55,7 @@ func (e *estimator) EstimateSize(element checker.AstNode) *checker.SizeEstimate 
 	return &checker.SizeEstimate{Max: size}
 }
 
-// below is the type that one step of a path leads to, nil when it leads nowhere.
+// below returns the type of the next step of a path in a type. It returns nil if the step does not exist.
 func below(t *apiservercel.DeclType, step string) *apiservercel.DeclType {
 	switch step {
 	case "@items", "@values":
@@ -67,10 +66,10 @@ func below(t *apiservercel.DeclType, step string) *apiservercel.DeclType {
 	if field, has := t.Fields[step]; has {
 		return field.Type
 	}
-	return t.ElemType // a map's entry, read as a field
+	return t.ElemType // an entry of a map, read as a field
 }
 
-// EstimateCallCost estimates a call.
+// EstimateCallCost estimates the cost of a function call.
 func (e *estimator) EstimateCallCost(function, overloadID string, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
 	var given []checker.AstNode
 	if target != nil {
@@ -92,7 +91,7 @@ func (e *estimator) EstimateCallCost(function, overloadID string, target *checke
 		estimate = &checker.CallEstimate{CostEstimate: checker.FixedCostEstimate(1)}
 	}
 	if function != "replace" || estimate.ResultSize == nil {
-		// Kubernetes leaves out what it can't tell: here, each item of a list may be as long as anything.
+		// Kubernetes does not estimate this size. Each item of a list can have the largest size so far.
 		size := checker.SizeEstimate{Max: e.sum(given)}.Multiply(checker.FixedSizeEstimate(e.largest))
 		estimate.ResultSize = &size
 	}

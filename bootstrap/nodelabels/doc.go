@@ -1,8 +1,8 @@
-// Package nodelabels makes Node labels out of what is known of a host, its Machine and its Cluster, by rules in CEL:
-// the nodeLabelRules of pools and PoolbootConfigs. It checks expressions for the webhooks, evaluates rules for the boot
-// of a host, and tells for each why it came out as it did. It is pure: no client, no I/O.
+// Package nodelabels computes derived labels: the Node labels whose values CEL expressions in nodeLabelRules compute
+// from facts about a host, its Machine and its Cluster. The package checks the expressions for the webhooks, evaluates
+// the rules when a host boots, and explains each result. It is pure: no client, no I/O.
 //
-// Facts of hardware come from the hardware and may be hostile: they are cut to sizes that the types declare, and every
-// expression has a limit on its cost, estimated for facts of those sizes when it is compiled and counted when it is
-// evaluated.
+// The host itself reports the facts about its hardware, and can be hostile. They are cut to the sizes that the types
+// declare. The cost of each expression is limited: it is estimated for facts of these sizes when the expression is
+// compiled, and counted when it is evaluated.
 package nodelabels

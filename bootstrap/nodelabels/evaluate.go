@@ -13,41 +13,41 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// Outcome is what became of a rule for one host.
+// Outcome is the effect of a rule on one host.
 type Outcome string
 
 const (
-	// Set says that the Node gets the label.
+	// Set means that the Node gets the label.
 	Set Outcome = "Set"
-	// Skipped says that a fact is missing and the Node does without the label.
+	// Skipped means that a fact is missing, and the Node does not get the label.
 	Skipped Outcome = "Skipped"
-	// Blocked says that a fact is missing and the host waits for it.
+	// Blocked means that a fact is missing, and the host waits until the fact exists.
 	Blocked Outcome = "Blocked"
-	// Invalid says that the text is no label value or that the expression fails for this host: it waits for a
-	// correction.
+	// Invalid means that the result is not a label value, or that the expression fails for this host. The host waits
+	// until the rule or the fact is corrected.
 	Invalid Outcome = "Invalid"
 )
 
-// Blocks tells whether a host gets no configuration with such an outcome.
+// Blocks reports whether a host with this outcome gets no configuration.
 func (o Outcome) Blocks() bool { return o == Blocked || o == Invalid }
 
-// Result is what a rule gave for one host.
+// Result is the result of a rule for one host.
 type Result struct {
-	// Key is the rule's.
+	// Key is the key of the label.
 	Key string `json:"key"`
-	// Outcome says what becomes of the label.
+	// Outcome is the effect of the rule.
 	Outcome Outcome `json:"outcome"`
-	// Value is the label's value; empty when it is not set.
+	// Value is the value of the label. It is empty if the label is not set.
 	Value string `json:"value"`
-	// Why says in words how it came about. Texts of the host are quoted and cut in it.
+	// Why explains the outcome. It contains strings of the host quoted and cut.
 	Why string `json:"why"`
-	// From names the object and the field that the rule is in.
+	// From names the object and the field that has the rule.
 	From string `json:"from"`
-	// Facts are what the expression looked at.
+	// Facts are the facts that the expression read.
 	Facts []Fact `json:"facts,omitempty"`
 }
 
-// Evaluate evaluates rules over the facts of a host, each by itself. The same rules and facts give the same results.
+// Evaluate evaluates each rule on its own with the facts about a host. The same rules and facts have the same results.
 func Evaluate(facts Facts, rules ...Rules) []Result {
 	var results []Result
 	for _, of := range rules {
@@ -60,7 +60,7 @@ func Evaluate(facts Facts, rules ...Rules) []Result {
 	return results
 }
 
-// Blocking returns a *BlockedError when results block their host, else nil.
+// Blocking returns a *BlockedError if a result blocks the host, and nil otherwise.
 func Blocking(results []Result) error {
 	blocked := slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return !r.Outcome.Blocks() })
 	if len(blocked) == 0 {
@@ -69,24 +69,25 @@ func Blocking(results []Result) error {
 	return &BlockedError{Results: blocked}
 }
 
-// BlockedError says why a host gets no configuration: what rules made of its facts.
+// BlockedError reports that rules prevent a host from getting its configuration.
 type BlockedError struct {
-	// Results are those that block the host.
+	// Results are the results that block the host.
 	Results []Result
 }
 
-// Missing tells whether nothing but missing facts block the host: it goes on by itself when they are there.
+// Missing reports whether only missing facts block the host. The host continues when the facts exist, and no rule needs
+// a correction.
 func (e *BlockedError) Missing() bool {
 	return !slices.ContainsFunc(e.Results, func(r Result) bool { return r.Outcome != Blocked })
 }
 
-// How many rules an error names, and with how many characters each, so that it fits into an event.
+// Limits of the text of a BlockedError, which must fit into an event: the number of rules, and the characters for each.
 const (
 	maxNamed   = 3
 	maxMessage = 280
 )
 
-// Error names rules by their object, field and key, with what is wrong and the cure.
+// Error names the object, field and key of each rule, with the problem and the cure.
 func (e *BlockedError) Error() string {
 	var rules []string
 	for _, r := range e.Results[:min(len(e.Results), maxNamed)] {
@@ -129,7 +130,7 @@ func evaluate(rule nodev1.NodeLabelRule, facts Facts) Result {
 	return valued(rule, result, text)
 }
 
-// valued is the result of a rule that gave a text.
+// valued returns the result of a rule whose expression returned a string.
 func valued(rule nodev1.NodeLabelRule, result Result, text string) Result {
 	problems := validation.IsValidLabelValue(text)
 	switch {
@@ -151,7 +152,7 @@ func valued(rule nodev1.NodeLabelRule, result Result, text string) Result {
 	return result
 }
 
-// unknown is the result of a rule that looked at something that is not there.
+// unknown returns the result of a rule whose expression read something that does not exist.
 func unknown(rule nodev1.NodeLabelRule, result Result, err error, of record.HostKind) Result {
 	what, path := printable(err.Error()), ""
 	if at := slices.IndexFunc(result.Facts, func(f Fact) bool { return f.Value == missing }); at >= 0 {
@@ -165,7 +166,7 @@ func unknown(rule nodev1.NodeLabelRule, result Result, err error, of record.Host
 	return result
 }
 
-// provide says how a fact that is missing can be had, by what the host is.
+// provide returns how to provide a missing fact, or what to do instead, for a kind of host.
 func provide(path string, of record.HostKind) string {
 	const skip = "set onMissing: Skip"
 	variable, _, _ := strings.Cut(path, ".")
@@ -184,7 +185,7 @@ func provide(path string, of record.HostKind) string {
 	return "correct valueExpression or the fact, or " + skip
 }
 
-// among lists the facts that were there, as the end of a sentence.
+// among returns the list of the facts that exist, as the end of a sentence.
 func among(facts []Fact) string {
 	list := ""
 	for _, fact := range facts {
@@ -195,10 +196,10 @@ func among(facts []Fact) string {
 	return list
 }
 
-// errNone is what an expression fails with, so to say, that gives none.
+// errNone is the error of an expression that returns an empty optional value.
 var errNone = errors.New("it gives none")
 
-// isMissing tells whether an evaluation failed for want of a key, of an item of a list, or of an optional value. The
+// isMissing reports whether an evaluation failed because a key, a list item or an optional value does not exist. The
 // library has no types for these errors.
 func isMissing(err error) bool {
 	if errors.Is(err, errNone) {

@@ -16,37 +16,37 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// ExpressionError says why an expression can't be used.
+// ExpressionError reports why an expression cannot be used.
 type ExpressionError struct {
-	// Line and Column are where in the expression the mistake is, counted from 1.
+	// Line and Column are the position of the mistake in the expression, counted from 1.
 	Line, Column int
-	// Problem says what is wrong there.
+	// Problem describes the mistake.
 	Problem string
 }
 
-// Error begins with <line>:<column>.
+// Error starts with <line>:<column>.
 func (e *ExpressionError) Error() string {
 	return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Problem)
 }
 
-// Check compiles an expression. The error is an *ExpressionError.
+// Check compiles an expression. It returns an *ExpressionError if the expression cannot be used.
 func Check(expression string) error {
 	_, err := compile(expression)
 	return err
 }
 
-// program is an expression that is ready to be evaluated.
+// program is a compiled expression.
 type program struct {
 	ast *celast.AST
-	// bounded is stopped at maxCost. traced keeps the values that it comes across, and is never stopped: the library
-	// does not count costs then. So it is run only after bounded came to its end.
+	// bounded stops at maxCost. traced records the values that it reads. It does not stop, because the library does not
+	// count costs while it records values. So it runs only after bounded has finished.
 	bounded, traced cel.Program
 }
 
-// dialect is the version of Kubernetes whose CEL functions there are.
+// dialect is the Kubernetes version whose CEL functions are available.
 var dialect = version.MajorMinor(1, 36)
 
-// celEnvironment is Kubernetes' CEL with the variables of label rules.
+// celEnvironment returns the CEL environment of Kubernetes with the variables of label rules.
 var celEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	options := environment.VersionedOptions{IntroducedVersion: version.MajorMinor(1, 0)}
 	for name, declared := range variables {
@@ -60,10 +60,10 @@ var celEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	return extended.NewExpressionsEnv(), nil
 })
 
-// compiled keeps the expressions that were used last: a pool's are the same for each of its Machines.
+// compiled caches the most recently used expressions. All Machines of a pool have the same ones.
 var compiled = lru.New(1024)
 
-// compile returns the program of an expression: the one that was made before, if it is still kept.
+// compile returns the program of an expression, from the cache if it is there.
 func compile(expression string) (*program, error) {
 	if kept, has := compiled.Get(expression); has {
 		if p, ok := kept.(*program); ok {
@@ -96,7 +96,7 @@ func compile(expression string) (*program, error) {
 	return p, nil
 }
 
-// firstOf is the first mistake that the compiler found.
+// firstOf returns the first mistake that the compiler found.
 func firstOf(issues *cel.Issues) *ExpressionError {
 	first := issues.Errors()[0]
 	return &ExpressionError{Line: max(first.Location.Line(), 1), Column: max(first.Location.Column(), 0) + 1, Problem: printable(first.Message)}
@@ -114,15 +114,15 @@ func newProgram(env *cel.Env, checked *cel.Ast) (*program, error) {
 	return &program{ast: checked.NativeRep(), bounded: bounded, traced: traced}, nil
 }
 
-// maxTime is how long one evaluation may take. The limit on the cost ends every expression long before, also on a busy
-// machine; this holds should an estimate be wrong. It is looked at between the iterations of loops, so one call of a
-// function is not cut short.
+// maxTime is the maximum time of one evaluation. The cost limit stops every expression long before, also on a busy
+// machine. maxTime is the safeguard for a wrong estimate. The library checks it between the iterations of loops, so it
+// does not interrupt a function call.
 const maxTime = 5 * time.Second
 
-// interruptCheckFrequency is after how many iterations of a loop an evaluation looks at its deadline.
+// interruptCheckFrequency is the number of loop iterations after which an evaluation checks its deadline.
 const interruptCheckFrequency = 16
 
-// eval evaluates the expression, and tells what it looked at.
+// eval evaluates the expression, and also returns the facts that it read.
 func (p *program) eval(facts Facts) (ref.Val, []Fact, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), maxTime, fmt.Errorf("it took longer than %s", maxTime))
 	defer cancel()
@@ -138,6 +138,6 @@ func (p *program) evalWithin(ctx context.Context, facts Facts) (ref.Val, []Fact,
 	case errors.As(err, &stopped):
 		return nil, nil, err
 	}
-	_, details, _ := p.traced.ContextEval(ctx, facts.values) // comes to the same
+	_, details, _ := p.traced.ContextEval(ctx, facts.values) // has the same result
 	return value, p.factsRead(details.State()), err
 }

@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("An expression", func() {
-	DescribeTable("that can't be a rule is refused, with the place of the mistake",
+	DescribeTable("that cannot be used in a rule is refused, with the position of the mistake",
 		func(expression, message string) {
 			err := Check(expression)
 			Expect(err).To(BeAssignableToTypeOf(&ExpressionError{}))
@@ -20,17 +20,17 @@ var _ = Describe("An expression", func() {
 			Expect(result.Outcome).To(Equal(Invalid))
 			Expect(result.Why).To(HavePrefix("valueExpression:" + message))
 		},
-		Entry("a field that hosts don't have", `host.nmae`, `1:5: undefined field 'nmae'`),
-		Entry("in the third line", "host.name +\n  \"-\" +\n  host.hardware.cpu.cores", `3:20: undefined field 'cores'`),
-		Entry("a variable that there is not", `bmh.name`, `1:1: undeclared reference to 'bmh'`),
-		Entry("a function that there is not", `host.name.rot13()`, `1:16: undeclared reference to 'rot13'`),
-		Entry("an operator between types", `host.name + 5`, `1:11: found no matching overload for '_+_'`),
-		Entry("half an expression", `host.name +`, `1:12: Syntax error`),
-		Entry("a regular expression that is invalid", `host.name.find("(")`, `1:16: "(" is not a valid regular expression: error parsing regexp: missing closing )`),
-		Entry("a regular expression out of a fact", `host.name.matches(host.annotations["note"]) ? "a" : "b"`, "1:35: a regular expression must be a literal"),
-		Entry("a regular expression that is put together", `matches(host.name, "a" + "b") ? "a" : "b"`, "1:24: a regular expression must be a literal"),
-		Entry("find with a regular expression out of a fact", `host.name.find(host.name)`, "1:20: a regular expression must be a literal"),
-		Entry("findAll with a regular expression out of a fact, on anything", `dyn(host.name).findAll(host.name, 1)[0]`, "1:28: a regular expression must be a literal"),
+		Entry("an unknown field", `host.nmae`, `1:5: undefined field 'nmae'`),
+		Entry("an unknown field in the third line", "host.name +\n  \"-\" +\n  host.hardware.cpu.cores", `3:20: undefined field 'cores'`),
+		Entry("an unknown variable", `bmh.name`, `1:1: undeclared reference to 'bmh'`),
+		Entry("an unknown function", `host.name.rot13()`, `1:16: undeclared reference to 'rot13'`),
+		Entry("an operator with operands of different types", `host.name + 5`, `1:11: found no matching overload for '_+_'`),
+		Entry("an incomplete expression", `host.name +`, `1:12: Syntax error`),
+		Entry("an invalid regular expression", `host.name.find("(")`, `1:16: "(" is not a valid regular expression: error parsing regexp: missing closing )`),
+		Entry("a regular expression from a fact", `host.name.matches(host.annotations["note"]) ? "a" : "b"`, "1:35: a regular expression must be a literal"),
+		Entry("a concatenated regular expression", `matches(host.name, "a" + "b") ? "a" : "b"`, "1:24: a regular expression must be a literal"),
+		Entry("find with a regular expression from a fact", `host.name.find(host.name)`, "1:20: a regular expression must be a literal"),
+		Entry("findAll with a regular expression from a fact, on a value of any type", `dyn(host.name).findAll(host.name, 1)[0]`, "1:28: a regular expression must be a literal"),
 		Entry("a regular expression with counted repetitions", `host.hardware.vendor.matches("^(?:(?:a?){1000}){1}$") ? "a" : "b"`, "1:30: the regular expressions of one rule may have 1000 instructions"),
 		Entry("nested counted repetitions", `host.hardware.vendor.find("(?:(?:a?){30}){30}")`, "1:27: the regular expressions of one rule may have 1000 instructions"),
 		Entry("many regular expressions", `[`+strings.Repeat(`host.name.matches("[ab]{150}"), `, 4)+`true].all(m, m) ? "a" : "b"`, "1:116: the regular expressions of one rule may have 1000 instructions"),
@@ -39,30 +39,30 @@ var _ = Describe("An expression", func() {
 		Entry("an object", `host.hardware.cpu`, `1:1: it gives poolboot.CPU`),
 		Entry("a list", `host.hardware.cpu.flags`, `1:1: it gives list(string)`),
 		Entry("null", `null`, `1:1: it gives null, and a label's value is a string: say optional.none() for no label`),
-		Entry("something of any type", `dyn(host.name)`, `1:1: it gives dyn`),
+		Entry("a value of any type", `dyn(host.name)`, `1:1: it gives dyn`),
 		Entry("an optional number", `host.?hardware.?memoryMebibytes`, `1:1: it gives optional_type(int)`),
-		Entry("a loop over a map without order", `"-" + {"a": "b", "c": "d"}.map(k, k).join("")`, `1:7: a loop over a map of one's own has no order: loop over a list`),
-		Entry("a format that is not known before", `host.annotations["note"].format([1])`, `1:17: format is called on something else`),
-		Entry("a format of any length", `"%.999999f".format([1.5])`, `1:1: format is called on something else`),
+		Entry("a loop over an unordered map", `"-" + {"a": "b", "c": "d"}.map(k, k).join("")`, `1:7: a loop over a map of one's own has no order: loop over a list`),
+		Entry("a format from a fact", `host.annotations["note"].format([1])`, `1:17: format is called on something else`),
+		Entry("a format with a large precision", `"%.999999f".format([1.5])`, `1:1: format is called on something else`),
 	)
 
-	DescribeTable("that may cost too much is refused",
+	DescribeTable("that can cost too much is refused",
 		func(expression string) {
 			Expect(Check(expression)).To(MatchError(And(ContainSubstring("it may cost too much"), ContainSubstring("the limit of 200000"))))
 		},
-		Entry("loops in loops", `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`),
+		Entry("nested loops", `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`),
 		Entry("a regular expression with repetitions, in a loop", `host.hardware.disks.all(d, d.name.matches("(?:a?){300}b")) ? "a" : "b"`),
-		Entry("all matches of a regular expression that looks ahead to the end for each", `host.annotations["note"].findAll("a.*b|a").join("")`),
-		Entry("a text that grows", `host.annotations["a"].replace("", host.annotations["b"])`),
-		Entry("a text that grows again and again", "host.name"+strings.Repeat(`.replace("", host.name)`, 3)),
-		Entry("a text that grows behind a list", "host.name"+strings.Repeat(`.replace("", host.name).split("@")[0]`, 3)),
-		Entry("a text that grows by a format", `"%s%s%s".format([`+strings.Repeat(`"%s%s%s".format([`, 4)+`host.name`+strings.Repeat(`, host.name, host.name])`, 5)),
-		Entry("a text that grows by a join", `host.hardware.disks.map(d, host.annotations["a"]).join("")`),
+		Entry("all matches of a regular expression that reads to the end for each match", `host.annotations["note"].findAll("a.*b|a").join("")`),
+		Entry("a string that grows", `host.annotations["a"].replace("", host.annotations["b"])`),
+		Entry("a string that grows repeatedly", "host.name"+strings.Repeat(`.replace("", host.name)`, 3)),
+		Entry("a string that grows through a list", "host.name"+strings.Repeat(`.replace("", host.name).split("@")[0]`, 3)),
+		Entry("a string that grows through format", `"%s%s%s".format([`+strings.Repeat(`"%s%s%s".format([`, 4)+`host.name`+strings.Repeat(`, host.name, host.name])`, 5)),
+		Entry("a string that grows through join", `host.hardware.disks.map(d, host.annotations["a"]).join("")`),
 		Entry("a list of any length", `lists.range(100000000).size() > 0 ? "a" : "b"`),
 		Entry("a long list", `lists.range(500000).map(x, "aaaaaaaaaaaaaaaa").join("")`),
 	)
 
-	It("is stopped when it costs more than was estimated", func() {
+	It("is stopped when it costs more than the limit", func() {
 		const expression = `lists.range(2000).all(a, lists.range(2000).all(b, a + b >= 0)) ? host.name : "b"`
 		env, err := celEnvironment()
 		Expect(err).NotTo(HaveOccurred())
@@ -70,11 +70,11 @@ var _ = Describe("An expression", func() {
 		Expect(issues.Err()).NotTo(HaveOccurred())
 		made, err := newProgram(env, checked)
 		Expect(err).NotTo(HaveOccurred())
-		_, _, err = made.evalWithin(context.Background(), theFacts()) // whose time is never over, however slow the machine
+		_, _, err = made.evalWithin(context.Background(), theFacts()) // without a timeout, because the machine can be slow
 		Expect(err).To(MatchError(ContainSubstring("cost limit exceeded")))
 	})
 
-	It("with regular expressions is accepted when each has its limit", func() {
+	It("with regular expressions is accepted when its cost is limited", func() {
 		for _, expression := range []string{
 			`host.name.matches("^[a-z]{6}[a-z0-9]{5}$") ? "a" : "b"`,
 			`host.hardware.disks.exists(d, d.name.matches("^/dev/nvme[0-9]n[0-9]$")) ? "a" : "b"`,
@@ -86,7 +86,7 @@ var _ = Describe("An expression", func() {
 		}
 	})
 
-	It("is stopped when its time is over", func() {
+	It("is stopped when its context is done", func() {
 		p, err := compile(`lists.range(100).all(a, a >= 0) ? host.name : "b"`)
 		Expect(err).NotTo(HaveOccurred())
 		over := errors.New("its time is over")
@@ -96,7 +96,7 @@ var _ = Describe("An expression", func() {
 		Expect(err).To(MatchError(over))
 	})
 
-	It("is compiled once, and not kept for ever", func() {
+	It("is compiled once, and the number of cached expressions is limited", func() {
 		Expect(Check(`host.name + "once"`)).To(Succeed())
 		first, err := compile(`host.name + "once"`)
 		Expect(err).NotTo(HaveOccurred())

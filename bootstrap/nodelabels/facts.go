@@ -14,20 +14,20 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// Facts are what an expression is evaluated over. What is empty is not there.
+// Facts are the input of an expression. An empty fact is missing.
 type Facts struct {
-	// values are those of the variables, by name.
+	// values are the values of the variables, by name.
 	values map[string]any
-	// of is what the host is; empty when that is not known.
+	// of is the kind of the host. It is empty if the kind is unknown.
 	of record.HostKind
 }
 
-// Host is what is known of the host of a boot.
+// Host is the source of the facts about a host that boots.
 type Host struct {
-	// Config is the PoolbootConfig that the host boots by.
+	// Config is the PoolbootConfig of the host.
 	Config *bootstrapv1.PoolbootConfig
-	// BareMetalHost is nil for a host that enrolled, of which the name is known, and for one of another infrastructure
-	// provider, of which nothing is. Hardware is nil when nothing is known of it.
+	// BareMetalHost is nil for an enrolled host, of which only the name is known, and for a host of another
+	// infrastructure provider, of which nothing is known. Hardware is nil if it is unknown.
 	BareMetalHost *bmov1alpha1.BareMetalHost
 	Hardware      *bmov1alpha1.HardwareDetails
 	// Machine is nil for a host without a Machine.
@@ -35,7 +35,7 @@ type Host struct {
 	Cluster *clusterv1.Cluster
 }
 
-// Facts are those over which the rules of a pool and of a config are evaluated when the host boots.
+// Facts returns the facts with which the rules of the pool and of the PoolbootConfig are evaluated when the host boots.
 func (h Host) Facts() Facts {
 	bmh := h.BareMetalHost
 	if bmh == nil {
@@ -49,8 +49,8 @@ func (h Host) Facts() Facts {
 	return facts
 }
 
-// NewFacts gathers the facts of a host. hardware is nil when nothing is known of it, machine and cluster are when the
-// host serves none.
+// NewFacts returns the facts about a host. hardware is nil if it is unknown. machine and cluster are nil if the host
+// has none.
 func NewFacts(host *bmov1alpha1.BareMetalHost, hardware *bmov1alpha1.HardwareDetails, machine *clusterv1.Machine, cluster *clusterv1.Cluster) Facts {
 	ofHost, ofMachine, ofCluster := known{}, known{}, known{}
 	ofHost.object(host)
@@ -129,7 +129,7 @@ func factsOfDisk(s bmov1alpha1.Storage) map[string]any {
 	return disk
 }
 
-// known are the fields of an object that are known.
+// known contains the fields of an object that are known.
 type known map[string]any
 
 func (k known) object(o metav1.Object) {
@@ -157,7 +157,7 @@ func (k known) part(field string, of known) {
 	}
 }
 
-// each makes a list of at most maxElements facts.
+// each converts the first maxElements items of a list to facts.
 func each[in, out any](of []in, fact func(in) out) []out {
 	facts := make([]out, 0, min(len(of), maxElements))
 	for _, one := range of[:min(len(of), maxElements)] {
@@ -166,7 +166,7 @@ func each[in, out any](of []in, fact func(in) out) []out {
 	return facts
 }
 
-// entries are the first maxElements entries of a map, in the order of their keys.
+// entries returns the first maxElements entries of a map, in the order of their keys.
 func entries(of map[string]string, size int) orderedMap {
 	facts := make(map[string]string, min(len(of), maxElements))
 	keys := slices.Sorted(maps.Keys(of))[:min(len(of), maxElements)]
@@ -180,16 +180,17 @@ func entries(of map[string]string, size int) orderedMap {
 	}
 }
 
-// orderedMap is a map over which a loop goes in the order of the keys, so that it gives the same result every time.
+// orderedMap is a map that a loop iterates in the order of the keys. The result of the loop is therefore always the
+// same.
 type orderedMap struct {
 	traits.Mapper
 	keys traits.Lister
 }
 
-// Iterator goes over the keys in their order.
+// Iterator iterates over the keys in their order.
 func (m orderedMap) Iterator() traits.Iterator { return m.keys.Iterator() }
 
-// cut returns the first size characters of a text.
+// cut returns the first size characters of a string.
 func cut(value string, size int) string {
 	if len(value) <= size {
 		return value

@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("Facts", func() {
-	// sameFields holds the fields of a fact to those of its declared type.
+	// sameFields expects that a fact has the fields that its type declares.
 	var sameFields func(path string, declared *apiservercel.DeclType, fact any)
 	sameFields = func(path string, declared *apiservercel.DeclType, fact any) {
 		switch {
@@ -33,7 +33,7 @@ var _ = Describe("Facts", func() {
 		}
 	}
 
-	It("have the fields that expressions are checked against, all of them", func() {
+	It("have exactly the fields that the types declare", func() {
 		facts := theFacts()
 		Expect(slices.Sorted(maps.Keys(facts.values))).To(Equal(slices.Sorted(maps.Keys(variables))))
 		for name, declared := range variables {
@@ -41,7 +41,7 @@ var _ = Describe("Facts", func() {
 		}
 	})
 
-	It("are no larger than declared, however hostile the host is", func() {
+	It("are not larger than declared, whatever the host reports", func() {
 		large := strings.Repeat("ü", 10_000)
 		host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: large, Annotations: map[string]string{"note": large}, Labels: map[string]string{}}}
 		for i := range 3000 {

@@ -13,8 +13,8 @@ import (
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 )
 
-// FuzzEvaluate holds the promises about a rule for any expression over any host: a value that is set is a label value,
-// a message can do nothing to a terminal and fits into a condition, and what came out once comes out again.
+// FuzzEvaluate checks rules for any expression and any host. A value that is set is a valid label value. A message has
+// only printable characters and fits into a condition. The same input always has the same result.
 func FuzzEvaluate(f *testing.F) {
 	f.Add(`host.name.substring(0, 4).lowerAscii()`, "DLLSTXNBW02", "r7", "Dell Inc.", "7XK2P", 524288)
 	f.Add(`{"DLLS": "dallas"}[host.name.substring(0, 4)]`, "HSTN", "", "", "\x1b[2J\x00", -1)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// refusal says why an expression that compiles can't be a rule; nil when it can.
+// refusal returns why a compiled expression cannot be used in a rule, and nil if it can.
 func refusal(env *cel.Env, checked *cel.Ast) *ExpressionError {
 	for _, refuse := range []func(*cel.Env, *cel.Ast) *ExpressionError{noText, noOrder, longNumbers, tooCostly} {
 		if refused := refuse(env, checked); refused != nil {
@@ -19,7 +19,7 @@ func refusal(env *cel.Env, checked *cel.Ast) *ExpressionError {
 	return nil
 }
 
-// noText refuses an expression whose result is no text.
+// noText refuses an expression whose result is not a string.
 func noText(_ *cel.Env, checked *cel.Ast) *ExpressionError {
 	result := checked.OutputType()
 	if result.IsExactType(cel.StringType) || result.IsExactType(cel.OptionalType(cel.StringType)) {
@@ -33,7 +33,7 @@ func noText(_ *cel.Env, checked *cel.Ast) *ExpressionError {
 		Problem: fmt.Sprintf("it gives %s, and a label's value is a string: %s", cel.FormatCELType(result), cure)}
 }
 
-// noOrder refuses a loop over a map that has no order: what it gives would differ from one time to the next.
+// noOrder refuses a loop over a map that is not a fact. Such a map has no order, so the result could differ each time.
 func noOrder(_ *cel.Env, checked *cel.Ast) *ExpressionError {
 	a := checked.NativeRep()
 	for _, loop := range celast.MatchDescendants(celast.NavigateAST(a), celast.KindMatcher(celast.ComprehensionKind)) {
@@ -45,10 +45,10 @@ func noOrder(_ *cel.Env, checked *cel.Ast) *ExpressionError {
 	return nil
 }
 
-// longNumber is a number that format would write with a hundred digits or more, into memory.
+// longNumber matches a precision of 100 digits or more in a format. All these digits would be written to memory.
 var longNumber = regexp.MustCompile(`%\.[0-9]{3,}`)
 
-// longNumbers refuses a format that could make a text of any length out of one number.
+// longNumbers refuses a format that could create a string of any length from one number.
 func longNumbers(_ *cel.Env, checked *cel.Ast) *ExpressionError {
 	a := checked.NativeRep()
 	for _, call := range celast.MatchDescendants(celast.NavigateAST(a), celast.FunctionMatcher("format")) {
@@ -64,7 +64,7 @@ func longNumbers(_ *cel.Env, checked *cel.Ast) *ExpressionError {
 	return nil
 }
 
-// tooCostly refuses an expression that may cost more than maxCost.
+// tooCostly refuses an expression whose estimated cost is higher than maxCost.
 func tooCostly(env *cel.Env, checked *cel.Ast) *ExpressionError {
 	cost, err := env.EstimateCost(checked, newEstimator())
 	switch {
@@ -81,7 +81,7 @@ func tooCostly(env *cel.Env, checked *cel.Ast) *ExpressionError {
 		"don't put loops over lists into each other, and take less of a text before working on it", times, maxCost)}
 }
 
-// at is a mistake at the place of a part of an expression.
+// at returns an error with the position of a part of an expression.
 func at(a *celast.AST, part celast.Expr, problem string) *ExpressionError {
 	location := a.SourceInfo().GetStartLocation(part.ID())
 	return &ExpressionError{Line: max(location.Line(), 1), Column: max(location.Column(), 0) + 1, Problem: problem}

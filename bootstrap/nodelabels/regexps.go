@@ -11,24 +11,23 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/regexsize"
 )
 
-// maxInstructions is how many instructions the compiled regular expressions of one rule may have together. Ordinary
-// ones have some tens.
+// maxInstructions is the maximum number of instructions of all compiled regular expressions of a rule. A typical
+// expression has some tens.
 const maxInstructions = 1000
 
-// perStep is what one instruction costs at one character: what Kubernetes has for a character of a pattern at a
-// character of a text.
+// perStep is the cost of one instruction for one character. It equals the cost that Kubernetes has for one character of
+// a pattern and one character of a text.
 const perStep = 0.1 * 0.25
 
-// The functions that take a regular expression. replace and split take plain text.
+// Functions with a regular expression as an argument. The functions replace and split have plain strings.
 const (
 	matchesFunction = "matches"
 	findFunction    = "find"
 	findAllFunction = "findAll"
 )
 
-// badRegexps refuses regular expressions that are not literals, because nothing is known then of what they cost; those
-// that are invalid; and those that are too large. It looks at the parsed expression: the type checker compiles regular
-// expressions.
+// badRegexps refuses a regular expression that is not a literal, because its cost is unknown, that is not valid, or
+// that is too large. Its input is the parsed expression, because the type checker already compiles regular expressions.
 func badRegexps(parsed *cel.Ast) *ExpressionError {
 	a := parsed.NativeRep()
 	total := 0
@@ -36,7 +35,7 @@ func badRegexps(parsed *cel.Ast) *ExpressionError {
 		for _, call := range celast.MatchDescendants(celast.NavigateAST(a), celast.FunctionMatcher(function)) {
 			pattern := patternOf(call)
 			if pattern == nil {
-				continue // the type checker refuses it
+				continue // the type checker refuses the call
 			}
 			literal, ok := literalText(pattern)
 			if !ok {
@@ -55,7 +54,7 @@ func badRegexps(parsed *cel.Ast) *ExpressionError {
 	return nil
 }
 
-// patternOf returns the argument of a call that is its regular expression; nil when there is none.
+// patternOf returns the argument of a call that is the regular expression, and nil if there is none.
 func patternOf(call celast.Expr) celast.Expr {
 	args := call.AsCall().Args()
 	if !call.AsCall().IsMemberFunction() && len(args) > 0 {
@@ -75,8 +74,8 @@ func literalText(e celast.Expr) (string, bool) {
 	return text, ok
 }
 
-// regexpCost estimates a call of a function that takes a regular expression by the size of the compiled program. given
-// are the text, the pattern and, for findAll, how many matches to find.
+// regexpCost estimates the cost of a call with a regular expression from the size of the compiled expression. given are
+// the text, the pattern and, for findAll, the maximum number of matches.
 func (e *estimator) regexpCost(function string, given []checker.AstNode) *checker.CallEstimate {
 	if len(given) < 2 {
 		return nil
@@ -84,7 +83,7 @@ func (e *estimator) regexpCost(function string, given []checker.AstNode) *checke
 	literal, _ := literalText(given[1].Expr())
 	measure, err := regexsize.Of(literal)
 	if err != nil {
-		return nil // it was refused
+		return nil // badRegexps refuses it
 	}
 	characters := e.sum(given[:1])
 	steps := measure.Steps(characters)

@@ -8,25 +8,25 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// Rules are the rules in one field of one object.
+// Rules are the rules in a field of an object.
 type Rules struct {
 	// From names the object and the field, for example "MachineConfigPool metal/infra spec.nodeLabelRules".
 	From string
-	// Rules are the field's value.
+	// Rules are the value of the field.
 	Rules []nodev1.NodeLabelRule
 }
 
-// OfPool are the rules of a pool.
+// OfPool returns the rules of a pool.
 func OfPool(p *poolv1.MachineConfigPool) Rules {
 	return Rules{From: "MachineConfigPool " + klog.KObj(p).String() + " spec.nodeLabelRules", Rules: p.Spec.NodeLabelRules}
 }
 
-// OfConfig are the rules of a PoolbootConfig.
+// OfConfig returns the rules of a PoolbootConfig.
 func OfConfig(c *bootstrapv1.PoolbootConfig) Rules {
 	return Rules{From: "PoolbootConfig " + klog.KObj(c).String() + " spec.nodeLabelRules", Rules: c.Spec.NodeLabelRules}
 }
 
-// OfTemplate are the rules of the PoolbootConfigs that are made of a template.
+// OfTemplate returns the rules of the PoolbootConfigs that are created from a template.
 func OfTemplate(t *bootstrapv1.PoolbootConfigTemplate) Rules {
 	return Rules{From: "PoolbootConfigTemplate " + klog.KObj(t).String() + " spec.template.spec.nodeLabelRules", Rules: t.Spec.Template.Spec.NodeLabelRules}
 }

@@ -4,7 +4,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// How large facts may be: longer texts, lists and maps are cut. Texts are counted in characters.
+// Maximum sizes of facts: longer strings, lists and maps are cut. The size of a string is in characters.
 const (
 	maxName       = 253
 	maxLabelKey   = 317
@@ -14,14 +14,14 @@ const (
 	maxElements   = 512
 )
 
-// The variables of an expression.
+// Variables that an expression can use.
 const (
 	hostVariable    = "host"
 	machineVariable = "machine"
 	clusterVariable = "cluster"
 )
 
-// variables are the declared types of the variables. No field is required: what is not known is missing.
+// variables are the declared types of the variables. No field is required: an unknown fact is missing.
 var variables = map[string]*apiservercel.DeclType{
 	hostVariable: object("poolboot.Host", named(fields{
 		"uid": text(maxName),
@@ -79,7 +79,7 @@ var variables = map[string]*apiservercel.DeclType{
 
 type fields map[string]*apiservercel.DeclType
 
-// named adds what every Kubernetes object has.
+// named adds the fields that every Kubernetes object has.
 func named(own fields) fields {
 	own["name"], own["namespace"] = text(maxName), text(maxName)
 	own["labels"] = apiservercel.NewMapType(text(maxLabelKey), text(maxLabelValue), maxElements)

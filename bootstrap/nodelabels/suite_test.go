@@ -17,7 +17,7 @@ func TestNodeLabelRules(t *testing.T) {
 	RunSpecs(t, "label rules")
 }
 
-// theHost is a host of which a lot is known.
+// theHost returns a host with many facts.
 func theHost() *bmov1alpha1.BareMetalHost {
 	return &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{
 		Name: "DLLSTXNBW02", Namespace: "metal", UID: "3f2c",
@@ -46,7 +46,7 @@ func theHardware() *bmov1alpha1.HardwareDetails {
 	}
 }
 
-// theFacts are all that is known of theHost.
+// theFacts returns all facts about theHost.
 func theFacts() Facts {
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "infra-x7k2p", Namespace: "metal", Labels: map[string]string{"tier": "gold"}},
 		Spec: clusterv1.MachineSpec{Version: "v1.36.3", FailureDomain: "fd-1"}}
@@ -54,7 +54,7 @@ func theFacts() Facts {
 	return NewFacts(theHost(), theHardware(), machine, cluster)
 }
 
-// given is what one expression gives for facts.
+// given returns the result of one expression.
 func given(facts Facts, expression string, edits ...func(*nodev1.NodeLabelRule)) Result {
 	rule := nodev1.NodeLabelRule{Key: "example.com/it", ValueExpression: expression, OnMissing: nodev1.OnMissingSkip, OnInvalid: nodev1.OnInvalidBlock}
 	for _, edit := range edits {

@@ -14,22 +14,22 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// Fact is something that an expression looked at.
+// Fact is a fact that an expression read.
 type Fact struct {
-	// Path is the fact as one writes it in an expression, for example host.labels["rack"].
+	// Path is the fact as an expression names it, for example host.labels["rack"].
 	Path string `json:"path"`
-	// Value is its value: texts are quoted and cut, of lists and maps it is their size. It is "missing" when the host
-	// does not have it.
+	// Value is the value of the fact. A string is quoted and cut, and a list or map is shown as its size. The value is
+	// "missing" if the host does not have the fact.
 	Value string `json:"value"`
 }
 
-// missing is the value of a fact that is not there.
+// missing is the value of a fact that does not exist.
 const missing = "missing"
 
-// maxShown is how much of a text is shown, in characters.
+// maxShown is the maximum number of characters that are shown of a string.
 const maxShown = 80
 
-// factsRead are the facts that an expression looked at, each once, in the order in which it names them.
+// factsRead returns the facts that an expression read, each once, in the order of the expression.
 func (p *program) factsRead(state interpreter.EvalState) []Fact {
 	var facts []Fact
 	seen := map[string]bool{}
@@ -52,7 +52,7 @@ func (p *program) factsRead(state interpreter.EvalState) []Fact {
 	return facts
 }
 
-// factPath is the path of a fact that an expression names, if it names one and no more.
+// factPath returns the path of a fact if an expression is only the name of that fact.
 func factPath(e ast.Expr) (string, bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
@@ -81,7 +81,7 @@ func factPath(e ast.Expr) (string, bool) {
 	return "", false
 }
 
-// shown is a value as people are shown it: nothing in it can do anything to a terminal.
+// shown returns a value as it is displayed to users. It has no characters that control a terminal.
 func shown(value ref.Val) string {
 	switch value := value.(type) {
 	case types.String:
@@ -102,7 +102,8 @@ func shown(value ref.Val) string {
 	}
 }
 
-// printable is a message without what would do something to a terminal: it may hold texts of the host.
+// printable returns the start of a message, without characters that control a terminal. The message can contain strings
+// of the host.
 func printable(message string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -112,7 +113,7 @@ func printable(message string) string {
 	}, cut(message, 4*maxShown))
 }
 
-// quoted is a text in quotes, cut to what is worth showing.
+// quoted returns a string in quotes, cut to maxShown characters.
 func quoted(text string) string {
 	if short := cut(text, maxShown); short != text {
 		return strconv.Quote(short) + "…"

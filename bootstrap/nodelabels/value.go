@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// sanitize makes a label value of a text, as OnInvalidSanitize says; "" when nothing is left.
+// sanitize converts a string to a label value, as OnInvalidSanitize specifies. It returns "" if nothing remains.
 func sanitize(text string) string {
 	var made strings.Builder
 	gap := false
@@ -27,7 +27,7 @@ func sanitize(text string) string {
 	return strings.Trim(value[:min(len(value), validation.LabelValueMaxLength)], "-_.")
 }
 
-// inLabel tells whether a character may be in a label value.
+// inLabel reports whether a label value can contain a character.
 func inLabel(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.'
 }
