@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// AutoApprovedError says that the workload cluster approves the certificate requests of join credentials by itself, for
-// a Node of any name.
+// AutoApprovedError reports that the workload cluster automatically approves the certificate signing requests of join
+// credentials, for any Node name.
 type AutoApprovedError struct {
-	// Grant is the API server's own account of what allows it; it names the binding when RBAC does.
+	// Grant is the reason that the API server reports. With RBAC, it names the binding.
 	Grant string
 }
 
@@ -27,12 +27,14 @@ func (e *AutoApprovedError) Error() string {
 		grant, bootstrapapi.BootstrapDefaultGroup+":kubeadm:default-node-token")
 }
 
-// CheckApproval asks the API server whether kube-controller-manager would approve certificate requests made with a join
-// credential, before one is made. The error is an AutoApprovedError if it would, as in clusters that were set up by
-// Kubernetes' guide to TLS bootstrapping: every bootstrap token is in the group that its ClusterRoleBinding names.
+// CheckApproval checks whether kube-controller-manager would approve the certificate signing requests of a join
+// credential, before the credential is created. If it would, the error is an *AutoApprovedError. This is the case in
+// clusters that were set up with the TLS bootstrapping guide of Kubernetes: its ClusterRoleBinding names the group of
+// all bootstrap tokens.
 //
-// It asks as the approver does (kubernetes, pkg/controller/certificates/approver). selfnodeclient does not matter: it
-// is for users who ask for their own name, and the user of a bootstrap token is no Node.
+// The SubjectAccessReview is the same as that of the approver (kubernetes, pkg/controller/certificates/approver). The
+// subresource selfnodeclient is not checked: it is for clients that request a certificate for their own user name, and
+// the user of a bootstrap token is not a Node.
 func CheckApproval(ctx context.Context, w client.Client) error {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		// No binding can name the user of a credential that does not exist yet.

@@ -15,7 +15,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// checkUnitName is the unit that the kubelet and kubeadm join wait for, and that fails on a host that was changed.
+// checkUnitName is the unit that the kubelet and kubeadm join wait for. It fails on a host that was changed.
 const checkUnitName = ignition.OwnUnitPrefix + "check.service"
 
 const (
@@ -23,18 +23,19 @@ const (
 	checkSumsPath   = ignition.OwnDirectory + "/check.sha256"
 )
 
-// unitDirectory is where Ignition writes units and drop-ins.
+// unitDirectory is the directory to which Ignition writes units and drop-ins.
 const unitDirectory = "/etc/systemd/system"
 
-// maxChecked is more than a file of an overlay has, in bytes.
+// maxChecked is a size in bytes that no file of an overlay reaches.
 const maxChecked = 1 << 20
 
 //go:embed check.sh
 var checkScript []byte
 
-// withCheck adds to a machine's own configuration the check that everything in it is on the host as it says, byte for
-// byte, and that the kubelet's unit takes its flags from variable, which the environment file flags sets. Guard refuses
-// what it recognizes in MachineConfigs; the check is for the rest.
+// withCheck adds the check to the configuration of a machine. The check verifies that everything in the configuration
+// is on the host, byte for byte. It also verifies that the unit of the kubelet takes its flags from variable, which the
+// environment file flags sets. ignition.Guard refuses the changes that it recognizes in MachineConfigs. The check finds
+// all others.
 func withCheck(config ignition.Config, variable, flags string) (ignition.Config, error) {
 	command := strings.Join([]string{"/bin/sh", checkScriptPath, checkSumsPath, variable, flags, ignition.KubeletConfigDirectory}, " ")
 	config.Storage.Files = append(config.Storage.Files, file(checkScriptPath, 0o644, checkScript))
@@ -47,9 +48,9 @@ func withCheck(config ignition.Config, variable, flags string) (ignition.Config,
 	return config, nil
 }
 
-// checkUnit runs the check at every boot until the host has joined. After that a change can't bring the Node into
-// another pool: its record decides, and a Node that is in use must not be lost because somebody renewed a certificate
-// by hand.
+// checkUnit returns the unit that runs the check at every boot until the host has joined. After that, a change cannot
+// move the Node to another pool, because the recorded pool decides. And a Node in use must not fail because an
+// administrator renewed a certificate manually.
 func checkUnit(command string) []*unit.UnitOption {
 	return append(onlineUnit("Check that this host joins in the pool that it was made for"),
 		unit.NewUnitOption("Unit", "ConditionPathExists", "!"+kubeletCertificate),
@@ -60,8 +61,8 @@ func checkUnit(command string) []*unit.UnitOption {
 		unit.NewUnitOption("Service", "ExecStart", command))
 }
 
-// checkedFirst are the settings by which a unit starts only after the check, and only if that went well. No drop-in can
-// take back Requires or After.
+// checkedFirst returns the settings with which a unit starts only after the check succeeded. A drop-in cannot remove
+// Requires or After.
 func checkedFirst() []*unit.UnitOption {
 	return []*unit.UnitOption{
 		unit.NewUnitOption("Unit", "Requires", checkUnitName),
@@ -69,7 +70,7 @@ func checkedFirst() []*unit.UnitOption {
 	}
 }
 
-// sumsOf lists, as sha256sum does, all that a configuration writes.
+// sumsOf returns the SHA-256 sums of everything that a configuration writes, in the format of sha256sum.
 func sumsOf(config ignition.Config) ([]byte, error) {
 	var sums strings.Builder
 	add := func(name string, contents []byte) { fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(contents), name) }
@@ -91,10 +92,10 @@ func sumsOf(config ignition.Config) ([]byte, error) {
 	return []byte(sums.String()), nil
 }
 
-// withDropin adds Poolboot's drop-in to a unit that the image has.
+// withDropin adds Poolboot's drop-in to a unit of the image.
 func withDropin(u types.Unit, options []*unit.UnitOption) types.Unit {
 	text := &strings.Builder{}
-	_, _ = io.Copy(text, unit.Serialize(options)) // neither end of a copy in memory fails
+	_, _ = io.Copy(text, unit.Serialize(options)) // a copy in memory does not fail
 	u.Dropins = append(u.Dropins, types.Dropin{Name: ignition.OwnDropin, Contents: ptr.To(text.String())})
 	return u
 }

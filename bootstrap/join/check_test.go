@@ -19,7 +19,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// checkedHost is a folder with what an overlay writes, and a systemctl that shows what show says.
+// checkedHost is a directory with everything that an overlay writes, and a systemctl that prints show.
 type checkedHost struct {
 	root, show string
 	kubeadm    bool
@@ -39,7 +39,7 @@ func newCheckedHost(kubeadm bool) *checkedHost {
 		join.Credential{ID: "abc123", Secret: secret})
 	Expect(err).NotTo(HaveOccurred())
 	for _, file := range config.Storage.Files {
-		// The sums are of paths on a host, which is a folder here.
+		// The sums have the paths on a host. In this test, a host is a directory.
 		h.write(file.Path, strings.ReplaceAll(contents(config, file.Path), "  /etc/", "  "+h.root+"/etc/"))
 	}
 	for _, unit := range config.Systemd.Units {
@@ -74,7 +74,7 @@ func (h *checkedHost) write(name, text string) {
 	Expect(os.WriteFile(h.path(name), []byte(text), 0o644)).To(Succeed())
 }
 
-// check runs the check as its unit does, and returns what it prints.
+// check runs the check as its unit does, and returns the output.
 func (h *checkedHost) check() (string, error) {
 	GinkgoHelper()
 	h.write("/show", h.show)
@@ -91,15 +91,15 @@ func (h *checkedHost) check() (string, error) {
 	return strings.ReplaceAll(string(out), h.root, ""), err
 }
 
-var _ = Describe("the check before a host joins", func() {
-	DescribeTable("passes on a host that is as it was configured",
+var _ = Describe("The check before a host joins", func() {
+	DescribeTable("succeeds on an unchanged host",
 		func(kubeadm bool) {
 			h := newCheckedHost(kubeadm)
 			out, err := h.check()
 			Expect(err).NotTo(HaveOccurred(), out)
 			Expect(out).To(BeEmpty())
 
-			By("with drop-ins of the user's own, and an older systemd, which quotes otherwise")
+			By("with drop-ins of the user, and with an older systemd, which quotes differently")
 			h.show = strings.Replace(h.show, "$KUBELET_KUBEADM_ARGS", `"\$KUBELET_KUBEADM_ARGS"`, 1)
 			h.show = strings.Replace(h.show, "$POOLBOOT_KUBELET_ARGS", `"\$POOLBOOT_KUBELET_ARGS"`, 1)
 			h.show += "EnvironmentFiles=" + h.path("/etc/sysconfig/mine") + " (ignore_errors=yes)\nEnvironmentFiles=/no/such/*.env (ignore_errors=yes)\nUnsetEnvironment=HTTP_PROXY\n"
@@ -109,10 +109,10 @@ var _ = Describe("the check before a host joins", func() {
 			out, err = h.check()
 			Expect(err).NotTo(HaveOccurred(), out)
 		},
-		Entry("joining by kubelet", false), Entry("joining by kubeadm", true),
+		Entry("with the join type Kubelet", false), Entry("with the join type Kubeadm", true),
 	)
 
-	DescribeTable("stops the join on one that was changed, and names what was",
+	DescribeTable("stops the join on a changed host, and names the change",
 		func(kubeadm bool, change func(h *checkedHost), changed string) {
 			h := newCheckedHost(kubeadm)
 			change(h)
@@ -124,31 +124,31 @@ var _ = Describe("the check before a host joins", func() {
 			Expect(strings.Split(strings.TrimSpace(out), "\n")).To(HaveEach(HavePrefix("poolboot: ")), "nothing else is on the console")
 		},
 		Entry("the file with the labels", false, write("/etc/poolboot/kubelet.env", "POOLBOOT_KUBELET_ARGS=--node-labels=a=b\n"), "/etc/poolboot/kubelet.env"),
-		Entry("a file that is gone", false, remove("/etc/kubernetes/kubelet.yaml"), "/etc/kubernetes/kubelet.yaml"),
-		Entry("the kubelet's unit", false, write("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/true\n"), "/etc/systemd/system/kubelet.service"),
-		Entry("kubeadm's configuration", true, write("/etc/kubernetes/poolboot-join.yaml", "a: b\n"), "/etc/kubernetes/poolboot-join.yaml"),
+		Entry("a deleted file", false, remove("/etc/kubernetes/kubelet.yaml"), "/etc/kubernetes/kubelet.yaml"),
+		Entry("the unit of the kubelet", false, write("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/true\n"), "/etc/systemd/system/kubelet.service"),
+		Entry("the configuration of kubeadm", true, write("/etc/kubernetes/poolboot-join.yaml", "a: b\n"), "/etc/kubernetes/poolboot-join.yaml"),
 		Entry("Poolboot's drop-in", true, remove("/etc/systemd/system/kubelet.service.d/10-poolboot.conf"), "/etc/systemd/system/kubelet.service.d/10-poolboot.conf"),
 		Entry("the unit that joins", true, write("/etc/systemd/system/poolboot-join.service", "[Service]\n"), "/etc/systemd/system/poolboot-join.service"),
 		Entry("the list of files", false, remove("/etc/poolboot/check.sha256"), "/etc/poolboot/check.sha256"),
-		Entry("a command of a drop-in", false, shown("--cert-dir", "--node-labels=a=b --cert-dir"), "ExecStart= of kubelet.service"),
-		Entry("a command without kubeadm's flags", true, shown("$KUBELET_KUBEADM_ARGS", "--v=2"), "ExecStart= of kubelet.service"),
+		Entry("a command from a drop-in", false, shown("--cert-dir", "--node-labels=a=b --cert-dir"), "ExecStart= of kubelet.service"),
+		Entry("a command without the flags of kubeadm", true, shown("$KUBELET_KUBEADM_ARGS", "--v=2"), "ExecStart= of kubelet.service"),
 		Entry("an environment file that is not read", false, shown("EnvironmentFiles=", "X="), "EnvironmentFile= of kubelet.service"),
 		Entry("an environment file that sets the variable", false, func(h *checkedHost) {
 			h.write("/etc/other.d/1.env", "POOLBOOT_KUBELET_ARGS=\n")
 			h.show += "EnvironmentFiles=" + h.path("/etc/other.d/*.env") + " (ignore_errors=no)\n"
 		}, "POOLBOOT_KUBELET_ARGS, which /etc/other.d/1.env sets,"),
 		Entry("a variable that is unset", true, shown("UnsetEnvironment=", "UnsetEnvironment=A KUBELET_KUBEADM_ARGS"), "UnsetEnvironment= of kubelet.service"),
-		Entry("other files in the kubelet's eyes", false, shown("BindPaths=", "BindPaths=/opt/a:/etc/poolboot:rbind"), "BindPaths= of kubelet.service"),
-		Entry("taints in a drop-in of the configuration", false, write("/etc/kubernetes/kubelet.conf.d/99-a.conf", `{"registerWithTaints":[]}`), "/etc/kubernetes/kubelet.conf.d/99-a.conf"),
-		Entry("taints in a directory below, which the kubelet reads too", false,
+		Entry("a mount with other files for the kubelet", false, shown("BindPaths=", "BindPaths=/opt/a:/etc/poolboot:rbind"), "BindPaths= of kubelet.service"),
+		Entry("taints in a drop-in of the kubelet configuration", false, write("/etc/kubernetes/kubelet.conf.d/99-a.conf", `{"registerWithTaints":[]}`), "/etc/kubernetes/kubelet.conf.d/99-a.conf"),
+		Entry("taints in a subdirectory, which the kubelet reads too", false,
 			write("/etc/kubernetes/kubelet.conf.d/a/b/99-a.conf", `registerWithTaints: []`), "/etc/kubernetes/kubelet.conf.d/a/b/99-a.conf"),
 		Entry("taints in a hidden drop-in, which the kubelet reads too", false,
 			write("/etc/kubernetes/kubelet.conf.d/.a.conf", `registerWithTaints: []`), "/etc/kubernetes/kubelet.conf.d/.a.conf"),
-		Entry("taints behind what looks like a comment", false,
+		Entry("taints after text that looks like a comment", false,
 			write("/etc/kubernetes/kubelet.conf.d/99-a.conf", `{"clusterDomain": "a#b", "registerWithTaints": []}`), "/etc/kubernetes/kubelet.conf.d/99-a.conf"),
 	)
 
-	It("names every file that was changed", func() {
+	It("names every changed file", func() {
 		h := newCheckedHost(false)
 		h.write("/etc/poolboot/kubelet.env", "")
 		h.write("/etc/kubernetes/pki/ca.crt", "")
@@ -157,7 +157,7 @@ var _ = Describe("the check before a host joins", func() {
 		Expect(out).To(SatisfyAll(ContainSubstring("because /etc/poolboot/kubelet.env is"), ContainSubstring("because /etc/kubernetes/pki/ca.crt is")))
 	})
 
-	It("is what the kubelet and kubeadm wait for, and covers all that the overlay writes", func() {
+	It("runs before the kubelet and kubeadm, and covers everything that the overlay writes", func() {
 		for _, kubeadm := range []bool{false, true} {
 			h := newCheckedHost(kubeadm)
 			raw, err := os.ReadFile(h.path("/etc/poolboot/check.sha256"))

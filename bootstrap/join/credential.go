@@ -17,43 +17,43 @@ import (
 )
 
 const (
-	// Group is the group of all that join with Poolboot's credentials. It has the right to ask for a certificate and
-	// none to get one by itself: Poolboot approves each request for the one Node it was made for.
+	// Group is the group of all join credentials. It can create certificate signing requests, but they are not approved
+	// automatically: Poolboot approves each request only for the Node of the credential.
 	Group = bootstrapapi.BootstrapDefaultGroup + ":poolboot"
 
-	// Life is how long a credential lives that nobody extends: long enough to download a configuration, restart and
+	// Life is the lifetime of a credential that is not extended. It is enough to download a configuration, restart and
 	// register.
 	Life = 15 * time.Minute
-	// MinLife is the life that a credential must have left to be handed to a host.
+	// MinLife is the minimum remaining lifetime of a credential that is given to a host.
 	MinLife = 8 * time.Minute
 )
 
 // Credential is a bootstrap token of the workload cluster.
 type Credential struct {
-	// ID is the token's public half; the requests made with it come from system:bootstrap:<ID>.
+	// ID is the public part of the token. The user name of requests with the token is system:bootstrap:<ID>.
 	ID string
 
-	// Secret is the token's secret half.
+	// Secret is the secret part of the token.
 	Secret string `json:"-"`
 
-	// Expires is when the token ends by itself.
+	// Expires is the time when the token expires.
 	Expires time.Time
 }
 
-// Token returns the whole token, as a client presents it.
+// Token returns the full token, as a client sends it.
 func (c Credential) Token() string { return bootstraputil.TokenFromIDAndSecret(c.ID, c.Secret) }
 
-// String names the credential without its secret.
+// String describes the credential without its secret.
 func (c Credential) String() string {
 	return fmt.Sprintf("bootstrap token %s until %s", c.ID, c.Expires.UTC().Format(time.RFC3339))
 }
 
-// GoString names the credential without its secret.
+// GoString describes the credential without its secret.
 func (c Credential) GoString() string { return c.String() }
 
-// EnsureCredential returns the credential whose ID is current as long as it is the owner's and lives for MinLife at
-// least; else it makes a new one that lives for ttl. The old one then stays until it expires or is deleted: delete it
-// once the new ID is recorded. owner names the PoolbootConfig, as <namespace>/<name>.
+// EnsureCredential returns the credential with the ID current if it belongs to the owner and is valid for at least
+// MinLife. Otherwise it creates a new credential that is valid for ttl. The old credential then remains until it
+// expires or is deleted: delete it after the new ID is recorded. owner is the PoolbootConfig, as <namespace>/<name>.
 func EnsureCredential(ctx context.Context, w client.Client, owner, current string, ttl time.Duration) (Credential, error) {
 	if bootstraputil.IsValidBootstrapTokenID(current) {
 		secret := tokenSecret(current)
@@ -75,8 +75,9 @@ func EnsureCredential(ctx context.Context, w client.Client, owner, current strin
 	return credential, nil
 }
 
-// RestoreCredential makes a credential that has ended anew, with the ID and the secret that a host has in hand, to live
-// for ttl. It returns when it will end. The error is AlreadyExists when it has not ended.
+// RestoreCredential creates an expired credential again, with the ID and the secret that a host has. The credential is
+// valid for ttl. RestoreCredential returns the time when it expires. The error is AlreadyExists if the credential still
+// exists.
 func RestoreCredential(ctx context.Context, w client.Client, owner string, credential Credential, ttl time.Duration) (time.Time, error) {
 	if !bootstraputil.IsValidBootstrapToken(credential.Token()) {
 		return time.Time{}, fmt.Errorf("join credential of PoolbootConfig %s: it is no bootstrap token", owner)
@@ -101,8 +102,8 @@ func create(ctx context.Context, w client.Client, owner string, credential Crede
 	return w.Create(ctx, secret)
 }
 
-// ExtendCredential lets a credential live for ttl from now and returns when it will end. The error is NotFound when the
-// credential is gone.
+// ExtendCredential makes a credential valid for ttl from now, and returns the time when it expires. The error is
+// NotFound if the credential does not exist.
 func ExtendCredential(ctx context.Context, w client.Client, id string, ttl time.Duration) (time.Time, error) {
 	if !bootstraputil.IsValidBootstrapTokenID(id) {
 		return time.Time{}, fmt.Errorf("join credential: %q is no ID of a bootstrap token", id)
@@ -120,7 +121,7 @@ func ExtendCredential(ctx context.Context, w client.Client, id string, ttl time.
 	return expires, nil
 }
 
-// DeleteCredential deletes a credential. One that is gone, or an empty ID, is fine.
+// DeleteCredential deletes a credential. It succeeds if the credential does not exist, and if the ID is empty.
 func DeleteCredential(ctx context.Context, w client.Client, id string) error {
 	if id == "" {
 		return nil
@@ -131,14 +132,15 @@ func DeleteCredential(ctx context.Context, w client.Client, id string) error {
 	return nil
 }
 
-// IsCredentialOf says whether a Secret is a bootstrap token that was made for a PoolbootConfig, named
-// <namespace>/<name>.
+// IsCredentialOf reports whether a Secret is a bootstrap token that was created for a PoolbootConfig. owner is the
+// PoolbootConfig, as <namespace>/<name>.
 func IsCredentialOf(secret *corev1.Secret, owner string) bool {
 	return secret.Type == bootstrapapi.SecretTypeBootstrapToken &&
 		string(secret.Data[bootstrapapi.BootstrapTokenDescriptionKey]) == description(owner)
 }
 
-// readCredential reads a bootstrap token Secret; ok is false when it is not the owner's or not whole.
+// readCredential reads a bootstrap token from its Secret. ok is false if the token does not belong to the owner or is
+// incomplete.
 func readCredential(secret *corev1.Secret, owner string) (credential Credential, ok bool) {
 	if !IsCredentialOf(secret, owner) {
 		return Credential{}, false
@@ -164,7 +166,7 @@ func newCredential(ttl time.Duration) (Credential, error) {
 	return Credential{ID: id, Secret: secret, Expires: endOf(ttl)}, nil
 }
 
-// endOf returns when something that lives for ttl from now ends, in the whole seconds that a bootstrap token knows.
+// endOf returns the time after ttl, in whole seconds as in a bootstrap token.
 func endOf(ttl time.Duration) time.Time { return time.Now().Add(ttl).UTC().Truncate(time.Second) }
 
 func tokenSecret(id string) *corev1.Secret {

@@ -23,7 +23,7 @@ const (
 	ttl   = 15 * time.Minute
 )
 
-var _ = Describe("the join credential", func() {
+var _ = Describe("The join credential", func() {
 	var (
 		ctx      context.Context
 		workload client.WithWatch
@@ -45,7 +45,7 @@ var _ = Describe("the join credential", func() {
 		return secret
 	}
 
-	It("is a bootstrap token that may ask for a certificate and nothing else", func() {
+	It("is a bootstrap token that can only request a certificate", func() {
 		credential := ensure("")
 		Expect(credential.Expires).To(BeTemporally("~", time.Now().Add(ttl), 10*time.Second))
 		token := tokenOf(credential.ID)
@@ -60,12 +60,12 @@ var _ = Describe("the join credential", func() {
 		}))
 	})
 
-	It("is used again while it lives long enough", func() {
+	It("is reused while it is valid for long enough", func() {
 		first := ensure("")
 		Expect(ensure(first.ID)).To(Equal(first))
 	})
 
-	DescribeTable("is made anew",
+	DescribeTable("is replaced",
 		func(change func(*corev1.Secret)) {
 			first := ensure("")
 			token := tokenOf(first.ID)
@@ -76,21 +76,21 @@ var _ = Describe("the join credential", func() {
 			Expect(second.Secret).NotTo(Equal(first.Secret))
 			Expect(second.Expires).To(BeTemporally(">", time.Now().Add(join.MinLife)))
 		},
-		Entry("when it ends soon", func(token *corev1.Secret) {
+		Entry("when it expires soon", func(token *corev1.Secret) {
 			token.Data["expiration"] = []byte(time.Now().Add(join.MinLife - time.Minute).UTC().Format(time.RFC3339))
 		}),
-		Entry("when it is another's", func(token *corev1.Secret) { token.Data["description"] = []byte("of somebody else") }),
-		Entry("when its end can't be read", func(token *corev1.Secret) { token.Data["expiration"] = []byte("soon") }),
-		Entry("when it is not whole", func(token *corev1.Secret) { delete(token.Data, "token-secret") }),
+		Entry("when it belongs to another PoolbootConfig", func(token *corev1.Secret) { token.Data["description"] = []byte("of somebody else") }),
+		Entry("when its expiration time cannot be read", func(token *corev1.Secret) { token.Data["expiration"] = []byte("soon") }),
+		Entry("when it is incomplete", func(token *corev1.Secret) { delete(token.Data, "token-secret") }),
 	)
 
-	It("is made anew when it is gone", func() {
+	It("is replaced when it was deleted", func() {
 		first := ensure("")
 		Expect(join.DeleteCredential(ctx, workload, first.ID)).To(Succeed())
 		Expect(ensure(first.ID).ID).NotTo(Equal(first.ID))
 	})
 
-	It("lives on when it is extended", func() {
+	It("is valid for longer when it is extended", func() {
 		credential := ensure("")
 		expires, err := join.ExtendCredential(ctx, workload, credential.ID, time.Hour)
 		Expect(err).NotTo(HaveOccurred())
@@ -100,12 +100,12 @@ var _ = Describe("the join credential", func() {
 		Expect(extended.Expires).To(Equal(expires))
 	})
 
-	It("can't be extended once it is gone", func() {
+	It("cannot be extended when it was deleted", func() {
 		_, err := join.ExtendCredential(ctx, workload, "abc123", ttl)
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "got %v", err)
 	})
 
-	It("can be made anew as it was once it is gone, and not before", func() {
+	It("can be restored when it was deleted, and not before", func() {
 		first := ensure("")
 		_, err := join.RestoreCredential(ctx, workload, owner, first, ttl)
 		Expect(apierrors.IsAlreadyExists(err)).To(BeTrue(), "got %v", err)
@@ -118,12 +118,12 @@ var _ = Describe("the join credential", func() {
 		Expect(tokenOf(first.ID).Data).To(Equal(was))
 	})
 
-	It("is never made of what is none", func() {
+	It("is not restored from an invalid token", func() {
 		_, err := join.RestoreCredential(ctx, workload, owner, join.Credential{ID: "abc123"}, ttl)
 		Expect(err).To(MatchError("join credential of PoolbootConfig metal/infra-boot: it is no bootstrap token"))
 	})
 
-	It("is known as its owner's, and as nobody else's", func() {
+	It("is recognized for its owner, and for no other PoolbootConfig", func() {
 		token := tokenOf(ensure("").ID)
 		Expect(join.IsCredentialOf(token, owner)).To(BeTrue())
 		Expect(join.IsCredentialOf(token, "boot")).To(BeFalse())
@@ -132,12 +132,12 @@ var _ = Describe("the join credential", func() {
 		Expect(join.IsCredentialOf(token, owner)).To(BeFalse())
 	})
 
-	It("can't be extended without an ID", func() {
+	It("cannot be extended without an ID", func() {
 		_, err := join.ExtendCredential(ctx, workload, "", ttl)
 		Expect(err).To(MatchError(ContainSubstring("no ID of a bootstrap token")))
 	})
 
-	It("can be deleted any number of times", func() {
+	It("can be deleted more than once", func() {
 		credential := ensure("")
 		for range 2 {
 			Expect(join.DeleteCredential(ctx, workload, credential.ID)).To(Succeed())
@@ -148,7 +148,7 @@ var _ = Describe("the join credential", func() {
 		Expect(tokens.Items).To(BeEmpty())
 	})
 
-	It("is not made while it is unknown whether one lives", func() {
+	It("is not replaced when it cannot be read", func() {
 		down := interceptor.NewClient(workload, interceptor.Funcs{
 			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 				return errors.New("connection refused")
@@ -158,7 +158,7 @@ var _ = Describe("the join credential", func() {
 		Expect(err).To(MatchError("join credential of PoolbootConfig metal/infra-boot: connection refused"))
 	})
 
-	It("never shows its secret when it is printed", func() {
+	It("does not show its secret when it is printed", func() {
 		credential := ensure("")
 		for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
 			Expect(fmt.Sprintf(format, credential)).NotTo(ContainSubstring(credential.Secret))
@@ -166,7 +166,7 @@ var _ = Describe("the join credential", func() {
 	})
 })
 
-var _ = Describe("the rights to join", func() {
+var _ = Describe("The permissions to join", func() {
 	type granted struct{ role, group string }
 
 	rights := func(ctx context.Context, kubeadm bool) (cluster, namespaced []granted, workload client.Client) {
@@ -191,7 +191,7 @@ var _ = Describe("the rights to join", func() {
 		return cluster, namespaced, workload
 	}
 
-	It("are to ask for a certificate, and for Nodes to renew theirs", func(ctx SpecContext) {
+	It("let hosts request a certificate, and Nodes renew their own", func(ctx SpecContext) {
 		cluster, namespaced, _ := rights(ctx, false)
 		Expect(cluster).To(ConsistOf(
 			granted{"system:node-bootstrapper", "system:bootstrappers:poolboot"},
@@ -199,7 +199,7 @@ var _ = Describe("the rights to join", func() {
 		Expect(namespaced).To(BeEmpty())
 	})
 
-	It("are for kubeadm to read Nodes and its own ConfigMaps beside that", func(ctx SpecContext) {
+	It("also let kubeadm read Nodes and its own ConfigMaps", func(ctx SpecContext) {
 		cluster, namespaced, workload := rights(ctx, true)
 		Expect(cluster).To(HaveLen(3))
 		Expect(cluster).To(ContainElement(granted{"poolboot:kubeadm-join", "system:bootstrappers:poolboot"}))

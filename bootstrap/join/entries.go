@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// joinKubeconfig returns a kubeconfig that carries everything in itself: the server, its CA and the credential.
+// joinKubeconfig returns a kubeconfig that contains the server, its CA and the credential, and refers to no files.
 func joinKubeconfig(cl Cluster, cred Credential) ([]byte, error) {
 	const user = "poolboot"
 	config := clientcmdapi.NewConfig()
@@ -23,7 +23,7 @@ func joinKubeconfig(cl Cluster, cred Credential) ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// file returns a file that takes the place of whatever the image has at its path.
+// file returns a file that overwrites the file of the image at the same path.
 func file(path string, mode int, contents []byte) types.File {
 	return types.File{
 		Node: types.Node{Path: path, Overwrite: ptr.To(true)},
@@ -38,13 +38,13 @@ func directory(path string) types.Directory {
 	return types.Directory{Node: types.Node{Path: path}, DirectoryEmbedded1: types.DirectoryEmbedded1{Mode: ptr.To(0o755)}}
 }
 
-// systemdUnit returns a unit; without options it is about the unit that the image has.
+// systemdUnit returns a unit. Without options, it refers to the unit of the image.
 func systemdUnit(name string, options []*unit.UnitOption) types.Unit {
 	if len(options) == 0 {
 		return types.Unit{Name: name}
 	}
 	text := &strings.Builder{}
-	_, _ = io.Copy(text, unit.Serialize(options)) // neither end of a copy in memory fails
+	_, _ = io.Copy(text, unit.Serialize(options)) // a copy in memory does not fail
 	return types.Unit{Name: name, Contents: ptr.To(text.String())}
 }
 
@@ -54,7 +54,8 @@ func enabledUnit(name string, options []*unit.UnitOption) types.Unit {
 	return u
 }
 
-// onlineUnit starts a unit that needs the network and, where there is one of these names, the container runtime.
+// onlineUnit returns the options of a unit that needs the network. The unit also starts after containerd or CRI-O, if
+// the host has their units.
 func onlineUnit(description string) []*unit.UnitOption {
 	return []*unit.UnitOption{
 		unit.NewUnitOption("Unit", "Description", description),

@@ -19,11 +19,11 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-// What is on record of a join credential is in the status of its PoolbootConfig, which clusterctl move and a restore
-// drop. It is read back here from the workload cluster, which has it as well.
+// The record of a join credential is in the status of the PoolbootConfig, which clusterctl move and a restored backup
+// do not keep. The functions below find the same data in the workload cluster.
 
-// FindCredential returns the credential of an owner, named <namespace>/<name>, that lives the longest; false when none
-// lives.
+// FindCredential returns the valid credential of an owner that expires last, and false if there is none. owner is the
+// PoolbootConfig, as <namespace>/<name>.
 func FindCredential(ctx context.Context, w client.Reader, owner string) (found Credential, ok bool, err error) {
 	tokens := &corev1.SecretList{}
 	if err := w.List(ctx, tokens, client.InNamespace(metav1.NamespaceSystem),
@@ -39,7 +39,7 @@ func FindCredential(ctx context.Context, w client.Reader, owner string) (found C
 	return found, ok, nil
 }
 
-// FindGrant returns the certificate that a credential has got; nil when it has got none.
+// FindGrant returns the last certificate that was granted to a credential, and nil if there is none.
 func FindGrant(ctx context.Context, w client.Reader, credentialID string) (*bootstrapv1.GrantedCertificate, error) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	if err := w.List(ctx, requests, client.MatchingFields{"spec.signerName": certificatesv1.KubeAPIServerClientKubeletSignerName}); err != nil {
@@ -61,8 +61,8 @@ func FindGrant(ctx context.Context, w client.Reader, credentialID string) (*boot
 	return last, nil
 }
 
-// PublicKeySHA256 returns the SHA-256, in hex, of the public key that a PEM certificate request is for; "" when it
-// can't be read.
+// PublicKeySHA256 returns the SHA-256 sum, in hexadecimal, of the public key in a PEM certificate signing request. It
+// returns "" if the request cannot be read.
 func PublicKeySHA256(request []byte) string {
 	wanted, err := ParseCertificateRequest(request)
 	if err != nil {
@@ -72,7 +72,7 @@ func PublicKeySHA256(request []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ParseCertificateRequest reads a PEM certificate request.
+// ParseCertificateRequest parses a PEM certificate signing request.
 func ParseCertificateRequest(raw []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(raw)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {

@@ -1,10 +1,12 @@
-// Package join makes what a host needs to join its cluster: the credential and the rights it has, in the workload
-// cluster, and the part of the host's Ignition that is for this one machine. It knows the two joins, by kubelet and by
-// kubeadm. Credentials and rights are written through the client it is given; Overlay is pure.
+// Package join creates everything that a host needs to join its cluster: the join credential and its permissions, in
+// the workload cluster, and the overlay, which is the part of the Ignition configuration that belongs to one machine.
+// It supports the join types Kubelet and Kubeadm. It writes credentials and permissions with the client of the caller.
+// Overlay is pure.
 //
-// Cluster API's sentinel file says that a host has joined: the pair poolboot-joined.path and poolboot-joined.service
-// writes it as soon as the kubelet's client certificate stands, at every boot. With kubeadm too: what
-// poolboot-join.service gets done by kubeadm join is that certificate, and until it stands kubeadm join is run again.
+// The sentinel file of Cluster API reports that a host has joined. poolboot-joined.path and poolboot-joined.service
+// create it when the client certificate of the kubelet exists, at every boot. This is the same with kubeadm: kubeadm
+// join in poolboot-join.service obtains the certificate, and the unit repeats kubeadm join until the certificate
+// exists.
 package join
 
 import (
@@ -23,24 +25,25 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// Cluster is how hosts reach the workload cluster.
+// Cluster describes how hosts reach the workload cluster.
 type Cluster struct {
-	// Server is the API server's URL: https://<host>:<port>.
+	// Server is the URL of the API server: https://<host>:<port>.
 	Server string
 
-	// CA is the PEM bundle that the API server's certificate is verified with; the kubelet trusts clients signed by it.
+	// CA is the PEM bundle that verifies the certificate of the API server. The kubelet trusts clients whose
+	// certificates it verifies.
 	CA []byte
 
-	// Name is the Cluster's name, for people who read the kubeconfig.
+	// Name is the name of the Cluster. In the kubeconfig, it is only for information.
 	Name string
 }
 
-// ExtraConfigError is a PoolbootConfig whose spec.extraConfig can't be used.
+// ExtraConfigError reports that spec.extraConfig of a PoolbootConfig cannot be used.
 type ExtraConfigError struct {
-	// Field is the field at fault.
+	// Field is the field with the mistake.
 	Field string
 
-	// Err says what is wrong with it, with the place in it.
+	// Err describes the mistake and its position in the field.
 	Err error
 }
 
@@ -48,9 +51,9 @@ func (e *ExtraConfigError) Error() string { return e.Field + ": " + e.Err.Error(
 
 func (e *ExtraConfigError) Unwrap() error { return e.Err }
 
-// Overlay returns the part of a host's configuration that is for this machine alone: how it joins, as whom, and merged
-// under that, so that it can't take the join away, the PoolbootConfig's extraConfig. The error is an *ExtraConfigError
-// when that is at fault.
+// Overlay returns the part of the configuration of a host that belongs to this machine: the configuration for its join,
+// and the extraConfig of the PoolbootConfig. The extraConfig cannot change the join: in a conflict, the join wins. The
+// error is an *ExtraConfigError if the extraConfig cannot be used.
 func Overlay(cfg *bootstrapv1.PoolbootConfig, reg registration.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
 	extra, err := extraConfig(cfg.Spec.ExtraConfig)
 	if err != nil {
@@ -67,7 +70,7 @@ func Overlay(cfg *bootstrapv1.PoolbootConfig, reg registration.Registration, cl 
 	return overlay, nil
 }
 
-// CredentialIn reads back, without its end, the credential that Overlay put into a configuration.
+// CredentialIn returns the credential that Overlay wrote to a configuration. Expires is not set.
 func CredentialIn(config ignition.Config) (Credential, error) {
 	for _, f := range config.Storage.Files {
 		if f.Path != ignition.BootstrapKubeconfigPath && f.Path != discoveryPath {
@@ -90,7 +93,7 @@ func CredentialIn(config ignition.Config) (Credential, error) {
 	return Credential{}, errors.New("there is no join credential")
 }
 
-// extraConfig reads a PoolbootConfig's spec.extraConfig, within what a user may set.
+// extraConfig parses spec.extraConfig of a PoolbootConfig, and refuses what a user cannot set.
 func extraConfig(extra *bootstrapv1.ExtraConfig) (ignition.Config, error) {
 	var (
 		config = ignition.New()
@@ -116,7 +119,7 @@ func extraConfig(extra *bootstrapv1.ExtraConfig) (ignition.Config, error) {
 	return config, nil
 }
 
-// ownConfig is the overlay without the extraConfig.
+// ownConfig returns the overlay without the extraConfig.
 func ownConfig(cfg *bootstrapv1.PoolbootConfig, reg registration.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
 	switch {
 	case cl.Server == "":

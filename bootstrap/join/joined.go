@@ -9,11 +9,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// kubeletCertificate stands once the kubelet has its client certificate, and with it a host has joined. The kubelet's
-// kubeconfig says less: it is written before the certificate is asked for.
+// kubeletCertificate is the client certificate of the kubelet. When it exists, the host has joined. The kubeconfig of
+// the kubelet does not show this: the kubelet writes it before it requests the certificate.
 const kubeletCertificate = ignition.KubeletPKIDirectory + "/kubelet-client-current.pem"
 
-// joinedUnits write the file by which Cluster API knows that a host has joined.
+// joinedUnits returns the units that create the sentinel file of Cluster API when the host has joined.
 func joinedUnits() []types.Unit {
 	return []types.Unit{
 		enabledUnit("poolboot-joined.path", joinedPath()),
@@ -21,8 +21,7 @@ func joinedUnits() []types.Unit {
 	}
 }
 
-// joinedPath starts joinedService when the kubelet has its client certificate, at the first boot and at every later
-// one.
+// joinedPath returns the unit that starts joinedService when the kubelet has its client certificate, at every boot.
 func joinedPath() []*unit.UnitOption {
 	return []*unit.UnitOption{
 		unit.NewUnitOption("Unit", "Description", "Wait for the kubelet's client certificate"),
@@ -31,7 +30,8 @@ func joinedPath() []*unit.UnitOption {
 	}
 }
 
-// joinedService writes the sentinel. It stays active, so that its path unit does not start it over and over.
+// joinedService returns the unit that creates the sentinel file. It stays active. Otherwise, its path unit would start
+// it repeatedly.
 func joinedService() []*unit.UnitOption {
 	return []*unit.UnitOption{
 		unit.NewUnitOption("Unit", "Description", "Tell Cluster API that this host has joined"),

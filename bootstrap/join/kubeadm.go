@@ -16,12 +16,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// discoveryPath is the kubeconfig that kubeadm joins with. It can't be one of the files that kubeadm writes itself:
-// its preflight checks refuse to go on when one of those, or the cluster's CA, is there already.
+// discoveryPath is the kubeconfig for kubeadm join. It must differ from the files that kubeadm itself writes, because
+// the preflight checks of kubeadm fail if one of these or the CA of the cluster exists.
 const discoveryPath = ignition.OwnDirectory + "/discovery.conf"
 
-// kubeadmJoin configures a host that runs kubeadm join. The kubelet's unit and configuration are those of the image and
-// of the cluster's kubelet-config.
+// kubeadmJoin returns the configuration of a host that runs kubeadm join. The image provides the unit of the kubelet.
+// The image and the ConfigMap kubelet-config of the cluster provide its configuration.
 func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg registration.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
 	discovery, err := joinKubeconfig(cl, cred)
 	if err != nil {
@@ -37,15 +37,16 @@ func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg registration.Registration, c
 		file(ignition.KubeadmJoinPath, 0o600, joinConfig),
 		file(discoveryPath, 0o600, discovery))
 	config.Systemd.Units = append(config.Systemd.Units,
-		// kubeadm starts the kubelet, but only a unit that is enabled outlives a reboot
+		// kubeadm starts the kubelet, but after a reboot only an enabled unit starts
 		withDropin(enabledUnit(ignition.KubeletUnit, nil), checkedFirst()),
 		enabledUnit("poolboot-join.service", joinUnit(join.Path())))
 	config.Systemd.Units = append(config.Systemd.Units, joinedUnits()...)
 	return withCheck(config, ignition.KubeadmArgsVariable, ignition.KubeadmFlagsPath)
 }
 
-// joinConfiguration is kubeadm's own part. kubeadm makes the kubelet's flags for name and taints by itself; labels and
-// provider ID are handed through. Its kubelets read no drop-ins unless they are told to.
+// joinConfiguration returns the JoinConfiguration of kubeadm. kubeadm itself sets the kubelet flags for the name and
+// the taints. The flags for labels and provider ID are passed through. So is --config-dir, without which a kubelet
+// reads no drop-ins.
 func joinConfiguration(join *bootstrapv1.KubeadmJoin, reg registration.Registration) *kubeadmv1beta4.JoinConfiguration {
 	extraArgs := []kubeadmv1beta4.Arg{{Name: "config-dir", Value: ignition.KubeletConfigDirectory}}
 	for _, arg := range reg.KubeletArgs() {
@@ -67,22 +68,23 @@ func joinConfiguration(join *bootstrapv1.KubeadmJoin, reg registration.Registrat
 	}
 }
 
-// triedBefore are the preflight checks that a host fails on which kubeadm join was run before and did not come to its
-// end: the power went, or the kubelet or the approval of its certificate took longer than kubeadm waits. kubeadm writes
-// the files and starts the kubelet anew.
+// triedBefore are the preflight checks that fail on a host where an earlier kubeadm join did not complete: the power
+// failed, or the kubelet or the approval of its certificate took longer than kubeadm waits. kubeadm writes the files
+// again and restarts the kubelet.
 var triedBefore = []string{
 	preflightOfFile(ignition.BootstrapKubeconfigPath),
 	preflightOfFile(ignition.KubeconfigPath),
 	preflightOfFile(ignition.ClusterCAPath),
-	"Port-10250", // the kubelet's
+	"Port-10250", // the port of the kubelet
 }
 
-// preflightOfFile is kubeadm's name for the check that a file is not there yet.
+// preflightOfFile returns the name of the kubeadm check that a file does not exist.
 func preflightOfFile(name string) string {
 	return "FileAvailable-" + strings.ReplaceAll(name, "/", "-")
 }
 
-// ignoredPreflightErrors adds those of a second try to what a user ignores. kubeadm takes "all" only alone.
+// ignoredPreflightErrors adds triedBefore to the errors that the user ignores. kubeadm does not accept "all" together
+// with others.
 func ignoredPreflightErrors(byUser []string) []string {
 	if slices.ContainsFunc(byUser, func(name string) bool { return strings.EqualFold(name, "all") }) {
 		return byUser
@@ -90,9 +92,9 @@ func ignoredPreflightErrors(byUser []string) []string {
 	return append(slices.Clone(byUser), triedBefore...)
 }
 
-// joinUnit runs kubeadm join, again and again until the kubelet has its certificate. After that it must not: kubeadm
-// refuses to join as a Node that is Ready. kubeadm asks the kubelet for its version and finds it by PATH: beside
-// kubeadm, if it is in no usual place.
+// joinUnit returns the unit that runs kubeadm join, and repeats it until the kubelet has its certificate. After that it
+// must not run, because kubeadm refuses to join as a Node that is Ready. kubeadm runs the kubelet to read its version.
+// PATH starts with the directory of kubeadm, because the kubelet can be in the same unusual directory.
 func joinUnit(kubeadmPath string) []*unit.UnitOption {
 	return append(append(onlineUnit("Join the cluster with kubeadm"), checkedFirst()...),
 		unit.NewUnitOption("Unit", "ConditionPathExists", "!"+kubeletCertificate),

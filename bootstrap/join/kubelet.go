@@ -16,8 +16,9 @@ import (
 
 const staticPodDirectory = "/etc/kubernetes/manifests"
 
-// kubeletJoin configures a kubelet that joins by its own TLS bootstrap. What is not a matter of joining (container
-// runtime, cluster DNS, reservations) is left to drop-ins of users in ignition.KubeletConfigDirectory.
+// kubeletJoin returns the configuration of a host whose kubelet joins with TLS bootstrapping. It has only the settings
+// for joining. Users set all others, such as container runtime, cluster DNS and reserved resources, with drop-ins in
+// ignition.KubeletConfigDirectory.
 func kubeletJoin(join *bootstrapv1.KubeletJoin, reg registration.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
 	bootstrapKubeconfig, err := joinKubeconfig(cl, cred)
 	if err != nil {
@@ -43,9 +44,9 @@ func kubeletJoin(join *bootstrapv1.KubeletJoin, reg registration.Registration, c
 	return withCheck(config, ignition.KubeletArgsVariable, ignition.KubeletEnvPath)
 }
 
-// kubeletConfiguration is the kubelet's configuration as far as joining, and being reached by nobody but the API
-// server, is concerned. Every Ignition host runs systemd, so that is the cgroup driver of a kubelet whose runtime names
-// none.
+// kubeletConfiguration returns the configuration with which a kubelet joins, and accepts only requests that the API
+// server authorizes. The cgroup driver is systemd, because every host with Ignition runs systemd. The kubelet uses it
+// if its container runtime reports no driver.
 func kubeletConfiguration() *kubeletv1beta1.KubeletConfiguration {
 	return &kubeletv1beta1.KubeletConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: kubeletv1beta1.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"},

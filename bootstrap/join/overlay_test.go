@@ -32,7 +32,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 const secret = "0123456789abcdef"
 
-var _ = Describe("the overlay of one machine", func() {
+var _ = Describe("The overlay of a machine", func() {
 	var (
 		cfg        *bootstrapv1.PoolbootConfig
 		registered registration.Registration
@@ -74,7 +74,7 @@ var _ = Describe("the overlay of one machine", func() {
 		}}
 	}
 
-	DescribeTable("is the same, byte by byte, for the same input, and Ignition takes it",
+	DescribeTable("is the same, byte for byte, for the same input, and Ignition accepts it",
 		func(golden string, choose func()) {
 			choose()
 			raw, err := ignition.Marshal(overlay())
@@ -91,11 +91,11 @@ var _ = Describe("the overlay of one machine", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(string(readable(raw))).To(Equal(string(want)))
 		},
-		Entry("joining by kubelet", "kubelet.json", func() {}),
-		Entry("joining by kubeadm", "kubeadm.json", useKubeadm),
+		Entry("with the join type Kubelet", "kubelet.json", func() {}),
+		Entry("with the join type Kubeadm", "kubeadm.json", useKubeadm),
 	)
 
-	It("keeps the credential to files that only root can read, and out of units", func() {
+	It("has the credential only in a file that only root can read", func() {
 		for _, choose := range []func(){func() {}, useKubeadm} {
 			choose()
 			config := overlay()
@@ -113,7 +113,7 @@ var _ = Describe("the overlay of one machine", func() {
 		}
 	})
 
-	It("gives its credential back, after other configuration was merged with it", func() {
+	It("returns its credential, also after a merge with another configuration", func() {
 		for _, choose := range []func(){func() {}, useKubeadm} {
 			choose()
 			raw, err := ignition.Marshal(ignition.Merge(ignition.New(), overlay()))
@@ -124,25 +124,25 @@ var _ = Describe("the overlay of one machine", func() {
 		}
 	})
 
-	DescribeTable("gives no credential back that is none",
+	DescribeTable("returns an error instead of a credential",
 		func(change func(ignition.Config) ignition.Config, message string) {
 			_, err := join.CredentialIn(change(overlay()))
 			Expect(err).To(MatchError(SatisfyAll(ContainSubstring(message), Not(ContainSubstring(secret)))))
 		},
-		Entry("because it is not there", func(ignition.Config) ignition.Config { return ignition.New() }, "there is no join credential"),
-		Entry("because it is not in the document", sourceOfKubeconfig("https://example.com/kubelet.conf"), "/etc/kubernetes/bootstrap-kubelet.conf: "),
-		Entry("because it is no kubeconfig", sourceOfKubeconfig("data:,{"), "/etc/kubernetes/bootstrap-kubelet.conf: "),
-		Entry("because its kubeconfig would have a file read", sourceOfKubeconfig("data:,"+url.PathEscape(
+		Entry("because there is none", func(ignition.Config) ignition.Config { return ignition.New() }, "there is no join credential"),
+		Entry("because the kubeconfig is not in the document", sourceOfKubeconfig("https://example.com/kubelet.conf"), "/etc/kubernetes/bootstrap-kubelet.conf: "),
+		Entry("because the file is not a kubeconfig", sourceOfKubeconfig("data:,{"), "/etc/kubernetes/bootstrap-kubelet.conf: "),
+		Entry("because the kubeconfig refers to a file", sourceOfKubeconfig("data:,"+url.PathEscape(
 			`{"clusters":[{"name":"edge","cluster":{"server":"https://edge.example.com:6443"}}],"contexts":[{"name":"a","context":{"cluster":"edge","user":"a"}}],`+
 				`"current-context":"a","users":[{"name":"a","user":{"tokenFile":"/dev/zero"}}]}`)),
 			"/etc/kubernetes/bootstrap-kubelet.conf: users[0].user.tokenFile: files are not read"),
-		Entry("because its kubeconfig has another token", sourceOfKubeconfig("data:,"+url.PathEscape(
+		Entry("because the kubeconfig has another kind of token", sourceOfKubeconfig("data:,"+url.PathEscape(
 			`{"clusters":[{"name":"edge","cluster":{"server":"https://edge.example.com:6443"}}],"contexts":[{"name":"a","context":{"cluster":"edge","user":"a"}}],`+
 				`"current-context":"a","users":[{"name":"a","user":{"token":"`+secret+`"}}]}`)),
 			"/etc/kubernetes/bootstrap-kubelet.conf: it holds no bootstrap token"),
 	)
 
-	It("replaces whatever the image has in its places", func() {
+	It("overwrites the files of the image", func() {
 		for _, choose := range []func(){func() {}, useKubeadm} {
 			choose()
 			for _, file := range overlay().Storage.Files {
@@ -151,8 +151,8 @@ var _ = Describe("the overlay of one machine", func() {
 		}
 	})
 
-	Describe("joining by kubelet", func() {
-		It("holds a kubeconfig that reaches the cluster with the credential", func() {
+	Describe("with the join type Kubelet", func() {
+		It("has a kubeconfig with the cluster and the credential", func() {
 			kubeconfig, err := clientcmd.RESTConfigFromKubeConfig([]byte(contents(overlay(), "/etc/kubernetes/bootstrap-kubelet.conf")))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(kubeconfig.Host).To(Equal("https://edge.example.com:6443"))
@@ -160,7 +160,7 @@ var _ = Describe("the overlay of one machine", func() {
 			Expect(kubeconfig.BearerToken).To(Equal("abc123." + secret))
 		})
 
-		It("lets nobody reach the kubelet but by the API server", func() {
+		It("has a kubelet that accepts only requests that the API server authorizes", func() {
 			kubelet := &kubeletv1beta1.KubeletConfiguration{}
 			Expect(yaml.UnmarshalStrict([]byte(contents(overlay(), "/etc/kubernetes/kubelet.yaml")), kubelet)).To(Succeed())
 			Expect(kubelet.Authentication.Anonymous.Enabled).To(HaveValue(BeFalse()))
@@ -170,7 +170,7 @@ var _ = Describe("the overlay of one machine", func() {
 			Expect(contents(overlay(), "/etc/kubernetes/pki/ca.crt")).To(Equal(string(cluster.CA)))
 		})
 
-		It("hands the kubelet its part of the registration in one line", func() {
+		It("has the kubelet flags of the registration in one line", func() {
 			Expect(contents(overlay(), "/etc/poolboot/kubelet.env")).To(Equal(
 				"POOLBOOT_KUBELET_ARGS=" + strings.Join(registered.KubeletArgs(), " ") + "\n"))
 		})
@@ -180,16 +180,16 @@ var _ = Describe("the overlay of one machine", func() {
 			Expect(unitText(overlay(), "kubelet.service")).To(ContainSubstring("\nExecStart=/opt/bin/kubelet --config="))
 		})
 
-		It("tells Cluster API only when the kubelet has its certificate", func() {
+		It("reports to Cluster API only when the kubelet has its certificate", func() {
 			Expect(unitText(overlay(), "poolboot-joined.path")).To(ContainSubstring("PathExists=/var/lib/kubelet/pki/kubelet-client-current.pem"))
 			Expect(unitText(overlay(), "poolboot-joined.service")).To(ContainSubstring("ExecStart=/usr/bin/touch /run/cluster-api/bootstrap-success.complete"))
 		})
 	})
 
-	Describe("joining by kubeadm", func() {
+	Describe("with the join type Kubeadm", func() {
 		BeforeEach(useKubeadm)
 
-		// secondTry are the checks that fail on a host where kubeadm was cut short.
+		// secondTry are the checks that fail on a host where kubeadm was interrupted.
 		secondTry := []string{"FileAvailable--etc-kubernetes-bootstrap-kubelet.conf", "FileAvailable--etc-kubernetes-kubelet.conf",
 			"FileAvailable--etc-kubernetes-pki-ca.crt", "Port-10250"}
 		ignored := func() []string {
@@ -198,7 +198,7 @@ var _ = Describe("the overlay of one machine", func() {
 			return joinConfig.NodeRegistration.IgnorePreflightErrors
 		}
 
-		It("registers as decided", func() {
+		It("has the registration in the JoinConfiguration", func() {
 			joinConfig := &kubeadmv1beta4.JoinConfiguration{}
 			Expect(yaml.UnmarshalStrict([]byte(contents(overlay(), "/etc/kubernetes/poolboot-join.yaml")), joinConfig)).To(Succeed())
 			Expect(joinConfig.NodeRegistration).To(Equal(kubeadmv1beta4.NodeRegistrationOptions{
@@ -217,45 +217,45 @@ var _ = Describe("the overlay of one machine", func() {
 			Expect(kubeconfig.BearerToken).To(Equal("abc123." + secret))
 		})
 
-		It("has the directory of drop-ins, without which the kubelet would not start", func() {
+		It("has the directory for drop-ins, without which the kubelet would not start", func() {
 			Expect(overlay().Storage.Directories).To(ContainElement(HaveField("Path", "/etc/kubernetes/kubelet.conf.d")))
 		})
 
-		It("writes none of the files that kubeadm refuses to find", func() {
+		It("writes none of the files that must not exist before kubeadm join", func() {
 			for _, file := range overlay().Storage.Files {
 				Expect(file.Path).NotTo(BeElementOf("/etc/kubernetes/kubelet.conf", "/etc/kubernetes/bootstrap-kubelet.conf", "/etc/kubernetes/pki/ca.crt"))
 			}
 		})
 
-		It("runs the kubeadm that the PoolbootConfig names, and finds the kubelet beside it", func() {
+		It("runs the kubeadm that the PoolbootConfig names, and finds the kubelet in the same directory", func() {
 			cfg.Spec.Join.Kubeadm.KubeadmPath = "/opt/bin/kubeadm"
 			text := unitText(overlay(), "poolboot-join.service")
 			Expect(text).To(ContainSubstring("\nExecStart=/opt/bin/kubeadm join --config=/etc/kubernetes/poolboot-join.yaml\n"))
 			Expect(text).To(ContainSubstring("\nEnvironment=PATH=/opt/bin:"))
 		})
 
-		It("may be tried again until the kubelet has its certificate, and no longer", func() {
+		It("retries only until the kubelet has its certificate", func() {
 			text := unitText(overlay(), "poolboot-join.service")
 			Expect(text).To(SatisfyAll(ContainSubstring("Type=oneshot"), ContainSubstring("Restart=on-failure"),
 				ContainSubstring("ConditionPathExists=!/var/lib/kubelet/pki/kubelet-client-current.pem")))
 			Expect(ignored()).To(ContainElements(secondTry))
 		})
 
-		It("ignores what the user ignores, and only that when it is all", func() {
+		It("also ignores what the user ignores, and adds nothing to all", func() {
 			cfg.Spec.Join.Kubeadm.IgnorePreflightErrors = nil
 			Expect(ignored()).To(Equal(secondTry))
 			cfg.Spec.Join.Kubeadm.IgnorePreflightErrors = []string{"all"}
 			Expect(ignored()).To(Equal([]string{"all"}), "kubeadm refuses all with another")
 		})
 
-		It("tells Cluster API only when the kubelet has its certificate, at every boot", func() {
+		It("reports to Cluster API only when the kubelet has its certificate, at every boot", func() {
 			Expect(unitText(overlay(), "poolboot-joined.path")).To(ContainSubstring("PathExists=/var/lib/kubelet/pki/kubelet-client-current.pem"))
 			Expect(unitText(overlay(), "poolboot-joined.service")).To(ContainSubstring("ExecStart=/usr/bin/touch /run/cluster-api/bootstrap-success.complete"))
 		})
 	})
 
 	Describe("with an extraConfig", func() {
-		It("has the user's entries under its own", func() {
+		It("contains the entries of the user, and its own entries win", func() {
 			cfg.Spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(
 				`{"ignition":{"version":"3.1.0"},"storage":{"files":[{"path":"/etc/rack","contents":{"source":"data:,r1"}}]},` +
 					`"systemd":{"units":[{"name":"kubelet.service","dropins":[{"name":"10-nice.conf","contents":"[Service]\nNice=-5\n"}]}]}}`)}}
@@ -266,12 +266,12 @@ var _ = Describe("the overlay of one machine", func() {
 				HaveField("Name", "kubelet.service"), HaveField("Dropins", HaveLen(1)))))
 		})
 
-		It("takes Butane too", func() {
+		It("accepts Butane too", func() {
 			cfg.Spec.ExtraConfig = &bootstrapv1.ExtraConfig{Butane: "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/rack\n    contents: {inline: r1}\n"}
 			Expect(contents(overlay(), "/etc/rack")).To(Equal("r1"))
 		})
 
-		DescribeTable("refuses one that can't be used, and names the field",
+		DescribeTable("is refused when it cannot be used, with an error that names the field",
 			func(extra bootstrapv1.ExtraConfig, field, message string) {
 				cfg.Spec.ExtraConfig = &extra
 				_, err := join.Overlay(cfg, registered, cluster, credential)
@@ -279,32 +279,32 @@ var _ = Describe("the overlay of one machine", func() {
 				Expect(err).To(HaveField("Field", field))
 				Expect(err).To(MatchError(SatisfyAll(HavePrefix(field+": "), ContainSubstring(message), Not(ContainSubstring(secret)))))
 			},
-			Entry("because it is no Ignition",
+			Entry("because it is not Ignition",
 				bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"9.0.0"}}`)}},
 				"spec.extraConfig.config", "9.0.0"),
-			Entry("because it is no Butane",
+			Entry("because it is not Butane",
 				bootstrapv1.ExtraConfig{Butane: "variant: nothing\nversion: 1.0.0\n"},
 				"spec.extraConfig.butane", "nothing"),
-			Entry("because it takes over what is Poolboot's",
+			Entry("because it sets a file of Poolboot",
 				bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(
 					`{"ignition":{"version":"3.1.0"},"storage":{"files":[{"path":"/etc/poolboot/kubelet.env"}]}}`)}},
 				"spec.extraConfig.config", "/etc/poolboot/kubelet.env"),
 		)
 	})
 
-	DescribeTable("is not made of half of what it needs",
+	DescribeTable("is not created from an incomplete input",
 		func(change func(), message string) {
 			change()
 			_, err := join.Overlay(cfg, registered, cluster, credential)
 			Expect(err).To(MatchError("overlay of PoolbootConfig metal/infra-boot: " + message))
 		},
-		Entry("without an address", func() { cluster.Server = "" }, "the cluster has no control plane endpoint yet"),
+		Entry("without a control plane endpoint", func() { cluster.Server = "" }, "the cluster has no control plane endpoint yet"),
 		Entry("without a CA", func() { cluster.CA = nil }, "the cluster's certificate authority is missing"),
-		Entry("without a join", func() { cfg.Spec.Join = bootstrapv1.Join{} }, `spec.join.type: "" is not supported: set Kubelet or Kubeadm`),
+		Entry("without a join type", func() { cfg.Spec.Join = bootstrapv1.Join{} }, `spec.join.type: "" is not supported: set Kubelet or Kubeadm`),
 	)
 })
 
-// readable lays Ignition out for a reader of the golden files: indented, with the files' contents as text.
+// readable formats Ignition for the golden files: indented, with the contents of files as text.
 func readable(raw []byte) []byte {
 	var tree map[string]any
 	Expect(json.Unmarshal(raw, &tree)).To(Succeed())
@@ -322,7 +322,7 @@ func readable(raw []byte) []byte {
 	return append(text, '\n')
 }
 
-// sourceOfKubeconfig lets the kubeconfig with the credential have another source.
+// sourceOfKubeconfig returns a function that changes the source of the kubeconfig that has the credential.
 func sourceOfKubeconfig(source string) func(ignition.Config) ignition.Config {
 	return func(config ignition.Config) ignition.Config {
 		for i := range config.Storage.Files {

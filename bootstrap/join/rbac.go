@@ -13,24 +13,24 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// FieldManager is the field manager of what Poolboot applies to workload clusters.
+// FieldManager is the field manager of the objects that Poolboot applies in workload clusters.
 const FieldManager = "poolboot"
 
-// Labels are on every object that gives rights, so that a watch holds these and no others.
+// Labels are the labels of every object that grants permissions. A watch selects exactly these objects with them.
 var Labels = map[string]string{poolv1.ManagedByLabel: poolv1.ManagedByPoolboot}
 
-// Names of the objects that give the rights to join.
+// Names of the objects that grant the permissions to join.
 const (
 	bootstrapperName = "poolboot:node-bootstrapper"
 	renewalName      = "poolboot:node-certificate-renewal"
 	kubeadmName      = "poolboot:kubeadm-join"
 )
 
-// EnsureRBAC gives the credentials' group the rights to join, and kubeadm's own needs only when kubeadm is set. It may
-// be called any number of times; once for every cluster and start of the manager is enough.
+// EnsureRBAC grants the permissions to join to the group of the credentials. With kubeadm, it also grants what kubeadm
+// join needs. It is idempotent. It is enough to call it once for each cluster after the manager starts.
 //
-// The group may ask for certificates; it gets none approved by itself. Nodes may renew their own certificate, which
-// is approved by kube-controller-manager.
+// The group can create certificate signing requests, but they are not approved automatically. Nodes can renew their own
+// certificates: kube-controller-manager approves these requests.
 func EnsureRBAC(ctx context.Context, w client.Client, kubeadm bool) error {
 	objects := []runtime.ApplyConfiguration{
 		clusterRoleBinding(bootstrapperName, "system:node-bootstrapper", Group),
@@ -47,9 +47,9 @@ func EnsureRBAC(ctx context.Context, w client.Client, kubeadm bool) error {
 	return nil
 }
 
-// kubeadmRBAC lets the group read what kubeadm join reads: the Node of its name, to refuse one that is Ready, and the
-// cluster's two ConfigMaps. kubeadm does without kube-proxy's ConfigMap and the public cluster-info when it may not
-// read them.
+// kubeadmRBAC returns the permissions to read what kubeadm join reads: the Node with the name of the host, because
+// kubeadm refuses to join as a Node that is Ready, and two ConfigMaps of the cluster. kubeadm continues if it cannot
+// read the ConfigMap of kube-proxy and the public cluster-info.
 func kubeadmRBAC() []runtime.ApplyConfiguration {
 	return []runtime.ApplyConfiguration{
 		applyrbacv1.ClusterRole(kubeadmName).WithLabels(Labels).WithRules(
