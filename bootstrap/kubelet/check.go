@@ -15,9 +15,10 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Check refuses values with which a kubelet would not start, or that it would pass over: ranges, words and what does
-// not go together, as the kubelet's own validation has them, which no library offers. A field that is not given counts
-// as the kubelet's default. What depends on the kubelet's version, as the names of feature gates, is not checked.
+// Check refuses values with which a kubelet would not start, or which it would ignore: numbers out of range, unknown
+// values and conflicting fields. The rules are those of the kubelet's own validation, which is not available as a
+// library. For an omitted field, Check uses the default of the kubelet. It does not check values that depend on the
+// version of the kubelet, such as the names of feature gates.
 func (s Section) Check(at *field.Path) field.ErrorList {
 	raw, err := s.json()
 	if err != nil {
@@ -37,7 +38,7 @@ func (s Section) Check(at *field.Path) field.ErrorList {
 	return c.errs
 }
 
-// check goes through one KubeletConfiguration.
+// check checks one KubeletConfiguration.
 type check struct {
 	kubeletv1beta1.KubeletConfiguration
 	at   *field.Path

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// The kubelet's defaults of what is checked together with other fields.
+// Defaults of the kubelet for fields that are checked together with others.
 const (
 	imageGCHigh       = 85
 	imageGCLow        = 80
@@ -25,14 +25,14 @@ const (
 )
 
 var (
-	// reservable are the resources that systemReserved and kubeReserved take.
+	// reservable are the resources that systemReserved and kubeReserved accept.
 	reservable = []string{"cpu", "memory", "ephemeral-storage", "pid"}
-	// signals are what the kubelet evicts by.
+	// signals are the eviction signals of the kubelet.
 	signals = []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree",
 		"containerfs.available", "containerfs.inodesFree", "allocatableMemory.available", "pid.available"}
 )
 
-// amounts checks what is a quantity, and maps of them.
+// amounts checks quantities and maps of quantities.
 func (c *check) amounts() {
 	c.entries("systemReserved", c.SystemReserved, reservable, quantity)
 	c.entries("kubeReserved", c.KubeReserved, reservable, quantity)
@@ -50,7 +50,7 @@ func (c *check) amounts() {
 	}
 }
 
-// entries checks a map that has only known keys, and values of one form.
+// entries checks a map with known keys and values of one format.
 func (c *check) entries(name string, entries map[string]string, known []string, wrong func(string) string) {
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		at := c.at.Child(name)
@@ -90,7 +90,7 @@ func (c *check) addresses() {
 	}
 }
 
-// together checks what the kubelet does not take side by side.
+// together checks for fields that conflict, or need each other.
 func (c *check) together() {
 	if low, high := ptr.Deref(c.ImageGCLowThresholdPercent, imageGCLow), ptr.Deref(c.ImageGCHighThresholdPercent, imageGCHigh); low >= high {
 		c.refuse("imageGCLowThresholdPercent", low, "must be less than imageGCHighThresholdPercent, which is %d", high)
@@ -133,7 +133,7 @@ func (c *check) together() {
 	}
 }
 
-// libraries checks what Kubernetes has libraries for.
+// libraries checks the fields for which Kubernetes has a validation library.
 func (c *check) libraries() {
 	if _, err := cliflag.TLSCipherSuites(c.TLSCipherSuites); err != nil {
 		c.refuse("tlsCipherSuites", c.TLSCipherSuites, "%v; known are %s", err, strings.Join(cliflag.TLSCipherPossibleValues(), ", "))
@@ -145,7 +145,8 @@ func (c *check) libraries() {
 	c.logging()
 }
 
-// logging is checked as for the format text: for others the library looks at the flags of the program that it is in.
+// logging checks the field logging as if the format were text. For other formats, the library reads the flags of the
+// program that runs it.
 func (c *check) logging() {
 	at := c.at.Child("logging")
 	formats := []string{logsapi.DefaultLogFormat, logsapi.JSONLogFormat}

@@ -10,8 +10,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubelet"
 )
 
-// FuzzParse promises that a section that is taken makes a drop-in which Kubernetes' own type takes, without a field
-// that is not a pool's to set; and that what is refused is named.
+// FuzzParse checks that a section that Parse accepts results in a drop-in that the Kubernetes type accepts, without the
+// fields that a pool cannot set. It also checks that each error has a field and a message.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{`{}`, `null`, `{"maxPods":500,"systemReserved":{"cpu":"1"},"clusterDNS":["10.0.0.1"]}`, `{"maxPods":5,"maxPods":6}`,
 		`{"kind":"KubeletConfiguration","logging":{"flushFrequency":"5s"}}`, `{"providerID":"a"}`, `{"reservedMemory":[{"numaNode":0,"limits":{"memory":"1Gi"}}]}`,

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// deepest is how deep a section may be nested; a KubeletConfiguration is half as deep.
+	// deepest is the maximum nesting of a section. A KubeletConfiguration has half of it.
 	deepest = 12
-	// enough mistakes are named at once.
+	// enough is the maximum number of mistakes in one result.
 	enough = 20
 )
 
-// read decodes a section by Kubernetes' own type, which must have every field of it.
+// read decodes a section. Each of its fields must exist in the Kubernetes type.
 func read(raw []byte, at *field.Path) (map[string]any, field.ErrorList) {
 	var fields map[string]any
 	twice, err := kjson.UnmarshalStrict(raw, &fields, kjson.DisallowDuplicateFields)
@@ -38,7 +38,8 @@ func read(raw []byte, at *field.Path) (map[string]any, field.ErrorList) {
 	return fields, errs
 }
 
-// misfits are the innermost parts of a value that the type does not take. whole puts such a part back to where it is.
+// misfits returns an error for each innermost part of a value that the Kubernetes type does not accept. whole returns
+// the section that has only the given part, at its position.
 func misfits(value any, whole func(any) any, at *field.Path, depth int) (errs field.ErrorList) {
 	if depth == 0 {
 		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "nothing in a "+Kind+" is nested so deep: remove it")}
@@ -69,7 +70,7 @@ func misfits(value any, whole func(any) any, at *field.Path, depth int) (errs fi
 	return nil
 }
 
-// decode says which fields the type does not know, or why it takes a value at all.
+// decode returns the fields that the Kubernetes type does not have, or an error if the type does not accept the value.
 func decode(value any) (unknown []error, err error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -78,7 +79,7 @@ func decode(value any) (unknown []error, err error) {
 	return kjson.UnmarshalStrict(raw, &kubeletv1beta1.KubeletConfiguration{}, kjson.DisallowUnknownFields)
 }
 
-// whyNot says of which type a value must be.
+// whyNot returns which type the value must have.
 func whyNot(err error) string {
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Reasons that several fields share.
+// Reasons of more than one field.
 const (
 	oneHost       = "it is one host's own, and all hosts of a pool have the same: leave it out"
 	whoMayReach   = "who may reach the kubelet is not a pool's to say, and the API server must: leave it out"
@@ -15,10 +15,10 @@ const (
 	joinWaits     = "kubeadm join asks the kubelet there whether it is well: leave it out"
 )
 
-// notAPools are the fields that a pool can't set, and why, with what to do instead: they say which Node a kubelet is,
-// let it join and stay, or keep others out. It is more than OpenShift refuses, whose kubelets are all set up by its own
-// templates; clusterDNS, clusterDomain, featureGates, failSwapOn and memorySwap, which those need, are a pool's to set
-// here.
+// notAPools are the fields that a pool cannot set, with the reason and what to do instead. They identify the Node of a
+// kubelet, are necessary for it to join and stay, or protect it from other clients. OpenShift refuses fewer fields,
+// because its own templates configure all its kubelets. A pool of Poolboot can set the fields that these templates
+// need: clusterDNS, clusterDomain, featureGates, failSwapOn and memorySwap.
 var notAPools = map[string]string{
 	"providerID":         "it says which host a Node is: it is set when the host is known",
 	"registerWithTaints": "set spec.nodeTaints",
@@ -41,7 +41,7 @@ var notAPools = map[string]string{
 	"cgroupDriver":       "it must be that of the host's container runtime, which tells the kubelet: leave it out",
 }
 
-// refused are those of a section's fields that are not a pool's to set.
+// refused returns an error for each field of a section that a pool cannot set.
 func refused(fields map[string]any, at *field.Path) (errs field.ErrorList) {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if why, ok := notAPools[name]; ok {

@@ -1,6 +1,6 @@
-// Package kubelet reads what a MachineConfigPool says about its kubelets: fields of Kubernetes' KubeletConfiguration,
-// typed and checked as far as that can be done without a kubelet, and without those that are not a pool's to say. It is
-// pure, and knows nothing of pools.
+// Package kubelet parses the kubelet section of a MachineConfigPool: fields of a KubeletConfiguration of Kubernetes. It
+// checks their types, and their values as far as this is possible without a kubelet, and refuses the fields that a pool
+// cannot set. It is pure, and does not depend on pools.
 package kubelet
 
 import (
@@ -15,25 +15,25 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxSize is how many bytes of JSON a section may have: many times what all fields of a KubeletConfiguration take.
+// maxSize is the maximum size of a section in bytes of JSON. All fields of a KubeletConfiguration need much less.
 const maxSize = 64 << 10
 
-// Kind and APIVersion of what a section is a part of. A section names both.
+// Kind is the kind of a section. A section must set it, together with APIVersion.
 const Kind = "KubeletConfiguration"
 
-// APIVersion is the one that Poolboot knows.
+// APIVersion is the only apiVersion that Poolboot supports.
 var APIVersion = kubeletv1beta1.SchemeGroupVersion.String()
 
-// Section is a part of a KubeletConfiguration. The zero value says nothing.
+// Section is a part of a KubeletConfiguration. The zero value is empty.
 type Section struct {
-	// fields are those that were given and no others: in a KubeletConfiguration that is written out whole, those that
-	// were not are zero, and would take the place of what is set elsewhere.
+	// fields are only the fields that are set. A complete KubeletConfiguration would have zero values for all other
+	// fields, and would override what is set elsewhere.
 	fields map[string]any
 }
 
-// Parse reads a section in JSON. Errors name each field that is unknown, of the wrong type, there twice, null, or not a
-// pool's to set, and an apiVersion or kind that is missing or another; their paths start with at. What the values are
-// is a matter of Check.
+// Parse parses a section in JSON. It returns an error for each field that is unknown, has the wrong type, is duplicate,
+// is null, or cannot be set by a pool, and for a missing or wrong apiVersion or kind. The paths of the errors start
+// with at. Parse does not check values: see Check.
 func Parse(raw []byte, at *field.Path) (Section, field.ErrorList) {
 	if len(raw) > maxSize {
 		return Section{}, field.ErrorList{field.TooLong(at, field.OmitValueType{}, maxSize)}
@@ -50,7 +50,7 @@ func Parse(raw []byte, at *field.Path) (Section, field.ErrorList) {
 	return Section{fields: fields}, nil
 }
 
-// typed takes a field that says of which type a section is, and returns what is wrong with it.
+// typed removes a field that identifies the type of a section, and returns an error if its value is wrong.
 func typed(fields map[string]any, name, want string, at *field.Path) *field.Error {
 	value, has := fields[name]
 	delete(fields, name)
@@ -63,11 +63,10 @@ func typed(fields map[string]any, name, want string, at *field.Path) *field.Erro
 	return nil
 }
 
-// IsEmpty says whether a section says nothing.
+// IsEmpty reports whether a section sets no fields.
 func (s Section) IsEmpty() bool { return len(s.fields) == 0 }
 
-// Over lays a section on top of another, as the kubelet merges drop-ins: objects key by key, everything else as a
-// whole.
+// Over merges a section over another, as the kubelet merges drop-ins: objects by key, and all other values as a whole.
 func (s Section) Over(base Section) (Section, error) {
 	under, err := base.json()
 	if err != nil {
@@ -85,7 +84,8 @@ func (s Section) Over(base Section) (Section, error) {
 	return out, kjson.UnmarshalCaseSensitivePreserveInts(merged, &out.fields)
 }
 
-// DropIn is a section as a file of the kubelet's drop-in directory, under a comment that says where it is from.
+// DropIn returns a section as a file for the drop-in directory of the kubelet. A comment at the start names the source
+// of the section.
 func (s Section) DropIn(from string) ([]byte, error) {
 	whole := map[string]any{"apiVersion": APIVersion, "kind": Kind}
 	for name, value := range s.fields {
