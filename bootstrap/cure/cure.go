@@ -1,6 +1,6 @@
-// Package cure words what a person can do about a host, by what the host is: a Machine's, a BareMetalHost that asks for
-// a pool by an annotation, or one that enrolled with a token. What helps one of them is impossible for another: nobody
-// can delete the Machine of a host that enrolled. It is pure.
+// Package cure returns what a user can do about a host. This depends on the kind of host: the host of a Machine, a
+// BareMetalHost with an annotation that requests a pool, or a host that enrolled with a token. A cure for one kind can
+// be impossible for another. For example, an enrolled host has no Machine to delete. The package is pure.
 package cure
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// Whose names the object that the host belongs to.
+// Whose returns the object that the host belongs to.
 func Whose(config *bootstrapv1.PoolbootConfig) string {
 	switch record.HostKindOf(config) {
 	case record.BareMetalHost:
@@ -26,7 +26,7 @@ func Whose(config *bootstrapv1.PoolbootConfig) string {
 	return "the Machine"
 }
 
-// Remove takes a host away that does not come back.
+// Remove returns how to remove a host permanently.
 func Remove(config *bootstrapv1.PoolbootConfig) string {
 	if record.HostKindOf(config) == record.BareMetalHost {
 		return fmt.Sprintf("remove spec.image of %s", Whose(config))
@@ -34,7 +34,7 @@ func Remove(config *bootstrapv1.PoolbootConfig) string {
 	return "delete " + Whose(config)
 }
 
-// Replace has a host booted from the beginning, with another token and another Node.
+// Replace returns how to boot a host from the start, with another token and another Node.
 func Replace(config *bootstrapv1.PoolbootConfig) string {
 	switch record.HostKindOf(config) {
 	case record.BareMetalHost:
@@ -45,10 +45,10 @@ func Replace(config *bootstrapv1.PoolbootConfig) string {
 	return fmt.Sprintf("delete %s: another one takes its place", Whose(config))
 }
 
-// Renewing is where the commands are by which Machines are replaced.
+// Renewing is the section of the documentation that has the commands to replace Machines.
 const Renewing = "docs/pools.md#renewing-machines"
 
-// Renew has a host boot into what its pool hands out now.
+// Renew returns how to boot a host with the current configuration of its pool.
 func Renew(config *bootstrapv1.PoolbootConfig) string {
 	if !record.IsMachineless(config) {
 		return "roll out its MachineDeployment to renew it, see " + Renewing
@@ -56,7 +56,7 @@ func Renew(config *bootstrapv1.PoolbootConfig) string {
 	return Replace(config)
 }
 
-// Rotate has a host boot with another token, which ends the one that it has.
+// Rotate returns how to boot a host with another token, which replaces its current token.
 func Rotate(config *bootstrapv1.PoolbootConfig) string {
 	rotate := fmt.Sprintf("annotate PoolbootConfig %s with %s", config.Name, bootstrapv1.RotateTokenAnnotation)
 	switch record.HostKindOf(config) {
@@ -68,12 +68,12 @@ func Rotate(config *bootstrapv1.PoolbootConfig) string {
 	return rotate + " and have the host provisioned again, or " + Remove(config)
 }
 
-// provision has Metal3 install an annotated BareMetalHost again.
+// provision returns how to install an annotated BareMetalHost again.
 func provision(config *bootstrapv1.PoolbootConfig) string {
 	return Remove(config) + ", and put it back once the host is available"
 }
 
-// Relabel changes where a host's Node gets its labels from.
+// Relabel returns where to change the labels that the Node of a host gets.
 func Relabel(config *bootstrapv1.PoolbootConfig) string {
 	const ofConfig = "the nodeLabels and nodeLabelRules of the PoolbootConfig and the pool"
 	if !record.IsMachineless(config) {

@@ -17,7 +17,7 @@ func TestCure(t *testing.T) {
 	RunSpecs(t, "what a person can do about a host")
 }
 
-var _ = DescribeTable("Every host gets advice that is possible for it",
+var _ = DescribeTable("Every kind of host has cures that are possible for it",
 	func(config *bootstrapv1.PoolbootConfig, kind record.HostKind, whose, remove, replace, renew, rotate, relabel string) {
 		config.Name = "edge-7"
 		Expect(record.HostKindOf(config)).To(Equal(kind))

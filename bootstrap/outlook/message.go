@@ -13,9 +13,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// Message returns what a boot waits for or what is wrong, in the words of the condition that reports it. While the
-// Cluster is paused, no controller writes these conditions. So the message of a boot that is under way is marked as
-// that from before the pause.
+// Message returns what a boot waits for or what is wrong, from the condition that reports it. While the Cluster is
+// paused, no controller writes these conditions. The message of a boot in progress is therefore marked as the message
+// from before the pause.
 func Message(config *bootstrapv1.PoolbootConfig) string {
 	message := messageOf(config)
 	paused := conditions.Get(config, clusterv1.PausedCondition)
@@ -25,7 +25,7 @@ func Message(config *bootstrapv1.PoolbootConfig) string {
 	return "Paused: " + paused.Message + ". Before: " + message
 }
 
-// messageOf is Message without regard to a pause.
+// messageOf returns the message without regard to a pause.
 func messageOf(config *bootstrapv1.PoolbootConfig) string {
 	if ready := conditions.Get(config, clusterv1.ReadyCondition); ready != nil && ready.Status == metav1.ConditionFalse {
 		return ready.Message

@@ -1,6 +1,6 @@
-// Package outlook says of every reason of a condition what becomes of it: it passes by itself, or a person has to act.
-// It is the one table that controllers, pools' counts and kubectl poolboot go by. docs/conditions.md repeats it. It is
-// pure.
+// Package outlook has the outlook of every reason of a condition: whether the condition resolves on its own, or a
+// person must act. Controllers, the counts of pools and kubectl poolboot use this table. docs/conditions.md has the
+// same table. The package is pure.
 package outlook
 
 import (
@@ -12,21 +12,21 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// Outlook is what becomes of a condition with a reason.
+// Outlook describes whether a condition resolves on its own.
 type Outlook string
 
 const (
-	// Fine says that nothing is wrong.
+	// Fine means that nothing is wrong.
 	Fine Outlook = "Fine"
-	// Waits says that the next step has yet to come, and nothing is wrong.
+	// Waits means that nothing is wrong, and the next step has not happened yet.
 	Waits Outlook = "Waits"
-	// Retries says that something is wrong that may pass by itself. Poolboot retries.
+	// Retries means that something is wrong that can resolve on its own. Poolboot retries.
 	Retries Outlook = "Retries"
-	// NeedsPerson says that nothing changes until a person acts.
+	// NeedsPerson means that nothing changes until a person acts.
 	NeedsPerson Outlook = "NeedsPerson"
 )
 
-// table has every reason constant of the API.
+// table has every reason of the API.
 var table = map[string]Outlook{
 	bootstrapv1.WaitingForOwnerReason:                 Waits,
 	bootstrapv1.WaitingForClusterReason:               Waits,
@@ -92,7 +92,7 @@ var table = map[string]Outlook{
 	poolv1.AsExpectedReason:                 Fine,
 }
 
-// Of returns the outlook of a reason. One that is not in the table is something wrong that may pass.
+// Of returns the outlook of a reason. For an unknown reason, it returns Retries.
 func Of(reason string) Outlook {
 	if is, known := table[reason]; known {
 		return is
@@ -100,13 +100,14 @@ func Of(reason string) Outlook {
 	return Retries
 }
 
-// IsWrong says whether a condition of a PoolbootConfig is False for another reason than that the next step has yet to
-// come.
+// IsWrong reports whether a condition of a PoolbootConfig is False, and not only because the next step has not happened
+// yet.
 func IsWrong(c *metav1.Condition) bool {
 	return c != nil && c.Status == metav1.ConditionFalse && Of(c.Reason) != Waits
 }
 
-// kinds are the conditions of a PoolbootConfig that say what keeps its host, those of later steps last.
+// kinds are the types of the conditions that report what blocks the host of a PoolbootConfig, in the order of the
+// steps.
 var kinds = []string{
 	bootstrapv1.PoolDecidedCondition,
 	bootstrapv1.DataSecretAvailableCondition,
@@ -116,8 +117,8 @@ var kinds = []string{
 	bootstrapv1.NodeInPoolCondition,
 }
 
-// Counts says whether a condition still says something about a PoolbootConfig: those of the boot do not once the host
-// has joined, and before that a Node that is missing is made again.
+// Counts reports whether a condition still applies to a PoolbootConfig. After the host has joined, the conditions of
+// the boot no longer apply. Before that, a missing Node does not count, because Poolboot creates it again.
 func Counts(config *bootstrapv1.PoolbootConfig, c *metav1.Condition) bool {
 	if record.IsBootComplete(config) {
 		return c.Type == bootstrapv1.NodeInPoolCondition || c.Type == bootstrapv1.PoolDecidedCondition
@@ -125,8 +126,8 @@ func Counts(config *bootstrapv1.PoolbootConfig, c *metav1.Condition) bool {
 	return c.Reason != bootstrapv1.NodeMissingReason
 }
 
-// ForPerson returns the condition of a PoolbootConfig by which a person has to act, that of the latest step; nil when
-// none has to.
+// ForPerson returns the condition of a PoolbootConfig for which a person must act. It returns the condition of the
+// latest step if there are several, and nil if there is none.
 func ForPerson(config *bootstrapv1.PoolbootConfig) (found *metav1.Condition) {
 	for _, kind := range kinds {
 		c := conditions.Get(config, kind)

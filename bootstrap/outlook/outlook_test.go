@@ -31,7 +31,7 @@ var _ = Describe("The table of reasons", func() {
 		Expect(slices.Sorted(maps.Keys(table))).To(Equal(reasons()))
 	})
 
-	It("is that of docs/conditions.md", func() {
+	It("is the same in docs/conditions.md", func() {
 		page, err := os.ReadFile(filepath.Join("..", "..", "docs", "conditions.md"))
 		Expect(err).NotTo(HaveOccurred())
 		documented := map[string]Outlook{}
@@ -41,7 +41,7 @@ var _ = Describe("The table of reasons", func() {
 		Expect(documented).To(Equal(table))
 	})
 
-	It("takes a reason that it does not know for something that may pass", func() {
+	It("has the outlook Retries for an unknown reason", func() {
 		Expect(Of("NeverHeardOf")).To(Equal(Retries))
 	})
 })
@@ -52,7 +52,7 @@ var _ = Describe("A PoolbootConfig", func() {
 		conditions.Set(config, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: "why"})
 		return config
 	}
-	DescribeTable("waits for a person", func(state bootstrapv1.TokenState, kind, reason string, waits bool) {
+	DescribeTable("needs a person", func(state bootstrapv1.TokenState, kind, reason string, waits bool) {
 		found := ForPerson(newConfig(state, kind, reason))
 		if !waits {
 			Expect(found).To(BeNil())
@@ -63,18 +63,18 @@ var _ = Describe("A PoolbootConfig", func() {
 		Entry("whose label rules are invalid", bootstrapv1.TokenState(""), bootstrapv1.BootPreparedCondition, bootstrapv1.NodeLabelRuleInvalidReason, true),
 		Entry("whose host lacks a fact", bootstrapv1.TokenState(""), bootstrapv1.BootPreparedCondition, bootstrapv1.HostFactMissingReason, true),
 		Entry("whose data Secret was lost", bootstrapv1.TokenState(""), bootstrapv1.DataSecretAvailableCondition, bootstrapv1.DataSecretFailedReason, true),
-		Entry("whose user data is another's", bootstrapv1.TokenState(""), bootstrapv1.UserDataSetCondition, bootstrapv1.UserDataTakenReason, true),
+		Entry("whose host has other user data", bootstrapv1.TokenState(""), bootstrapv1.UserDataSetCondition, bootstrapv1.UserDataTakenReason, true),
 		Entry("whose token has expired", bootstrapv1.TokenStateExpired, bootstrapv1.TokenUsableCondition, bootstrapv1.TokenExpiredReason, true),
-		Entry("whose Node is gone after it joined", bootstrapv1.TokenStateRevoked, bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeMissingReason, true),
-		Entry("but not one whose Node is made again before it joined", bootstrapv1.TokenState(""), bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeMissingReason, false),
+		Entry("whose Node is missing after the host joined", bootstrapv1.TokenStateRevoked, bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeMissingReason, true),
+		Entry("but not one whose Node is missing before the host joined", bootstrapv1.TokenState(""), bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeMissingReason, false),
 		Entry("but not one that waits for its kubelet", bootstrapv1.TokenState(""), bootstrapv1.NodeInPoolCondition, bootstrapv1.WaitingForKubeletReason, false),
 		Entry("but not one whose Node is not Ready", bootstrapv1.TokenStateRevoked, bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeNotReadyReason, false),
-		Entry("but not one whose cluster is out of reach", bootstrapv1.TokenState(""), bootstrapv1.BootPreparedCondition, bootstrapv1.WorkloadClusterUnreachableReason, false),
-		Entry("but not one whose boot failed before it joined", bootstrapv1.TokenStateRevoked, bootstrapv1.BootPreparedCondition, bootstrapv1.BootFailedReason, false),
+		Entry("but not one whose workload cluster is unreachable", bootstrapv1.TokenState(""), bootstrapv1.BootPreparedCondition, bootstrapv1.WorkloadClusterUnreachableReason, false),
+		Entry("but not one whose boot failed before the host joined", bootstrapv1.TokenStateRevoked, bootstrapv1.BootPreparedCondition, bootstrapv1.BootFailedReason, false),
 	)
 })
 
-// reasons are the values of the constants of the API whose names end in Reason.
+// reasons returns the values of the constants in the API whose names end with Reason.
 func reasons() (found []string) {
 	GinkgoHelper()
 	for _, group := range []string{"bootstrap", "pool"} {

@@ -8,8 +8,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-// BindsTokenToAddresses reports whether the token of a PoolbootConfig's host is accepted from the addresses of the host
-// only.
+// BindsTokenToAddresses reports whether the token of a PoolbootConfig's host is accepted only from the addresses of the
+// host.
 func BindsTokenToAddresses(config *bootstrapv1.PoolbootConfig) bool {
 	return !config.Spec.IsInline() && config.Spec.ConfigSource.Server.TokenBinding == bootstrapv1.TokenBindingHostAddresses
 }
@@ -19,7 +19,7 @@ func RefusesAddress(config *bootstrapv1.PoolbootConfig, address string) bool {
 	return BindsTokenToAddresses(config) && !slices.Contains(config.Status.HostAddresses, address)
 }
 
-// TokenAddresses returns the addresses that the latest token of a PoolbootConfig's host was used from, in the order of
+// TokenAddresses returns the addresses from which the latest token of a PoolbootConfig's host was used, in the order of
 // their first use.
 func TokenAddresses(config *bootstrapv1.PoolbootConfig) []string {
 	noted := slices.SortedFunc(slices.Values(config.Status.Boot.Addresses), ByFirstUse)
@@ -32,7 +32,7 @@ func TokenAddresses(config *bootstrapv1.PoolbootConfig) []string {
 	return latest
 }
 
-// ByFirstUse compares two addresses by the time at which a token was first used from them.
+// ByFirstUse compares two addresses by the time when a token was first used from them.
 func ByFirstUse(a, b bootstrapv1.TokenAddress) int {
 	return cmp.Or(a.FirstUsedTime.Compare(b.FirstUsedTime.Time), cmp.Compare(a.Address, b.Address))
 }

@@ -7,8 +7,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-// HasNode reports whether a Node is on record for a PoolbootConfig: it was pre-registered, or found after the record
-// was lost.
+// HasNode reports whether a Node is on record for a PoolbootConfig. The Node was pre-registered, or was found after the
+// record was lost.
 func HasNode(config *bootstrapv1.PoolbootConfig) bool { return config.Status.NodeRef.IsDefined() }
 
 // HasCredential reports whether a join credential is on record for a PoolbootConfig. It is on record from the
@@ -22,31 +22,31 @@ func IsCredential(config *bootstrapv1.PoolbootConfig, id string) bool {
 	return config.Status.Boot.CredentialID == id
 }
 
-// IsCredentialUsed reports whether the join credential on record was used to obtain its certificate. Each credential
-// obtains one certificate.
+// IsCredentialUsed reports whether the join credential on record was used to obtain its certificate. A credential
+// obtains only one certificate.
 func IsCredentialUsed(config *bootstrapv1.PoolbootConfig) bool {
 	certificate := config.Status.Boot.Certificate
 	return certificate.IsDefined() && IsCredential(config, certificate.CredentialID)
 }
 
-// HasRequested reports whether a host has ever asked the config server for the configuration of a PoolbootConfig.
+// HasRequested reports whether a host has ever sent a boot request for a PoolbootConfig.
 func HasRequested(config *bootstrapv1.PoolbootConfig) bool {
 	return config.Status.Boot.RequestedTime != nil
 }
 
-// IsRequestPending reports whether a host has asked for its configuration since the boot was last prepared.
+// IsRequestPending reports whether a host has sent a boot request since the boot was last prepared.
 func IsRequestPending(config *bootstrapv1.PoolbootConfig) bool {
 	requested, prepared := config.Status.Boot.RequestedTime, config.Status.Boot.PreparedTime
 	return requested != nil && (prepared == nil || requested.After(prepared.Time))
 }
 
-// WasPrepared reports whether the boot of a PoolbootConfig was ever prepared. It may have been withdrawn since.
+// WasPrepared reports whether the boot of a PoolbootConfig was ever prepared. It can have been withdrawn since.
 func WasPrepared(config *bootstrapv1.PoolbootConfig) bool {
 	return config.Status.Boot.PreparedTime != nil
 }
 
 // IsServed reports whether the host has received the configuration that was last prepared. The config server records
-// that while the host goes on.
+// this while the host continues its boot.
 func IsServed(config *bootstrapv1.PoolbootConfig) bool {
 	served, prepared := config.Status.Boot.ServedTime, config.Status.Boot.PreparedTime
 	return served != nil && (prepared == nil || !served.Before(prepared))
@@ -57,21 +57,21 @@ func IsPrepared(config *bootstrapv1.PoolbootConfig) bool {
 	return conditions.IsTrue(config, bootstrapv1.BootPreparedCondition)
 }
 
-// IsWaitingForHost reports whether nothing is prepared because no host needs it: no host has asked yet, or what was
-// prepared was withdrawn.
+// IsWaitingForHost reports whether nothing is prepared because no host needs it: no host has sent a boot request yet,
+// or the boot was withdrawn.
 func IsWaitingForHost(config *bootstrapv1.PoolbootConfig) bool {
 	prepared := conditions.Get(config, bootstrapv1.BootPreparedCondition)
 	return prepared != nil && prepared.Status == metav1.ConditionUnknown && prepared.Reason == bootstrapv1.WaitingForHostReason
 }
 
-// IsWithdrawn reports whether what was prepared was withdrawn, because the host is deprovisioned or another host takes
-// its place, and no host has asked since.
+// IsWithdrawn reports whether the boot was withdrawn because the host is deprovisioned or replaced by another host, and
+// no host has sent a boot request since.
 func IsWithdrawn(config *bootstrapv1.PoolbootConfig) bool {
 	return WasPrepared(config) && !IsRequestPending(config) && IsWaitingForHost(config)
 }
 
-// IsCredentialLost reports whether the host has a join credential that it can no longer use, and must ask again or be
-// replaced.
+// IsCredentialLost reports whether the host has a join credential that it can no longer use. The host must send another
+// boot request or be replaced.
 func IsCredentialLost(config *bootstrapv1.PoolbootConfig) bool {
 	return conditions.GetReason(config, bootstrapv1.BootPreparedCondition) == bootstrapv1.JoinCredentialExpiredReason
 }
@@ -81,19 +81,19 @@ func IsNodeInPool(config *bootstrapv1.PoolbootConfig) bool {
 	return conditions.IsTrue(config, bootstrapv1.NodeInPoolCondition)
 }
 
-// IsNodeMissing reports whether the Node on record does not exist any more.
+// IsNodeMissing reports whether the Node on record no longer exists.
 func IsNodeMissing(config *bootstrapv1.PoolbootConfig) bool {
 	return conditions.GetReason(config, bootstrapv1.NodeInPoolCondition) == bootstrapv1.NodeMissingReason
 }
 
-// IsBootComplete reports whether a boot needs nothing more: the host has joined, or its Node is Ready in its pool and
-// its token is about to be revoked.
+// IsBootComplete reports whether a boot is complete: the host has joined, or its Node is Ready in its pool and its
+// token is about to be revoked.
 func IsBootComplete(config *bootstrapv1.PoolbootConfig) bool {
 	return HasJoined(config) || IsNodeInPool(config)
 }
 
-// IsReleased reports whether the token of a PoolbootConfig's host is revoked and its join credential deleted. Until
-// both are on record, the end of the boot has not been recorded completely.
+// IsReleased reports whether the token of a PoolbootConfig's host is revoked and its join credential is deleted. Until
+// both are on record, the record of the boot is not complete.
 func IsReleased(config *bootstrapv1.PoolbootConfig) bool {
 	return HasJoined(config) && !HasCredential(config)
 }

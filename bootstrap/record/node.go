@@ -11,8 +11,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// ConfigOfNode returns the PoolbootConfig that a Node was pre-registered for, from its annotation; false when Poolboot
-// did not pre-register it.
+// ConfigOfNode returns the PoolbootConfig for which a Node was pre-registered, from its annotation. It returns false if
+// Poolboot did not pre-register the Node.
 func ConfigOfNode(node metav1.Object) (types.NamespacedName, bool) {
 	namespace, name, found := strings.Cut(node.GetAnnotations()[poolv1.NodeConfigAnnotation], "/")
 	if !found || namespace == "" || name == "" {
@@ -27,5 +27,5 @@ func IsNodeOf(node metav1.Object, config *bootstrapv1.PoolbootConfig) bool {
 	return found && owner == Key(config)
 }
 
-// HasKubelet reports whether a kubelet has used a Node: only a kubelet reports its version.
+// HasKubelet reports whether a kubelet has used a Node. Only a kubelet reports a version.
 func HasKubelet(node *corev1.Node) bool { return node.Status.NodeInfo.KubeletVersion != "" }

@@ -1,7 +1,7 @@
-// Package record reads from a PoolbootConfig, and from the Node that it pre-registered, what is on record of a boot:
-// the state of the host's token, whether the host has joined, what kind of host it is, how far the boot is, and the
-// names of the objects that belong to it. Each of these questions has one function here, and a test fails when other
-// code reads the fields that the answer depends on. The package is pure: no client, no I/O.
+// Package record reads the record of a boot from a PoolbootConfig and its pre-registered Node: the state of the token,
+// whether the host has joined, the kind of host, the stage of the boot, and the names of the objects that belong to it.
+// Each of these questions has one function here, and a test fails when other code reads the fields that the answer
+// depends on. The package is pure: no client, no I/O.
 package record
 
 import (
@@ -38,20 +38,20 @@ func OverlayOwner(name string) types.UID {
 	return types.UID(strings.TrimPrefix(name, bootstrapv1.OverlayNamePrefix))
 }
 
-// HostKind is what the host of a PoolbootConfig is.
+// HostKind is the kind of host that a PoolbootConfig is for.
 type HostKind string
 
 const (
 	// MachineHost is the host of a Machine.
 	MachineHost HostKind = "Machine"
-	// BareMetalHost is a BareMetalHost without a Machine, whose annotation asks for a pool.
+	// BareMetalHost is a BareMetalHost without a Machine, with an annotation that requests a pool.
 	BareMetalHost HostKind = "BareMetalHost"
 	// EnrolledHost is a host without a Machine that enrolled with a token.
 	EnrolledHost HostKind = "Enrolled"
 )
 
-// HostKindOf returns what the host of a PoolbootConfig is. A PoolbootConfig that no Machine owns yet is of kind
-// MachineHost too, unless it names its host.
+// HostKindOf returns the kind of host that a PoolbootConfig is for. It also returns MachineHost for a PoolbootConfig
+// that no Machine owns yet, unless it names its host.
 func HostKindOf(config *bootstrapv1.PoolbootConfig) HostKind {
 	switch config.Spec.Host.Type {
 	case "":

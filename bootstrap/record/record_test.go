@@ -15,7 +15,7 @@ var _ = Describe("The names that belong to a PoolbootConfig", func() {
 	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "metal", Name: "infra-x7k", UID: "u-1", Labels: map[string]string{"cluster.x-k8s.io/cluster-name": "edge"}}}
 
-	It("are its own, its Cluster's and its overlay's", func() {
+	It("are those of itself, its Cluster and its overlay", func() {
 		Expect(record.Key(config)).To(Equal(types.NamespacedName{Namespace: "metal", Name: "infra-x7k"}))
 		Expect(record.ClusterName(config)).To(Equal("edge"))
 		Expect(record.ClusterKey(config)).To(Equal(types.NamespacedName{Namespace: "metal", Name: "edge"}))
@@ -34,7 +34,7 @@ var _ = Describe("The names that belong to a PoolbootConfig", func() {
 		Entry("of another namespace", "other/infra-x7k", true, false),
 		Entry("of no namespace", "/infra-x7k", false, false),
 		Entry("of no name", "metal/", false, false),
-		Entry("of none", "", false, false),
+		Entry("of no PoolbootConfig", "", false, false),
 	)
 })
 
@@ -71,7 +71,7 @@ var _ = Describe("The progress of a boot", func() {
 		Entry("with the first request", bootstrapv1.BootStatus{RequestedTime: micro(1)}, nil, answers{requested: true, pending: true, waiting: true}, waiting),
 		Entry("prepared", bootstrapv1.BootStatus{RequestedTime: micro(1), PreparedTime: micro(2), CredentialID: "abcdef"}, nil,
 			answers{requested: true, prepared: true}, prepared),
-		Entry("prepared in the moment of the request", bootstrapv1.BootStatus{RequestedTime: micro(2), PreparedTime: micro(2)}, nil,
+		Entry("prepared at the time of the request", bootstrapv1.BootStatus{RequestedTime: micro(2), PreparedTime: micro(2)}, nil,
 			answers{requested: true, prepared: true}, prepared),
 		Entry("prepared for an inline data Secret", bootstrapv1.BootStatus{PreparedTime: micro(2)}, nil, answers{prepared: true}, prepared),
 		Entry("with another request", bootstrapv1.BootStatus{RequestedTime: micro(3), PreparedTime: micro(2)}, nil,

@@ -19,11 +19,12 @@ const (
 	StagePending Stage = "Pending"
 	// StageWaitingForHost means that the data Secret exists, and the infrastructure provider has not chosen a host.
 	StageWaitingForHost Stage = "WaitingForHost"
-	// StageProvisioning means that a host was chosen, and it has not asked for its configuration.
+	// StageProvisioning means that a host was chosen, and has not sent a boot request.
 	StageProvisioning Stage = "Provisioning"
-	// StagePreparing means that the host asked, and its Node, join credential or overlay does not exist yet.
+	// StagePreparing means that the host has sent a boot request, and its Node, join credential or overlay does not
+	// exist yet.
 	StagePreparing Stage = "Preparing"
-	// StageServing means that everything is prepared, and the host has not received its configuration.
+	// StageServing means that the boot is prepared, and the host has not received its configuration.
 	StageServing Stage = "Serving"
 	// StageJoining means that the host has its configuration, and its Node has not been Ready in its pool.
 	StageJoining Stage = "Joining"
@@ -58,7 +59,7 @@ func Stages() []Stage {
 	return stages
 }
 
-// StageOf returns the stage of a boot, and since when the boot is in it.
+// StageOf returns the stage of a boot, and the time when the stage started.
 func StageOf(config *bootstrapv1.PoolbootConfig) (Stage, time.Time) {
 	inPool := conditions.Get(config, bootstrapv1.NodeInPoolCondition)
 	switch {
@@ -86,7 +87,7 @@ func StageOf(config *bootstrapv1.PoolbootConfig) (Stage, time.Time) {
 	}
 	switch {
 	case config.Spec.IsInline() && last.Step == StepBootPrepared:
-		stage = StageJoining // no config server takes part
+		stage = StageJoining // an inline data Secret needs no config server
 	case last.Step == StepCreated && isDataSecretUnneeded(config):
 		stage = StageProvisioning // its host is known, and needs no data Secret
 	}
@@ -102,8 +103,9 @@ func rank(step Step) int {
 }
 
 // StageDurations returns how long each stage of a completed boot took. The sum is the time from the creation to the
-// last step. A stage without its step counts for the next stage. When a step was repeated after the next one, as when
-// the data Secret is restored while the host boots, it counts as taken before the next one.
+// last step. If the step that ends a stage is missing, its time counts for the next stage. A step that was repeated
+// after the next step, such as when the data Secret is restored while the host boots, counts as taken before the next
+// step.
 func StageDurations(config *bootstrapv1.PoolbootConfig) map[Stage]time.Duration {
 	at := map[Step]time.Time{}
 	for _, moment := range Moments(config) {
@@ -116,7 +118,7 @@ func StageDurations(config *bootstrapv1.PoolbootConfig) map[Stage]time.Duration 
 		switch {
 		case !taken:
 			continue
-		case to.Before(created): // by another clock
+		case to.Before(created): // recorded with another clock
 			to = created
 		case !limit.IsZero() && to.After(limit):
 			to = limit

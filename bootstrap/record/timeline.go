@@ -25,15 +25,15 @@ const (
 	StepTokenRevoked      Step = "TokenRevoked"
 )
 
-// Moment is when a step was taken.
+// Moment is a step and its time.
 type Moment struct {
 	Step Step      `json:"step"`
 	Time time.Time `json:"time"`
 }
 
-// Moments returns the steps that were taken, in their order. The time of KubeletRegistered is by the clock of the host,
-// and that of DataSecretCreated is in whole seconds. Steps of an earlier attempt are left out: a host that asks again
-// has no prepared configuration, and after a withdrawal no host has asked.
+// Moments returns the steps that were taken, in their order. The time of KubeletRegistered is from the clock of the
+// host, and that of DataSecretCreated is in whole seconds. Steps of an earlier attempt are omitted: a host that sends
+// another boot request has no prepared configuration, and after a withdrawal there is no boot request.
 func Moments(config *bootstrapv1.PoolbootConfig) []Moment {
 	boot := config.Status.Boot
 	moments := []Moment{{StepCreated, config.CreationTimestamp.Time}}
@@ -67,10 +67,10 @@ func Moments(config *bootstrapv1.PoolbootConfig) []Moment {
 	return moments
 }
 
-// FirstRequestTime returns the time at which the host first asked for the configuration that it has or waits for; zero
-// when it has not asked. It is the time of the last request when only that is on record, as with an earlier version of
-// the config server, and when the recorded first request is later, because the clock of a config server is ahead. It is
-// never before the creation of the PoolbootConfig.
+// FirstRequestTime returns the time when the host first requested the configuration that it has or waits for. It is
+// zero if there is no boot request. It is the time of the last request if only that is on record, as with an earlier
+// version of the config server, or if the recorded first request is later, because the clock of a config server is
+// ahead. It is never before the creation of the PoolbootConfig.
 func FirstRequestTime(config *bootstrapv1.PoolbootConfig) time.Time {
 	boot := config.Status.Boot
 	first, last := boot.FirstRequestedTime, boot.RequestedTime

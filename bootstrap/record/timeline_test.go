@@ -15,7 +15,7 @@ import (
 
 var began = time.Date(2026, 5, 4, 8, 0, 0, 0, time.UTC)
 
-// at is a moment that is some minutes after the creation.
+// at returns the time some minutes after the creation.
 func at(minutes int) time.Time { return began.Add(time.Duration(minutes) * time.Minute) }
 
 func micro(minutes int) *metav1.MicroTime { return &metav1.MicroTime{Time: at(minutes)} }
@@ -24,7 +24,7 @@ func condition(kind, reason string, status metav1.ConditionStatus, minutes int) 
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: reason + " it is", LastTransitionTime: metav1.Time{Time: at(minutes)}}
 }
 
-// boot is a boot that has come so far: each step takes a minute more than the one before.
+// boot returns a PoolbootConfig after a number of steps. Each step takes a minute more than the step before.
 func boot(steps int) *bootstrapv1.PoolbootConfig {
 	c := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: began}, Annotations: map[string]string{}}}
 	for i, take := range []func(minutes int){
@@ -51,13 +51,13 @@ func boot(steps int) *bootstrapv1.PoolbootConfig {
 	return c
 }
 
-// enrolled makes a boot with a data Secret that of a host without a Machine, which needs none.
+// enrolled changes a boot with a data Secret to that of an enrolled host, which needs no data Secret.
 func enrolled(c *bootstrapv1.PoolbootConfig) {
 	c.Status.Conditions[0].Reason = bootstrapv1.HostEnrolledReason
 }
 
 var _ = Describe("The timeline of a boot", func() {
-	DescribeTable("tells the stage and since when",
+	DescribeTable("returns the stage and its start",
 		func(c *bootstrapv1.PoolbootConfig, stage record.Stage, since int, change ...func(*bootstrapv1.PoolbootConfig)) {
 			for _, do := range change {
 				do(c)
@@ -69,48 +69,48 @@ var _ = Describe("The timeline of a boot", func() {
 		Entry("of a new Machine", boot(0), record.StagePending, 0),
 		Entry("with a data Secret", boot(1), record.StageWaitingForHost, 1),
 		Entry("with a host", boot(2), record.StageProvisioning, 3),
-		Entry("with a host that asked", boot(3), record.StagePreparing, 6),
-		Entry("with all that the host needs", boot(4), record.StageServing, 10),
-		Entry("with a host that was answered", boot(5), record.StageJoining, 15),
+		Entry("with a host that sent a boot request", boot(3), record.StagePreparing, 6),
+		Entry("with a prepared boot", boot(4), record.StageServing, 10),
+		Entry("with a host that has its configuration", boot(5), record.StageJoining, 15),
 		Entry("with a Node that is Ready", boot(6), record.StageReady, 21),
 		Entry("with a host that retries", boot(3), record.StagePreparing, 6, func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(9) }),
-		Entry("with a host that asks again", boot(5), record.StagePreparing, 40, func(c *bootstrapv1.PoolbootConfig) {
+		Entry("with a host that sends another boot request", boot(5), record.StagePreparing, 40, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.FirstRequestedTime, c.Status.Boot.RequestedTime = micro(40), micro(44)
 		}),
-		Entry("with a host that asks again, recorded by a config server of an earlier version", boot(5), record.StagePreparing, 40,
+		Entry("with a host that sends another boot request, recorded by a config server of an earlier version", boot(5), record.StagePreparing, 40,
 			func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(40) }),
-		Entry("with all that a host needs that asked again", boot(5), record.StageServing, 41, func(c *bootstrapv1.PoolbootConfig) {
+		Entry("with a boot that is prepared for another boot request", boot(5), record.StageServing, 41, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.FirstRequestedTime, c.Status.Boot.RequestedTime, c.Status.Boot.PreparedTime = micro(40), micro(40), micro(41)
 		}),
-		Entry("with a host that was taken back", boot(5), record.StageWaitingForHost, 30, func(c *bootstrapv1.PoolbootConfig) {
+		Entry("with a withdrawn boot", boot(5), record.StageWaitingForHost, 30, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.PreparedTime = micro(31)
 			c.Status.Conditions = append(c.Status.Conditions, condition(bootstrapv1.BootPreparedCondition, "WaitingForHost", metav1.ConditionUnknown, 30))
 		}),
-		Entry("with a host that enrolled and has not asked since", boot(1), record.StageProvisioning, 0, enrolled),
-		Entry("with a host that enrolled and asked", boot(1), record.StagePreparing, 2, enrolled, func(c *bootstrapv1.PoolbootConfig) {
+		Entry("with a host that enrolled, before its boot request", boot(1), record.StageProvisioning, 0, enrolled),
+		Entry("with a host that enrolled and sent a boot request", boot(1), record.StagePreparing, 2, enrolled, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.FirstRequestedTime, c.Status.Boot.RequestedTime = micro(2), micro(7)
 		}),
 		Entry("with a Node that was Ready", boot(6), record.StageNotReady, 50, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Conditions[1] = condition(bootstrapv1.NodeInPoolCondition, "NodeMissing", metav1.ConditionFalse, 50)
 		}),
-		Entry("with a Node that is Ready, which is about to be on record", boot(5), record.StageJoining, 15, func(c *bootstrapv1.PoolbootConfig) {
+		Entry("with a revoked token, before the Ready Node is on record", boot(5), record.StageJoining, 15, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.CredentialID = "abcdef"
 			record.RevokeToken(c)
 		}),
-		Entry("of a record that was moved with clusterctl, whose Node is not Ready", boot(0), record.StageNotReady, 50, func(c *bootstrapv1.PoolbootConfig) {
+		Entry("of a PoolbootConfig that was moved with clusterctl, whose Node is not Ready", boot(0), record.StageNotReady, 50, func(c *bootstrapv1.PoolbootConfig) {
 			record.RevokeToken(c)
 			c.Status.Conditions = append(c.Status.Conditions, condition(bootstrapv1.NodeInPoolCondition, "NodeNotReady", metav1.ConditionFalse, 50))
 		}),
-		Entry("that goes", boot(3), record.StageDeleting, 60, func(c *bootstrapv1.PoolbootConfig) { c.DeletionTimestamp = &metav1.Time{Time: at(60)} }),
-		Entry("from an inline data Secret, which nobody serves", boot(4), record.StageJoining, 10, func(c *bootstrapv1.PoolbootConfig) {
+		Entry("of a PoolbootConfig that is being deleted", boot(3), record.StageDeleting, 60, func(c *bootstrapv1.PoolbootConfig) { c.DeletionTimestamp = &metav1.Time{Time: at(60)} }),
+		Entry("from an inline data Secret, which needs no config server", boot(4), record.StageJoining, 10, func(c *bootstrapv1.PoolbootConfig) {
 			c.Spec.ConfigSource.Type, c.Status.Boot.RequestedTime = bootstrapv1.ConfigSourceTypeInline, nil
 		}),
-		Entry("of a record that was moved with clusterctl, which leaves the status behind", &bootstrapv1.PoolbootConfig{
+		Entry("of a PoolbootConfig that was moved with clusterctl, which does not keep the status", &bootstrapv1.PoolbootConfig{
 			Status: bootstrapv1.PoolbootConfigStatus{Conditions: []metav1.Condition{condition(bootstrapv1.NodeInPoolCondition, "NodeReadyInPool", metav1.ConditionTrue, 9)}},
 		}, record.StageReady, 9),
 	)
 
-	It("holds every step once, in order", func() {
+	It("has every step once, in order", func() {
 		var steps []record.Step
 		for _, moment := range record.Moments(boot(6)) {
 			steps = append(steps, moment.Step)
@@ -119,7 +119,7 @@ var _ = Describe("The timeline of a boot", func() {
 			"KubeletRegistered", "NodeReady", "TokenRevoked"}))
 	})
 
-	It("says how long each stage took, and nothing of those that it can't know", func() {
+	It("has the duration of each stage, except those that are unknown", func() {
 		Expect(record.StageDurations(boot(6))).To(Equal(map[record.Stage]time.Duration{
 			record.StagePending: time.Minute, record.StageWaitingForHost: 2 * time.Minute, record.StageProvisioning: 3 * time.Minute,
 			record.StagePreparing: 4 * time.Minute, record.StageServing: 5 * time.Minute, record.StageJoining: 6 * time.Minute,
@@ -129,7 +129,7 @@ var _ = Describe("The timeline of a boot", func() {
 		Expect(record.StageDurations(inline)).To(And(Not(HaveKey(record.StageServing)), HaveKeyWithValue(record.StageJoining, 11*time.Minute)))
 	})
 
-	It("is not deceived by a first request that a clock far ahead noted, or one far behind", func() {
+	It("ignores the time of a first request from a clock that is far ahead or far behind", func() {
 		c := boot(5)
 		c.Status.Boot.FirstRequestedTime = micro(600)
 		Expect(record.FirstRequestTime(c)).To(Equal(c.Status.Boot.RequestedTime.Time))
@@ -155,15 +155,15 @@ var _ = Describe("The timeline of a boot", func() {
 		},
 		Entry("of a host that retried while it was blocked", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(9) },
 			map[record.Stage]int{record.StagePending: 1, record.StageWaitingForHost: 2, record.StageProvisioning: 3, record.StagePreparing: 4, record.StageServing: 5, record.StageJoining: 6}),
-		Entry("of a host that asked again, which starts over", func(c *bootstrapv1.PoolbootConfig) {
+		Entry("of a host that sent another boot request, which starts again", func(c *bootstrapv1.PoolbootConfig) {
 			b := &c.Status.Boot
 			b.FirstRequestedTime, b.RequestedTime, b.PreparedTime, b.ServedTime = micro(16), micro(17), micro(18), micro(19)
 		}, map[record.Stage]int{record.StagePending: 1, record.StageWaitingForHost: 2, record.StageProvisioning: 13, record.StagePreparing: 2, record.StageServing: 1, record.StageJoining: 2}),
-		Entry("of a host whose Node was made again after it was served", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.PreparedTime = micro(18) },
+		Entry("of a host whose Node was created again after it got its configuration", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.PreparedTime = micro(18) },
 			map[record.Stage]int{record.StagePending: 1, record.StageWaitingForHost: 2, record.StageProvisioning: 3, record.StagePreparing: 9, record.StageServing: 0, record.StageJoining: 6}),
 		Entry("of a host whose data Secret was restored while it booted", func(c *bootstrapv1.PoolbootConfig) { c.Status.Conditions[0].LastTransitionTime.Time = at(8) },
 			map[record.Stage]int{record.StagePending: 3, record.StageWaitingForHost: 0, record.StageProvisioning: 3, record.StagePreparing: 4, record.StageServing: 5, record.StageJoining: 6}),
-		Entry("of a host that was served before that was on record", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = nil },
+		Entry("of a host for which serving is not on record", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = nil },
 			map[record.Stage]int{record.StagePending: 1, record.StageWaitingForHost: 2, record.StageProvisioning: 3, record.StagePreparing: 4, record.StageJoining: 11}),
 		Entry("of a host that enrolled", func(c *bootstrapv1.PoolbootConfig) {
 			enrolled(c)
@@ -175,7 +175,7 @@ var _ = Describe("The timeline of a boot", func() {
 			map[record.Stage]int{record.StagePending: 0, record.StageWaitingForHost: 0, record.StageProvisioning: 0, record.StagePreparing: 10, record.StageServing: 5, record.StageJoining: 6}),
 	)
 
-	It("leaves out the steps of an earlier try, and the data Secret of a host that needs none", func() {
+	It("omits the steps of an earlier attempt, and the data Secret of a host that needs none", func() {
 		steps := func(c *bootstrapv1.PoolbootConfig) (taken []record.Step) {
 			for _, moment := range record.Moments(c) {
 				taken = append(taken, moment.Step)
@@ -189,18 +189,18 @@ var _ = Describe("The timeline of a boot", func() {
 		Expect(steps(again)).To(Equal([]record.Step{"Created", "HostChosen", "BootRequested"}))
 	})
 
-	DescribeTable("says what is waited for",
+	DescribeTable("has a message about what the boot waits for",
 		func(c *bootstrapv1.PoolbootConfig, message string, more ...metav1.Condition) {
 			c.Status.Conditions = append(c.Status.Conditions, more...)
 			Expect(outlook.Message(c)).To(ContainSubstring(message))
 		},
 		Entry("without a host", boot(1), "no host is chosen yet"),
 		Entry("for the kubelet", boot(5), "WaitingForKubelet it is"),
-		Entry("when all is well", boot(6), "NodeReadyInPool it is"),
-		Entry("when something is wrong, before all else", boot(5), "Trouble it is", condition(clusterv1.ReadyCondition, "Trouble", metav1.ConditionFalse, 1)),
+		Entry("when the Node is Ready in its pool", boot(6), "NodeReadyInPool it is"),
+		Entry("when the condition Ready is false, before all other conditions", boot(5), "Trouble it is", condition(clusterv1.ReadyCondition, "Trouble", metav1.ConditionFalse, 1)),
 	)
 
-	It("says during a pause that a boot under way is held, and what was before", func() {
+	It("has a message during a pause that a boot in progress is paused, with the message from before", func() {
 		paused := condition(clusterv1.PausedCondition, "Paused", metav1.ConditionTrue, 1)
 		for steps, want := range map[int]string{
 			1: "Paused: Paused it is. Before: no host is chosen yet", 3: "Paused: Paused it is. Before: DataSecretCreated it is",

@@ -7,19 +7,19 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-// Token is what the annotations of a PoolbootConfig say about the token of its host.
+// Token is the record of the token of a host, from the annotations of its PoolbootConfig.
 type Token struct {
 	// Hash is the result of hostaccess.Owner.Hash. It is empty while no token is on record, and after the token was
 	// revoked.
 	Hash string
 	// UID is the UID of the owner that the hash is bound to.
 	UID types.UID
-	// State is why the token is not accepted; empty while it is accepted.
+	// State is the reason why the token is not accepted. It is empty while the token is accepted.
 	State bootstrapv1.TokenState
 }
 
-// TokenOf returns what is on record of the token of a PoolbootConfig's host. It ignores the hash of a revoked token, in
-// case the annotation was restored.
+// TokenOf returns the record of the token of a PoolbootConfig's host. It ignores the hash of a revoked token, because
+// the annotation can have been restored.
 func TokenOf(config *bootstrapv1.PoolbootConfig) Token {
 	t := Token{
 		Hash:  config.Annotations[bootstrapv1.TokenHashAnnotation],
@@ -35,8 +35,8 @@ func TokenOf(config *bootstrapv1.PoolbootConfig) Token {
 // Exists reports whether a token is on record, accepted or not.
 func (t Token) Exists() bool { return t.Hash != "" || t.IsRevoked() }
 
-// IsAccepted reports whether the config server accepts the token. A token with a state is never accepted, also when
-// the state is unknown.
+// IsAccepted reports whether the config server accepts the token. It never accepts a token that has a state, not even
+// an unknown state.
 func (t Token) IsAccepted() bool { return t.State == "" }
 
 // IsRevoked reports whether the token was revoked because its host joined. A revoked token is never accepted again.
@@ -59,20 +59,20 @@ func HasJoined(config *bootstrapv1.PoolbootConfig) bool { return TokenOf(config)
 // IsTokenExpired reports whether the token of a PoolbootConfig's host expired before the host joined.
 func IsTokenExpired(config *bootstrapv1.PoolbootConfig) bool { return TokenOf(config).IsExpired() }
 
-// RevokeToken puts on record that the host has joined. It removes the hash, for programs that do not know the state:
-// both changes must be in one patch.
+// RevokeToken records that the host has joined. It also removes the hash, for programs that do not know the state. Both
+// changes must be in one patch.
 func RevokeToken(config *bootstrapv1.PoolbootConfig) {
 	delete(config.Annotations, bootstrapv1.TokenHashAnnotation)
 	metav1.SetMetaDataAnnotation(&config.ObjectMeta, bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateRevoked))
 }
 
-// ExpireToken puts on record that the token has expired. The hash stays, because a rotation compares the token that it
-// replaces with it.
+// ExpireToken records that the token has expired. It keeps the hash, because a rotation compares it with the token that
+// it replaces.
 func ExpireToken(config *bootstrapv1.PoolbootConfig) {
 	metav1.SetMetaDataAnnotation(&config.ObjectMeta, bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateExpired))
 }
 
-// IsRotationRequested reports whether a user asked for a new token.
+// IsRotationRequested reports whether a user has requested a new token.
 func IsRotationRequested(config *bootstrapv1.PoolbootConfig) bool {
 	return metav1.HasAnnotation(config.ObjectMeta, bootstrapv1.RotateTokenAnnotation)
 }
