@@ -11,8 +11,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// Addresses returns the addresses that a host is known to have whatever its kubelet says: those of its network cards,
-// as inspection found them, and those in its annotation poolv1.HostAddressesAnnotation. What is no address is left out.
+// Addresses returns the addresses of a host that are known without its kubelet: those of its network cards from the
+// inspection, and those in its annotation poolv1.HostAddressesAnnotation. It ignores invalid addresses.
 func Addresses(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalHost) ([]netip.Addr, error) {
 	hardware, _, err := Hardware(ctx, c, bmh)
 	if err != nil {

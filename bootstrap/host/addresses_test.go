@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("The addresses of a host", func() {
-	It("are those of its cards and those that a person names, as they are compared", func(ctx SpecContext) {
+	It("are those of its network cards and its annotation, in canonical form", func(ctx SpecContext) {
 		scheme := runtime.NewScheme()
 		Expect(bmov1alpha1.AddToScheme(scheme)).To(Succeed())
 		bmh := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "h",

@@ -9,15 +9,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Where the facts of a host's hardware were found.
+// Sources of the facts about the hardware of a host.
 const (
 	HardwareFromData   = "HardwareData"
 	HardwareFromStatus = "status.hardware"
 )
 
-// Hardware returns what is known of a host's hardware, and where it was found: in the HardwareData of its name or,
-// failing that, in the BareMetalHost's status.hardware. Both results are empty when nothing is known. Older releases of
-// Metal3 have no HardwareData; that is no error.
+// Hardware returns the known hardware of a host, and the source: the HardwareData with the name of the host or, if
+// there is none, status.hardware of the BareMetalHost. Both results are empty if no hardware is known. It is not an
+// error if the kind HardwareData does not exist, as in older releases of Metal3.
 func Hardware(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalHost) (*bmov1alpha1.HardwareDetails, string, error) {
 	data := &bmov1alpha1.HardwareData{}
 	err := c.Get(ctx, client.ObjectKeyFromObject(bmh), data)
@@ -32,8 +32,8 @@ func Hardware(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalHo
 	return nil, "", nil
 }
 
-// CPUArch returns the CPU architecture in what Hardware returned, such as x86_64, and the field that it is in; "" when
-// it is not known.
+// CPUArch returns the CPU architecture, such as x86_64, and its field from the results of Hardware. Both are empty if
+// the architecture is unknown.
 func CPUArch(hardware *bmov1alpha1.HardwareDetails, from string) (arch, field string) {
 	switch {
 	case hardware == nil || hardware.CPU.Arch == "":

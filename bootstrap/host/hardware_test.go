@@ -18,7 +18,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 )
 
-var _ = Describe("a host's hardware", func() {
+var _ = Describe("The hardware of a host", func() {
 	named := func(vendor string) *bmov1alpha1.HardwareDetails {
 		return &bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{Manufacturer: vendor}}
 	}
@@ -49,15 +49,15 @@ var _ = Describe("a host's hardware", func() {
 			Expect(found).To(Equal(hardware))
 			Expect(from).To(Equal(where))
 		},
-		Entry("in HardwareData before all", bmh(named("old")), reader(nil, data("rack1-u12", named("new"))), named("new"), host.HardwareFromData),
+		Entry("in HardwareData first", bmh(named("old")), reader(nil, data("rack1-u12", named("new"))), named("new"), host.HardwareFromData),
 		Entry("in the status without HardwareData", bmh(named("old")), reader(nil, data("another", named("new"))), named("old"), host.HardwareFromStatus),
 		Entry("in the status with an empty HardwareData", bmh(named("old")), reader(nil, data("rack1-u12", nil)), named("old"), host.HardwareFromStatus),
-		Entry("in the status where there is no such kind", bmh(named("old")),
+		Entry("in the status if the kind HardwareData does not exist", bmh(named("old")),
 			reader(&meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "HardwareData"}}), named("old"), host.HardwareFromStatus),
 		Entry("nowhere", bmh(nil), reader(nil), nil, ""),
 	)
 
-	It("is an error when it can't be read: the status may be old", func(ctx SpecContext) {
+	It("is an error when HardwareData cannot be read, because the status can be outdated", func(ctx SpecContext) {
 		_, _, err := host.Hardware(ctx, reader(errors.New("connection refused")), bmh(named("old")))
 		Expect(err).To(MatchError("HardwareData metal/rack1-u12: connection refused"))
 	})

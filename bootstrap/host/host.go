@@ -1,6 +1,6 @@
-// Package host finds the bare metal host behind a Machine: Machine, Metal3Machine, BareMetalHost. It reads through the
-// reader it is given and writes nothing. Metal3Machines are read as unstructured, by their contract; nothing else in
-// Poolboot knows that kind.
+// Package host finds the bare metal host of a Machine: from the Machine to its Metal3Machine to its BareMetalHost. It
+// reads with the client of the caller, and writes nothing. It reads Metal3Machines as unstructured objects, by the
+// contract of Cluster API. No other package of Poolboot knows that kind.
 package host
 
 import (
@@ -19,45 +19,45 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Annotation is on a Metal3Machine that has a host: <namespace>/<name> of the BareMetalHost.
+// Annotation is the annotation of a Metal3Machine that names its BareMetalHost, as <namespace>/<name>.
 const Annotation = "metal3.io/BareMetalHost"
 
-// Host is the bare metal host of one Machine.
+// Host is a bare metal host.
 type Host struct {
-	// Name and Namespace are the BareMetalHost's.
+	// Name and Namespace are those of the BareMetalHost.
 	Name, Namespace string
 
-	// UID is the BareMetalHost's UID: the value of the Node label metal3.io/uuid.
+	// UID is the UID of the BareMetalHost. It is the value of the Node label metal3.io/uuid.
 	UID string
 
-	// ProviderID is the providerID that the Machine's Node must have.
+	// ProviderID is the providerID that the Node must have. It is empty for a host without a Machine.
 	ProviderID string
 
-	// State is the BareMetalHost's provisioning state.
+	// State is the provisioning state of the BareMetalHost.
 	State bmov1alpha1.ProvisioningState
 
-	// Metal3Machine is the Metal3Machine that the host serves.
+	// Metal3Machine is the Metal3Machine that uses the host. It is empty for a host without a Machine.
 	Metal3Machine types.NamespacedName
 
-	// Object is the BareMetalHost. It comes from a cache: don't change it.
+	// Object is the BareMetalHost. It is from a cache: do not change it.
 	Object *bmov1alpha1.BareMetalHost
 }
 
-// NotReadyError says that a Machine has no host yet. It is a state to wait in, not a fault.
+// NotReadyError reports that there is no usable host yet. It is not a failure: the caller waits.
 type NotReadyError struct {
-	// Why is a sentence for people: which object lacks what.
+	// Why names the object and what it lacks, for users.
 	Why string
 }
 
 func (e *NotReadyError) Error() string { return e.Why }
 
-// notReady makes a NotReadyError out of a format and its arguments.
+// notReady returns a NotReadyError with a formatted message.
 func notReady(format string, args ...any) error {
 	return &NotReadyError{Why: fmt.Sprintf(format, args...)}
 }
 
-// ForMachine returns the host of a Machine; nil when its infrastructure is not Metal3's, of which nothing is known
-// here. The error is a *NotReadyError while there is none.
+// ForMachine returns the host of a Machine. It returns nil for a Machine of another infrastructure provider. The error
+// is a *NotReadyError while there is no host.
 func ForMachine(ctx context.Context, c client.Reader, m *clusterv1.Machine) (*Host, error) {
 	ref := m.Spec.InfrastructureRef
 	if ref.GroupKind() != metal3MachineKind {
@@ -73,9 +73,9 @@ func ForMachine(ctx context.Context, c client.Reader, m *clusterv1.Machine) (*Ho
 	return ForMetal3Machine(ctx, c, metal3Machine)
 }
 
-// ForMetal3Machine returns the host of a Metal3Machine. The error is a *NotReadyError while there is none. A host
-// counts only when its own spec.consumerRef names the Metal3Machine: the annotation alone is a claim that anyone may
-// write.
+// ForMetal3Machine returns the host of a Metal3Machine. The error is a *NotReadyError while there is no host. The host
+// must name the Metal3Machine in its spec.consumerRef. The annotation of the Metal3Machine does not prove that it uses
+// the host, because users can write it.
 func ForMetal3Machine(ctx context.Context, c client.Reader, m *unstructured.Unstructured) (*Host, error) {
 	name := hostName(m)
 	if name == "" {
@@ -106,10 +106,10 @@ func ForMetal3Machine(ctx context.Context, c client.Reader, m *unstructured.Unst
 	}, nil
 }
 
-// IsAbsent says whether an object does not exist, or its kind does not: Metal3 may be installed after Poolboot.
+// IsAbsent reports whether an object or its kind does not exist. Metal3 can be installed after Poolboot.
 func IsAbsent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 
-// MachineOf returns the Machine that a BareMetalHost serves: for watches. The name is empty when it serves none.
+// MachineOf returns the Machine that uses a BareMetalHost, for watches. The name is empty if there is none.
 func MachineOf(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalHost) (types.NamespacedName, error) {
 	consumer, ok := consumerOf(bmh)
 	if !ok {
@@ -122,8 +122,8 @@ func MachineOf(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalH
 	return MachineOfMetal3Machine(metal3Machine), nil
 }
 
-// MachineOfMetal3Machine returns the Machine that a Metal3Machine belongs to, by its ownerReference: for watches. The
-// name is empty when it belongs to none.
+// MachineOfMetal3Machine returns the Machine that owns a Metal3Machine, for watches. The name is empty if there is
+// none.
 func MachineOfMetal3Machine(m client.Object) types.NamespacedName {
 	for _, owner := range m.GetOwnerReferences() {
 		gv, err := schema.ParseGroupVersion(owner.APIVersion)

@@ -28,7 +28,7 @@ const (
 	metal3MachineCRD = "metal3machines.infrastructure.cluster.x-k8s.io"
 )
 
-var _ = Describe("the host behind a Machine", func() {
+var _ = Describe("The host of a Machine", func() {
 	var (
 		ctx           context.Context
 		crd           *apiextensionsv1.CustomResourceDefinition
@@ -62,7 +62,7 @@ var _ = Describe("the host behind a Machine", func() {
 		bmh = &bmov1alpha1.BareMetalHost{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rack1-u12", UID: "3f2c"},
 			Spec: bmov1alpha1.BareMetalHostSpec{ConsumerRef: &corev1.ObjectReference{
-				// An older version of the same group: the version says nothing about whose host it is.
+				// An older version of the same group: the version does not matter for the consumer.
 				APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3Machine", Namespace: namespace, Name: "infra-m3m",
 			}},
 			Status: bmov1alpha1.BareMetalHostStatus{
@@ -92,21 +92,21 @@ var _ = Describe("the host behind a Machine", func() {
 		}))
 	})
 
-	It("has the providerID that its Metal3Machine already carries", func() {
+	It("has the providerID that its Metal3Machine already has", func() {
 		Expect(unstructured.SetNestedField(metal3Machine.Object, "metal3://3f2c", "spec", "providerID")).To(Succeed())
 		found, err := host.ForMachine(ctx, reader(), machine)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(found.ProviderID).To(Equal("metal3://3f2c"))
 	})
 
-	It("is never one of another namespace, whatever the annotation says", func() {
+	It("is never in another namespace, whatever the annotation contains", func() {
 		metal3Machine.SetAnnotations(map[string]string{host.Annotation: "elsewhere/rack1-u12"})
 		found, err := host.ForMachine(ctx, reader(), machine)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(found.Namespace).To(Equal(namespace))
 	})
 
-	DescribeTable("is waited for",
+	DescribeTable("is not ready",
 		func(change func(), why string) {
 			change()
 			_, err := host.ForMachine(ctx, reader(), machine)
@@ -114,7 +114,7 @@ var _ = Describe("the host behind a Machine", func() {
 			Expect(errors.As(err, &notReady)).To(BeTrue(), "got %v", err)
 			Expect(notReady.Why).To(Equal(why))
 		},
-		Entry("while the Metal3Machine is not there",
+		Entry("while the Metal3Machine does not exist",
 			func() { machine.Spec.InfrastructureRef.Name = "later" },
 			"Metal3Machine metal/later does not exist yet"),
 		Entry("while the Metal3Machine has chosen no host",
@@ -126,18 +126,18 @@ var _ = Describe("the host behind a Machine", func() {
 		Entry("while the host names no consumer",
 			func() { bmh.Spec.ConsumerRef = nil },
 			"BareMetalHost metal/rack1-u12 does not name Metal3Machine metal/infra-m3m in spec.consumerRef"),
-		Entry("while the host serves another Metal3Machine",
+		Entry("while another Metal3Machine uses the host",
 			func() { bmh.Spec.ConsumerRef.Name = "other" },
 			"BareMetalHost metal/rack1-u12 does not name Metal3Machine metal/infra-m3m in spec.consumerRef"),
-		Entry("while the host serves an object of another group",
+		Entry("while an object of another group uses the host",
 			func() { bmh.Spec.ConsumerRef.APIVersion = "example.com/v1" },
 			"BareMetalHost metal/rack1-u12 does not name Metal3Machine metal/infra-m3m in spec.consumerRef"),
-		Entry("while the host serves a Metal3Machine of another namespace",
+		Entry("while a Metal3Machine in another namespace uses the host",
 			func() { bmh.Spec.ConsumerRef.Namespace = "elsewhere" },
 			"BareMetalHost metal/rack1-u12 does not name Metal3Machine metal/infra-m3m in spec.consumerRef"),
 	)
 
-	DescribeTable("is an error, not a wait,",
+	DescribeTable("is an error other than a NotReadyError",
 		func(change func(), message string) {
 			change()
 			_, err := host.ForMachine(ctx, reader(), machine)
@@ -148,14 +148,14 @@ var _ = Describe("the host behind a Machine", func() {
 		Entry("when the Metal3 provider is not installed",
 			func() { crd.Name = "somethings.example.com" },
 			"host of Machine metal/infra-x7k2p: failed to get object from ref"),
-		Entry("when the providerID is no text",
+		Entry("when the providerID is not a string",
 			func() {
 				Expect(unstructured.SetNestedField(metal3Machine.Object, int64(1), "spec", "providerID")).To(Succeed())
 			},
 			"Metal3Machine metal/infra-m3m: .spec.providerID accessor error"),
 	)
 
-	DescribeTable("is nobody's to find on other infrastructure",
+	DescribeTable("is nil for another infrastructure provider",
 		func(change func()) {
 			change()
 			Expect(host.ForMachine(ctx, reader(), machine)).To(BeNil())
@@ -164,7 +164,7 @@ var _ = Describe("the host behind a Machine", func() {
 		Entry("of another group", func() { machine.Spec.InfrastructureRef.APIGroup = "infrastructure.example.com" }),
 	)
 
-	It("is an error when hosts can't be read", func() {
+	It("is an error when hosts cannot be read", func() {
 		broken := interceptor.NewClient(reader(), interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 				if _, ok := obj.(*bmov1alpha1.BareMetalHost); ok {
@@ -177,22 +177,22 @@ var _ = Describe("the host behind a Machine", func() {
 		Expect(err).To(MatchError("BareMetalHost metal/rack1-u12: connection refused"))
 	})
 
-	Describe("seen from the host", func() {
-		It("leads back to the Machine", func() {
+	Describe("with its Machine", func() {
+		It("is mapped to the Machine", func() {
 			name, err := host.MachineOf(ctx, reader(), bmh)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(name).To(Equal(client.ObjectKeyFromObject(machine)))
 		})
 
-		DescribeTable("leads nowhere",
+		DescribeTable("is mapped to no Machine",
 			func(change func()) {
 				change()
 				name, err := host.MachineOf(ctx, reader(), bmh)
 				Expect(err).NotTo(HaveOccurred())
 				Expect(name).To(BeZero())
 			},
-			Entry("when it serves nobody", func() { bmh.Spec.ConsumerRef = nil }),
-			Entry("when its Metal3Machine is gone", func() { bmh.Spec.ConsumerRef.Name = "gone" }),
+			Entry("when it has no consumer", func() { bmh.Spec.ConsumerRef = nil }),
+			Entry("when its Metal3Machine does not exist", func() { bmh.Spec.ConsumerRef.Name = "gone" }),
 			Entry("when its Metal3Machine has no Machine yet", func() { metal3Machine.SetOwnerReferences(nil) }),
 		)
 	})

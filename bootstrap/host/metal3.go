@@ -18,22 +18,22 @@ import (
 
 var metal3MachineKind = schema.GroupKind{Group: "infrastructure.cluster.x-k8s.io", Kind: "Metal3Machine"}
 
-// readMetal3Machine reads a Metal3Machine in the version that its CRD names for Cluster API's contract.
+// readMetal3Machine reads a Metal3Machine in the version that its CRD declares for the contract of Cluster API.
 func readMetal3Machine(ctx context.Context, c client.Reader, key types.NamespacedName) (*unstructured.Unstructured, error) {
 	return external.GetObjectFromContractVersionedRef(ctx, c, clusterv1.ContractVersionedObjectReference{
 		APIGroup: metal3MachineKind.Group, Kind: metal3MachineKind.Kind, Name: key.Name,
 	}, key.Namespace)
 }
 
-// hostName returns the name in a Metal3Machine's host annotation. The annotation's namespace is not read: a host is
-// always in the Metal3Machine's own namespace, so that nobody reaches into another one (Cluster API's Metal3 provider
-// holds to the same rule).
+// hostName returns the name of the host from the annotation of a Metal3Machine. It ignores the namespace in the
+// annotation: a host is always in the namespace of its Metal3Machine. Otherwise, users could access hosts in other
+// namespaces. The Metal3 infrastructure provider has the same rule.
 func hostName(m *unstructured.Unstructured) string {
 	value := m.GetAnnotations()[Annotation]
 	return value[strings.LastIndex(value, "/")+1:]
 }
 
-// consumerOf returns the Metal3Machine that a host's spec.consumerRef names.
+// consumerOf returns the Metal3Machine in spec.consumerRef of a host.
 func consumerOf(bmh *bmov1alpha1.BareMetalHost) (types.NamespacedName, bool) {
 	ref := bmh.Spec.ConsumerRef
 	if ref == nil || ref.GroupVersionKind().GroupKind() != metal3MachineKind || ref.Namespace != bmh.Namespace {
@@ -42,7 +42,7 @@ func consumerOf(bmh *bmov1alpha1.BareMetalHost) (types.NamespacedName, bool) {
 	return types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, true
 }
 
-// providerIDOf returns the Metal3Machine's own providerID, or the one that it will get.
+// providerIDOf returns the providerID of a Metal3Machine, or the one that it will get.
 func providerIDOf(m *unstructured.Unstructured, bmh *bmov1alpha1.BareMetalHost) (string, error) {
 	id, _, err := unstructured.NestedString(m.Object, "spec", "providerID")
 	if err != nil {

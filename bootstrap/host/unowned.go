@@ -13,9 +13,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// ForConfig returns the host that boots by a PoolbootConfig: its Machine's or, when machine is nil, the BareMetalHost
-// that it names; nil when it is none of Metal3's: it enrolled, or its Machine is another infrastructure provider's. The
-// errors are those of ForMachine and WithoutMachine.
+// ForConfig returns the host of a PoolbootConfig: the host of its Machine or, if machine is nil, the BareMetalHost that
+// the PoolbootConfig names. It returns nil if the host is not a BareMetalHost: it enrolled, or its Machine is from
+// another infrastructure provider. The errors are those of ForMachine and WithoutMachine.
 func ForConfig(ctx context.Context, c client.Reader, config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine) (*Host, error) {
 	switch {
 	case machine != nil:
@@ -26,9 +26,9 @@ func ForConfig(ctx context.Context, c client.Reader, config *bootstrapv1.Poolboo
 	return nil, nil
 }
 
-// WithoutMachine returns a BareMetalHost that no Machine uses, once it boots what is to be on it. It has no providerID:
-// that of Metal3 names a Metal3Machine. The error is a *NotReadyError while the host is not being provisioned, or is
-// another one's.
+// WithoutMachine returns a BareMetalHost that no Machine uses, while it is being provisioned and afterwards. It has no
+// providerID, because that of Metal3 contains the name of a Metal3Machine. The error is a *NotReadyError if the host is
+// in another state or has a consumer.
 func WithoutMachine(ctx context.Context, c client.Reader, key client.ObjectKey) (*Host, error) {
 	bmh := &bmov1alpha1.BareMetalHost{}
 	if err := c.Get(ctx, key, bmh); IsAbsent(err) {

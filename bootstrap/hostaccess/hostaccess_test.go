@@ -20,29 +20,29 @@ var _ = Describe("The hash of a token", func() {
 	owner := hostaccess.Config(name, "uid")
 	token := hostaccess.NewToken()
 
-	It("accepts the token and no other", func() {
+	It("accepts only the token", func() {
 		Expect(owner.Hash(token)).To(MatchRegexp("^[0-9a-f]{64}$"))
 		Expect(owner.Accepts(owner.Hash(token), token)).To(BeTrue())
 		Expect(owner.Accepts(owner.Hash(token), hostaccess.NewToken())).To(BeFalse())
 		Expect(owner.Accepts(owner.Hash(""), "")).To(BeFalse())
 	})
 
-	DescribeTable("accepts nothing for", func(other hostaccess.Owner) {
+	DescribeTable("does not accept the token for", func(other hostaccess.Owner) {
 		Expect(other.Accepts(owner.Hash(token), token)).To(BeFalse())
 	},
 		Entry("another namespace", hostaccess.Config(types.NamespacedName{Namespace: "other", Name: name.Name}, "uid")),
 		Entry("another name", hostaccess.Config(types.NamespacedName{Namespace: name.Namespace, Name: "other"}, "uid")),
-		Entry("a later object of the same name", hostaccess.Config(name, "uid2")),
-		Entry("an Enrollment of the same name", hostaccess.Enrollment(name, "uid")),
-		Entry("one that is written alike", hostaccess.Config(types.NamespacedName{Namespace: name.Namespace}, types.UID(name.Name+"/uid"))),
+		Entry("a later object with the same name", hostaccess.Config(name, "uid2")),
+		Entry("an Enrollment with the same name", hostaccess.Enrollment(name, "uid")),
+		Entry("an owner whose text is similar", hostaccess.Config(types.NamespacedName{Namespace: name.Namespace}, types.UID(name.Name+"/uid"))),
 	)
 
-	DescribeTable("accepts no token when it is none", func(hash string) { Expect(owner.Accepts(hash, token)).To(BeFalse()) },
-		Entry("but empty", ""), Entry("but a state", string(bootstrapv1.TokenStateRevoked)),
-		Entry("but too short", owner.Hash(token)[1:]), Entry("but no hex", "x"+owner.Hash(token)[1:]),
+	DescribeTable("accepts no token if it is invalid", func(hash string) { Expect(owner.Accepts(hash, token)).To(BeFalse()) },
+		Entry("because it is empty", ""), Entry("because it is a state", string(bootstrapv1.TokenStateRevoked)),
+		Entry("because it is too short", owner.Hash(token)[1:]), Entry("because it is not hexadecimal", "x"+owner.Hash(token)[1:]),
 	)
 
-	It("is bound anew to the object that replaces its owner, by the token alone", func() {
+	It("is bound again to the object that replaces its owner, if the token is presented", func() {
 		moved := hostaccess.Config(name, "after the move")
 		recorded := recordedToken(owner.Annotations(token))
 		Expect(moved.Rebind(recorded, token)).To(Equal(moved.Annotations(token)))
@@ -50,26 +50,26 @@ var _ = Describe("The hash of a token", func() {
 		Expect(moved.Rebind(recorded, token)).NotTo(HaveKey(bootstrapv1.TokenStateAnnotation), "it stays as it is")
 	})
 
-	DescribeTable("is not bound anew", func(to hostaccess.Owner, change func(*record.Token), with string) {
+	DescribeTable("is not bound again", func(to hostaccess.Owner, change func(*record.Token), with string) {
 		recorded := recordedToken(owner.Annotations(token))
 		change(&recorded)
 		Expect(to.Rebind(recorded, with)).To(BeNil())
 	},
-		Entry("to a copy of another name, even with the token", hostaccess.Config(types.NamespacedName{Namespace: "metal", Name: "copy"}, "copy"), func(*record.Token) {}, token),
+		Entry("to a copy with another name, even with the token", hostaccess.Config(types.NamespacedName{Namespace: "metal", Name: "copy"}, "copy"), func(*record.Token) {}, token),
 		Entry("to a copy in another namespace, even with the token", hostaccess.Config(types.NamespacedName{Namespace: "other", Name: name.Name}, "copy"), func(*record.Token) {}, token),
-		Entry("by another token", hostaccess.Config(name, "later"), func(*record.Token) {}, hostaccess.NewToken()),
-		Entry("for another UID than it is bound to", hostaccess.Config(name, "later"), func(r *record.Token) { r.UID = "other" }, token),
-		Entry("once it was revoked", hostaccess.Config(name, "later"), func(r *record.Token) {
+		Entry("with another token", hostaccess.Config(name, "later"), func(*record.Token) {}, hostaccess.NewToken()),
+		Entry("if it is bound to another UID", hostaccess.Config(name, "later"), func(r *record.Token) { r.UID = "other" }, token),
+		Entry("after it was revoked", hostaccess.Config(name, "later"), func(r *record.Token) {
 			*r = record.Token{UID: r.UID, State: bootstrapv1.TokenStateRevoked}
 		}, token),
-		Entry("when nothing is on record", hostaccess.Config(name, "later"), func(r *record.Token) { *r = record.Token{} }, token),
+		Entry("if nothing is on record", hostaccess.Config(name, "later"), func(r *record.Token) { *r = record.Token{} }, token),
 	)
 })
 
 var _ = Describe("The URL in a pointer", func() {
 	address := hostaccess.Address{Role: "infra", NamespacedName: types.NamespacedName{Namespace: "metal", Name: "rack1.u12"}, PointerID: "5b1e0a5c"}
 
-	It("names the pool for people and the PoolbootConfig for the config server", func() {
+	It("names the pool for information and the PoolbootConfig for the config server", func() {
 		Expect(address.URL("https://poolboot.example.com:9444")).To(Equal("https://poolboot.example.com:9444/config/infra/metal/rack1.u12/5b1e0a5c"))
 		Expect(hostaccess.ParseURL(address.URL("https://poolboot.example.com:9444"))).To(Equal(address))
 	})
@@ -79,12 +79,12 @@ var _ = Describe("The URL in a pointer", func() {
 		Expect(err).To(HaveOccurred())
 	},
 		Entry("without a namespace and a name", "https://poolboot.example.com/config/infra/5b1e0a5c"),
-		Entry("without an id", "https://poolboot.example.com/config/infra/metal/rack1/"),
+		Entry("without a pointer ID", "https://poolboot.example.com/config/infra/metal/rack1/"),
 		Entry("without a path", "https://poolboot.example.com"),
-		Entry("when it is none", "%"),
+		Entry("if it is not a URL", "%"),
 	)
 
-	It("of an Enrollment lacks only the name that its host wants", func() {
+	It("of an Enrollment lacks only the name that the host requests", func() {
 		Expect(hostaccess.EnrollmentURL("https://poolboot.example.com", "infra", types.NamespacedName{Namespace: "metal", Name: "edge"})).
 			To(Equal("https://poolboot.example.com/config/infra/metal/edge"))
 	})

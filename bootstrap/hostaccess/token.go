@@ -1,5 +1,6 @@
-// Package hostaccess knows what a host holds to ask for its configuration, a URL and a token, and what is kept of the
-// token outside its Secret. Manager and config server both use it, so that they agree. It is pure: no client, no I/O.
+// Package hostaccess defines the URL and the token with which a host requests its configuration, and the hash of the
+// token that is recorded outside its Secret. The manager and the config server both use this package, so they agree. It
+// is pure: no client, no I/O.
 package hostaccess
 
 import (
@@ -15,42 +16,43 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// NewToken returns 256 random bits as the bearer token of one host.
+// NewToken returns a bearer token of 256 random bits for one host.
 func NewToken() string {
 	var bits [32]byte
-	_, _ = rand.Read(bits[:]) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(bits[:]) // never fails: crypto/rand terminates the process instead
 	return base64.RawURLEncoding.EncodeToString(bits[:])
 }
 
-// maxOwner is as long as a written owner is at most, its UID being one that Kubernetes makes.
+// maxOwner is the maximum length of an owner as text, if Kubernetes generated its UID.
 const maxOwner = 512
 
-// Owner is the object whose token it is. A token's hash is bound to its owner: copied to another object, or to a later
-// one of the same name, it accepts no token.
+// Owner is the object that a token belongs to. The hash of a token is bound to its owner: a hash that is copied to
+// another object, or to a later object with the same name, accepts no token.
 type Owner struct {
 	kind string
 	name types.NamespacedName
 	uid  types.UID
 }
 
-// Config is the owner of a machine's token: its PoolbootConfig.
+// Config returns the owner of the token of a machine: its PoolbootConfig.
 func Config(name types.NamespacedName, uid types.UID) Owner {
 	return Owner{kind: "poolbootconfig", name: name, uid: uid}
 }
 
-// Enrollment is the owner of an enrollment token: the Enrollment, and the Secret that holds the token.
+// Enrollment returns the owner of an enrollment token: the Enrollment and the Secret that has the token.
 func Enrollment(name types.NamespacedName, secret types.UID) Owner {
 	return Owner{kind: "enrollment", name: name, uid: secret}
 }
 
-// Hash returns what is kept of a token outside its Secret, in hex: the SHA-256 of the token's SHA-256 and the owner's.
-// No two owners are written alike, because neither a namespace nor a name has a slash.
+// Hash returns the hash of a token that is recorded outside its Secret, in hexadecimal: the SHA-256 sum of the sums of
+// the token and of the owner. Two owners never have the same text, because neither a namespace nor a name contains a
+// slash.
 func (o Owner) Hash(token string) string {
 	sum := o.sum(token)
 	return hex.EncodeToString(sum[:])
 }
 
-// Accepts tells whether a hash is that of a token of this owner, in constant time. What is no hash accepts no token.
+// Accepts reports whether a hash is that of a token of this owner, in constant time. An invalid hash accepts no token.
 func (o Owner) Accepts(hash, token string) bool {
 	var want [sha256.Size]byte
 	if len(hash) != hex.EncodedLen(len(want)) || token == "" {
@@ -63,8 +65,8 @@ func (o Owner) Accepts(hash, token string) bool {
 	return subtle.ConstantTimeCompare(sum[:], want[:]) == 1
 }
 
-// sum is made without garbage, for it is made for every request. What goes into the outer hash has a fixed length, so
-// neither half can be shifted into the other.
+// sum returns the hash of a token. It does not allocate memory on the heap, because it runs for every request. Both
+// inputs of the outer hash have a fixed length, so bytes of one cannot be taken for bytes of the other.
 func (o Owner) sum(token string) [sha256.Size]byte {
 	var text [maxOwner]byte
 	owner := append(text[:0], o.kind...)
@@ -79,14 +81,15 @@ func (o Owner) sum(token string) [sha256.Size]byte {
 	return sha256.Sum256(both[:])
 }
 
-// Annotations returns the annotations that put the hash of an owner's token on record.
+// Annotations returns the annotations that record the hash of a token of this owner.
 func (o Owner) Annotations(token string) map[string]string {
 	return map[string]string{bootstrapv1.TokenHashAnnotation: o.Hash(token), bootstrapv1.TokenUIDAnnotation: string(o.uid)}
 }
 
-// Rebind returns the annotations that bind to this owner what is on record of a token, and is bound to an earlier owner
-// of the same name: one that clusterctl move or a restored backup replaced by this one. It returns nil unless the token
-// is the one on record: who only copied annotations does not have it. The token's state stays as it is.
+// Rebind returns the annotations that bind a recorded token to this owner. The record is bound to an earlier owner of
+// the same name, which clusterctl move or a restored backup replaced with this one. Rebind returns nil if the token is
+// not the recorded one: a client that only copied annotations does not have the token. The state of the token does not
+// change.
 func (o Owner) Rebind(recorded record.Token, token string) map[string]string {
 	earlier := o
 	earlier.uid = recorded.UID

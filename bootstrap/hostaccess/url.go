@@ -8,25 +8,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// configPath begins the paths at which hosts ask for their configuration.
+// configPath is the prefix of the paths from which hosts request their configuration.
 const configPath = "/config/"
 
-// Address is where a machine's host asks, below the config server's URL. It names the PoolbootConfig, so that nothing
-// in another namespace has a say in what the host is answered.
+// Address is the path from which the host of a machine requests its configuration, relative to the URL of the config
+// server. It contains the namespace and name of the PoolbootConfig, so objects in other namespaces do not affect the
+// response.
 type Address struct {
-	// Role is the pool's, for people to read.
+	// Role is the role of the pool. It is only for information.
 	Role string
 	types.NamespacedName
-	// PointerID tells the PoolbootConfig from an earlier or later one of the same name.
+	// PointerID distinguishes the PoolbootConfig from earlier and later ones with the same name.
 	PointerID string
 }
 
-// URL returns the URL in a host's pointer.
+// URL returns the URL for the pointer of a host.
 func (a Address) URL(server string) string {
 	return server + configPath + url.PathEscape(a.Role) + "/" + a.Namespace + "/" + a.Name + "/" + url.PathEscape(a.PointerID)
 }
 
-// ParseURL reads what Address.URL wrote.
+// ParseURL parses a URL that Address.URL returned.
 func ParseURL(pointer string) (Address, error) {
 	u, err := url.Parse(pointer)
 	if err != nil {
@@ -40,8 +41,8 @@ func ParseURL(pointer string) (Address, error) {
 	return Address{Role: parts[0], NamespacedName: types.NamespacedName{Namespace: parts[1], Name: parts[2]}, PointerID: parts[3]}, nil
 }
 
-// EnrollmentURL returns where hosts ask that have the token of an Enrollment, but for the name that they want:
-// <URL>?name=<name>.
+// EnrollmentURL returns the URL from which hosts with the token of an Enrollment request their configuration. The host
+// adds the name that it requests: <URL>?name=<name>.
 func EnrollmentURL(server, role string, enrollment types.NamespacedName) string {
 	return server + configPath + url.PathEscape(role) + "/" + enrollment.Namespace + "/" + enrollment.Name
 }
