@@ -1,5 +1,6 @@
-// Package enroll knows enrollment tokens: what the Secret of one must hold, which names an Enrollment lets hosts take,
-// and by which pointer id a host that was admitted is known to the config server. It is pure: no client, no I/O.
+// Package enroll defines the rules for enrollment tokens: what the Secret of a token must contain, which names an
+// Enrollment admits, and the pointer ID by which the config server identifies an admitted host. It is pure: no client,
+// no I/O.
 package enroll
 
 import (
@@ -20,10 +21,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 )
 
-// tokenPattern is the b64token of RFC 6750, long enough that its hash gives nothing away.
+// tokenPattern matches a b64token of RFC 6750 that is long enough that its hash does not reveal it.
 var tokenPattern = regexp.MustCompile(`^[A-Za-z0-9._~+/-]{32,512}=*$`)
 
-// Token returns the token in a Secret of type poolv1.EnrollmentTokenType. Its error never holds what is in the Secret.
+// Token returns the token in a Secret of type poolv1.EnrollmentTokenType. Its errors never contain data of the Secret.
 func Token(secret *corev1.Secret) (string, error) {
 	if secret.Type != poolv1.EnrollmentTokenType {
 		return "", fmt.Errorf("type: it must be %s", poolv1.EnrollmentTokenType)
@@ -35,13 +36,13 @@ func Token(secret *corev1.Secret) (string, error) {
 	return token, nil
 }
 
-// Limits of an Enrollment, as the API server holds it to them.
+// Limits of an Enrollment. The API server enforces the same limits.
 const (
 	maxUses   = 1000
 	maxRanges = 32
 )
 
-// Check returns what is wrong with a new Enrollment, by its field, before the API server sees it.
+// Check returns an error that names the wrong field of a new Enrollment, before the API server validates it.
 func Check(spec poolv1.EnrollmentSpec) error {
 	if problems := validation.IsDNS1123Label(spec.PoolRole); len(problems) > 0 {
 		return fmt.Errorf("spec.poolRole: %q is not a role of a pool: %s", spec.PoolRole, strings.Join(problems, "; "))
@@ -68,8 +69,8 @@ func Check(spec poolv1.EnrollmentSpec) error {
 	return nil
 }
 
-// CheckPattern returns what is wrong with the pattern of names of an Enrollment, as far as the API server does not
-// check it.
+// CheckPattern returns an error for a wrong name pattern of an Enrollment. It checks what the API server does not
+// check.
 func CheckPattern(pattern string) error {
 	if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
 		return errors.New("it is not a pattern of names: write one such as edge-*")
@@ -77,7 +78,7 @@ func CheckPattern(pattern string) error {
 	return (identity.Cluster{}).CheckPattern(pattern)
 }
 
-// InRanges says whether an address is in one of the address ranges of an Enrollment.
+// InRanges reports whether an address is in one of the address ranges of an Enrollment.
 func InRanges(ranges []string, address netip.Addr) bool {
 	return slices.ContainsFunc(ranges, func(text string) bool {
 		prefix, err := netip.ParsePrefix(text)
@@ -85,9 +86,9 @@ func InRanges(ranges []string, address netip.Addr) bool {
 	})
 }
 
-// Allows says why a host may not take a name; "" when it may. The name becomes a Node's, and a label's value on it.
-// What only the cluster can tell, such as that it is the control plane endpoint's, is checked when the host is
-// admitted.
+// Allows returns why a host cannot get a name. It returns "" if it can. The name becomes the name of a Node and the
+// value of a label on that Node. Names that only the cluster reserves, such as its control plane endpoint, are checked
+// when the host is admitted.
 func Allows(pattern, name string) string {
 	if problems := append(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)...); len(problems) > 0 {
 		return "it can't be the name of a Node: " + strings.Join(problems, "; ")
@@ -101,8 +102,8 @@ func Allows(pattern, name string) string {
 	return ""
 }
 
-// PointerID is the pointer id of a host that was admitted under a name. Both sides work it out, so that neither has to
-// tell the other, and it stays the same when the objects move to another management cluster.
+// PointerID returns the pointer ID of a host that was admitted with a name. The manager and the config server both
+// compute it, so they need not exchange it. It does not change when the objects move to another management cluster.
 func PointerID(namespace, enrollment, name string) string {
 	sum := sha256.Sum256([]byte(namespace + "/" + enrollment + "/" + name))
 	return "enrolled-" + hex.EncodeToString(sum[:16])

@@ -22,24 +22,24 @@ func TestEnroll(t *testing.T) {
 
 const token = "v1Wq0J2m8T5s7Yd3Kc9RbNfXzLhPgQaE"
 
-// edge is an Enrollment that has all that it needs.
+// edge returns a valid Enrollment.
 func edge() poolv1.EnrollmentSpec {
 	return poolv1.EnrollmentSpec{ClusterName: "site", PoolRole: "infra", NamePattern: "edge-*", MaxUses: 20, AddressRanges: []string{"192.0.2.0/24", "2001:db8::/64"}}
 }
 
-var _ = Describe("the Secret of an Enrollment", func() {
+var _ = Describe("The Secret of an Enrollment", func() {
 	secret := func(text string) *corev1.Secret {
 		return &corev1.Secret{Type: poolv1.EnrollmentTokenType, Data: map[string][]byte{"token": []byte(text)}}
 	}
-	It("holds its token", func() {
+	It("has its token", func() {
 		Expect(enroll.Token(secret(token))).To(Equal(token))
 	})
-	It("is not read when it is of another type", func() {
+	It("is refused if it has another type", func() {
 		other := secret(token)
 		other.Type = corev1.SecretTypeOpaque
 		Expect(enroll.Token(other)).Error().To(MatchError(HavePrefix("type: ")))
 	})
-	DescribeTable("is refused, without what is in it", func(text string) {
+	DescribeTable("is refused, with an error that does not contain its data", func(text string) {
 		_, err := enroll.Token(secret(text))
 		Expect(err).To(MatchError(HavePrefix("data.token: ")))
 		if text != "" {
@@ -48,34 +48,34 @@ var _ = Describe("the Secret of an Enrollment", func() {
 	},
 		Entry("a token that can be guessed", "short"),
 		Entry("no token", ""),
-		Entry("a token that no header can carry", strings.Repeat("a b", 20)),
+		Entry("a token that a header cannot contain", strings.Repeat("a b", 20)),
 	)
 })
 
-var _ = Describe("an Enrollment", func() {
-	It("is as it must be", func() { Expect(enroll.Check(edge())).To(Succeed()) })
+var _ = Describe("An Enrollment", func() {
+	It("is valid", func() { Expect(enroll.Check(edge())).To(Succeed()) })
 
-	DescribeTable("is refused, by the field that is wrong", func(field string, change func(*poolv1.EnrollmentSpec)) {
+	DescribeTable("is refused, with an error that names the wrong field", func(field string, change func(*poolv1.EnrollmentSpec)) {
 		spec := edge()
 		change(&spec)
 		Expect(enroll.Check(spec)).To(MatchError(HavePrefix("spec." + field + ": ")))
 	},
 		Entry("no role", "poolRole", func(s *poolv1.EnrollmentSpec) { s.PoolRole = "" }),
-		Entry("a role that is no label", "poolRole", func(s *poolv1.EnrollmentSpec) { s.PoolRole = "infra/x" }),
-		Entry("no pattern, which would be every name", "namePattern", func(s *poolv1.EnrollmentSpec) { s.NamePattern = "" }),
-		Entry("a pattern that is none", "namePattern", func(s *poolv1.EnrollmentSpec) { s.NamePattern = "edge-[" }),
-		Entry("a pattern of names that are the machine itself", "namePattern", func(s *poolv1.EnrollmentSpec) { s.NamePattern = "*.localhost" }),
-		Entry("a pattern of names of Services", "namePattern", func(s *poolv1.EnrollmentSpec) { s.NamePattern = "*.*.svc" }),
-		Entry("the API server's name", "namePattern", func(s *poolv1.EnrollmentSpec) { s.NamePattern = "kubernetes.default.svc" }),
-		Entry("address ranges that are none", "addressRanges", func(s *poolv1.EnrollmentSpec) { s.AddressRanges = []string{"192.0.2.7"} }),
-		Entry("an address range that is every address", "addressRanges", func(s *poolv1.EnrollmentSpec) { s.AddressRanges = []string{"0.0.0.0/0"} }),
+		Entry("a role that is not a label", "poolRole", func(s *poolv1.EnrollmentSpec) { s.PoolRole = "infra/x" }),
+		Entry("no pattern", "namePattern", func(s *poolv1.EnrollmentSpec) { s.NamePattern = "" }),
+		Entry("an invalid pattern", "namePattern", func(s *poolv1.EnrollmentSpec) { s.NamePattern = "edge-[" }),
+		Entry("a pattern for names of the local machine", "namePattern", func(s *poolv1.EnrollmentSpec) { s.NamePattern = "*.localhost" }),
+		Entry("a pattern for names of Services", "namePattern", func(s *poolv1.EnrollmentSpec) { s.NamePattern = "*.*.svc" }),
+		Entry("the name of the API server", "namePattern", func(s *poolv1.EnrollmentSpec) { s.NamePattern = "kubernetes.default.svc" }),
+		Entry("an invalid address range", "addressRanges", func(s *poolv1.EnrollmentSpec) { s.AddressRanges = []string{"192.0.2.7"} }),
+		Entry("an address range with every address", "addressRanges", func(s *poolv1.EnrollmentSpec) { s.AddressRanges = []string{"0.0.0.0/0"} }),
 		Entry("an address range with host bits", "addressRanges", func(s *poolv1.EnrollmentSpec) { s.AddressRanges = []string{"192.0.2.7/24"} }),
 		Entry("too many address ranges", "addressRanges", func(s *poolv1.EnrollmentSpec) { s.AddressRanges = slices.Repeat(s.AddressRanges, 17) }),
 		Entry("no uses", "maxUses", func(s *poolv1.EnrollmentSpec) { s.MaxUses = 0 }),
 		Entry("more uses than one object can list", "maxUses", func(s *poolv1.EnrollmentSpec) { s.MaxUses = 1001 }),
 	)
 
-	It("names the address ranges of the hosts", func() {
+	It("admits addresses in its address ranges", func() {
 		ranges := edge().AddressRanges
 		Expect(enroll.InRanges(ranges, netip.MustParseAddr("::ffff:192.0.2.200"))).To(BeTrue())
 		Expect(enroll.InRanges(ranges, netip.MustParseAddr("192.0.3.1"))).To(BeFalse())
@@ -83,28 +83,28 @@ var _ = Describe("an Enrollment", func() {
 	})
 })
 
-var _ = Describe("a name", func() {
-	DescribeTable("may be taken", func(pattern, name string) { Expect(enroll.Allows(pattern, name)).To(BeEmpty()) },
+var _ = Describe("A name", func() {
+	DescribeTable("is allowed", func(pattern, name string) { Expect(enroll.Allows(pattern, name)).To(BeEmpty()) },
 		Entry(nil, "edge-*", "edge-7"),
 		Entry(nil, "edge-??", "edge-07"),
 		Entry(nil, "rack[1-3]-*", "rack2-u12"),
 		Entry(nil, "edge-7", "edge-7"),
 		Entry(nil, "*", "edge.example.com"),
 	)
-	DescribeTable("may not be taken", func(pattern, name, why string) {
+	DescribeTable("is not allowed", func(pattern, name, why string) {
 		Expect(enroll.Allows(pattern, name)).To(ContainSubstring(why))
 	},
-		Entry("of another pattern", "edge-*", "core-7", "names like edge-*"),
-		Entry("with more in front", "edge-*", "my-edge-7", "names like"),
+		Entry("that does not match the pattern", "edge-*", "core-7", "names like edge-*"),
+		Entry("with a prefix", "edge-*", "my-edge-7", "names like"),
 		Entry("that is empty", "*", "", "name of a Node"),
-		Entry("that is no DNS name", "*", "Edge_7", "name of a Node"),
-		Entry("that is longer than a label's value", "*", strings.Repeat("e", 64), "name of a Node"),
-		Entry("that leads elsewhere", "*", "../x", "name of a Node"),
+		Entry("that is not a DNS name", "*", "Edge_7", "name of a Node"),
+		Entry("that is longer than a label value", "*", strings.Repeat("e", 64), "name of a Node"),
+		Entry("that is a path", "*", "../x", "name of a Node"),
 	)
 })
 
-var _ = Describe("the pointer id of an enrolled host", func() {
-	It("is one for every namespace, enrollment and name, and fits into a URL and a label", func() {
+var _ = Describe("The pointer ID of an enrolled host", func() {
+	It("differs for every namespace, Enrollment and name, and is valid in a URL and a label", func() {
 		ids := map[string]bool{}
 		for _, of := range [][3]string{{"a", "b", "c"}, {"a", "b", "d"}, {"a", "c", "c"}, {"b", "b", "c"}} {
 			id := enroll.PointerID(of[0], of[1], of[2])
@@ -116,7 +116,7 @@ var _ = Describe("the pointer id of an enrolled host", func() {
 	})
 })
 
-// FuzzAllows: whatever a pattern says, a name that may be taken can be a Node's.
+// FuzzAllows checks that every allowed name is a valid Node name, for any pattern.
 func FuzzAllows(f *testing.F) {
 	f.Add("edge-*", "edge-7")
 	f.Add("[", "")

@@ -1,7 +1,7 @@
-// Package identity knows which names and addresses stand for something else than a Node: a cluster's API server, its
-// Services, and the machine that a program runs on. A Node's name is an identity: its kubelet gets certificates for it,
-// signed by the authority that every client of the cluster trusts. So a host that may choose its name must not get one
-// of these. It is pure: no client, no I/O.
+// Package identity identifies names and addresses that refer to something other than a Node: the API server of a
+// cluster, its Services, and the local machine. The name of a Node is an identity: its kubelet gets certificates for
+// the name, from a certificate authority that every client of the cluster trusts. A host that can choose its name must
+// therefore not get one of these names. The package is pure: no client, no I/O.
 package identity
 
 import (
@@ -15,23 +15,24 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// defaultServiceDomain is the DNS domain of a cluster's Services unless the Cluster names another.
+// defaultServiceDomain is the default DNS domain of the Services of a cluster.
 const defaultServiceDomain = "cluster.local"
 
-// Cluster is what a cluster is known by. The zero value knows the names and addresses that no Node of any cluster may
-// have.
+// Cluster has the names and addresses of a cluster. The zero value reserves the names and addresses that no Node of any
+// cluster can have.
 type Cluster struct {
-	// Endpoints are the hosts, names or addresses, at which clients reach the API server.
+	// Endpoints are the names or addresses at which clients reach the API server.
 	Endpoints []string
-	// ServiceDomain is the DNS domain of the Services; empty means cluster.local.
+	// ServiceDomain is the DNS domain of the Services. The default is cluster.local.
 	ServiceDomain string
 	// ServiceRanges are the address ranges of the Services.
 	ServiceRanges []netip.Prefix
-	// ServiceAddresses are addresses of the API server's own Service.
+	// ServiceAddresses are the addresses of the Service of the API server.
 	ServiceAddresses []netip.Addr
 }
 
-// Of returns what a Cluster object says. apiServers are further URLs of its API server, such as that of a kubeconfig.
+// Of returns the names and addresses in a Cluster object. apiServers are additional URLs of its API server, such as the
+// one in a kubeconfig.
 func Of(cluster *clusterv1.Cluster, apiServers ...string) Cluster {
 	c := Cluster{Endpoints: []string{cluster.Spec.ControlPlaneEndpoint.Host}, ServiceDomain: cluster.Spec.ClusterNetwork.ServiceDomain}
 	for _, server := range apiServers {
@@ -47,11 +48,11 @@ func Of(cluster *clusterv1.Cluster, apiServers ...string) Cluster {
 	return c
 }
 
-// NameError says why no Node may have a name.
+// NameError reports why no Node can have a name.
 type NameError struct {
-	// Name is the name.
+	// Name is the refused name.
 	Name string
-	// Why says whose it is.
+	// Why describes what the name refers to.
 	Why string
 }
 
@@ -59,8 +60,8 @@ func (e *NameError) Error() string {
 	return fmt.Sprintf("no Node may have the name %q: %s; a certificate for it would impersonate that", e.Name, e.Why)
 }
 
-// CheckNodeName refuses a name that stands for something else than a Node, with a *NameError. Names are compared as DNS
-// does, without regard to case and to a dot at the end.
+// CheckNodeName returns a *NameError for a name that refers to something other than a Node. It compares names as DNS
+// does: it ignores case and a trailing dot.
 func (c Cluster) CheckNodeName(name string) error {
 	if why := c.owner(normal(name)); why != "" {
 		return &NameError{Name: name, Why: why}
@@ -95,8 +96,8 @@ func (c Cluster) owner(name string) string {
 	return ""
 }
 
-// CheckPattern refuses a pattern of names, in the syntax of path.Match, all of whose names are refused as far as that
-// can be told from the pattern's fixed parts. A wider one is fine: CheckNodeName holds for each name.
+// CheckPattern refuses a pattern of names, in the syntax of path.Match, if its fixed parts show that all its names are
+// refused. It accepts all other patterns, because CheckNodeName checks each name.
 func (c Cluster) CheckPattern(pattern string) error {
 	if err := c.CheckNodeName(sample(pattern)); err != nil {
 		return fmt.Errorf("every name like %s is refused: %w", pattern, err)
@@ -104,8 +105,8 @@ func (c Cluster) CheckPattern(pattern string) error {
 	return nil
 }
 
-// sample is a name that has a pattern's fixed parts, with z, which is in no number and no reserved name, in place of
-// all others.
+// sample returns a name that has the fixed parts of a pattern. Each variable part becomes z, which is in no number and
+// in no reserved name.
 func sample(pattern string) string {
 	var name strings.Builder
 	for i := 0; i < len(pattern); i++ {
@@ -130,7 +131,7 @@ func sample(pattern string) string {
 	return name.String()
 }
 
-// CheckAddress says whose an address is that no Node's certificate may hold; "" when it may be a Node's.
+// CheckAddress returns why the certificate of a Node cannot have an address. It returns "" if it can.
 func (c Cluster) CheckAddress(address netip.Addr) string {
 	address = address.Unmap().WithZone("")
 	switch {
@@ -155,7 +156,7 @@ func (c Cluster) CheckAddress(address netip.Addr) string {
 	return ""
 }
 
-// normal is a name as DNS compares it.
+// normal returns a name in the form in which DNS compares it.
 func normal(name string) string {
 	return strings.TrimSuffix(strings.ToLower(strings.TrimSpace(name)), ".")
 }
@@ -164,7 +165,7 @@ func within(name, domain string) bool {
 	return name == domain || strings.HasSuffix(name, ".pod."+domain) || domain == defaultServiceDomain && strings.HasSuffix(name, "."+domain)
 }
 
-// sameHost compares two hosts, each a name or an address in any of its forms.
+// sameHost reports whether two hosts are the same. Each is a name, or an address in any format.
 func sameHost(a, b string) bool {
 	a, b = strings.Trim(normal(a), "[]"), strings.Trim(normal(b), "[]")
 	if addressA, isA := addressForm(a); isA {
@@ -174,9 +175,10 @@ func sameHost(a, b string) bool {
 	return a == b
 }
 
-// addressForm returns the IP address that programs take a name for: one that is written as usual or, as C libraries and
-// URLs read IPv4 addresses, in one to four decimal, octal or hexadecimal numbers. A single small number is a name: it
-// would be an address of 0.0.0.0/8, which no host has, and servers are named by inventory numbers.
+// addressForm returns the IP address that programs read from a name. The name is an address in the usual format or, as
+// C libraries and URLs read IPv4 addresses, one to four decimal, octal or hexadecimal numbers. A single small number is
+// a name: as an address it would be in 0.0.0.0/8, which no host has, and some sites use inventory numbers as names of
+// servers.
 func addressForm(name string) (netip.Addr, bool) {
 	if address, err := netip.ParseAddr(name); err == nil {
 		return address.Unmap().WithZone(""), true
@@ -192,7 +194,7 @@ func addressForm(name string) (netip.Addr, bool) {
 			return netip.Addr{}, false
 		}
 		bits := 8
-		if i == len(parts)-1 { // the last number fills what is left
+		if i == len(parts)-1 { // the last number contains all remaining bytes
 			bits = 8 * (4 - i)
 		}
 		if number >= 1<<bits {

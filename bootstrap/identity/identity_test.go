@@ -23,7 +23,7 @@ func cluster(endpoint string) identity.Cluster {
 	return made
 }
 
-// reserved are names that no Node may have, each with a word of the reason.
+// reserved are names that no Node can have, with a part of the reason.
 var reserved = map[string]string{
 	"api.example.com":                       "endpoint",
 	"API.Example.COM":                       "endpoint",
@@ -57,7 +57,7 @@ var reserved = map[string]string{
 	"::1":                                   "IP address",
 }
 
-// free are names that Nodes may have.
+// free are names that Nodes can have.
 var free = []string{
 	"edge-7", "infra-x7k2p", "edge-7.site.example.com", "node-1.edge.example.org", "svc", "svc.example.com", "kubernetes-1", "my-kubernetes",
 	"default", "localhost-1", "api", "100234", "rack1.u12", "10-0-0-1", "1.2.3.4.example.com", "0b1.1",
@@ -120,8 +120,8 @@ func TestCheckAddress(t *testing.T) {
 	}
 }
 
-// FuzzCheckNodeName holds the promise for any name: no spelling that DNS takes for a reserved name is let through, and
-// what a pattern refuses for all of its names is refused for each.
+// FuzzCheckNodeName checks that every spelling that DNS considers equal to a reserved name is refused, and that each
+// name of a refused pattern is refused.
 func FuzzCheckNodeName(f *testing.F) {
 	for name := range reserved {
 		f.Add(name, "*")
@@ -134,7 +134,7 @@ func FuzzCheckNodeName(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, pattern string) {
 		refused := c.CheckNodeName(name) != nil
 		for _, spelling := range []string{strings.ToUpper(name), name + "."} {
-			// Not EqualFold: DNS folds ASCII only.
+			// Not strings.EqualFold, because DNS ignores case only in ASCII.
 			if lower := strings.ToLower(spelling); lower == strings.ToLower(name) && refused != (c.CheckNodeName(spelling) != nil) {
 				t.Errorf("%q and %q are told apart", name, spelling)
 			}
