@@ -1,6 +1,7 @@
 // Package kubeconfig reads kubeconfigs that a tenant wrote. client-go runs programs, reads files and follows redirects
-// as a kubeconfig and the server in it tell it to; whoever may write a Secret could do all that with the rights of the
-// program that reads it. So no other code may give such a kubeconfig to client-go.
+// if a kubeconfig or its server tells it to. A user who can write a Secret could do all this with the permissions of
+// the program that reads it. All other code must therefore use this package, and never pass such a kubeconfig to
+// client-go.
 package kubeconfig
 
 import (
@@ -23,31 +24,32 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Config is what is used of a kubeconfig: the server of its current context and the credential for it, all inline.
+// Config is the supported part of a kubeconfig: the server of its current context, and the credential for it. All
+// values are inline.
 type Config struct {
-	// Server is the https URL of the API server; TLSServerName is the name in its certificate, if that is not the
-	// URL's.
+	// Server is the https URL of the API server. TLSServerName is the name in its certificate, if it is not the host of
+	// the URL.
 	Server, TLSServerName string
-	// CA are the certificates (PEM) by which the server is trusted; empty means those of the operating system.
+	// CA are the certificates (PEM) that verify the server. If it is empty, those of the operating system are used.
 	CA []byte
 	// ClientCertificate and ClientKey (PEM), or Token, are the credential.
 	ClientCertificate, ClientKey []byte
 	Token                        string
 }
 
-// FieldError says which field of a kubeconfig is refused, and why.
+// FieldError reports which field of a kubeconfig is refused, and why.
 type FieldError struct {
-	// Field is its path, say users[0].user.exec.
+	// Field is the path of the field, for example users[0].user.exec.
 	Field string
-	// Why says what is wrong with it and what to do.
+	// Why describes what is wrong and what to do.
 	Why string
 }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Why }
 
-// SecretError is a kubeconfig Secret that does not exist or can't be used.
+// SecretError reports a kubeconfig Secret that does not exist or cannot be used.
 type SecretError struct {
-	// Secret is the Secret that holds the kubeconfig.
+	// Secret is the Secret with the kubeconfig.
 	Secret client.ObjectKey
 	err    error
 }
@@ -58,12 +60,12 @@ func (e *SecretError) Error() string {
 
 func (e *SecretError) Unwrap() error { return e.err }
 
-// SecretOf returns the key of the Secret with a Cluster's kubeconfig.
+// SecretOf returns the key of the kubeconfig Secret of a Cluster.
 func SecretOf(cluster client.ObjectKey) client.ObjectKey {
 	return client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)}
 }
 
-// OfCluster reads a Cluster's kubeconfig from its Secret. The error is a SecretError when somebody has to correct the
+// OfCluster reads the kubeconfig of a Cluster from its Secret. The error is a *SecretError if a user must correct the
 // Secret.
 func OfCluster(ctx context.Context, secrets client.Reader, cluster client.ObjectKey) (*Config, error) {
 	return readSecret(ctx, secrets, SecretOf(cluster), &corev1.Secret{})
@@ -86,10 +88,11 @@ func readSecret(ctx context.Context, secrets client.Reader, key client.ObjectKey
 	return config, nil
 }
 
-// Read reads a kubeconfig. Of the current context's cluster and user it accepts what a Config holds and refuses, by a
-// FieldError, every other setting that has an effect. It leaves out the rest: other contexts, extensions, preferences.
+// Read parses a kubeconfig. In the cluster and user of the current context, it accepts the settings of a Config, and
+// refuses every other setting that has an effect, with a *FieldError. It ignores everything else: other contexts,
+// extensions, preferences.
 //
-// Errors never repeat values: a kubeconfig is a Secret.
+// Errors never contain values, because a kubeconfig is secret.
 func Read(content []byte) (*Config, error) {
 	read := &clientcmdv1.Config{}
 	if err := yaml.Unmarshal(content, read); err != nil {
@@ -121,7 +124,7 @@ func Read(content []byte) (*Config, error) {
 	return config, config.readUser(fmt.Sprintf("users[%d].user", user), &read.AuthInfos[user].AuthInfo)
 }
 
-// Why a field is refused.
+// Reasons why a field is refused.
 const (
 	noFiles       = "files are not read, because they would be those of the program that connects: put the content in "
 	noPrograms    = "programs are not run, because they would run with the rights of the program that connects: use a client certificate or a token"
@@ -176,14 +179,14 @@ func (c *Config) readUser(path string, from *clientcmdv1.AuthInfo) error {
 	return nil
 }
 
-// isServer says whether a URL can be an API server's, spoken to over TLS alone.
+// isServer reports whether a URL is valid for an API server that is reached only over TLS.
 func isServer(server string) bool {
 	u, err := url.Parse(server)
 	return err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil &&
 		u.RawQuery == "" && !u.ForceQuery && u.Fragment == ""
 }
 
-// Kubeconfig writes the config as a kubeconfig: what was read, and nothing that was not understood.
+// Kubeconfig returns the Config as a kubeconfig. It has only the settings that Read accepted.
 func (c *Config) Kubeconfig() ([]byte, error) {
 	const name = "workload"
 	config := clientcmdapi.NewConfig()
@@ -194,21 +197,21 @@ func (c *Config) Kubeconfig() ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// REST returns the config of a connection.
+// REST returns the client-go configuration for a connection.
 func (c *Config) REST() *rest.Config {
 	return &rest.Config{Host: c.Server, BearerToken: c.Token, TLSClientConfig: rest.TLSClientConfig{
 		ServerName: c.TLSServerName, CAData: c.CA, CertData: c.ClientCertificate, KeyData: c.ClientKey,
 	}}
 }
 
-// HTTPClient returns an HTTP client for a connection that follows no redirect: a server that a tenant chose could send
-// it, with all that a request carries, to every address that this program reaches, over plain HTTP too.
+// HTTPClient returns an HTTP client that does not follow redirects. A server that a tenant chose could redirect a
+// request, with everything in it, to any address that this program can reach, also over plain HTTP.
 func HTTPClient(config *rest.Config) (*http.Client, error) {
 	c, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
-	own := *c // it may be http.DefaultClient
+	own := *c // c can be http.DefaultClient
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &own, nil
 }

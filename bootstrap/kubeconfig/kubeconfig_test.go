@@ -25,7 +25,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 )
 
-// tenant is a kubeconfig as Cluster API writes one, changed.
+// tenant returns a kubeconfig as Cluster API writes it, after a change.
 func tenant(change func(*clientcmdv1.Cluster, *clientcmdv1.AuthInfo)) []byte {
 	GinkgoHelper()
 	cluster := clientcmdv1.Cluster{Server: "https://192.0.2.1:6443", CertificateAuthorityData: []byte("ca")}
@@ -42,7 +42,7 @@ func tenant(change func(*clientcmdv1.Cluster, *clientcmdv1.AuthInfo)) []byte {
 }
 
 var _ = Describe("A kubeconfig that a tenant wrote", func() {
-	It("is read as far as it is inline, and client-go reads the same of what is handed on", func() {
+	It("is read if it is inline, and client-go reads the same from the result", func() {
 		read, err := kubeconfig.Read(tenant(func(c *clientcmdv1.Cluster, u *clientcmdv1.AuthInfo) {
 			c.TLSServerName, u.Token = "edge.example.com", "token"
 		}))
@@ -54,11 +54,11 @@ var _ = Describe("A kubeconfig that a tenant wrote", func() {
 		Expect(clientcmd.RESTConfigFromKubeConfig(handedOn)).To(Equal(read.REST()))
 	})
 
-	// kept are the fields that Read takes over; harmless are those that it leaves out without a word.
+	// kept are the fields that Read accepts. harmless are those that it ignores.
 	kept := []string{"server", "tls-server-name", "certificate-authority-data", "client-certificate-data", "client-key-data", "token"}
 	harmless := []string{"extensions", "disable-compression"}
 
-	It("is refused for every other field that client-go knows, by the field's name", func() {
+	It("is refused for every other field of client-go, with an error that names the field", func() {
 		for _, part := range []struct {
 			path string
 			of   func(*clientcmdv1.Cluster, *clientcmdv1.AuthInfo) any
@@ -73,7 +73,7 @@ var _ = Describe("A kubeconfig that a tenant wrote", func() {
 					set(reflect.ValueOf(part.of(c, u)).Elem().Field(i))
 				}))
 				matches := MatchError(HavePrefix(part.path + name + ": "))
-				if name != "server" { // a set one is no URL
+				if name != "server" { // set does not set it to a URL
 					for _, accepted := range append(kept, harmless...) {
 						if name == accepted {
 							matches = Succeed()
@@ -88,7 +88,7 @@ var _ = Describe("A kubeconfig that a tenant wrote", func() {
 		}
 	})
 
-	DescribeTable("is refused for a server that is not spoken to over TLS alone",
+	DescribeTable("is refused for a server without a plain https URL",
 		func(server string) {
 			_, err := kubeconfig.Read(tenant(func(c *clientcmdv1.Cluster, _ *clientcmdv1.AuthInfo) { c.Server = server }))
 			Expect(err).To(MatchError(And(HavePrefix("clusters[1].cluster.server: "), ContainSubstring("https"))))
@@ -101,11 +101,11 @@ var _ = Describe("A kubeconfig that a tenant wrote", func() {
 		Entry("a query", "https://192.0.2.1/?a=b"),
 		Entry("an empty query", "https://192.0.2.1/?"),
 		Entry("a fragment", "https://192.0.2.1/#a"),
-		Entry("no URL", "https://edge edge:1"),
-		Entry("none", ""),
+		Entry("an invalid URL", "https://edge edge:1"),
+		Entry("no server", ""),
 	)
 
-	DescribeTable("is refused, and its content not repeated, when it is none",
+	DescribeTable("is refused when it is invalid, with an error that does not contain its content",
 		func(content, says string) {
 			_, err := kubeconfig.Read([]byte(content))
 			Expect(err).To(MatchError(And(ContainSubstring(says), Not(ContainSubstring("hunter2")))))
@@ -123,7 +123,7 @@ var _ = Describe("A kubeconfig that a tenant wrote", func() {
 			"users[0].user.client-certificate-data"),
 	)
 
-	It("never reaches Cluster API's cluster cache other than as it was understood", func(ctx SpecContext) {
+	It("reaches the cluster cache of Cluster API only as Read understood it", func(ctx SpecContext) {
 		file := filepath.Join(GinkgoT().TempDir(), "token")
 		Expect(os.WriteFile(file, []byte("the manager's own token"), 0o600)).To(Succeed())
 		edge := client.ObjectKey{Namespace: "metal", Name: "edge"}
@@ -152,7 +152,7 @@ var _ = Describe("A kubeconfig that a tenant wrote", func() {
 			Expect(errors.As(err, &refused)).To(BeTrue())
 		}
 
-		By("leaving out what has no effect")
+		By("ignoring settings without an effect")
 		content, err := capikubeconfig.FromSecret(ctx, stored(tenant(func(c *clientcmdv1.Cluster, _ *clientcmdv1.AuthInfo) {
 			c.Extensions = []clientcmdv1.NamedExtension{{Name: "odd", Extension: runtime.RawExtension{Raw: []byte(`{"command":"touch"}`)}}}
 		})), edge)
@@ -161,12 +161,12 @@ var _ = Describe("A kubeconfig that a tenant wrote", func() {
 		Expect(kubeconfig.Read(content)).To(Equal(&kubeconfig.Config{Server: "https://192.0.2.1:6443", CA: []byte("ca"),
 			ClientCertificate: []byte("certificate"), ClientKey: []byte("key")}))
 
-		By("reading nothing else")
+		By("refusing to read anything else")
 		Expect(kubeconfig.Secrets{}.Get(ctx, edge, &corev1.ConfigMap{})).To(MatchError(ContainSubstring("only Secrets")))
 		Expect(kubeconfig.Secrets{}.List(ctx, &corev1.SecretList{})).To(MatchError(ContainSubstring("not listed")))
 	})
 
-	It("whose server redirects to another address sends nothing there", func() {
+	It("sends no request to an address to which its server redirects", func() {
 		var asked atomic.Int32
 		other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 		DeferCleanup(other.Close)
@@ -185,7 +185,7 @@ var _ = Describe("A kubeconfig that a tenant wrote", func() {
 	})
 })
 
-// set gives a field some value other than its zero value.
+// set sets a field to a value other than its zero value.
 func set(field reflect.Value) {
 	switch field.Kind() {
 	case reflect.String:

@@ -9,15 +9,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Secrets reads kubeconfig Secrets for code that gives their content to client-go, as Cluster API's cluster cache does.
-// What it returns is not what is in the Secret but what Read understood of it, so the content that was checked is the
+// Secrets reads kubeconfig Secrets for code that passes their content to client-go, such as the cluster cache of
+// Cluster API. It returns only what Read accepted, and not the original content. So the content that was checked is the
 // content that is used.
 type Secrets struct {
-	// Reader reads the Secrets as they are.
+	// Reader reads the original Secrets.
 	Reader client.Reader
 }
 
-// Get gets a kubeconfig Secret. A kubeconfig that Read refuses is a SecretError.
+// Get gets a kubeconfig Secret. The error is a *SecretError if Read refuses the kubeconfig.
 func (s Secrets) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	kubeconfig, ok := object.(*corev1.Secret)
 	if !ok {
@@ -37,7 +37,7 @@ func (s Secrets) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	return nil
 }
 
-// List lists nothing: whoever needs a kubeconfig knows its Cluster.
+// List always returns an error, because callers know the Cluster of the kubeconfig that they need.
 func (s Secrets) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	return fmt.Errorf("kubeconfig Secrets are not listed")
 }
