@@ -1,7 +1,7 @@
-// Package regexsize measures regular expressions that users write, without compiling them. Go's regexp takes at most
-// time proportional to the program's instructions times the characters that it looks at, and a counted repetition such
-// as (?:(?:a?){30}){30} makes a large program of a short text. One match cannot be interrupted, so only a limit on the
-// product of both holds. It is pure: no client, no I/O.
+// Package regexsize measures regular expressions from users without compiling them. The maximum time of a match with
+// Go's regexp is proportional to the instructions of the program times the characters of the text. A counted repetition
+// such as (?:(?:a?){30}){30} is a short text with a large program. A match cannot be interrupted, so the product of
+// both must be limited. The package is pure: no client, no I/O.
 package regexsize
 
 import (
@@ -9,33 +9,34 @@ import (
 	"regexp/syntax"
 )
 
-// Unlimited is the length of a text that has no limit.
+// Unlimited is the length of a text without a limit.
 const Unlimited = -1
 
-// Measure is how expensive a regular expression can be.
+// Measure is the maximum cost of a regular expression.
 type Measure struct {
-	// Instructions is how many instructions its compiled program has at most.
+	// Instructions is the maximum number of instructions of the compiled program.
 	Instructions int
-	// Longest is the number of characters of the longest text that it matches; Unlimited when there is no limit.
+	// Longest is the number of characters of the longest text that the expression matches. It is Unlimited if there is
+	// no limit.
 	Longest int
-	// Anchored is true when it matches at the beginning of a text only.
+	// Anchored is true if the expression matches only at the start of a text.
 	Anchored bool
 }
 
-// Of measures a regular expression in the syntax of Go's regexp. The error says why it is none.
+// Of measures a regular expression in the syntax of package regexp. It returns an error if the expression is not valid.
 func Of(expression string) (Measure, error) {
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
 		return Measure{}, fmt.Errorf("%q is not a valid regular expression: %w", expression, err)
 	}
 	return Measure{
-		Instructions: instructions(parsed) + 3, // a program begins with fail, ends with match, and may be searched for from anywhere
+		Instructions: instructions(parsed) + 3, // fail at the start, match at the end, and an instruction to search at any position
 		Longest:      longest(parsed),
 		Anchored:     anchored(parsed),
 	}, nil
 }
 
-// Steps is the largest number of steps that one match takes in a text of so many characters.
+// Steps returns the maximum number of steps of one match in a text with this number of characters.
 func (m Measure) Steps(characters uint64) uint64 {
 	if m.Anchored && m.Longest != Unlimited {
 		characters = min(characters, uint64(m.Longest))
@@ -43,9 +44,9 @@ func (m Measure) Steps(characters uint64) uint64 {
 	return (characters + 1) * uint64(m.Instructions)
 }
 
-// StepsOfAll is the largest number of steps that it takes to find all matches, or the first limit ones, in a text of so
-// many characters. The search for each may look ahead as far as the longest match reaches before it settles for a
-// shorter one.
+// StepsOfAll returns the maximum number of steps to find all matches, or the first limit matches, in a text with this
+// number of characters. The search for a match can read ahead as far as the longest match would reach, before it
+// returns a shorter match.
 func (m Measure) StepsOfAll(characters, limit uint64) uint64 {
 	ahead := characters
 	if m.Longest != Unlimited {
@@ -57,7 +58,8 @@ func (m Measure) StepsOfAll(characters, limit uint64) uint64 {
 	return m.Steps(characters) + min(characters+1, limit)*(ahead+1)*uint64(m.Instructions)
 }
 
-// instructions counts what regexp/syntax makes of an expression: a repetition is compiled as often as it may repeat.
+// instructions returns the maximum number of instructions to which regexp/syntax compiles an expression. It compiles a
+// repetition as often as the expression can repeat.
 func instructions(re *syntax.Regexp) int {
 	sum := 0
 	for _, sub := range re.Sub {
@@ -118,12 +120,12 @@ func longest(re *syntax.Regexp) int {
 			most = max(most, length)
 		}
 		return most
-	default: // what matches no character
+	default: // matches no characters
 		return 0
 	}
 }
 
-// times is the length of a text repeated so many times, each of which may be Unlimited.
+// times returns the length of a text that is repeated a number of times. Both can be Unlimited.
 func times(length, most int) int {
 	switch {
 	case length == 0 || most == 0:

@@ -8,7 +8,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/regexsize"
 )
 
-// seeds are expressions whose program is much larger than their text, and ordinary ones.
+// seeds are expressions whose program is much larger than their text, and typical expressions.
 var seeds = []string{
 	``, `a`, `^[a-z]{6}[a-z0-9]{5}$`, `(?:(?:a?){30}){30}`, `^(?:(?:a?){1000})$`, `a{0}`, `a{3,}`, `(a|b|){2,5}c*?`, `(?i)straße`, `\pL+`,
 	`((a*)*)*`, `(a+)+b`, `[^\x00]{10}|^$|\b\B`, `(?:){1000}`, `(|a)*`, `(|a)+`, `(?s).*`, `^(a)$|b`,
