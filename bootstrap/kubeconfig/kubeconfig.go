@@ -1,5 +1,5 @@
 // Package kubeconfig reads kubeconfigs that a tenant wrote. client-go runs programs, reads files and follows redirects
-// if a kubeconfig or its server tells it to. A user who can write a Secret could do all this with the permissions of
+// that a kubeconfig or its server specifies. A user who can write a Secret could do all this with the permissions of
 // the program that reads it. All other code must therefore use this package, and never pass such a kubeconfig to
 // client-go.
 package kubeconfig

@@ -66,7 +66,7 @@ var _ = Describe("Other packages do not read the record themselves", Ordered, fu
 		return found
 	}
 
-	It("what kind of host it is: use record.HostKindOf, IsMachineless or IsEnrolled", func() {
+	It("the kind of a host: use record.HostKindOf, IsMachineless or IsEnrolled", func() {
 		Expect(files(compared, []string{"Spec.Host.Type", "Host.Type"})).To(BeEmpty())
 		Expect(files(read, []string{"HostTypeEnrollment", "HostTypeBareMetalHost"},
 			"controllers/baremetalhost/", "controllers/enrollment/", // set it
@@ -85,7 +85,7 @@ var _ = Describe("Other packages do not read the record themselves", Ordered, fu
 	It("which join credential is on record, and whether it was used: use record.HasCredential, IsCredential or IsCredentialUsed", func() {
 		Expect(files(compared, []string{"Status.Boot.CredentialID"})).To(BeEmpty())
 	})
-	It("how far a boot is: use record.HasRequested, IsRequestPending, WasPrepared or StageOf", func() {
+	It("the stage of a boot: use record.HasRequested, IsRequestPending, WasPrepared or StageOf", func() {
 		Expect(files(compared, []string{"Boot.RequestedTime", "boot.RequestedTime", "Boot.PreparedTime", "boot.PreparedTime"})).To(BeEmpty())
 		Expect(files(read, []string{"boot.RequestedTime.After", "Boot.RequestedTime.After", "prepared.Before", "PreparedTime.Before"})).To(BeEmpty())
 		Expect(files(read, []string{"NodeReadyInPoolReason"}, "controllers/node/judgement.go", "bootstrap/outlook/")).To(BeEmpty())
