@@ -12,43 +12,45 @@ import (
 	"time"
 )
 
-// connection is one that counts.
+// connection is a connection that counts against the limits of its listener.
 type connection struct {
 	net.Conn
 	on     *boundedListener
-	known  atomic.Bool // it is a host's, which nothing more is noted of
+	known  atomic.Bool // it has sent a valid token: it is a host's, and its waits are not measured
 	closed sync.Once
-	hello  *greeting // what was read of it before TLS; only who reads uses it
+	hello  *greeting // what was read before the TLS handshake; only Read uses it after greet
 
-	// Under the listener's lock.
-	place      *list.Element // among the strangers; nil once it is none
-	gone       bool
-	handedOver bool // Accept has returned it, or is about to
-	working    bool // it has its turn
-	pending    int  // reads and writes in which the server waits for the peer,
-	since      time.Time
-	waited     time.Duration // and has waited before,
-	before     time.Duration // of that before it got its turn
-	writing    bool          // one of them is a write
+	// The lock of the listener protects the following fields.
+	place      *list.Element // in the list of strangers; nil if it is not a stranger
+	gone       bool          // closed, or about to be closed
+	handedOver bool          // Accept has returned it, or is about to return it
+	working    bool          // it has a turn
+	pending    int           // reads and writes in progress: the server waits for the peer
+	since      time.Time     // start of the current wait
+	waited     time.Duration // total time of the previous waits
+	before     time.Duration // value of waited when the turn began
+	writing    bool          // a write is in progress
 }
 
-// greeting is the first bytes of a connection.
+// greeting is the buffer for the first bytes of a connection: its ClientHello.
 type greeting struct {
-	bytes  [4 << 10]byte // a ClientHello of today has 1.5 KiB
+	bytes  [4 << 10]byte // a current ClientHello has about 1.5 KiB
 	unread []byte
 }
 
 var greetings = sync.Pool{New: func() any { return &greeting{} }}
 
-// hostsRemembered is of how many hosts what they need is an average, the last ones counting most.
+// hostsRemembered determines the weight of a host in the moving average of how long hosts keep the server waiting: each
+// new host counts 1/hostsRemembered.
 const hostsRemembered = 16
 
 const (
-	recordHeader    = 5 // of TLS: type, version, length
-	handshakeRecord = 22
+	recordHeader    = 5  // length of the header of a TLS record: type, version, length
+	handshakeRecord = 22 // type of a TLS record
 )
 
-// complete tells whether the bytes hold the first record of TLS, or something that is none and that TLS refuses.
+// complete reports whether the bytes contain the whole first TLS record, or cannot be a handshake. The TLS library
+// refuses the latter.
 func complete(first []byte) bool {
 	if len(first) == 0 || first[0] != handshakeRecord {
 		return len(first) > 0
@@ -56,7 +58,7 @@ func complete(first []byte) bool {
 	return len(first) >= recordHeader && len(first) >= recordHeader+int(binary.BigEndian.Uint16(first[3:]))
 }
 
-// greet reads the ClientHello, and has the connection wait for its turn.
+// greet reads the ClientHello and adds the connection to the queue for turns.
 func (c *connection) greet() {
 	hello := greetings.Get().(*greeting)
 	err := c.SetReadDeadline(time.Now().Add(readHeaderTimeout))
@@ -83,13 +85,13 @@ func (c *connection) greet() {
 	l.mu.Unlock()
 	signal(l.turn)
 	select {
-	case <-l.closed: // nobody calls Accept any more
+	case <-l.closed: // Accept is not called again
 		_ = c.Close()
 	default:
 	}
 }
 
-// Read reads, and notes how long a stranger keeps the server waiting.
+// Read reads from the connection. For a stranger, it measures how long the server waits.
 func (c *connection) Read(p []byte) (int, error) {
 	if c.hello != nil {
 		n := copy(p, c.hello.unread)
@@ -112,7 +114,8 @@ func (c *connection) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes, and notes how long a stranger keeps the server waiting: one that reads no answers fills all buffers.
+// Write writes to the connection. For a stranger, it measures how long the server waits: all buffers are full if a
+// stranger does not read its answers.
 func (c *connection) Write(p []byte) (int, error) {
 	if c.known.Load() {
 		return c.Conn.Write(p)
@@ -129,8 +132,8 @@ func (c *connection) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// startWaiting and stopWaiting note how long a stranger keeps the server waiting, under the lock. A read and a write
-// may wait at once.
+// startWaiting and stopWaiting measure how long a stranger keeps the server waiting. A read and a write can wait at the
+// same time. The caller holds the lock.
 func (c *connection) startWaiting(now time.Time) {
 	if c.pending == 0 {
 		c.since = now
@@ -144,7 +147,7 @@ func (c *connection) stopWaiting() {
 	}
 }
 
-// keptWaiting returns how long a stranger has kept the server waiting, under the lock.
+// keptWaiting returns how long a stranger has kept the server waiting in total. The caller holds the lock.
 func (c *connection) keptWaiting(now time.Time) time.Duration {
 	if c.pending == 0 {
 		return c.waited
@@ -152,7 +155,7 @@ func (c *connection) keptWaiting(now time.Time) time.Duration {
 	return c.waited + now.Sub(c.since)
 }
 
-// Close closes the connection and makes room.
+// Close closes the connection and makes room for another.
 func (c *connection) Close() error {
 	c.closed.Do(func() {
 		l := c.on
@@ -166,19 +169,20 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// drop closes a connection, under the lock: it is off the strangers at once, and closed as soon as the lock is free.
+// drop removes a connection from the strangers immediately, and closes it as soon as the lock is free. The caller holds
+// the lock.
 func (c *connection) drop() {
 	c.leave()
 	go c.Close()
 }
 
-// leave takes a connection that is closed off the strangers, under the lock.
+// leave removes a connection that is closed from the strangers. The caller holds the lock.
 func (c *connection) leave() {
 	c.gone = true
 	c.noStranger()
 }
 
-// noStranger takes a connection off the strangers, under the lock.
+// noStranger removes a connection from the strangers and ends its turn. The caller holds the lock.
 func (c *connection) noStranger() {
 	c.loseTurn()
 	if c.place != nil {
@@ -187,7 +191,8 @@ func (c *connection) noStranger() {
 	}
 }
 
-// loseTurn gives the turn of a connection to the next, under the lock.
+// loseTurn ends the turn of a connection, if it has one, for the next connection in the queue. The caller holds the
+// lock.
 func (c *connection) loseTurn() {
 	if c.working {
 		c.working = false
@@ -196,7 +201,7 @@ func (c *connection) loseTurn() {
 	}
 }
 
-// peek tells whether bytes of a connection have arrived that nobody has read, or its end.
+// peek reports whether a connection has unread bytes, and whether its peer has closed it. It reads nothing.
 func peek(conn net.Conn) (arrived, ended bool) {
 	system, ok := conn.(syscall.Conn)
 	if !ok {
@@ -213,10 +218,10 @@ func peek(conn net.Conn) (arrived, ended bool) {
 	return arrived, ended
 }
 
-// connectionKey is where the context of a request has its *connection.
+// connectionKey is the key of the *connection in the context of a request.
 type connectionKey struct{}
 
-// withConnection is an http.Server's ConnContext.
+// withConnection is the ConnContext of the HTTP server: it adds the *connection to the context of its requests.
 func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()
@@ -227,8 +232,8 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// answered notes that a request has its answer. A turn is for a handshake and one request: a stranger that goes on to
-// ask has no more.
+// answered ends the turn of the connection of a request. A turn is for a handshake and one request: a stranger sends
+// further requests without a turn.
 func answered(ctx context.Context) {
 	c, ok := ctx.Value(connectionKey{}).(*connection)
 	if !ok || c.known.Load() {
@@ -239,7 +244,8 @@ func answered(ctx context.Context) {
 	c.on.mu.Unlock()
 }
 
-// showedToken notes that the connection of a request is a host's.
+// showedToken records that the connection of a request has sent a valid token: it is a host's, and no longer a
+// stranger.
 func showedToken(ctx context.Context) {
 	c, ok := ctx.Value(connectionKey{}).(*connection)
 	if !ok || c.known.Swap(true) {

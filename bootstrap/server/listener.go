@@ -8,38 +8,39 @@ import (
 	"time"
 )
 
-// Limits bound what connections cost. Until a connection has shown a good token it is a stranger's.
+// Limits limit the cost of connections. A connection is a stranger until it has sent a valid token.
 type Limits struct {
-	// Connections is how many there may be; the others wait in the kernel's accept queue.
+	// Connections is the maximum number of open connections. Others wait in the accept queue of the kernel.
 	Connections int
 
-	// Strangers is how many of them may be strangers. When there are that many, the one that has kept the server
-	// waiting longest is closed for a new one, unless that is less than Patience, or less than a few times what hosts
-	// needed lately, or others wait for their turn: then the new one waits. Time in which a connection waits for the
-	// server does not count, so a host is not closed because the server is slow.
+	// Strangers is the maximum number of connections that are strangers. At the maximum, the stranger that has kept the
+	// server waiting longest is closed for a new connection. The new connection waits instead if that time is less than
+	// Patience or a few times what hosts needed recently, or if connections are in the queue for turns. Time in which a
+	// connection waits for the server does not count, so no host is closed because the server is slow.
 	Strangers int
 	Patience  time.Duration
 
-	// Handshakes is how many strangers are served at once. Those that have sent their ClientHello wait for their turn,
-	// first come, first served; those that have not need none. A turn ends with the token or the first answer, and one
-	// that keeps the server waiting for longer than Turn, all in all, loses it to the next.
+	// Handshakes is the maximum number of strangers that have a turn: a handshake and one request. Strangers queue for
+	// a turn in the order in which their ClientHello is complete; without a ClientHello, a stranger takes no place in
+	// the queue. A turn ends with a valid token or the first answer. A stranger that keeps the server waiting for
+	// longer than Turn in total loses its turn to the next one.
 	Handshakes int
 	Turn       time.Duration
 }
 
-// DefaultLimits let a site of some thousand hosts boot at once. A stranger costs up to some 50 KiB (see
-// docs/security.md), and shows its token within milliseconds if it is a host.
+// DefaultLimits are the limits for a site with thousands of hosts that boot at the same time. A stranger costs up to
+// about 50 KiB (see docs/security.md). A host sends its token within milliseconds.
 var DefaultLimits = Limits{Connections: 10000, Strangers: 2000, Patience: 3 * time.Second, Handshakes: 256, Turn: 100 * time.Millisecond}
 
-// Hosts tell how patient to be: strangers that need several times as long as those are none. Nobody else can say that
-// hosts are slow.
+// Patience and Turn increase with the time that hosts needed recently: a stranger that needs several times as long is
+// not a host. Only connections with a valid token count, so strangers cannot increase them.
 const (
 	patienceFactor = 4
 	maxPatience    = 20 * time.Second
 	maxTurn        = time.Second
 )
 
-// boundedListener accepts connections within limits.
+// boundedListener accepts connections within Limits.
 type boundedListener struct {
 	net.Listener
 	limits  Limits
@@ -47,26 +48,26 @@ type boundedListener struct {
 	begin   sync.Once
 	end     sync.Once
 	closed  chan struct{}
-	failed  chan error    // what the kernel answered instead of a connection
-	room    chan struct{} // has a value when there may be room for another connection
-	turn    chan struct{} // has a value when there may be a connection for Accept
+	failed  chan error    // errors of the underlying listener, which Accept returns
+	room    chan struct{} // has a value if there can be room for another connection
+	turn    chan struct{} // has a value if there can be a connection for Accept
 
 	mu         sync.Mutex
 	open       int
-	strangers  *list.List    // of *connection, in the order in which they came
-	greeted    []*connection // those that wait for their turn, the next first
-	handshakes int           // those that have their turn
-	tryAgain   time.Time     // no stranger can have used up the patience before
-	needs      time.Duration // how long hosts kept the server waiting before they showed their token, on average of the last ones
+	strangers  *list.List    // of *connection, in the order in which they were accepted
+	greeted    []*connection // the queue for turns
+	handshakes int           // connections that have a turn
+	tryAgain   time.Time     // no stranger can exceed the patience before this time
+	needs      time.Duration // moving average of how long hosts kept the server waiting before they sent their token
 }
 
-// NewListener returns a listener that keeps limits. Put TLS on top of it.
+// NewListener returns a listener that enforces limits. Run TLS on top of it.
 func NewListener(on net.Listener, limits Limits, metrics *Metrics) net.Listener {
 	return &boundedListener{Listener: on, limits: limits, metrics: metrics, closed: make(chan struct{}), failed: make(chan error),
 		room: make(chan struct{}, 1), turn: make(chan struct{}, 1), strangers: list.New()}
 }
 
-// Accept returns the next connection that has sent its ClientHello, when it is its turn.
+// Accept returns the next connection that gets a turn. The connection has sent its ClientHello.
 func (l *boundedListener) Accept() (net.Conn, error) {
 	l.begin.Do(func() { go l.acceptAll() })
 	for {
@@ -80,12 +81,13 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// next returns the connection whose turn it is or, if there is none, when to look again; 0: once there is a signal.
+// next returns the connection that gets the next turn. If there is none, it returns how long to wait, where 0 means
+// until the next signal.
 func (l *boundedListener) next() (*connection, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer func() {
-		if len(l.greeted) == 0 { // so room may be made for the next one
+		if len(l.greeted) == 0 { // admit closes strangers only while the queue is empty
 			signal(l.room)
 		}
 	}()
@@ -96,10 +98,10 @@ func (l *boundedListener) next() (*connection, time.Duration) {
 		c := l.greeted[0]
 		l.greeted[0] = nil
 		l.greeted = l.greeted[1:]
-		if c.gone { // it was closed while it waited
+		if c.gone { // closed while it waited
 			continue
 		}
-		if _, ended := peek(c.Conn); ended { // nobody waits for the handshake any more
+		if _, ended := peek(c.Conn); ended { // the peer has closed it
 			c.drop()
 			continue
 		}
@@ -110,7 +112,8 @@ func (l *boundedListener) next() (*connection, time.Duration) {
 	return nil, 0
 }
 
-// awaitTurn returns how long to wait until there may be a turn, under the lock.
+// awaitTurn returns 0 if there is a turn, if necessary that of a connection that has exceeded its time. Otherwise it
+// returns how long to wait. The caller holds the lock.
 func (l *boundedListener) awaitTurn() time.Duration {
 	if l.handshakes < l.limits.Handshakes {
 		return 0
@@ -122,7 +125,7 @@ func (l *boundedListener) awaitTurn() time.Duration {
 		if !c.working {
 			continue
 		}
-		left := turn - (c.keptWaiting(now) - c.before) // of all its waits, or one that sends a byte now and then would never lose it
+		left := turn - (c.keptWaiting(now) - c.before) // the total: otherwise, a connection that sends single bytes would keep its turn
 		if left <= 0 {
 			c.loseTurn()
 			return 0
@@ -132,13 +135,13 @@ func (l *boundedListener) awaitTurn() time.Duration {
 	return wait
 }
 
-// acceptAll takes connections from the kernel as long as there is room.
+// acceptAll accepts connections from the kernel while there is room.
 func (l *boundedListener) acceptAll() {
 	for {
 		accepted, err := l.Listener.Accept()
 		if err != nil {
 			select {
-			case l.failed <- err: // returned when Accept is called again, which backs off
+			case l.failed <- err: // Accept returns it, and its caller backs off
 			case <-l.closed:
 				return
 			}
@@ -162,7 +165,8 @@ func (l *boundedListener) acceptAll() {
 	}
 }
 
-// wait returns after a signal, or after some time if that is not 0; or with an error for Accept.
+// wait waits for a signal, and for at most d unless d is 0. It returns an error if the listener is closed and, for
+// l.turn, the errors of the underlying listener.
 func (l *boundedListener) wait(signal chan struct{}, d time.Duration) error {
 	var after <-chan time.Time
 	if d > 0 {
@@ -186,7 +190,8 @@ func (l *boundedListener) wait(signal chan struct{}, d time.Duration) error {
 	}
 }
 
-// admit counts a connection in if there is room, or makes room if it can. Else it returns when to look again.
+// admit counts a connection if there is room. Otherwise, it makes room if it can, and returns how long to wait, where 0
+// means until the next signal.
 func (l *boundedListener) admit(c *connection) (wait time.Duration, admitted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,7 +207,7 @@ func (l *boundedListener) admit(c *connection) (wait time.Duration, admitted boo
 		return wait, false
 	}
 	patience := max(l.limits.Patience, min(patienceFactor*l.needs, maxPatience))
-	if len(l.greeted) > 0 { // there is work enough: one more could only wait as well
+	if len(l.greeted) > 0 { // a new connection would only wait for a turn too
 		return patience, false
 	}
 	idlest, waited := l.idlest(now, patience)
@@ -215,8 +220,8 @@ func (l *boundedListener) admit(c *connection) (wait time.Duration, admitted boo
 	return 0, false
 }
 
-// idlest returns the stranger that has kept the server waiting longest, and for how long, under the lock. One whose
-// bytes have arrived does not keep it waiting: they only were not read yet.
+// idlest returns the stranger that has kept the server waiting longest, and for how long. A stranger whose bytes have
+// arrived does not keep the server waiting: the server has not read them yet. The caller holds the lock.
 func (l *boundedListener) idlest(now time.Time, patience time.Duration) (idlest *connection, longest time.Duration) {
 	for e := l.strangers.Front(); e != nil; e = e.Next() {
 		c := e.Value.(*connection)
@@ -237,7 +242,7 @@ func (l *boundedListener) idlest(now time.Time, patience time.Duration) (idlest 
 	return idlest, longest
 }
 
-// Close ends the listener, and all connections that Accept has not returned.
+// Close closes the listener, and all connections that Accept has not returned.
 func (l *boundedListener) Close() error {
 	l.end.Do(func() { close(l.closed) })
 	err := l.Listener.Close()

@@ -12,24 +12,24 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// Metrics are the config server's own figures. Their names start with poolboot_config_server_.
+// Metrics are the metrics of the config server. Their names start with poolboot_config_server_.
 type Metrics struct {
 	requests      *prometheus.CounterVec   // requests_total by path (config, enrollment, rendered, health, unknown) and code
-	seconds       *prometheus.HistogramVec // request_seconds by path: from the request's header to the answer's last byte
-	waiting       prometheus.Gauge         // boots_waiting: hosts whose request is held open
-	waitSeconds   *prometheus.HistogramVec // boot_wait_seconds by result (served, timeout, gone, error): how long hosts were held
-	recordErrors  prometheus.Counter       // record_errors_total: boots that could not be written to a PoolbootConfig
-	renderedBytes prometheus.Gauge         // rendered_cached_bytes: compressed rendered configs kept ready
-	connections   prometheus.Gauge         // connections: open ones
-	dropped       prometheus.Counter       // connections_dropped_total: those that showed no token and were closed to make room
-	elsewhere     *prometheus.CounterVec   // other_addresses_total by result (allowed, refused): live tokens that came from another address
-	tooOld        *prometheus.CounterVec   // ignition_too_old_total by version: answers that a host's Ignition could not have read
+	seconds       *prometheus.HistogramVec // request_seconds by path: from the header of the request to the last byte of the answer
+	waiting       prometheus.Gauge         // boots_waiting: hosts whose request is held
+	waitSeconds   *prometheus.HistogramVec // boot_wait_seconds by result (served, timeout, gone, error): how long requests of hosts were held
+	recordErrors  prometheus.Counter       // record_errors_total: requests and answers that could not be recorded
+	renderedBytes prometheus.Gauge         // rendered_cached_bytes: size of the compressed rendered configs in memory
+	connections   prometheus.Gauge         // connections: open connections
+	dropped       prometheus.Counter       // connections_dropped_total: connections without a valid token that were closed to make room
+	elsewhere     *prometheus.CounterVec   // other_addresses_total by result (allowed, refused): requests with a valid token from another address
+	tooOld        *prometheus.CounterVec   // ignition_too_old_total by version: requests of hosts whose Ignition cannot read their configuration
 
 	mu       sync.RWMutex
 	outcomes map[outcome]observed
 }
 
-// NewMetrics makes the metrics and registers them.
+// NewMetrics creates the metrics and registers them.
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	const prefix = "poolboot_config_server_"
 	m := &Metrics{
@@ -78,7 +78,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// How the wait of a request that is held ends.
+// Results of holding a request, as in metrics.
 const (
 	waitServed  = "served"
 	waitTimeout = "timeout"
@@ -86,7 +86,7 @@ const (
 	waitError   = "error"
 )
 
-// answersTo are the codes that each kind of path is answered with.
+// answersTo lists the status codes of the answers to each kind of path.
 var answersTo = map[string][]int{
 	kindConfig: {http.StatusOK, http.StatusUnauthorized, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusServiceUnavailable},
 	kindEnrollment: {http.StatusOK, http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
@@ -97,8 +97,8 @@ var answersTo = map[string][]int{
 	kindUnknown: {http.StatusNotFound},
 }
 
-// startFrom0 makes every series before it counts anything: Prometheus' rate and increase do not see the first increment
-// of a counter that begins with it.
+// startFrom0 creates every series with the value 0. Otherwise, a series would start with its first increment, which rate
+// and increase in Prometheus do not count.
 func (m *Metrics) startFrom0() {
 	for kind, codes := range answersTo {
 		for _, code := range codes {
@@ -116,7 +116,7 @@ func (m *Metrics) startFrom0() {
 	}
 }
 
-// RenderedKept counts bytes of rendered configs that are kept ready from now on, or no more when negative.
+// RenderedKept adds bytes to the size of the rendered configs in memory, or subtracts them if negative.
 func (m *Metrics) RenderedKept(bytes int) { m.renderedBytes.Add(float64(bytes)) }
 
 func (m *Metrics) observe(kind string, code int, took time.Duration) {
@@ -131,13 +131,13 @@ type outcome struct {
 	code int
 }
 
-// observed are the figures of an outcome.
+// observed has the metrics of an outcome.
 type observed struct {
 	requests prometheus.Counter
 	seconds  prometheus.Observer
 }
 
-// of returns the figures of an outcome. To find them by their labels for each request would take longer than some
+// of returns the metrics of an outcome. It caches them, because finding them by their labels takes longer than some
 // answers.
 func (m *Metrics) of(o outcome) observed {
 	m.mu.RLock()
@@ -153,7 +153,7 @@ func (m *Metrics) of(o outcome) observed {
 	return known
 }
 
-// answer notes what a handler writes, for metrics and the access log.
+// answer records what a handler writes, for metrics and the access log.
 type answer struct {
 	http.ResponseWriter
 	request *http.Request

@@ -14,15 +14,15 @@ import (
 // ignitionType is the media type of Ignition.
 const ignitionType = "application/vnd.coreos.ignition+json"
 
-// versionFor returns the spec version in which a host is answered, by its Accept header (RFC 9110, section 12.5.1): the
-// newest of ignition.VersionsWritten that it reads. Ignition names the newest version that it reads, as a parameter of
-// its media type, and reads those before it of the same major version too (its source, v2.27.0,
-// internal/resource/url.go):
+// versionFor returns the spec version of the answer to a host: the newest of ignition.VersionsWritten that the host
+// reads, according to its Accept header (RFC 9110, section 12.5.1). Ignition names the newest version that it reads, as
+// a parameter of its media type. It also reads the earlier versions of the same major version (internal/resource/url.go
+// in the source of Ignition v2.27.0):
 //
 //	Accept: application/vnd.coreos.ignition+json;version=3.6.0, */*;q=0.1
 //
-// Who says nothing about Ignition gets the newest. Who names versions and none that is written, or accepts neither
-// Ignition nor everything, can never be answered.
+// A client that accepts all types and names no version gets the newest version. A client that names only versions that
+// are not written, or accepts neither Ignition nor all types, gets a final refusal.
 func versionFor(r *http.Request) (string, error) {
 	accepted := r.Header.Values("Accept")
 	newest, anything, named := -1, len(accepted) == 0, []string{}
@@ -51,13 +51,13 @@ func versionFor(r *http.Request) (string, error) {
 			"or Flatcar 3185.0.0 or newer", reads(named), ignition.VersionsWritten[0], ignition.Version, ignition.FirstRelease(ignition.VersionsWritten[0]))}
 }
 
-// versionPattern is what may be repeated of what a host says.
+// versionPattern matches a version that can be repeated in a message to the host and in the log.
 var versionPattern = regexp.MustCompile(`^\d{1,3}(\.\d{1,3}){0,2}$`)
 
-// maxNamed is how many versions of an Accept header are repeated.
+// maxNamed is the maximum number of versions of an Accept header that are repeated.
 const maxNamed = 4
 
-// reads says which versions a host named, the first ones, each once.
+// reads describes the first versions that a host named, without duplicates, as part of a sentence.
 func reads(named []string) string {
 	var versions []string
 	for _, version := range named {
@@ -75,7 +75,7 @@ func reads(named []string) string {
 	}
 }
 
-// parameter returns the value of a media range's parameter, or "".
+// parameter returns the value of a parameter of a media range, or "".
 func parameter(parameters, name string) string {
 	for each := range strings.SplitSeq(parameters, ";") {
 		if key, value, _ := strings.Cut(each, "="); strings.EqualFold(strings.TrimSpace(key), name) {
@@ -85,13 +85,13 @@ func parameter(parameters, name string) string {
 	return ""
 }
 
-// refused says whether a weight is that of what is not acceptable.
+// refused reports whether a weight is 0, which means not acceptable.
 func refused(weight string) bool {
 	q, err := strconv.ParseFloat(weight, 64)
 	return weight != "" && err == nil && q == 0
 }
 
-// indexOf returns which of ignition.VersionsWritten is the newest for a host that reads a version, or -1.
+// indexOf returns the index of the newest of ignition.VersionsWritten for a host that reads a version, or -1.
 func indexOf(version string) int {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -102,8 +102,8 @@ func indexOf(version string) int {
 	return min(int(n), len(ignition.VersionsWritten)-1)
 }
 
-// tooOld tells a host that its Ignition is too old for what it is to boot with. It is told to try again: its pool's
-// MachineConfigs may still change.
+// tooOld returns the refusal for a host whose Ignition is too old for its configuration. The host can retry, because
+// the MachineConfigs of its pool can change.
 func (s *Server) tooOld(what string, older *ignition.VersionError) *refusal {
 	s.opts.Metrics.tooOld.WithLabelValues(older.Version).Inc()
 	return &refusal{code: http.StatusServiceUnavailable, Word: "IgnitionTooOld", Message: fmt.Sprintf(

@@ -13,37 +13,38 @@ import (
 )
 
 const (
-	// requestInterval is how long a recorded boot request stands for those that follow: a host that tries again, or
-	// several connections of one host, make one write.
+	// requestInterval is how long a recorded boot request also counts for later requests of the host. So retries, and
+	// parallel connections of one host, cause one write.
 	requestInterval = 5 * time.Second
 
-	// patientInterval is how long one stands that nothing is known to be wrong with: the manager has it before it, and
-	// is only busy. Telling it once more would make it busier.
+	// patientInterval applies instead while the manager has not prepared the boot yet and reports no failure: the
+	// manager is only busy, and another write would make it busier.
 	patientInterval = time.Minute
 
-	// maxWriting is how many writes are under way at once. When a whole site is switched on, the others wait for their
-	// turn here rather than time out in a busy API server and be tried again.
+	// maxWriting is the maximum number of concurrent writes. When a whole site is switched on, the others wait here,
+	// instead of timing out in a busy API server and being retried.
 	maxWriting = 20
 
-	// maxRemembered bounds how many machines' writes are remembered. One that is forgotten costs one write more.
+	// maxRemembered is the maximum number of machines whose writes are remembered. A machine that is forgotten costs
+	// one more write.
 	maxRemembered = 10000
 
-	// recordTimeout bounds one write, from its turn on.
+	// recordTimeout limits one write, without the time that it waits for others.
 	recordTimeout = 5 * time.Second
 )
 
-// recording writes boots into PoolbootConfigs, as seldom as will do. What it remembers only saves writes while the
-// records that it is shown lag behind them; a new server begins with none of it.
+// recording records boots in PoolbootConfigs, with as few writes as possible. Its memory only saves writes while the
+// cached records do not show them yet. A new server starts without it.
 type recording struct {
 	to         BootRecorder
 	admissions AdmissionRecorder
 	now        func() time.Time
-	writing    chan struct{} // has a value for each write under way
+	writing    chan struct{} // has a value for each write in progress
 
 	mu        sync.Mutex
-	requested *lru.Cache // types.UID, or a host that wants to be admitted, → time.Time
-	served    *lru.Cache // types.UID → the Overlay's Version
-	addresses *lru.Cache // types.UID → []tokenUse, which nobody may change
+	requested *lru.Cache // types.UID, or the key of a host that enrolls, → time.Time
+	served    *lru.Cache // types.UID → Version of the Overlay
+	addresses *lru.Cache // types.UID → []tokenUse, which must not be modified
 }
 
 func newRecording(to BootRecorder, admissions AdmissionRecorder, now func() time.Time) *recording {
@@ -51,8 +52,8 @@ func newRecording(to BootRecorder, admissions AdmissionRecorder, now func() time
 		requested: lru.New(maxRemembered), served: lru.New(maxRemembered), addresses: lru.New(maxRemembered)}
 }
 
-// request records that a host asked while no fresh overlay stood, unless that was recorded moments ago; with it, in the
-// same write, where its token came from, if that is not noted.
+// request records that a host requested its configuration while it was not complete, unless that was recorded moments
+// ago. The same write records the address from which the token was used, if it is not recorded yet.
 func (r *recording) request(ctx context.Context, record Record, from netip.Addr) error {
 	now := r.now()
 	interval := requestInterval
@@ -64,7 +65,7 @@ func (r *recording) request(ctx context.Context, record Record, from netip.Addr)
 		return nil
 	}
 	at := now
-	if !at.After(record.PreparedTime) { // the manager's clock is ahead: the request came after what it prepared all the same
+	if !at.After(record.PreparedTime) { // the clock of the manager is ahead, but the request is later than the preparation
 		at = record.PreparedTime.Add(time.Microsecond)
 	}
 	if !r.claimAddress(&record, from) {
@@ -78,8 +79,8 @@ func (r *recording) request(ctx context.Context, record Record, from netip.Addr)
 	return err
 }
 
-// serve records that an overlay was handed out for the first time. A host seldom asks again once it was answered, so a
-// write that fails is tried again for some seconds.
+// serve records that an overlay was served for the first time. It retries a failed write for some seconds, because a
+// host rarely sends another request after it got its configuration.
 func (r *recording) serve(ctx context.Context, record Record, overlay *Overlay) error {
 	if !r.claim(r.served, record.UID, overlay.Version, func(last any) bool { return last == overlay.Version }) {
 		return nil
@@ -97,7 +98,7 @@ func (r *recording) serve(ctx context.Context, record Record, overlay *Overlay) 
 	return err
 }
 
-// write does a write when it is its turn.
+// write calls do as soon as fewer than maxWriting writes are in progress.
 func (r *recording) write(ctx context.Context, do func(context.Context) error) error {
 	select {
 	case r.writing <- struct{}{}:
@@ -110,7 +111,7 @@ func (r *recording) write(ctx context.Context, do func(context.Context) error) e
 	return do(ctx)
 }
 
-// claim remembers value for a machine and returns true, unless what is remembered already will do.
+// claim remembers a value for a machine and returns true, unless the remembered value is sufficient.
 func (r *recording) claim(memory *lru.Cache, uid types.UID, value any, willDo func(last any) bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,9 +122,9 @@ func (r *recording) claim(memory *lru.Cache, uid types.UID, value any, willDo fu
 	return true
 }
 
-// BeginsBoot says whether a request is the first one for a configuration: none is on record since the last one was
-// prepared, or all on record came with an earlier token. A first request that is later than the last one came by a
-// clock that is ahead, and is none.
+// BeginsBoot reports whether a request is the first one for a configuration: no request is recorded since the last
+// preparation, or all recorded requests used an earlier token. If the recorded first request is later than the recorded
+// last request, its clock was ahead, and the time of the last request counts instead.
 func (r Record) BeginsBoot() bool {
 	first := r.FirstRequestedTime
 	if !r.RequestedTime.IsZero() && first.After(r.RequestedTime) {
@@ -132,8 +133,8 @@ func (r Record) BeginsBoot() bool {
 	return !first.After(r.PreparedTime) || len(r.Addresses) == 0 && len(r.OldAddresses) > 0
 }
 
-// servedBefore tells whether the record itself says that what stands was handed out, as another replica, or this one
-// before a restart, may have written.
+// servedBefore reports whether the record shows that the current configuration was served, by another replica or by
+// this one before a restart.
 func (r Record) servedBefore() bool {
 	return !r.PreparedTime.IsZero() && r.ServedTime.After(r.PreparedTime)
 }

@@ -11,12 +11,13 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-// refusal is any answer but success. It is written as JSON: {"error": a word, "message": a sentence with the cure}.
+// refusal is an answer other than success. It is written as JSON: {"error": a word, "message": a sentence with the
+// cure}.
 type refusal struct {
 	code    int
 	Word    string `json:"error"`
 	Message string `json:"message"`
-	cause   error  // for the log only: it may name things that a host has no business with
+	cause   error  // for the log only: it can contain details that are not for hosts
 }
 
 func (r *refusal) Error() string { return r.Message }
@@ -31,14 +32,14 @@ func notReady(format string, args ...any) *refusal {
 	return &refusal{code: http.StatusServiceUnavailable, Word: "NotReady", Message: fmt.Sprintf(format, args...)}
 }
 
-// stateUnknown is for a token in a state that a later version of Poolboot may know: not accepted, and not refused for
-// good.
+// stateUnknown returns the refusal for a token in an unknown state, perhaps of a later version of Poolboot. The token
+// is not accepted, and the host can retry.
 func stateUnknown(record *Record) *refusal {
 	return notReady("the annotation %s of PoolbootConfig %s has a value that this config server does not know: upgrade Poolboot, or rotate the token",
 		bootstrapv1.TokenStateAnnotation, record.NamespacedName)
 }
 
-// unavailable is for what the server itself lacks at the moment.
+// unavailable returns the refusal if the server cannot answer at the moment, for a cause that only the log names.
 func unavailable(cause error) *refusal {
 	return &refusal{
 		code: http.StatusServiceUnavailable, Word: "Unavailable",
@@ -46,14 +47,14 @@ func unavailable(cause error) *refusal {
 	}
 }
 
-// refusalOf returns the refusal that an error is, or nil.
+// refusalOf returns the refusal that an error is or wraps, or nil.
 func refusalOf(err error) (refused *refusal) {
 	errors.As(err, &refused)
 	return refused
 }
 
-// retryAfter are the values of Retry-After, in seconds. Each host is told one of them, so that hosts powered on
-// together don't come back together.
+// retryAfter has the values of the Retry-After header, in seconds. Each answer has a random one, to spread the retries
+// of hosts that are powered on at the same time.
 var retryAfter = [...][]string{{"1"}, {"2"}, {"3"}, {"4"}, {"5"}}
 
 func (r *refusal) write(w http.ResponseWriter) {
@@ -65,7 +66,7 @@ func (r *refusal) write(w http.ResponseWriter) {
 	h["Content-Type"] = typeJSON
 	h["Cache-Control"] = noStore
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	if r.code < http.StatusInternalServerError { // who asks for what can never succeed need not keep a connection
+	if r.code < http.StatusInternalServerError { // a request that can never succeed needs no connection for a retry
 		h.Set("Connection", "close")
 	}
 	switch r.code {

@@ -22,28 +22,28 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// maxOlder bounds how many rendered configs are kept in older spec versions. One can't be larger than the API server
-// takes (about 1.5 MiB), so this is some 100 MiB at the very most, where many pools have hosts with an old Ignition.
+// maxOlder is the maximum number of rendered configs that are kept in older spec versions. The API server limits the
+// size of each to about 1.5 MiB, so they take 100 MiB at most, if many pools have hosts with an old Ignition.
 const maxOlder = 64
 
-// PoolBytes is what the hosts of a pool download. It never changes.
+// PoolBytes is the download of the hosts of a pool. It is immutable.
 type PoolBytes struct {
-	// gzip is the configuration, compressed. It is the resource itself, not a transfer encoding: Ignition asks for
-	// "identity" only, and decompresses by the merge entry's compression field.
+	// gzip is the compressed configuration. The gzip file is the resource itself, and not a transfer encoding: Ignition
+	// requests only "identity", and decompresses because of the compression field of the merge entry.
 	gzip []byte
-	// sha512 is the hash, in hex, of the configuration before compression, which is what Ignition verifies.
+	// sha512 is the hash of the uncompressed configuration, in hex. Ignition verifies it.
 	sha512 string
-	// inline is a URL that holds the configuration itself, for the spec version in which a host can't be sent to a URL
-	// with its token; else empty.
+	// inline is a data URL that contains the configuration, for the spec version in which a host cannot send its token
+	// to a URL in a merge entry. It is empty for all others.
 	inline string
-	// older says why there are no bytes: the spec version can't say what the configuration says.
+	// older is the reason why there are no bytes: the spec version cannot express the configuration.
 	older *ignition.VersionError
-	// etag and length are header values.
+	// etag and length are values of response headers.
 	etag, length []string
 }
 
-// PackRendered makes what hosts download of a rendered config, in the newest spec version. It fails when the config is
-// not what its name was made from.
+// PackRendered returns the download of a rendered config, in the newest spec version. It fails if the content does not
+// match the hash in the name.
 func PackRendered(rendered *poolv1.MachineConfig) (*PoolBytes, error) {
 	if err := fitsName(rendered); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func PackRendered(rendered *poolv1.MachineConfig) (*PoolBytes, error) {
 	return packPool(plain)
 }
 
-// packPool compresses a configuration.
+// packPool returns the download of a configuration.
 func packPool(plain []byte) (*PoolBytes, error) {
 	var packed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
@@ -74,10 +74,10 @@ func packPool(plain []byte) (*PoolBytes, error) {
 	return made, nil
 }
 
-// Size is how many bytes it takes in memory.
+// Size returns the number of bytes that p takes in memory.
 func (p *PoolBytes) Size() int { return len(p.gzip) + len(p.inline) }
 
-// as makes the bytes for hosts that read no spec version newer than the one named.
+// as returns the download for hosts that read no spec version newer than version.
 func (p *PoolBytes) as(version string) (*PoolBytes, error) {
 	file, err := gzip.NewReader(bytes.NewReader(p.gzip))
 	if err != nil {
@@ -111,8 +111,8 @@ type variant struct {
 	version string
 }
 
-// renderedBytes has the bytes of rendered configs. In the newest spec version they are there; those of older versions
-// it makes when the first host asks, once, and keeps until the object changes or goes.
+// renderedBytes provides the downloads of rendered configs. The source has those in the newest spec version. Those in
+// older versions are created once, when the first host requests them, and kept until the object changes or is deleted.
 type renderedBytes struct {
 	source  RenderedConfigs
 	metrics *Metrics
@@ -120,7 +120,7 @@ type renderedBytes struct {
 
 	mu    sync.Mutex
 	older *lru.Cache // variant → *PoolBytes
-	drops uint64     // how often drop was called: what was begun before a drop is not kept after it
+	drops uint64     // number of calls of drop; a result that was started before a drop is not kept after it
 }
 
 func newRenderedBytes(source RenderedConfigs, metrics *Metrics) *renderedBytes {
@@ -129,7 +129,7 @@ func newRenderedBytes(source RenderedConfigs, metrics *Metrics) *renderedBytes {
 	})}
 }
 
-// get returns the bytes of a rendered config, or nil when there is none of that name.
+// get returns the download of a rendered config, or nil if the rendered config does not exist.
 func (b *renderedBytes) get(ctx context.Context, name types.NamespacedName, version string) (*PoolBytes, error) {
 	if version == ignition.Version {
 		return b.source.Get(ctx, name)
@@ -139,13 +139,13 @@ func (b *renderedBytes) get(ctx context.Context, name types.NamespacedName, vers
 		return made.(*PoolBytes), nil
 	}
 	made, err, _ := b.flights.Do(name.String()+"/"+version, func() (any, error) {
-		if made, ok := b.older.Get(wanted); ok { // made while this flight was about to begin
+		if made, ok := b.older.Get(wanted); ok { // created by the flight before this one
 			return made, nil
 		}
 		b.mu.Lock()
 		drops := b.drops
 		b.mu.Unlock()
-		// The first caller may go away; those who joined it still want the result.
+		// The first caller can disconnect, but callers that have joined it still need the result.
 		newest, err := b.source.Get(context.WithoutCancel(ctx), name)
 		if err != nil || newest == nil {
 			return newest, err
@@ -163,8 +163,8 @@ func (b *renderedBytes) get(ctx context.Context, name types.NamespacedName, vers
 	return made.(*PoolBytes), nil
 }
 
-// fitsName makes sure that nothing is served under a name but what the name was made from, even where someone got a
-// change past the webhook.
+// fitsName returns an error if the content of a rendered config does not match the hash in its name, for example
+// because a change bypassed the webhook.
 func fitsName(rendered *poolv1.MachineConfig) error {
 	poolName := strings.TrimPrefix(rendered.Name, poolv1.RenderedNamePrefix)
 	if end := strings.LastIndexByte(poolName, '-'); end >= 0 {
@@ -190,7 +190,7 @@ func (b *renderedBytes) keep(name variant, made *PoolBytes, drops uint64) {
 	}
 }
 
-// drop forgets the bytes of a rendered config in older versions.
+// drop removes the downloads of a rendered config in older versions.
 func (b *renderedBytes) drop(name types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
