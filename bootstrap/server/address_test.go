@@ -16,7 +16,7 @@ var (
 	there = netip.MustParseAddr("127.0.0.2")
 )
 
-// getFrom is get from an address of this machine.
+// getFrom is get with a source address.
 func (s *site) getFrom(from netip.Addr, target, bearer string) (int, []byte) {
 	GinkgoHelper()
 	transport := s.Client().Transport.(*http.Transport).Clone()
@@ -26,7 +26,7 @@ func (s *site) getFrom(from netip.Addr, target, bearer string) (int, []byte) {
 	return response.StatusCode, body
 }
 
-// noted are the addresses on record of machine-0.
+// noted returns the recorded addresses of machine-0.
 func (w *world) noted() []netip.Addr {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -39,7 +39,7 @@ func (w *world) arrivals() int {
 	return w.came
 }
 
-var _ = Describe("A live token", func() {
+var _ = Describe("A valid token", func() {
 	var w *world
 	var name string
 	BeforeEach(func() {
@@ -51,7 +51,7 @@ var _ = Describe("A live token", func() {
 		return figure(s, "poolboot_config_server_other_addresses_total", map[string]string{"result": result})
 	}
 
-	It("is noted with the address that it came from in the one write that notes the request, however often its host asks", func() {
+	It("is recorded with its source address in the one write for the boot request, however often the host sends it", func() {
 		s := serve(w, short)
 		var hosts sync.WaitGroup
 		for range 50 {
@@ -70,14 +70,14 @@ var _ = Describe("A live token", func() {
 		Expect(elsewhere(s, "allowed")).To(BeZero())
 	})
 
-	DescribeTable("is noted with a second address, in one write however often it comes from there", func(target func() string, prepared bool) {
+	DescribeTable("is recorded with a second address, in one write however often it is used from there", func(target func() string, prepared bool) {
 		w.addOverlay("machine-0", name, life)
 		path := target()
 		s := serve(w, short)
 		w.set(func() { w.records["machine-0"].Addresses = []netip.Addr{here} })
 		if !prepared {
 			w.set(func() { delete(w.overlays, "machine-0") })
-			s.get(configPath, token) // which is recorded, and stands for those that follow
+			s.get(configPath, token) // is recorded, also for the requests that follow
 		}
 		for range 3 {
 			s.getFrom(there, path, token)
@@ -87,13 +87,13 @@ var _ = Describe("A live token", func() {
 		Expect(w.noted()).To(Equal([]netip.Addr{here, there}))
 		Expect(w.arrivals()).To(Equal(1))
 	},
-		Entry("that is answered", func() string { return configPath }, true),
-		Entry("that waits", func() string { return configPath }, false),
-		Entry("that downloads the pool's bytes", func() string { return renderedPath(w) }, true),
-		Entry("that downloads them too early", func() string { return renderedPath(w) }, false),
+		Entry("for a request that is answered", func() string { return configPath }, true),
+		Entry("for a request that waits", func() string { return configPath }, false),
+		Entry("for a download of the pool's configuration", func() string { return renderedPath(w) }, true),
+		Entry("for a download before the overlay exists", func() string { return renderedPath(w) }, false),
 	)
 
-	It("is noted when that could not be written before, and costs nobody an answer", func() {
+	It("is recorded after earlier writes failed, and its host gets the answer anyway", func() {
 		w.addOverlay("machine-0", name, life)
 		w.failWrites()
 		s := serve(w, short)
@@ -104,7 +104,7 @@ var _ = Describe("A live token", func() {
 		Eventually(func() []netip.Addr { s.get(configPath, token); return w.noted() }).Should(Equal([]netip.Addr{here}))
 	})
 
-	It("is noted of no host that does not show it", func() {
+	It("is not recorded with the address of a client that does not send it", func() {
 		s := serve(w, short)
 		w.set(func() { w.records["machine-0"].Addresses = []netip.Addr{here} })
 		s.getFrom(there, configPath, "guessed")
@@ -115,7 +115,7 @@ var _ = Describe("A live token", func() {
 	})
 })
 
-var _ = Describe("A token that is bound to its host's addresses", func() {
+var _ = Describe("A token that is bound to the addresses of its host", func() {
 	var w *world
 	var s *site
 	BeforeEach(func() {
@@ -130,7 +130,7 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		s = serve(w, short)
 	})
 
-	It("gets its host all, and nobody else anything", func() {
+	It("is accepted from these addresses, and from no other", func() {
 		for _, path := range []string{configPath, renderedPath(w)} {
 			code, body := s.getFrom(there, path, token)
 			Expect(code).To(Equal(http.StatusOK), string(body))
@@ -146,7 +146,7 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		Expect(w.noted()).To(ConsistOf(there, here), "who was refused is noted too")
 	})
 
-	It("gets nobody anything while no address is known, and has nothing prepared", func() {
+	It("is accepted from no address while none is known, and causes no boot request", func() {
 		w.set(func() {
 			w.records["machine-0"].HostAddresses = nil
 			delete(w.overlays, "machine-0")

@@ -1,6 +1,6 @@
 //go:build !race
 
-// The race detector has pools forget what they keep, so nothing can be counted with it.
+// With the race detector, a sync.Pool drops items at random, so allocations cannot be counted.
 
 package server_test
 
@@ -30,25 +30,27 @@ var _ = Describe("A request", func() {
 		name = w.addRendered("infra", "infra")
 		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 		w.addOverlay("machine-0", name, life)
-		w.set(func() { // as it is from the second request on
+		w.set(func() { // as after the first request
 			w.records["machine-0"].PreparedTime = time.Now().Add(-time.Minute)
 			w.records["machine-0"].ServedTime = time.Now()
 			w.records["machine-0"].Addresses = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 		})
 	})
 
-	// What it is was seen with Go 1.26. Most are net/http's, and two or three are of the sources here.
-	DescribeTable("takes next to no memory of its own: it is answered with what is ready", func(path func() string, accept string, code, allocations int) {
+	// The titles contain what was measured with Go 1.26. Most allocations are those of net/http, and two or three those
+	// of the sources in this test.
+	DescribeTable("causes few allocations, because its answer is in memory", func(path func() string, accept string, code, allocations int) {
 		Expect(allocationsOf(w, path(), accept, code)).To(BeNumerically("<=", allocations))
 	},
-		Entry("for a pool's bytes; it is 24", func() string { return renderedPath(w) }, "", http.StatusOK, 27),
-		Entry("for a pool's bytes in an older version; it is 26", func() string { return renderedPath(w) }, accepting("3.4.0"), http.StatusOK, 29),
-		Entry("for a machine's configuration; it is 31", func() string { return configPath }, "", http.StatusOK, 34),
-		Entry("of a machine that is not known; it is 30", func() string { return "/config/infra/default/unknown/" + pointerID }, "", http.StatusServiceUnavailable, 33),
+		Entry("for a pool's configuration (24)", func() string { return renderedPath(w) }, "", http.StatusOK, 27),
+		Entry("for a pool's configuration in an older version (26)", func() string { return renderedPath(w) }, accepting("3.4.0"), http.StatusOK, 29),
+		Entry("for a machine's configuration (31)", func() string { return configPath }, "", http.StatusOK, 34),
+		Entry("of an unknown machine (30)", func() string { return "/config/infra/default/unknown/" + pointerID }, "", http.StatusServiceUnavailable, 33),
 	)
 })
 
-// allocationsOf is how many allocations a request takes from the first byte read to the last one written, without TLS.
+// allocationsOf returns the number of allocations for a request, from the first byte read to the last byte written,
+// without TLS.
 func allocationsOf(w *world, path, accept string, code int) float64 {
 	GinkgoHelper()
 	metrics, err := server.NewMetrics(prometheus.NewRegistry())
@@ -75,7 +77,7 @@ func allocationsOf(w *world, path, accept string, code int) float64 {
 	answer := make([]byte, 64<<10)
 	status := append([]byte("HTTP/1.1 "), http.StatusText(code)...)
 	status = append(status[:9], []byte{byte('0' + code/100), byte('0' + code/10%10), byte('0' + code%10)}...)
-	ask := func() { // an answer is so small that it comes in one piece
+	ask := func() { // an answer is small enough for one read
 		if _, err = host.Write(request); err == nil {
 			var n int
 			if n, err = host.Read(answer); err == nil && !bytes.HasPrefix(answer[:n], status) {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// countedAdmissions counts what it is to write.
+// countedAdmissions is an AdmissionRecorder that counts its writes.
 type countedAdmissions struct{ writes int }
 
 func (c *countedAdmissions) Asked(context.Context, Enrollment, string, string, time.Time) error {
@@ -37,14 +37,14 @@ var _ = Describe("A name that is requested from many addresses", func() {
 		return host.address
 	}
 
-	It("is one write before it is decided, also while a replica has not heard of it", func(ctx SpecContext) {
+	It("causes one write before the decision, even if the cache does not show the request", func(ctx SpecContext) {
 		for i := range 100 {
 			from(ctx, i, Enrollment{NamespacedName: edge})
 		}
 		Expect(counted.writes).To(Equal(1))
 	})
 
-	It("is one write a minute when it is refused", func(ctx SpecContext) {
+	It("causes one write per minute while it is refused", func(ctx SpecContext) {
 		refused := Enrollment{NamespacedName: edge, Requests: map[string]EnrollmentRequest{}}
 		for i := range 130 { // seconds
 			clock = clock.Add(time.Second)

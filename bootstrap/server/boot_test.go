@@ -16,13 +16,13 @@ import (
 
 const (
 	configPath = "/config/infra/default/machine-0/" + pointerID
-	// short is a wait that a test sits out; long is one that it must not.
+	// short is a wait that ends during a test. long is one that does not.
 	short = 200 * time.Millisecond
 	long  = time.Minute
 	life  = 15 * time.Minute
 )
 
-var _ = Describe("A host that asks for its configuration", func() {
+var _ = Describe("A host that requests its configuration", func() {
 	var w *world
 	var name string
 	BeforeEach(func() {
@@ -31,7 +31,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 	})
 
-	It("gets its pool's configuration, verified by hash, and its own overlay last", func() {
+	It("gets its pool's configuration, with its hash, and then its own overlay", func() {
 		w.addOverlay("machine-0", name, life)
 		s := serve(w, long)
 		response, body := s.get(configPath, token)
@@ -46,7 +46,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.requests()).To(BeZero(), "nothing was missing, so nothing is asked for")
 	})
 
-	It("is answered as soon as its overlay stands", func() {
+	It("is answered as soon as its overlay exists", func() {
 		s := serve(w, long)
 		w.onRequest = func() {
 			w.addOverlay("machine-0", name, life)
@@ -57,7 +57,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.requests()).To(Equal(1))
 	})
 
-	It("is answered as soon as its rendered config stands", func() {
+	It("is answered as soon as its rendered config exists", func() {
 		w.addOverlay("machine-0", name, life)
 		key := w.renderedNames()[0]
 		rendered := w.rendered[key]
@@ -71,7 +71,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 	})
 
-	It("is told to try again when nothing stands in time, with the reason that its controller gave", func() {
+	It("gets 503 if its overlay does not exist in time, with the reason from the controller", func() {
 		w.set(func() { w.records["machine-0"].Pending = "HostNotReady: no host is chosen yet" })
 		s := serve(w, short)
 		response, body := s.get(configPath, token)
@@ -82,7 +82,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(message).To(And(ContainSubstring("overlay does not exist yet"), ContainSubstring("no host is chosen yet")))
 	})
 
-	It("does not get a join credential that is about to end, but a new one", func() {
+	It("does not get a join credential that is about to expire, but a new one", func() {
 		w.addOverlay("machine-0", name, 2*time.Minute)
 		s := serve(w, long)
 		w.onRequest = func() {
@@ -94,7 +94,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.requests()).To(Equal(1))
 	})
 
-	It("is told to ask again while its token is being rotated, and to ask no more with one that has expired", func() {
+	It("gets 503 while its token is being rotated, and 401 once its token has expired", func() {
 		w.set(func() { w.records["machine-0"].Rotating = true })
 		s := serve(w, short)
 		response, body := s.get(configPath, "the-new-token")
@@ -130,7 +130,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.requests()).To(Equal(1))
 	})
 
-	It("does not get what is not on record, but as soon as it is", func() {
+	It("does not get a join credential that is not in its record until it is", func() {
 		w.addOverlay("machine-0", name, life)
 		w.set(func() {
 			made := w.overlays["machine-0"]
@@ -148,7 +148,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 	})
 
-	It("gets nothing when its record goes while it waits", func() {
+	It("gets 503 if its record is deleted while it waits", func() {
 		s := serve(w, short)
 		w.onRequest = func() {
 			w.addOverlay("machine-0", name, life)
@@ -159,7 +159,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 	})
 
-	It("is told to try again when its rendered config can't be served", func() {
+	It("gets 503 if its rendered config can't be served", func() {
 		w.addOverlay("machine-0", name, life)
 		w.set(func() { w.readErr = errors.New("it was changed") })
 		s := serve(w, short)
@@ -168,7 +168,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(s.logged()).To(ContainSubstring("it was changed"))
 	})
 
-	It("is told to try again when its overlay is damaged, and the log does not show what is in it", func() {
+	It("gets 503 if its overlay is malformed, and the log does not contain the overlay", func() {
 		w.addOverlay("machine-0", name, life)
 		w.set(func() {
 			damaged := w.overlays["machine-0"]
@@ -181,7 +181,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(s.logged()).To(And(ContainSubstring("is malformed"), Not(ContainSubstring(secretInOverlay))))
 	})
 
-	It("is told to try again when its request can't be recorded, and is then recorded", func() {
+	It("gets 503 if its request can't be recorded, and its next request is recorded", func() {
 		w.failWrites()
 		s := serve(w, short)
 		response, body := s.get(configPath, token)
@@ -194,13 +194,13 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.requests()).To(Equal(1))
 	})
 
-	It("is answered in time when recording its request takes too long", func() {
+	It("is answered in time if recording its request takes too long", func() {
 		w.set(func() { w.stuck = true })
-		response, _ := serve(w, short).get(configPath, token) // while the recording goes on
+		response, _ := serve(w, short).get(configPath, token) // while the write is in progress
 		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 	})
 
-	It("is recorded as served also when the first write fails", func() {
+	It("is recorded as served even if the first write fails", func() {
 		w.addOverlay("machine-0", name, life)
 		w.failWrites()
 		s := serve(w, long)
@@ -212,7 +212,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.servings()).To(Equal(1))
 	})
 
-	It("is told to come back at another time than others", func() {
+	It("gets a random Retry-After", func() {
 		s, told := serve(w, short), map[string]int{}
 		for range 100 {
 			response, _ := s.get("/config/infra/default/unknown/"+pointerID, token)
@@ -222,7 +222,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(told).To(And(HaveLen(5), HaveKey("1"), HaveKey("5")), "seconds")
 	})
 
-	It("makes one record however often it asks at a time", func() {
+	It("is recorded once, however many requests it sends at the same time", func() {
 		s := serve(w, short)
 		var hosts sync.WaitGroup
 		for range 20 {
@@ -249,12 +249,12 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Entry("moments ago is not recorded again", time.Second, 0),
 		Entry("long ago is recorded again", time.Minute, 1),
 		Entry("a while ago is not recorded again: the manager is busy", 20*time.Second, 0),
-		Entry("a while ago is recorded again when the boot failed", 20*time.Second, 1, func(r *server.Record) { r.Troubled = true }),
-		Entry("before what was prepared last is recorded again", 20*time.Second, 1, func(r *server.Record) { r.PreparedTime = time.Now() }),
-		Entry("with a clock that runs ahead is recorded again", -time.Hour, 1),
+		Entry("a while ago is recorded again if the boot failed", 20*time.Second, 1, func(r *server.Record) { r.Troubled = true }),
+		Entry("before the last preparation is recorded again", 20*time.Second, 1, func(r *server.Record) { r.PreparedTime = time.Now() }),
+		Entry("with a clock that is ahead is recorded again", -time.Hour, 1),
 	)
 
-	It("is recorded as asking after what was prepared before, also when the manager's clock is ahead", func() {
+	It("is recorded with a time after the last preparation, even if the manager's clock is ahead", func() {
 		prepared := time.Now().Add(time.Hour).Truncate(time.Microsecond)
 		w.set(func() { w.records["machine-0"].PreparedTime = prepared })
 		serve(w, short).get(configPath, token)
@@ -274,7 +274,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.servings()).To(Equal(2))
 	})
 
-	It("is answered the same by a server that was restarted, and recorded no second time", func() {
+	It("gets the same answer from a restarted server, and is not recorded as served again", func() {
 		w.addOverlay("machine-0", name, life)
 		s := serve(w, long)
 		_, before := s.get(configPath, token)
@@ -294,7 +294,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.servings()).To(Equal(1))
 	})
 
-	It("may ask with HEAD first, which counts as no serving", func() {
+	It("can send HEAD first, which is not recorded as served", func() {
 		w.addOverlay("machine-0", name, life)
 		s := serve(w, long)
 		response, body := s.ask(http.MethodHead, configPath, token)

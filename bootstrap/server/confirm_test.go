@@ -14,14 +14,14 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// outOfReach are the live sources of a replica that does not reach the API server.
+// outOfReach is a live source of a replica that can't reach the API server.
 type outOfReach[K, V any] struct{}
 
 var errOutOfReach = errors.New("no route to host")
 
 func (outOfReach[K, V]) Get(context.Context, K) (*V, error) { return nil, errOutOfReach }
 
-var _ = Describe("A replica that is behind", func() {
+var _ = Describe("A replica whose caches are stale", func() {
 	const later = "a-token-that-was-made-later"
 	var cached, now *world
 	var before, after string
@@ -51,7 +51,7 @@ var _ = Describe("A replica that is behind", func() {
 		expires(now, "infra", time.Now().Add(time.Hour))
 	})
 
-	DescribeTable("ends no boot", func(target func() string, bearer func() string, code int) {
+	DescribeTable("does not end the boot", func(target func() string, bearer func() string, code int) {
 		replica := serve(cached, short, live)
 		response, body := replica.get(target(), bearer())
 		Expect(response.StatusCode).To(Equal(code), string(body))
@@ -63,15 +63,15 @@ var _ = Describe("A replica that is behind", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
 		Expect(string(body)).NotTo(ContainSubstring(errOutOfReach.Error()), "that is for the log")
 	},
-		Entry("of a host whose token is newer", func() string { return configPath }, func() string { return later }, http.StatusOK),
-		Entry("of a host that another replica told to fetch a newer configuration", func() string {
+		Entry("of a host that has a newer token", func() string { return configPath }, func() string { return later }, http.StatusOK),
+		Entry("of a host that another replica sent to a newer configuration", func() string {
 			now.set(func() { now.records["machine-0"].Token.Hash = boundTo("machine-0", token) })
 			return rendered(after)
 		}, func() string { return token }, http.StatusOK),
-		Entry("of a host whose enrollment was made longer", func() string { return "/config/infra/default/edge?name=edge-1" }, func() string { return token }, http.StatusServiceUnavailable),
+		Entry("of a host whose Enrollment was extended", func() string { return "/config/infra/default/edge?name=edge-1" }, func() string { return token }, http.StatusServiceUnavailable),
 	)
 
-	It("ends one that has ended", func() {
+	It("ends the boot if the API server confirms the refusal", func() {
 		for _, refused := range []struct {
 			target, bearer string
 			code           int
@@ -86,7 +86,7 @@ var _ = Describe("A replica that is behind", func() {
 		}
 	})
 
-	It("goes on serving what stands, cut off as it is", func() {
+	It("serves what is in its caches while it can't reach the API server", func() {
 		s := serve(cached, short, cutOff)
 		for _, target := range []string{configPath, rendered(before)} {
 			response, body := s.get(target, token)
@@ -94,7 +94,7 @@ var _ = Describe("A replica that is behind", func() {
 		}
 	})
 
-	It("refuses who has no token without asking anybody", func() {
+	It("refuses a request without a token without a request to the API server", func() {
 		response, _ := serve(cached, short, cutOff).get(configPath, "")
 		Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
 	})

@@ -28,7 +28,7 @@ var _ = Describe("A pool's configuration", func() {
 		w.addOverlay("machine-0", mine, life)
 	})
 
-	It("may be kept for ever by the host, and by no shared cache", func() {
+	It("can be cached forever by the host, and not by a shared cache", func() {
 		s := serve(w, long)
 		response, body := s.get(path("default", mine), token)
 		Expect(response.StatusCode).To(Equal(http.StatusOK))
@@ -46,7 +46,7 @@ var _ = Describe("A pool's configuration", func() {
 		Expect(again.StatusCode).To(Equal(http.StatusNotModified))
 	})
 
-	It("is given also when the machine's overlay went since the host was told of it: the overlay is asked for anew", func() {
+	It("is served even if the machine's overlay was deleted after the answer to the host: the overlay is requested again", func() {
 		w.set(func() { delete(w.overlays, "machine-0") })
 		s := serve(w, long)
 		w.onRequest = func() {
@@ -58,7 +58,7 @@ var _ = Describe("A pool's configuration", func() {
 		Expect(w.requests()).To(Equal(1))
 	})
 
-	It("comes whole or not at all, also for who asks for parts of it", func() {
+	It("is served completely, even if a client requests a range", func() {
 		s := serve(w, long)
 		whole, all := s.get(path("default", mine), token)
 		for _, parts := range []string{"bytes=0-9", "bytes=0-,0-,0-,0-", "bytes=9999999-", "nonsense"} {
@@ -77,13 +77,13 @@ var _ = Describe("A pool's configuration", func() {
 		Expect(body).To(Equal(all))
 	})
 
-	It("has the same bytes from every server", func() {
+	It("has the same bytes on every server", func() {
 		_, first := serve(w, long).get(path("default", mine), token)
 		_, second := serve(w, long).get(path("default", mine), token)
 		Expect(second).To(Equal(first))
 	})
 
-	It("is made once for an older Ignition, however many hosts ask at a time", func() {
+	It("is created once for an older Ignition, however many hosts request it at the same time", func() {
 		const crowd = 20
 		s := serve(w, long)
 		w.onRead = func() { Eventually(w.lookups).Should(Equal(crowd)) }
@@ -99,7 +99,7 @@ var _ = Describe("A pool's configuration", func() {
 		Expect(w.renderedReads()).To(Equal(1))
 	})
 
-	It("is dropped when its object goes, and its bytes are counted no more", func() {
+	It("is removed from memory and from the metric when its object is deleted", func() {
 		s := serve(w, short)
 		ask := func() int {
 			response, _ := s.askWith(http.MethodGet, path("default", mine), token, http.Header{"Accept": {accepting("3.4.0")}})
@@ -114,7 +114,7 @@ var _ = Describe("A pool's configuration", func() {
 		Expect(ask()).To(Equal(http.StatusServiceUnavailable))
 	})
 
-	DescribeTable("is packed for what its name was made from, and for nothing else", func(change func(*poolv1.MachineConfig), message string) {
+	DescribeTable("is packed only if its content matches the hash in its name", func(change func(*poolv1.MachineConfig), message string) {
 		rendered := &poolv1.MachineConfig{Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"nosmt"}}}
 		var err error
 		rendered.Name, err = pool.NameFor("infra", rendered.Spec)
@@ -125,11 +125,11 @@ var _ = Describe("A pool's configuration", func() {
 		_, err = server.PackRendered(rendered)
 		Expect(err).To(MatchError(ContainSubstring(message)))
 	},
-		Entry("a changed content", func(r *poolv1.MachineConfig) { r.Spec.KernelArguments = []string{"mitigations=off"} }, "was changed: its content belongs to the name"),
-		Entry("another pool's name", func(r *poolv1.MachineConfig) { r.Name = "rendered-infra" }, "was changed: its content belongs to the name"),
+		Entry("changed content", func(r *poolv1.MachineConfig) { r.Spec.KernelArguments = []string{"mitigations=off"} }, "was changed: its content belongs to the name"),
+		Entry("a name without a hash", func(r *poolv1.MachineConfig) { r.Name = "rendered-infra" }, "was changed: its content belongs to the name"),
 	)
 
-	It("is waited for when this replica hears of the host's overlay later than another", func() {
+	It("is waited for if this replica's cache does not show the host's current overlay yet", func() {
 		w.addOverlay("machine-0", other, life)
 		s := serve(w, long)
 		done := make(chan int)
@@ -154,9 +154,9 @@ var _ = Describe("A pool's configuration", func() {
 		response, body := serve(w, short).get(target(), bearer)
 		Expect(response.StatusCode).To(Equal(code), string(body))
 	},
-		Entry("403: another pool's", func() string { return path("default", other) }, token, http.StatusForbidden),
-		Entry("503: of another namespace, where the machine may have a namesake", func() string { return path("elsewhere", mine) }, token, http.StatusServiceUnavailable),
-		Entry("403: one that does not exist", func() string { return path("default", "rendered-infra-0") }, token, http.StatusForbidden),
+		Entry("403: of another pool", func() string { return path("default", other) }, token, http.StatusForbidden),
+		Entry("503: in another namespace, where a machine with the same name can exist", func() string { return path("elsewhere", mine) }, token, http.StatusServiceUnavailable),
+		Entry("403: that does not exist", func() string { return path("default", "rendered-infra-0") }, token, http.StatusForbidden),
 		Entry("401: without a token", func() string { return path("default", mine) }, "", http.StatusUnauthorized),
 		Entry("401: with a wrong token", func() string { return path("default", mine) }, "guessed", http.StatusUnauthorized),
 		Entry("404: without a pointer", func() string { return "/rendered/default/" + mine }, token, http.StatusNotFound),
@@ -167,14 +167,14 @@ var _ = Describe("A pool's configuration", func() {
 	)
 })
 
-var _ = DescribeTable("A path that the server never wrote is not found", func(method, path string, code int) {
+var _ = DescribeTable("A path that the server does not write is not found", func(method, path string, code int) {
 	w := newWorld()
 	w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 	w.addOverlay("machine-0", w.addRendered("infra", "infra"), life)
 	s := serve(w, short)
 	request, err := http.NewRequest(method, s.URL, nil)
 	Expect(err).NotTo(HaveOccurred())
-	request.URL.Opaque = "//" + strings.TrimPrefix(s.URL, "https://") + path // sent as it is
+	request.URL.Opaque = "//" + strings.TrimPrefix(s.URL, "https://") + path // sent unchanged
 	request.Header.Set("Authorization", "Bearer "+token)
 	response, err := s.Client().Do(request)
 	Expect(err).NotTo(HaveOccurred())
@@ -189,14 +189,14 @@ var _ = DescribeTable("A path that the server never wrote is not found", func(me
 	Entry("escaped letter", "GET", "/config/%69nfra/default/machine-0/"+pointerID, 404),
 	Entry("trailing slash", "GET", configPath+"/", 404),
 	Entry("no role", "GET", "/config//default/machine-0/"+pointerID, 404),
-	Entry("capital role", "GET", "/config/Infra/default/machine-0/"+pointerID, 404),
-	Entry("long pointer id", "GET", "/config/infra/default/machine-0/"+strings.Repeat("a", 64), 404),
+	Entry("a role with a capital letter", "GET", "/config/Infra/default/machine-0/"+pointerID, 404),
+	Entry("a long pointer ID", "GET", "/config/infra/default/machine-0/"+strings.Repeat("a", 64), 404),
 	Entry("newline", "GET", configPath+"%0a", 404),
 	Entry("a MachineConfig that is not rendered", "GET", "/rendered/default/99-secret?config=machine-0&pointer="+pointerID, 404),
 	Entry("a listing", "GET", "/rendered/default?config=machine-0&pointer="+pointerID, 404),
 	Entry("metrics", "GET", "/metrics", 404),
-	Entry("writing", "POST", configPath, 405),
-	Entry("any role, which is for people only", "GET", "/config/anything/default/machine-0/"+pointerID, 200),
+	Entry("a write", "POST", configPath, 405),
+	Entry("any role, which only users read", "GET", "/config/anything/default/machine-0/"+pointerID, 200),
 	Entry("health", "GET", "/healthz", 200),
 	Entry("readiness", "GET", "/readyz", 200),
 )

@@ -59,7 +59,7 @@ func (w *world) wanted() []string {
 	return append([]string(nil), w.asks...)
 }
 
-// edge is the enrollment of the token, for hosts edge-* of the pool infra.
+// edge is the Enrollment that the token belongs to. It admits hosts edge-* to the pool infra.
 var edge = types.NamespacedName{Namespace: "default", Name: "edge"}
 
 func (w *world) addEnrollment(expires time.Time) {
@@ -71,7 +71,7 @@ func (w *world) addEnrollment(expires time.Time) {
 	})
 }
 
-// admit makes the record of a host that was admitted as edge-7.
+// admit adds the record of a host that was admitted as edge-7.
 func (w *world) admit(from string) {
 	id := enroll.PointerID(edge.Namespace, edge.Name, "edge-7")
 	w.addRecord(id, "edge-7", hostaccess.Enrollment(edge, "secret").Hash(token))
@@ -90,7 +90,7 @@ var _ = Describe("A host that enrolls", func() {
 		w.addEnrollment(time.Now().Add(time.Hour))
 	})
 
-	It("is admitted under its name and gets what every host of the pool gets, all with its enrollment token", func() {
+	It("is admitted under its name and gets its pool's configuration, with its enrollment token only", func() {
 		s := serve(w, long)
 		w.onAsk = func(_, address string) {
 			w.admit(address)
@@ -105,7 +105,7 @@ var _ = Describe("A host that enrolls", func() {
 		Expect(s.logged()).NotTo(ContainSubstring(token))
 	})
 
-	It("makes no second request when it asks again", func() {
+	It("causes no request in the Enrollment after it was admitted", func() {
 		w.admit(loopback)
 		w.addOverlay("edge-7", rendered, life)
 		s := serve(w, long)
@@ -116,7 +116,7 @@ var _ = Describe("A host that enrolls", func() {
 		Expect(w.wanted()).To(BeEmpty())
 	})
 
-	It("is one write while it asks again and again before it is decided", func() {
+	It("causes one write, however often it retries before the decision", func() {
 		s := serve(w, short)
 		for range 3 {
 			response, _ := s.get(enrollPath, token)
@@ -125,7 +125,7 @@ var _ = Describe("A host that enrolls", func() {
 		Expect(w.wanted()).To(HaveLen(1))
 	})
 
-	It("is told why when it is refused, and may come again", func() {
+	It("gets 503 with the reason while it is refused", func() {
 		s := serve(w, long)
 		w.onAsk = func(name, address string) {
 			w.set(func() {
@@ -142,7 +142,7 @@ var _ = Describe("A host that enrolls", func() {
 		Expect(w.wanted()).To(HaveLen(1), "a refusal stands for a while")
 	})
 
-	It("is told the cure when so many ask that no more can be noted, and is admitted once there is room", func() {
+	It("gets 503 with the remedy while the Enrollment is full, unless its request is recorded already", func() {
 		w.set(func() {
 			for i := range poolv1.MaxEnrollmentRequests {
 				w.enrolled[edge].Requests[fmt.Sprintf("edge-x%d", i)] = server.EnrollmentRequest{Time: time.Now(), Address: "192.0.2.9", Refused: "all 20 uses are taken"}
@@ -160,11 +160,11 @@ var _ = Describe("A host that enrolls", func() {
 		full()
 		Expect(w.wanted()).To(BeEmpty(), "who can't be noted costs no write")
 
-		By("another replica, which has noted the last one before this one has heard of it")
+		By("another replica has recorded the last request, and the cache does not show it yet")
 		w.set(func() { delete(w.enrolled[edge].Requests, "edge-x0"); w.askErr = server.ErrEnrollmentFull })
 		full()
 
-		By("a host whose request is noted already")
+		By("the request of the host is recorded already")
 		w.set(func() {
 			w.askErr = nil
 			w.enrolled[edge].Requests["edge-7"] = server.EnrollmentRequest{Time: time.Now().Add(-time.Hour), Address: loopback}
@@ -178,7 +178,7 @@ var _ = Describe("A host that enrolls", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 	})
 
-	It("gets nothing while the name is another host's, and that is told", func() {
+	It("gets 503 while the name belongs to another host, and its request is recorded", func() {
 		w.admit("192.0.2.7")
 		w.addOverlay("edge-7", rendered, life)
 		response, body := serve(w, short).get(enrollPath, token)
@@ -187,7 +187,7 @@ var _ = Describe("A host that enrolls", func() {
 		Expect(w.wanted()).To(ConsistOf("edge-7"))
 	})
 
-	It("is told to ask again while its token is in a state that the server does not know", func() {
+	It("gets 503 while its token is in a state that the server does not know", func() {
 		w.admit(loopback)
 		w.inState("edge-7", "Suspended")
 		w.addOverlay("edge-7", rendered, life)
@@ -196,7 +196,7 @@ var _ = Describe("A host that enrolls", func() {
 		Expect(string(body)).NotTo(ContainSubstring("infratest"))
 	})
 
-	It("can't have the name of a host that has joined, and that is told", func() {
+	It("gets 401 for the name of a host that has joined, and its request is recorded", func() {
 		w.admit(loopback)
 		w.set(func() {
 			w.records["edge-7"].Token.Hash, w.records["edge-7"].Token.State = "", bootstrapv1.TokenStateRevoked
@@ -219,17 +219,17 @@ var _ = Describe("A host that enrolls", func() {
 			Expect(w.requests()).To(BeZero())
 		},
 		Entry("without a token", enrollPath, "", 401, "bearer token"),
-		Entry("with a token that nobody knows (yet)", enrollPath, "x"+token, 503, "does not exist or has another token"),
-		Entry("with the hash of a token", enrollPath, hostaccess.Enrollment(edge, "secret").Hash(token), 503, "does not exist or has another token"),
-		Entry("with another pool's token", "/config/worker/default/edge?name=edge-7", token, 401, "another pool"),
+		Entry("with an unknown token", enrollPath, "x"+token, 503, "does not exist or has another token"),
+		Entry("with the hash of the token", enrollPath, hostaccess.Enrollment(edge, "secret").Hash(token), 503, "does not exist or has another token"),
+		Entry("with a token for another pool", "/config/worker/default/edge?name=edge-7", token, 401, "another pool"),
 		Entry("without a name", "/config/infra/default/edge", token, 403, "name of a Node"),
-		Entry("under a name that is none", "/config/infra/default/edge?name=edge_7", token, 403, "name of a Node"),
-		Entry("under a name that is not in the pattern", "/config/infra/default/edge?name=core-7", token, 403, "edge-*"),
-		Entry("by the pointer id that its name gives", "/config/infra/default/edge-7/"+enroll.PointerID("default", "edge", "edge-7"), token, 401, "has its name, not a pointer ID"),
-		Entry("under a name of a thousand letters", "/config/infra/default/edge?name=edge-"+strings.Repeat("a", 1000), token, 403, "name of a Node"),
+		Entry("under an invalid name", "/config/infra/default/edge?name=edge_7", token, 403, "name of a Node"),
+		Entry("under a name that does not match the pattern", "/config/infra/default/edge?name=core-7", token, 403, "edge-*"),
+		Entry("with the pointer ID of its name", "/config/infra/default/edge-7/"+enroll.PointerID("default", "edge", "edge-7"), token, 401, "has its name, not a pointer ID"),
+		Entry("under a name of a thousand characters", "/config/infra/default/edge?name=edge-"+strings.Repeat("a", 1000), token, 403, "name of a Node"),
 	)
 
-	It("gets nothing any more when its token has expired, neither its configuration nor the pool's", func() {
+	It("gets 401 once its token has expired, for its own configuration and for its pool's", func() {
 		w.admit(loopback)
 		w.addOverlay("edge-7", rendered, life)
 		s := serve(w, short)
@@ -243,7 +243,7 @@ var _ = Describe("A host that enrolls", func() {
 		}
 	})
 
-	It("loses no boot to an enrollment of another namespace, or of another name, that has its hash and has expired", func() {
+	It("boots even if an expired Enrollment in another namespace, or with another name, has the same hash", func() {
 		w.admit(loopback)
 		w.addOverlay("edge-7", rendered, life)
 		w.set(func() {
@@ -262,7 +262,7 @@ var _ = Describe("A host that enrolls", func() {
 		}
 	})
 
-	DescribeTable("is told to ask again while its token is bound to an earlier Secret, as after clusterctl move", func(moved func()) {
+	DescribeTable("gets 503 while its token is bound to an earlier Secret, as after clusterctl move", func(moved func()) {
 		w.admit(loopback)
 		w.addOverlay("edge-7", rendered, life)
 		s := serve(w, short)
@@ -282,7 +282,7 @@ var _ = Describe("A host that enrolls", func() {
 		}),
 	)
 
-	It("gets nothing while its enrollment is gone, and goes on when it is back", func() {
+	It("gets 503 while its Enrollment does not exist, and continues once it is restored", func() {
 		w.admit(loopback)
 		w.addOverlay("edge-7", rendered, life)
 		s := serve(w, short)

@@ -27,18 +27,18 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// site is a running config server and what it wrote to its log.
+// site is a running config server and its log.
 type site struct {
 	*httptest.Server
 	handler  *server.Server
 	registry *prometheus.Registry
-	rendered string // where machine-0 gets its pool's bytes
+	rendered string // path from which machine-0 downloads the configuration of its pool
 
 	mu  sync.Mutex
 	out strings.Builder
 }
 
-// serve starts a config server before a world; it stops with the test.
+// serve starts a config server for a world. It is stopped after the test.
 func serve(w *world, wait time.Duration, changes ...func(*server.Options)) *site {
 	GinkgoHelper()
 	return serveWithin(w, wait, server.DefaultLimits, changes...)
@@ -99,19 +99,19 @@ type reply struct {
 	ContentLength int64
 }
 
-// ask sends a request as Ignition does: gzip is not undone on the way.
+// ask sends a request as Ignition does: the client does not decompress the answer.
 func (s *site) ask(method, target, bearer string) (reply, []byte) {
 	GinkgoHelper()
 	return s.askWith(method, target, bearer, nil)
 }
 
-// askWith is ask with more headers.
+// askWith is ask with additional headers.
 func (s *site) askWith(method, target, bearer string, header http.Header) (reply, []byte) {
 	GinkgoHelper()
 	return s.askBy(s.Client(), method, target, bearer, header)
 }
 
-// askBy is askWith by a client of the caller's.
+// askBy is askWith with another client.
 func (s *site) askBy(asker *http.Client, method, target, bearer string, header http.Header) (reply, []byte) {
 	GinkgoHelper()
 	if !strings.HasPrefix(target, "https://") {
@@ -137,7 +137,7 @@ func (s *site) get(target, bearer string) (reply, []byte) {
 	return s.ask(http.MethodGet, target, bearer)
 }
 
-// problem reads a refusal.
+// problem parses a refusal.
 func problem(body []byte) (word, message string) {
 	GinkgoHelper()
 	var refusal struct{ Error, Message string }
@@ -145,7 +145,7 @@ func problem(body []byte) (word, message string) {
 	return refusal.Error, refusal.Message
 }
 
-// parse reads Ignition with Ignition's own parser.
+// parse parses a configuration with Ignition's own parser.
 func parse(raw []byte) types.Config {
 	GinkgoHelper()
 	config, report, err := ignitionconfig.ParseCompatibleVersion(raw)
@@ -162,7 +162,7 @@ func unpack(packed []byte) []byte {
 	return plain
 }
 
-// parts are the two merge entries of an answer to /config.
+// parts returns the merge entry of the pool, and the overlay, from an answer to /config.
 func parts(body []byte) (pool types.Resource, overlay []byte) {
 	GinkgoHelper()
 	merge := parse(body).Ignition.Config.Merge
@@ -187,7 +187,7 @@ func (s *site) follow(entry types.Resource) []byte {
 	return plain
 }
 
-// hashFor is what Ignition verifies.
+// hashFor returns the hash that Ignition verifies.
 func hashFor(plain []byte) string {
 	sum := sha512.Sum512(plain)
 	return "sha512-" + hex.EncodeToString(sum[:])

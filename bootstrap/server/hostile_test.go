@@ -19,7 +19,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// attacked returns a server with limits before a world in which one host can boot.
+// attacked returns a server with limits, and its world, in which one host can boot.
 func attacked(limits server.Limits) (*site, *world) {
 	GinkgoHelper()
 	w := newWorld()
@@ -28,7 +28,7 @@ func attacked(limits server.Limits) (*site, *world) {
 	return serveWithin(w, short, limits), w
 }
 
-// secured opens a TLS connection and sends something over it.
+// secured opens a TLS connection and sends a text.
 func (s *site) secured(text string) (*tls.Conn, error) {
 	config := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
@@ -42,7 +42,7 @@ func (s *site) secured(text string) (*tls.Conn, error) {
 	return conn, nil
 }
 
-// bootOnce is an honest host: a connection of its own, and both answers.
+// bootOnce acts as a host: it opens a connection, gets both answers, and returns how long this took.
 func (s *site) bootOnce() (time.Duration, error) {
 	start := time.Now()
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
@@ -68,7 +68,7 @@ func (s *site) bootOnce() (time.Duration, error) {
 	return time.Since(start), nil
 }
 
-// slow are ways to keep a server busy with nothing.
+// slow lists ways to keep a connection open without a complete request.
 var slow = []struct {
 	name string
 	open func(s *site) (net.Conn, error)
@@ -87,7 +87,7 @@ var slow = []struct {
 	}},
 }
 
-// drip sends a byte now and then until the connection is closed, and returns how long it stood.
+// drip sends single bytes until the connection is closed, and returns how long it was open.
 func drip(conn net.Conn) time.Duration {
 	start, one := time.Now(), make([]byte, 1)
 	for {
@@ -102,7 +102,7 @@ func drip(conn net.Conn) time.Duration {
 }
 
 var _ = Describe("A hostile network", func() {
-	It("can't hold the server with slow connections: each is closed when its time is over, and hosts boot meanwhile", func() {
+	It("can't block the server with slow connections: each is closed at its time limit, and hosts boot meanwhile", func() {
 		const each = 40
 		s, _ := attacked(server.DefaultLimits)
 		var attackers sync.WaitGroup
@@ -135,7 +135,7 @@ var _ = Describe("A hostile network", func() {
 		Eventually(func() float64 { return figure(s, "poolboot_config_server_connections", nil) }).Should(BeZero())
 	})
 
-	It("can't fill the server with connections: strangers make room for each other, and hosts boot meanwhile", func() {
+	It("can't fill the server with connections: strangers are closed for new ones, and hosts boot meanwhile", func() {
 		limits := server.Limits{Connections: 100, Strangers: 50, Patience: 20 * time.Millisecond, Handshakes: 10, Turn: 10 * time.Millisecond}
 		s, _ := attacked(limits)
 		stop := make(chan struct{})
@@ -162,7 +162,7 @@ var _ = Describe("A hostile network", func() {
 		Eventually(dropped).Should(BeNumerically(">", limits.Strangers))
 		booted := 0
 		Eventually(func() int {
-			if _, err := s.bootOnce(); err == nil { // Ignition tries again when its connection is closed
+			if _, err := s.bootOnce(); err == nil { // Ignition retries when its connection is closed
 				booted++
 			}
 			Expect(figure(s, "poolboot_config_server_connections", nil)).To(BeNumerically("<=", limits.Connections))
@@ -170,7 +170,7 @@ var _ = Describe("A hostile network", func() {
 		}).Should(BeNumerically(">=", 5))
 	})
 
-	It("can't keep hosts from their turns by asking on and on, or by reading no answers", func() {
+	It("can't keep turns from hosts with repeated requests, or by not reading the answers", func() {
 		limits := server.DefaultLimits
 		limits.Handshakes, limits.Turn = 2, time.Hour
 		s, _ := attacked(limits)
@@ -211,13 +211,13 @@ var _ = Describe("A hostile network", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("never has a host's connection closed for a stranger's", func() {
+	It("never causes the connection of a host to be closed for a stranger", func() {
 		s, w := attacked(server.Limits{Connections: 100, Strangers: 2, Patience: time.Millisecond, Handshakes: 2, Turn: time.Millisecond})
 		w.set(func() { clear(w.overlays) })
 		held := make(chan int, 1)
 		go func() {
 			defer GinkgoRecover()
-			response, _ := s.get(configPath, token) // is held open, for there is no overlay
+			response, _ := s.get(configPath, token) // is held, because there is no overlay
 			held <- response.StatusCode
 		}()
 		Eventually(w.requests).Should(Equal(1))
@@ -230,7 +230,7 @@ var _ = Describe("A hostile network", func() {
 		Eventually(held).Should(Receive(Equal(http.StatusServiceUnavailable)))
 	})
 
-	It("causes no write and no work by guessing: tokens, machines and names", func() {
+	It("causes no write and no work by guessing tokens, machines and names", func() {
 		s, w := attacked(server.DefaultLimits)
 		before, start := w.renderedReads(), time.Now()
 		const flood = 400
@@ -253,14 +253,14 @@ var _ = Describe("A hostile network", func() {
 	})
 })
 
-// exchange sends a request as it is written, and returns the code and the body of the answer.
+// exchange sends a raw request, and returns the status code, the content type and the body of the answer.
 func (s *site) exchange(request string) (code int, contentType string, body []byte) {
 	GinkgoHelper()
 	conn, err := s.secured("")
 	Expect(err).NotTo(HaveOccurred())
 	defer conn.Close()
 	Expect(conn.SetDeadline(time.Now().Add(10 * time.Second))).To(Succeed())
-	go func() { _, _ = io.WriteString(conn, request) }() // the server may answer and close before it has all
+	go func() { _, _ = io.WriteString(conn, request) }() // the server can answer and close before it has read everything
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close()
@@ -276,7 +276,7 @@ var _ = Describe("A request that no host sends", func() {
 	BeforeEach(func() { s, w = attacked(server.DefaultLimits) })
 	authorization := "Host: a\r\nAuthorization: Bearer " + token + "\r\n\r\n"
 
-	DescribeTable("is answered with a clear error, and served nothing", func(line string, code int) {
+	DescribeTable("gets a clear error, and no object is read", func(line string, code int) {
 		got, contentType, body := s.exchange(line + " HTTP/1.1\r\n" + authorization)
 		Expect(got).To(Equal(code), string(body))
 		Expect(contentType).To(Equal("application/json"))
@@ -285,25 +285,25 @@ var _ = Describe("A request that no host sends", func() {
 		Expect(message).NotTo(BeEmpty())
 		Expect(w.lookups()).To(BeZero())
 	},
-		Entry("a way up", "GET /config/../rendered/default/rendered-infra-0", 404),
-		Entry("a way up, in escapes", "GET /config/%2e%2e/infra/default/machine-0/"+pointerID, 404),
-		Entry("a slash in an escape", "GET /config/infra%2fdefault/machine-0/"+pointerID, 404),
+		Entry("dots", "GET /config/../rendered/default/rendered-infra-0", 404),
+		Entry("escaped dots", "GET /config/%2e%2e/infra/default/machine-0/"+pointerID, 404),
+		Entry("an escaped slash", "GET /config/infra%2fdefault/machine-0/"+pointerID, 404),
 		Entry("two slashes", "GET /"+configPath, 404),
-		Entry("two slashes within", "GET /config//infra/default/machine-0/"+pointerID, 404),
-		Entry("a slash at the end", "GET "+configPath+"/", 404),
-		Entry("NUL in an escape", "GET /config/infra/default/machine-0/%00", 404),
-		Entry("a line break in an escape", "GET /config/infra/default/machine-0/a%0d%0aX-a:b", 404),
+		Entry("two slashes inside the path", "GET /config//infra/default/machine-0/"+pointerID, 404),
+		Entry("a trailing slash", "GET "+configPath+"/", 404),
+		Entry("an escaped NUL", "GET /config/infra/default/machine-0/%00", 404),
+		Entry("an escaped line break", "GET /config/infra/default/machine-0/a%0d%0aX-a:b", 404),
 		Entry("a backslash", `GET /config\infra\`+pointerID, 404),
 		Entry("a semicolon", "GET "+configPath+";a=b", 404),
 		Entry("a long name", "GET /config/infra/default/"+strings.Repeat("a", 8000), 404),
 		Entry("a file", "GET /etc/passwd", 404),
-		Entry("everything", "OPTIONS *", 404),
-		Entry("a proxy's request", "CONNECT a:443", 404),
+		Entry("OPTIONS for the whole server", "OPTIONS *", 404),
+		Entry("a request to a proxy", "CONNECT a:443", 404),
 		Entry("a write", "POST "+configPath, 405),
-		Entry("an echo", "TRACE "+configPath, 405),
+		Entry("a TRACE", "TRACE "+configPath, 405),
 	)
 
-	DescribeTable("and that is hardly HTTP, ends its connection", func(request string, code int) {
+	DescribeTable("is rejected by net/http if it exceeds a limit or is malformed, and its connection is closed", func(request string, code int) {
 		got, contentType, body := s.exchange(request)
 		Expect(got).To(Equal(code), string(body))
 		Expect(contentType).To(HavePrefix("text/plain"), "it never came to the handler")
@@ -313,8 +313,8 @@ var _ = Describe("A request that no host sends", func() {
 		Entry("a path of 1 MiB", "GET /"+strings.Repeat("a", 1<<20)+" HTTP/1.1\r\n"+authorization, 431),
 		Entry("NUL in the path", "GET /config/\x00 HTTP/1.1\r\n"+authorization, 400),
 		Entry("NUL in a header", "GET "+configPath+" HTTP/1.1\r\nX-a: \x00\r\n"+authorization, 400),
-		Entry("no host", "GET "+configPath+" HTTP/1.1\r\n\r\n", 400),
-		Entry("two lengths", "GET "+configPath+" HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n"+authorization, 400),
-		Entry("a transfer encoding that is none", "GET "+configPath+" HTTP/1.1\r\nTransfer-Encoding: a\r\n"+authorization, 501),
+		Entry("no Host header", "GET "+configPath+" HTTP/1.1\r\n\r\n", 400),
+		Entry("two Content-Length headers", "GET "+configPath+" HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n"+authorization, 400),
+		Entry("an unknown transfer encoding", "GET "+configPath+" HTTP/1.1\r\nTransfer-Encoding: a\r\n"+authorization, 501),
 	)
 })

@@ -13,21 +13,21 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// accepted is what a listener's Accept returns.
+// accepted is a result of Accept.
 type accepted struct {
 	net.Conn
 	Err error
 }
 
-// door is a listener with limits, and what Accept returns of it one after the other.
+// door is a listener with limits, and a channel with the results of Accept.
 type door struct {
 	net.Listener
 	registry *prometheus.Registry
 	accepts  chan accepted
 }
 
-// open listens within limits until the spec is over. Accept is called again as soon as its connection is received from
-// accepts.
+// open starts a listener with limits, which is closed after the spec. Accept is called again as soon as its result is
+// received from accepts.
 func open(limits server.Limits) *door {
 	GinkgoHelper()
 	on, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +54,7 @@ func open(limits server.Limits) *door {
 	return d
 }
 
-// dial opens a connection and says something.
+// dial opens a connection and sends words.
 func (d *door) dial(words string) net.Conn {
 	GinkgoHelper()
 	conn, err := net.Dial("tcp", d.Addr().String())
@@ -65,7 +65,7 @@ func (d *door) dial(words string) net.Conn {
 	return conn
 }
 
-// flood opens connections that say nothing until the spec is over.
+// flood opens connections that send nothing, until the spec ends.
 func (d *door) flood() {
 	stop, ended := make(chan struct{}), make(chan struct{})
 	DeferCleanup(func() { close(stop); <-ended })
@@ -76,7 +76,7 @@ func (d *door) flood() {
 			if err != nil {
 				return
 			}
-			defer conn.Close() // when the flood is over
+			defer conn.Close() // when the flood ends
 			select {
 			case <-stop:
 				return
@@ -86,7 +86,7 @@ func (d *door) flood() {
 	}()
 }
 
-// next is the connection that Accept returns next.
+// next returns the next connection from Accept.
 func (d *door) next() net.Conn {
 	GinkgoHelper()
 	var next accepted
@@ -96,7 +96,7 @@ func (d *door) next() net.Conn {
 	return next.Conn
 }
 
-// figure is one of the listener's metrics.
+// figure returns a function that reads a metric of the listener.
 func (d *door) figure(name string) func() float64 {
 	return func() float64 {
 		families, err := d.registry.Gather()
@@ -114,7 +114,7 @@ func only(metrics []*dto.Metric) float64 {
 	return metrics[0].GetGauge().GetValue() + metrics[0].GetCounter().GetValue()
 }
 
-// says reads as many bytes as a connection is to say.
+// says verifies that the next bytes of a connection are words.
 func says(conn net.Conn, words string) {
 	GinkgoHelper()
 	got := make([]byte, len(words))
@@ -124,10 +124,10 @@ func says(conn net.Conn, words string) {
 }
 
 var _ = Describe("The listener", func() {
-	const hello = "\x16\x03\x01\x00\x04abcd" // a record of TLS of four bytes
+	const hello = "\x16\x03\x01\x00\x04abcd" // a TLS handshake record with four bytes
 	roomy := server.Limits{Connections: 100, Strangers: 50, Patience: time.Hour, Handshakes: 1, Turn: time.Hour}
 
-	It("gives turns to those that have sent their whole ClientHello, in the order of those, and to no one who has not", func() {
+	It("gives turns in the order in which connections complete their ClientHello, and no turn before that", func() {
 		d := open(roomy)
 		for range 5 {
 			d.dial("")
@@ -142,7 +142,7 @@ var _ = Describe("The listener", func() {
 		Expect(d.accepts).NotTo(Receive(), "the turn is taken until the server closes the connection")
 	})
 
-	It("lets those that wait for their turn in one by one", func() {
+	It("gives turns to waiting connections one by one", func() {
 		d := open(roomy)
 		d.dial(hello)
 		first := d.next()
@@ -152,7 +152,7 @@ var _ = Describe("The listener", func() {
 		says(d.next(), hello)
 	})
 
-	It("gives the turn of one that goes on to say nothing to the next, and leaves it open", func() {
+	It("gives the turn of a connection that stops sending to the next one, and leaves it open", func() {
 		limits := roomy
 		limits.Turn = time.Millisecond
 		d := open(limits)
@@ -167,7 +167,7 @@ var _ = Describe("The listener", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("gives the turn of one that sends a byte now and then to the next", func() {
+	It("gives the turn of a connection that sends single bytes to the next one", func() {
 		limits := roomy
 		limits.Turn = 100 * time.Millisecond
 		d := open(limits)
@@ -191,12 +191,12 @@ var _ = Describe("The listener", func() {
 		says(d.next(), hello)
 	})
 
-	It("gives the turn of one that does not read its answers to the next, and closes it for others", func() {
+	It("gives the turn of a connection that does not read its answers to the next one, and closes it for others", func() {
 		limits := roomy
 		limits.Turn = time.Millisecond
 		limits.Strangers, limits.Patience = 2, time.Millisecond
 		d := open(limits)
-		d.dial(hello + "requests that nobody reads yet") // and never reads
+		d.dial(hello + "requests that nobody reads yet") // and does not read
 		first := d.next()
 		says(first, hello)
 		go func() {
@@ -214,12 +214,12 @@ var _ = Describe("The listener", func() {
 		}).Should(MatchError(net.ErrClosed))
 	})
 
-	It("closes for others only what keeps it waiting: not a host that waits for a slow server", func() {
+	It("closes for others only connections that keep it waiting, and not that of a host that waits for a slow server", func() {
 		limits := roomy
 		limits.Strangers, limits.Patience, limits.Handshakes = 3, time.Millisecond, 2
 		d := open(limits)
 		host := d.dial(hello)
-		served := d.next() // the server is slow: it does not read on
+		served := d.next() // the server is slow: it does not read more
 		d.flood()
 		Eventually(d.figure("connections_dropped_total")).Should(BeNumerically(">", 10))
 		says(served, hello)
@@ -228,7 +228,7 @@ var _ = Describe("The listener", func() {
 		says(host, "welcome")
 	})
 
-	It("closes nothing for others while some wait for their turn: one more could only wait as well", func() {
+	It("closes no connection for others while connections wait for a turn, because another one would only wait too", func() {
 		limits := roomy
 		limits.Strangers, limits.Patience = 3, time.Millisecond
 		d := open(limits)
@@ -244,17 +244,17 @@ var _ = Describe("The listener", func() {
 		Eventually(d.figure("connections_dropped_total")).Should(BeNumerically(">", 10))
 	})
 
-	It("makes room as soon as nobody waits for a turn any more, though no connection has ended", func() {
+	It("makes room as soon as no connection waits for a turn, even if none was closed", func() {
 		limits := roomy
 		limits.Strangers, limits.Patience, limits.Turn = 3, 3*time.Second, time.Millisecond
 		d := open(limits)
 		d.dial("")
 		d.dial(hello)
-		first := d.next() // the server is slow: it does not read on
+		first := d.next() // the server is slow: it does not read more
 		d.dial(hello)
 		Eventually(d.figure("connections")).Should(Equal(3.0))
 		Consistently(d.figure("connections_dropped_total"), limits.Patience).Should(BeZero(), "nobody needs room")
-		d.dial("") // finds that one waits for its turn
+		d.dial("") // waits, because another connection waits for its turn
 		Consistently(d.figure("connections_dropped_total"), "100ms").Should(BeZero())
 		says(first, hello)
 		go func() { _, _ = io.Copy(io.Discard, first) }()
@@ -262,7 +262,7 @@ var _ = Describe("The listener", func() {
 		Eventually(d.figure("connections_dropped_total"), limits.Patience/2).Should(Equal(1.0))
 	})
 
-	It("gives no turn to one that has hung up meanwhile", func() {
+	It("gives no turn to a connection that its peer has closed meanwhile", func() {
 		d := open(roomy)
 		d.dial(hello)
 		first := d.next()
@@ -274,7 +274,7 @@ var _ = Describe("The listener", func() {
 		says(d.next(), last)
 	})
 
-	It("closes those that it has not handed over when it is closed", func() {
+	It("closes the connections that Accept has not returned when it is closed", func() {
 		d := open(roomy)
 		silent := d.dial("")
 		d.dial(hello)

@@ -16,7 +16,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
-// figure returns the sum of a metric's values over the label values that fit.
+// figure returns the sum of a metric's values over all series with these labels.
 func figure(s *site, name string, labels map[string]string) float64 {
 	GinkgoHelper()
 	sum, err := scrape.Sum(s.registry, name, labels)
@@ -30,7 +30,7 @@ func cachedBytes(s *site) float64 {
 }
 
 var _ = Describe("Metrics", func() {
-	It("count requests by kind of path and code, and how long hosts were held", func() {
+	It("count requests by kind of path and code, and measure how long requests were held", func() {
 		w := newWorld()
 		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 		s := serve(w, short)
@@ -52,7 +52,7 @@ var _ = Describe("Metrics", func() {
 		Expect(took).To(And(BeNumerically(">=", short.Seconds()), BeNumerically("<", 60)), "one was held, the other was not")
 	})
 
-	It("count from 0, so that rate and increase see the first request of each kind and code", func() {
+	It("start at 0, because rate and increase would miss the first request of each kind and code", func() {
 		s := serve(newWorld(), short)
 		families, err := s.registry.Gather()
 		Expect(err).NotTo(HaveOccurred())
@@ -70,7 +70,7 @@ var _ = Describe("Metrics", func() {
 			HaveField("GetName()", "poolboot_config_server_requests_total"), HaveField("Metric", HaveLen(22)))), "what is counted was there")
 	})
 
-	It("say how many hosts wait now, how long they did, and which writes failed", func() {
+	It("show how many hosts wait, how long they waited, and how many writes failed", func() {
 		w := newWorld()
 		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 		rendered := w.addRendered("infra", "infra")
@@ -92,7 +92,7 @@ var _ = Describe("Metrics", func() {
 })
 
 var _ = Describe("Readiness", func() {
-	It("says why the server is not ready", func() {
+	It("reports why the server is not ready", func() {
 		metrics, err := server.NewMetrics(prometheus.NewRegistry())
 		Expect(err).NotTo(HaveOccurred())
 		handler := server.New(server.Options{Metrics: metrics, Log: logr.Discard(), Ready: func() error { return errors.New("the caches are not in sync") }})

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzAccept promises that whatever a host accepts it is answered in a version that is written, and only if it named
-// Ignition or accepts everything.
+// FuzzAccept verifies that every Accept header results in either a version or an error, and in a version only if it
+// names Ignition or accepts all types.
 func FuzzAccept(f *testing.F) {
 	for _, seed := range []string{"", "*/*", "application/vnd.coreos.ignition+json;version=3.6.0, */*;q=0.1", "application/vnd.coreos.ignition+json;version=2.4.0", "a/b;version=3.1.0;q=0", ",;=\"", "application/vnd.coreos.ignition+json;version=\"3.2\";q=.5"} {
 		f.Add(seed)

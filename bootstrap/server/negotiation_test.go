@@ -12,7 +12,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// accepting is what the real Ignition sends that reads a spec version and those before it.
+// accepting returns the Accept header of an Ignition whose newest spec version is version.
 func accepting(version string) string {
 	return "application/vnd.coreos.ignition+json;version=" + version + ", */*;q=0.1"
 }
@@ -31,14 +31,14 @@ var _ = Describe("A host's Ignition", func() {
 		return s.askWith(http.MethodGet, target, token, http.Header{"Accept": accept})
 	}
 
-	DescribeTable("is answered in the newest version that it and the server know", func(version string, accept ...string) {
+	DescribeTable("gets the newest version that it and the server support", func(version string, accept ...string) {
 		response, body := ask(configPath, accept...)
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		Expect(response.Header.Get("Vary")).To(Equal("Accept"))
 		entry, overlay := parts(body)
 		Expect(string(overlay)).To(HavePrefix(`{"ignition":{"version":"3.1.0"}`), "every version after it reads this one")
 
-		By("with bytes that have the hash which it was told")
+		By("with bytes that match the hash in the answer")
 		response, packed := ask(*entry.Source, accept...)
 		Expect(response.Header.Get("Vary")).To(Equal("Accept"))
 		plain := unpack(packed)
@@ -46,8 +46,8 @@ var _ = Describe("A host's Ignition", func() {
 		Expect(entry.Verification.Hash).To(HaveValue(Equal(hashFor(plain))))
 		Expect(response.Header.Get("ETag")).To(ContainSubstring(strings.TrimPrefix(*entry.Verification.Hash, "sha512-")))
 	},
-		Entry("nothing said: the newest", "3.5.0"),
-		Entry("anything, as curl says", "3.5.0", "*/*"),
+		Entry("no Accept header: the newest", "3.5.0"),
+		Entry("all types, as curl sends", "3.5.0", "*/*"),
 		Entry("Ignition without a version", "3.5.0", "application/vnd.coreos.ignition+json"),
 		Entry("3.1", "3.1.0", accepting("3.1.0")),
 		Entry("3.2", "3.2.0", accepting("3.2.0")),
@@ -59,11 +59,11 @@ var _ = Describe("A host's Ignition", func() {
 		Entry("an experimental version", "3.5.0", accepting("3.7.0-experimental")),
 		Entry("several versions", "3.4.0", "application/vnd.coreos.ignition+json;version=2.4.0, application/vnd.coreos.ignition+json; version=\"3.4.0\"; q=0.5"),
 		Entry("several headers", "3.4.0", accepting("3.2.0"), accepting("3.4.0")),
-		Entry("one version that it does not want", "3.2.0", "application/vnd.coreos.ignition+json;version=3.4.0;q=0, "+accepting("3.2.0")),
+		Entry("a version with weight 0", "3.2.0", "application/vnd.coreos.ignition+json;version=3.4.0;q=0, "+accepting("3.2.0")),
 		Entry("a browser", "3.5.0", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"),
 	)
 
-	It("that reads 3.0 and could send no token on gets all in one answer", func() {
+	It("that reads only 3.0, where a reference can't have a token, gets everything in one answer", func() {
 		response, body := ask(configPath, accepting("3.0.0"))
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		merge := parse(body).Ignition.Config.Merge
@@ -76,7 +76,7 @@ var _ = Describe("A host's Ignition", func() {
 		Expect(string(body)).NotTo(ContainSubstring(token))
 	})
 
-	DescribeTable("that can never read the answer is told so for good, and which software can, and nothing is written", func(reads, accept string) {
+	DescribeTable("that reads no written version gets 406 with the images that do, and causes no write", func(reads, accept string) {
 		w.set(func() { clear(w.overlays) })
 		response, body := ask(configPath, accept)
 		Expect(response.StatusCode).To(Equal(http.StatusNotAcceptable), string(body))
@@ -87,18 +87,18 @@ var _ = Describe("A host's Ignition", func() {
 		Expect(w.requests()).To(BeZero())
 	},
 		Entry("what Ignition 0.35 sends", "reads Ignition spec 2.4.0 and 1", "application/vnd.coreos.ignition+json;version=2.4.0, application/vnd.coreos.ignition+json;version=1;q=0.5, */*;q=0.1"),
-		Entry("what OpenShift's hosts of before 4.6 send", "reads Ignition spec 2.2.0", "application/vnd.coreos.ignition+json;version=2.2.0"),
-		Entry("a version to come", "reads Ignition spec 4.0.0", accepting("4.0.0")),
+		Entry("what hosts of OpenShift before 4.6 send", "reads Ignition spec 2.2.0", "application/vnd.coreos.ignition+json;version=2.2.0"),
+		Entry("a future version", "reads Ignition spec 4.0.0", accepting("4.0.0")),
 		Entry("no version", "names no version of Ignition's spec in its Accept header", accepting("banana")),
 		Entry("a version with too many digits", "names no version of Ignition's spec in its Accept header", accepting("3.99999999999999999999")),
-		Entry("more versions than a message holds", "reads Ignition spec 2.0.0, 2.1.0, 2.2.0 and 2.3.0",
+		Entry("more versions than a message repeats", "reads Ignition spec 2.0.0, 2.1.0, 2.2.0 and 2.3.0",
 			strings.ReplaceAll("2.0.0 2.0.0 2.1.0 2.2.0 2.3.0 2.4.0 2.5.0", " ", ",application/vnd.coreos.ignition+json;version=")[len("2.0.0,"):]),
 		Entry("another type", "names no version of Ignition's spec in its Accept header", "text/html"),
 		Entry("nothing", "names no version of Ignition's spec in its Accept header", ""),
 		Entry("noise", "names no version of Ignition's spec in its Accept header", ";;,=,q=;version"),
 	)
 
-	It("that is too old for its pool's configuration is told what it lacks, and boots when that is gone", func() {
+	It("that is too old for its pool's configuration gets 503 with the entry, and boots once the entry is removed", func() {
 		w.addOverlay("machine-0", w.addRendered("infra", "infra"), life) // has kernel arguments
 		reads := w.renderedReads()
 		for range 3 {
@@ -113,7 +113,7 @@ var _ = Describe("A host's Ignition", func() {
 		Expect(figure(s, "poolboot_config_server_ignition_too_old_total", map[string]string{"version": "3.2.0"})).To(BeEquivalentTo(3))
 		Expect(s.logged()).To(ContainSubstring("kernelArguments.shouldExist"))
 
-		By("while hosts with a newer one boot")
+		By("while hosts with a newer Ignition boot")
 		response, _ := ask(configPath, accepting("3.3.0"))
 		Expect(response.StatusCode).To(Equal(http.StatusOK))
 
@@ -122,7 +122,7 @@ var _ = Describe("A host's Ignition", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusOK))
 	})
 
-	It("that is too old for its machine's overlay is told what it lacks, and no word of the rest", func() {
+	It("that is too old for its machine's overlay gets 503 with the entry, and no other content of the overlay", func() {
 		w.set(func() {
 			overlay := w.overlays["machine-0"]
 			overlay.Packed = packed(strings.Replace(overlayJSON, `"storage":{`, `"storage":{"luks":[{"name":"a","device":"/dev/a"}],`, 1))
@@ -136,7 +136,7 @@ var _ = Describe("A host's Ignition", func() {
 		Expect(string(body) + s.logged()).NotTo(ContainSubstring(secretInOverlay))
 	})
 
-	It("has its pool's bytes made once for each older version, and dropped in all of them", func() {
+	It("gets its pool's configuration from memory in each older version, until the object changes", func() {
 		path, older := renderedPath(w), ignition.VersionsWritten[:len(ignition.VersionsWritten)-1]
 		for range 2 {
 			for _, version := range older {

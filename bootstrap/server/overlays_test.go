@@ -20,7 +20,7 @@ var _ = Describe("A machine's overlay", func() {
 		w.addOverlay("machine-0", name, life)
 	})
 
-	It("is answered with as soon as it is made anew, also before the server is told", func() {
+	It("is served as soon as it is replaced, even before the server is notified", func() {
 		s := serve(w, long)
 		s.get(configPath, token)
 		w.addOverlay("machine-0", name, life)
@@ -34,11 +34,11 @@ var _ = Describe("A machine's overlay", func() {
 		Expect(string(overlay)).To(And(ContainSubstring("a-new-credential"), Not(ContainSubstring(secretInOverlay))))
 	})
 
-	It("is for its own machine only", func() {
+	It("is served to its own machine only", func() {
 		const other = "9f0c1c1e-5f0a-4c55-8f0e-000000000003"
 		w.addRecord(other, "machine-1", boundTo("machine-1", "another token"))
 		w.set(func() {
-			w.overlays["machine-1"] = server.Overlay{ // of the same version, as two Secrets of two restored backups may be
+			w.overlays["machine-1"] = server.Overlay{ // of the same version, as is possible for Secrets from two restored backups
 				Packed:        packed(strings.ReplaceAll(overlayJSON, secretInOverlay, "of-the-other")),
 				Configuration: name, Expires: time.Now().Add(life), Version: w.overlays["machine-0"].Version,
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// busyRecorder ends no write before it is let go.
+// busyRecorder blocks writes until letGo is closed.
 type busyRecorder struct {
 	letGo chan struct{}
 
@@ -51,7 +51,7 @@ func (b *busyRecorder) writing() int {
 	return b.now
 }
 
-// countingRecorder notes how often it wrote, and when last.
+// countingRecorder counts its writes, and keeps the time of the last one and the addresses.
 type countingRecorder struct {
 	writes int
 	last   time.Time
@@ -75,8 +75,8 @@ func (c *countingRecorder) UsedFrom(_ context.Context, _ Record, from netip.Addr
 
 func (c *countingRecorder) Served(context.Context, Record, time.Time) error { return nil }
 
-var _ = Describe("Recording what many hosts ask at once", func() {
-	It("has a few writes under way, and the others wait for their turn", func(ctx SpecContext) {
+var _ = Describe("Recording requests", func() {
+	It("limits concurrent writes, and the others wait", func(ctx SpecContext) {
 		busy := &busyRecorder{letGo: make(chan struct{})}
 		r := newRecording(busy, nil, time.Now)
 		var hosts sync.WaitGroup
@@ -92,7 +92,7 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 		Expect(busy.most).To(Equal(maxWriting))
 	})
 
-	DescribeTable("makes one write of fifty requests of a host within a minute", func(seen bool, writes int) {
+	DescribeTable("causes one write for fifty requests of a host within a minute", func(seen bool, writes int) {
 		to, clock := &countingRecorder{}, time.Now()
 		r := newRecording(to, nil, func() time.Time { return clock })
 		var host Record
@@ -109,11 +109,11 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 		}
 		Expect(to.writes).To(Equal(writes))
 	},
-		Entry("when the record shows it", true, 1),
-		Entry("and one every five seconds as long as the record does not show it", false, 10),
+		Entry("if the record shows it", true, 1),
+		Entry("and one every five seconds while the record does not show it", false, 10),
 	)
 
-	DescribeTable("tells the first request for a configuration from those that repeat it", func(first bool, requested, prepared int, more ...func(*Record)) {
+	DescribeTable("distinguishes the first request for a configuration from its retries", func(first bool, requested, prepared int, more ...func(*Record)) {
 		at := func(minute int) (t time.Time) {
 			if minute > 0 {
 				t = time.Date(2026, 5, 4, 8, minute, 0, 0, time.UTC)
@@ -126,17 +126,17 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 		}
 		Expect(host.BeginsBoot()).To(Equal(first))
 	},
-		Entry("of a host that has not asked", true, 0, 0),
+		Entry("of a host that has sent no request", true, 0, 0),
 		Entry("of a host that waits for its configuration", false, 1, 0),
-		Entry("of a host that has its configuration and asks for another one, as after a reboot", true, 1, 2),
-		Entry("of a host that asks for the second time for another one", false, 3, 2),
-		Entry("of a host with another token", true, 1, 0, func(r *Record) { r.OldAddresses = []netip.Addr{netip.MustParseAddr("192.0.2.7")} }),
-		Entry("of a host that has asked with another token before", false, 1, 0, func(r *Record) {
+		Entry("of a host that has its configuration and requests another one, as after a reboot", true, 1, 2),
+		Entry("of a host that requests another one for the second time", false, 3, 2),
+		Entry("of a host with a new token", true, 1, 0, func(r *Record) { r.OldAddresses = []netip.Addr{netip.MustParseAddr("192.0.2.7")} }),
+		Entry("of a host that has already used its new token", false, 1, 0, func(r *Record) {
 			r.OldAddresses, r.Addresses = []netip.Addr{netip.MustParseAddr("192.0.2.8")}, []netip.Addr{netip.MustParseAddr("192.0.2.7")}
 		}),
 	)
 
-	DescribeTable("makes eight writes of the addresses that a token comes from, however many they are", func(seen bool) {
+	DescribeTable("causes eight writes for the addresses of a token, however many there are", func(seen bool) {
 		to, clock := &countingRecorder{}, time.Now()
 		r := newRecording(to, nil, func() time.Time { return clock })
 		host := Record{UID: "stolen", Token: record.Token{Hash: "a"}}
@@ -152,11 +152,11 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 		}
 		Expect(to.from).To(HaveLen(MaxAddresses))
 	},
-		Entry("when the record shows them", true),
-		Entry("and when it does not show them yet", false),
+		Entry("if the record shows them", true),
+		Entry("and if the record does not show them yet", false),
 	)
 
-	It("takes a first request that is later than the last one for none: a clock was ahead", func() {
+	It("uses the time of the last request if the first one is later, because a clock was ahead", func() {
 		now := time.Now()
 		ahead := Record{FirstRequestedTime: now.Add(time.Hour), RequestedTime: now, PreparedTime: now.Add(time.Second)}
 		Expect(ahead.BeginsBoot()).To(BeTrue())
@@ -164,7 +164,7 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 		Expect(ahead.BeginsBoot()).To(BeFalse(), "it was noted since")
 	})
 
-	It("notes an address anew that the record has lost, and that of another token at once", func() {
+	It("records an address again if the record has lost it, and immediately for another token", func() {
 		clock := time.Now()
 		r := newRecording(&countingRecorder{}, nil, func() time.Time { return clock })
 		host, from := Record{UID: "moved", Token: record.Token{Hash: "a"}}, netip.MustParseAddr("192.0.2.7")
@@ -176,16 +176,16 @@ var _ = Describe("Recording what many hosts ask at once", func() {
 		Expect(r.claimAddress(&host, from)).To(BeTrue())
 	})
 
-	DescribeTable("knows an address by one name", func(remote, address string) {
+	DescribeTable("writes an address in one form", func(remote, address string) {
 		Expect(addressOf(&http.Request{RemoteAddr: remote}).String()).To(Equal(address))
 	},
 		Entry("IPv4", "192.0.2.7:1234", "192.0.2.7"),
-		Entry("IPv4 on a socket of IPv6", "[::ffff:192.0.2.7]:1234", "192.0.2.7"),
+		Entry("IPv4 on an IPv6 socket", "[::ffff:192.0.2.7]:1234", "192.0.2.7"),
 		Entry("IPv6", "[2001:DB8:0::7]:1234", "2001:db8::7"),
-		Entry("IPv6 with a zone, which is this machine's", "[fe80::7%eth0]:1234", "fe80::7"),
+		Entry("IPv6 with a zone, which is local to this machine", "[fe80::7%eth0]:1234", "fe80::7"),
 	)
 
-	It("gives up a turn that does not come in time, and takes another when the host asks again", func(ctx SpecContext) {
+	It("gives up a write that can't start in time, and writes when the host retries", func(ctx SpecContext) {
 		busy := &busyRecorder{letGo: make(chan struct{})}
 		r := newRecording(busy, nil, time.Now)
 		for range maxWriting {

@@ -42,18 +42,18 @@ var _ = Describe("A request without the machine's own token", func() {
 			Expect(s.logged()).NotTo(ContainSubstring(bearer))
 		}
 	},
-		Entry("401: none", configPath, "", http.StatusUnauthorized),
-		Entry("401: wrong", configPath, "guessed", http.StatusUnauthorized),
-		Entry("401: the hash in place of the token", configPath, boundTo("machine-0", token), http.StatusUnauthorized),
-		Entry("401: another machine's", configPath, "the other machine's token", http.StatusUnauthorized),
-		Entry("401: revoked", "/config/infra/default/machine-2/revoked-pointer", token, http.StatusUnauthorized),
-		Entry("401: the word that stands for revoked", "/config/infra/default/machine-2/revoked-pointer", string(bootstrapv1.TokenStateRevoked), http.StatusUnauthorized),
-		Entry("401: none, for an unknown machine", "/config/infra/default/unknown/"+pointerID, "", http.StatusUnauthorized),
-		Entry("503: unknown machine, which may still be restored or moved here", "/config/infra/default/unknown/"+pointerID, token, http.StatusServiceUnavailable),
+		Entry("401: no token", configPath, "", http.StatusUnauthorized),
+		Entry("401: a wrong token", configPath, "guessed", http.StatusUnauthorized),
+		Entry("401: the hash instead of the token", configPath, boundTo("machine-0", token), http.StatusUnauthorized),
+		Entry("401: another machine's token", configPath, "the other machine's token", http.StatusUnauthorized),
+		Entry("401: a revoked token", "/config/infra/default/machine-2/revoked-pointer", token, http.StatusUnauthorized),
+		Entry("401: the word that marks a token as revoked", "/config/infra/default/machine-2/revoked-pointer", string(bootstrapv1.TokenStateRevoked), http.StatusUnauthorized),
+		Entry("401: no token, for an unknown machine", "/config/infra/default/unknown/"+pointerID, "", http.StatusUnauthorized),
+		Entry("503: an unknown machine, which can still be restored or moved here", "/config/infra/default/unknown/"+pointerID, token, http.StatusServiceUnavailable),
 		Entry("503: a machine whose token is not recorded yet", "/config/infra/default/machine-3/unfinished-pointer", token, http.StatusServiceUnavailable),
 	)
 
-	DescribeTable("is refused although the hash of its token is on record", func(state bootstrapv1.TokenState, code int) {
+	DescribeTable("is refused although the hash of its token is recorded", func(state bootstrapv1.TokenState, code int) {
 		w.inState("machine-0", state)
 		s := serve(w, short)
 		for _, path := range []string{configPath, renderedPath(w)} {
@@ -68,10 +68,10 @@ var _ = Describe("A request without the machine's own token", func() {
 		Entry("401: once it has expired", bootstrapv1.TokenStateExpired, http.StatusUnauthorized),
 		Entry("401: once it was revoked", bootstrapv1.TokenStateRevoked, http.StatusUnauthorized),
 		Entry("503: in a state that this server does not know", bootstrapv1.TokenState("Suspended"), http.StatusServiceUnavailable),
-		Entry("503: in a state that is written otherwise", bootstrapv1.TokenState("revoked"), http.StatusServiceUnavailable),
+		Entry("503: in a state with other capitalization", bootstrapv1.TokenState("revoked"), http.StatusServiceUnavailable),
 	)
 
-	Describe("whose record somebody has copied", func() {
+	Describe("whose record was copied", func() {
 		copyTo := func(name types.NamespacedName, change func(*server.Record)) {
 			w.set(func() {
 				copied := *w.records["machine-0"]
@@ -80,20 +80,20 @@ var _ = Describe("A request without the machine's own token", func() {
 				w.records[name.Name] = &copied
 			})
 		}
-		It("is answered by its own, whatever hash is on record elsewhere with its pointer id", func() {
+		It("is answered from its own record, whatever hash another record with its pointer ID has", func() {
 			copyTo(types.NamespacedName{Namespace: "elsewhere", Name: "copy"}, func(r *server.Record) { r.Token.UID, r.Token.Hash = r.UID, boundTo("junk", "junk") })
 			response, body := serve(w, long).get(configPath, token)
 			Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		})
 
-		It("is told to ask again while its own is not known, and no 401, whatever is on record elsewhere", func() {
+		It("gets 503 while its own record is unknown, even if the token in the copy is revoked", func() {
 			copyTo(types.NamespacedName{Namespace: "elsewhere", Name: "copy"}, func(r *server.Record) { r.Token.Hash, r.Token.State = "", bootstrapv1.TokenStateRevoked })
 			w.set(func() { delete(w.records, "machine-0") })
 			response, body := serve(w, long).get(configPath, token)
 			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
 		})
 
-		DescribeTable("is given nothing of the copy's", func(change func(*server.Record), code int) {
+		DescribeTable("gets nothing from the copy", func(change func(*server.Record), code int) {
 			copyTo(types.NamespacedName{Namespace: "default", Name: "copy"}, change)
 			w.addOverlay("copy", w.renderedNames()[0].Name, life)
 			s := serve(w, long)
@@ -107,7 +107,7 @@ var _ = Describe("A request without the machine's own token", func() {
 		)
 	})
 
-	It("is told to ask again while its token is bound to an earlier record of its name, as after clusterctl move", func() {
+	It("gets 503 while its token is bound to an earlier object with the same name, as after clusterctl move", func() {
 		w.set(func() { w.records["machine-0"].UID = "moved" })
 		w.addOverlay("moved", w.renderedNames()[0].Name, life)
 		s := serve(w, short)
@@ -124,13 +124,13 @@ var _ = Describe("A request without the machine's own token", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 	})
 
-	It("is told to ask again when its record is that of a later host of its name", func() {
+	It("gets 503 if its record belongs to a later host with the same name", func() {
 		w.set(func() { w.records["machine-0"].PointerID = "later" })
 		response, _ := serve(w, short).get(configPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 	})
 
-	It("leaves no token and nothing of an overlay in the log", func() {
+	It("leaves no token and no content of an overlay in the log", func() {
 		s := serve(w, short)
 		response, _ := s.get(configPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusOK))

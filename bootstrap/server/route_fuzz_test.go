@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// FuzzParseRoute promises that whatever path is understood consists of plain words, in the number that its kind has.
+// FuzzParseRoute verifies that a path that is parsed has no escapes or special characters, and as many parts as its
+// kind has.
 func FuzzParseRoute(f *testing.F) {
 	for _, seed := range []string{
 		"/config/infra/default/machine-0/0a6bd5b5-3d3c-4b66-8f0e-3c5f6a4f7f51", "/rendered/default/rendered-infra-00?config=machine-0&pointer=a", "/healthz",

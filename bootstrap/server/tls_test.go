@@ -21,7 +21,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// wiretap keeps the first record that goes each way: the hellos of a handshake, which are in the clear.
+// wiretap keeps the first record of each direction: the hellos of a handshake, which are not encrypted.
 type wiretap struct {
 	net.Conn
 	sent, received []byte
@@ -42,7 +42,7 @@ func (w *wiretap) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// expand is the P_SHA256 of TLS 1.2 (RFC 5246, section 5), cut to a length.
+// expand returns the first bytes of the pseudorandom function of TLS 1.2 (RFC 5246, section 5).
 func expand(secret []byte, label string, seed []byte, length int) (out []byte) {
 	sum := func(parts ...[]byte) []byte {
 		mac := hmac.New(sha256.New, secret)
@@ -71,7 +71,7 @@ var _ = Describe("TLS", func() {
 		return err
 	}
 
-	DescribeTable("is spoken as it is safe, and otherwise not at all", func(change func(), refused string) {
+	DescribeTable("accepts only safe versions, ciphers and protocols", func(change func(), refused string) {
 		change()
 		if refused == "" {
 			Expect(dial()).To(Succeed())
@@ -89,17 +89,17 @@ var _ = Describe("TLS", func() {
 		Entry("a broken cipher", func() {
 			settings.MaxVersion, settings.CipherSuites = tls.VersionTLS12, []uint16{tls.TLS_ECDHE_RSA_WITH_RC4_128_SHA, tls.TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA}
 		}, "handshake failure"),
-		Entry("HTTP/2, by whose streams one connection asks without end", func() { settings.NextProtos = []string{"h2"} }, "no application protocol"),
-		Entry("HTTP/1.1 where both are offered", func() { settings.NextProtos = []string{"h2", "http/1.1"} }, ""),
+		Entry("HTTP/2, whose streams allow unlimited requests on one connection", func() { settings.NextProtos = []string{"h2"} }, "no application protocol"),
+		Entry("HTTP/1.1 if both are offered", func() { settings.NextProtos = []string{"h2", "http/1.1"} }, ""),
 	)
 
-	It("carries HTTP/1.1 also for who begins with HTTP/2", func() {
+	It("handles the preface of HTTP/2 as a request in HTTP/1.1", func() {
 		code, _, _ := s.exchange("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 		Expect(code).To(Equal(http.StatusNotFound))
 	})
 
-	// Go's client can't begin a renegotiation, so its next record is made by hand from the secrets of its session.
-	It("is never negotiated again", func() {
+	// Go's client cannot start a renegotiation, so the test builds its next record from the secrets of its session.
+	It("is never renegotiated", func() {
 		raw, err := net.Dial("tcp", s.Listener.Addr().String())
 		Expect(err).NotTo(HaveOccurred())
 		tap, secrets := &wiretap{Conn: raw}, &strings.Builder{}
@@ -117,7 +117,7 @@ var _ = Describe("TLS", func() {
 		Expect(err).NotTo(HaveOccurred())
 		secret, err := hex.DecodeString(master)
 		Expect(err).NotTo(HaveOccurred())
-		fromServer := tap.received[11:43] // behind the record's header, the message's and the version
+		fromServer := tap.received[11:43] // after the headers of the record and of the message, and the version
 		keys := expand(secret, "key expansion", append(bytes.Clone(fromServer), fromClient...), 40)
 		block, err := aes.NewCipher(keys[:16])
 		Expect(err).NotTo(HaveOccurred())
@@ -125,7 +125,7 @@ var _ = Describe("TLS", func() {
 		Expect(err).NotTo(HaveOccurred())
 
 		hello := tap.sent[5:]
-		sequence := binary.BigEndian.AppendUint64(nil, 1) // 0 was the Finished
+		sequence := binary.BigEndian.AppendUint64(nil, 1) // 0 was the Finished message
 		header := append(bytes.Clone(sequence), 22, 3, 3)
 		sealed := sealer.Seal(bytes.Clone(sequence), append(bytes.Clone(keys[32:36]), sequence...), hello, binary.BigEndian.AppendUint16(header, uint16(len(hello))))
 		_, err = raw.Write(append(binary.BigEndian.AppendUint16([]byte{22, 3, 3}, uint16(len(sealed))), sealed...))

@@ -27,15 +27,15 @@ import (
 const (
 	pointerID = "0a6bd5b5-3d3c-4b66-8f0e-3c5f6a4f7f51"
 	token     = "a-token-that-nobody-guesses"
-	// secretInOverlay stands in for a join credential.
+	// secretInOverlay represents a join credential.
 	secretInOverlay = "abcdef.0123456789abcdef"
 	overlayJSON     = `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/poolboot/kubelet.env","contents":{"source":"data:,` + secretInOverlay + `"}}]}}`
 )
 
-// machine0 is the PoolbootConfig of most hosts here.
+// machine0 is the PoolbootConfig of most hosts in these tests.
 var machine0 = types.NamespacedName{Namespace: "default", Name: "machine-0"}
 
-// boundTo is what is on record of the token of the PoolbootConfig default/<name>.
+// boundTo returns the recorded hash of a token of the PoolbootConfig default/<name>.
 func boundTo(name, token string) string {
 	return hostaccess.Config(types.NamespacedName{Namespace: "default", Name: name}, types.UID(name)).Hash(token)
 }
@@ -47,20 +47,20 @@ type world struct {
 	overlays  map[types.UID]server.Overlay
 	rendered  map[types.NamespacedName]*server.PoolBytes
 	enrolled  map[types.NamespacedName]*server.Enrollment
-	asks      []string // names, of hosts that want to be admitted
+	asks      []string // names of hosts that requested to be admitted
 	onAsk     func(name, address string)
 	askErr    error
-	asked     int // requests that came as far as looking for their record
-	reads     int // of rendered configs
+	asked     int // reads of records
+	reads     int // reads of rendered configs
 	onRead    func()
 	readErr   error
 	version   int
 	requested []time.Time
 	served    []time.Time
-	came      int // writes of where a token came from, and of nothing else
+	came      int // writes of UsedFrom
 	writeErr  error
-	failed    int  // writes of Served
-	stuck     bool // writes take as long as they may
+	failed    int  // failed writes of Served
+	stuck     bool // writes block until their timeout
 	onRequest func()
 }
 
@@ -137,7 +137,7 @@ func (w *world) UsedFrom(_ context.Context, record server.Record, from netip.Add
 	return w.writeErr
 }
 
-// note puts on record where a token came from, under the lock.
+// note adds an address to the record. The caller holds the lock.
 func (w *world) note(record server.Record, from netip.Addr) {
 	if noted := w.records[record.Name]; noted != nil && from.IsValid() {
 		noted.Addresses = append(slices.Clip(noted.Addresses), from)
@@ -206,7 +206,7 @@ func (w *world) addRecord(pointer, name, tokenHash string) server.Record {
 	return record
 }
 
-// inState puts the token of a record into a state.
+// inState sets the state of the token of a record.
 func (w *world) inState(name string, state bootstrapv1.TokenState) {
 	w.set(func() { w.records[name].Token.State = state })
 }
@@ -247,7 +247,7 @@ func (w *world) addOverlay(config types.UID, rendered string, life time.Duration
 	})
 }
 
-// renderedPath is where machine-0 gets its pool's bytes.
+// renderedPath returns the path from which machine-0 downloads the configuration of its pool.
 func renderedPath(w *world) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
