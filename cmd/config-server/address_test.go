@@ -16,7 +16,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-var _ = Describe("The address that a token comes from", func() {
+var _ = Describe("The address from which a token is used", func() {
 	const here, there = "127.0.0.1", "127.0.0.2"
 	var s *configServer
 	var m *machine
@@ -32,7 +32,7 @@ var _ = Describe("The address that a token comes from", func() {
 		}
 	}
 
-	It("is on record, and so is a second one, until another token is first used", func(ctx SpecContext) {
+	It("is recorded, and so is a second one, until another token is used", func(ctx SpecContext) {
 		m = newMachine(ctx, "two-addresses")
 		m.prepare(ctx)
 		Eventually(asks(here)).Should(Equal(http.StatusOK))
@@ -47,7 +47,7 @@ var _ = Describe("The address that a token comes from", func() {
 			HaveField("Token", m.config.Annotations[bootstrapv1.TokenHashAnnotation][:bootstrapv1.TokenHashPrefixLength]))))
 	})
 
-	It("must be one of the host's when the token is bound to them", func(ctx SpecContext) {
+	It("must be one of the host's if the token is bound to those", func(ctx SpecContext) {
 		m = newMachine(ctx, "bound")
 		m.prepare(ctx)
 		m.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.TokenBindingHostAddresses}}
@@ -62,7 +62,7 @@ var _ = Describe("The address that a token comes from", func() {
 	})
 })
 
-var _ = Describe("An address that a token comes from is noted", func() {
+var _ = Describe("An address from which a token is used is recorded", func() {
 	const own, second, third = "192.0.2.7", "192.0.2.8", "2001:db8::9"
 	var m *machine
 	var before server.Record
@@ -83,7 +83,7 @@ var _ = Describe("An address that a token comes from is noted", func() {
 		Expect(noted(ctx)()).To(HaveExactElements(HaveField("Address", own)))
 	})
 
-	It("by a replica that does not know what the manager has reported, and another replica noted, meanwhile", func(ctx SpecContext) {
+	It("by a replica whose cache does not show what the manager and another replica have written meanwhile", func(ctx SpecContext) {
 		m.config.Status.Boot.Addresses[0].ReportedTime = &metav1.MicroTime{Time: now}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		Expect(came(ctx, second, now.Add(time.Second))).To(Succeed())
@@ -107,7 +107,7 @@ var _ = Describe("An address that a token comes from is noted", func() {
 			HaveField("Address", second), HaveField("Address", third)))
 	})
 
-	It("also when the host's configuration is prepared before its request is noted", func(ctx SpecContext) {
+	It("even if the host's configuration is prepared before its request is recorded", func(ctx SpecContext) {
 		m.config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: now.Add(time.Minute)}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		Expect(bootRecorder{admin}.Requested(ctx, before, netip.MustParseAddr(second), now.Add(time.Second))).To(Succeed())
@@ -124,7 +124,7 @@ var _ = Describe("An address that a token comes from is noted", func() {
 		Expect(noted(ctx)()).To(HaveLen(server.MaxAddresses))
 	})
 
-	It("and not as another token's, which is on record meanwhile", func(ctx SpecContext) {
+	It("but not for another token, which was recorded meanwhile", func(ctx SpecContext) {
 		m.rotate(ctx, "another-token")
 		Expect(came(ctx, second, now)).To(Succeed())
 		Expect(noted(ctx)()).To(HaveExactElements(HaveField("Address", own)))

@@ -18,37 +18,38 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// askTimeout bounds one write of status.requests, with all of its retries. The hosts that wait for it retry by
-// themselves.
+// askTimeout limits one write of status.requests, including its retries. The hosts that wait for the write retry on
+// their own.
 const askTimeout = 5 * time.Second
 
-// askPause is the least time between two writes of one Enrollment by one replica. The manager admits hosts under a lock
-// on the Enrollment's version: hosts that ask without end must leave it time to.
+// askPause is the minimum time between two writes of one Enrollment by one replica. The manager admits hosts with a
+// lock on the version of the Enrollment, so hosts that retry continuously must leave it time for that.
 const askPause = 500 * time.Millisecond
 
-// askRetries is how often a write is tried that loses against another replica or the manager. Every loss is a write of
-// theirs, and each of them writes for many hosts at once.
+// askRetries is the backoff after conflicts with another replica or the manager. With every conflict, one of them has
+// written, and each of their writes is for many hosts.
 var askRetries = wait.Backoff{Steps: 12, Duration: 10 * time.Millisecond, Factor: 1.6, Jitter: 0.5, Cap: time.Second}
 
-// admissionRecorder writes the requests of hosts into the status of Enrollments. A patch replaces a list as a whole, so
-// the list is written as it was just read, under a lock on the Enrollment's version. Hosts that ask while a write is
-// under way share the next one: a batch of hundreds costs a few writes, and the replicas do not fight over each host.
+// admissionRecorder records the requests of hosts in the status of Enrollments. A patch replaces the whole list, so
+// each write starts from the list that was just read, with a lock on the version of the Enrollment. Hosts that send
+// requests during a write share the next one. So hundreds of hosts cost a few writes, and replicas do not conflict for
+// each host.
 type admissionRecorder struct {
-	client client.Client // reads live
+	client client.Client // without a cache
 
 	mu     sync.Mutex
 	queues map[types.NamespacedName]*askQueue
 }
 
-// askQueue is what is to be written of one Enrollment; it exists while something is.
+// askQueue has the pending write of one Enrollment. It exists while a write is pending or in progress.
 type askQueue struct {
-	next *askBatch // nil while nobody waits for the next write
+	next *askBatch // nil if no host waits for the next write
 }
 
-// askBatch are hosts that share a write.
+// askBatch has the requests that share a write.
 type askBatch struct {
 	requests []poolv1.EnrollmentRequest
-	written  chan struct{}    // closed when errs are final
+	written  chan struct{}    // closed when errs is final
 	errs     map[string]error // by name
 }
 
@@ -68,8 +69,8 @@ func (a *admissionRecorder) Asked(ctx context.Context, enrollment server.Enrollm
 	}
 }
 
-// join adds a request to the next write, and has that begin when none is under way. What is written does not end with
-// one host's request.
+// join adds a request to the next write, and starts it if none is in progress. The write continues if a host
+// disconnects.
 func (a *admissionRecorder) join(ctx context.Context, key types.NamespacedName, request poolv1.EnrollmentRequest) *askBatch {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,7 +90,7 @@ func (a *admissionRecorder) join(ctx context.Context, key types.NamespacedName, 
 	return batch
 }
 
-// drain writes batches, with pauses in which more may join, until nobody waits.
+// drain writes batches until no host waits. In the pause after each batch, hosts can join the next one.
 func (a *admissionRecorder) drain(ctx context.Context, key types.NamespacedName, queue *askQueue) {
 	for {
 		a.mu.Lock()
@@ -107,7 +108,7 @@ func (a *admissionRecorder) drain(ctx context.Context, key types.NamespacedName,
 	}
 }
 
-// write adds requests to those of an Enrollment and returns what went wrong, by name.
+// write adds requests to those of an Enrollment and returns the errors, by name.
 func (a *admissionRecorder) write(ctx context.Context, key types.NamespacedName, requests []poolv1.EnrollmentRequest) map[string]error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -145,7 +146,7 @@ func (a *admissionRecorder) write(ctx context.Context, key types.NamespacedName,
 	return errs
 }
 
-// withRequest returns requests with one of a name in the place of an earlier one of that name, or at the end.
+// withRequest returns requests with one more, which replaces the earlier one with the same name.
 func withRequest(requests []poolv1.EnrollmentRequest, request poolv1.EnrollmentRequest) []poolv1.EnrollmentRequest {
 	at := slices.IndexFunc(requests, func(r poolv1.EnrollmentRequest) bool { return r.Name == request.Name })
 	if at < 0 {

@@ -20,13 +20,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-var _ = Describe("Hosts that ask to be admitted at the same moment", func() {
+var _ = Describe("Hosts that request to be admitted at the same time", func() {
 	const token = "an-enrollment-token-for-hosts-that-ask-at-once"
 	asks := func(ctx context.Context, recorder *admissionRecorder, e *poolv1.Enrollment, i int) error {
 		found := enrollmentOf(e)
 		return recorder.Asked(ctx, found, fmt.Sprintf("edge-%d", i), "192.0.2.7", time.Now())
 	}
-	// counted is a client that counts the writes of status.
+	// counted returns a client that counts the writes to status.
 	counted := func(writes *atomic.Int32) client.Client {
 		c, err := client.NewWithWatch(plane.Config, client.Options{Scheme: admin.Scheme()})
 		Expect(err).NotTo(HaveOccurred())
@@ -38,13 +38,13 @@ var _ = Describe("Hosts that ask to be admitted at the same moment", func() {
 		})
 	}
 
-	It("are all noted, by two replicas while the manager writes, in few writes; and those that find no room are told", func(ctx SpecContext) {
+	It("are all recorded by two replicas while the manager writes, in few writes, and those beyond the maximum get an error", func(ctx SpecContext) {
 		e := newEnrollment(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "at-once"}, token, time.Now().Add(time.Hour))
 		var writes atomic.Int32
 		replicas := []*admissionRecorder{newAdmissionRecorder(counted(&writes)), newAdmissionRecorder(counted(&writes))}
 		ctxManager, stopManager := context.WithCancel(ctx)
 		var manager, hosts sync.WaitGroup
-		manager.Go(func() { // keeps writing what it knows under a lock, as the manager does
+		manager.Go(func() { // writes with a lock all the time, as the manager does
 			defer GinkgoRecover()
 			for ctxManager.Err() == nil {
 				now := &poolv1.Enrollment{}
@@ -88,7 +88,7 @@ var _ = Describe("Hosts that ask to be admitted at the same moment", func() {
 		}
 	})
 
-	It("are told when their request can't be noted, and one that leaves takes no other along", func(ctx SpecContext) {
+	It("get an error if their request can't be recorded, and one that disconnects does not affect the others", func(ctx SpecContext) {
 		e := newEnrollment(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "in-vain"}, token, time.Now().Add(time.Hour))
 		reads, read := make(chan struct{}), make(chan struct{})
 		c, err := client.NewWithWatch(plane.Config, client.Options{Scheme: admin.Scheme()})
@@ -119,7 +119,7 @@ var _ = Describe("Hosts that ask to be admitted at the same moment", func() {
 		Eventually(stayed).Should(Receive(Satisfy(apierrors.IsNotFound)))
 	})
 
-	It("leave the manager time to admit hosts, however fast somebody asks", func(ctx SpecContext) {
+	It("leave the manager time to admit hosts, however fast they retry", func(ctx SpecContext) {
 		e := newEnrollment(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "on-and-on"}, token, time.Now().Add(time.Hour))
 		recorder := newAdmissionRecorder(admin)
 		ctxHosts, stopHosts := context.WithCancel(ctx)
@@ -135,7 +135,7 @@ var _ = Describe("Hosts that ask to be admitted at the same moment", func() {
 		for admitted+conflicts < 20 {
 			now := &poolv1.Enrollment{}
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(e), now)).To(Succeed())
-			for range 5 { // the Secret, the Node, the record: read live before an admission is written
+			for range 5 { // as many reads as the manager needs before it admits a host
 				Expect(admin.Get(ctx, client.ObjectKeyFromObject(e), &poolv1.Enrollment{})).To(Succeed())
 			}
 			before := now.DeepCopy()
@@ -152,7 +152,7 @@ var _ = Describe("Hosts that ask to be admitted at the same moment", func() {
 		Expect(admitted).To(BeNumerically(">", conflicts))
 	})
 
-	It("are not removed by a config server that somebody has taken over", func(ctx SpecContext) {
+	It("are not removed by an attacker with the rights of the config server", func(ctx SpecContext) {
 		e := newEnrollment(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kept-requests"}, token, time.Now().Add(time.Hour))
 		Expect(asks(ctx, newAdmissionRecorder(admin), e, 1)).To(Succeed())
 		own := asConfigServer()

@@ -20,14 +20,14 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// answer is what a host got.
+// answer is the answer to a host.
 type answer struct {
 	code int
 	body []byte
 	err  error
 }
 
-// hold asks in the background, and returns when the request is recorded.
+// hold sends a request in the background, and returns when it is recorded.
 func (s *configServer) hold(ctx context.Context, m *machine) <-chan answer {
 	GinkgoHelper()
 	got := make(chan answer, 1)
@@ -47,7 +47,7 @@ func requestedTime(ctx context.Context, m *machine) func() *metav1.MicroTime {
 }
 
 var _ = Describe("The config server, with the rights of config/rbac", func() {
-	It("records a host's request, and answers as soon as its overlay stands", func(ctx SpecContext) {
+	It("records a host's request, and answers as soon as its overlay exists", func(ctx SpecContext) {
 		s, m := serve(), newMachine(ctx, "waits")
 		got := s.hold(ctx, m)
 		m.prepare(ctx)
@@ -59,7 +59,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(Equal(http.StatusOK), string(body))
 
-		By("writing nothing but its own fields")
+		By("writing only its own fields")
 		Eventually(func() *metav1.MicroTime {
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
 			return m.config.Status.Boot.ServedTime
@@ -75,7 +75,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(m.config.ManagedFields).To(ContainElement(HaveField("Manager", fieldOwner)))
 	})
 
-	It("keeps when a host first asked, however often it retries and whichever replica it asks", func(ctx SpecContext) {
+	It("keeps the time of a first request, however often the host retries, at whichever replica", func(ctx SpecContext) {
 		m := newMachine(ctx, "retries")
 		recorder := bootRecorder{admin}
 		asked := func(before server.Record, from string, at time.Time) bootstrapv1.BootStatus {
@@ -95,7 +95,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(asked(recordOf(m.config), "192.0.2.7", at(2))).To(times(at(1), at(2)))
 		Expect(asked(unasked, "192.0.2.7", at(3))).To(times(at(1), at(3)), "a replica whose cache lags")
 
-		By("starting over when the host asks again after its configuration was prepared")
+		By("starting again when the host sends a request after its configuration was prepared")
 		m.config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: at(4)}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		Expect(asked(unasked, "192.0.2.7", at(4))).To(times(at(1), at(3)), "a request from before is answered")
@@ -103,14 +103,14 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(asked(prepared, "192.0.2.7", at(5))).To(times(at(5), at(5)))
 		Expect(asked(prepared, "192.0.2.7", at(6))).To(times(at(5), at(6)))
 
-		By("starting over with another token")
+		By("starting again with another token")
 		m.config.Annotations[bootstrapv1.TokenHashAnnotation] = strings.Repeat("f", 64)
 		Expect(admin.Update(ctx, m.config)).To(Succeed())
 		Expect(asked(recordOf(m.config), "192.0.2.7", at(7))).To(times(at(7), at(7)))
 		Expect(asked(recordOf(m.config), "192.0.2.7", at(8))).To(times(at(7), at(8)))
 	})
 
-	It("asks for an overlay anew that a manager of another version made", func(ctx SpecContext) {
+	It("requests an overlay again that a manager of another version created", func(ctx SpecContext) {
 		s, m := serve(), newMachine(ctx, "another-version")
 		secret := m.overlay()
 		secret.Data = map[string][]byte{"ignition": []byte(`{"ignition":{"version":"3.5.0"}}`)}
@@ -124,7 +124,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(host.code).To(Equal(http.StatusOK), string(host.body))
 	})
 
-	It("goes on serving what it knows while the API server is down, and records again once it is back", func(ctx SpecContext) {
+	It("serves from its caches while the API server is down, and records requests once it is back", func(ctx SpecContext) {
 		s, ready, waiting := serve(), newMachine(ctx, "outage-ready"), newMachine(ctx, "outage-waiting")
 		ready.prepare(ctx)
 		ask := func(m *machine, path string) func() (int, error) {
@@ -144,7 +144,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Eventually(ask(waiting, waiting.path())).Should(Equal(http.StatusOK))
 	})
 
-	It("shows a renewed certificate without a restart", func(ctx SpecContext) {
+	It("uses a renewed certificate without a restart", func(ctx SpecContext) {
 		s := serve()
 		serial := func() (string, error) {
 			connection, err := tls.Dial("tcp", s.url[len("https://"):], hostClient().Transport.(*http.Transport).TLSClientConfig)
@@ -160,7 +160,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Eventually(serial).ShouldNot(Equal(before))
 	})
 
-	It("is not ready while its certificate is none that hosts take", func(ctx SpecContext) {
+	It("is not ready while hosts reject its certificate", func(ctx SpecContext) {
 		s := serve()
 		expired, err := authority.ServerUntil(time.Now().Add(-time.Minute))
 		Expect(err).NotTo(HaveOccurred())
@@ -172,7 +172,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Eventually(ready).Should(Equal(http.StatusOK))
 	})
 
-	It("shows profiles only when it is told to, and only on its own machine", func(ctx SpecContext) {
+	It("serves profiles only if the flag is set, and only on its own machine", func(ctx SpecContext) {
 		quiet, address := serve(), freeAddress()
 		for _, base := range []string{quiet.metrics, quiet.health} {
 			Expect(status(base + "/debug/pprof/")).To(Equal(http.StatusNotFound))
@@ -185,7 +185,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 			Should(ContainSubstring("goroutine profile"))
 	})
 
-	It("takes no TLS older than 1.2", func(ctx SpecContext) {
+	It("accepts no TLS older than 1.2", func(ctx SpecContext) {
 		s := serve()
 		settings := hostClient().Transport.(*http.Transport).TLSClientConfig
 		settings.MinVersion, settings.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
@@ -193,7 +193,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(err).To(MatchError(ContainSubstring("protocol version")))
 	})
 
-	It("answers the hosts that wait before it ends", func(ctx SpecContext) {
+	It("answers the hosts that wait before it exits", func(ctx SpecContext) {
 		s, m := serve(), newMachine(ctx, "at-the-end")
 		got := s.hold(ctx, m)
 		s.session.Terminate()
@@ -208,7 +208,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(m.config.Status.Boot.ServedTime).NotTo(BeNil(), "it was still recorded")
 	})
 
-	It("serves its figures", func(ctx SpecContext) {
+	It("serves its metrics", func(ctx SpecContext) {
 		s := serve()
 		_, _, err := s.ask("/nothing", "")
 		Expect(err).NotTo(HaveOccurred())
@@ -217,13 +217,13 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 })
 
 var _ = Describe("A config server that can't start", func() {
-	DescribeTable("ends and says why", func(why string, flags ...string) {
+	DescribeTable("exits and names the flag", func(why string, flags ...string) {
 		s := launch(flags...)
 		Eventually(s.session).Should(gexec.Exit(1))
 		Expect(s.session.Err).To(gbytes.Say(why))
 	},
 		Entry("without a certificate", "--tls-cert-dir", "--tls-cert-dir=/nonexistent"),
-		Entry("with a kubeconfig that is not there", "--kubeconfig", "--kubeconfig=/nonexistent"),
+		Entry("with a kubeconfig that does not exist", "--kubeconfig", "--kubeconfig=/nonexistent"),
 		Entry("with an address that it can't listen on", "--bind-address", "--bind-address=192.0.2.1:1"),
 	)
 })

@@ -21,7 +21,7 @@ type overlays struct {
 	kind[*corev1.Secret, types.UID, overlay]
 }
 
-// overlay is what is in an overlay Secret, or why that can't be told.
+// overlay is the content of an overlay Secret, or the error from reading it.
 type overlay struct {
 	*server.Overlay
 	err error
@@ -44,8 +44,8 @@ func (o *overlays) Get(_ context.Context, config types.UID) (*server.Overlay, er
 	return nil, nil
 }
 
-// overlayOf reads an overlay Secret. One without a packed overlay was made by an older manager: it is as if it were not
-// there, so that it is asked for, and made anew.
+// overlayOf reads an overlay Secret. A Secret without a packed overlay was created by an older manager. It counts as
+// missing, so a request is recorded and the manager creates it again.
 func overlayOf(secret *corev1.Secret) (*server.Overlay, error) {
 	packed := secret.Data[bootstrapv1.OverlayKey]
 	if len(packed) == 0 {
@@ -65,12 +65,12 @@ func overlayOf(secret *corev1.Secret) (*server.Overlay, error) {
 	}, nil
 }
 
-// renderedConfigs finds rendered MachineConfigs by their name, packed.
+// renderedConfigs finds packed rendered MachineConfigs by their name.
 type renderedConfigs struct {
 	kind[*poolv1.MachineConfig, types.NamespacedName, rendered]
 }
 
-// rendered is what was packed of one version of a rendered MachineConfig, or why that can't be done.
+// rendered is the download of one version of a rendered MachineConfig, or the error from packing it.
 type rendered struct {
 	*server.PoolBytes
 	err        error
@@ -84,8 +84,8 @@ func newRenderedConfigs() *renderedConfigs {
 	return r
 }
 
-// pack packs a rendered MachineConfig, unless it is the one that was packed before: informers list all of them anew now
-// and then.
+// pack packs a rendered MachineConfig, unless this version is packed already: informers list all objects again from
+// time to time.
 func (r *renderedConfigs) pack(config *poolv1.MachineConfig) (types.NamespacedName, rendered) {
 	name := client.ObjectKeyFromObject(config)
 	if known := r.get(name); known != nil && known.uid == config.UID && known.generation == config.Generation {
@@ -102,7 +102,7 @@ func (r *renderedConfigs) Get(_ context.Context, name types.NamespacedName) (*se
 	return nil, nil
 }
 
-// size is how many bytes are kept.
+// size returns the number of bytes in memory.
 func (r *rendered) size() int {
 	if r == nil || r.PoolBytes == nil {
 		return 0

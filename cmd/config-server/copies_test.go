@@ -20,7 +20,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// copyOf makes a PoolbootConfig with the annotations of a machine's.
+// copyOf creates a PoolbootConfig with the annotations of the machine's.
 func (m *machine) copyOf(ctx context.Context, namespace, name string, change func(annotations map[string]string)) *bootstrapv1.PoolbootConfig {
 	GinkgoHelper()
 	copied := &bootstrapv1.PoolbootConfig{
@@ -52,8 +52,8 @@ func newEnrollment(ctx context.Context, key client.ObjectKey, token string, expi
 	return e
 }
 
-var _ = Describe("What somebody has copied", func() {
-	It("neither ends a boot of the host that it was copied from, nor gets it another configuration, whichever is known first", func(ctx SpecContext) {
+var _ = Describe("A user who copies objects", func() {
+	It("can't end the boot of the original's host, or change its configuration, whichever object is known first", func(ctx SpecContext) {
 		m, elsewhere := newMachine(ctx, "copied"), newNamespace(ctx, "copies")
 		m.copyOf(ctx, elsewhere, "junk", func(annotations map[string]string) {
 			annotations[bootstrapv1.TokenHashAnnotation] = "0" + annotations[bootstrapv1.TokenHashAnnotation][1:]
@@ -68,12 +68,12 @@ var _ = Describe("What somebody has copied", func() {
 		newHost(s, m, authority).boots(ctx)
 		Expect(s.answers("/config/infra/default/copy/"+m.config.Name, m.token)()).To(Equal(http.StatusServiceUnavailable))
 
-		By("the host's own record being gone, as while it is restored")
+		By("the host's own record is deleted, as during a restore")
 		Expect(admin.Delete(ctx, m.config)).To(Succeed())
 		Eventually(s.answers(m.path(), m.token)).Should(Equal(http.StatusServiceUnavailable))
 		Expect(s.answers(m.path(), m.token)()).To(Equal(http.StatusServiceUnavailable))
 
-		By("the record being restored with its annotations and another UID, until the manager has verified the token")
+		By("the record is restored with its annotations and another UID, and the manager has not verified the token yet")
 		m.config = m.copyOf(ctx, metav1.NamespaceDefault, m.config.Name, func(map[string]string) {})
 		m.prepare(ctx)
 		Consistently(s.answers(m.path(), m.token), time.Second).Should(Equal(http.StatusServiceUnavailable))
@@ -82,7 +82,7 @@ var _ = Describe("What somebody has copied", func() {
 		Expect(s.answers(m.path(), "guessed")()).To(Equal(http.StatusUnauthorized))
 	})
 
-	It("of an enrollment ends no boot by it", func(ctx SpecContext) {
+	It("can't end a boot with a copy of an Enrollment", func(ctx SpecContext) {
 		const token = "an-enrollment-token-of-thirty-two-characters"
 		own := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "copied-batch"}
 		e := newEnrollment(ctx, own, token, time.Now().Add(time.Hour))
@@ -107,7 +107,7 @@ var _ = Describe("What somebody has copied", func() {
 		Expect(s.answers("/config/infra/default/expired-batch?name=edge-copied", token)()).To(Equal(http.StatusServiceUnavailable))
 	})
 
-	It("does not fill an enrollment: hosts beyond its limit are told the cure, also by a replica that has not heard of the last ones", func(ctx SpecContext) {
+	It("can't record more requests than an Enrollment allows: other hosts get the remedy, even from a replica with a stale cache", func(ctx SpecContext) {
 		const token = "another-enrollment-token-of-thirty-two-characters"
 		key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "full"}
 		newEnrollment(ctx, key, token, time.Now().Add(time.Hour))
@@ -129,8 +129,8 @@ var _ = Describe("What somebody has copied", func() {
 	})
 })
 
-var _ = Describe("A config server for a part of the hosts", func() {
-	It("serves those of its namespace, or of its watch filter, with overlays in its own namespace", func(ctx SpecContext) {
+var _ = Describe("A config server for some of the hosts", func() {
+	It("serves those in its namespace, or with its watch filter, with overlays from its own namespace", func(ctx SpecContext) {
 		inside, labeled := newMachine(ctx, "in-default"), newMachine(ctx, "labeled")
 		elsewhere := newNamespace(ctx, "another-site")
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"cluster.x-k8s.io/watch-filter":"mine"}}}`))

@@ -17,7 +17,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// resident is how many MiB of memory the program has.
+// resident returns the resident memory of the program, in MiB.
 func (s *configServer) resident() float64 {
 	GinkgoHelper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.session.Command.Process.Pid))
@@ -29,7 +29,7 @@ func (s *configServer) resident() float64 {
 	return n / 1024
 }
 
-// figure is a metric of the program.
+// figure returns the value of a metric of the program.
 func (s *configServer) figure(name string) float64 {
 	GinkgoHelper()
 	all, err := text(s.metrics + "/metrics")
@@ -42,7 +42,7 @@ func (s *configServer) figure(name string) float64 {
 }
 
 var _ = Describe("A flood of strangers", func() {
-	It("takes bounded memory and no host's boot", func(ctx SpecContext) {
+	It("uses limited memory, and prevents no boot", func(ctx SpecContext) {
 		s, m := serve(), newMachine(ctx, "in-a-flood")
 		m.prepare(ctx)
 		host := func() (int, error) {
@@ -52,7 +52,7 @@ var _ = Describe("A flood of strangers", func() {
 		Eventually(host).Should(Equal(http.StatusOK))
 		quiet, address := s.resident(), s.url[len("https://"):]
 
-		const silent, secured = 1500, 1000 // together more than may be strangers
+		const silent, secured = 1500, 1000 // together more than the maximum of strangers
 		var attackers sync.WaitGroup
 		stop := make(chan struct{})
 		attack := func(count int, open func() (net.Conn, error)) {
@@ -73,7 +73,7 @@ var _ = Describe("A flood of strangers", func() {
 		most, connections, slowest := 0.0, 0.0, time.Duration(0)
 		for deadline := time.Now().Add(4 * time.Second); time.Now().Before(deadline); {
 			start := time.Now()
-			Eventually(host).WithPolling(200 * time.Millisecond).Should(Equal(http.StatusOK)) // as Ignition, which tries again
+			Eventually(host).WithPolling(200 * time.Millisecond).Should(Equal(http.StatusOK)) // retries as Ignition does
 			slowest = max(slowest, time.Since(start))
 			most, connections = max(most, s.resident()), max(connections, s.figure("poolboot_config_server_connections"))
 		}

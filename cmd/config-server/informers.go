@@ -27,8 +27,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, builder.AddToScheme(scheme)
 }
 
-// newMapper returns the API paths of the server's kinds. Nothing has to be asked for them: a client that asks the API
-// server when it first writes would hang for as long as there is no way to it.
+// newMapper returns the API paths of the server's kinds, without discovery. With discovery, the first write of a client
+// would block while the API server cannot be reached.
 func newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []schema.GroupVersionKind{
@@ -40,10 +40,10 @@ func newMapper() meta.RESTMapper {
 	return mapper
 }
 
-// newCache returns informers of just what the server answers from: PoolbootConfigs, rendered MachineConfigs,
-// Enrollments, and the overlay Secrets of the server's own namespace. A rendered config has no label of a watch filter:
-// who gets it is decided by the records. They store what the sources make of each object as it comes in, and nothing
-// else of it: a rendered config is four times as large as what hosts download of it.
+// newCache returns informers for the objects that the answers depend on: PoolbootConfigs, rendered MachineConfigs,
+// Enrollments, and the overlay Secrets in the server's own namespace. Rendered configs have no watch filter label,
+// because the records decide which host gets one. The informers store only what the sources compute from each object: a
+// rendered config is four times as large as its download.
 func newCache(config *rest.Config, scheme *runtime.Scheme, o *options, s *sources) (cache.Cache, error) {
 	rendered, err := having(poolv1.RenderedForLabel)
 	if err != nil {
@@ -82,7 +82,7 @@ func having(label string) (labels.Selector, error) {
 	return labels.NewSelector().Add(*exists), nil
 }
 
-// sources is all that the server answers from.
+// sources has the data that the answers depend on.
 type sources struct {
 	records     *records
 	enrollments *enrollments
@@ -94,9 +94,9 @@ func newSources() *sources {
 	return &sources{newRecords(), newEnrollments(), newOverlays(), newRenderedConfigs()}
 }
 
-// follow starts the informers and tells the server of every change of what hosts wait for. What has changed is known
-// before the server is told of it, so who looks after being told sees it. What it returns tell when all is known that
-// was there at the start.
+// follow starts the informers and notifies the server of every change that hosts can wait for. The sources have the
+// change before the notification, so a read after the notification sees it. The returned functions report whether the
+// sources have all objects that existed at the start.
 func (s *sources) follow(ctx context.Context, objects cache.Cache, to *server.Server, figures *server.Metrics) (known [4]toolscache.InformerSynced, err error) {
 	known[0], err = s.records.follow(ctx, objects, func(name types.NamespacedName, _, _ *server.Record) {
 		to.RecordChanged(name)

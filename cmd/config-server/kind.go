@@ -10,40 +10,40 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// kind is what the server knows of the objects of one kind: of each a value of its own, made once from what the API
-// server sent, which is then dropped. They are found by the keys that hosts ask by, without a copy. A key follows from
-// the name of its object, so each has one value at most, and an object keeps its key.
+// kind keeps a value for each object of one kind. The value is computed once from the object that the API server sends,
+// and the object is dropped. Values are found by their key, and not copied. The key follows from the name of the
+// object, so a key has at most one value, and the key of an object never changes.
 type kind[O client.Object, K comparable, V any] struct {
-	// object is an empty one.
+	// object is an empty object.
 	object O
 
-	// of returns what the server needs of an object, and the key by which it is asked for.
+	// of returns the key and the value of an object.
 	of func(O) (K, V)
 
 	mu     sync.RWMutex
 	values map[K]*V
 }
 
-// made is an object as the informer stores it.
+// made is what the informer stores of an object.
 type made[K comparable, V any] struct {
 	metav1.PartialObjectMetadata
 	key   K
 	value V
 }
 
-// Get is get as the server's sources have it.
+// Get is get with the signature of the server's interfaces.
 func (k *kind[O, K, V]) Get(_ context.Context, key K) (*V, error) { //nolint:unparam // The server's interfaces return errors.
 	return k.get(key), nil
 }
 
-// get returns the value of a key, or nil. Nobody may change it.
+// get returns the value of a key, or nil. It must not be modified.
 func (k *kind[O, K, V]) get(key K) *V {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.values[key]
 }
 
-// transform is the informer's: it may meet an object a second time.
+// transform is the transform function of the informer, which can call it again with its result.
 func (k *kind[O, K, V]) transform(object any) (any, error) {
 	sent, ok := object.(O)
 	if !ok {
@@ -56,9 +56,9 @@ func (k *kind[O, K, V]) transform(object any) (any, error) {
 	return of, nil
 }
 
-// follow keeps the values as the informer's objects are, and then tells what has changed: from one value (nil when
-// there was none) to another (nil when there is none any more). What it returns says whether all that was there at the
-// start is known.
+// follow updates the values from the informer, and calls changed after every update. The value before is nil if the
+// object is new, and the value after is nil if it was deleted. The returned function reports whether the values of all
+// objects that existed at the start are known.
 func (k *kind[O, K, V]) follow(ctx context.Context, objects cache.Cache, changed func(key K, before, after *V)) (toolscache.InformerSynced, error) {
 	informer, err := objects.GetInformer(ctx, k.object, cache.BlockUntilSynced(false))
 	if err != nil {

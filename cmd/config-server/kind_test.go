@@ -14,7 +14,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-var _ = Describe("What the config server knows of objects", func() {
+var _ = Describe("What the config server keeps of an object", func() {
 	type secrets = kind[*corev1.Secret, string, string]
 	var k *secrets
 	var told []string
@@ -62,7 +62,7 @@ var _ = Describe("What the config server knows of objects", func() {
 		Expect(told).To(Equal([]string{"one: none 1", "other: none 2", "one: 1 3", "one: 3 none", "other: 2 none"}))
 	})
 
-	It("does not change in the hands of who has it", func() {
+	It("does not change after it is returned", func() {
 		one := secret("one", "1")
 		change(nil, one)
 		held := k.get("one")
@@ -70,7 +70,7 @@ var _ = Describe("What the config server knows of objects", func() {
 		Expect(held).To(HaveValue(Equal("1")))
 	})
 
-	It("is what was sent no more, and made of it once", func() {
+	It("replaces the object in the informer, and is computed once", func() {
 		stored := secret("one", "1")
 		Expect(stored).NotTo(BeAssignableToTypeOf(&corev1.Secret{}))
 		Expect(k.transform(stored)).To(BeIdenticalTo(stored))

@@ -16,14 +16,14 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// liveQPS and liveBurst bound how often a replica asks the API server before it refuses a host for good: who guesses
-// tokens must not keep it from anything else. Refusals beyond that are 503.
+// liveQPS and liveBurst limit the requests to the API server by which a replica confirms answers that end a boot, so
+// guessed tokens do not overload the API server. Beyond the limit, the answer is 503.
 const (
 	liveQPS   = 10
 	liveBurst = 20
 )
 
-// newLive returns sources that read every object live.
+// newLive returns sources that read every object from the API server.
 func newLive(config *rest.Config, scheme *runtime.Scheme, o *options) (*server.Sources, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = liveQPS, liveBurst

@@ -1,7 +1,7 @@
-// Command config-server hands hosts their configuration when they boot: the pool's rendered config and what is their
-// machine's own. It reads Poolboot's kinds, patches the status of PoolbootConfigs and Enrollments, and reads the
-// Secrets of its own namespace; it knows nothing of workload clusters. What it answers is decided in bootstrap/server;
-// here is how it listens and where its knowledge comes from.
+// Command config-server serves hosts their configuration while they boot: the rendered config of their pool, and their
+// overlay. It reads Poolboot's kinds and the Secrets in its own namespace, and patches the status of PoolbootConfigs
+// and Enrollments. It has no access to workload clusters. Package bootstrap/server decides the answers. This package
+// has the listeners, and the access to the management cluster.
 package main
 
 import (

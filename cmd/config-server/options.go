@@ -23,7 +23,7 @@ const (
 	keyFile         = "tls.key"
 )
 
-// options are the settings of the config server, each one a flag.
+// options are the settings of the config server. Each is a flag.
 type options struct {
 	kubeconfig         string
 	overlayNamespace   string
@@ -73,7 +73,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	logsv1.AddFlags(o.logs, fs)
 }
 
-// validate tells what is wrong with the flags, and how to put it right.
+// validate returns an error that names the invalid flag and how to correct it.
 func (o *options) validate() error {
 	if o.overlayNamespace == "" {
 		return fmt.Errorf("--overlay-namespace is empty: name the namespace of the overlay Secrets, or set POD_NAMESPACE")

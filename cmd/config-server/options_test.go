@@ -5,7 +5,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-var _ = DescribeTable("Flags that can't work are refused with their cure", func(change func(*options), cure string) {
+var _ = DescribeTable("Invalid flags are refused with the remedy", func(change func(*options), cure string) {
 	o := newOptions()
 	o.overlayNamespace, o.externalURL = "poolboot-system", "https://boot.example:8443/prefix"
 	Expect(o.validate()).To(Succeed())
@@ -13,12 +13,12 @@ var _ = DescribeTable("Flags that can't work are refused with their cure", func(
 	Expect(o.validate()).To(MatchError(ContainSubstring(cure)))
 },
 	Entry("no namespace", func(o *options) { o.overlayNamespace = "" }, "POD_NAMESPACE"),
-	Entry("a watch filter that no label can have", func(o *options) { o.watchFilter = "a b" }, "--watch-filter"),
+	Entry("a watch filter that is not a label value", func(o *options) { o.watchFilter = "a b" }, "--watch-filter"),
 	Entry("no URL", func(o *options) { o.externalURL = "" }, "https://host"),
 	Entry("a URL without TLS", func(o *options) { o.externalURL = "http://boot.example" }, "https://host"),
 	Entry("a URL without a host", func(o *options) { o.externalURL = "https:///config" }, "https://host"),
 	Entry("a URL with a query", func(o *options) { o.externalURL = "https://boot.example/?a=b" }, "https://host"),
-	Entry("profiles for everybody", func(o *options) { o.profilerAddress = ":6060" }, "localhost"),
-	Entry("profiles at another address", func(o *options) { o.profilerAddress = "192.0.2.1:6060" }, "localhost"),
-	Entry("a URL that does not parse", func(o *options) { o.externalURL = "https://boot.example:port" }, "--external-url"),
+	Entry("profiles on all addresses", func(o *options) { o.profilerAddress = ":6060" }, "localhost"),
+	Entry("profiles on an address that is not local", func(o *options) { o.profilerAddress = "192.0.2.1:6060" }, "localhost"),
+	Entry("an invalid URL", func(o *options) { o.externalURL = "https://boot.example:port" }, "--external-url"),
 )

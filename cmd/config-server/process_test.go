@@ -60,7 +60,7 @@ func freeAddress() string {
 	return loopback.Address(port)
 }
 
-// launch starts a config server; it is ended with the test.
+// launch starts a config server, which is killed after the test.
 func launch(extra ...string) *configServer {
 	GinkgoHelper()
 	hosts, health, metrics := freeAddress(), freeAddress(), freeAddress()
@@ -102,19 +102,19 @@ func text(target string) (string, error) {
 	return string(body), errors.Join(err, response.Body.Close())
 }
 
-// hostClient trusts the config server's CA and keeps no connection.
+// hostClient returns a client that trusts the CA of the config server and keeps no connections.
 func hostClient() *http.Client {
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(authority.PEM())
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, DisableKeepAlives: true}}
 }
 
-// ask asks once, as a host does.
+// ask sends one request, as a host does.
 func (s *configServer) ask(path, token string) (code int, body []byte, err error) {
 	return s.askFrom("127.0.0.1", path, token)
 }
 
-// askFrom is ask from an address of this machine.
+// askFrom is ask with a source address.
 func (s *configServer) askFrom(address, path, token string) (code int, body []byte, err error) {
 	request, err := http.NewRequest(http.MethodGet, s.url+path, nil)
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *configServer) askFrom(address, path, token string) (code int, body []by
 	return response.StatusCode, body, errors.Join(err, response.Body.Close())
 }
 
-// machine is a PoolbootConfig whose host may ask, and its rendered config.
+// machine is a PoolbootConfig with its token and its rendered config.
 type machine struct {
 	config          *bootstrapv1.PoolbootConfig
 	rendered, token string
@@ -164,7 +164,7 @@ func newMachine(ctx context.Context, name string) *machine {
 	return m
 }
 
-// rotate puts a token of the machine on record, as the manager does.
+// rotate records a token of the machine, as the manager does.
 func (m *machine) rotate(ctx context.Context, token string) {
 	GinkgoHelper()
 	before := m.config.DeepCopy()
@@ -181,7 +181,7 @@ func (m *machine) renderedPath() string {
 	return "/rendered/" + m.config.Namespace + "/" + m.rendered + "?config=" + m.config.Name + "&pointer=" + m.config.Name
 }
 
-// prepare makes the machine's overlay, as the manager does when its host has asked.
+// prepare creates the machine's overlay, as the manager does after a boot request.
 func (m *machine) prepare(ctx context.Context) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, m.overlay())).To(Succeed())

@@ -68,7 +68,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 	}
 }
 
-// enrolledFrom is the address that a host enrolled from; empty for other hosts.
+// enrolledFrom returns the address from which a host enrolled, or "" for other hosts.
 func enrolledFrom(config *bootstrapv1.PoolbootConfig) string {
 	if enrolled := config.Spec.Enrolled(); enrolled != nil {
 		return enrolled.Address
@@ -76,7 +76,8 @@ func enrolledFrom(config *bootstrapv1.PoolbootConfig) string {
 	return ""
 }
 
-// addressesOf returns where a token came from, the first address first, and where those before it did.
+// addressesOf returns the addresses from which a token was used, in order of first use, and the addresses of earlier
+// tokens.
 func addressesOf(config *bootstrapv1.PoolbootConfig, token string) (addresses, old []netip.Addr) {
 	for _, noted := range slices.SortedFunc(slices.Values(config.Status.Boot.Addresses), record.ByFirstUse) {
 		address, err := netip.ParseAddr(noted.Address)
@@ -91,7 +92,7 @@ func addressesOf(config *bootstrapv1.PoolbootConfig, token string) (addresses, o
 	return addresses, old
 }
 
-// parsed are those of some texts that are addresses.
+// parsed returns the valid addresses of some texts.
 func parsed(texts []string) (addresses []netip.Addr) {
 	for _, text := range texts {
 		if address, err := netip.ParseAddr(text); err == nil {
@@ -101,7 +102,7 @@ func parsed(texts []string) (addresses []netip.Addr) {
 	return addresses
 }
 
-// tokenOf is what tells a token from those before it, by its hash.
+// tokenOf returns the part of the hash of a token that distinguishes it from earlier tokens.
 func tokenOf(sha256 string) string {
 	return sha256[:min(len(sha256), bootstrapv1.TokenHashPrefixLength)]
 }
@@ -113,7 +114,7 @@ func timeOf(t *metav1.MicroTime) time.Time {
 	return t.Time
 }
 
-// pending is why the boot is not prepared, as its controller tells it by its condition.
+// pending returns why the boot is not prepared, according to its condition.
 func pending(prepared *metav1.Condition) string {
 	if prepared == nil || prepared.Status == metav1.ConditionTrue {
 		return ""
@@ -121,15 +122,15 @@ func pending(prepared *metav1.Condition) string {
 	return fmt.Sprintf("%s: %s", prepared.Reason, prepared.Message)
 }
 
-// bootRecorder writes into the status of PoolbootConfigs. A merge patch that names one field takes no part in conflicts
-// with those who own the others; it is locked only where others write the same field.
+// bootRecorder writes to the status of PoolbootConfigs. A merge patch of one field does not conflict with writes to
+// other fields, so only patches of fields that others write too have a lock.
 type bootRecorder struct{ client client.Client }
 
 func (b bootRecorder) Requested(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
 	return b.write(ctx, record, func(record server.Record) (boot map[string]any, locked bool) {
 		boot, locked = cameFrom(record, from, at)
 		if !at.After(record.PreparedTime) {
-			return boot, locked // what the host asked for is prepared
+			return boot, locked // what the host requested was prepared meanwhile
 		}
 		boot["requestedTime"] = metav1.MicroTime{Time: at}
 		if record.BeginsBoot() {
@@ -147,9 +148,9 @@ func (b bootRecorder) Served(ctx context.Context, record server.Record, at time.
 	return b.patch(ctx, record, "", map[string]any{"servedTime": metav1.MicroTime{Time: at}})
 }
 
-// cameFrom is the patch of status.boot that notes where a record's token came from, and takes those out that are of
-// tokens before it. A list is patched as a whole, so it must be locked to the version whose list it is. It is empty
-// when there is nothing to note.
+// cameFrom returns the patch of status.boot that adds the address from which a token was used, and removes the
+// addresses of earlier tokens. A patch replaces the whole list, so it needs a lock on the version of that list. The
+// patch is empty if there is nothing to add.
 func cameFrom(record server.Record, from netip.Addr, at time.Time) (boot map[string]any, locked bool) {
 	if !from.IsValid() || slices.Contains(record.Addresses, from) || len(record.Addresses) >= server.MaxAddresses {
 		return map[string]any{}, false
@@ -160,8 +161,9 @@ func cameFrom(record server.Record, from netip.Addr, at time.Time) (boot map[str
 	return map[string]any{"addresses": addresses}, true
 }
 
-// write makes the patch of status.boot that follows from a record. What another replica or the manager may have written
-// meanwhile is locked to the record's version; on a conflict the patch is made again from the record as it is then.
+// write applies the patch of status.boot that patchOf returns for a record. A patch of fields that another replica or
+// the manager can write meanwhile has a lock on the version of the record. After a conflict, patchOf is called again
+// with the current record.
 func (b bootRecorder) write(ctx context.Context, record server.Record, patchOf func(server.Record) (boot map[string]any, locked bool)) error {
 	return retry.OnError(retry.DefaultRetry, apierrors.IsConflict, func() error {
 		boot, locked := patchOf(record)
@@ -181,14 +183,14 @@ func (b bootRecorder) write(ctx context.Context, record server.Record, patchOf f
 		case readErr != nil:
 			return readErr
 		case now == nil || now.UID != record.UID || !now.HasTokenOf(&record):
-			return nil // nobody is left to ask
+			return nil // the object was deleted, or has another token
 		}
 		record = *now
 		return err
 	})
 }
 
-// patch changes fields of status.boot, if a version is given only while the PoolbootConfig has it.
+// patch changes fields of status.boot. If a version is given, it fails unless the PoolbootConfig has that version.
 func (b bootRecorder) patch(ctx context.Context, record server.Record, version string, boot map[string]any) error {
 	object := map[string]any{"status": map[string]any{"boot": boot}}
 	if version != "" {

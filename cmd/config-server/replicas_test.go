@@ -21,7 +21,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/faults"
 )
 
-// answers asks a server again and again, for Eventually.
+// answers returns a function for Eventually, which sends a request and returns the status code.
 func (s *configServer) answers(path, token string) func() (int, error) {
 	return func() (int, error) {
 		code, _, err := s.ask(path, token)
@@ -29,7 +29,7 @@ func (s *configServer) answers(path, token string) func() (int, error) {
 	}
 }
 
-// partitioned starts a config server, ready, whose way to the API server can be cut off.
+// partitioned starts a config server behind a proxy to the API server, and returns when it is ready.
 func partitioned() (*configServer, *faults.Proxy) {
 	GinkgoHelper()
 	config, err := plane.UserConfig("system:serviceaccount:" + ownNamespace + ":config-server")
@@ -50,7 +50,7 @@ func partitioned() (*configServer, *faults.Proxy) {
 	return serve("--kubeconfig", path), way
 }
 
-// expire sets when the join credential in the machine's overlay ends.
+// expire sets when the join credential in the machine's overlay expires.
 func (m *machine) expire(ctx context.Context, at time.Time) {
 	GinkgoHelper()
 	m.change(ctx, bootstrapv1.OverlayExpiresAnnotation, at.UTC().Format(time.RFC3339))
@@ -67,7 +67,7 @@ func (m *machine) change(ctx context.Context, annotation, value string) {
 }
 
 var _ = Describe("Replicas of the config server", func() {
-	It("answer every host, whichever it asked before, also one that has just started", func(ctx SpecContext) {
+	It("answer every host, whichever replica it used before, even one that has just started", func(ctx SpecContext) {
 		first, second, m := serve(), serve(), newMachine(ctx, "any-replica")
 		waits := first.hold(ctx, m)
 		waitsToo := make(chan answer, 1)
@@ -86,7 +86,7 @@ var _ = Describe("Replicas of the config server", func() {
 		}
 	})
 
-	It("are renewed one after the other without a host that is reset", func(ctx SpecContext) {
+	It("are replaced one after the other without a lost request", func(ctx SpecContext) {
 		door := freeAddress()
 		service, err := faults.Serve(door)
 		Expect(err).NotTo(HaveOccurred())
@@ -149,7 +149,7 @@ var _ = Describe("Replicas of the config server", func() {
 		Expect((<-held).code).To(Equal(http.StatusOK), "it waited while its replica was told to end")
 	}, SpecTimeout(2*time.Minute))
 
-	It("cut off from the API server serve whose overlay stands, until three minutes before its credential ends, and refuse nobody for good", func(ctx SpecContext) {
+	It("cut off from the API server serve hosts with an overlay until three minutes before its join credential expires, and end no boot", func(ctx SpecContext) {
 		s, way := partitioned()
 		stands, ends, waits := newMachine(ctx, "cut-off-stands"), newMachine(ctx, "cut-off-ends"), newMachine(ctx, "cut-off-waits")
 		stands.prepare(ctx)
@@ -173,7 +173,7 @@ var _ = Describe("Replicas of the config server", func() {
 		Expect(s.answers(stands.path(), stands.token)()).To(Equal(http.StatusOK))
 		Expect(s.answers(stands.renderedPath(), stands.token)()).To(Equal(http.StatusOK))
 
-		By("not knowing that another replica has told the host to fetch another configuration")
+		By("another replica sends the host to another configuration")
 		stands.change(ctx, bootstrapv1.OverlayConfigurationAnnotation, waits.rendered)
 		newer := "/rendered/" + stands.config.Namespace + "/" + waits.rendered + "?config=" + stands.config.Name + "&pointer=" + stands.config.Name
 		var hosts sync.WaitGroup
@@ -185,7 +185,7 @@ var _ = Describe("Replicas of the config server", func() {
 		}
 		hosts.Wait()
 
-		By("hearing of all that when the way is free again")
+		By("the connection to the API server is restored")
 		way.Set(faults.Faults{})
 		Eventually(s.answers(newer, stands.token)).Should(Equal(http.StatusOK))
 		Eventually(s.answers(stands.path(), "guessed")).Should(Equal(http.StatusUnauthorized))
@@ -193,7 +193,7 @@ var _ = Describe("Replicas of the config server", func() {
 		Eventually(s.answers(waits.path(), waits.token)).Should(Equal(http.StatusOK))
 	}, SpecTimeout(2*time.Minute))
 
-	It("that have not heard of a new token yet serve the real Ignition that has it", func(ctx SpecContext) {
+	It("that do not know a new token yet serve a host with that token, which runs the real Ignition", func(ctx SpecContext) {
 		s, way := partitioned()
 		m := newMachine(ctx, "behind")
 		m.prepare(ctx)

@@ -21,7 +21,7 @@ import (
 	programs "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// host is a host whose user data trusts some CAs. It runs the real Ignition.
+// host is a host that runs the real Ignition, with some CAs in its user data.
 type host struct {
 	dir string
 }
@@ -39,7 +39,7 @@ func newHost(s *configServer, m *machine, trusted ...*loopback.CA) *host {
 	return h
 }
 
-// fetch has Ignition fetch its configuration. It returns when that is done, or when the time is over.
+// fetch runs the fetch stage of Ignition. It returns when that is done, or when ctx ends.
 func (h *host) fetch(ctx context.Context, console io.Writer) error {
 	bin, err := programs.BinDir()
 	if err != nil {
@@ -60,7 +60,7 @@ func (h *host) boots(ctx context.Context) {
 	Expect(h.fetch(ctx, &console)).To(Succeed(), console.String)
 }
 
-// shows has the server show a certificate, with those of the CAs between it and the ones that hosts hold.
+// shows gives the server a certificate and those of its intermediate CAs, and returns when the server uses it.
 func (s *configServer) shows(signer *loopback.CA, between ...*loopback.CA) {
 	GinkgoHelper()
 	pair, err := signer.Server()
@@ -87,7 +87,7 @@ func leafOf(pair loopback.Pair) *x509.Certificate {
 }
 
 var _ = Describe("A change of the CA", func() {
-	It("loses no host: neither one that holds the CA before alone, nor one that holds both", func(ctx SpecContext) {
+	It("prevents no boot: neither of a host that trusts only the old CA, nor of one that trusts both", func(ctx SpecContext) {
 		before := authority
 		after, err := before.Intermediate("after")
 		Expect(err).NotTo(HaveOccurred())
@@ -95,18 +95,18 @@ var _ = Describe("A change of the CA", func() {
 		m.prepare(ctx)
 		old, both := newHost(s, m, before), newHost(s, m, before, after)
 
-		By("before it, and with every leaf that the CA signs")
+		By("before the change, and with a renewed certificate of the old CA")
 		old.boots(ctx)
 		both.boots(ctx)
 		s.shows(before)
 		old.boots(ctx)
 
-		By("once the new CA signs, whose own certificate the old one signed")
+		By("when the new CA signs, whose own certificate the old one has signed")
 		s.shows(after, after)
 		old.boots(ctx)
 		both.boots(ctx)
 
-		By("and when the old CA is gone: hosts with both go on, one with the old alone asks until it is let in again")
+		By("when the old CA is gone: a host with both boots, and one with only the old CA retries until its chain is served again")
 		root, err := after.SelfSigned()
 		Expect(err).NotTo(HaveOccurred())
 		s.shows(root)

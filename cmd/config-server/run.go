@@ -30,21 +30,21 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// shutdownTimeout is how long hosts that are being answered may take after the process is told to stop: longer than a
-// request is held open, shorter than a Pod's usual grace period.
+// shutdownTimeout is the maximum time for the requests in progress when the server stops. It is longer than a request
+// is held, and shorter than the default grace period of a Pod.
 const shutdownTimeout = 20 * time.Second
 
-// fieldOwner is the field manager of what the config server writes, and its name to the API server.
+// fieldOwner is the field manager of the config server, and the product in its user agent.
 const fieldOwner = "poolboot-config-server"
 
-// disabled as a bind address turns a listener off, as controller-runtime has it.
+// disabled is the bind address that turns a listener off, as in controller-runtime.
 const disabled = "0"
 
-// process is the config server and what it stands on.
+// process is the config server with all its parts.
 type process struct {
 	options     *options
 	objects     cache.Cache
-	known       [4]toolscache.InformerSynced // by the server, of all that was there at the start
+	known       [4]toolscache.InformerSynced // report whether the sources have all objects that existed at the start
 	certificate *certwatcher.CertWatcher
 	metrics     metricsserver.Server
 	figures     *server.Metrics
@@ -52,7 +52,7 @@ type process struct {
 	serving     atomic.Bool
 }
 
-// run serves until ctx ends, and returns when every host that was being answered has its answer.
+// run serves until ctx ends, and returns after the requests in progress are answered.
 func run(ctx context.Context, o *options) error {
 	p, err := newProcess(ctx, o)
 	if err != nil {
@@ -129,8 +129,8 @@ func restConfig(o *options) (*rest.Config, error) {
 	return config, nil
 }
 
-// ready tells why hosts are not served yet, or no more: the caches must be warm, and the certificate one that hosts
-// take.
+// ready returns why hosts are not served yet, or no longer. The caches must be in sync, and hosts must accept the
+// certificate.
 func (p *process) ready() error {
 	if !p.serving.Load() {
 		return errors.New("the caches are not in sync, or the server is shutting down")
@@ -146,7 +146,8 @@ func (p *process) ready() error {
 	return nil
 }
 
-// run starts every part. Hosts come last and go first: while they are answered, the caches and the certificate live.
+// run starts all parts. It starts to serve hosts last and stops that first, because the answers need the caches and the
+// certificate.
 func (p *process) run(ctx context.Context) error {
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -168,7 +169,7 @@ func (p *process) run(ctx context.Context) error {
 		defer stop()
 		serving, end := context.WithCancel(ctx)
 		defer end()
-		defer context.AfterFunc(base, end)() // a part that fails ends the whole
+		defer context.AfterFunc(base, end)() // if a part fails, all parts stop
 		return p.serveHosts(serving)
 	})
 	if err := parts.Wait(); err != nil && !errors.Is(err, context.Canceled) {
@@ -200,8 +201,8 @@ func (p *process) serveHosts(ctx context.Context) error {
 	return err
 }
 
-// drain has hosts go elsewhere: the server is not ready any more, and closes each connection after its answer. It takes
-// new ones until the last who could still send hosts here has noticed, and then calls end.
+// drain directs hosts to other replicas: the server is no longer ready, and closes each connection after its answer. It
+// accepts new connections until all load balancers have noticed, and then calls end.
 func (p *process) drain(hosts *http.Server, end func()) {
 	p.serving.Store(false)
 	hosts.SetKeepAlivesEnabled(false)
@@ -215,7 +216,7 @@ func (p *process) serveHealth(ctx context.Context) error {
 	return p.serve(ctx, "health", "--health-bind-address", p.options.healthBindAddress, mux)
 }
 
-// profiles are those of net/http/pprof.
+// profiles returns a handler with the profiles of net/http/pprof.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -225,7 +226,7 @@ func profiles() http.Handler {
 	return mux
 }
 
-// serve serves plain HTTP to people and probes, at the address of a flag.
+// serve serves plain HTTP to users and probes, at the address of a flag.
 func (p *process) serve(ctx context.Context, name, flag, address string, handler http.Handler) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

@@ -23,18 +23,18 @@ import (
 
 const ownNamespace = "poolboot-system"
 
-// What all specs share: a management cluster with Poolboot's kinds and the config server's own rights, and the program.
+// All specs share a management cluster with Poolboot's kinds and the config server's rights, and the built program.
 var (
 	plane      *controlplane.ControlPlane
 	admin      client.Client
 	authority  *loopback.CA
 	program    string // path of the built config server
-	kubeconfig string // of the config server's ServiceAccount, as config/rbac has it
+	kubeconfig string // of the config server's ServiceAccount, with the rights of config/rbac
 )
 
 func TestConfigServer(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute) // a machine may be busy
+	SetDefaultEventuallyTimeout(time.Minute) // the machine can be busy
 	RunSpecs(t, "config server program")
 }
 

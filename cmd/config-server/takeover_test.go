@@ -17,7 +17,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// arrivals is status.boot with addresses.
+// arrivals returns a patch of status with addresses in status.boot.
 func arrivals(addresses ...bootstrapv1.TokenAddress) string {
 	GinkgoHelper()
 	noted, err := json.Marshal(addresses)
@@ -25,7 +25,7 @@ func arrivals(addresses ...bootstrapv1.TokenAddress) string {
 	return `{"boot":{"addresses":` + string(noted) + `}}`
 }
 
-// many are more addresses of a token.
+// many returns addresses of a token.
 func many(count int, token string) (addresses []bootstrapv1.TokenAddress) {
 	for i := range count {
 		addresses = append(addresses, bootstrapv1.TokenAddress{Address: fmt.Sprintf("2001:db8::%d", i), FirstUsedTime: metav1.NowMicro(), Token: token})
@@ -33,7 +33,7 @@ func many(count int, token string) (addresses []bootstrapv1.TokenAddress) {
 	return addresses
 }
 
-// asConfigServer is a client with the config server's own rights.
+// asConfigServer returns a client with the rights of the config server.
 func asConfigServer() client.Client {
 	GinkgoHelper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -43,14 +43,14 @@ func asConfigServer() client.Client {
 	return own
 }
 
-var _ = Describe("Who has taken the config server over", func() {
+var _ = Describe("An attacker with the rights of the config server", func() {
 	var taken client.Client
 	BeforeEach(func() { taken = asConfigServer() })
 	patched := func(ctx SpecContext, object client.Object, status string) error {
 		return taken.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"status":`+status+`}`)))
 	}
 
-	It("can say that a host asked, and not what it is", func(ctx SpecContext) {
+	It("can record requests of a host, and write no other status", func(ctx SpecContext) {
 		m := newMachine(ctx, "taken-over")
 		m.config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: metav1.Now().Time}
 		m.config.Status.ObservedGeneration = 1
@@ -73,7 +73,7 @@ var _ = Describe("Who has taken the config server over", func() {
 			`{"boot":{"credentialID":"abcdef"}}`: "servedTime and addresses in status.boot",
 			`{"boot":{"preparedTime":null}}`:     "servedTime and addresses in status.boot",
 			`{"hostAddresses":["192.0.2.9"]}`:    "only change status.boot of",
-			// Where a token came from stays on record, and is told of.
+			// Addresses of the current token cannot be removed, changed or marked as reported.
 			`{"boot":{"addresses":null}}`:                    "only add addresses of the recorded token",
 			arrivals(old):                                    "only add addresses of the recorded token",
 			arrivals(earlier, old):                           "only add addresses of the recorded token",
@@ -95,7 +95,7 @@ var _ = Describe("Who has taken the config server over", func() {
 		Expect(patched(ctx, m.config.DeepCopy(), arrivals(own, old, added))).To(Succeed())
 		Expect(patched(ctx, m.config.DeepCopy(), arrivals(own, added))).To(Succeed())
 
-		By("not changing anything any more once the token is revoked")
+		By("changing no address once the token is revoked")
 		revoked := m.config.DeepCopy()
 		delete(revoked.Annotations, bootstrapv1.TokenHashAnnotation)
 		Expect(admin.Patch(ctx, revoked, client.MergeFrom(m.config))).To(Succeed())
@@ -103,7 +103,7 @@ var _ = Describe("Who has taken the config server over", func() {
 		Expect(patched(ctx, m.config.DeepCopy(), arrivals(own, added, from("192.0.2.10", digits)))).To(MatchError(ContainSubstring("only add addresses of the recorded token")))
 	})
 
-	It("can change nothing else", func(ctx SpecContext) {
+	It("can write nothing else", func(ctx SpecContext) {
 		m := newMachine(ctx, "kept")
 		take := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+bootstrapv1.TokenHashAnnotation+`":"a"}}}`))
 		Expect(taken.Patch(ctx, m.config.DeepCopy(), take)).To(MatchError(ContainSubstring("forbidden")))
