@@ -27,42 +27,42 @@ var _ = Describe("Pointer", func() {
 		URL: "https://192.0.2.1:8443/config/infra/5b1e0a5c-0d7a-4c4e-9e9b-3a3b6f1c2d4e", Token: "dG9rZW4", CA: []byte(ca),
 	}
 
-	It("is Ignition of spec 3.1 with a token, one CA entry for each certificate, and nothing else", func() {
+	It("is an Ignition config in spec 3.1 with a token and one CA entry for each certificate, and nothing else", func() {
 		document, err := pointer.Marshal()
 		Expect(err).NotTo(HaveOccurred())
 		expectGolden("pointer.ign", document)
 	})
 
-	It("is read back as it was written", func() {
+	It("is parsed as it was written", func() {
 		document, err := pointer.Marshal()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(ignition.ParsePointer(document)).To(Equal(pointer))
 	})
 
-	It("can do without a CA of its own", func() {
+	It("can have no CA", func() {
 		document, err := ignition.Pointer{URL: pointer.URL, Token: pointer.Token}.Marshal()
 		Expect(err).NotTo(HaveOccurred())
 		expectIgnitionReads(document)
 		Expect(string(document)).NotTo(ContainSubstring("security"))
 	})
 
-	It("names a CA once that the bundle has twice, because Ignition refuses it twice", func() {
+	It("has a CA once that is twice in the bundle, because Ignition refuses duplicates", func() {
 		twice := pointer
 		twice.CA = []byte(ca + ca)
 		Expect(twice.Marshal()).To(Equal(must(pointer.Marshal())))
 	})
 
-	DescribeTable("refuses as CA what is not certificates",
+	DescribeTable("refuses a CA bundle that does not consist of certificates",
 		func(bundle string) {
 			_, err := ignition.Pointer{URL: pointer.URL, Token: pointer.Token, CA: []byte(bundle)}.Marshal()
 			Expect(err).To(MatchError(ContainSubstring("certificates in PEM")))
 		},
 		Entry("no PEM", "none"),
-		Entry("something behind a certificate", ca+"none"),
+		Entry("text after a certificate", ca+"none"),
 		Entry("a key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("key")}))),
 	)
 
-	DescribeTable("is not read from another document",
+	DescribeTable("is not parsed from another document",
 		func(document, message string) {
 			_, err := ignition.ParsePointer([]byte(document))
 			Expect(err).To(MatchError(ContainSubstring(message)))
@@ -87,7 +87,7 @@ var _ = Describe("Boot", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("merges the pool's configuration first, by hash and with the token, and the machine's own last", func() {
+	It("merges the pool's configuration first, with its hash and the token, and the machine's overlay last", func() {
 		document := boot.Marshal()
 		expectIgnitionReads(document)
 
@@ -104,7 +104,7 @@ var _ = Describe("Boot", func() {
 		Expect(last.Verification.Hash).To(BeNil())
 	})
 
-	It("packs an overlay whose files say all about their contents, so that none of it comes from the pool", func() {
+	It("packs an overlay whose files set all fields of their contents, because Ignition would take missing fields from the pool", func() {
 		document := boot.Marshal()
 		overlay := parse(unpacked(*parse(string(document)).Ignition.Config.Merge[1].Source))
 		expectIgnitionReads([]byte(marshal(overlay)))
@@ -114,7 +114,7 @@ var _ = Describe("Boot", func() {
 		Expect(contents.Verification.Hash).To(HaveValue(Equal("sha512-" + hex.EncodeToString(sum[:]))))
 	})
 
-	It("is written in canonical form, whatever is in its parts", func() {
+	It("is written in canonical form, whatever its fields contain", func() {
 		odd := boot
 		odd.Token, odd.PoolURL = `a"b\c`, "https://192.0.2.1/?a=<b>&c=é"
 		for _, b := range []ignition.Boot{boot, odd} {
@@ -126,7 +126,7 @@ var _ = Describe("Boot", func() {
 		}
 	})
 
-	It("is of spec 3.0 and has both parts in it for a host whose references carry no token", func() {
+	It("contains both parts for a host with spec 3.0, whose references can't have a token", func() {
 		overlay, err := boot.Overlay.For("3.0.0")
 		Expect(err).NotTo(HaveOccurred())
 		old := ignition.Boot{Version: "3.0.0", PoolURL: ignition.Inline(pool), PoolSHA512: boot.PoolSHA512, Token: boot.Token, Overlay: overlay}
@@ -151,12 +151,12 @@ var _ = Describe("Boot", func() {
 		Expect(testing.AllocsPerRun(100, func() { boot.Marshal() })).To(BeNumerically("<=", 1))
 	})
 
-	It("refuses an overlay with a file that can't be read", func() {
+	It("refuses an overlay with a malformed file", func() {
 		_, err := ignition.PackOverlay(parse(file(`"contents":{"source":"data:,hi","compression":"gzip"}`)))
 		Expect(err).To(MatchError(And(ContainSubstring("overlay"), ContainSubstring("not a gzip file"))))
 	})
 
-	DescribeTable("packs an overlay in the oldest version that can say it, for all hosts that read that or a newer one",
+	DescribeTable("packs an overlay in the oldest version that supports it, for all hosts that read this or a newer version",
 		func(more, oldest string, newer ...string) {
 			packed, err := ignition.PackOverlay(parse(`{"ignition":{"version":"3.5.0"}` + more + `}`))
 			Expect(err).NotTo(HaveOccurred())
@@ -173,12 +173,12 @@ var _ = Describe("Boot", func() {
 				}
 			}
 		},
-		Entry("what every version can say", `,"storage":{"files":[{"path":"/a"}]}`, "3.1.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0"),
+		Entry("an entry that every version supports", `,"storage":{"files":[{"path":"/a"}]}`, "3.1.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0"),
 		Entry("LUKS", `,"storage":{"luks":[{"name":"a","device":"/dev/a"}]}`, "3.2.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0"),
 		Entry("kernel arguments", `,"kernelArguments":{"shouldExist":["a"]}`, "3.3.0", "3.3.0", "3.4.0", "3.5.0"),
 	)
 
-	DescribeTable("takes nothing for an overlay but what was packed, and does not quote it", func(damaged string) {
+	DescribeTable("refuses an overlay that was not packed, and does not quote it", func(damaged string) {
 		for _, version := range []string{"3.0.0", "3.5.0"} {
 			_, err := ignition.PackedOverlay(damaged).For(version)
 			Expect(err).To(MatchError(Not(ContainSubstring("secret"))))
@@ -187,18 +187,18 @@ var _ = Describe("Boot", func() {
 		Entry("nothing", ""),
 		Entry("Ignition that is not packed", `{"ignition":{"version":"secret"}}`),
 		Entry("another data URL", "data:,secret"),
-		Entry("a version that is none", "data:application/gzip;spec=secret;base64,"),
+		Entry("an invalid version", "data:application/gzip;spec=secret;base64,"),
 	)
 
 	DescribeTable("does not quote an overlay that it can't unpack", func(damaged string) {
 		_, err := ignition.PackedOverlay(damaged).For("3.0.0")
 		Expect(err).To(MatchError(Not(ContainSubstring("secret"))))
 	},
-		Entry("no base64", "data:application/gzip;spec=3.1.0;base64,secret !"),
-		Entry("no gzip file", "data:application/gzip;spec=3.1.0;base64,c2VjcmV0"),
+		Entry("invalid base64", "data:application/gzip;spec=3.1.0;base64,secret !"),
+		Entry("a malformed gzip file", "data:application/gzip;spec=3.1.0;base64,c2VjcmV0"),
 	)
 
-	It("does not change the overlay that it packs, and unpacks it", func() {
+	It("does not change the overlay that it packs, and unpacks the same overlay", func() {
 		overlay := parse(file(`"contents":{"source":"data:,hi"}`))
 		before := marshal(overlay)
 		packed, err := ignition.PackOverlay(overlay)
@@ -208,7 +208,7 @@ var _ = Describe("Boot", func() {
 	})
 })
 
-// canonical is a document as encoding/json writes it, with its keys in order.
+// canonical returns a document as encoding/json writes it, with sorted keys.
 func canonical(document []byte) string {
 	GinkgoHelper()
 	var content any
@@ -216,7 +216,7 @@ func canonical(document []byte) string {
 	return string(must(json.Marshal(content)))
 }
 
-// unpacked is what a data URL of a gzip file holds.
+// unpacked returns the content of a gzip file in a data URL.
 func unpacked(source string) string {
 	GinkgoHelper()
 	decoded, err := dataurl.DecodeString(source)

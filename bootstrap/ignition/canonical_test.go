@@ -13,23 +13,23 @@ import (
 )
 
 var _ = Describe("Marshal", func() {
-	It("writes everything that there is as encoding/json does, in order and without empty objects", func() {
+	It("writes every field as encoding/json does, with sorted keys and without empty objects", func() {
 		everything, _ := util.NonZeroValue(reflect.TypeFor[ignition.Config]()).Interface().(ignition.Config)
 		Expect(marshal(everything)).To(Equal(marshalledTwice(everything)))
 		Expect(marshal(ignition.Config{})).To(Equal(marshalledTwice(ignition.Config{})))
 	})
 
-	DescribeTable("writes special things as encoding/json does",
+	DescribeTable("writes special values as encoding/json does",
 		func(document string) { Expect(marshal(parse(document))).To(Equal(marshalledTwice(parse(document)))) },
 		Entry("an entry in every list", whole),
 		Entry("empty lists and empty strings", `{"ignition":{"version":"3.5.0"},"storage":{"files":[],"luks":[{"name":"k","device":"/dev/a","clevis":{"tang":[]}}]},
 			"systemd":{"units":[{"name":"a.service","contents":"","dropins":[]}]}}`),
-		Entry("what HTML would escape", `{"ignition":{"version":"3.5.0"},"systemd":{"units":[{"name":"a.service","contents":"[Unit]\nDescription=<&>"}]}}`),
-		Entry("each of what has to be escaped, alone", `{"ignition":{"version":"3.5.0"},"passwd":{"users":[{"name":"a<"},{"name":"a>"},{"name":"a&"},
+		Entry("characters that are escaped for HTML", `{"ignition":{"version":"3.5.0"},"systemd":{"units":[{"name":"a.service","contents":"[Unit]\nDescription=<&>"}]}}`),
+		Entry("each character that must be escaped", `{"ignition":{"version":"3.5.0"},"passwd":{"users":[{"name":"a<"},{"name":"a>"},{"name":"a&"},
 			{"name":"a\""},{"name":"a\\"},{"name":"a\u0001"},{"name":"a\u007f"},{"name":"\u00e4"},{"name":"a\u2028"},{"name":"plain"}]}}`),
 	)
 
-	It("does so with any configuration", func() {
+	It("writes random configurations as encoding/json does", func() {
 		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
 		for range 100 {
 			config := anyConfig(random)
@@ -38,7 +38,7 @@ var _ = Describe("Marshal", func() {
 	})
 })
 
-// marshalledTwice is a configuration as encoding/json writes it, put in order by maps.
+// marshalledTwice returns a configuration as encoding/json writes it, with keys that are sorted by way of maps.
 func marshalledTwice(config ignition.Config) string {
 	GinkgoHelper()
 	raw, err := json.Marshal(config)

@@ -19,8 +19,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// FuzzParse: what Parse takes, Ignition takes too, in bytes that do not change when they are read again; what it
-// refuses is a ParseError that says something. Of spec 3 it reads what Ignition's own parser does.
+// FuzzParse verifies that Ignition accepts what Parse accepts, that the written bytes do not change when they are
+// parsed again, and that an error is a ParseError with a message. For spec 3, Parse returns the same as Ignition's own
+// parser.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(infratest))
 	f.Add([]byte(`{"ignition":{"version":"3.0.0"},"storage":{"files":[{"path":"/a","mode":"0644"}]}}`))
@@ -41,7 +42,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzContents: of any source, a file holds what Ignition reads from it, and is valid when Ignition says so.
+// FuzzContents verifies that Contents reads from any source what Ignition reads, and that Validate accepts a file if
+// Ignition does.
 func FuzzContents(f *testing.F) {
 	for _, source := range []string{
 		"data:,", "data:", "data:,a%20b", "data:,a b", "data:,a?b#c", "data:,%", "data:,%zz", "data:,+&=;,", "data:,\u00e4", "data:text/plain,a",
@@ -71,7 +73,7 @@ func FuzzContents(f *testing.F) {
 	})
 }
 
-// FuzzParseButane: the same for Butane.
+// FuzzParseButane verifies for Butane what FuzzParse verifies for Ignition.
 func FuzzParseButane(f *testing.F) {
 	f.Add("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/motd\n    contents: {inline: hi}\n")
 	f.Add("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/motd\n    contents: {local: hi}\n")
@@ -86,8 +88,8 @@ func FuzzParseButane(f *testing.F) {
 	})
 }
 
-// FuzzMerge: merging never fails, takes no account of how it is bracketed, and leaves the later contents of a file
-// whole.
+// FuzzMerge verifies that merging never fails, that merging all at once equals merging one after the other, and that
+// the later contents of a file are unchanged.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte(infratest), []byte(infratest), []byte(storage("links", `{"path":"/etc/infratest","target":"/a"}`)))
 	f.Add([]byte(file(`"contents":{"compression":"gzip","source":"data:;base64,H4sI"}`)), []byte(file(`"mode":384`)),
@@ -117,11 +119,11 @@ func FuzzMerge(f *testing.F) {
 	})
 }
 
-// mergedInTurn is Merge once more, in a row: the overwrite that is the default is added at the end only.
+// mergedInTurn merges configurations one after the other. The default of overwrite is set only at the end.
 func mergedInTurn(configs []ignition.Config) ignition.Config {
 	merged := ignition.New()
 	for _, over := range configs {
-		merged.Storage.Files = slices.Clone(merged.Storage.Files) // Ignition's merge may have left them the argument's
+		merged.Storage.Files = slices.Clone(merged.Storage.Files) // after Ignition's merge, they can be those of the argument
 		for _, file := range over.Storage.Files {
 			for i, earlier := range merged.Storage.Files {
 				if earlier.Path == file.Path && file.Contents.Source != nil {
@@ -134,8 +136,8 @@ func mergedInTurn(configs []ignition.Config) ignition.Config {
 	return ignition.Merge(merged)
 }
 
-// FuzzGuard: what passes leaves nothing on a host in a reserved place, however it is named, and, in plain text, no flag
-// of the kubelet that says which Node it is. What does not pass is an error that says something.
+// FuzzGuard verifies that an accepted configuration has no entry at a reserved path, however it is spelled, and no
+// plain text with a kubelet flag that identifies the Node. An error must have a message.
 func FuzzGuard(f *testing.F) {
 	f.Add([]byte(infratest))
 	f.Add([]byte(fileWith("/etc/poolboot/kubelet.env", "A=b")))
@@ -162,7 +164,7 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
-// FuzzGuardText: the same for any file and any text in it, which random documents seldom have.
+// FuzzGuardText verifies the same for any file with any text, which random documents rarely have.
 func FuzzGuardText(f *testing.F) {
 	f.Add("/etc/default/kubelet", "# --node-labels=a\nA=--provider-id=a")
 	f.Add("/etc/systemd/system/kubelet.service.d/1.conf", "[Service]\n# a \\\nExecStart=/a")
@@ -177,7 +179,7 @@ func FuzzGuardText(f *testing.F) {
 	})
 }
 
-// expectHarmless looks once more, in a naive way, at what a host would have.
+// expectHarmless checks again, with simple comparisons, what a host would have.
 func expectHarmless(t *testing.T, config ignition.Config) {
 	t.Helper()
 	var texts []string

@@ -14,9 +14,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// FuzzGuardWays: when the guard lets pass a link and a line of tmpfiles.d that removes a path, then on a real file
-// system with that link the path is no file of Poolboot's, nor is any that the pattern stands for. Likewise what fstab
-// mounts, which is not over one.
+// FuzzGuardWays verifies accepted links together with accepted lines in tmpfiles.d that remove a path: on a real file
+// system with the link, neither the path nor a match of its pattern is a file of Poolboot. The same applies to mount
+// points in fstab.
 func FuzzGuardWays(f *testing.F) {
 	f.Add("/opt/l", "/etc/poolboot", "/opt/l/kubelet.env")
 	f.Add("/opt/a/l", "../../etc", "/opt/a/l/./poolboot/../hostname")
@@ -61,13 +61,13 @@ func FuzzGuardWays(f *testing.F) {
 	})
 }
 
-// keptFiles are some of Poolboot's.
+// keptFiles are some of Poolboot's files.
 var keptFiles = []string{"/etc/poolboot/kubelet.env", "/etc/hostname", "/etc/kubernetes/kubelet.yaml", "/etc/kubernetes/pki/ca.crt",
 	"/run/cluster-api/bootstrap-success.complete", "/var/lib/kubelet/pki/a", "/etc/systemd/system/kubelet.service.d/10-poolboot.conf", "/etc/kubernetes/kubelet.conf.d/a.conf"}
 
 func isKeptFile(name string) bool { return slices.Contains(keptFiles, name) }
 
-// kept makes a root with them, and with the link that images have.
+// kept creates a root directory with keptFiles and with the link of the images.
 func kept(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -85,8 +85,8 @@ func kept(t *testing.T) string {
 	return root
 }
 
-// place makes a link below the root, which stands for that of a host. It can't where something else is, or where ..
-// would lead out.
+// place creates a link below root, which represents the root directory of a host. It returns false if another file
+// exists there, or if .. would lead out of root.
 func place(root, from, to string) bool {
 	if filepath.IsAbs(to) {
 		to = root + to
@@ -98,11 +98,11 @@ func place(root, from, to string) bool {
 	return errors.Is(err, fs.ErrNotExist) || err != nil || at == root || strings.HasPrefix(at, root+"/")
 }
 
-// isPlain says whether a path means the same to Go, systemd and the C library.
+// isPlain reports whether a path has the same meaning for Go, systemd and the C library.
 func isPlain(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
 		return !strings.ContainsRune("/.-_*?[]", c) && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
-	}) && strings.Count(name, "..") < 3 && strings.Count(name, "*")+strings.Count(name, "?")+strings.Count(name, "[") < 4 // a link to / makes many ways
+	}) && strings.Count(name, "..") < 3 && strings.Count(name, "*")+strings.Count(name, "?")+strings.Count(name, "[") < 4 // a link to / leads to many paths
 }
 
 func parseOrSkip(t *testing.T, document string) ignition.Config {
@@ -114,8 +114,8 @@ func parseOrSkip(t *testing.T, document string) ignition.Config {
 	return config
 }
 
-// FuzzGuardSpelling: however a path of Poolboot's is spelled, with quotes and escapes, in tmpfiles.d, fstab and lists
-// of variables, the guard recognizes it.
+// FuzzGuardSpelling verifies that the guard recognizes Poolboot's paths in tmpfiles.d and fstab, and its variables in
+// lists, with any quotes and escapes.
 func FuzzGuardSpelling(f *testing.F) {
 	f.Add(uint64(0), uint8(0))
 	f.Add(uint64(0x123456789abcdef), uint8(1))
@@ -138,7 +138,7 @@ func FuzzGuardSpelling(f *testing.F) {
 	})
 }
 
-// spelled writes a text with what escapes and quotes the choices say: two bits for each character.
+// spelled returns a text with escapes and quotes according to choices: two bits for each character.
 func spelled(text string, choices uint64, isSystemd bool) string {
 	var out strings.Builder
 	for i := range len(text) {

@@ -11,12 +11,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// file is a document with one file.
+// file returns a document with one file.
 func file(body string) string {
 	return `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/motd",` + body + `}]}}`
 }
 
-// anyConfig is a configuration of a few of the entries that have keys of their own, each with some of its fields.
+// anyConfig returns a configuration with random entries of the lists that have keys. Each entry has a random field.
 func anyConfig(random *rand.Rand) ignition.Config {
 	GinkgoHelper()
 	lists := []struct {
@@ -43,7 +43,7 @@ func anyConfig(random *rand.Rand) ignition.Config {
 		}
 		document[list.section] = append(document[list.section], fmt.Sprintf("%q:[%s]", list.list, strings.Join(entries, ",")))
 	}
-	// What does not fit together, a file where another list has a directory, is thrown away.
+	// An invalid combination, such as a file and a directory with the same path, is discarded.
 	config, err := ignition.Parse([]byte(fmt.Sprintf(`{"ignition":{"version":"3.5.0"},"storage":{%s},"systemd":{%s},"passwd":{%s}}`,
 		strings.Join(document["storage"], ","), strings.Join(document["systemd"], ","), strings.Join(document["passwd"], ","))))
 	if err != nil {
@@ -57,29 +57,29 @@ var _ = Describe("Merge", func() {
 		func(base, over, merged string) {
 			Expect(marshal(ignition.Merge(parse(file(base)), parse(file(over))))).To(MatchJSON(file(merged)))
 		},
-		Entry("lets the later contents win", `"contents":{"source":"data:,a"}`, `"contents":{"source":"data:,b"}`,
+		Entry("uses the later contents", `"contents":{"source":"data:,a"}`, `"contents":{"source":"data:,b"}`,
 			`"contents":{"source":"data:,b"},"overwrite":true`),
-		Entry("keeps what the later one leaves out", `"mode":420,"contents":{"source":"data:,a"}`, `"mode":384`,
+		Entry("keeps fields that the later one does not set", `"mode":420,"contents":{"source":"data:,a"}`, `"mode":384`,
 			`"mode":384,"contents":{"source":"data:,a"},"overwrite":true`),
-		Entry("forgets the compression of contents that are replaced",
+		Entry("removes the compression of contents that are replaced",
 			`"contents":{"compression":"gzip","source":"data:;base64,H4sI"}`, `"contents":{"source":"data:,b"}`,
 			`"contents":{"source":"data:,b"},"overwrite":true`),
-		Entry("keeps the compression of contents that stay",
+		Entry("keeps the compression of contents that are not replaced",
 			`"contents":{"compression":"gzip","source":"data:;base64,H4sI"}`, `"mode":384`,
 			`"mode":384,"contents":{"compression":"gzip","source":"data:;base64,H4sI"},"overwrite":true`),
-		Entry("forgets the hash of contents that are replaced",
+		Entry("removes the hash of contents that are replaced",
 			`"contents":{"source":"data:,a","verification":{"hash":"sha256-ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"}}`,
 			`"contents":{"source":"data:,b"}`, `"contents":{"source":"data:,b"},"overwrite":true`),
-		Entry("forgets the headers of contents that are replaced",
+		Entry("removes the headers of contents that are replaced",
 			`"contents":{"source":"https://a","httpHeaders":[{"name":"X-Key","value":"k"}]}`,
 			`"contents":{"source":"https://b"}`, `"contents":{"source":"https://b"},"overwrite":true`),
-		Entry("leaves overwrite false where it is said", `"mode":420`, `"overwrite":false,"contents":{"source":"data:,b"}`,
+		Entry("keeps overwrite false if it is set", `"mode":420`, `"overwrite":false,"contents":{"source":"data:,b"}`,
 			`"mode":420,"contents":{"source":"data:,b"},"overwrite":false`),
-		Entry("does not overwrite with nothing", `"mode":420`, `"append":[{"source":"data:,b"}]`,
+		Entry("does not set overwrite if there are no contents", `"mode":420`, `"append":[{"source":"data:,b"}]`,
 			`"mode":420,"append":[{"source":"data:,b"}]`),
 	)
 
-	It("adds files, units and drop-ins, and lets a link take a file's place", func() {
+	It("adds files, units and drop-ins, and replaces a file by a link", func() {
 		base := parse(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a"},{"path":"/b"}]},
 			"systemd":{"units":[{"name":"a.service","dropins":[{"name":"1.conf","contents":"[Unit]"}]}]}}`)
 		over := parse(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/c"}],"links":[{"path":"/b","target":"/c"}]},
@@ -90,7 +90,7 @@ var _ = Describe("Merge", func() {
 				{"name":"1.conf","contents":"[Unit]"},{"name":"2.conf","contents":"[Unit]"}]},{"name":"b.service"}]}}`))
 	})
 
-	It("changes neither argument", func() {
+	It("does not change its arguments", func() {
 		base, over := parse(file(`"contents":{"compression":"gzip","source":"data:;base64,H4sI"}`)), parse(file(`"contents":{"source":"data:,b"}`))
 		before, beforeOver := marshal(base), marshal(over)
 		ignition.Merge(base, over)
@@ -98,7 +98,7 @@ var _ = Describe("Merge", func() {
 		Expect(marshal(over)).To(Equal(beforeOver))
 	})
 
-	It("lets a link that takes a file's place make an end of the file, also of many", func() {
+	It("removes a file that a link replaces, even if a later configuration has a file again", func() {
 		link := parse(storage("links", `{"path":"/etc/motd","target":"/a"}`))
 		merged := ignition.Merge(parse(file(`"mode":384`)), link, parse(file(`"contents":{"source":"data:,b"}`)))
 		Expect(marshal(merged)).To(MatchJSON(file(`"contents":{"source":"data:,b"},"overwrite":true`)))
@@ -109,7 +109,7 @@ var _ = Describe("Merge", func() {
 		Expect(marshal(merged)).To(MatchJSON(file(`"mode":384,"contents":{"source":"data:,b"},"overwrite":false`)))
 	})
 
-	It("makes the same of many as of one after the other", func() {
+	It("returns the same for many configurations as for one after the other", func() {
 		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
 		for range 300 {
 			var configs []ignition.Config
@@ -120,15 +120,15 @@ var _ = Describe("Merge", func() {
 		}
 	})
 
-	It("makes nothing of nothing", func() {
+	It("returns an empty configuration for no arguments", func() {
 		Expect(ignition.Merge()).To(Equal(ignition.New()))
 	})
 
-	It("keeps the version, also beside a configuration that has none", func() {
+	It("keeps the version, even with a configuration that has none", func() {
 		Expect(ignition.Merge(ignition.New(), ignition.Config{}).Ignition.Version).To(Equal("3.5.0"))
 	})
 
-	It("can make what Ignition refuses, and Validate says so", func() {
+	It("can return a configuration that Ignition refuses, which Validate reports", func() {
 		merged := ignition.Merge(
 			parse(`{"ignition":{"version":"3.5.0"},"storage":{"links":[{"path":"/etc/a","target":"/b"}]}}`),
 			parse(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a/b"}]}}`))

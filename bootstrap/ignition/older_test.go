@@ -19,7 +19,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// own reads a document with the parser of its version, and of no other.
+// own parses a document with the parser of its version only.
 var own = map[string]func([]byte) (report.Report, error){
 	"3.0.0": reader(v3_0.Parse), "3.1.0": reader(v3_1.Parse), "3.2.0": reader(v3_2.Parse),
 	"3.3.0": reader(v3_3.Parse), "3.4.0": reader(v3_4.Parse), "3.5.0": reader(v3_5.Parse),
@@ -43,7 +43,7 @@ var _ = Describe("The releases of Ignition that read a spec version", func() {
 })
 
 var _ = Describe("A configuration in an older spec version", func() {
-	It("is the same document but for the version that it names, and Ignition's parser of that version knows all of it", func() {
+	It("is the same document except for its version, and Ignition's parser of that version knows all entries", func() {
 		config := parse(`{"ignition":{"version":"3.5.0"},"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 a"]}]},
 			"storage":{"directories":[{"path":"/var/a","mode":1023}],"links":[{"path":"/etc/b","target":"/etc/a"}],
 			"files":[{"path":"/etc/a","mode":420,"overwrite":true,"contents":{"compression":"","source":"data:,hi"}},{"path":"/etc/c","append":[{"source":"https://a/b"}]}],
@@ -60,9 +60,9 @@ var _ = Describe("A configuration in an older spec version", func() {
 		}
 	})
 
-	DescribeTable("is refused when that version has no words for something, and says where that is", func(since, document, path string) {
+	DescribeTable("is refused if that version does not support an entry, with the path of the entry", func(since, document, path string) {
 		config := parse(`{"ignition":{"version":"3.5.0"` + document + `}`)
-		var newest error // of the newest version that can't say it
+		var newest error // from the newest version that does not support the entry
 		for _, version := range ignition.VersionsWritten {
 			_, err := ignition.WriteAs(config, version)
 			if version >= since {
@@ -79,15 +79,15 @@ var _ = Describe("A configuration in an older spec version", func() {
 	},
 		Entry("a key for an IBM crypto card", "3.5.0", `},"storage":{"luks":[{"name":"a","device":"/dev/a","cex":{"enabled":true}}]}`, "storage.luks[0].cex.enabled"),
 		Entry("trim on an encrypted disk", "3.4.0", `},"storage":{"luks":[{"name":"a","device":"/dev/a","discard":true}]}`, "storage.luks[0].discard"),
-		Entry("an object of S3 by its access point", "3.4.0", `,"config":{"merge":[{"source":"arn:aws:s3:us-west-1:123456789012:accesspoint/test/object/some/path"}]}}`, "ignition.config.merge[0]"),
+		Entry("an S3 object with its access point", "3.4.0", `,"config":{"merge":[{"source":"arn:aws:s3:us-west-1:123456789012:accesspoint/test/object/some/path"}]}}`, "ignition.config.merge[0]"),
 		Entry("kernel arguments", "3.3.0", `},"kernelArguments":{"shouldExist":["nosmt"]}`, "kernelArguments.shouldExist"),
 		Entry("an encrypted disk", "3.2.0", `},"storage":{"luks":[{"name":"a","device":"/dev/a"}]}`, "storage.luks"),
-		Entry("a user that is to go", "3.2.0", `},"passwd":{"users":[{"name":"a"},{"name":"core","shouldExist":false}]}`, "passwd.users[1].shouldExist"),
+		Entry("a user that must not exist", "3.2.0", `},"passwd":{"users":[{"name":"a"},{"name":"core","shouldExist":false}]}`, "passwd.users[1].shouldExist"),
 		Entry("an HTTP header", "3.1.0", `,"config":{"merge":[{"source":"https://a","httpHeaders":[{"name":"a","value":"b"}]}]}}`, "ignition.config.merge[0].httpHeaders"),
 		Entry("a proxy", "3.1.0", `,"proxy":{"httpProxy":"http://a"}}`, "ignition.proxy.httpProxy"),
 	)
 
-	It("is not written in a version that is none", func() {
+	It("is not written in an unknown version", func() {
 		for _, version := range []string{"", "2.4.0", "3.6.0", "3.5"} {
 			_, err := ignition.WriteAs(ignition.New(), version)
 			Expect(err).To(MatchError(ContainSubstring("3.0.0")), version)

@@ -12,16 +12,16 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// infratest is the MachineConfig of the Machine Config Operator's documentation of custom pools.
+// infratest is the MachineConfig from the Machine Config Operator's documentation of custom pools.
 const infratest = `{"ignition":{"version":"2.2.0"},"storage":{"files":[
   {"contents":{"source":"data:,infra"},"filesystem":"root","mode":420,"path":"/etc/infratest"}]}}`
 
 var _ = Describe("Parse", func() {
-	It("reads the MachineConfig of the custom pool documentation", func() {
+	It("reads the MachineConfig from the documentation of custom pools", func() {
 		expectGolden("infratest.ign", []byte(marshal(parse(infratest))))
 	})
 
-	DescribeTable("reads every version it names",
+	DescribeTable("reads every supported version",
 		func(version string) {
 			filesystem := ""
 			if version[0] == '2' {
@@ -44,7 +44,7 @@ var _ = Describe("Parse", func() {
 		Entry(nil, "3.0.0"), Entry(nil, "3.1.0"), Entry(nil, "3.2.0"), Entry(nil, "3.3.0"), Entry(nil, "3.4.0"), Entry(nil, "3.5.0"),
 	)
 
-	It("reads of every version what Ignition's own parser does", func() {
+	It("reads every version as Ignition's own parser does", func() {
 		special := strings.Replace(whole, `"mode":420`, `"mode":2541`, 1)
 		for _, document := range []string{whole, special} {
 			for _, version := range []string{"3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0"} {
@@ -62,7 +62,7 @@ var _ = Describe("Parse", func() {
 		Expect(config.Systemd.Units[1].Enabled).To(BeNil())
 	})
 
-	It("lets the last of files, units and users win that spec 2 has twice, with all drop-ins and keys", func() {
+	It("uses the last of duplicate files, units and users in spec 2, with all drop-ins and keys", func() {
 		twice := parse(`{"ignition":{"version":"2.2.0"},
 			"storage":{"files":[{"path":"/a","filesystem":"root","mode":384,"contents":{"source":"data:,1"}},{"path":"/a","filesystem":"root","contents":{"source":"data:,2"}}]},
 			"systemd":{"units":[{"name":"a.service","contents":"[Unit]","dropins":[{"name":"1.conf","contents":"[Unit]"},{"name":"2.conf"}]},
@@ -74,14 +74,14 @@ var _ = Describe("Parse", func() {
 			"passwd":{"users":[{"name":"core","passwordHash":"x","sshAuthorizedKeys":["k2","k3","k1"]}]}}`))
 	})
 
-	It("keeps of certificate authorities that spec 2 has twice the last, in the place of the first", func() {
+	It("uses the last of duplicate certificate authorities in spec 2, at the position of the first", func() {
 		twice := parse(`{"ignition":{"version":"2.2.0","security":{"tls":{"certificateAuthorities":[
 			{"source":"data:,a"},{"source":"data:,b"},{"source":"data:,a","verification":{"hash":"sha512-` + strings.Repeat("0", 128) + `"}}]}}}}`)
 		Expect(marshal(twice)).To(MatchJSON(`{"ignition":{"version":"3.5.0","security":{"tls":{"certificateAuthorities":[
 			{"source":"data:,a","verification":{"hash":"sha512-` + strings.Repeat("0", 128) + `"}},{"source":"data:,b"}]}}}}`))
 	})
 
-	It("reads what the specs 2.0 and 2.1 say in their own way", func() {
+	It("reads the entries that differ in specs 2.0 and 2.1", func() {
 		Expect(marshal(parse(`{"ignition":{"version":"2.0.0"},
 			"storage":{"files":[{"filesystem":"root","path":"/a","mode":420,"user":{"id":5},"contents":{"source":"data:,1"}}]},
 			"systemd":{"units":[{"name":"a.service","enable":true,"contents":"[Unit]","dropins":[{"name":"1.conf","contents":"[Unit]"}]}]},
@@ -98,7 +98,7 @@ var _ = Describe("Parse", func() {
 			"files":[{"path":"/a","mode":420,"overwrite":true,"user":{"name":"core"},"contents":{"source":"data:,1"}}]}}`))
 	})
 
-	DescribeTable("says where a document is wrong",
+	DescribeTable("names the path of an error",
 		func(document, path, message string) {
 			_, err := ignition.Parse([]byte(document))
 			var parseError *ignition.ParseError
@@ -107,11 +107,11 @@ var _ = Describe("Parse", func() {
 			Expect(parseError.Error()).To(ContainSubstring(message))
 		},
 		Entry("nothing", ``, "", "the document is empty"),
-		Entry("no object", `[]`, "", "must be an object, is JSON array"),
+		Entry("not an object", `[]`, "", "must be an object, is JSON array"),
 		Entry("cut off", `{"ignition":{"version":"3.1.0"}`, "ignition", "unexpected end of JSON input"),
 		Entry("broken", `{"ignition":{"version":"3.2.0"},"storage":}`, "storage", "invalid character"),
 		Entry("no version", `{"ignition":{}}`, "ignition.version", "missing"),
-		Entry("version that is none", `{"ignition":{"version":"new"}}`, "ignition.version", `"new" is not supported: use one of 2.0.0 to`),
+		Entry("invalid version", `{"ignition":{"version":"new"}}`, "ignition.version", `"new" is not supported: use one of 2.0.0 to`),
 		Entry("version of the wrong type", `{"ignition":{"version":3}}`, "ignition.version", "must be a string"),
 		Entry("version too old", `{"ignition":{"version":"1.0.0"}}`, "ignition.version", "2.0.0 to 2.4.0 and 3.0.0 to 3.5.0"),
 		Entry("version too new", `{"ignition":{"version":"3.6.0"}}`, "ignition.version", "2.0.0 to 2.4.0 and 3.0.0 to 3.5.0"),
@@ -119,14 +119,14 @@ var _ = Describe("Parse", func() {
 			"storage.files[1].mode", "0644 is 420"),
 		Entry("mode as a string, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/b","mode":"0644"}]}}`,
 			"storage.files[0].mode", "must be a whole number"),
-		Entry("no list", `{"ignition":{"version":"3.4.0"},"storage":{"files":{"path":"/ok"}}}`, "storage.files", "must be a list"),
+		Entry("not a list", `{"ignition":{"version":"3.4.0"},"storage":{"files":{"path":"/ok"}}}`, "storage.files", "must be a list"),
 		Entry("impossible mode", `{"ignition":{"version":"3.1.0"},"storage":{"files":[{"path":"/a","mode":99999}]}}`,
 			"storage.files[0].mode", "illegal file mode"),
 		Entry("impossible mode, spec 2", `{"ignition":{"version":"2.4.0"},"storage":{"files":[{"path":"/a","filesystem":"root","mode":99999}]}}`,
 			"storage.files[0].mode", "illegal file mode"),
 		Entry("relative path", `{"ignition":{"version":"3.1.0"},"storage":{"files":[{"path":"/a"},{"path":"b"}]}}`,
 			"storage.files[1].path", "path not absolute"),
-		Entry("path with detours", `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc//mine/../hostname"}]}}`,
+		Entry("path that is not simplified", `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc//mine/../hostname"}]}}`,
 			"storage.files[0].path", "not fully simplified"),
 		Entry("path twice", `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a"},{"path":"/a"}]}}`,
 			"storage.files[1]", "duplicate"),
@@ -149,7 +149,7 @@ var _ = Describe("Parse", func() {
 			"storage.directories[0].mode", "mode 01777 is above 0777"),
 		Entry("root file system, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"filesystems":[{"name":"root","mount":{"device":"/dev/a","format":"xfs"}}]}}`,
 			"storage.filesystems[0].mount", "use spec 3"),
-		Entry("a user as older versions made it", `{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"core","create":{"uid":5}}]}}`,
+		Entry("a user with fields of older versions", `{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"core","create":{"uid":5}}]}}`,
 			"passwd.users[0].create", "set uid"),
 		Entry("file twice that appends, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/a","filesystem":"root","append":true},{"path":"/a","filesystem":"root","append":true}]}}`,
 			"storage.files[1].path", "conflicting"),
@@ -163,7 +163,7 @@ var _ = Describe("Parse", func() {
 		Expect(err).To(MatchError("storage.files[0].path (line 3): path not absolute"))
 	})
 
-	It("writes the same bytes for the same configuration, whatever it was read from", func() {
+	It("writes the same bytes for the same configuration, whatever its source", func() {
 		once := marshal(parse(infratest))
 		Expect(marshal(parse(once))).To(Equal(once))
 		Expect(marshal(parse(`{"systemd":{},"storage":{"files":[{"path":"/etc/infratest","overwrite":true,"mode":420,"user":{},
@@ -193,7 +193,7 @@ storage:
 		Expect(config.Storage.Files).To(HaveLen(1))
 	})
 
-	DescribeTable("says where a text is wrong",
+	DescribeTable("names the path of an error",
 		func(text, message string) {
 			_, err := ignition.ParseButane(text)
 			Expect(err).To(BeAssignableToTypeOf(&ignition.ParseError{}))
@@ -203,7 +203,7 @@ storage:
 		Entry("no variant", "version: 1.5.0", "variant: missing"),
 		Entry("no version", "variant: fcos", "version: missing"),
 		Entry("unknown variant", "variant: flat\nversion: 1.0.0", "variant flat"),
-		Entry("a version that makes newer Ignition", "variant: fcos\nversion: 1.7.0", `version: translates to Ignition that can't be read, use an older version: ignition.version: version "3.6.0"`),
+		Entry("a version that results in a newer Ignition spec", "variant: fcos\nversion: 1.7.0", `version: translates to Ignition that can't be read, use an older version: ignition.version: version "3.6.0"`),
 		Entry("broken YAML", "variant: fcos\nversion: 1.5.0\nstorage: [\n", "line 3"),
 		Entry("wrong type", "variant: fcos\nversion: 1.5.0\nstorage:\n  files: none\n", "line 4"),
 		Entry("wrong value", "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: etc/x\n", "storage.files[0].path (line 5): path not absolute"),

@@ -20,7 +20,7 @@ func TestIgnition(t *testing.T) {
 	RunSpecs(t, "Ignition")
 }
 
-// expectGolden compares a document with testdata/<name>, and has Ignition's own parser read it.
+// expectGolden compares a document with testdata/<name>, and parses it with Ignition's own parser.
 func expectGolden(name string, document []byte) {
 	GinkgoHelper()
 	file := filepath.Join("testdata", name)
@@ -33,14 +33,14 @@ func expectGolden(name string, document []byte) {
 	expectIgnitionReads(document)
 }
 
-// expectIgnitionReads has Ignition's own parser, of its newest version, read a document.
+// expectIgnitionReads parses a document with Ignition's own parser for its newest version.
 func expectIgnitionReads(document []byte) {
 	GinkgoHelper()
 	_, report, err := config.Parse(document)
 	Expect(err).NotTo(HaveOccurred(), report.String())
 }
 
-// parse reads a document that is known to be right.
+// parse parses a valid document.
 func parse(document string) ignition.Config {
 	GinkgoHelper()
 	config, err := ignition.Parse([]byte(document))
@@ -48,7 +48,7 @@ func parse(document string) ignition.Config {
 	return config
 }
 
-// marshal writes a configuration.
+// marshal returns a configuration as a document.
 func marshal(config ignition.Config) string {
 	GinkgoHelper()
 	document, err := ignition.Marshal(config)

@@ -30,14 +30,14 @@ var _ = Describe("Validate", func() {
 		Entry("file path", func(c *ignition.Config) { c.Storage.Files[0].Path = "a" }),
 		Entry("file mode", func(c *ignition.Config) { *c.Storage.Files[0].Mode = 1 << 20 }),
 		Entry("contents of a file", func(c *ignition.Config) { *c.Storage.Files[0].Contents.Source = "data:;base64,?" }),
-		Entry("headers for contents that nobody fetches", func(c *ignition.Config) {
+		Entry("headers for contents that are not fetched", func(c *ignition.Config) {
 			c.Storage.Files[0].Contents = types.Resource{Source: ptr.To("data:,f"), HTTPHeaders: types.HTTPHeaders{{Name: "a", Value: ptr.To("b")}}}
 		}),
 		Entry("verification", func(c *ignition.Config) { *c.Storage.Files[0].Contents.Verification.Hash = "sha1-0" }),
 		Entry("appended contents", func(c *ignition.Config) { *c.Storage.Files[1].Append[0].Source = "ftp://a" }),
 		Entry("owner", func(c *ignition.Config) { c.Storage.Files[0].User.ID = new(int) }),
 		Entry("file twice", func(c *ignition.Config) { c.Storage.Files[1].Path = c.Storage.Files[0].Path }),
-		Entry("file that is a directory too", func(c *ignition.Config) { c.Storage.Directories[0].Path = c.Storage.Files[0].Path }),
+		Entry("file that is also a directory", func(c *ignition.Config) { c.Storage.Directories[0].Path = c.Storage.Files[0].Path }),
 		Entry("file below a link", func(c *ignition.Config) { c.Storage.Files[0].Path = c.Storage.Links[0].Path + "/a" }),
 		Entry("link without a target", func(c *ignition.Config) { c.Storage.Links[0].Target = nil }),
 		Entry("unit's name", func(c *ignition.Config) { c.Systemd.Units[0].Name = "a.b" }),
@@ -48,7 +48,7 @@ var _ = Describe("Validate", func() {
 			c.Systemd.Units[0].Dropins = append(c.Systemd.Units[0].Dropins, c.Systemd.Units[0].Dropins[0])
 		}),
 		Entry("user twice", func(c *ignition.Config) { c.Passwd.Users = append(c.Passwd.Users, c.Passwd.Users[0]) }),
-		Entry("kernel argument on both sides", func(c *ignition.Config) { c.KernelArguments.ShouldNotExist = c.KernelArguments.ShouldExist }),
+		Entry("kernel argument that should and should not exist", func(c *ignition.Config) { c.KernelArguments.ShouldNotExist = c.KernelArguments.ShouldExist }),
 		Entry("device", func(c *ignition.Config) { c.Storage.Raid[0].Devices[0] = "a" }),
 		Entry("partition", func(c *ignition.Config) { *c.Storage.Disks[0].Partitions[0].Label = "a:b" }),
 		Entry("filesystem", func(c *ignition.Config) { *c.Storage.Filesystems[0].Path = "var" }),
@@ -57,15 +57,15 @@ var _ = Describe("Validate", func() {
 		Entry("authority", func(c *ignition.Config) { *c.Ignition.Security.TLS.CertificateAuthorities[0].Source = "a" }),
 	)
 
-	It("refuses, of everything that there is with nonsense in it, as much as Ignition", func() {
+	It("refuses a configuration with an invalid value in every field", func() {
 		Expect(ignition.Validate(util.NonZeroValue(reflect.TypeFor[ignition.Config]()).Interface().(ignition.Config))).NotTo(Succeed())
 	})
 })
 
-// wholeContents are what no merge takes apart, so that ValidateMerged need not look into them.
+// wholeContents are the entries that ValidateMerged need not check, because a merge never changes a part of them.
 var wholeContents = []string{"contents of a file", "unit's contents", "drop-in's contents"}
 
-// whole has an entry in every list.
+// whole is a document with an entry in every list.
 const whole = `{"ignition":{"version":"3.5.0","proxy":{"httpsProxy":"https://p"},
 		"security":{"tls":{"certificateAuthorities":[{"source":"https://ca"}]}}},
 	"kernelArguments":{"shouldExist":["quiet"]},
