@@ -14,9 +14,9 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// The migrator may patch Poolboot's own CRDs, which RBAC names one by one, and writes every object of theirs without a
-// change. Of the kinds that the manager does not change otherwise, the policy manager-storage-migration in config/rbac
-// holds it to that.
+// The migrator can patch Poolboot's own CRDs, which RBAC lists by name, and writes each of their objects without a
+// change. For kinds that the manager does not change otherwise, the policy manager-storage-migration in config/rbac
+// enforces that.
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,verbs=patch,resourceNames=poolbootconfigs.bootstrap.cluster.x-k8s.io;poolbootconfigtemplates.bootstrap.cluster.x-k8s.io;enrollments.pool.cluster.x-k8s.io;machineconfigpools.pool.cluster.x-k8s.io;machineconfigs.pool.cluster.x-k8s.io
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs;poolbootconfigtemplates,verbs=get;list;patch
@@ -24,12 +24,12 @@ import (
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments;machineconfigpools;machineconfigs,verbs=get;list;patch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments/status;machineconfigpools/status,verbs=patch
 
-// MigrationPhases are what Options.SkipCRDMigrationPhases may name.
+// MigrationPhases are the valid values of Options.SkipCRDMigrationPhases.
 var MigrationPhases = []crdmigrator.Phase{crdmigrator.StorageVersionMigrationPhase, crdmigrator.CleanupManagedFieldsPhase}
 
-// migrated are the kinds of Poolboot's CRDs. Kinds with a status are written by it, past the webhooks, which could
-// refuse an object that was valid when it was created. All are read live: the cache holds no managed fields and, with
-// --namespace, not all objects.
+// migrated returns the kinds of Poolboot's CRDs. Objects with a status are written through the status subresource. This
+// bypasses the webhooks, which could refuse an object that was valid when it was created. All objects are read from the
+// API server, because the cache has no managed fields and, with --namespace, not all objects.
 func migrated() map[client.Object]crdmigrator.ByObjectConfig {
 	byStatus := crdmigrator.ByObjectConfig{UseStatusForStorageVersionMigration: true}
 	return map[client.Object]crdmigrator.ByObjectConfig{
@@ -41,8 +41,8 @@ func migrated() map[client.Object]crdmigrator.ByObjectConfig {
 	}
 }
 
-// setupMigration registers Cluster API's migrator of stored objects. It has one worker, so that an upgrade does not
-// load the API server.
+// setupMigration registers Cluster API's migrator of stored objects. It has one worker, to limit the load on the API
+// server during an upgrade.
 func setupMigration(ctx context.Context, mgr ctrl.Manager, opts *Options) error {
 	migrator := &crdmigrator.CRDMigrator{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Config: migrated()}
 	for _, phase := range opts.SkipCRDMigrationPhases {

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/cluster-api/util/contract"
 )
 
-// That objects are migrated, and with which rights, test/suites/install/migration_test.go shows.
+// test/suites/install/migration_test.go tests that objects are migrated, and with which rights.
 var _ = Describe("The CRD migrator", func() {
-	It("has every CRD that is installed, by status if there is one, and rights to these by name", func() {
+	It("has every installed CRD, uses the status subresource if there is one, and has the right to patch each CRD by name", func() {
 		var want, wantByStatus, got, gotByStatus, granted []string
 		files, err := filepath.Glob("../config/crd/bases/*.yaml")
 		Expect(err).NotTo(HaveOccurred())

@@ -9,39 +9,38 @@ import (
 
 // Options are the settings of Poolboot's reconcilers. docs/install.md describes the manager's flags, which set them.
 type Options struct {
-	// Namespace restricts what is reconciled to one namespace; empty means all namespaces.
+	// Namespace is the only namespace whose objects are reconciled. Empty means all namespaces.
 	Namespace string
 
-	// WatchFilterValue restricts what is reconciled to objects whose label cluster.x-k8s.io/watch-filter has this
-	// value; empty means all objects.
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter on objects that are reconciled. Empty
+	// means all objects.
 	WatchFilterValue string
 
-	// ServerURL is the https URL, without a path and without a slash at its end, at which hosts reach the config
-	// server.
+	// ServerURL is the https URL, without a path and without a trailing slash, at which hosts reach the config server.
 	ServerURL string
 
 	// ServerCA returns the CA certificates (PEM) by which hosts trust the config server, or nothing if the certificates
-	// of a host's image suffice. It is called for each bootstrap Secret, so the certificates may change.
+	// of a host's image suffice. It is called for each bootstrap Secret, so the certificates can change.
 	ServerCA func() ([]byte, error)
 
-	// OverlayNamespace is the config server's namespace, where the overlay Secrets of machines are kept.
+	// OverlayNamespace is the config server's namespace, which has the overlay Secrets of machines.
 	OverlayNamespace string
 
 	// SyncedLabels match the Machine labels that Cluster API's core manager puts on Nodes besides those with its own
 	// prefixes (its flag --additional-sync-machine-labels).
 	SyncedLabels []*regexp.Regexp
 
-	// RenderedHistory is the number of rendered configs that each pool keeps although nothing uses them any more.
+	// RenderedHistory is the number of rendered configs that each pool keeps although they are no longer in use.
 	RenderedHistory int
 
 	// TokenLife is how long the token of a provisioned host that does not join is valid; 0 means forever.
 	TokenLife time.Duration
 
-	// ApproveCertificates registers the reconciler that approves the certificates that kubelets of Poolboot's hosts
+	// ApproveCertificates enables the reconciler that approves the certificates that kubelets of Poolboot's hosts
 	// request.
 	ApproveCertificates bool
 
-	// UserAgent is the name under which the API servers of workload clusters see the manager.
+	// UserAgent is the user agent of the manager in requests to workload clusters.
 	UserAgent string
 
 	// ClusterCacheQPS and ClusterCacheBurst limit the queries to the API server of one workload cluster, for each kind
@@ -52,15 +51,15 @@ type Options struct {
 	// Concurrency is the number of workers.
 	Concurrency Concurrency
 
-	// SkipCRDMigrationPhases names phases of Cluster API's CRD migrator that are not run.
+	// SkipCRDMigrationPhases are the phases of Cluster API's CRD migrator that are skipped.
 	SkipCRDMigrationPhases []string
 
-	// Metrics is where the metrics that are counted at each scrape are registered; nil is controller-runtime's
-	// registry. One registry accepts them only once.
+	// Metrics is the registry for the metrics that are computed at each scrape. Nil means controller-runtime's
+	// registry. A registry accepts them only once.
 	Metrics prometheus.Registerer
 }
 
-// DefaultOptions returns the defaults of the manager's flags. ServerURL has none.
+// DefaultOptions returns the defaults of the manager's flags. ServerURL has no default.
 func DefaultOptions() Options {
 	return Options{
 		OverlayNamespace:    "poolboot-system",
@@ -76,8 +75,8 @@ func DefaultOptions() Options {
 	}
 }
 
-// Concurrency is how many objects are reconciled at the same time. Where a reconciler calls workload clusters, it is
-// the number for each Cluster.
+// Concurrency has the maximum number of objects that each reconciler works on at the same time. For a reconciler that
+// calls workload clusters, it is the number for each Cluster.
 type Concurrency struct {
 	ClusterCache, PoolbootConfig, Boot, Node, Certificate, MachineConfigPool, Enrollment int
 }

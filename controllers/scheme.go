@@ -14,7 +14,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// AddToScheme adds every kind that the reconcilers read or write, except the Metal3 provider's, which are unstructured.
+// AddToScheme adds all kinds that the reconcilers read or write, except those of the Metal3 provider, which are
+// unstructured.
 func AddToScheme(scheme *runtime.Scheme) error {
 	var errs []error
 	for _, add := range []func(*runtime.Scheme) error{

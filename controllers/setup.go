@@ -1,5 +1,5 @@
-// Package controllers registers Poolboot's reconcilers and webhooks with a manager. Each reconciler has a folder of its
-// own and imports no other one; what several of them need is in internal/.
+// Package controllers registers Poolboot's reconcilers and webhooks with a manager. Each reconciler has its own package
+// and imports no other one. Code that several of them need is in internal/.
 package controllers
 
 import (
@@ -32,13 +32,14 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/token"
 )
 
-// The cluster cache reads Clusters and their kubeconfig Secrets; the diagnostics endpoint asks who may read it.
+// The cluster cache reads Clusters and their kubeconfig Secrets. The diagnostics endpoint authenticates and authorizes
+// its clients.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// SetupWebhooks registers the webhooks; the manager is healthy and ready once they are served.
+// SetupWebhooks registers the webhooks. The manager is healthy and ready once they are served.
 func SetupWebhooks(mgr ctrl.Manager) error {
 	if err := admission.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("webhooks: %w", err)
@@ -50,7 +51,7 @@ func SetupWebhooks(mgr ctrl.Manager) error {
 	return mgr.AddHealthzCheck("webhook", started)
 }
 
-// reconciler is what every reconciler of Poolboot is to the manager.
+// reconciler is the interface of Poolboot's reconcilers.
 type reconciler interface {
 	SetupWithManager(context.Context, ctrl.Manager, controller.Options) error
 }
@@ -98,7 +99,7 @@ type registered struct {
 	concurrency int
 }
 
-// reconcilers are those of Poolboot, in the order in which they are registered.
+// reconcilers returns Poolboot's reconcilers, in the order in which they are registered.
 func reconcilers(cached client.Client, live client.Reader, tokens cache.Cache, clusters clustercache.ClusterCache, opts *Options) []registered {
 	all := []registered{
 		{&machineconfigpool.Reconciler{

@@ -14,7 +14,7 @@ func TestControllers(t *testing.T) {
 }
 
 var _ = Describe("Options", func() {
-	It("leave the approver of certificates out", func() {
+	It("can disable the approver of certificates", func() {
 		kinds := func(opts Options) (kinds []string) {
 			for _, r := range reconcilers(nil, nil, nil, nil, &opts) {
 				kinds = append(kinds, fmt.Sprintf("%T", r.reconciler))

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 )
 
-// caFile is a file of CA certificates, or a directory of such files (*.crt), that may change while the manager runs, as
+// caFile is a file with CA certificates, or a directory of such files (*.crt). It can change while the manager runs, as
 // a mounted Secret does.
 type caFile string
 
-// read returns the certificates as they are now; nothing without a file.
+// read returns the current certificates, or nothing if there is no file.
 func (f caFile) read() (all []byte, err error) {
 	if f == "" {
 		return nil, nil

@@ -1,5 +1,5 @@
-// manager runs Poolboot's reconcilers and webhooks in a management cluster. It only wires: what is decided is in
-// bootstrap/, what is done in controllers/.
+// Command manager runs Poolboot's reconcilers and webhooks in a management cluster. It only configures and starts them:
+// the packages in bootstrap/ decide, and the packages in controllers/ act.
 package main
 
 import (
@@ -55,7 +55,7 @@ func main() {
 	}
 }
 
-// run starts the manager and returns when ctx ends or something fails for good.
+// run starts the manager, and returns when ctx ends or a part fails.
 func run(ctx context.Context, opts *options) error {
 	if err := opts.complete(); err != nil {
 		return err
@@ -81,19 +81,19 @@ func run(ctx context.Context, opts *options) error {
 
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                     scheme,
-		Controller:                 ctrlconfig.Controller{CacheSyncTimeout: 5 * time.Minute}, // large sites take more than 2
+		Controller:                 ctrlconfig.Controller{CacheSyncTimeout: 5 * time.Minute}, // large sites need more than the default of 2 minutes
 		LeaderElection:             opts.leaderElect,
 		LeaderElectionID:           name,
 		LeaderElectionNamespace:    opts.reconcilers.OverlayNamespace,
 		LeaderElectionResourceLock: resourcelock.LeasesResourceLock,
-		// The process ends with the lease: nothing of it runs on.
+		// The process exits when the manager stops, so nothing runs on without the lease.
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &opts.leaderElectLeaseDuration,
 		RenewDeadline:                 &opts.leaderElectRenewDeadline,
 		RetryPeriod:                   &opts.leaderElectRetryPeriod,
 		HealthProbeBindAddress:        opts.healthAddr,
 		Metrics:                       *metricsOptions,
-		// Of Secrets only kubeconfigs are cached with their data, and only the cluster cache reads them there.
+		// Only kubeconfig Secrets are cached with their data, and only the cluster cache reads that data.
 		Cache:  setup.ManagerCacheOptions(scheme, name, opts.reconcilers.Namespace, opts.syncPeriod),
 		Client: setup.ManagerClientOptions(),
 		WebhookServer: webhook.NewServer(webhook.Options{

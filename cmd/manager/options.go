@@ -19,7 +19,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers"
 )
 
-// options are the manager's settings, one field a flag.
+// options are the values of the manager's flags.
 type options struct {
 	leaderElect                                                                bool
 	leaderElectLeaseDuration, leaderElectRenewDeadline, leaderElectRetryPeriod time.Duration
@@ -40,7 +40,7 @@ type options struct {
 	logs        *logs.Options
 }
 
-// addFlags registers the flags. Those that Cluster API's own managers have too have its names and its meaning.
+// addFlags registers the flags. Flags that Cluster API's own managers also have, have the same names and meanings.
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	o.reconcilers = controllers.DefaultOptions()
 	o.logs = logs.NewOptions()
@@ -115,7 +115,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	}
 }
 
-// complete checks what a flag's type can't and sets what follows from the flags.
+// complete validates the flags and sets the options that follow from them.
 func (o *options) complete() (err error) {
 	u, err := url.Parse(o.reconcilers.ServerURL)
 	if err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" {

@@ -18,7 +18,7 @@ func TestManager(t *testing.T) {
 	RunSpecs(t, "Manager")
 }
 
-// parse returns the options that a command line sets, on top of the only flag that is required.
+// parse returns the options of a command line with args and the only required flag.
 func parse(args ...string) *options {
 	GinkgoHelper()
 	var o options
@@ -29,20 +29,20 @@ func parse(args ...string) *options {
 }
 
 var _ = Describe("Flags", func() {
-	It("need nothing but the config server's URL", func() {
+	It("require only the config server's URL", func() {
 		o := parse()
 		Expect(o.complete()).To(Succeed())
 		Expect(o.reconcilers.OverlayNamespace).To(Equal("poolboot-system"))
 		Expect(o.reconcilers.RenderedHistory).To(Equal(5))
 	})
 
-	It("take a URL with a slash at its end", func() {
+	It("accept a URL with a trailing slash", func() {
 		o := parse("--config-server-url=https://[::1]:9444/")
 		Expect(o.complete()).To(Succeed())
 		Expect(o.reconcilers.ServerURL).To(Equal("https://[::1]:9444"))
 	})
 
-	It("skip phases of the CRD migration as those of Cluster API's managers do", func() {
+	It("skip phases of the CRD migration, as those of Cluster API's managers do", func() {
 		o := parse("--skip-crd-migration-phases=StorageVersionMigration", "--skip-crd-migration-phases=CleanupManagedFields")
 		Expect(o.complete()).To(Succeed())
 		Expect(o.reconcilers.SkipCRDMigrationPhases).To(ConsistOf("StorageVersionMigration", "CleanupManagedFields"))
@@ -56,7 +56,7 @@ var _ = Describe("Flags", func() {
 		Expect(synced[1].MatchString("rack")).To(BeTrue())
 	})
 
-	DescribeTable("refuse what can't work and name the flag",
+	DescribeTable("refuse invalid values and name the flag",
 		func(flag string, words ...string) {
 			err := parse(flag).complete()
 			for _, word := range words {
@@ -69,12 +69,12 @@ var _ = Describe("Flags", func() {
 		Entry("no overlay namespace", "--overlay-namespace=", "--overlay-namespace"),
 		Entry("a negative history", "--rendered-config-history=-1", "--rendered-config-history", "0 or more"),
 		Entry("an unknown phase of CRD migration", "--skip-crd-migration-phases=StorageVersionMigration,All", "--skip-crd-migration-phases=All", "CleanupManagedFields"),
-		Entry("no regular expression", "--additional-sync-machine-labels=(", "--additional-sync-machine-labels", `"("`),
+		Entry("an invalid regular expression", "--additional-sync-machine-labels=(", "--additional-sync-machine-labels", `"("`),
 	)
 })
 
 var _ = Describe("CA file", func() {
-	It("is read anew every time, with all its certificates", func() {
+	It("is read every time, with all its certificates", func() {
 		file := caFile(filepath.Join(GinkgoT().TempDir(), "ca.crt"))
 		for _, name := range []string{"old", "new"} {
 			ca, err := loopback.NewCA(name)
@@ -85,7 +85,7 @@ var _ = Describe("CA file", func() {
 		}
 	})
 
-	It("may be a directory, whose certificates hosts get all of", func() {
+	It("can be a directory, of which hosts get all certificates", func() {
 		directory := GinkgoT().TempDir()
 		_, err := caFile(directory).read()
 		Expect(err).To(MatchError(ContainSubstring("*.crt")))
@@ -104,11 +104,11 @@ var _ = Describe("CA file", func() {
 		}
 	})
 
-	It("may be left out", func() {
+	It("can be omitted", func() {
 		Expect(caFile("").read()).To(BeEmpty())
 	})
 
-	It("is an error when it is missing or holds no certificate", func() {
+	It("causes an error if it is missing or has no certificate", func() {
 		missing := caFile(filepath.Join(GinkgoT().TempDir(), "ca.crt"))
 		_, err := missing.read()
 		Expect(err).To(MatchError(ContainSubstring("--config-server-ca-file")))
