@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# existing-binary.sh FILE WANTED LINK: links a Kubernetes program or etcd that somebody has, so that it need not be built. Its version must
-# be of the minor release WANTED (v1.36.3: any v1.36), for that is what the tests and the demo are written for.
+# existing-binary.sh FILE WANTED LINK: links an existing Kubernetes program or etcd instead of building it. Its minor release must be that
+# of WANTED (v1.36.3: any v1.36), because the tests and the demo are written for that release.
 set -eu
 file=$1 wanted=$2 link=$3
 program=$(basename "$file")

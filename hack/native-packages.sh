@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that the C compiler and the one C library that the real Ignition links against are there.
+# Installs the C compiler, and the only C library that the real Ignition links against, if they are missing.
 set -eu
 missing=
 for package in gcc libc6-dev libblkid-dev; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# progress.sh WHAT CURE COMMAND...: runs a command quietly, says every ten seconds that it is still at it, and on failure
-# shows what it printed and what to do. When make gets SIGINT or SIGTERM, the command gets SIGTERM.
+# progress.sh WHAT CURE COMMAND...: runs a command without its output, prints a line every ten seconds while it runs, and
+# on failure prints the end of its output and what to do. When make gets SIGINT or SIGTERM, the command gets SIGTERM.
 set -u
 what=$1 cure=$2
 shift 2
@@ -11,7 +11,8 @@ echo "==> $what"
 "$@" >"$log" 2>&1 &
 pid=$!
 trap 'kill "$pid" 2>/dev/null' INT TERM
-# Make hands SIGTERM on and a SIGINT not, because a terminal's reaches the whole process group. Without its handler it has got one.
+# make forwards SIGTERM, but not SIGINT, because a SIGINT from a terminal reaches the whole process group. make removes its
+# handler for SIGINT when it gets one.
 make_catches_int() {
 	local key value
 	while read -r key value; do
@@ -25,7 +26,7 @@ while kill -0 "$pid" 2>/dev/null; do
 	sleep 0.2
 	if [ -n "$watched" ] && ! make_catches_int; then
 		kill "$pid" 2>/dev/null
-		watched= # once: the second would end its cleanup
+		watched= # only once: a second signal would end the cleanup of the command
 	fi
 	if ((SECONDS - start >= next)); then
 		echo "    $what: still at it after $((SECONDS - start)) s"

@@ -48,13 +48,13 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 	t.Logf("%s", output)
 }
 
-// Each change is one that a test of the alerts must notice.
+// TestWrongAlertsFail verifies that the tests of the alerts detect each of these changes.
 func TestWrongAlertsFail(t *testing.T) {
 	program, right, tests := promrules(t), read(t, rules), read(t, "alerts.yaml")
 	for name, change := range map[string]struct{ old, new, says string }{
 		"a higher limit":                  {"> 1800", "> 2400", "PoolbootBootPending at 41m0s"},
 		"a longer wait":                   {"for: 10m", "for: 11m", "PoolbootBootPending at 41m0s"},
-		"a stage less":                    {"Preparing|Serving|Joining", "Preparing|Serving", "PoolbootBootStuck at 1h0m0s"},
+		"a missing stage":                 {"Preparing|Serving|Joining", "Preparing|Serving", "PoolbootBootStuck at 1h0m0s"},
 		"workqueues of every program":     {"> 300 and on (job, instance) poolboot_boot_prepare_seconds_count", "> 300", "PoolbootControllerHangs at 11m0s"},
 		"no end after the last increment": {"increase(poolboot_pool_conflicts_total[1h])", "poolboot_pool_conflicts_total", "PoolbootPoolConflict at 1h30m0s"},
 		"an alert without a test":         {"alert: PoolbootPoolConflict", "alert: PoolbootNew", "no test has the alert PoolbootNew fire"},

@@ -1,2 +1,2 @@
-// Package alerts has the tests of config/prometheus, the alerts.
+// Package alerts tests the alerts in config/prometheus.
 package alerts

@@ -17,7 +17,7 @@ const (
 	sources = "api/*/*/*.go"
 )
 
-// direct are the modules that the types are made of.
+// direct are the modules that the types import.
 var direct = []string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/cluster-api/api"}
 
 // inherited are the modules that direct needs. None of them has a client, a controller or a server.
@@ -42,7 +42,7 @@ var inherited = []string{
 	"sigs.k8s.io/structured-merge-diff/v6",
 }
 
-// heed has go test run a test again when one of these files changes, which it reads by way of the go command.
+// heed reads files that a test uses through the go command, so go test runs the test again when one of them changes.
 func heed(t *testing.T, patterns ...string) {
 	t.Helper()
 	for _, pattern := range patterns {
@@ -58,7 +58,7 @@ func heed(t *testing.T, patterns ...string) {
 	}
 }
 
-// goCommand returns what the go command prints in a folder of the repository.
+// goCommand returns the output of the go command in a folder of the repository.
 func goCommand(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	command := exec.Command("go", args...)
@@ -126,8 +126,8 @@ func TestIsTestedWithTheVersionsItRequires(t *testing.T) {
 	}
 }
 
-// A group may get another version, or another name, without the other group. What both use is in api/node, which has no
-// kinds.
+// TestNoGroupNeedsTypesOfAnother verifies that one API group can get another version or name without the other group.
+// Types that both use are in api/node, which has no kinds.
 func TestNoGroupNeedsTypesOfAnother(t *testing.T) {
 	heed(t, sources)
 	for line := range strings.Lines(goCommand(t, "api", "list", "-f", `{{$in := .ImportPath}}{{range .Imports}}{{$in}} {{.}}{{"\n"}}{{end}}`, "./...")) {

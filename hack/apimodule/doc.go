@@ -1,3 +1,3 @@
-// Package apimodule holds the module in api/ to what those who import it count on: it brings them the types and what
-// these need.
+// Package apimodule verifies what projects that import the module in api/ rely on: it contains the types, and requires
+// only their dependencies.
 package apimodule

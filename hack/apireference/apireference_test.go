@@ -1,5 +1,5 @@
-// Package apireference_test holds the table of labels, annotations, taints and finalizers in docs/reference.md to the
-// constants in api/.
+// Package apireference_test verifies that the table of labels, annotations, taints and finalizers in docs/reference.md
+// matches the constants in api/.
 package apireference_test
 
 import (
@@ -19,13 +19,13 @@ import (
 
 const root = "../.."
 
-// kept are the names of constants whose values are keys of metadata.
+// kept matches the names of constants whose values are keys in the table.
 var kept = regexp.MustCompile(`(Annotation|Label|Taint)$|^Finalizer$`)
 
-// row is a line of the table: key, kind, objects, writer, value, move, constant.
+// row matches a row of the table: key, kind, objects, writer, value, move, constant.
 var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (annotation|label|taint|finalizer) \\| ([^|]+) \\| ([^|]+) \\|([^|]*)\\| ([^|]+) \\| `(\\w+)` \\|$")
 
-// parse reads the Go files of folders, without tests.
+// parse parses the Go files in folders, without tests, and calls each for every file.
 func parse(t *testing.T, folders []string, each func(path string, file *ast.File)) {
 	t.Helper()
 	for _, folder := range folders {
@@ -45,7 +45,7 @@ func parse(t *testing.T, folders []string, each func(path string, file *ast.File
 	}
 }
 
-// constants are the values of the API's string constants by name, and the names of those of each named type.
+// constants returns the values of the API's string constants by name, and the values of those of each named type.
 func constants(t *testing.T) (values map[string]string, ofType map[string][]string) {
 	t.Helper()
 	values, ofType = map[string]string{}, map[string][]string{}

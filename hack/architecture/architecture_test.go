@@ -20,8 +20,8 @@ const (
 	module = "github.com/poolboot/cluster-api-bootstrap-provider-poolboot"
 )
 
-// packages maps each package of the repository, as a path from its root, to what it imports. Imports of test files
-// count in packages that have no other files.
+// packages maps each package of the repository, as a path from its root, to its imports. Imports of test files count
+// only in packages that have no other files.
 func packages(t *testing.T) map[string][]string {
 	t.Helper()
 	sources, tests := map[string][]string{}, map[string][]string{}
@@ -72,10 +72,11 @@ func packages(t *testing.T) map[string][]string {
 	return sources
 }
 
-// own returns an import path as a path from the repository's root; false if the package is of another module.
+// own returns an import path as a path from the repository's root, and false if the package is in another module.
 func own(imported string) (string, bool) { return strings.CutPrefix(imported, module+"/") }
 
-// parts are the nodes of the diagram, the more specific one first. A package is of the first part that contains it.
+// parts are the nodes of the diagram, the more specific ones first. A package belongs to the first part that contains
+// it.
 var parts = []string{
 	"controllers/internal", "controllers", "cmd", "bootstrap", "api", "config",
 	"test/suites", "test/bench", "test/demo", "test/poolboottest", "test/world", "hack",
@@ -163,8 +164,8 @@ func TestNoReconcilerImportsAnother(t *testing.T) {
 	}
 }
 
-// connected are packages that can call an API server, another host, or the file system; each maps to the packages of
-// bootstrap that can import it.
+// connected maps the packages that can access an API server, another host or the file system to the packages of
+// bootstrap that can import them.
 var connected = map[string][]string{
 	"os":                             nil,
 	"os/exec":                        nil,

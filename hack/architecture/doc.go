@@ -1,3 +1,2 @@
-// Package architecture holds the test that compares the imports of the packages with the diagram and the rules in
-// docs/design.md.
+// Package architecture compares the imports of the packages with the diagram and the rules in docs/design.md.
 package architecture

@@ -1,2 +1,2 @@
-// Package binaries has the tests of how make finds the Kubernetes programs that somebody has already.
+// Package binaries tests how make uses existing Kubernetes programs.
 package binaries

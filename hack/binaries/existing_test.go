@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// programs print their versions as the real ones do.
+// programs maps the programs to what the real ones print as their versions.
 var programs = map[string]string{
 	"kube-apiserver":          "Kubernetes v1.36.1",
 	"kube-controller-manager": "Kubernetes v1.36.1",
@@ -18,8 +18,7 @@ var programs = map[string]string{
 	"etcd":                    "etcd Version: 3.6.11\nGit SHA: 1234567\nGo Version: go1.26.0\nGo OS/Arch: linux/amd64",
 }
 
-// folder returns a folder of programs, with some changes: the text that a program prints, or "" for one that is not
-// there.
+// folder returns a folder of programs, with some changes: the text that a program prints, or "" for a missing program.
 func folder(t *testing.T, changes map[string]string) string {
 	dir := t.TempDir()
 	for name, prints := range programs {
@@ -40,7 +39,7 @@ func folder(t *testing.T, changes map[string]string) string {
 	return dir
 }
 
-// run makes some programs in a folder of its own.
+// run runs make for some programs, with a new folder for them.
 func run(t *testing.T, dryRun bool, variable string, names ...string) (bin, printed string, err error) {
 	bin = filepath.Join(t.TempDir(), "bin")
 	arguments := []string{"-C", "../..", "--no-print-directory", "BIN=" + bin}
@@ -85,11 +84,11 @@ func TestExistingProgramsAreLinked(t *testing.T) {
 
 func TestOthersAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ program, prints, says string }{
-		"another minor release of Kubernetes":   {"kubelet", "Kubernetes v1.35.4", "is v1.35.4, but v1.36.3 is wanted, or another patch release of v1.36."},
-		"another minor release of etcd":         {"etcd", "etcd Version: 3.5.21\nGo Version: go1.26.0", "is v3.5.21, but v3.6.8 is wanted, or another patch release of v3.6."},
-		"a release whose number only begins so": {"kubeadm", "v1.360.0", "is v1.360.0"},
-		"a program of another architecture":     {"kubectl", "broken", "does not tell its version (cannot execute binary file)"},
-		"something else":                        {"kube-apiserver", "hello", "does not tell its version (hello)"},
+		"another minor release of Kubernetes": {"kubelet", "Kubernetes v1.35.4", "is v1.35.4, but v1.36.3 is wanted, or another patch release of v1.36."},
+		"another minor release of etcd":       {"etcd", "etcd Version: 3.5.21\nGo Version: go1.26.0", "is v3.5.21, but v3.6.8 is wanted, or another patch release of v3.6."},
+		"a release that only starts like it":  {"kubeadm", "v1.360.0", "is v1.360.0"},
+		"a program of another architecture":   {"kubectl", "broken", "does not tell its version (cannot execute binary file)"},
+		"another program":                     {"kube-apiserver", "hello", "does not tell its version (hello)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := folder(t, map[string]string{c.program: c.prints})
@@ -102,7 +101,7 @@ func TestOthersAreRefused(t *testing.T) {
 }
 
 func TestWhatIsMissingIsBuilt(t *testing.T) {
-	dir := folder(t, map[string]string{"kubelet": "", "kubeadm": "", "kube-controller-manager": ""}) // as envtest has them
+	dir := folder(t, map[string]string{"kubelet": "", "kubeadm": "", "kube-controller-manager": ""}) // as in the folder of envtest
 	_, printed, err := run(t, true, "KUBEBUILDER_ASSETS="+dir, "kubelet", "kube-apiserver", "etcd")
 	if err != nil {
 		t.Fatalf("%v: %s", err, printed)
@@ -120,7 +119,7 @@ func TestAFolderWithoutAnyIsRefused(t *testing.T) {
 	}
 }
 
-// TestVersionOfEtcd keeps the version that is asked for at what is built.
+// TestVersionOfEtcd verifies that the required version is the one that is built.
 func TestVersionOfEtcd(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {

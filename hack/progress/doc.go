@@ -1,2 +1,2 @@
-// Package progress has the tests of hack/progress.sh.
+// Package progress tests hack/progress.sh.
 package progress

@@ -10,17 +10,17 @@ import (
 	"testing"
 )
 
-// A command that make runs by way of progress.sh ends when make alone gets a signal. It holds a pipe open and would
-// sleep for long.
+// TestEndsWithMake verifies that a command that make runs with progress.sh ends if only make gets a signal. The command
+// keeps a pipe open and sleeps for a long time.
 func TestEndsWithMake(t *testing.T) {
 	script, err := filepath.Abs("../progress.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(script); err != nil { // also says to go test that the result depends on it
+	if _, err := os.Stat(script); err != nil { // go test also records that the result depends on this file
 		t.Fatal(err)
 	}
-	// Whoever runs the tests in the background may ignore SIGINT, and so would make.
+	// If the tests run in the background, SIGINT can be ignored, and make would inherit that.
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, os.Interrupt)
 	t.Cleanup(func() { signal.Stop(heard) })

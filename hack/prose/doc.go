@@ -1,3 +1,3 @@
-// Package prose checks what people read: that comments fit beside a diff, that links and anchors lead somewhere, and
-// that the tests named in the documentation exist.
+// Package prose checks comments and documentation: the width of comments, links and anchors, and that the tests and the
+// Go code in the documentation exist.
 package prose

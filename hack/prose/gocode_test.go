@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A page shows Go code that compiles and runs: each block of it is part of a Go file.
+// TestGoCodeOfPagesIsTested verifies that the Go code of a page compiles and runs: each block is part of a Go file.
 func TestGoCodeOfPagesIsTested(t *testing.T) {
 	block := regexp.MustCompile("(?s)```go\n(.*?)```")
 	sources := map[string][]byte{}

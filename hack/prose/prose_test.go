@@ -24,7 +24,7 @@ import (
 const (
 	root = "../.."
 
-	// commentWidth is the last column that a comment may reach; a tab counts as four columns.
+	// commentWidth is the last column that a comment can reach. A tab counts as four columns.
 	commentWidth = 120
 )
 
@@ -83,7 +83,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	for _, file := range filesOf(t, ".md") {
 		anchors[file], links[file] = anchorsAndLinks(read(t, file))
 	}
-	// The programs name pages in their messages as paths from the root.
+	// Messages of the programs name pages as paths from the root.
 	page := regexp.MustCompile(`(?m)(?:^|[^\w/])(docs/[a-z-]+\.md(?:#[\w-]+)?)`)
 	for _, file := range filesOf(t, ".go") {
 		for _, link := range page.FindAllSubmatch(read(t, file), -1) {
@@ -131,8 +131,8 @@ func TestAnchorsAreThoseOfGitHub(t *testing.T) {
 	}
 }
 
-// anchorsAndLinks returns the anchors that GitHub gives to the headings of a document, those that it sets itself, and
-// the targets of its links and images.
+// anchorsAndLinks returns the anchors that GitHub gives to the headings of a document, its explicit anchors, and the
+// targets of its links and images.
 func anchorsAndLinks(document []byte) (anchors, links []string) {
 	html := regexp.MustCompile(`<a (?:id|name)="([^"]+)"`)
 	parser := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser()
@@ -165,7 +165,8 @@ func anchorsAndLinks(document []byte) (anchors, links []string) {
 	return anchors, links
 }
 
-// slug is a heading's anchor: lower case, without punctuation other than "-" and "_", and with "-" for each space.
+// slug returns the anchor of a heading: lower case, without punctuation other than "-" and "_", and with "-" for each
+// space.
 func slug(heading string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -215,8 +216,7 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
-// filesOf returns the files of the repository with an ending, except what is built and what stands in for input of
-// tests.
+// filesOf returns the files of the repository with a suffix, except build output and test data.
 func filesOf(t *testing.T, ending string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

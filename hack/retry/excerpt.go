@@ -12,11 +12,11 @@ const (
 	maxLine    = 400 // bytes
 )
 
-// excerpt keeps what failed tests said, without their logs.
+// excerpt keeps the output of failed tests, without their logs.
 type excerpt struct {
-	block    []string // since the last ruler of Ginkgo
-	failed   bool     // the block is of a failed spec
-	timeline bool     // the block is at the logs of the spec
+	block    []string // lines since the last separator of Ginkgo
+	failed   bool     // the block is that of a failed spec
+	timeline bool     // the next line is in the logs of the spec
 	kept     []string
 }
 

@@ -1,12 +1,12 @@
-// Command retry runs a command that tests, and runs what failed in it once more, by itself: a machine that is shared
-// may stall for longer than a spec waits. What passes only the second time is flaky. It is counted and named, so that a
-// retry hides nothing.
+// Command retry runs a command with tests, and runs what failed a second time, because a shared machine can stall for
+// longer than a spec waits. A test that passes only the second time is flaky. It is counted and named, so retries hide
+// nothing.
 //
 //	retry -report FILE [-suites 'go test -v -count 1'] -- make test
 //	retry -report FILE
 //
-// The first form runs a command and adds to the report; it may be used several times. The second prints what the report
-// says:
+// The first form runs a command and adds the results to the report. It can be used several times. The second form
+// prints the report:
 //
 //	packages: 81 passed, 0 failed
 //	flaky: 1
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// run adds a command to a report or, if there is none, prints the report.
+// run runs a command and adds its results to a report. Without a command, it prints the report.
 func run(ctx context.Context, file string, suites, command []string) (failed bool, err error) {
 	r, err := readReport(file)
 	if err != nil {

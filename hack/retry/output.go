@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// result is what a package's tests came to.
+// result is the result of the tests of a package.
 type result struct {
 	path     string
 	passed   bool
-	failures []string // names of specs and tests; never empty when it has failed
-	complete bool     // every test ran to its end: there was no panic, no timeout, and it compiled
+	failures []string // names of specs and tests; not empty if the package failed
+	complete bool     // every test ran to its end: no panic, no timeout, no error of the compiler
 }
 
-// output reads what go test prints, line by line. It keeps the logs of the package that it is at.
+// output parses the output of go test line by line.
 type output struct {
 	results []result
 	at      part
 }
 
-// part is what was printed of one package so far.
+// part is what was found in the output of one package so far.
 type part struct {
 	specs, tests, crashes []string
 	suiteEnded            bool // the next failed test is the one that ran a Ginkgo suite
@@ -40,7 +40,7 @@ var (
 	node    = regexp.MustCompile(`\[(It|DescribeTable)\] `)
 )
 
-// line reads one line.
+// line parses one line.
 func (o *output) line(text string) {
 	text = strings.TrimRight(escapes.ReplaceAllString(text, ""), "\r\n")
 	p := &o.at
@@ -70,7 +70,7 @@ func (o *output) line(text string) {
 	}
 }
 
-// close ends a package.
+// close adds the result of the current package.
 func (o *output) close(match []string) {
 	r := result{path: match[2], passed: match[1] != "FAIL", complete: true}
 	if !r.passed {
@@ -84,7 +84,7 @@ func (o *output) close(match []string) {
 	o.at = part{}
 }
 
-// names returns the specs and tests that failed, and why when a test alone does not tell.
+// names returns the specs and tests that failed, and failures that are not those of a single test.
 func (p *part) names() (names []string) {
 	for _, name := range p.tests {
 		parent := slices.ContainsFunc(p.tests, func(other string) bool { return strings.HasPrefix(other, name+"/") })
@@ -112,7 +112,7 @@ func (o *output) failed() map[string]result {
 	return failed
 }
 
-// shorten names a failure after its package, without the module's path.
+// shorten returns the name of a failure with the path of its package, without the path of the module.
 func shorten(path, name string) string {
 	if path == "" {
 		return name

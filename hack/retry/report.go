@@ -9,14 +9,14 @@ import (
 	"os"
 )
 
-// report is what several commands found.
+// report has the results of several commands.
 type report struct {
-	Passed int // packages, at the last try
+	Passed int // packages, in the last try
 	Failed int
 	Flaky  []string
 }
 
-// readReport reads a report; one that was not written yet is empty.
+// readReport reads a report. If the file does not exist, the report is empty.
 func readReport(file string) (*report, error) {
 	r := &report{}
 	content, err := os.ReadFile(file)
@@ -48,7 +48,7 @@ func (r *report) add(t *tries) {
 	r.Flaky = append(r.Flaky, t.flaky...)
 }
 
-// print ends the log of a check: people and programs read the last lines.
+// print prints the report, as the last lines of a log, for users and programs.
 func (r *report) print(out io.Writer) {
 	if r.Passed+r.Failed > 0 {
 		fmt.Fprintf(out, "packages: %d passed, %d failed\n", r.Passed, r.Failed)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What go test and Ginkgo print, shortened.
+// Shortened output of go test and Ginkgo.
 const (
 	module = "example.com/poolboot/"
 	okPool = "ok  \t" + module + "bootstrap/pool\t0.1s\n"
@@ -64,7 +64,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// fake is a command that prints one of its texts each time that it runs, and fails when a test in it has failed.
+// fake returns a command that prints one of the texts in each run, and fails if a test in that text failed.
 func fake(t *testing.T, texts ...string) (command []string, calls func() string) {
 	dir := t.TempDir()
 	for i, text := range texts {
@@ -86,24 +86,24 @@ func fake(t *testing.T, texts ...string) (command []string, calls func() string)
 func TestRun(t *testing.T) {
 	const e2e = module + "test/suites/e2e"
 	for name, c := range map[string]struct {
-		first, again []string // what the command prints at each run, and what the suites print alone
+		first, again []string // output of the command in each run, and of the suites that run again
 		failed       bool
 		flaky        []string
-		calls        string // of the suites
+		calls        string // arguments of the suites
 		packages     string
 	}{
-		"nothing fails":                     {first: []string{okPool + okE2E}, packages: "packages: 2 passed, 0 failed"},
-		"specs pass at the second try":      {first: []string{okPool + specFails}, again: []string{okE2E}, flaky: []string{"test/suites/e2e: A boot ends in its pool", "test/suites/e2e: A token is revoked"}, calls: e2e, packages: "packages: 2 passed, 0 failed"},
-		"one of two specs fails again":      {first: []string{specFails}, again: []string{oneSpecFails}, failed: true, flaky: []string{"test/suites/e2e: A boot ends in its pool"}, calls: e2e, packages: "packages: 0 passed, 1 failed"},
-		"a suite fails twice":               {first: []string{specFails}, again: []string{specFails}, failed: true, calls: e2e, packages: "packages: 0 passed, 1 failed"},
-		"the second try panics":             {first: []string{specFails}, again: []string{panics}, failed: true, calls: e2e, packages: "packages: 0 passed, 1 failed"},
-		"a suite that times out passes":     {first: []string{timesOut}, again: []string{okE2E}, flaky: []string{"test/suites/e2e: TestEndToEnd", "test/suites/e2e: timed out after 40m0s"}, calls: e2e, packages: "packages: 1 passed, 0 failed"},
-		"a unit test passes at the second":  {first: []string{testFails, okPool + okE2E}, flaky: []string{"bootstrap/pool: TestRender/twice"}, packages: "packages: 2 passed, 0 failed"},
-		"a race at the first try only":      {first: []string{races, "ok  \t" + module + "bootstrap/server\t9.9s\n"}, flaky: []string{"bootstrap/server: TestServer", "bootstrap/server: data race"}, packages: "packages: 1 passed, 0 failed"},
-		"a unit test, then a suite":         {first: []string{testFails, okPool + specFails}, again: []string{okE2E}, flaky: []string{"bootstrap/pool: TestRender/twice", "test/suites/e2e: A boot ends in its pool", "test/suites/e2e: A token is revoked"}, calls: e2e, packages: "packages: 2 passed, 0 failed"},
-		"a unit test, then a suite, twice":  {first: []string{testFails, okPool + specFails}, again: []string{specFails}, failed: true, flaky: []string{"bootstrap/pool: TestRender/twice"}, calls: e2e, packages: "packages: 1 passed, 1 failed"},
-		"the command fails before any test": {first: []string{"make: *** [Makefile:9: binaries] Error 1\n", okPool}, flaky: []string{"exit status 1"}, packages: "packages: 1 passed, 0 failed"},
-		"the command never comes to a test": {first: []string{"make: *** Error 1\n", "make: *** Error 1\n"}, failed: true},
+		"nothing fails":                      {first: []string{okPool + okE2E}, packages: "packages: 2 passed, 0 failed"},
+		"specs pass at the second try":       {first: []string{okPool + specFails}, again: []string{okE2E}, flaky: []string{"test/suites/e2e: A boot ends in its pool", "test/suites/e2e: A token is revoked"}, calls: e2e, packages: "packages: 2 passed, 0 failed"},
+		"one of two specs fails again":       {first: []string{specFails}, again: []string{oneSpecFails}, failed: true, flaky: []string{"test/suites/e2e: A boot ends in its pool"}, calls: e2e, packages: "packages: 0 passed, 1 failed"},
+		"a suite fails twice":                {first: []string{specFails}, again: []string{specFails}, failed: true, calls: e2e, packages: "packages: 0 passed, 1 failed"},
+		"the second try panics":              {first: []string{specFails}, again: []string{panics}, failed: true, calls: e2e, packages: "packages: 0 passed, 1 failed"},
+		"a suite that times out passes":      {first: []string{timesOut}, again: []string{okE2E}, flaky: []string{"test/suites/e2e: TestEndToEnd", "test/suites/e2e: timed out after 40m0s"}, calls: e2e, packages: "packages: 1 passed, 0 failed"},
+		"a unit test passes the second time": {first: []string{testFails, okPool + okE2E}, flaky: []string{"bootstrap/pool: TestRender/twice"}, packages: "packages: 2 passed, 0 failed"},
+		"a race at the first try only":       {first: []string{races, "ok  \t" + module + "bootstrap/server\t9.9s\n"}, flaky: []string{"bootstrap/server: TestServer", "bootstrap/server: data race"}, packages: "packages: 1 passed, 0 failed"},
+		"a unit test, then a suite":          {first: []string{testFails, okPool + specFails}, again: []string{okE2E}, flaky: []string{"bootstrap/pool: TestRender/twice", "test/suites/e2e: A boot ends in its pool", "test/suites/e2e: A token is revoked"}, calls: e2e, packages: "packages: 2 passed, 0 failed"},
+		"a unit test, then a suite, twice":   {first: []string{testFails, okPool + specFails}, again: []string{specFails}, failed: true, flaky: []string{"bootstrap/pool: TestRender/twice"}, calls: e2e, packages: "packages: 1 passed, 1 failed"},
+		"the command fails before any test":  {first: []string{"make: *** [Makefile:9: binaries] Error 1\n", okPool}, flaky: []string{"exit status 1"}, packages: "packages: 1 passed, 0 failed"},
+		"the command runs no test at all":    {first: []string{"make: *** Error 1\n", "make: *** Error 1\n"}, failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			command, _ := fake(t, c.first...)
@@ -162,7 +162,7 @@ func TestFailuresArePrintedWithoutLogs(t *testing.T) {
 	}
 }
 
-// TestCheck runs the check of a change in a repository whose targets are fakes.
+// TestCheck runs .ci/run in a repository whose make targets are fakes.
 func TestCheck(t *testing.T) {
 	const (
 		flakes = "if [ -e once ]; then printf 'ok  \\texample.com/poolboot/bootstrap/pool\\t0.1s\\n'; else touch once; " +
@@ -174,10 +174,10 @@ func TestCheck(t *testing.T) {
 		fails            bool
 		last             string
 	}{
-		"all passes":                  {"true", passes, passes, false, "packages: 2 passed, 0 failed\nflaky: 0\n"},
-		"a test passes at the second": {"true", flakes, passes, false, "packages: 2 passed, 0 failed\nflaky: 1\n  bootstrap/pool: TestRender\n"},
-		"a flake, then a failure":     {"true", flakes, "false", true, "packages: 1 passed, 0 failed\nflaky: 1\n  bootstrap/pool: TestRender\n"},
-		"lint fails":                  {"false", passes, passes, true, "flaky: 0\n"},
+		"all passes":                    {"true", passes, passes, false, "packages: 2 passed, 0 failed\nflaky: 0\n"},
+		"a test passes the second time": {"true", flakes, passes, false, "packages: 2 passed, 0 failed\nflaky: 1\n  bootstrap/pool: TestRender\n"},
+		"a flake, then a failure":       {"true", flakes, "false", true, "packages: 1 passed, 0 failed\nflaky: 1\n  bootstrap/pool: TestRender\n"},
+		"lint fails":                    {"false", passes, passes, true, "flaky: 0\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

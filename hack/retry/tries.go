@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// tries runs a command until each package in it has passed, or has failed twice.
+// tries runs a command until all of its packages have passed, or one has failed twice.
 type tries struct {
 	suites, command []string
 	out             io.Writer
 
-	packages map[string]bool // whether each passed at its last try
+	packages map[string]bool // whether each passed in its last try
 	flaky    []string
 }
 
-// run tells whether the command has failed in the end.
+// run runs the command, and reports whether it failed in the end.
 func (t *tries) run(ctx context.Context) (failed bool) {
 	t.packages = map[string]bool{}
-	before := map[string]result{} // what failed at the try before
-	tried := map[string]bool{}    // what failed at any
+	before := map[string]result{} // failed in the previous try
+	tried := map[string]bool{}    // failed in any try
 	for next := t.command; ; {
 		o, err := t.try(ctx, next)
 		for _, r := range o.results {
 			t.packages[r.path] = r.passed
 		}
 		now := o.failed()
-		if err != nil && len(now) == 0 { // it did not come to the tests, or failed after them
+		if err != nil && len(now) == 0 { // it failed before or after the tests
 			now[""] = result{failures: []string{fmt.Sprintf("%s: %v", strings.Join(next, " "), err)}}
 		}
 		t.compare(before, now, o)
@@ -49,9 +49,9 @@ func (t *tries) run(ctx context.Context) (failed bool) {
 	}
 }
 
-// compare notes what failed at the try before, and passed now.
+// compare records as flaky what failed in the previous try and passed in this one.
 func (t *tries) compare(before, now map[string]result, o *output) {
-	ended := map[string]bool{"": true} // those that ran, to their end
+	ended := map[string]bool{"": true} // packages whose tests all ran to their end
 	for _, r := range o.results {
 		ended[r.path] = r.complete
 	}
@@ -67,7 +67,7 @@ func (t *tries) compare(before, now map[string]result, o *output) {
 	}
 }
 
-// next is the command that tries again what has failed.
+// next returns the command that runs the failed packages again.
 func (t *tries) next(failed map[string]result) []string {
 	paths := slices.Sorted(maps.Keys(failed))
 	other := func(path string) bool { return !strings.Contains(path, "/test/") }
@@ -77,7 +77,7 @@ func (t *tries) next(failed map[string]result) []string {
 	return append(slices.Clone(t.suites), paths...)
 }
 
-// try runs a command, prints what it prints, and when it fails what its failed tests said.
+// try runs a command and prints its output. If it fails, it prints the output of the failed tests again.
 func (t *tries) try(ctx context.Context, command []string) (*output, error) {
 	o, excerpt := &output{}, &excerpt{}
 	program := exec.CommandContext(ctx, command[0], command[1:]...)

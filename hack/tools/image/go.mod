@@ -1,4 +1,4 @@
-// The program that writes Poolboot's images, apart from what Poolboot itself requires.
+// The program that writes Poolboot's images. It is a module of its own, so Poolboot does not require its dependencies.
 module github.com/poolboot/cluster-api-bootstrap-provider-poolboot/hack/tools/image
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// Command image writes a container image that holds one static program and nothing else, as a file for "docker load",
+// Command image writes a container image with one static program and nothing else, as a file for "docker load",
 // "ctr image import" or "crane push". It needs no container runtime, no base image and no registry.
 package main
 
@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// user is whom the program runs as: nobody that a host knows.
+// user is the user and group of the program. No host defines them.
 const user = "65532:65532"
 
 func main() {
@@ -59,7 +59,8 @@ func write(program, architecture, tag, output string) error {
 	return tarball.WriteToFile(output, reference, image)
 }
 
-// layer holds the program alone. Nothing in it tells when or by whom it was made, so that one program gives one image.
+// layer returns a layer with only the program. It contains no times and no owners, so the same program always results
+// in the same image.
 func layer(program string) (v1.Layer, error) {
 	content, err := os.ReadFile(program)
 	if err != nil {

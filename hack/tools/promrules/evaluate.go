@@ -20,19 +20,19 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// alert is one that is pending or fires.
+// alert is an alert that is pending or fires.
 type alert struct {
 	since  time.Duration
 	fires  bool
 	labels labels.Labels
-	// annotations are expanded.
+	// annotations have expanded templates.
 	annotations map[string]string
 }
 
-// alerts are those of one rule, by their labels.
+// alerts are the alerts of one rule, by their labels.
 type alerts map[string]alert
 
-// firing are those that fire, one text for each.
+// firing returns the alerts that fire, with one text for each.
 func (a alerts) firing() (texts []string) {
 	for _, is := range a {
 		if is.fires {
@@ -43,8 +43,8 @@ func (a alerts) firing() (texts []string) {
 	return texts
 }
 
-// evaluate evaluates a rule. What its expression returns is pending, and fires once it has been returned for as long as
-// the rule asks.
+// evaluate evaluates a rule. Each result of its expression is a pending alert, which fires once it has been a result
+// for the duration in the rule.
 func evaluate(ctx context.Context, engine *promql.Engine, series storage.Queryable, rule rulefmt.Rule, at time.Duration, before alerts) (alerts, error) {
 	moment := time.UnixMilli(0).Add(at)
 	query, err := engine.NewInstantQuery(ctx, series, nil, rule.Expr, moment)
@@ -94,10 +94,10 @@ func evaluate(ctx context.Context, engine *promql.Engine, series storage.Queryab
 	return active, nil
 }
 
-// memory holds series.
+// memory has series in memory, and can be queried.
 type memory []storage.Series
 
-// load reads a test's series, in the notation of promtool.
+// load parses the series of a test, in promtool's notation.
 func (t test) load() (memory, error) {
 	var series memory
 	for _, input := range t.InputSeries {
@@ -116,7 +116,7 @@ func (t test) load() (memory, error) {
 	return series, nil
 }
 
-// Querier returns what reads the series.
+// Querier returns a querier of the series.
 func (m memory) Querier(_, _ int64) (storage.Querier, error) {
 	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
 		var found []storage.Series
@@ -129,7 +129,7 @@ func (m memory) Querier(_, _ int64) (storage.Querier, error) {
 	}}, nil
 }
 
-// set goes through series.
+// set iterates over series.
 type set struct {
 	found []storage.Series
 	next  int

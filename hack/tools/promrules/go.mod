@@ -1,4 +1,4 @@
-// The program that tests the alerts, apart from what Poolboot itself requires. Prometheus 3.5 is a long-term release.
+// The program that tests the alerts. It is a module of its own, so Poolboot does not require its dependencies. Prometheus 3.5 is a long-term release.
 module github.com/poolboot/cluster-api-bootstrap-provider-poolboot/hack/tools/promrules
 
 go 1.26.0

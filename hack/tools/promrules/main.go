@@ -1,7 +1,7 @@
-// Command promrules tests Prometheus rules, as "promtool test rules" does and in its file format: what a test file says
-// of input series, times and alerts. It evaluates with Prometheus' own engine, parser and templates, and needs a tenth
-// of what promtool takes to build. A rule file may be a PrometheusRule. Beyond promtool, every alert must fire in one
-// test and stay silent in another.
+// Command promrules tests Prometheus rules, as "promtool test rules" does. It supports input series, times and alerts
+// in promtool's file format. It uses Prometheus' own engine, parser and templates, and takes a tenth of the time to
+// build that promtool takes. A rule file can be a PrometheusRule. In contrast to promtool, every alert must fire in one
+// test and not fire in another.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// testFile is a file of tests. Its fields are promtool's; those of promtool that are not here are refused.
+// testFile is a file of tests. It has some of promtool's fields. The others are refused.
 type testFile struct {
 	// RuleFiles are relative to the test file.
 	RuleFiles          []string       `yaml:"rule_files"`
@@ -32,7 +32,7 @@ type testFile struct {
 	Tests              []test         `yaml:"tests"`
 }
 
-// test has series, and what they lead to.
+// test has input series, and the alerts that are expected from them.
 type test struct {
 	Name string `yaml:"name"`
 	// Interval is the time between two values of a series.
@@ -46,7 +46,7 @@ type inputSeries struct {
 	Values string `yaml:"values"`
 }
 
-// alertTest says which alerts of a name fire at a time.
+// alertTest has the alerts of a name that must fire at a time.
 type alertTest struct {
 	EvalTime  model.Duration  `yaml:"eval_time"`
 	AlertName string          `yaml:"alertname"`
@@ -78,7 +78,7 @@ func main() {
 	}
 }
 
-// run runs the tests of a file, and returns how many it has.
+// run runs the tests of a file, and returns their number.
 func run(ctx context.Context, path string) (int, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -102,7 +102,7 @@ func run(ctx context.Context, path string) (int, error) {
 	engine := promql.NewEngine(promql.EngineOpts{
 		MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
 	})
-	// covered says of each alert whether a test expects it to fire, and whether one expects it not to.
+	// covered records for each alert whether a test expects it to fire, and whether a test expects it not to fire.
 	covered := map[string]map[bool]bool{}
 	var problems []error
 	for _, test := range file.Tests {
@@ -167,7 +167,7 @@ func readRules(path string) ([]rulefmt.Rule, error) {
 	return rules, nil
 }
 
-// run evaluates the rules again and again, as Prometheus does, and compares at the times that the test names.
+// run evaluates the rules at each interval, as Prometheus does, and compares the alerts at the times in the test.
 func (t test) run(ctx context.Context, engine *promql.Engine, rules []rulefmt.Rule, every time.Duration) error {
 	series, err := t.load()
 	if err != nil {
@@ -198,7 +198,7 @@ func (t test) run(ctx context.Context, engine *promql.Engine, rules []rulefmt.Ru
 	return errors.Join(problems...)
 }
 
-// want is what is expected, one text for each alert.
+// want returns the expected alerts, with one text for each.
 func (a alertTest) want() (texts []string) {
 	for _, alert := range a.Expected {
 		labels := maps.Clone(alert.Labels)
@@ -212,7 +212,7 @@ func (a alertTest) want() (texts []string) {
 	return texts
 }
 
-// describe is an alert as one text.
+// describe returns an alert as one text.
 func describe(labels, annotations map[string]string) string {
 	var text bytes.Buffer
 	for _, part := range []map[string]string{labels, annotations} {
