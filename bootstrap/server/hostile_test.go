@@ -170,7 +170,7 @@ var _ = Describe("A hostile network", func() {
 		}).Should(BeNumerically(">=", 5))
 	})
 
-	It("can't keep turns from hosts with repeated requests, or by not reading the answers", func() {
+	It("can't block turns by repeating requests, or by not reading the answers", func() {
 		limits := server.DefaultLimits
 		limits.Handshakes, limits.Turn = 2, time.Hour
 		s, _ := attacked(limits)

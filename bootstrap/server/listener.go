@@ -14,9 +14,10 @@ type Limits struct {
 	Connections int
 
 	// Strangers is the maximum number of connections that are strangers. At the maximum, the stranger that has kept the
-	// server waiting longest is closed for a new connection. The new connection waits instead if that time is less than
-	// Patience or a few times what hosts needed recently, or if connections are in the queue for turns. Time in which a
-	// connection waits for the server does not count, so no host is closed because the server is slow.
+	// server waiting longest is closed for a new connection. But the new connection waits while no stranger has kept
+	// the server waiting for Patience, or for a few times what hosts needed recently, and while connections are in the
+	// queue for turns. Time in which a connection waits for the server does not count, so no host is closed because the
+	// server is slow.
 	Strangers int
 	Patience  time.Duration
 
@@ -32,8 +33,9 @@ type Limits struct {
 // about 50 KiB (see docs/security.md). A host sends its token within milliseconds.
 var DefaultLimits = Limits{Connections: 10000, Strangers: 2000, Patience: 3 * time.Second, Handshakes: 256, Turn: 100 * time.Millisecond}
 
-// Patience and Turn increase with the time that hosts needed recently: a stranger that needs several times as long is
-// not a host. Only connections with a valid token count, so strangers cannot increase them.
+// Limits.Patience increases to patienceFactor times what hosts needed recently, up to maxPatience, and Limits.Turn to
+// twice what they needed, up to maxTurn: a stranger that needs several times as long as hosts do is not a host. Only
+// connections with a valid token count, so strangers cannot increase these limits.
 const (
 	patienceFactor = 4
 	maxPatience    = 20 * time.Second

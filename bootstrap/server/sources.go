@@ -28,7 +28,7 @@ type Record struct {
 	// PointerID is the last part of the host's URL. It is empty while none is recorded.
 	PointerID string
 
-	// Token is what is on record of the host's token.
+	// Token is the record of the host's token.
 	Token record.Token
 
 	// Rotating is true while the token is being rotated.

@@ -1,6 +1,6 @@
-// Command retry runs a command with tests, and runs what failed a second time, because a shared machine can stall for
-// longer than a spec waits. A test that passes only the second time is flaky. It is counted and named, so retries hide
-// nothing.
+// Command retry runs a command with tests, and then tries the failed packages once again, because a shared machine can
+// stall for longer than a spec waits. A test that passes only the second time is flaky. It is counted and named, so
+// retries hide nothing.
 //
 //	retry -report FILE [-suites 'go test -v -count 1'] -- make test
 //	retry -report FILE
