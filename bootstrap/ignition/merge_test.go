@@ -98,7 +98,7 @@ var _ = Describe("Merge", func() {
 		Expect(marshal(over)).To(Equal(beforeOver))
 	})
 
-	It("removes a file that a link replaces, even if a later configuration has a file again", func() {
+	It("keeps no field of a file that a link has replaced, even if a later configuration has the file again", func() {
 		link := parse(storage("links", `{"path":"/etc/motd","target":"/a"}`))
 		merged := ignition.Merge(parse(file(`"mode":384`)), link, parse(file(`"contents":{"source":"data:,b"}`)))
 		Expect(marshal(merged)).To(MatchJSON(file(`"contents":{"source":"data:,b"},"overwrite":true`)))

@@ -130,7 +130,7 @@ var _ = Describe("A host that requests its configuration", func() {
 		Expect(w.requests()).To(Equal(1))
 	})
 
-	It("does not get a join credential that is not in its record until it is", func() {
+	It("does not get a join credential before it is in its record", func() {
 		w.addOverlay("machine-0", name, life)
 		w.set(func() {
 			made := w.overlays["machine-0"]

@@ -18,7 +18,7 @@ type Metrics struct {
 	seconds       *prometheus.HistogramVec // request_seconds by path: from the header of the request to the last byte of the answer
 	waiting       prometheus.Gauge         // boots_waiting: hosts whose request is held
 	waitSeconds   *prometheus.HistogramVec // boot_wait_seconds by result (served, timeout, gone, error): how long requests of hosts were held
-	recordErrors  prometheus.Counter       // record_errors_total: requests and answers that could not be recorded
+	recordErrors  prometheus.Counter       // record_errors_total: failed writes of requests, addresses and answers to status
 	renderedBytes prometheus.Gauge         // rendered_cached_bytes: size of the compressed rendered configs in memory
 	connections   prometheus.Gauge         // connections: open connections
 	dropped       prometheus.Counter       // connections_dropped_total: connections without a valid token that were closed to make room

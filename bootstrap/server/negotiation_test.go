@@ -76,7 +76,7 @@ var _ = Describe("A host's Ignition", func() {
 		Expect(string(body)).NotTo(ContainSubstring(token))
 	})
 
-	DescribeTable("that reads no written version gets 406 with the images that do, and causes no write", func(reads, accept string) {
+	DescribeTable("that reads none of the written versions gets 406 with the images that do, and causes no write", func(reads, accept string) {
 		w.set(func() { clear(w.overlays) })
 		response, body := ask(configPath, accept)
 		Expect(response.StatusCode).To(Equal(http.StatusNotAcceptable), string(body))

@@ -149,7 +149,7 @@ var _ = Describe("Replicas of the config server", func() {
 		Expect((<-held).code).To(Equal(http.StatusOK), "it waited while its replica was told to end")
 	}, SpecTimeout(2*time.Minute))
 
-	It("cut off from the API server serve hosts with an overlay until three minutes before its join credential expires, and end no boot", func(ctx SpecContext) {
+	It("cut off from the API server serve a host with an overlay until three minutes before its join credential expires, and end no boot", func(ctx SpecContext) {
 		s, way := partitioned()
 		stands, ends, waits := newMachine(ctx, "cut-off-stands"), newMachine(ctx, "cut-off-ends"), newMachine(ctx, "cut-off-waits")
 		stands.prepare(ctx)

@@ -106,7 +106,7 @@ var _ = Describe("A change of the CA", func() {
 		old.boots(ctx)
 		both.boots(ctx)
 
-		By("when the old CA is gone: a host with both boots, and one with only the old CA retries until its chain is served again")
+		By("when the old CA is gone: a host that trusts both CAs boots, and one that trusts only the old CA retries until its chain is served again")
 		root, err := after.SelfSigned()
 		Expect(err).NotTo(HaveOccurred())
 		s.shows(root)
