@@ -97,8 +97,8 @@ var answersTo = map[string][]int{
 	kindUnknown: {http.StatusNotFound},
 }
 
-// startFrom0 creates every series with the value 0. Otherwise, a series would start with its first increment, which rate
-// and increase in Prometheus do not count.
+// startFrom0 creates every series with the value 0. Otherwise, a series would start with its first increment, which
+// rate and increase in Prometheus do not count.
 func (m *Metrics) startFrom0() {
 	for kind, codes := range answersTo {
 		for _, code := range codes {
