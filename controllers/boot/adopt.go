@@ -17,9 +17,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
-// adopt reads back from the workload cluster what was made for a host before clusterctl move, or a restore, dropped the
-// status. The host may have its configuration, and then asks for its certificate only: without the record it would
-// never get one. A host that has not got its configuration asks for it again, and is prepared as usual.
+// adopt reads back from the workload cluster what was created for a host before clusterctl move, or a restore, dropped
+// the status. The host can already have its configuration, and then it only requests its certificate, which it would
+// never get if its credential were not recorded again. A host that does not have its configuration requests it again
+// and is prepared as usual.
 func (r *Reconciler) adopt(ctx context.Context, s *scope) (ctrl.Result, error) {
 	var (
 		credential join.Credential
@@ -64,7 +65,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) (ctrl.Result, error) {
 		if grant != nil {
 			boot.Certificate = *grant
 		}
-		boot.PreparedTime = &metav1.MicroTime{Time: node.CreationTimestamp.Time} // no later: how long a host may take counts from then
+		boot.PreparedTime = &metav1.MicroTime{Time: node.CreationTimestamp.Time} // not a later time, because joinPatience counts from here
 		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.BootPreparedReason,
 			Message: fmt.Sprintf("Node %s and join credential %s were found in the workload cluster as they were made before the record was lost", node.Name, credential.ID)})
 	})

@@ -15,10 +15,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// Behind a PoolbootConfig is a Machine, or a host that belongs to none. What differs between them is in this file.
+// A PoolbootConfig belongs to a Machine, or to a host without a Machine. This file contains what differs between the
+// two.
 
-// gather returns a scope with what is behind a config and its Cluster, or nil while there is nothing to boot: there is
-// no Machine or host yet, or it is being deleted.
+// gather returns a scope with the Cluster of a config, and with its Machine if it has one. It returns nil while there
+// is nothing to boot: the Machine or host does not exist yet, the Machine is being deleted, or it belongs to the
+// control plane.
 func (r *Reconciler) gather(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*scope, error) {
 	s := &scope{config: config, cluster: &clusterv1.Cluster{}}
 	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
@@ -41,7 +43,7 @@ func (r *Reconciler) gather(ctx context.Context, config *bootstrapv1.PoolbootCon
 	return s, nil
 }
 
-// machineLabels are the Machine's; none without one.
+// machineLabels returns the labels of the Machine, or nil without a Machine.
 func (s *scope) machineLabels() map[string]string {
 	if s.machine == nil {
 		return nil
@@ -49,8 +51,8 @@ func (s *scope) machineLabels() map[string]string {
 	return s.machine.Labels
 }
 
-// findHost finds the bare metal host that boots. Of one that enrolled nothing is known but its name, and of one of
-// another infrastructure provider what its Machine says.
+// findHost sets the host that boots. Of a host that enrolled, only the name is known. Of a host of another
+// infrastructure provider, only what its Machine contains is known.
 func (r *Reconciler) findHost(ctx context.Context, s *scope) (err error) {
 	s.host, err = host.ForConfig(ctx, r.Client, s.config, s.machine)
 	switch {
@@ -67,7 +69,7 @@ func (r *Reconciler) findHost(ctx context.Context, s *scope) (err error) {
 	return nil
 }
 
-// related is what events are about beside the config; nil without a Machine.
+// related returns the second object of events about the config: the Machine, or nil without one.
 func (s *scope) related() runtime.Object {
 	if s.machine == nil {
 		return nil

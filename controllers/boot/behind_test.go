@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("A host without a Machine", func() {
-	// enrolled is one that came with an enrollment token.
+	// enrolled returns the setting of a host that enrolled.
 	enrolled := func() *setting {
 		s := newSetting()
 		s.config.OwnerReferences, s.config.Status.DataSecretName = nil, ""
@@ -23,7 +23,7 @@ var _ = Describe("A host without a Machine", func() {
 		return s
 	}
 
-	It("gets its Node in its pool, one credential and its overlay, as a Machine does", func(ctx SpecContext) {
+	It("gets a Node in its pool, one join credential and an overlay, like the host of a Machine", func(ctx SpecContext) {
 		w := enrolled().world()
 		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
 		n, config := w.node(ctx), w.config(ctx)
@@ -36,7 +36,7 @@ var _ = Describe("A host without a Machine", func() {
 		Expect(w.overlays(ctx)).To(HaveLen(1))
 	})
 
-	It("has nothing on its Node that only Cluster API takes away or Metal3 knows", func(ctx SpecContext) {
+	It("has nothing on its Node that only Cluster API removes or only Metal3 knows", func(ctx SpecContext) {
 		w := enrolled().world()
 		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
 		n := w.node(ctx)
@@ -47,7 +47,7 @@ var _ = Describe("A host without a Machine", func() {
 		Expect(w.config(ctx).Status.HostRef).To(BeZero())
 	})
 
-	It("never takes over the Node that a host of its name left behind", func(ctx SpecContext) {
+	It("never gets the Node of an earlier host with the same name", func(ctx SpecContext) {
 		w := enrolled().world()
 		left := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", Annotations: map[string]string{poolv1.NodeConfigAnnotation: namespace + "/" + machineName}}}
 		left.Status.NodeInfo.KubeletVersion = "v1.36.3"
@@ -57,7 +57,7 @@ var _ = Describe("A host without a Machine", func() {
 		Expect(w.overlays(ctx)).To(BeEmpty())
 	})
 
-	// annotated is a BareMetalHost that asked for a pool.
+	// annotated returns the setting of a BareMetalHost with the annotation for a pool.
 	annotated := func() *setting {
 		s := newSetting()
 		s.config.OwnerReferences = nil
@@ -66,7 +66,7 @@ var _ = Describe("A host without a Machine", func() {
 		return s
 	}
 
-	It("has the UID of its BareMetalHost and what rules make of the host's facts on its Node", func(ctx SpecContext) {
+	It("has the UID of its BareMetalHost and derived labels on its Node", func(ctx SpecContext) {
 		s := annotated()
 		s.host.Labels = map[string]string{"rack": "r7"}
 		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.labels.rack"}}
@@ -82,7 +82,7 @@ var _ = Describe("A host without a Machine", func() {
 		Expect(w.overlays(ctx)).To(HaveLen(1))
 	})
 
-	It("gets nothing once its BareMetalHost is a Machine's, or is wiped", func(ctx SpecContext) {
+	It("gets nothing once its BareMetalHost belongs to a Machine or is wiped", func(ctx SpecContext) {
 		s := annotated()
 		s.host.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning
 		w := s.world()
@@ -95,7 +95,7 @@ var _ = Describe("A host without a Machine", func() {
 		expectNotPrepared(ctx, w, bootstrapv1.HostNotReadyReason, "spec.consumerRef")
 	})
 
-	It("is told that its image reads no user data", func(ctx SpecContext) {
+	It("is reported if its image gets no user data", func(ctx SpecContext) {
 		s := annotated()
 		s.host.Spec.Image = &bmov1alpha1.Image{DiskFormat: new("live-iso")}
 		w := s.world()

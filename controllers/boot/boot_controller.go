@@ -1,7 +1,7 @@
-// Package boot prepares the boot of one machine when its host asks for its configuration: the Node stands in the
-// workload cluster with everything its pool gives it, the join credential lives, and the machine's overlay is stored
-// for the config server. All facts come from other packages; this one puts them in an order in which a crash between
-// any two writes does no harm.
+// Package boot prepares the boot of one machine when its host requests its configuration: it pre-registers the Node in
+// the workload cluster, creates the join credential, and stores the overlay of the machine for the config server. Other
+// packages make the decisions. This package does the writes in an order in which a crash between any two of them does
+// no harm.
 package boot
 
 import (
@@ -41,32 +41,31 @@ import (
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
-	// APIReader reads live: the PoolbootConfig of a boot that was prepared before, because a stale one would cost its
-	// host the join credential that it has.
+	// APIReader reads from the API server, where a stale object from the cache would cost a host its join credential.
 	APIReader client.Reader
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// Recorder takes events; left nil, SetupWithManager sets the manager's.
+	// Recorder creates events. If it is nil, SetupWithManager sets the manager's recorder.
 	Recorder events.EventRecorder
 
-	// OverlayNamespace is where overlay Secrets are kept: the config server's own namespace.
+	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
 	OverlayNamespace string
-	// SyncedLabels are the regular expressions given to Cluster API's --additional-sync-machine-labels.
+	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels.
 	SyncedLabels []*regexp.Regexp
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
 
-	// watchHardware begins to watch HardwareData, once. SetupWithManager sets it.
+	// watchHardware starts the watch on HardwareData on its first call. SetupWithManager sets it.
 	watchHardware func() error
-	// outages remembers which clusters don't answer.
+	// outages remembers which workload clusters do not answer.
 	outages outages
-	// approval remembers which clusters leave it to Poolboot to approve certificates.
+	// approval remembers which workload clusters leave the approval of certificates to Poolboot.
 	approval workload.ApprovalChecker
-	// rights remembers, as clusterRights, where this process has seen to the credentials' rights.
+	// rights remembers, as clusterRights, where this process has ensured the rights of join credentials.
 	rights sync.Map
 }
 
-// Reconcile prepares the boot of one PoolbootConfig, as far as its host is.
+// Reconcile does what the boot of one PoolbootConfig needs next.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	config := &bootstrapv1.PoolbootConfig{}
 	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil || needOf(config) == nothing || !r.watches(config) {
@@ -86,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case need == inlineUpkeep:
 		current := &bootstrapv1.PoolbootConfig{}
 		if err := r.APIReader.Get(ctx, request.NamespacedName, current); err != nil || needOf(current) != inlineUpkeep {
-			return ctrl.Result{}, client.IgnoreNotFound(err) // the event that brings this change comes yet
+			return ctrl.Result{}, client.IgnoreNotFound(err) // the event of this change follows
 		}
 		s.config = current
 		return r.keepInline(ctx, s)
@@ -95,8 +94,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 }
 
-// watch looks, by what the caches have, after a boot for which there is mostly nothing to do: its host has not asked
-// yet, or has its configuration.
+// watch handles a boot that usually needs no write: its host has not sent a request yet, or has its configuration. It
+// decides from the caches, and reads live before it changes what a host has.
 func (r *Reconciler) watch(ctx context.Context, s *scope, need need) (ctrl.Result, error) {
 	if need == announcement {
 		return ctrl.Result{}, r.announce(ctx, s)
@@ -124,25 +123,25 @@ func (r *Reconciler) watch(ctx context.Context, s *scope, need need) (ctrl.Resul
 	return r.keepServed(ctx, s)
 }
 
-// watches tells whether a config is one of those that this manager looks after.
+// watches reports whether this manager handles a config.
 func (r *Reconciler) watches(config *bootstrapv1.PoolbootConfig) bool {
 	return r.WatchFilterValue == "" || labels.HasWatchLabel(config, r.WatchFilterValue)
 }
 
-// need is what a PoolbootConfig wants of this controller.
+// need is what a PoolbootConfig needs from this controller.
 type need int
 
 const (
 	nothing      need = iota
-	announcement      // no host has asked yet: say whether one is was chosen, and whether it will never ask
-	preparation       // a host asked the config server, or the Node that was made for it is gone before its kubelet came
-	upkeep            // a host has its configuration, or may have it, and has not joined yet
-	standing          // a host has had its configuration for so long that its credential is left to end, or nobody knows since when
-	inlineUpkeep      // a host may boot at any time from its data Secret
-	adoption          // clusterctl move or a restore lost what was made for a host that may have its configuration
+	announcement      // no host has sent a request yet: report which host was chosen, and whether it will never send one
+	preparation       // a host has sent a request, or its pre-registered Node was deleted before a kubelet registered
+	upkeep            // a host has its configuration, or can get it, and has not joined yet
+	standing          // like upkeep, but for longer than joinPatience or since an unknown time: the join credential is left to expire
+	inlineUpkeep      // a host can boot at any time from its data Secret
+	adoption          // clusterctl move or a restore dropped the status of a host that can have its configuration
 )
 
-// needOf reads from a PoolbootConfig alone what it wants.
+// needOf derives the need from the PoolbootConfig alone.
 func needOf(config *bootstrapv1.PoolbootConfig) need {
 	boot := config.Status.Boot
 	switch {
@@ -172,8 +171,8 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 	}
 }
 
-// handedOut is when a host may last have been given its configuration: as soon as it was prepared. That it was is on
-// record only if the config server lived, and reached the API server, long enough to write it.
+// handedOut returns the latest time at which a host can have received its configuration. The preparation counts too,
+// because a config server can stop before it records that it has served the host.
 func handedOut(boot bootstrapv1.BootStatus) time.Time {
 	var last time.Time
 	for _, at := range []*metav1.MicroTime{boot.PreparedTime, boot.ServedTime} {
@@ -184,7 +183,7 @@ func handedOut(boot bootstrapv1.BootStatus) time.Time {
 	return last
 }
 
-// preparation is what is done, in this order, for a host that asked the config server.
+// preparation returns the phases, in order, for a host that sent a request to the config server.
 func (r *Reconciler) preparation() []phase {
 	return []phase{
 		r.findDeployedHost,
@@ -201,7 +200,7 @@ func (r *Reconciler) preparation() []phase {
 	}
 }
 
-// settle turns the outcome of a run into the condition, the event, the metric and the time of the next try.
+// settle turns the result of a run into the condition, the event, the metrics and the time of the next try.
 func (r *Reconciler) settle(ctx context.Context, s *scope, err error) (ctrl.Result, error) {
 	if err == nil {
 		return ctrl.Result{}, nil

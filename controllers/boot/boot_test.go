@@ -17,18 +17,18 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
-var _ = Describe("A host that asks for its configuration", func() {
+var _ = Describe("A host that requests its configuration", func() {
 	var s *setting
 	BeforeEach(func() { s = newSetting() })
 
-	It("finds its Node in its pool, a credential, and its overlay", func(ctx SpecContext) {
+	It("gets a Node in its pool, a join credential and an overlay", func(ctx SpecContext) {
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
 		Expect(w.told()).To(ConsistOf(ContainSubstring("Normal " + bootstrapv1.EventBootPrepared)))
 	})
 
-	It("asks the API server for the record only where a preparation has been before, and leaves alone what that has done", func(ctx SpecContext) {
+	It("is read live only after an earlier preparation, and keeps what that preparation created", func(ctx SpecContext) {
 		w := s.world()
 		before := w.config(ctx)
 		before.Status.Boot.RequestedTime = microTime(time.Now())
@@ -42,7 +42,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.credentials(ctx)).To(ConsistOf(HaveField("Name", "bootstrap-token-"+credential)))
 	})
 
-	It("costs four writes once its cluster's rights have been seen to", func(ctx SpecContext) {
+	It("takes four writes once the rights in its cluster are ensured", func(ctx SpecContext) {
 		w := s.world()
 		w.reconciler.rights.Store(clusterRights{cluster: s.cluster.UID}, true)
 		Expect(w.ask(ctx)).To(BeZero())
@@ -51,7 +51,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.writes).To(Equal(4), "a second look costs none")
 	})
 
-	It("is counted by what became of it", func(ctx SpecContext) {
+	It("is counted by its outcome", func(ctx SpecContext) {
 		count := func(outcome string) float64 {
 			return counted("poolboot_boots_total", map[string]string{"cluster": namespace + "/" + s.cluster.Name, "stage": "Preparing", "outcome": outcome})
 		}
@@ -76,14 +76,14 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(counted("poolboot_boot_prepare_seconds", nil) - timed).To(Equal(1.0))
 	})
 
-	It("is told apart by the name of its host where the config says so", func(ctx SpecContext) {
+	It("gets a Node with the name of the host if the config says so", func(ctx SpecContext) {
 		s.config.Spec.NodeNameSource = bootstrapv1.NodeNameSourceHost
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
 		expectPrepared(ctx, w, hostName)
 	})
 
-	It("joins by kubeadm where the config says so, with the rights that kubeadm needs", func(ctx SpecContext) {
+	It("joins with kubeadm if the config says so, with the rights that kubeadm needs", func(ctx SpecContext) {
 		s.config.Spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubeadm}
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
@@ -92,14 +92,14 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(seenTo).To(BeTrue())
 	})
 
-	It("is prepared even when the config server's clock is ahead", func(ctx SpecContext) {
+	It("is prepared even if the clock of the config server is ahead", func(ctx SpecContext) {
 		s.config.Status.Boot.RequestedTime = microTime(time.Now().Add(time.Hour))
 		w := s.world()
 		Expect(w.reconcile(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
 	})
 
-	It("is not prepared for when its token has expired, for it can't fetch anything", func(ctx SpecContext) {
+	It("is not prepared if its token has expired, because it cannot fetch anything", func(ctx SpecContext) {
 		s.config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: "of-the-token", bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateExpired)}
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
@@ -107,7 +107,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 	})
 
 	Context("again", func() {
-		It("keeps its Node and a credential that still lives", func(ctx SpecContext) {
+		It("keeps its Node and a credential that is still valid", func(ctx SpecContext) {
 			w := s.world()
 			Expect(w.ask(ctx)).To(BeZero())
 			first := w.config(ctx).Status
@@ -122,7 +122,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 			Expect(second.Boot.PreparedTime.Time).To(BeTemporally(">", first.Boot.PreparedTime.Time))
 		})
 
-		It("gets a new credential for one that ends soon, and the old one is deleted", func(ctx SpecContext) {
+		It("gets a new credential if the old one expires soon, and the old one is deleted", func(ctx SpecContext) {
 			w := s.world()
 			Expect(w.ask(ctx)).To(BeZero())
 			first := w.config(ctx).Status
@@ -136,7 +136,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 			Expect(w.config(ctx).Status.Boot.CredentialID).NotTo(Equal(first.Boot.CredentialID))
 		})
 
-		It("gets a new credential for one that has got its certificate, and the old one is deleted", func(ctx SpecContext) {
+		It("gets a new credential if the old one was used to obtain a certificate, and the old one is deleted", func(ctx SpecContext) {
 			w := s.world()
 			Expect(w.ask(ctx)).To(BeZero())
 			first := w.config(ctx).Status.Boot
@@ -156,7 +156,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 			Expect(w.config(ctx).Status.Boot.CredentialID).To(Equal(second), "which is not used")
 		})
 
-		It("boots with what its pool has become, and the Node says so", func(ctx SpecContext) {
+		It("boots with what its pool hands out now, and the Node names it", func(ctx SpecContext) {
 			w := s.world()
 			Expect(w.ask(ctx)).To(BeZero())
 			change(ctx, w.management, s.infra, func(p *poolv1.MachineConfigPool) { p.Status.Configuration.Name = "rendered-edge-infra-2" })
@@ -166,7 +166,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 			Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayConfigurationAnnotation, "rendered-edge-infra-2"))
 		})
 
-		It("stays in the recorded pool when its Machine is relabeled after its Node was made", func(ctx SpecContext) {
+		It("stays in the recorded pool if its Machine is relabeled after its Node was pre-registered", func(ctx SpecContext) {
 			w := s.world()
 			Expect(w.ask(ctx)).To(BeZero())
 			s.config.Spec.PoolRole = poolv1.RoleWorker
@@ -175,7 +175,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 			expectPrepared(ctx, w, machineName)
 		})
 
-		It("gets a new Node when the first was deleted, on record by its new UID", func(ctx SpecContext) {
+		It("gets a new Node if the first was deleted, and the new UID is recorded", func(ctx SpecContext) {
 			w := s.world()
 			Expect(w.ask(ctx)).To(BeZero())
 			first := w.node(ctx)
@@ -186,7 +186,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		})
 	})
 
-	It("goes to the pool that the Machine's labels name when it asks, not when its Secret was made", func(ctx SpecContext) {
+	It("boots into the pool that the labels of the Machine name at its request, not when the data Secret was created", func(ctx SpecContext) {
 		s.config.Status.PoolRole = poolv1.RoleWorker
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
@@ -194,7 +194,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.told()).To(ContainElement(ContainSubstring("Normal " + bootstrapv1.EventPoolChanged)))
 	})
 
-	It("is waited for in plain sight from when it is chosen, at the cost of one write and no live read", func(ctx SpecContext) {
+	It("is reported as awaited once it is chosen, with one write and no live read", func(ctx SpecContext) {
 		w := s.world()
 		w.reconciler.APIReader = nil
 		bmh := s.host.DeepCopy()
@@ -219,7 +219,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		Expect(w.config(ctx).Status.Boot.HostChosenTime).To(Equal(chosen), "it is the same host")
 	})
 
-	It("leaves what others write to its config alone", func(ctx SpecContext) {
+	It("keeps what others write to its config", func(ctx SpecContext) {
 		w := s.world()
 		served, intervene := microTime(time.Now()), false
 		w.before = func(n int) error {
@@ -240,7 +240,7 @@ var _ = Describe("A host that asks for its configuration", func() {
 		}
 	})
 
-	It("leaves nothing behind when its config is deleted at any moment", func(ctx SpecContext) {
+	It("leaves nothing behind, whenever its config is deleted", func(ctx SpecContext) {
 		for moment := 1; moment <= writesOfFirstBoot; moment++ {
 			w := newSetting().world()
 			w.before = func(n int) error {

@@ -10,23 +10,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// writesOfFirstBoot is how many writes the first boot in a cluster takes: two for the rights of credentials, then the
-// Node, the credential, the overlay, and the record.
+// writesOfFirstBoot is the number of writes of the first boot in a cluster: two for the rights of join credentials,
+// then the Node, the credential, the overlay, and the record.
 const writesOfFirstBoot = 6
 
-// writesOfRenewal is how many it takes when a host asks again and its credential is about to end: the credential, the
-// end of the old one, the overlay, and the record, with a try to make the Node before them. A new
-// process sees to the rights again.
+// writesOfRenewal is the number of writes when a host sends another request and its credential expires soon: two for
+// the rights, because the process is new, then a try to create the Node, the credential, the deletion of the old one,
+// the overlay, and the record.
 const writesOfRenewal = 7
 
 var errCrash = errors.New("crash")
 
-// mishaps are what can become of the n-th write of a preparation.
+// mishaps are what can happen to the n-th write of a preparation.
 var mishaps = []struct {
 	name   string
 	befall func(w *world, n int)
 }{
-	{"the process ends before write", func(w *world, n int) {
+	{"the process stops before write", func(w *world, n int) {
 		w.before = func(at int) error {
 			if at == n {
 				w.dead = true
@@ -35,7 +35,7 @@ var mishaps = []struct {
 			return nil
 		}
 	}},
-	{"the process ends after write", func(w *world, n int) {
+	{"the process stops after write", func(w *world, n int) {
 		w.after = func(at int) error {
 			if at == n {
 				w.dead = true
@@ -52,7 +52,7 @@ var mishaps = []struct {
 			return nil
 		}
 	}},
-	{"the answer is lost to write", func(w *world, n int) {
+	{"the response is lost after write", func(w *world, n int) {
 		w.after = func(at int) error {
 			if at == n {
 				return errCrash
@@ -62,7 +62,7 @@ var mishaps = []struct {
 	}},
 }
 
-var _ = Describe("A preparation that is cut short", func() {
+var _ = Describe("A preparation that is interrupted", func() {
 	for _, mishap := range mishaps {
 		for n := 1; n <= writesOfFirstBoot; n++ {
 			It(fmt.Sprintf("is completed by the next try when %s %d", mishap.name, n), func(ctx SpecContext) {
@@ -79,7 +79,7 @@ var _ = Describe("A preparation that is cut short", func() {
 			})
 		}
 		for n := 1; n <= writesOfRenewal; n++ {
-			It(fmt.Sprintf("leaves one live credential when, as one is replaced, %s %d", mishap.name, n), func(ctx SpecContext) {
+			It(fmt.Sprintf("leaves one valid credential if, while a credential is replaced, %s %d", mishap.name, n), func(ctx SpecContext) {
 				w := newSetting().world()
 				Expect(w.ask(ctx)).To(BeZero())
 				uid := w.node(ctx).UID
@@ -102,7 +102,7 @@ var _ = Describe("A preparation that is cut short", func() {
 		}
 	}
 
-	It("has been cut short at every write there is", func(ctx SpecContext) {
+	It("is tested with an interruption at every write", func(ctx SpecContext) {
 		w := newSetting().world()
 		Expect(w.ask(ctx)).To(BeZero())
 		Expect(w.writes).To(Equal(writesOfFirstBoot))

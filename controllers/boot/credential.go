@@ -16,11 +16,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// autoApprovedRetry is when a cluster is asked again that approves certificates by itself: nothing tells of the change.
+// autoApprovedRetry is how soon a cluster that approves certificates automatically is checked again. No watch reports
+// the change.
 const autoApprovedRetry = 30 * time.Second
 
-// checkApproval finds a cluster that would give a certificate of any Node to whoever has the join credential: there
-// none is made.
+// checkApproval returns an error if the cluster approves certificates automatically. With a join credential, a client
+// could then get a certificate for any Node, so none is created.
 func (r *Reconciler) checkApproval(ctx context.Context, s *scope) error {
 	err := r.approval.Check(ctx, s.workload, s.cluster.UID)
 	if is[*join.AutoApprovedError](err) {
@@ -29,11 +30,12 @@ func (r *Reconciler) checkApproval(ctx context.Context, s *scope) error {
 	return err
 }
 
-// ensureCredential makes the host's join credential, or takes the one that lives. The record follows it, so one that a
-// crash kept from being recorded has to go, and the one that is replaced with it: a host that asks anew uses neither.
+// ensureCredential creates the join credential of the host, or keeps the one that is still valid. The credential is
+// recorded only afterwards. So a credential that a crash left unrecorded is deleted, together with the one that is
+// replaced: a host that sends another request uses neither.
 func (r *Reconciler) ensureCredential(ctx context.Context, s *scope) (err error) {
 	recorded := s.config.Status.Boot.CredentialID
-	if s.otherHost || record.IsRequestPending(s.config) && record.IsCredentialUsed(s.config) { // which may still have it, or that can get nothing any more
+	if s.otherHost || record.IsRequestPending(s.config) && record.IsCredentialUsed(s.config) { // the other host can still have it, or it was already used to obtain a certificate
 		recorded = ""
 	}
 	if s.credential, err = join.EnsureCredential(ctx, s.workload, s.owner(), recorded, join.Life); err != nil {
@@ -45,7 +47,7 @@ func (r *Reconciler) ensureCredential(ctx context.Context, s *scope) (err error)
 	return s.deleteOtherCredentials(ctx)
 }
 
-// deleteOtherCredentials deletes the credentials that were made for this config, all but the scope's own.
+// deleteOtherCredentials deletes all credentials of this config except the scope's own.
 func (s *scope) deleteOtherCredentials(ctx context.Context) error {
 	tokens := &corev1.SecretList{}
 	if err := s.workload.List(ctx, tokens, client.InNamespace(metav1.NamespaceSystem),

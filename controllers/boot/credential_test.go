@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("A join credential", func() {
-	It("is not made, nor is anything else, while the cluster approves certificates for every bootstrap token, and then is", func(ctx SpecContext) {
+	It("is not created, and nothing else is, until the cluster stops approving the certificates of all bootstrap tokens", func(ctx SpecContext) {
 		w := newSetting().world()
 		w.approval = authorizationv1.SubjectAccessReviewStatus{Allowed: true,
 			Reason: `RBAC: allowed by ClusterRoleBinding "auto-approve-csrs-for-group" of ClusterRole "nodeclient" to Group "system:bootstrappers"`}

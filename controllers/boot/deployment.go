@@ -18,10 +18,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// What Metal3 deploys on a host, and when it takes that back, is in this file. The watch on BareMetalHosts leads here.
+// This file handles what Metal3 deploys on a host, and what happens when Metal3 removes it. The watch on BareMetalHosts
+// triggers it.
 
-// announce says in one write which host was chosen or, of one whose image can't read user data, that it is waited for
-// in vain. Until one is chosen there is nothing to say.
+// announce reports in one write which host was chosen, or that the host will never send a request because its image
+// gets no user data. Before a host is chosen, there is nothing to report.
 func (r *Reconciler) announce(ctx context.Context, s *scope) error {
 	err := r.findHost(ctx, s)
 	if is[*host.NotReadyError](err) && !conditions.Has(s.config, bootstrapv1.BootPreparedCondition) || err == nil && s.machine != nil && s.host.Object == nil {
@@ -52,7 +53,8 @@ func (r *Reconciler) announce(ctx context.Context, s *scope) error {
 	return err
 }
 
-// readsUserData finds a host that will never ask: baremetal-operator hands no user data to one that boots a live ISO.
+// readsUserData returns an error if the host will never send a request: baremetal-operator gives no user data to a host
+// that boots a live ISO.
 func readsUserData(h *host.Host) error {
 	if h.Object == nil || !h.Object.Spec.Image.IsLiveISO() {
 		return nil
@@ -65,7 +67,7 @@ func readsUserData(h *host.Host) error {
 		"will never ask for its configuration: %s", h.Name, cure)
 }
 
-// isDeployed says whether a host runs, or is about to run, what its Machine wants of it.
+// isDeployed reports whether a host runs what its Machine deploys, or is about to.
 func isDeployed(h *host.Host) bool {
 	switch h.State {
 	case bmov1alpha1.StateDeprovisioning, bmov1alpha1.StatePoweringOffBeforeDelete, bmov1alpha1.StateDeleting,
@@ -75,8 +77,8 @@ func isDeployed(h *host.Host) bool {
 	return true
 }
 
-// findDeployedHost finds the host that boots. One that is being wiped, or is not being installed yet, boots what it had
-// before: it gets nothing, or two hosts could join with one Node's credential.
+// findDeployedHost sets the host that boots. A host that is being wiped, or is not being provisioned yet, runs what it
+// had before. It gets nothing, because otherwise two hosts could join with the credential of one Node.
 func (r *Reconciler) findDeployedHost(ctx context.Context, s *scope) error {
 	if err := r.findHost(ctx, s); err != nil {
 		return err
@@ -88,8 +90,8 @@ func (r *Reconciler) findDeployedHost(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// hostLeft says why the host that a configuration was made for no longer is the Machine's, or no longer has what was
-// deployed on it; "" while it is and has.
+// hostLeft returns why the recorded host no longer belongs to the Machine, or no longer has what was deployed on it. It
+// returns "" if neither is the case.
 func (s *scope) hostLeft(ctx context.Context, c client.Reader) (string, error) {
 	made := s.config.Status.HostRef
 	if s.machine == nil || !made.IsDefined() {
@@ -110,14 +112,14 @@ func (s *scope) hostLeft(ctx context.Context, c client.Reader) (string, error) {
 	return "", nil
 }
 
-// guard takes back what was made for a host when the host is wiped or another one takes its place before it has joined:
-// its overlay, its join credential, and the Node unless a kubelet has come. The token stays: with it the next host
-// asks, or the same one once it is installed again. It says whether there is nothing more to do for this boot.
+// guard withdraws the boot if its host is wiped or replaced before it has joined: it deletes the overlay, the join
+// credential, and the Node unless a kubelet has registered. The token stays valid: the next host uses it, or the same
+// host after it is provisioned again. guard reports whether nothing more is to be done for this boot.
 func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 	if left, err := s.hostLeft(ctx, r.Client); err != nil || left == "" {
 		return false, err
 	}
-	// The cache has been behind before, and a host that is there would need another provisioning.
+	// The cache can be stale, and a host whose boot is withdrawn by mistake must be provisioned again.
 	why, err := s.hostLeft(ctx, r.APIReader)
 	if err != nil || why == "" {
 		return false, err
@@ -142,7 +144,7 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 	}
 	withdrawn := metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown,
 		Reason: bootstrapv1.WaitingForHostReason, Message: why + ": no host has asked for its configuration since"}
-	// Ahead of the deletions, so that nobody takes the Node for one that was lost.
+	// This write precedes the deletions. Otherwise the node controller would report the Node as missing.
 	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		if record.IsCredential(config, boot.CredentialID) {
 			conditions.Set(config, withdrawn)
@@ -159,16 +161,16 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 	nodeStays := s.node != nil && s.node.UID != "" && record.HasKubelet(s.node)
 	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		if !record.IsCredential(config, boot.CredentialID) {
-			return // the host has asked anew meanwhile
+			return // the host has sent another request in the meantime
 		}
 		status := &config.Status
 		status.Boot.CredentialID, status.Boot.CredentialExpirationTime = "", nil
-		status.Boot.PreparedTime = &metav1.MicroTime{Time: time.Now()} // what was asked before is answered
+		status.Boot.PreparedTime = &metav1.MicroTime{Time: time.Now()} // earlier requests count as answered
 		status.HostRef, status.DerivedNodeLabels = bootstrapv1.HostReference{}, nil
 		status.Boot.HostChosenTime, status.Boot.ServedTime, status.Boot.Addresses = nil, nil, nil
 		if !nodeStays {
 			status.NodeRef = bootstrapv1.NodeReference{}
-			conditions.Delete(config, bootstrapv1.NodeInPoolCondition) // it is about a Node that does not exist any more
+			conditions.Delete(config, bootstrapv1.NodeInPoolCondition) // it describes a Node that no longer exists
 		}
 		conditions.Set(config, withdrawn)
 	})
@@ -182,11 +184,11 @@ func (r *Reconciler) guard(ctx context.Context, s *scope) (bool, error) {
 	return true, err
 }
 
-// isStanding says whether a host has its configuration, or may fetch it any moment.
+// isStanding reports whether a host has its configuration or can get it at any time.
 func isStanding(n need) bool { return n == upkeep || n == standing }
 
-// replaceNode makes the Node anew that was made for another host, which its spec.providerID, that can't be changed,
-// names. No kubelet has come to it.
+// replaceNode recreates a Node that was pre-registered for another host. Its spec.providerID names that host and is
+// immutable. No kubelet has registered as this Node.
 func (s *scope) replaceNode(ctx context.Context) error {
 	err := s.workload.Delete(ctx, s.node, client.Preconditions{UID: &s.node.UID, ResourceVersion: &s.node.ResourceVersion})
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -22,7 +22,7 @@ import (
 
 const otherHost = "rack2-u07"
 
-var _ = Describe("A host's deployment", func() {
+var _ = Describe("The deployment of a host", func() {
 	var (
 		s *setting
 		w *world
@@ -39,7 +39,7 @@ var _ = Describe("A host's deployment", func() {
 		Expect(w.management.Get(ctx, client.ObjectKeyFromObject(s.host), h)).To(Succeed())
 		return h
 	}
-	// hostIs changes the host as Metal3 does, and reconciles, as the watch on hosts has it.
+	// hostIs changes the host as Metal3 does, and reconciles, as the watch on hosts triggers it.
 	hostIs := func(ctx context.Context, do func(*bmov1alpha1.BareMetalHost)) {
 		GinkgoHelper()
 		change(ctx, w.management, bmh(ctx), do)
@@ -57,7 +57,7 @@ var _ = Describe("A host's deployment", func() {
 			c.Status.Boot.Addresses = []bootstrapv1.TokenAddress{{Address: "192.0.2.7", FirstUsedTime: *microTime(time.Now())}}
 		})
 	}
-	// moveTo gives the Machine another host, as Metal3 does when it chooses anew.
+	// moveTo gives the Machine another host, as Metal3 does when it chooses again.
 	moveTo := func(ctx context.Context, name string) {
 		GinkgoHelper()
 		other := s.host.DeepCopy()
@@ -73,7 +73,7 @@ var _ = Describe("A host's deployment", func() {
 			s.host.Spec.Image = &bmov1alpha1.Image{URL: "http://images/live.iso", DiskFormat: ptr.To("live-iso")}
 		})
 
-		It("is told at once, with host, field and cure, since such a host never asks", func(ctx SpecContext) {
+		It("is reported immediately, with host, field and cure, because such a host never sends a request", func(ctx SpecContext) {
 			w = s.world()
 			Expect(w.reconcile(ctx)).To(BeZero())
 			expectNotPrepared(ctx, w, bootstrapv1.HostImageIgnoresUserDataReason, "BareMetalHost "+hostName, "spec.image.format", "Metal3MachineTemplate")
@@ -83,7 +83,7 @@ var _ = Describe("A host's deployment", func() {
 			Expect(w.told()).To(BeEmpty())
 		})
 
-		It("is told when the host is chosen later than anything else was looked at", func(ctx SpecContext) {
+		It("is reported even if the host is chosen after everything else was checked", func(ctx SpecContext) {
 			s.metal3Machine.SetAnnotations(nil)
 			w = s.world()
 			Expect(w.reconcile(ctx)).To(BeZero())
@@ -94,20 +94,20 @@ var _ = Describe("A host's deployment", func() {
 			Expect(condition(ctx)).To(HaveField("Reason", bootstrapv1.HostImageIgnoresUserDataReason))
 		})
 
-		It("is over when the host gets a disk image", func(ctx SpecContext) {
+		It("is no longer reported when the host gets a disk image", func(ctx SpecContext) {
 			w = s.world()
 			Expect(w.reconcile(ctx)).To(BeZero())
 			hostIs(ctx, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Image.DiskFormat = ptr.To("qcow2") })
 			Expect(condition(ctx)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
 		})
 
-		It("is no matter once the host has asked all the same: something in the image knows the pointer", func(ctx SpecContext) {
+		It("does not matter if the host sends a request anyway, because its image contains the pointer", func(ctx SpecContext) {
 			w = s.world()
 			Expect(w.ask(ctx)).To(BeZero())
 			expectPrepared(ctx, w, machineName)
 		})
 
-		It("is told of a host that would boot from its data Secret", func(ctx SpecContext) {
+		It("is reported for a host that boots from its data Secret", func(ctx SpecContext) {
 			s.inline(time.Now().Add(join.Life))
 			w = s.world()
 			_, err := w.reconcile(ctx)
@@ -117,7 +117,7 @@ var _ = Describe("A host's deployment", func() {
 		})
 	})
 
-	DescribeTable("that is taken back before the Node was Ready takes all with it that the host could join with,",
+	DescribeTable("that is withdrawn before the Node is Ready leaves nothing that the host could join with,",
 		func(ctx SpecContext, do func(ctx context.Context)) {
 			served(ctx)
 			do(ctx)
@@ -128,7 +128,7 @@ var _ = Describe("A host's deployment", func() {
 			Expect(condition(ctx)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
 			Expect(conditions.Has(w.config(ctx), bootstrapv1.NodeInPoolCondition)).To(BeFalse(), "there is no Node to report")
 			Expect(w.config(ctx).Status).To(And(HaveField("NodeRef", BeZero()), HaveField("HostRef", BeZero()), HaveField("Boot.CredentialID", ""),
-				HaveField("Boot.Addresses", BeEmpty()))) // the next host's are others
+				HaveField("Boot.Addresses", BeEmpty()))) // the next host has other addresses
 			stage, since := record.StageOf(w.config(ctx))
 			Expect(stage).To(Equal(record.StageWaitingForHost))
 			Expect(since).To(BeTemporally("~", time.Now(), time.Minute))
@@ -137,21 +137,21 @@ var _ = Describe("A host's deployment", func() {
 		Entry("when the host is deprovisioned", func(ctx context.Context) {
 			change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateDeprovisioning))
 		}),
-		Entry("when it has been, while the manager was down", func(ctx context.Context) {
+		Entry("when the host was deprovisioned while the manager was down", func(ctx context.Context) {
 			change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateAvailable))
 		}),
-		Entry("when the host is free again", func(ctx context.Context) {
+		Entry("when the host is released", func(ctx context.Context) {
 			change(ctx, w.management, bmh(ctx), func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = nil })
 		}),
-		Entry("when the host is gone", func(ctx context.Context) { Expect(w.management.Delete(ctx, s.host)).To(Succeed()) }),
-		Entry("when another host has taken its place", func(ctx context.Context) { moveTo(ctx, otherHost) }),
-		Entry("also before the host has fetched what was made for it", func(ctx context.Context) {
+		Entry("when the host is deleted", func(ctx context.Context) { Expect(w.management.Delete(ctx, s.host)).To(Succeed()) }),
+		Entry("when another host replaces it", func(ctx context.Context) { moveTo(ctx, otherHost) }),
+		Entry("even before the host has fetched its configuration", func(ctx context.Context) {
 			change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = nil })
 			change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateDeprovisioning))
 		}),
 	)
 
-	It("is timed from the first request of the host that boots, not of one before it that was held up", func(ctx SpecContext) {
+	It("is timed from the first request of the host that boots, not of an earlier host that was blocked", func(ctx SpecContext) {
 		configuration := s.infra.Status.Configuration
 		s.infra.Status.Configuration = poolv1.PoolConfiguration{}
 		w = s.world()
@@ -178,7 +178,7 @@ var _ = Describe("A host's deployment", func() {
 		Expect(observed("poolboot_boot_prepare_seconds")-timed).To(BeNumerically("~", time.Hour.Seconds(), 60), "since the first request")
 	})
 
-	It("that is taken back whichever write fails leaves no credential, and one that is made anew is the only one", func(ctx SpecContext) {
+	It("that is withdrawn leaves no credential, whichever write fails, and the next deployment gets the only one", func(ctx SpecContext) {
 		for n := 1; n <= 5; n++ {
 			served(ctx)
 			change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateDeprovisioning))
@@ -203,7 +203,7 @@ var _ = Describe("A host's deployment", func() {
 		}
 	})
 
-	It("that is taken back is noted before its Node is deleted, which nobody is to take for lost", func(ctx SpecContext) {
+	It("that is withdrawn is recorded before its Node is deleted, so the Node is not reported as missing", func(ctx SpecContext) {
 		served(ctx)
 		change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateDeprovisioning))
 		w.before = func(int) error {
@@ -216,7 +216,7 @@ var _ = Describe("A host's deployment", func() {
 		Expect(w.nodes(ctx)).To(BeEmpty())
 	})
 
-	It("that is made anew gets another credential by the same token, and a Node again", func(ctx SpecContext) {
+	It("that is repeated gets another credential with the same token, and another Node", func(ctx SpecContext) {
 		served(ctx)
 		before, node := w.config(ctx).Status.Boot.CredentialID, w.node(ctx).UID
 		hostIs(ctx, inState(bmov1alpha1.StateDeprovisioning))
@@ -228,7 +228,7 @@ var _ = Describe("A host's deployment", func() {
 		Expect(w.node(ctx).UID).NotTo(Equal(node))
 	})
 
-	It("that is taken back leaves the Node alone to which a kubelet has come", func(ctx SpecContext) {
+	It("that is withdrawn keeps a Node that a kubelet has adopted", func(ctx SpecContext) {
 		served(ctx)
 		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.3" })
 		hostIs(ctx, inState(bmov1alpha1.StateDeprovisioning))
@@ -236,7 +236,7 @@ var _ = Describe("A host's deployment", func() {
 		Expect(w.config(ctx).Status.NodeRef.UID).To(Equal(string(w.node(ctx).UID)))
 	})
 
-	It("that goes on costs nothing", func(ctx SpecContext) {
+	It("that continues takes no writes", func(ctx SpecContext) {
 		served(ctx)
 		written := w.writes
 		result, err := w.reconcile(ctx)
@@ -245,7 +245,7 @@ var _ = Describe("A host's deployment", func() {
 		Expect(w.writes).To(Equal(written))
 	})
 
-	It("that is over gives nothing to whatever still runs on the host, and all to what comes next", func(ctx SpecContext) {
+	It("that is being removed gives nothing to what still runs on the host, and the next one gets everything", func(ctx SpecContext) {
 		s.host.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning
 		w = s.world()
 		Expect(w.ask(ctx)).To(BeZero())
@@ -254,7 +254,7 @@ var _ = Describe("A host's deployment", func() {
 		expectPrepared(ctx, w, machineName)
 	})
 
-	DescribeTable("on another host has a Node of its own and the only credential, also when the change was never seen,",
+	DescribeTable("on another host has its own Node and the only credential, even if the change of hosts was never seen,",
 		func(ctx SpecContext, kubelet string) {
 			if kubelet == "inline" {
 				s.inline(time.Now().Add(join.Life))

@@ -15,15 +15,15 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-// failure is why a boot is not prepared, as the condition BootPrepared tells it.
+// failure is why a boot is not prepared, as the condition BootPrepared reports it.
 type failure struct {
 	// reason is the condition's reason.
 	reason string
-	// err is the condition's message: object, field and cure.
+	// err is the condition's message: the object, the field and the cure.
 	err error
-	// waits is true for a state that ends by itself; everything else is a fault, which is tried again ever more seldom.
+	// waits is true if the cause resolves on its own. Every other failure is an error, retried with increasing delays.
 	waits bool
-	// retry is when to look again at a state whose end no watch tells.
+	// retry is how soon to try again if no watch reports that the cause is resolved.
 	retry time.Duration
 }
 
@@ -31,17 +31,17 @@ func (f *failure) Error() string { return f.err.Error() }
 
 func (f *failure) Unwrap() error { return f.err }
 
-// fault makes a failure that somebody has to cure.
+// fault returns a failure that a user must fix.
 func fault(reason, format string, args ...any) error {
 	return &failure{reason: reason, err: fmt.Errorf(format, args...)}
 }
 
-// waiting makes the failure that is none: no host needs its configuration yet.
+// waiting returns a failure that is not an error: no host needs its configuration yet.
 func waiting(err error) *failure {
 	return &failure{reason: bootstrapv1.WaitingForHostReason, err: err, waits: true}
 }
 
-// failureOf gives an error of any package the reason that users know it by.
+// failureOf converts an error of any package to a failure with the reason that users see.
 func failureOf(err error) *failure {
 	var known *failure
 	if errors.As(err, &known) {

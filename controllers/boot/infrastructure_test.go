@@ -20,7 +20,7 @@ var _ = Describe("A host of another infrastructure provider", func() {
 		s.machine.Spec.InfrastructureRef.Kind, s.machine.Spec.ProviderID = "BareMachine", "bare://rack1/u12"
 	})
 
-	It("boots into its pool as its Machine says, and is not looked at again before its credential needs more time", func(ctx SpecContext) {
+	It("boots into the pool of its Machine, and is not reconciled again until its credential must be extended", func(ctx SpecContext) {
 		w := s.world()
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(w.writes).To(BeZero(), "nothing is known of it before it asks")
@@ -35,14 +35,14 @@ var _ = Describe("A host of another infrastructure provider", func() {
 		Expect(w.told()).To(ConsistOf(HavePrefix("Normal " + bootstrapv1.EventBootPrepared)))
 	})
 
-	It("finds its Node at once when it boots from its data Secret: nobody tells when it starts", func(ctx SpecContext) {
+	It("gets its Node immediately if it boots from its data Secret, because nothing reports when it starts", func(ctx SpecContext) {
 		s.inline(time.Now().Add(join.Life))
 		w := s.world()
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)))
 		Expect(w.node(ctx).Labels).To(HaveKey(infraLabel))
 	})
 
-	DescribeTable("waits, and is told why, when something of the host is wanted that only Metal3 tells,",
+	DescribeTable("waits, and the condition reports why, if the boot needs a fact that only Metal3 provides:",
 		func(ctx SpecContext, change func(), reason, why string) {
 			change()
 			w := s.world()
@@ -51,8 +51,8 @@ var _ = Describe("A host of another infrastructure provider", func() {
 			Expect(conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(And(
 				HaveField("Reason", reason), HaveField("Message", ContainSubstring(why))))
 		},
-		Entry("its name for the Node", func() { s.config.Spec.NodeNameSource = bootstrapv1.NodeNameSourceHost }, bootstrapv1.BootFailedReason, "use nodeNameSource: Machine"),
-		Entry("its name for a label", func() {
+		Entry("the name of the host for the Node", func() { s.config.Spec.NodeNameSource = bootstrapv1.NodeNameSourceHost }, bootstrapv1.BootFailedReason, "use nodeNameSource: Machine"),
+		Entry("the name of the host for a label", func() {
 			s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.name", OnMissing: nodev1.OnMissingBlock}}
 		}, bootstrapv1.HostFactMissingReason, "host.name is missing"),
 	)

@@ -12,16 +12,16 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// keepInline looks after a host that boots from its data Secret alone: the credential in it has its rights at once and
-// is kept alive until the Node is in its pool, and the Node is made beforehand as soon as the host is being
-// provisioned.
+// keepInline handles a host that boots from its data Secret alone. It ensures the rights of the join credential in that
+// Secret immediately, renews the credential until the Node is in its pool, and pre-registers the Node as soon as the
+// host is being provisioned.
 func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, error) {
 	phases := []phase{r.remote(r.connect), r.remote(r.ensureRights), r.remote(r.extendCredential)}
 	left, err := s.hostLeft(ctx, r.Client)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if left != "" && record.IsCredentialUsed(s.config) { // the next host has the same credential, and another key
+	if left != "" && record.IsCredentialUsed(s.config) { // the next host has the same credential and another key
 		phases = append(phases, r.forgetCertificate)
 	}
 	if !record.IsPrepared(s.config) || record.IsNodeMissing(s.config) || left != "" {
@@ -40,15 +40,16 @@ func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, err
 	return comeBack(s, result), nil
 }
 
-// forgetCertificate lets the credential of a data Secret, which can't be made anew, get a certificate once more.
+// forgetCertificate allows the join credential in a data Secret to obtain another certificate. The Secret is written
+// once, so the credential cannot be replaced.
 func (r *Reconciler) forgetCertificate(ctx context.Context, s *scope) error {
 	return r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{}
 	})
 }
 
-// findProvisioningHost finds the host behind the Machine once it may boot from the data Secret. Until then there is
-// nothing wrong. That of another infrastructure provider may at any time.
+// findProvisioningHost sets the host of the Machine once it can boot from the data Secret. Until then, it returns a
+// failure that is not an error. A host of another infrastructure provider can boot at any time.
 func (r *Reconciler) findProvisioningHost(ctx context.Context, s *scope) error {
 	err := r.findHost(ctx, s)
 	if err == nil {

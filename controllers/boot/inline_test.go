@@ -27,7 +27,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		s.inline(time.Now().Add(join.Life))
 	})
 
-	// aboutToEnd lets the credential in the data Secret be one that ends soon.
+	// aboutToEnd makes the credential in the data Secret expire soon, and returns its bootstrap token.
 	aboutToEnd := func() *corev1.Secret {
 		expires := time.Now().Add(time.Minute)
 		s.inline(expires)
@@ -41,7 +41,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		return conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)
 	}
 
-	DescribeTable("has no Node yet, and nothing is wrong,",
+	DescribeTable("has no Node yet, and no error is reported,",
 		func(ctx SpecContext, while func()) {
 			while()
 			w := s.world()
@@ -58,7 +58,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		Entry("while its host is cleaned", func() { s.host.Status.Provisioning.State = bmov1alpha1.StatePreparing }),
 	)
 
-	DescribeTable("finds its Node in its pool, and no overlay is made,",
+	DescribeTable("gets its Node in its pool, and no overlay is created,",
 		func(ctx SpecContext, state bmov1alpha1.ProvisioningState) {
 			s.host.Status.Provisioning.State = state
 			s.infra.Status.Configuration.Name = "rendered-edge-infra-2"
@@ -83,7 +83,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		Entry("when its image is written", bmov1alpha1.StateProvisioned),
 	)
 
-	It("gets its Node in the pool of its data Secret or none, whatever the labels of its Machine are by now", func(ctx SpecContext) {
+	It("gets its Node in the pool of its data Secret or none, whatever the labels of its Machine are now", func(ctx SpecContext) {
 		s.config.Status.PoolRole, s.config.Status.Configuration.Name = "worker", "rendered-edge-worker-1"
 		w := s.world()
 		_, err := w.reconcile(ctx)
@@ -96,7 +96,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		Expect(w.node(ctx).Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "worker"))
 	})
 
-	It("gets no Node before it is on record which pool its data Secret was made for", func(ctx SpecContext) {
+	It("gets no Node before the pool of its data Secret is recorded", func(ctx SpecContext) {
 		s.config.Status.PoolRole = ""
 		w := s.world()
 		_, err := w.reconcile(ctx)
@@ -105,7 +105,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		Expect(w.told()).To(BeEmpty())
 	})
 
-	It("may get a certificate once more when it was wiped, for the credential in its data Secret is the same", func(ctx SpecContext) {
+	It("can get another certificate after it was wiped, because the credential in its data Secret stays the same", func(ctx SpecContext) {
 		w := s.world()
 		granted := bootstrapv1.GrantedCertificate{CredentialID: "abcdef", PublicKeySHA256: "of-the-key"}
 		_, err := w.reconcile(ctx)
@@ -120,7 +120,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		Expect(w.config(ctx).Status.Boot.Certificate).To(BeZero())
 	})
 
-	It("may ask for its certificate whenever it boots", func(ctx SpecContext) {
+	It("can request its certificate whenever it boots", func(ctx SpecContext) {
 		s.metal3Machine.SetAnnotations(nil)
 		w := s.world()
 		_, err := w.reconcile(ctx)
@@ -130,7 +130,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		Expect(binding.Subjects).To(ConsistOf(HaveField("Name", join.Group)))
 	})
 
-	It("finds its credential alive however long it takes", func(ctx SpecContext) {
+	It("keeps a valid credential, however long it takes", func(ctx SpecContext) {
 		token := aboutToEnd()
 		s.host.Status.Provisioning.State = bmov1alpha1.StatePreparing
 		w := s.world()
@@ -143,7 +143,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		Expect(w.config(ctx).Status.Boot.CredentialExpirationTime.Time).To(BeTemporally("==", expires))
 	})
 
-	Describe("whose credential nobody extended until it ended", func() {
+	Describe("whose credential expired before it was extended", func() {
 		const value = "abcdef.0123456789abcdef"
 		secret := func(token string) *corev1.Secret {
 			overlay, err := join.Overlay(s.config, registration.Registration{Name: machineName},
@@ -155,7 +155,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		}
 		BeforeEach(func() { s.inline(time.Now().Add(-time.Hour)) })
 
-		It("finds it alive again, as its data Secret has it", func(ctx SpecContext) {
+		It("gets it back, unchanged from its data Secret", func(ctx SpecContext) {
 			w := s.world(secret(value))
 			_, err := w.reconcile(ctx)
 			Expect(err).NotTo(HaveOccurred())
@@ -167,7 +167,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			Expect(condition(ctx, w)).To(HaveField("Status", metav1.ConditionTrue))
 		})
 
-		It("finds it alive again, whichever write fails", func(ctx SpecContext) {
+		It("gets it back, whichever write fails", func(ctx SpecContext) {
 			for failing := 1; failing <= 2; failing++ {
 				w := s.world(secret(value))
 				w.after = func(n int) error {
@@ -186,10 +186,10 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			}
 		})
 
-		It("has none left when it joined in that very moment", func(ctx SpecContext) {
+		It("has no credential left if it joins at the same moment", func(ctx SpecContext) {
 			w := s.world(secret(value))
 			w.before = func(n int) error {
-				if n == 2 { // of the extension, the token and its record; the node controller comes in between
+				if n == 2 { // the writes are the token and its record; the node controller writes between them
 					change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.CredentialID = "" })
 				}
 				return nil
@@ -198,7 +198,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			Expect(w.credentials(ctx)).To(BeEmpty())
 		})
 
-		It("can't join when it was deleted before its time, and the condition names the cure", func(ctx SpecContext) {
+		It("cannot join if a user deleted the credential earlier, and the condition names the cure", func(ctx SpecContext) {
 			aboutToEnd()
 			w := s.world(secret(value))
 			_, err := w.reconcile(ctx)
@@ -210,7 +210,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			Expect(w.credentials(ctx)).To(BeEmpty())
 		})
 
-		DescribeTable("can't join when it can't be had, and the condition names the cure,",
+		DescribeTable("cannot join if the credential cannot be restored, and the condition names the cure,",
 			func(ctx SpecContext, make func() *corev1.Secret, why string) {
 				w := s.world(make())
 				_, err := w.reconcile(ctx)
@@ -218,13 +218,13 @@ var _ = Describe("A host that boots from its data Secret", func() {
 				expectNotPrepared(ctx, w, bootstrapv1.BootFailedReason, "abcdef", why, "delete Machine "+machineName)
 				Expect(w.credentials(ctx)).To(BeEmpty())
 			},
-			Entry("because another one is in the data Secret", func() *corev1.Secret { return secret("fedcba.0123456789abcdef") }, "fedcba"),
-			Entry("because the data Secret is no Ignition", func() *corev1.Secret {
+			Entry("because the data Secret contains another one", func() *corev1.Secret { return secret("fedcba.0123456789abcdef") }, "fedcba"),
+			Entry("because the data Secret is not Ignition", func() *corev1.Secret {
 				other := secret(value)
 				other.Data["value"] = []byte("{")
 				return other
 			}, "can't be read"),
-			Entry("because the data Secret has none", func() *corev1.Secret {
+			Entry("because the data Secret contains none", func() *corev1.Secret {
 				other := secret(value)
 				other.Data["value"] = []byte(`{"ignition":{"version":"3.5.0"}}`)
 				return other
@@ -232,7 +232,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		)
 	})
 
-	It("is prepared once a workload cluster that was down is up", func(ctx SpecContext) {
+	It("is prepared when its workload cluster becomes reachable", func(ctx SpecContext) {
 		w := s.world()
 		w.clusters.down = true
 		result, err := w.reconcile(ctx)
@@ -245,7 +245,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		Expect(condition(ctx, w)).To(HaveField("Status", metav1.ConditionTrue))
 	})
 
-	It("is looked after no longer once its Node is in its pool", func(ctx SpecContext) {
+	It("needs nothing once its Node is in its pool", func(ctx SpecContext) {
 		aboutToEnd()
 		conditions.Set(s.config, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.NodeReadyInPoolReason})
 		w := s.world()

@@ -22,7 +22,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// connect opens the way into the workload cluster.
+// connect sets the client of the workload cluster, and the facts with which hosts join that cluster.
 func (r *Reconciler) connect(ctx context.Context, s *scope) (err error) {
 	if why := r.outages.known(s.workloadKey()); why != nil {
 		return knownOutage{why}
@@ -34,13 +34,13 @@ func (r *Reconciler) connect(ctx context.Context, s *scope) (err error) {
 	return err
 }
 
-// clusterRights is one cluster, and one way to join it, for which the credentials' rights have been seen to.
+// clusterRights identifies a cluster and a way to join it for which the rights of join credentials are ensured.
 type clusterRights struct {
 	cluster types.UID
 	kubeadm bool
 }
 
-// ensureRights gives join credentials their rights, once a cluster and process.
+// ensureRights grants join credentials their rights, once for each cluster, way to join, and process.
 func (r *Reconciler) ensureRights(ctx context.Context, s *scope) error {
 	seenTo := clusterRights{cluster: s.cluster.UID, kubeadm: s.config.Spec.Join.Type == bootstrapv1.JoinTypeKubeadm}
 	if _, done := r.rights.Load(seenTo); done {
@@ -53,8 +53,8 @@ func (r *Reconciler) ensureRights(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// ensureNode makes the Node beforehand, or brings the one that was made for this Machine up to date as long as no
-// kubelet has come. The result is a Node in its pool.
+// ensureNode pre-registers the Node, or updates the Node that was pre-registered for this config if no kubelet has
+// registered yet. It returns an error if the resulting Node is not in its pool.
 func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 	s.node = s.registration.Node()
 	err := s.workload.Create(ctx, s.node)
@@ -81,6 +81,7 @@ func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// adoptNode uses the existing Node of this name if it was pre-registered for this config, and adds what it lacks.
 func (s *scope) adoptNode(ctx context.Context) error {
 	wanted := s.registration
 	s.node, s.triedBefore = &corev1.Node{}, true
@@ -110,9 +111,9 @@ func (s *scope) adoptNode(ctx context.Context) error {
 	return s.workload.Patch(ctx, s.node, status.Locked(before))
 }
 
-// complete adds what a Node that was made beforehand lacks. Labels and taints are only added, so that what a person set
-// stays; the annotations are Poolboot's own and name the config that the host boots with now, and the host's UID is
-// Metal3's: by another one it never finds the Node.
+// complete adds what a pre-registered Node lacks. Labels and taints are only added, so values that a user set stay. The
+// annotations belong to Poolboot and name the config with which the host boots now. The label with the host's UID
+// belongs to Metal3: with another value, the Metal3 provider does not find the Node.
 func complete(have *corev1.Node, wanted registration.Registration) {
 	for key, value := range wanted.Labels {
 		if _, has := have.Labels[key]; !has || key == poolv1.NodeMetal3UUIDLabel {
@@ -132,6 +133,7 @@ func complete(have *corev1.Node, wanted registration.Registration) {
 	}
 }
 
+// set sets a key of a map that can be nil.
 func set(values map[string]string, key, value string) map[string]string {
 	if values == nil {
 		values = map[string]string{}

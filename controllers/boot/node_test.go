@@ -12,8 +12,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-var _ = Describe("A Node that stands already", func() {
-	It("is never taken over when it was not made for this Machine", func(ctx SpecContext) {
+var _ = Describe("The Node of a Machine", func() {
+	It("is never an existing Node that was not pre-registered for this Machine", func(ctx SpecContext) {
 		w := newSetting().world()
 		foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machineName,
 			Annotations: map[string]string{poolv1.NodeConfigAnnotation: namespace + "/another"}}}
@@ -32,7 +32,7 @@ var _ = Describe("A Node that stands already", func() {
 		expectPrepared(ctx, w, machineName)
 	})
 
-	It("is never made under the name of the control plane endpoint", func(ctx SpecContext) {
+	It("is never created with the name of the control plane endpoint", func(ctx SpecContext) {
 		setting := newSetting()
 		setting.cluster.Spec.ControlPlaneEndpoint.Host = machineName
 		w := setting.world()
@@ -42,7 +42,7 @@ var _ = Describe("A Node that stands already", func() {
 		Expect(w.workload.Get(ctx, client.ObjectKey{Name: machineName}, &corev1.Node{})).To(MatchError(ContainSubstring("not found")))
 	})
 
-	It("is not given to a Machine on another host once its kubelet has come", func(ctx SpecContext) {
+	It("is not given to the Machine on another host once a kubelet has registered", func(ctx SpecContext) {
 		w := newSetting().world()
 		Expect(w.ask(ctx)).To(BeZero())
 		n := w.node(ctx)
@@ -55,7 +55,7 @@ var _ = Describe("A Node that stands already", func() {
 		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.NodeNameTakenReason))
 	})
 
-	It("gets back what it lost before its kubelet came, and keeps what a person added or set", func(ctx SpecContext) {
+	It("gets back what it lost before its kubelet registers, and keeps what a user added or set", func(ctx SpecContext) {
 		w := newSetting().world()
 		Expect(w.ask(ctx)).To(BeZero())
 		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) {
@@ -83,7 +83,7 @@ var _ = Describe("A Node that stands already", func() {
 		))
 	})
 
-	It("is its kubelet's and its people's once the kubelet has come", func(ctx SpecContext) {
+	It("is left to its kubelet and its users once the kubelet has registered", func(ctx SpecContext) {
 		w := newSetting().world()
 		Expect(w.ask(ctx)).To(BeZero())
 		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) {

@@ -15,8 +15,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// labelHost makes labels of the host's facts by the rules of the pool and of the config. A host that a rule blocks
-// waits: the watches on BareMetalHosts, HardwareData, pools and configs tell when the facts or the rules are others.
+// labelHost derives labels from the facts about the host, with the rules of the pool and of the config. A host that a
+// rule blocks waits: the watches on BareMetalHosts, HardwareData, pools and configs trigger the next try when the facts
+// or the rules change.
 func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]registration.DerivedLabel, error) {
 	s.derivedLabels = nil
 	if len(s.pool.Spec.NodeLabelRules)+len(s.config.Spec.NodeLabelRules) == 0 {
@@ -45,8 +46,8 @@ func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]registration.De
 	return labels, nil
 }
 
-// hostFacts are what is known of the host, its Machine and its Cluster. Of a host that enrolled it is the name, of one
-// of another infrastructure provider nothing.
+// hostFacts returns the known facts about the host, its Machine and its Cluster. Of a host that enrolled, only the name
+// is known. Of a host of another infrastructure provider, nothing is known.
 func (r *Reconciler) hostFacts(ctx context.Context, s *scope) (nodelabels.Facts, error) {
 	of := nodelabels.Host{Config: s.config, BareMetalHost: s.host.Object, Machine: s.machine, Cluster: s.cluster}
 	if of.BareMetalHost != nil {
@@ -58,8 +59,8 @@ func (r *Reconciler) hostFacts(ctx context.Context, s *scope) (nodelabels.Facts,
 	return of.Facts(), nil
 }
 
-// cpuArch returns the host's CPU architecture, and the field that it is in; "" when nothing is known of the hardware.
-// What changes later needs no watch: the kubelet knows better then.
+// cpuArch returns the CPU architecture of the host and the field that contains it, or "" if nothing is known about the
+// hardware. Later changes need no watch: the kubelet corrects the label.
 func (r *Reconciler) cpuArch(ctx context.Context, s *scope) (arch, field string, err error) {
 	if s.host.Object == nil {
 		return "", "", nil
@@ -74,8 +75,8 @@ func (r *Reconciler) cpuArch(ctx context.Context, s *scope) (arch, field string,
 
 var hardwareDataKind = schema.GroupKind{Group: bmov1alpha1.GroupVersion.Group, Kind: "HardwareData"}
 
-// hardware returns what is known of a host's hardware. HardwareData is watched from the first time on that a rule wants
-// facts, and not where Metal3 is too old to have it: a watch on a kind that does not exist would keep the manager from
+// hardware returns what is known about the hardware of a host. The watch on HardwareData starts when a rule first needs
+// facts, and only if Metal3 has this kind: a watch on a kind that does not exist would prevent the manager from
 // starting.
 func (r *Reconciler) hardware(ctx context.Context, bmh *bmov1alpha1.BareMetalHost) (*bmov1alpha1.HardwareDetails, error) {
 	_, err := r.Client.RESTMapper().RESTMapping(hardwareDataKind, bmov1alpha1.GroupVersion.Version)

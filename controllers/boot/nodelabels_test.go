@@ -15,7 +15,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-var _ = Describe("Labels out of facts of the host", func() {
+var _ = Describe("Derived labels", func() {
 	var s *setting
 	zone := nodev1.NodeLabelRule{Key: "topology.kubernetes.io/zone", ValueExpression: `host.labels["zone"]`, OnMissing: nodev1.OnMissingBlock}
 	vendor := nodev1.NodeLabelRule{Key: "example.com/vendor", ValueExpression: `host.hardware.vendor`}
@@ -32,7 +32,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 		return conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)
 	}
 
-	It("are on the Node when it is made, in the kubelet's flags where a kubelet may set them, and on record", func(ctx SpecContext) {
+	It("are on the Node when it is created, in the kubelet's flags if a kubelet is allowed to set them, and recorded", func(ctx SpecContext) {
 		s.host.Labels = map[string]string{"zone": "dallas-b", "rack": "r7"}
 		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{zone, vendor}
 		s.config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "node-restriction.kubernetes.io/rack", ValueExpression: `machine.name + "." + cluster.name + "." + host.labels["rack"]`}}
@@ -48,7 +48,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 		Expect(w.hardwareWatched).To(BeTrue())
 	})
 
-	It("are those of the pool's own rules: the worker pool's hold for its own Machines only", func(ctx SpecContext) {
+	It("come from the rules of the Machine's pool: the rules of the worker pool apply only to its own Machines", func(ctx SpecContext) {
 		s.worker.Spec.NodeLabelRules = []nodev1.NodeLabelRule{zone}
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
@@ -56,7 +56,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 		Expect(w.hardwareWatched).To(BeFalse(), "nobody wants facts")
 	})
 
-	It("leave the architecture that the inspection found to no rule: the Node has it from the start, with hostname and os", func(ctx SpecContext) {
+	It("need no rule for the inspected architecture, which the Node has from the start, with hostname and os", func(ctx SpecContext) {
 		inspected := data("Dell")
 		inspected.Spec.HardwareDetails.CPU.Arch = "aarch64"
 		w := s.world(inspected)
@@ -68,7 +68,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 		Expect(w.config(ctx).Status.DerivedNodeLabels).To(BeEmpty())
 	})
 
-	It("let no host boot whose architecture is not its pool's", func(ctx SpecContext) {
+	It("do not let a host boot whose architecture differs from that of its pool", func(ctx SpecContext) {
 		s.infra.Spec.NodeLabels = map[string]string{"kubernetes.io/arch": "amd64"}
 		s.host.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{CPU: bmov1alpha1.CPU{Arch: "aarch64"}}
 		w := s.world()
@@ -77,7 +77,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 		expectNotPrepared(ctx, w, bootstrapv1.LabelConflictReason, "BareMetalHost status.hardware.cpu.arch (\"arm64\")", "spec.nodeLabels (\"amd64\")")
 	})
 
-	DescribeTable("know the hardware from",
+	DescribeTable("get the hardware from",
 		func(ctx SpecContext, status *bmov1alpha1.HardwareDetails, more []client.Object, label string) {
 			s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor}
 			s.host.Status.HardwareDetails = status
@@ -89,14 +89,14 @@ var _ = Describe("Labels out of facts of the host", func() {
 				Expect(w.node(ctx).Labels).To(HaveKeyWithValue(vendor.Key, label))
 			}
 		},
-		Entry("HardwareData, also when the host's status says something else", from("Old"), []client.Object{data("Dell")}, "Dell"),
-		Entry("the host's status without HardwareData", from("Old"), nil, "Old"),
-		Entry("the host's status when HardwareData is empty", from("Old"), []client.Object{&bmov1alpha1.HardwareData{
+		Entry("HardwareData, even if the status of the host differs", from("Old"), []client.Object{data("Dell")}, "Dell"),
+		Entry("the status of the host without HardwareData", from("Old"), nil, "Old"),
+		Entry("the status of the host if HardwareData is empty", from("Old"), []client.Object{&bmov1alpha1.HardwareData{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: hostName}}}, "Old"),
 		Entry("nowhere", nil, nil, ""),
 	)
 
-	It("know the hardware from the host's status where Metal3 has no HardwareData, and watch nothing that does not exist", func(ctx SpecContext) {
+	It("get the hardware from the status of the host if Metal3 has no HardwareData, and watch no kind that does not exist", func(ctx SpecContext) {
 		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor}
 		s.host.Status.HardwareDetails = from("Old")
 		w := s.world()
@@ -106,7 +106,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 		Expect(w.hardwareWatched).To(BeFalse())
 	})
 
-	It("know of a host that enrolled no more than its name", func(ctx SpecContext) {
+	It("know only the name of a host that enrolled", func(ctx SpecContext) {
 		s.config.OwnerReferences, s.config.Status.DataSecretName = nil, ""
 		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
 		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor, {Key: "example.com/site", ValueExpression: `cluster.name + "-" + host.name`}}
@@ -115,7 +115,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 		Expect(w.node(ctx).Labels).To(And(HaveKeyWithValue("example.com/site", "edge-edge-7"), Not(HaveKey(vendor.Key))))
 	})
 
-	It("block the host when one is missing that must not be, and go on by themselves when it is there", func(ctx SpecContext) {
+	It("block the host while a required fact is missing, and continue on their own when it exists", func(ctx SpecContext) {
 		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{zone}
 		w := s.world()
 		Expect(w.ask(ctx)).To(Equal(ctrl.Result{}), "a watch tells")
@@ -132,7 +132,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 		Expect(w.node(ctx).Labels).To(HaveKeyWithValue(zone.Key, "dallas-b"))
 	})
 
-	DescribeTable("block the host until somebody corrects",
+	DescribeTable("block the host until a user corrects",
 		func(ctx SpecContext, rule nodev1.NodeLabelRule, says string) {
 			s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{rule}
 			w := s.world(data("Dell Inc."))
@@ -140,12 +140,12 @@ var _ = Describe("Labels out of facts of the host", func() {
 			Expect(w.nodes(ctx)).To(BeEmpty())
 			Expect(condition(ctx, w)).To(And(HaveField("Reason", bootstrapv1.NodeLabelRuleInvalidReason), HaveField("Message", ContainSubstring(says))))
 		},
-		Entry("a value that is no label value", vendor, `"Dell Inc." is no label value`),
+		Entry("a value that is not a valid label value", vendor, `"Dell Inc." is no label value`),
 		Entry("an expression that fails for the host", nodev1.NodeLabelRule{Key: "a", ValueExpression: `host.name.substring(0, 40)`}, "index out of range"),
-		Entry("an expression that older rules took", nodev1.NodeLabelRule{Key: "a", ValueExpression: `host.nmae`}, "valueExpression:1:5: undefined field 'nmae'"),
+		Entry("an expression that earlier validation accepted", nodev1.NodeLabelRule{Key: "a", ValueExpression: `host.nmae`}, "valueExpression:1:5: undefined field 'nmae'"),
 	)
 
-	It("never lead into another pool", func(ctx SpecContext) {
+	It("never move the Node to another pool", func(ctx SpecContext) {
 		s.config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: poolv1.NodeRoleLabelPrefix + "control-plane", ValueExpression: `""`}}
 		w := s.world()
 		Expect(w.ask(ctx)).Error().To(HaveOccurred())
@@ -153,7 +153,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 		Expect(condition(ctx, w)).To(HaveField("Reason", bootstrapv1.LabelConflictReason))
 	})
 
-	It("are refused, with both sources, where another field says something else", func(ctx SpecContext) {
+	It("are refused if another field sets a different value, and the message names both sources", func(ctx SpecContext) {
 		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor}
 		s.config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: vendor.Key, ValueExpression: `"another"`}}
 		w := s.world(data("Dell"))
@@ -163,7 +163,7 @@ var _ = Describe("Labels out of facts of the host", func() {
 	})
 })
 
-// olderMetal3 is a management cluster that has no HardwareData.
+// olderMetal3 is a client of a management cluster without HardwareData.
 type olderMetal3 struct{ client.Client }
 
 func (olderMetal3) RESTMapper() meta.RESTMapper { return meta.NewDefaultRESTMapper(nil) }

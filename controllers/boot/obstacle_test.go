@@ -17,11 +17,11 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-var _ = Describe("A host that can't have its configuration", func() {
+var _ = Describe("A host that cannot get its configuration", func() {
 	var s *setting
 	BeforeEach(func() { s = newSetting() })
 
-	DescribeTable("gets nothing, and the condition says why,",
+	DescribeTable("gets nothing, and the condition reports why,",
 		func(ctx SpecContext, spoil func(), reason string, message ...string) {
 			spoil()
 			w := s.world()
@@ -52,23 +52,23 @@ var _ = Describe("A host that can't have its configuration", func() {
 			s.worker.Spec.PoolRole = "storage"
 			s.machine.Labels[poolv1.NodeRoleLabelPrefix+"storage"] = ""
 		}, bootstrapv1.PoolConflictReason, "infra", "storage"),
-		Entry("when its pool's selector can't be registered", func() {
+		Entry("when the selector of its pool is not registrable", func() {
 			s.config.Spec.PoolRole = "infra"
 			s.infra.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 				{Key: infraLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"no"}}}}
 		}, bootstrapv1.PoolNotRegistrableReason, "edge-infra"),
-		Entry("when two sources want different values for one label", func() {
+		Entry("when two sources set different values for one label", func() {
 			s.infra.Spec.NodeLabels = map[string]string{"example.com/rack": "a"}
 			s.config.Spec.NodeLabels = map[string]string{"example.com/rack": "b"}
 		}, bootstrapv1.LabelConflictReason, "example.com/rack"),
-		Entry("when the extra configuration can't be read", func() {
+		Entry("when the extraConfig is invalid", func() {
 			s.config.Spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: json.RawMessage(`{"ignition":{"version":"9.9.9"}}`)}}
 		}, bootstrapv1.ExtraConfigInvalidReason, "spec.extraConfig", "9.9.9"),
 		Entry("when the Cluster has no endpoint", func() { s.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{} },
 			bootstrapv1.BootFailedReason, "spec.controlPlaneEndpoint"),
 	)
 
-	It("waits while its pool is missing, not as a worker, and goes on when the pool is made", func(ctx SpecContext) {
+	It("waits while its pool is missing instead of booting as a worker, and continues when the pool exists", func(ctx SpecContext) {
 		w := s.world()
 		Expect(w.management.Delete(ctx, s.infra.DeepCopy())).To(Succeed())
 		_, err := w.ask(ctx)
@@ -80,7 +80,7 @@ var _ = Describe("A host that can't have its configuration", func() {
 		expectPrepared(ctx, w, machineName)
 	})
 
-	It("waits for a host whose record is not complete, and goes on when it is", func(ctx SpecContext) {
+	It("waits while its BareMetalHost has no consumerRef, and continues when it has one", func(ctx SpecContext) {
 		consumer := s.host.Spec.ConsumerRef
 		s.host.Spec.ConsumerRef = nil
 		w := s.world()
@@ -91,7 +91,7 @@ var _ = Describe("A host that can't have its configuration", func() {
 		expectPrepared(ctx, w, machineName)
 	})
 
-	DescribeTable("waits for a workload cluster that is down, and goes on when it is up",
+	DescribeTable("waits while its workload cluster is unreachable, and continues when it is reachable",
 		func(ctx SpecContext, down, up func(w *world)) {
 			w := s.world()
 			down(w)
@@ -103,8 +103,8 @@ var _ = Describe("A host that can't have its configuration", func() {
 			Expect(w.reconcile(ctx)).To(BeZero())
 			expectPrepared(ctx, w, machineName)
 		},
-		Entry("with no connection", func(w *world) { w.clusters.down = true }, func(w *world) { w.clusters.down = false }),
-		Entry("with a connection that has just broken", func(w *world) {
+		Entry("without a connection", func(w *world) { w.clusters.down = true }, func(w *world) { w.clusters.down = false }),
+		Entry("with a connection that just broke", func(w *world) {
 			w.before = func(n int) error {
 				if n == 1 {
 					return fmt.Errorf("edge: %w", errRefused)
@@ -114,7 +114,7 @@ var _ = Describe("A host that can't have its configuration", func() {
 		}, func(w *world) { clear(w.reconciler.outages.down) }),
 	)
 
-	DescribeTable("is nobody's business",
+	DescribeTable("is ignored",
 		func(ctx SpecContext, unless func(w *world)) {
 			s.config.Status.Boot.RequestedTime = microTime(time.Now())
 			unless(nil)
@@ -135,10 +135,10 @@ var _ = Describe("A host that can't have its configuration", func() {
 		Entry("when its Node is in its pool", func(*world) {
 			conditions.Set(s.config, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.NodeReadyInPoolReason})
 		}),
-		Entry("when its request is answered", func(*world) { s.config.Status.Boot.PreparedTime = microTime(time.Now().Add(time.Second)) }),
+		Entry("when its request was answered", func(*world) { s.config.Status.Boot.PreparedTime = microTime(time.Now().Add(time.Second)) }),
 	)
 
-	It("is not looked after by a manager that watches other objects", func(ctx SpecContext) {
+	It("is ignored by a manager that watches other objects", func(ctx SpecContext) {
 		w := s.world()
 		w.reconciler.WatchFilterValue = "another"
 		Expect(w.ask(ctx)).To(BeZero())

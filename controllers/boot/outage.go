@@ -16,16 +16,16 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// retryInterval is how soon a workload cluster that can't be reached is tried again: the cluster cache tells of a
-// connection that is made, but not of one that it never saw broken.
+// retryInterval is how soon an unreachable workload cluster is tried again. The cluster cache reports new connections.
+// It does not report that a cluster answers again if it never saw the connection break.
 const retryInterval = 5 * time.Second
 
-// trialPatience is how long everybody else waits for one that tries a cluster again: longer than the cluster cache's
-// clients wait for an answer.
+// trialPatience is how long all other boots wait while one boot tries a cluster again. It is longer than the timeout of
+// the cluster cache's clients.
 const trialPatience = 15 * time.Second
 
-// outages remembers the clusters whose API servers don't answer, so that their hosts don't keep all workers waiting:
-// until one call succeeds, one boot tries at a time. The zero value is ready to use.
+// outages remembers the clusters whose API servers do not answer, so their hosts do not occupy all workers: until a
+// call succeeds, one boot at a time tries. The zero value is ready to use.
 type outages struct {
 	mu   sync.Mutex
 	down map[client.ObjectKey]outage
@@ -36,7 +36,7 @@ type outage struct {
 	why   error
 }
 
-// known returns why a cluster need not be called now; nil when it is to be tried.
+// known returns why a cluster is not to be called now, or nil if the caller is to try it.
 func (o *outages) known(cluster client.ObjectKey) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -51,6 +51,7 @@ func (o *outages) known(cluster client.ObjectKey) error {
 	return nil
 }
 
+// note records that a cluster does not answer.
 func (o *outages) note(cluster client.ObjectKey, why error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,18 +61,20 @@ func (o *outages) note(cluster client.ObjectKey, why error) {
 	o.down[cluster] = outage{until: time.Now().Add(retryInterval), why: why}
 }
 
+// clear records that a cluster has answered.
 func (o *outages) clear(cluster client.ObjectKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.down, cluster)
 }
 
-// knownOutage is why a cluster is not called now.
+// knownOutage is the error of a boot that does not call a cluster because of a known outage.
 type knownOutage struct{ error }
 
 func (o knownOutage) Unwrap() error { return o.error }
 
-// remote marks a phase that talks to the workload cluster: when it can't be reached, that is no fault of the boot.
+// remote wraps a phase that calls the workload cluster. If the cluster is unreachable, the boot waits, because this is
+// not an error of the boot.
 func (r *Reconciler) remote(do phase) phase {
 	return func(ctx context.Context, s *scope) error {
 		err := do(ctx, s)
@@ -83,7 +86,7 @@ func (r *Reconciler) remote(do phase) phase {
 		case workload.IsUnreachable(err):
 			r.outages.note(s.workloadKey(), err)
 		case is[*failure](err):
-			r.outages.clear(s.workloadKey()) // it has answered
+			r.outages.clear(s.workloadKey()) // the API server has answered
 			return err
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			r.outages.clear(s.workloadKey())

@@ -25,7 +25,7 @@ var _ = Describe("A workload cluster that", func() {
 		calls  int
 		answer error
 	)
-	// askWhileIt has the host ask while the cluster's API server gives an answer to every write.
+	// askWhileIt sends the host's request while the cluster's API server answers every write with an error.
 	askWhileIt := func(ctx context.Context, err error) {
 		GinkgoHelper()
 		w, calls, answer = newSetting().world(), 0, err
@@ -49,7 +49,7 @@ var _ = Describe("A workload cluster that", func() {
 		return conditions.GetMessage(w.config(ctx), bootstrapv1.BootPreparedCondition)
 	}
 
-	It("does not answer is tried by one boot at a time, so that hosts of others don't wait for it, and is back at its first answer", func(ctx SpecContext) {
+	It("does not answer is tried by one boot at a time, so hosts of other clusters do not wait, and is used again after its first answer", func(ctx SpecContext) {
 		askWhileIt(ctx, context.DeadlineExceeded)
 		expectNotPrepared(ctx, w, bootstrapv1.WorkloadClusterUnreachableReason, "can't be reached", "deadline")
 		for range 3 {
@@ -59,7 +59,7 @@ var _ = Describe("A workload cluster that", func() {
 		}
 		Expect(calls).To(Equal(1), "it is not called again so soon")
 
-		By("letting one try when the time has come, and nobody else meanwhile")
+		By("letting one boot try when the retry is due, and no other boot in the meantime")
 		edge := client.ObjectKeyFromObject(newSetting().cluster)
 		due := func() {
 			w.reconciler.outages.down[edge] = outage{until: time.Now().Add(-time.Second), why: context.DeadlineExceeded}
@@ -76,7 +76,7 @@ var _ = Describe("A workload cluster that", func() {
 		Expect(w.reconciler.outages.down).To(BeEmpty())
 	})
 
-	DescribeTable("refuses is told with the cure, and no outage",
+	DescribeTable("refuses a request is reported with the cure, and not as an outage:",
 		func(ctx SpecContext, refusal error) {
 			askWhileIt(ctx, refusal)
 			Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.BootFailedReason))
@@ -87,7 +87,7 @@ var _ = Describe("A workload cluster that", func() {
 		Entry("401", apierrors.NewUnauthorized("who are you")),
 	)
 
-	It("there is no connection to, because its kubeconfig is refused, is told with what is wrong, and the cure", func(ctx SpecContext) {
+	It("has an invalid kubeconfig is reported with the error and the cure", func(ctx SpecContext) {
 		w = newSetting().world()
 		w.reconciler.ClusterCache = workload.Restrict(clustercache.NewFakeEmptyClusterCache(), w.management)
 		result, err := w.ask(ctx)

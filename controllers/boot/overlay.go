@@ -15,11 +15,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// fieldOwner is the field manager of server-side applies.
+// fieldOwner is the field manager of server-side apply.
 const fieldOwner = client.FieldOwner("poolboot")
 
-// storeOverlay stores the part of the host's configuration that is for this machine alone where the config server looks
-// for it, and leaves it until its credential is on record.
+// storeOverlay stores the part of the host's configuration that belongs to this machine where the config server reads
+// it. The config server does not serve it until its join credential is recorded.
 func (r *Reconciler) storeOverlay(ctx context.Context, s *scope) error {
 	overlay, err := join.Overlay(s.config, s.registration, s.facts, s.credential)
 	if err != nil {

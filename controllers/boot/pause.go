@@ -9,18 +9,19 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
-// keepPaused does what cannot wait for the end of a pause: it keeps the join credential alive of a host that has its
-// configuration, because such a host does not ask again. It writes to the workload cluster only, and deletes nothing
-// there: during clusterctl move the PoolbootConfig may already be another management cluster's, with this credential.
-// So the new end is not on record, and the credential is extended whenever half of its life is over.
+// keepPaused does what cannot wait until the pause ends: it renews the join credential of a host that has its
+// configuration, because such a host does not send another request. It writes only to the workload cluster, and deletes
+// nothing there: during clusterctl move, the PoolbootConfig with this credential can already belong to another
+// management cluster. So the new expiration time is not recorded, and the credential is extended each time that half of
+// its life has passed.
 func (r *Reconciler) keepPaused(ctx context.Context, s *scope, need need) (ctrl.Result, error) {
 	switch {
-	case need == standing && s.config.Status.Boot.CredentialExpirationTime != nil: // its end is reported after the pause
+	case need == standing && s.config.Status.Boot.CredentialExpirationTime != nil: // its expiry is reported after the pause
 		return ctrl.Result{RequeueAfter: join.Life / 2}, nil
 	case need != upkeep && need != inlineUpkeep:
 		return ctrl.Result{}, nil
 	}
-	if left, err := s.hostLeft(ctx, r.Client); err != nil || left != "" && need == upkeep { // taken back after the pause
+	if left, err := s.hostLeft(ctx, r.Client); err != nil || left != "" && need == upkeep { // the boot is withdrawn after the pause
 		return ctrl.Result{RequeueAfter: join.Life / 2}, err
 	}
 	if left := untilExtension(s.config); left > 0 {
@@ -35,7 +36,7 @@ func (r *Reconciler) keepPaused(ctx context.Context, s *scope, need need) (ctrl.
 		return ctrl.Result{RequeueAfter: join.Life / 2}, nil
 	case failed.waits:
 		return ctrl.Result{RequeueAfter: failed.retry}, nil
-	case apierrors.IsNotFound(err): // it is restored, or reported as lost, when the pause is over
+	case apierrors.IsNotFound(err): // it is restored, or reported as lost, after the pause
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{}, err

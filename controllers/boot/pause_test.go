@@ -26,7 +26,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
-// ending makes the world of a host that got its configuration an hour ago, and whose credential expires so soon.
+// ending returns a world with a host that got its configuration an hour ago, and whose join credential expires in the
+// given time.
 func ending(ctx context.Context, in time.Duration) *world {
 	GinkgoHelper()
 	w := newSetting().world()
@@ -57,8 +58,8 @@ func endOfCredential(ctx context.Context, w *world) time.Time {
 	return expires
 }
 
-var _ = Describe("While its Cluster is paused", func() {
-	It("a host that has its configuration finds its credential alive, and nothing is written to the management cluster", func(ctx SpecContext) {
+var _ = Describe("While its Cluster is paused,", func() {
+	It("the credential of a host that has its configuration is renewed, and nothing is written to the management cluster", func(ctx SpecContext) {
 		w := ending(ctx, time.Minute)
 		pause(ctx, w, true)
 		before, written := w.config(ctx), w.writes
@@ -73,7 +74,7 @@ var _ = Describe("While its Cluster is paused", func() {
 		Expect(w.config(ctx).Status.Boot.CredentialExpirationTime.Time).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
 	})
 
-	It("a host that boots from its data Secret finds its credential alive", func(ctx SpecContext) {
+	It("the credential of a host that boots from its data Secret is renewed", func(ctx SpecContext) {
 		s := newSetting()
 		s.inline(time.Now().Add(time.Minute))
 		s.cluster.Spec.Paused = ptr.To(true)
@@ -88,7 +89,7 @@ var _ = Describe("While its Cluster is paused", func() {
 		Expect(w.nodes(ctx)).To(BeEmpty(), "what is not prepared waits")
 	})
 
-	It("a credential that lives long enough costs nothing", func(ctx SpecContext) {
+	It("a credential that does not expire soon takes no writes", func(ctx SpecContext) {
 		w := ending(ctx, join.Life)
 		pause(ctx, w, true)
 		written := w.writes
@@ -96,7 +97,7 @@ var _ = Describe("While its Cluster is paused", func() {
 		Expect(w.writes).To(Equal(written))
 	})
 
-	It("a workload cluster that can't be reached is tried again", func(ctx SpecContext) {
+	It("an unreachable workload cluster is tried again", func(ctx SpecContext) {
 		w := ending(ctx, time.Minute)
 		pause(ctx, w, true)
 		w.clusters.down = true
@@ -105,7 +106,7 @@ var _ = Describe("While its Cluster is paused", func() {
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", join.Life/2))
 	})
 
-	It("the credential of a host that was taken back is left to end", func(ctx SpecContext) {
+	It("the credential of a withdrawn boot is left to expire", func(ctx SpecContext) {
 		w := ending(ctx, time.Minute)
 		pause(ctx, w, true)
 		host := &bmov1alpha1.BareMetalHost{}
@@ -117,7 +118,7 @@ var _ = Describe("While its Cluster is paused", func() {
 		Expect(w.writes).To(Equal(written))
 	})
 
-	It("a credential that somebody deleted stays deleted, and no host is prepared", func(ctx SpecContext) {
+	It("a credential that a user deleted stays deleted, and no host is prepared", func(ctx SpecContext) {
 		w := ending(ctx, time.Minute)
 		pause(ctx, w, true)
 		token := w.credentials(ctx)[0]
@@ -131,8 +132,9 @@ var _ = Describe("While its Cluster is paused", func() {
 	})
 })
 
-var _ = Describe("A host whose record was lost by clusterctl move", func() {
-	// moved is a host whose boot was prepared in another management cluster.
+var _ = Describe("A host whose status was lost in clusterctl move", func() {
+	// moved returns a world with a host whose boot was prepared in another management cluster, and the status that was
+	// lost.
 	moved := func(ctx context.Context) (*world, bootstrapv1.PoolbootConfigStatus) {
 		GinkgoHelper()
 		w := newSetting().world()
@@ -141,7 +143,7 @@ var _ = Describe("A host whose record was lost by clusterctl move", func() {
 		node := w.node(ctx)
 		change(ctx, w.workload, node, func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(time.Now().Truncate(time.Second)) })
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
-			c.Status = bootstrapv1.PoolbootConfigStatus{DataSecretName: machineName, PoolRole: "infra", NodeRef: status.NodeRef} // as its controllers read it back
+			c.Status = bootstrapv1.PoolbootConfigStatus{DataSecretName: machineName, PoolRole: "infra", NodeRef: status.NodeRef} // as other controllers restore it
 		})
 		for _, overlay := range w.overlays(ctx) {
 			Expect(w.management.Delete(ctx, &overlay)).To(Succeed())
@@ -149,7 +151,7 @@ var _ = Describe("A host whose record was lost by clusterctl move", func() {
 		return w, status
 	}
 
-	It("can join with the credential that it has, which is kept alive again", func(ctx SpecContext) {
+	It("can join with the credential that it has, which is renewed again", func(ctx SpecContext) {
 		w, before := moved(ctx)
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)))
 		boot := w.config(ctx).Status.Boot
@@ -166,7 +168,7 @@ var _ = Describe("A host whose record was lost by clusterctl move", func() {
 		Expect(w.overlays(ctx)).To(HaveLen(1))
 	})
 
-	It("does not get another certificate than the one that it got", func(ctx SpecContext) {
+	It("does not get a second certificate", func(ctx SpecContext) {
 		w, before := moved(ctx)
 		key, request := newCertificateRequest()
 		Expect(w.workload.Create(ctx, &certificatesv1.CertificateSigningRequest{
@@ -182,7 +184,7 @@ var _ = Describe("A host whose record was lost by clusterctl move", func() {
 			HaveField("CredentialID", before.Boot.CredentialID), HaveField("PublicKeySHA256", key))))
 	})
 
-	It("is waited for when its credential is gone: it may ask for another", func(ctx SpecContext) {
+	It("is awaited if its credential does not exist, because it can request another one", func(ctx SpecContext) {
 		w, _ := moved(ctx)
 		token := w.credentials(ctx)[0]
 		Expect(w.workload.Delete(ctx, &token)).To(Succeed())

@@ -13,7 +13,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// choosePool finds the pool that the Machine boots into and what that pool hands out.
+// choosePool sets the pool that the Machine boots into, and the rendered config that this pool hands out.
 func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 	var err error
 	if s.pools, err = workload.PoolsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(s.cluster)); err != nil {
@@ -39,8 +39,8 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// decidePool decides the pool as the host is about to boot: what it keeps counts now. With an inline source the pool is
-// that of the data Secret, which only the poolbootconfig controller reads.
+// decidePool decides the pool of a host that is about to boot, so the pool that the host keeps counts. With an inline
+// source, the pool is that of the data Secret, which only the poolbootconfig controller reads.
 func (s *scope) decidePool() (err error) {
 	if s.config.Spec.IsInline() && s.config.Status.PoolRole == "" {
 		return waiting(errors.New("the pool that the data Secret was made for is not on record yet"))
@@ -54,7 +54,7 @@ func (s *scope) decidePool() (err error) {
 	return err
 }
 
-// register works out what the Node is registered with.
+// register computes what the Node is registered with.
 func (r *Reconciler) register(ctx context.Context, s *scope) error {
 	derived, err := r.labelHost(ctx, s)
 	if err != nil {
@@ -86,8 +86,8 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 	return s.checkExtraConfig()
 }
 
-// checkExtraConfig finds an extraConfig that can't be used before anything is made for it. Whose machine it will be
-// merged for makes no difference to that.
+// checkExtraConfig returns an error if the extraConfig is invalid, before anything is created for the host. The result
+// does not depend on the machine, so the overlay needs no cluster and no join credential here.
 func (s *scope) checkExtraConfig() error {
 	if s.config.Spec.ExtraConfig == nil {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// expectPrepared checks that all that a host needs stands once, and that it fits together.
+// expectPrepared checks that everything a host needs exists once and is consistent.
 func expectPrepared(ctx context.Context, w *world, nodeName string) {
 	GinkgoHelper()
 	config := w.config(ctx)
@@ -70,7 +70,7 @@ func expectPrepared(ctx context.Context, w *world, nodeName string) {
 	))
 }
 
-// unpacked is the Ignition in an overlay Secret.
+// unpacked returns the Ignition in an overlay Secret.
 func unpacked(overlay corev1.Secret) []byte {
 	GinkgoHelper()
 	raw, err := ignition.PackedOverlay(overlay.Data[bootstrapv1.OverlayKey]).Unpack()
@@ -78,7 +78,7 @@ func unpacked(overlay corev1.Secret) []byte {
 	return raw
 }
 
-// fileIn returns the contents of a file of an Ignition config.
+// fileIn returns the content of a file in an Ignition config.
 func fileIn(raw []byte, path string) string {
 	GinkgoHelper()
 	config, err := ignition.Parse(raw)
@@ -92,7 +92,8 @@ func fileIn(raw []byte, path string) string {
 	return ""
 }
 
-// expectNotPrepared checks that the condition tells why, and that nothing a host could boot with stands.
+// expectNotPrepared checks that the condition and an event report why, and that the host has no credential and no
+// overlay.
 func expectNotPrepared(ctx context.Context, w *world, reason string, message ...string) {
 	GinkgoHelper()
 	condition := conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)

@@ -19,17 +19,17 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/teardown"
 )
 
-// action is what events say this controller was doing.
+// action is the action in the events of this controller.
 const action = "PrepareBoot"
 
-// errAbandoned says that the PoolbootConfig went while its boot was prepared.
+// errAbandoned reports that the PoolbootConfig is being deleted while its boot is prepared.
 var errAbandoned = errors.New("the PoolbootConfig is being deleted")
 
-// errPrepared says that there is nothing to prepare, although the cache had it so.
+// errPrepared reports that there is nothing to prepare, although the cache indicated it.
 var errPrepared = errors.New("the boot is prepared already")
 
-// read reads the record live when the Node stood already: a preparation that came before may have got further than the
-// cache knows.
+// read reads the PoolbootConfig live if the Node already existed: an earlier preparation can have recorded more than
+// the cache contains.
 func (r *Reconciler) read(ctx context.Context, s *scope) error {
 	if !s.triedBefore {
 		return nil
@@ -48,19 +48,20 @@ func (r *Reconciler) read(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isAnotherHost says whether the host that boots is not on record, and may be put there before anything stands for it:
-// a Node may be named after the host on record.
+// isAnotherHost reports whether the host that boots differs from the recorded host and can be recorded now. It cannot
+// once a Node is recorded, because the Node can be named after the recorded host.
 func (s *scope) isAnotherHost(config *bootstrapv1.PoolbootConfig) bool {
 	made := config.Status.HostRef
 	return s.host != nil && isDeployed(s.host) && !record.HasNode(config) && (!made.IsDefined() || made.UID != s.host.UID) && s.host.UID != ""
 }
 
-// chooseHost puts the host on record, if it is one that the infrastructure provider chose: at the latest when it asks.
+// chooseHost records the host if the infrastructure provider chose it. This happens at the latest when the host sends a
+// request.
 func (s *scope) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
 	if s.host.UID == "" || status.HostRef.IsDefined() && status.HostRef.UID == s.host.UID {
 		return
 	}
-	if status.HostRef.IsDefined() { // these are another host's
+	if status.HostRef.IsDefined() { // these belong to the other host
 		status.Boot.Addresses, status.Boot.FirstRequestedTime = nil, status.Boot.RequestedTime.DeepCopy()
 	}
 	status.HostRef = bootstrapv1.HostReference{Name: s.host.Name, Namespace: s.host.Namespace, UID: s.host.UID}
@@ -69,9 +70,10 @@ func (s *scope) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
 	}
 }
 
-// record says in one write what stands for the host and that the boot is prepared. It comes last: the config server
-// hands an overlay out only when the credential in it is on record, so no host knows of anything that the approver of
-// certificates and the clean-up of a deletion, which go by this record, don't.
+// record records in one write what was created for the host, and that the boot is prepared. It is the last phase,
+// because the config server hands out an overlay only if its join credential is recorded. So a host never has a
+// credential that is unknown to the approver of certificates and to the cleanup of a deletion, which both use this
+// record.
 func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	now := time.Now()
 	if requested := s.config.Status.Boot.RequestedTime; requested != nil && now.Before(requested.Time) {
@@ -94,7 +96,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 		}
 		recorded.Boot.PreparedTime = &metav1.MicroTime{Time: now}
 		conditions.Set(config, prepared)
-		if !conditions.Has(config, bootstrapv1.NodeInPoolCondition) { // the node controller's, who would say the same next
+		if !conditions.Has(config, bootstrapv1.NodeInPoolCondition) { // the node controller owns it, and would set the same next
 			conditions.Set(config, registration.WaitingForKubelet(s.node.Name, s.pool.Spec.PoolRole))
 		}
 	})
@@ -107,8 +109,8 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// setCondition tells why a boot is not prepared, by condition and event, unless that is said already. It returns
-// whether the reason is new.
+// setCondition reports why a boot is not prepared, with a condition and an event, unless it is already reported. It
+// returns whether the reason is new.
 func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) (isNew bool, err error) {
 	condition := metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionFalse, Reason: why.reason, Message: why.Error()}
 	if why.reason == bootstrapv1.WaitingForHostReason {
@@ -120,14 +122,14 @@ func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) (
 		return false, nil
 	}
 	if condition.Status == metav1.ConditionFalse && !isSaid {
-		// By the reason of each cause: the recorder counts events that differ in their note only as one that came
-		// again.
+		// Each cause has its own reason, because the recorder counts events that differ only in their note as one
+		// repeated event.
 		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeWarning, condition.Reason, action, "%s", condition.Message)
 	}
 	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		isNew = false
 		if need := needOf(config); need == nothing || isStanding(need) {
-			return // it was done, and only the answer was lost
+			return // it is prepared, and only the response was lost
 		}
 		was := conditions.Get(config, condition.Type)
 		isNew = was == nil || was.Status != condition.Status || was.Reason != condition.Reason
@@ -142,8 +144,8 @@ func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) (
 	return isNew && err == nil, err
 }
 
-// patchStatus changes the config's status and, if others changed the config meanwhile, its current version. The error
-// is errAbandoned when the config is being deleted.
+// patchStatus changes the status of the config. If another client has changed the config in the meantime, it changes
+// the current version. It returns errAbandoned if the config is being deleted.
 func (r *Reconciler) patchStatus(ctx context.Context, s *scope, change func(*bootstrapv1.PoolbootConfig)) (err error) {
 	if s.config, err = status.Boot.Change(ctx, r.Client, r.APIReader, s.config, change); apierrors.IsNotFound(err) {
 		return errAbandoned
@@ -151,8 +153,8 @@ func (r *Reconciler) patchStatus(ctx context.Context, s *scope, change func(*boo
 	return err
 }
 
-// withdraw deletes what was prepared for a host: the PoolbootConfig is being deleted, or the host is no longer the
-// Machine's. The clean-up of a deletion may have run before this preparation created something.
+// withdraw deletes what was prepared for a host, because the PoolbootConfig is being deleted or the host no longer
+// belongs to the Machine. The cleanup of a deletion can have run before this preparation created something.
 func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
 	if s.node == nil && s.credential.ID == "" {
 		return nil

@@ -21,12 +21,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
 
-// A join credential ends when nobody can extend it for its life: the manager was down, or the workload cluster could
-// not be reached. The host that holds it does not ask again, so it is created again, as it was, from the Secret that
-// the host's configuration came from.
+// A join credential expires if it cannot be extended in time: the manager was down, or the workload cluster was
+// unreachable. The host that has it does not send another request. So the credential is created again, unchanged, from
+// the Secret that contains the host's configuration.
 
-// restoreCredential creates the credential again that a host holds. The error is a failure when that cannot be done. A
-// credential that is gone before its time was deleted by somebody and is not restored.
+// restoreCredential creates the join credential of a host again, and returns when it expires. The error is a failure if
+// this is impossible. A credential that is missing before it has expired was deleted by a user and is not restored.
 func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time, error) {
 	boot := s.config.Status.Boot
 	key := r.overlayKey(s)
@@ -37,7 +37,8 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 		return time.Time{}, fault(s.lostReason(), "the join credential %s in Secret %s %w: %s", boot.CredentialID, key, fmt.Errorf(format, args...), s.lostCure())
 	}
 	if expires := boot.CredentialExpirationTime; expires == nil || time.Now().Before(expires.Time) {
-		// Without an end on record it is still known as deleted when its time is over.
+		// Without a recorded expiration time, a later reconcile still knows that the credential was deleted and did not
+		// expire.
 		if err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) { config.Status.Boot.CredentialExpirationTime = nil }); err != nil {
 			return time.Time{}, err
 		}
@@ -64,7 +65,7 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 	return join.RestoreCredential(ctx, s.workload, s.owner(), credential, join.Life)
 }
 
-// credentialIn reads the join credential back from a data Secret or an overlay Secret.
+// credentialIn reads the join credential from a data Secret or an overlay Secret.
 func credentialIn(secret *corev1.Secret) (join.Credential, error) {
 	raw, err := secret.Data[bootstrapv1.DataSecretValueKey], error(nil)
 	if overlay, is := secret.Data[bootstrapv1.OverlayKey]; is {
@@ -80,7 +81,7 @@ func credentialIn(secret *corev1.Secret) (join.Credential, error) {
 	return join.CredentialIn(config)
 }
 
-// lostReason is the reason of a boot whose host holds a join credential that can't be used any more.
+// lostReason returns the reason for a host whose join credential can no longer be used.
 func (s *scope) lostReason() string {
 	if s.config.Spec.IsInline() {
 		return bootstrapv1.BootFailedReason
@@ -88,7 +89,7 @@ func (s *scope) lostReason() string {
 	return bootstrapv1.JoinCredentialExpiredReason
 }
 
-// lostCure is what helps then.
+// lostCure returns the cure for such a host.
 func (s *scope) lostCure() string {
 	if s.config.Spec.IsInline() {
 		return cure.Replace(s.config)
@@ -96,9 +97,9 @@ func (s *scope) lostCure() string {
 	return "if the host does not ask for its configuration again, " + cure.Replace(s.config)
 }
 
-// giveUp reports that a host which has its configuration cannot join with it any more, unless a kubelet has come: such
-// a host needs a person, because it does not ask again by itself. When it does ask, it gets another credential and the
-// condition is True again.
+// giveUp reports that a host can no longer join with the configuration that it has, unless a kubelet has registered.
+// Such a host does not send another request on its own, so a user must act. If it does send one, it gets another
+// credential, and the condition is True again.
 func (r *Reconciler) giveUp(ctx context.Context, s *scope, why error) error {
 	if s.workload == nil {
 		if err := r.remote(r.connect)(ctx, s); err != nil {
@@ -134,7 +135,7 @@ func (r *Reconciler) giveUp(ctx context.Context, s *scope, why error) error {
 	return err
 }
 
-// keepStanding waits for the end of a credential that is not extended any more, and reports it.
+// keepStanding waits until a join credential that is no longer extended expires, and reports it.
 func (r *Reconciler) keepStanding(ctx context.Context, s *scope) (ctrl.Result, error) {
 	expires := s.config.Status.Boot.CredentialExpirationTime
 	if expires == nil {

@@ -12,11 +12,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// A host may keep the pool of the Machine that it served before. What that changes in a boot is in this file; the node
-// controller writes it on the host.
+// A host can keep the pool of the Machine that it served before. This file contains what that changes in a boot. The
+// node controller records the pool on the host.
 
-// withCure adds the cure to labels that would take the Node out of the pool that its host keeps, or that its data
-// Secret was made for. Cluster API keeps the Machine's labels on the Node, so there is no way to have both.
+// withCure adds the cure to an error about labels that would take the Node out of the pool that its host keeps, or that
+// its data Secret was created for. Cluster API syncs the labels of the Machine to the Node, so the Node cannot have
+// both.
 func (s *scope) withCure(err error) error {
 	isConflict := is[*registration.ConflictError](err) || is[*registration.OutsidePoolError](err)
 	if isConflict && s.config.Spec.IsInline() {
@@ -30,7 +31,8 @@ func (s *scope) withCure(err error) error {
 		s.host.Namespace, s.host.Name, s.assigned.Retained, err, poolv1.HostRetainedPoolAnnotation, cure.Whose(s.config))
 }
 
-// reportPool reports that a Machine boots into another pool than was on record before its host was known, and why.
+// reportPool reports that a Machine boots into another pool than the one that was recorded before its host was known,
+// and why.
 func (r *Reconciler) reportPool(s *scope) {
 	if s.machine == nil || s.assigned.Reason == pool.FromRecord {
 		return

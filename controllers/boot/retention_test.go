@@ -12,7 +12,7 @@ import (
 var _ = Describe("A host that keeps a pool", func() {
 	const storageLabel = poolv1.NodeRoleLabelPrefix + "storage"
 	var s *setting
-	// The Machine is to be in infra, by its config; no label of it has a say.
+	// The spec of the config puts the Machine in infra. Its labels do not name a pool.
 	BeforeEach(func() {
 		s = newSetting()
 		delete(s.machine.Labels, infraLabel)
@@ -22,7 +22,7 @@ var _ = Describe("A host that keeps a pool", func() {
 	})
 	storage := newPool("edge-storage", "storage")
 
-	It("has its next Machine boot into that", func(ctx SpecContext) {
+	It("boots its next Machine into that pool", func(ctx SpecContext) {
 		w := s.world(storage.DeepCopy())
 		Expect(w.ask(ctx)).To(BeZero())
 		Expect(w.node(ctx).Labels).To(And(HaveKey(storageLabel), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"), Not(HaveKey(infraLabel))))
@@ -31,7 +31,7 @@ var _ = Describe("A host that keeps a pool", func() {
 		Expect(w.told()).To(ContainElement(And(HavePrefix("Normal "+bootstrapv1.EventPoolChanged), ContainSubstring(hostName), ContainSubstring("storage"))))
 	})
 
-	It("has that told also when another controller sees the Node, and has it on record, first", func(ctx SpecContext) {
+	It("is reported even if another controller sees and records the Node first", func(ctx SpecContext) {
 		w := s.world(storage.DeepCopy())
 		w.before = func(int) error {
 			if config := w.config(ctx); len(w.nodes(ctx)) > 0 && !config.Status.NodeRef.IsDefined() {
@@ -45,7 +45,7 @@ var _ = Describe("A host that keeps a pool", func() {
 		Expect(w.told()).To(ContainElement(HavePrefix("Normal " + bootstrapv1.EventPoolChanged)))
 	})
 
-	DescribeTable("does not",
+	DescribeTable("does not boot its next Machine into that pool",
 		func(ctx SpecContext, change func(), told ...string) {
 			change()
 			w := s.world(storage.DeepCopy())
@@ -55,17 +55,17 @@ var _ = Describe("A host that keeps a pool", func() {
 				Expect(w.told()).To(ContainElement(ContainSubstring(word)))
 			}
 		},
-		Entry("when the Machine does not ask for it", func() { s.config.Spec.PoolRetention = bootstrapv1.PoolRetentionMachine }),
+		Entry("when the Machine does not request it", func() { s.config.Spec.PoolRetention = bootstrapv1.PoolRetentionMachine }),
 		Entry("when it is another Cluster's pool", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "other/storage/first-uid" }),
-		Entry("when it is the pool of a Cluster that had the same name before", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/storage/another-uid" }),
-		Entry("when a Node stands: that is on record", func() {
+		Entry("when it is the pool of an earlier Cluster with the same name", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/storage/another-uid" }),
+		Entry("when a Node is already recorded", func() {
 			s.config.Status.NodeRef = bootstrapv1.NodeReference{Name: machineName, UID: "before"}
 		}),
-		Entry("when the pool is gone: that is told", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/gone/first-uid" },
+		Entry("when the pool does not exist, which is reported", func() { s.host.Annotations[poolv1.HostRetainedPoolAnnotation] = "edge/gone/first-uid" },
 			"Warning "+bootstrapv1.EventRetainedPoolNotFound+" BareMetalHost "+hostName+" keeps pool gone"),
 	)
 
-	It("and the Machine's labels name another: the host waits, with the cures, of which each works", func(ctx SpecContext) {
+	It("waits if the labels of the Machine name another pool, and each cure in the message works", func(ctx SpecContext) {
 		s.machine.Labels[infraLabel] = ""
 		w := s.world(storage.DeepCopy())
 		Expect(w.ask(ctx)).Error().To(HaveOccurred())

@@ -15,48 +15,49 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// scope is one preparation: each phase adds what those after it need.
+// scope is the state of one preparation. Each phase adds what later phases need.
 type scope struct {
-	// config is the PoolbootConfig, kept current by every write to it.
+	// config is the PoolbootConfig. Every write to it updates this field.
 	config *bootstrapv1.PoolbootConfig
-	// machine owns the config, nil when its host belongs to none; cluster is theirs. Both come from the cache.
+	// machine owns the config. It is nil for a host without a Machine. cluster is the Cluster of the config. Both come
+	// from the cache.
 	machine *clusterv1.Machine
 	cluster *clusterv1.Cluster
 
-	// pools are those of the cluster, with defaults; pool is the one that the Machine boots into.
+	// pools are the pools of the cluster, with defaults. pool is the one that the Machine boots into.
 	pools []poolv1.MachineConfigPool
 	pool  poolv1.MachineConfigPool
-	// assigned is why it is that pool.
+	// assigned is the decision for that pool, with its reason.
 	assigned pool.Assignment
-	// before is the role that was on record when the pool was decided: the node controller may see the Node, and have
-	// it on record, before this one does.
+	// before is the pool role that was recorded when the pool was decided. The node controller can see the Node, and
+	// record its pool, before this controller does.
 	before string
-	// configuration names the rendered config that the host is to boot with.
+	// configuration is the name of the rendered config with which the host boots.
 	configuration string
-	// host is the bare metal host that boots.
+	// host is the host that boots.
 	host *host.Host
-	// derivedLabels are what rules made of the host's facts.
+	// derivedLabels are the labels that rules derived from the facts about the host.
 	derivedLabels map[string]string
-	// registration is what the Node has to be registered with.
+	// registration is what the Node must be registered with.
 	registration registration.Registration
 
-	// workload reads the workload cluster live and writes there; facts are how hosts reach it.
+	// workload is a client of the workload cluster that reads live. facts are what hosts need to join that cluster.
 	workload client.Client
 	facts    join.Cluster
-	// node is the Node as it stands in the workload cluster.
+	// node is the current Node in the workload cluster.
 	node *corev1.Node
-	// otherHost is true when that Node was made for another host before.
+	// otherHost is true if that Node was pre-registered for another host before.
 	otherHost bool
-	// triedBefore is true when the Node stood already: an earlier preparation went that far.
+	// triedBefore is true if the Node already existed: an earlier preparation got that far.
 	triedBefore bool
-	// credential is what the host joins with.
+	// credential is the join credential of the host.
 	credential join.Credential
 }
 
-// phase is one step of a preparation. It can be done again at any time with the same result.
+// phase is one step of a preparation. It is idempotent.
 type phase func(ctx context.Context, s *scope) error
 
-// run does phases in their order, up to the first that fails.
+// run runs the phases in order, up to the first error.
 func (s *scope) run(ctx context.Context, phases []phase) error {
 	for _, do := range phases {
 		if err := do(ctx, s); err != nil {
@@ -66,12 +67,12 @@ func (s *scope) run(ctx context.Context, phases []phase) error {
 	return nil
 }
 
-// owner names the config where Nodes and credentials have to: <namespace>/<name>.
+// owner returns the config as Nodes and join credentials reference it: <namespace>/<name>.
 func (s *scope) owner() string {
 	return client.ObjectKeyFromObject(s.config).String()
 }
 
-// workloadKey is the key of the workload cluster in the cluster cache.
+// workloadKey returns the key of the workload cluster in the cluster cache.
 func (s *scope) workloadKey() client.ObjectKey {
 	return client.ObjectKeyFromObject(s.cluster)
 }

@@ -25,7 +25,7 @@ const (
 	infraLabel       = poolv1.NodeRoleLabelPrefix + "infra"
 )
 
-// setting is a Machine of the pool infra, on a host that has been chosen for it, before the host asks.
+// setting is a Machine of the pool infra whose host was chosen and has not sent a request yet.
 type setting struct {
 	cluster       *clusterv1.Cluster
 	worker, infra *poolv1.MachineConfigPool
@@ -90,7 +90,8 @@ func newPool(name, role string) *poolv1.MachineConfigPool {
 	}
 }
 
-// inline makes the machine boot from its data Secret alone, which holds the credential abcdef until expires.
+// inline makes the machine boot from its data Secret alone, with the join credential abcdef, which expires at the given
+// time.
 func (s *setting) inline(expires time.Time) {
 	s.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeInline}
 	s.config.Status.PoolRole, s.config.Status.Configuration.Name = "infra", "rendered-edge-infra-1"
@@ -98,7 +99,7 @@ func (s *setting) inline(expires time.Time) {
 	s.config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expires}
 }
 
-// world makes the setting real, with objects beside it.
+// world returns a world that contains the setting and more objects.
 func (s *setting) world(more ...client.Object) *world {
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
 		Name:   "metal3machines.infrastructure.cluster.x-k8s.io",

@@ -14,12 +14,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// joinPatience is how long after its configuration was handed out a host's join credential is kept alive: images that
-// write themselves anew, firmware that checks memory and two reboots of slow hardware fit in.
+// joinPatience is how long the join credential of a host is renewed after its configuration was handed out. This is
+// enough for images that rewrite themselves, firmware that checks memory, and two reboots of slow hardware.
 const joinPatience = 2 * time.Hour
 
-// keepServed keeps the join credential of a host that has its configuration alive until it has joined: it does not ask
-// again when it reboots in between. The boot stays prepared when that fails; it is tried again.
+// keepServed renews the join credential of a host that has its configuration until the host has joined: the host does
+// not send another request if it reboots in the meantime. If this fails, the boot stays prepared and the renewal is
+// retried.
 func (r *Reconciler) keepServed(ctx context.Context, s *scope) (ctrl.Result, error) {
 	err := s.run(ctx, []phase{r.remote(r.connect), r.remote(r.extendCredential)})
 	switch failed := failureOf(err); {
@@ -33,7 +34,7 @@ func (r *Reconciler) keepServed(ctx context.Context, s *scope) (ctrl.Result, err
 	return ctrl.Result{}, err
 }
 
-// comeBack returns a result that is no later than when the credential's life has to be extended.
+// comeBack returns a result that requeues no later than the join credential must be extended.
 func comeBack(s *scope, result ctrl.Result) ctrl.Result {
 	if s.config.Status.Boot.CredentialExpirationTime == nil {
 		return result
@@ -44,7 +45,7 @@ func comeBack(s *scope, result ctrl.Result) ctrl.Result {
 	return result
 }
 
-// untilExtension is how long the credential needs no extension yet; nothing when its end is not on record.
+// untilExtension returns how long the join credential needs no extension, or 0 if its expiration time is not recorded.
 func untilExtension(config *bootstrapv1.PoolbootConfig) time.Duration {
 	if config.Status.Boot.CredentialExpirationTime == nil {
 		return 0
@@ -52,12 +53,12 @@ func untilExtension(config *bootstrapv1.PoolbootConfig) time.Duration {
 	return time.Until(extensionDue(config))
 }
 
-// extensionDue is when the credential's life has to be extended: when half of it is over.
+// extensionDue returns when the join credential must be extended: when half of its life has passed.
 func extensionDue(config *bootstrapv1.PoolbootConfig) time.Time {
 	return config.Status.Boot.CredentialExpirationTime.Add(-join.Life / 2)
 }
 
-// extendCredential keeps the credential that a host has alive.
+// extendCredential extends the join credential of a host when that is due, and restores it if it has expired.
 func (r *Reconciler) extendCredential(ctx context.Context, s *scope) error {
 	boot := s.config.Status.Boot
 	if boot.CredentialExpirationTime != nil && time.Now().Before(extensionDue(s.config)) {
@@ -80,7 +81,7 @@ func (r *Reconciler) extendCredential(ctx context.Context, s *scope) error {
 			config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expires}
 		}
 	})
-	if errors.Is(err, errAbandoned) || err == nil && !wanted { // meanwhile the host has joined, or the config is going
+	if errors.Is(err, errAbandoned) || err == nil && !wanted { // the host has joined in the meantime, or the config is being deleted
 		return errors.Join(err, join.DeleteCredential(ctx, s.workload, boot.CredentialID))
 	}
 	return err

@@ -18,7 +18,8 @@ import (
 var _ = Describe("A host that has its configuration", func() {
 	var w *world
 
-	// served has the host's configuration prepared, and handed out for some time, with a credential that ends so soon.
+	// served prepares the boot of a host that got its configuration some time ago, and sets when its join credential
+	// expires.
 	served := func(ctx context.Context, ago, ends time.Duration) {
 		GinkgoHelper()
 		w = newSetting().world()
@@ -48,7 +49,7 @@ var _ = Describe("A host that has its configuration", func() {
 		Expect(w.told()).To(ContainElement(HavePrefix("Warning " + bootstrapv1.JoinCredentialExpiredReason)))
 	}
 
-	It("finds its credential alive when it takes long to join", func(ctx SpecContext) {
+	It("keeps a valid credential if it takes long to join", func(ctx SpecContext) {
 		served(ctx, time.Hour, time.Minute)
 		result, err := w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -57,14 +58,14 @@ var _ = Describe("A host that has its configuration", func() {
 		Expect(w.credentials(ctx)).To(HaveLen(1))
 	})
 
-	It("finds its credential alive also when the config server that answered it ended before that was on record", func(ctx SpecContext) {
+	It("keeps a valid credential even if the config server stopped before it recorded its answer", func(ctx SpecContext) {
 		served(ctx, time.Hour, time.Minute)
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = nil })
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)))
 		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
 	})
 
-	It("costs nothing while its credential lives long enough", func(ctx SpecContext) {
+	It("takes no writes while its credential does not expire soon", func(ctx SpecContext) {
 		served(ctx, time.Minute, join.Life)
 		written := w.writes
 		result, err := w.reconcile(ctx)
@@ -73,7 +74,7 @@ var _ = Describe("A host that has its configuration", func() {
 		Expect(result.RequeueAfter).To(BeNumerically("~", join.Life/2, 10*time.Second))
 	})
 
-	It("is given up when it takes longer than any host does, and that is reported when its credential has expired", func(ctx SpecContext) {
+	It("is given up if it has not joined within joinPatience, and that is reported when its credential has expired", func(ctx SpecContext) {
 		served(ctx, joinPatience+time.Minute, time.Minute)
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", time.Minute, 10*time.Second)))
 		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(time.Minute), 10*time.Second))
@@ -84,7 +85,7 @@ var _ = Describe("A host that has its configuration", func() {
 		expectGivenUp(ctx, "has expired")
 	})
 
-	It("gets its credential back, as it holds it, when nobody could extend it in time", func(ctx SpecContext) {
+	It("gets its credential back, unchanged, if it could not be extended in time", func(ctx SpecContext) {
 		served(ctx, time.Hour, -time.Minute)
 		token := w.credentials(ctx)[0]
 		Expect(w.workload.Delete(ctx, &token)).To(Succeed())
@@ -95,7 +96,7 @@ var _ = Describe("A host that has its configuration", func() {
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
 	})
 
-	DescribeTable("does not get its credential back, and that needs a person,", func(ctx SpecContext, ending time.Duration, why string, change func(ctx context.Context)) {
+	DescribeTable("does not get its credential back, and a user must act,", func(ctx SpecContext, ending time.Duration, why string, change func(ctx context.Context)) {
 		served(ctx, time.Hour, ending)
 		token := w.credentials(ctx)[0]
 		Expect(w.workload.Delete(ctx, &token)).To(Succeed())
@@ -110,22 +111,22 @@ var _ = Describe("A host that has its configuration", func() {
 		Expect(w.credentials(ctx)).To(HaveLen(1))
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
 	},
-		Entry("when somebody deleted it", time.Minute, "was deleted before its time", func(context.Context) {}),
-		Entry("when its overlay is gone", -time.Minute, "does not exist", func(ctx context.Context) {
+		Entry("when a user deleted it", time.Minute, "was deleted before its time", func(context.Context) {}),
+		Entry("when its overlay does not exist", -time.Minute, "does not exist", func(ctx context.Context) {
 			for _, overlay := range w.overlays(ctx) {
 				Expect(w.management.Delete(ctx, &overlay)).To(Succeed())
 			}
 		}),
 	)
 
-	It("is no matter for a person when its kubelet has come", func(ctx SpecContext) {
+	It("needs no user to act if its kubelet has registered", func(ctx SpecContext) {
 		served(ctx, joinPatience+time.Hour, -time.Minute)
 		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.3" })
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
 	})
 
-	It("stays prepared when its credential can't be extended, and that is tried again", func(ctx SpecContext) {
+	It("stays prepared if its credential cannot be extended, and the extension is retried", func(ctx SpecContext) {
 		served(ctx, time.Hour, time.Minute)
 		w.before = func(int) error { return errors.New("not now") }
 		_, err := w.reconcile(ctx)

@@ -17,10 +17,10 @@ import (
 
 type hostObject = bmov1alpha1.BareMetalHost
 
-// errRefused is what a client gets from an API server that has gone.
+// errRefused is the error of a connection to an API server that is not running.
 var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 
-// decoded returns what an Ignition resource holds.
+// decoded returns the content of an Ignition resource.
 func decoded(resource types.Resource) string {
 	GinkgoHelper()
 	source, err := dataurl.DecodeString(ptr.Deref(resource.Source, ""))

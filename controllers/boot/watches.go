@@ -26,8 +26,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// SetupWithManager adds the controller to a manager. Every object that a boot may wait for is watched; Metal3's from
-// when they are installed on.
+// SetupWithManager adds the controller to a manager. It watches every object that a boot can wait for. The watch on
+// BareMetalHosts starts when Metal3 is installed.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.OverlayNamespace == "" {
 		return errors.New("boot controller: Client, APIReader, ClusterCache and OverlayNamespace must be set")
@@ -44,7 +44,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToConfigs),
 			builder.WithPredicates(predicate.Or(predicates.ClusterUnpaused(mgr.GetScheme(), logger),
-				predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))). // nodeLabelRules may look at them
+				predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))). // nodeLabelRules can read them
 		WatchesRawSource(r.ClusterCache.GetClusterSource("boot", r.clusterToConfigs)).
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client))).
 		Build(r)
@@ -60,8 +60,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	})
 }
 
-// newNeed lets through the PoolbootConfigs that came to need something or whose host asked again; not those whose
-// status this controller wrote itself.
+// newNeed selects the PoolbootConfigs that need something new, and those whose host sent another request. It ignores
+// the changes that this controller writes to the status.
 func newNeed() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return needs(e.Object) },
@@ -104,6 +104,6 @@ func (r *Reconciler) clusterToConfigs(ctx context.Context, cluster client.Object
 func (r *Reconciler) needyConfigs(ctx context.Context, cluster client.ObjectKey) []ctrl.Request {
 	return workload.ConfigsOfCluster(ctx, r.Client, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
 		need := needOf(config)
-		return need != nothing && need != announcement && need != standing // for those only hosts count
+		return need != nothing && need != announcement && need != standing // for these, only hosts matter
 	})
 }

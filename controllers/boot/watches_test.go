@@ -18,7 +18,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-var _ = Describe("A boot is looked at again", func() {
+var _ = Describe("A boot is reconciled", func() {
 	var (
 		s     *setting
 		wants []ctrl.Request
@@ -53,7 +53,7 @@ var _ = Describe("A boot is looked at again", func() {
 		Expect(w.reconciler.hardwareToConfig(ctx, data)).To(BeEmpty())
 	})
 
-	It("when a pool of its cluster changes, or its cluster does, as long as it needs something", func(ctx SpecContext) {
+	It("when its cluster or a pool of its cluster changes, as long as the boot needs something", func(ctx SpecContext) {
 		w := s.world()
 		Expect(w.reconciler.poolToConfigs(ctx, s.worker)).To(Equal(wants))
 		Expect(w.reconciler.clusterToConfigs(ctx, s.cluster)).To(Equal(wants))
@@ -65,14 +65,14 @@ var _ = Describe("A boot is looked at again", func() {
 		Expect(w.reconciler.clusterToConfigs(ctx, s.cluster)).To(BeEmpty())
 	})
 
-	It("for hosts alone while no host has asked", func(ctx SpecContext) {
+	It("only when its host changes, while no host has sent a request", func(ctx SpecContext) {
 		s.config.Status.Boot.RequestedTime = nil
 		w := s.world()
 		Expect(w.reconciler.hostToConfig(ctx, s.host)).To(Equal(wants))
 		Expect(w.reconciler.poolToConfigs(ctx, s.worker)).To(BeEmpty())
 	})
 
-	DescribeTable("when its config changes, but not for what was written here",
+	DescribeTable("when its config changes, but not for the writes of this controller:",
 		func(before, after func(c *bootstrapv1.PoolbootConfig), again bool) {
 			old := s.config
 			old.ResourceVersion, old.Generation = "1", 1
@@ -82,18 +82,18 @@ var _ = Describe("A boot is looked at again", func() {
 			after(now)
 			Expect(newNeed().Update(event.UpdateEvent{ObjectOld: old, ObjectNew: now})).To(Equal(again))
 		},
-		Entry("the host asked again",
+		Entry("the host sent another request",
 			asItIs, func(c *bootstrapv1.PoolbootConfig) {
 				c.Status.Boot.RequestedTime = microTime(time.Now().Add(time.Second))
 			}, true),
-		Entry("the data Secret came to stand",
+		Entry("the data Secret was created",
 			func(c *bootstrapv1.PoolbootConfig) { c.Status.DataSecretName = "" },
 			func(c *bootstrapv1.PoolbootConfig) { c.Status.DataSecretName = machineName }, true),
-		Entry("what was made for the host came to stand, whose credential has to be kept alive now",
+		Entry("the boot was prepared, with a credential that must be renewed from now on",
 			asItIs, func(c *bootstrapv1.PoolbootConfig) {
 				c.Status.Boot.PreparedTime, c.Status.Boot.CredentialID = microTime(time.Now().Add(time.Second)), "abcdef"
 			}, true),
-		Entry("the host was given its configuration",
+		Entry("the host got its configuration",
 			func(c *bootstrapv1.PoolbootConfig) {
 				c.Status.Boot.PreparedTime, c.Status.Boot.CredentialID = microTime(time.Now().Add(time.Second)), "abcdef"
 			},

@@ -27,35 +27,35 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
-// world is a management cluster, a workload cluster, and the reconciler between them. Its stores outlive a crash of the
-// reconciler.
+// world is a management cluster, a workload cluster, and the reconciler between them. The objects in both clusters
+// survive a crash of the reconciler.
 type world struct {
 	management, workload client.WithWatch
 	clusters             *clusters
 	events               *events.FakeRecorder
 	reconciler           *Reconciler
 
-	// hardwareWatched is true once the reconciler wanted HardwareData watched.
+	// hardwareWatched is true once the reconciler has started the watch on HardwareData.
 	hardwareWatched bool
 
-	// approval is what the workload cluster's API server answers when it is asked who may get a certificate.
+	// approval is the answer of the workload cluster's API server to SubjectAccessReviews.
 	approval authorizationv1.SubjectAccessReviewStatus
 
-	// writes counts the reconciler's writes; before is called ahead of each, with its number, and may refuse it, and
-	// after when it has taken effect, and may lose its answer.
+	// writes counts the reconciler's writes. before is called before each write, with its number, and can refuse it.
+	// after is called when the write has taken effect, and can lose its response.
 	writes        int
 	before, after func(n int) error
-	// cached is what the reconciler's cache has of the PoolbootConfig; nil when it has what stands. liveReads counts
-	// what it asked the API server for instead.
+	// cached is the PoolbootConfig in the reconciler's cache, or nil if the cache is current. liveReads counts the
+	// reads from the API server.
 	cached    *bootstrapv1.PoolbootConfig
 	liveReads int
-	// dead makes every call of the reconciler fail, as in a process that is no more.
+	// dead makes every call of the reconciler fail, as in a process that has stopped.
 	dead bool
 }
 
 var errDead = errors.New("this process is no more")
 
-// newWorld holds the objects; they are the setting that a test starts from.
+// newWorld returns a world with these objects in the management cluster.
 func newWorld(objects ...client.Object) *world {
 	GinkgoHelper()
 	scheme := controllertest.Scheme()
@@ -81,7 +81,7 @@ func newWorld(objects ...client.Object) *world {
 	return w
 }
 
-// restart starts a new process on the same stores.
+// restart starts a new process on the same clusters.
 func (w *world) restart() {
 	w.dead, w.before, w.after, w.writes = false, nil, nil, 0
 	w.clusters = &clusters{ClusterCache: clustercache.NewFakeEmptyClusterCache(), workload: w.observed(w.workload)}
@@ -111,7 +111,7 @@ func (w *world) restart() {
 	}
 }
 
-// observed is a client of a store whose calls are counted and may be made to fail.
+// observed returns a client of a cluster whose calls are counted and can fail.
 func (w *world) observed(store client.WithWatch) client.WithWatch {
 	read := func(do func() error) error {
 		if w.dead {
@@ -120,7 +120,7 @@ func (w *world) observed(store client.WithWatch) client.WithWatch {
 		return do()
 	}
 	funcs := controllertest.InterceptWrites(func(_ context.Context, o client.Object, write func() error) error {
-		if review, ok := o.(*authorizationv1.SubjectAccessReview); ok { // a question
+		if review, ok := o.(*authorizationv1.SubjectAccessReview); ok { // not a write
 			review.Status = w.approval
 			return read(func() error { return nil })
 		}
@@ -151,7 +151,7 @@ func (w *world) observed(store client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(store, funcs)
 }
 
-// clusters is a cluster cache with one workload cluster, which can be out of reach.
+// clusters is a cluster cache with one workload cluster, which can be unreachable.
 type clusters struct {
 	clustercache.ClusterCache
 	workload client.Client
@@ -174,7 +174,7 @@ func (w *world) reconcile(ctx context.Context) (ctrl.Result, error) {
 	return w.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: machineName}})
 }
 
-// ask lets the host ask for its configuration, as the config server records it, and reconciles.
+// ask sends the host's request for its configuration, as the config server records it, and reconciles.
 func (w *world) ask(ctx context.Context) (ctrl.Result, error) {
 	GinkgoHelper()
 	change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
@@ -190,7 +190,7 @@ func (w *world) ask(ctx context.Context) (ctrl.Result, error) {
 	return w.reconcile(ctx)
 }
 
-// config is the PoolbootConfig as it stands.
+// config returns the current PoolbootConfig.
 func (w *world) config(ctx context.Context) *bootstrapv1.PoolbootConfig {
 	GinkgoHelper()
 	config := &bootstrapv1.PoolbootConfig{}
@@ -198,7 +198,7 @@ func (w *world) config(ctx context.Context) *bootstrapv1.PoolbootConfig {
 	return config
 }
 
-// nodes are the workload cluster's.
+// nodes returns the Nodes of the workload cluster.
 func (w *world) nodes(ctx context.Context) []corev1.Node {
 	GinkgoHelper()
 	list := &corev1.NodeList{}
@@ -206,7 +206,7 @@ func (w *world) nodes(ctx context.Context) []corev1.Node {
 	return list.Items
 }
 
-// node is the workload cluster's only Node.
+// node returns the only Node of the workload cluster.
 func (w *world) node(ctx context.Context) *corev1.Node {
 	GinkgoHelper()
 	nodes := w.nodes(ctx)
@@ -214,7 +214,7 @@ func (w *world) node(ctx context.Context) *corev1.Node {
 	return &nodes[0]
 }
 
-// credentials are the bootstrap tokens in the workload cluster.
+// credentials returns the bootstrap tokens in the workload cluster.
 func (w *world) credentials(ctx context.Context) []corev1.Secret {
 	GinkgoHelper()
 	list := &corev1.SecretList{}
@@ -222,7 +222,7 @@ func (w *world) credentials(ctx context.Context) []corev1.Secret {
 	return list.Items
 }
 
-// overlays are the overlay Secrets.
+// overlays returns the overlay Secrets.
 func (w *world) overlays(ctx context.Context) []corev1.Secret {
 	GinkgoHelper()
 	list := &corev1.SecretList{}
@@ -230,16 +230,16 @@ func (w *world) overlays(ctx context.Context) []corev1.Secret {
 	return list.Items
 }
 
-// change changes an object and its status in a store, as somebody else would.
+// change changes an object and its status in a cluster, as another client would.
 func change[object client.Object](ctx context.Context, store client.Client, o object, do func(object)) {
 	GinkgoHelper()
 	before := o.DeepCopyObject().(client.Object)
 	do(o)
 	after := o.DeepCopyObject().(client.Object)
 	Expect(store.Patch(ctx, o, client.MergeFrom(before))).To(Succeed())
-	Expect(client.IgnoreNotFound( // a kind without the subresource
+	Expect(client.IgnoreNotFound( // the kind can have no status subresource
 		store.Status().Patch(ctx, after, client.MergeFrom(before)))).To(Succeed())
 }
 
-// told returns the events so far.
+// told returns the events since the last call.
 func (w *world) told() []string { return controllertest.Events(w.events) }
